@@ -37,19 +37,29 @@ impl Trouble {
 #[derive(Default)]
 pub struct TroubleSwitch {
     is_on: AtomicBool,
-    state: Mutex<Option<(Trouble, u64)>>,
+    state: Mutex<Switched>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct Switched {
+    /// And how many calls are to meet it.
+    trouble: Option<(Trouble, u64)>,
+    /// How often it was set.
+    times: u64,
 }
 
 impl TroubleSwitch {
     /// The next `calls` calls meet it. What hangs goes on.
     pub fn set(&self, trouble: Option<(Trouble, u64)>) {
-        *self.lock() = trouble;
+        let mut state = self.lock();
+        *state = Switched { trouble, times: state.times + 1 };
         self.is_on.store(trouble.is_some(), Ordering::Release);
+        drop(state);
         self.changed.notify_all();
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<(Trouble, u64)>> {
+    fn lock(&self) -> MutexGuard<'_, Switched> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -62,17 +72,14 @@ impl TroubleSwitch {
     #[cold]
     fn take(&self) -> Option<Trouble> {
         let mut state = self.lock();
-        let (trouble, left) = (*state)?;
-        if left == 1 {
-            *state = None;
-            self.is_on.store(false, Ordering::Release);
-        } else {
-            *state = Some((trouble, left - 1));
-        }
+        let (trouble, left) = state.trouble?;
+        state.trouble = (left > 1).then(|| (trouble, left - 1));
+        self.is_on.store(left > 1, Ordering::Release);
         if trouble != Trouble::Hang {
             return Some(trouble);
         }
-        let hangs = |state: &mut Option<(Trouble, u64)>| matches!(state, Some((Trouble::Hang, _)));
+        let times = state.times;
+        let hangs = |state: &mut Switched| state.times == times;
         drop(self.changed.wait_while(state, hangs).unwrap_or_else(PoisonError::into_inner));
         None
     }
@@ -194,7 +201,7 @@ mod tests {
         troubles.reads.set(Some((Trouble::Io, u64::MAX)));
         let mut bytes = [0; 4];
         assert!(read_exact_at(&*file, &mut bytes, 0).is_err());
-        troubles.reads.set(Some((Trouble::Hang, u64::MAX)));
+        troubles.reads.set(Some((Trouble::Hang, 1)));
         std::thread::scope(|scope| {
             let (sender, receiver) = mpsc::channel();
             scope.spawn(move || {

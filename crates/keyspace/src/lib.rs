@@ -71,6 +71,7 @@ pub use upkeep::evict::{Evicted, EvictionPolicy};
 pub use upkeep::expire::ExpireStep;
 pub use upkeep::sink::{Payload, SinkHand, SinkLimits, SinkRoom, Sinkable};
 pub use upkeep::snapshot::{Snapshot, SnapshotEntry, SnapshotItem};
+pub use values::cold::ColdCounts;
 pub use values::collection::{EditError, Edited, Limits};
 pub use values::hash::{Draws, FieldSet, HashEdit, HashView};
 pub use values::list::{Elements, End, ListEdit, ListView};

@@ -80,6 +80,10 @@ impl Group {
         self.offset
     }
 
+    pub fn memory_bytes(&self) -> u64 {
+        (self.bytes.capacity() + self.before.capacity() * size_of::<Place>()) as u64
+    }
+
     /// As they are to be written.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes

@@ -290,6 +290,19 @@ impl Log {
         !self.ready.is_empty() || !self.writing.is_empty()
     }
 
+    /// Of groups that are in memory.
+    pub fn group_bytes(&self) -> u64 {
+        let filling = self.filling.iter().flatten().filter_map(|filling| filling.group.as_ref());
+        let ready = self.ready.iter().map(|(_, group)| group);
+        let writing = self.writing.iter().map(|(_, _, group)| group);
+        filling.chain(ready).chain(writing).map(Group::memory_bytes).sum()
+    }
+
+    /// Of what is known of segments, and of how much lives in each.
+    pub fn table_bytes(&self) -> u64 {
+        self.segments.table_bytes() + 4 * u64::from(self.segments_max())
+    }
+
     pub fn check_invariants(&self) {
         self.segments.check_invariants(&self.live);
         assert!(self.ready.len() + self.writing.len() <= GROUPS_WAITING_MAX + 2);

@@ -84,6 +84,11 @@ impl Segments {
         self.list.iter().filter(|segment| segment.state == state).count() as u32
     }
 
+    /// What this takes, about: a number that is free has some 8 B in its tree.
+    pub fn table_bytes(&self) -> u64 {
+        (self.list.capacity() * size_of::<Segment>() + self.free.len() * 8) as u64
+    }
+
     /// The bytes of files: of all segments that are not free.
     pub fn file_bytes(&self) -> u64 {
         self.list.iter().map(|segment| segment.bytes).sum()

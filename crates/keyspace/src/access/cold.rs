@@ -38,14 +38,6 @@ impl Keyspace {
             self.lock(partition).store.cold.keeper = Some(Arc::clone(keeper));
         }
     }
-
-    /// Entries whose values are not in memory, and the bytes of these values.
-    pub fn cold_sums(&self) -> (u64, u64) {
-        (0..self.partition_count() as u16).fold((0, 0), |(keys, bytes), partition| {
-            let partition = self.lock(partition);
-            (keys + partition.store.cold.keys, bytes + partition.store.cold.bytes)
-        })
-    }
 }
 
 impl Held<'_> {
@@ -306,6 +298,7 @@ impl Partition {
             true => self.put_image(db, key, form, value, expiry, now)?,
             false => self.set_at(db, Some(location), key, as_form(form, value), Expiry::Keep, now)?,
         }
+        self.store.cold.came_home += 1;
         Ok(true)
     }
 

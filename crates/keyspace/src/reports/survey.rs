@@ -29,6 +29,7 @@ use crate::reports::breakdown::{Breakdown, ClassBreakdown, ClassList};
 use crate::reports::idle::IdleTimes;
 use crate::reports::slot_size::SlotSize;
 use crate::tables::table::Table;
+use crate::values::cold::ColdCounts;
 use crate::values::value::Entry;
 use isotherm_arena::ArenaStats;
 use isotherm_stdx::{Slot, UnixMs, steps};
@@ -114,6 +115,15 @@ impl<'h, 'k> Survey<'h, 'k> {
         let arenas: Vec<ArenaStats> = keyspace.arenas().iter().map(|arena| arena.stats()).collect();
         breakdown.close(keyspace, &arenas, used);
         (breakdown, arenas)
+    }
+
+    /// What is known of values that are not in memory.
+    pub fn cold(&mut self) -> ColdCounts {
+        let mut sum = ColdCounts::default();
+        for number in 0..self.held.keyspace.partition_count() as u16 {
+            sum.add(&self.look(number, |partition| partition.store.cold.counts()));
+        }
+        sum
     }
 
     /// How long some keys of a database have not been used; slots are looked at from `start` on.

@@ -16,6 +16,8 @@ use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
+/// Tables with more places go when nothing is lent.
+const TABLE_MIN: usize = 64;
 /// For so long a value is lent in any case: its command is on its way.
 const LENT_MS_MIN: i64 = 100;
 /// So often a value was used while it was lent that it is worth its place in memory.
@@ -32,6 +34,35 @@ pub(crate) struct Cold {
     /// In the order in which they were lent; some were given back since.
     order: VecDeque<ColdRef>,
     lent_bytes: usize,
+    lent_heap_bytes: usize,
+    /// Uses of what was lent.
+    hits: Cell<u64>,
+    /// Values that came back to memory.
+    pub came_home: u64,
+}
+
+/// What partitions know of values that are not in memory, in all.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct ColdCounts {
+    pub keys: u64,
+    /// Of the values of these keys.
+    pub bytes: u64,
+    pub lent_values: u64,
+    /// What those take in memory, with their tables.
+    pub lent_bytes: u64,
+    pub lent_hits: u64,
+    pub came_home: u64,
+}
+
+impl ColdCounts {
+    pub fn add(&mut self, other: &ColdCounts) {
+        self.keys += other.keys;
+        self.bytes += other.bytes;
+        self.lent_values += other.lent_values;
+        self.lent_bytes += other.lent_bytes;
+        self.lent_hits += other.lent_hits;
+        self.came_home += other.came_home;
+    }
 }
 
 /// A value that was read, or could not be.
@@ -53,9 +84,15 @@ impl Lent {
         self.value.is_some() && self.uses.get() >= HOME_USES_MIN
     }
 
-    /// What it takes, about.
+    /// What it takes, with its place in the tables, about.
     fn bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, |value| value.len()) + 128
+    }
+
+    /// What its key and its value take, as allocators round: four sizes to each doubling.
+    fn heap_bytes(&self) -> usize {
+        let rounded = |len: usize| len.next_multiple_of((len.next_power_of_two() / 8).max(16));
+        rounded(self.key.len()) + self.value.as_ref().map_or(0, |value| rounded(value.len()))
     }
 }
 
@@ -85,6 +122,7 @@ impl Cold {
     pub fn lend(&mut self, reference: ColdRef, lent: Lent) {
         self.take_back(reference);
         self.lent_bytes += lent.bytes();
+        self.lent_heap_bytes += lent.heap_bytes();
         self.lent.insert(reference, lent);
         // What was taken back stays in the order: not more of that than of the others.
         if self.order.len() > 64 + 2 * self.lent.len() {
@@ -102,12 +140,35 @@ impl Cold {
     pub fn used(&self, reference: ColdRef) -> Option<&[u8]> {
         let lent = self.lent.get(&reference)?;
         lent.uses.set(lent.uses.get().saturating_add(1));
+        self.hits.set(self.hits.get() + 1);
         lent.value.as_deref()
+    }
+
+    fn table_bytes(&self) -> usize {
+        // A table is filled to seven eighths, with a byte for each place.
+        let places = (self.lent.capacity() * 8 / 7).next_power_of_two();
+        let used = if self.lent.capacity() == 0 { 0 } else { places };
+        used * (size_of::<(ColdRef, Lent)>() + 1) + self.order.capacity() * size_of::<ColdRef>()
+    }
+
+    pub fn counts(&self) -> ColdCounts {
+        ColdCounts {
+            keys: self.keys,
+            bytes: self.bytes,
+            lent_values: self.lent.len() as u64,
+            lent_bytes: (self.lent_heap_bytes + self.table_bytes()) as u64,
+            lent_hits: self.hits.get(),
+            came_home: self.came_home,
+        }
     }
 
     pub fn take_back(&mut self, reference: ColdRef) -> Option<Lent> {
         let lent = self.lent.remove(&reference)?;
         self.lent_bytes -= lent.bytes();
+        self.lent_heap_bytes -= lent.heap_bytes();
+        if self.lent.is_empty() && self.lent.capacity() > TABLE_MIN {
+            (self.lent, self.order) = Default::default();
+        }
         Some(lent)
     }
 
@@ -131,6 +192,7 @@ impl Cold {
     pub fn check_invariants(&self) {
         assert!(self.lent.len() as u64 <= self.keys, "each belongs to an entry");
         assert_eq!(self.lent_bytes, self.lent.values().map(Lent::bytes).sum());
+        assert_eq!(self.lent_heap_bytes, self.lent.values().map(Lent::heap_bytes).sum());
         assert!(self.lent.keys().all(|reference| self.order.contains(reference)));
     }
 }

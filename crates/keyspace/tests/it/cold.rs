@@ -213,7 +213,7 @@ impl World {
     fn check(&self) {
         self.keyspace.check_invariants();
         assert_eq!(at_time(self.dump(), self.now), at_time(self.state.clone(), self.now));
-        let (keys, bytes) = self.keyspace.cold_sums();
+        let ColdCounts { keys, bytes, .. } = Survey::new(&mut Held::new(&self.keyspace)).cold();
         let values = self.keeper.values.lock().unwrap();
         assert_eq!(keys, values.len() as u64, "each reference is an entry's");
         assert_eq!(bytes, values.values().map(|value| value.len() as u64).sum());

@@ -72,6 +72,14 @@ impl Files {
         Ok(Files { disk, folder: folder.into(), open, _lock: Mutex::new(lock) })
     }
 
+    /// What its table and its open files take in memory, about.
+    pub fn memory_bytes(&self) -> u64 {
+        const OPEN_BYTES: u64 = 64;
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let files = open.iter().flatten().count() as u64;
+        (open.capacity() * size_of::<Option<Arc<dyn File>>>()) as u64 + files * OPEN_BYTES
+    }
+
     fn path(&self, segment: SegmentNumber) -> PathBuf {
         self.folder.join(format!("{:08}{SUFFIX}", segment.0))
     }

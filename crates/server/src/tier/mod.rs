@@ -24,6 +24,7 @@ pub mod reads;
 pub mod sinker;
 pub mod start;
 pub mod state;
+pub mod times;
 pub mod watch;
 
 pub use files::ReadError;

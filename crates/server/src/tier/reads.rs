@@ -218,7 +218,11 @@ impl<M, F> Reads<M, F> {
         loop {
             match queue.works.pop_front() {
                 Some(work) => return work,
-                None => queue = self.some.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                None => {
+                    // What a thread has lent to others is to be counted while it rests.
+                    isotherm_allocator::settle();
+                    queue = self.some.wait(queue).unwrap_or_else(PoisonError::into_inner);
+                }
             }
         }
     }

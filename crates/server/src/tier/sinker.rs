@@ -104,6 +104,7 @@ impl Routine for Sinker {
     }
 
     fn rest(&mut self) {
+        isotherm_allocator::settle();
         match self.tier.state() {
             State::Full | State::Degraded | State::Failed => self.tier.await_wake(REST_FAILED),
             State::Idle if self.node.debug.swap_chaos.is_on() => std::thread::sleep(REST_CHAOS),
@@ -152,8 +153,11 @@ impl Sinker {
         let can_sink = tier.state() == State::Works;
         if node.mail.is_sinker_behind() && (limit == 0 || used <= limit || !can_sink) {
             node.mail.set_sinker_behind(false);
+            tier.note_slowed(false);
         }
         tier.counters.file_bytes.store(self.log.file_bytes(), Relaxed);
+        tier.counters.dead_bytes.store(self.log.dead_bytes(), Relaxed);
+        tier.counters.table_bytes.store(self.log.table_bytes(), Relaxed);
         tier.counters.free_segments.store(u64::from(self.log.free_segments()), Relaxed);
     }
 
@@ -164,6 +168,7 @@ impl Sinker {
         for _ in 0..SLOTS_PER_STEP {
             let slot = self.hand.slot();
             let gathered = self.gather();
+            self.publish_groups();
             if let Err(full) = gathered {
                 self.log.seal(Stream::Fresh);
                 if full == Full::Segments {
@@ -266,7 +271,12 @@ impl Sinker {
             if let Written::Done(group) = self.log.written(ticket, written.is_ok()) {
                 self.flip(&group);
             }
+            self.publish_groups();
         }
+    }
+
+    fn publish_groups(&self) {
+        self.tier.counters.group_bytes.store(self.log.group_bytes(), Relaxed);
     }
 
     /// Entries refer to what is on disk now, if they are still as they were.

@@ -11,6 +11,7 @@ use super::state::{Fetched, Tier};
 use super::watch::Watch;
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
+use crate::observe::latency::monitor::{Event, Spikes};
 use crate::process::listeners::os_text;
 use crate::process::{log, routines};
 
@@ -56,11 +57,13 @@ struct TierReader {
 
 impl Reader<Fetched> for TierReader {
     fn read_key(&self, cold: &ColdKey) -> Option<Fetched> {
-        self.tier.read_key(&self.node.keyspace, cold)
+        let spikes = Spikes { monitor: &self.node.latency, config: &self.node.config };
+        spikes.time(Event::SwapRead, || self.tier.read_key(&self.node.keyspace, cold))
     }
 
     fn read_at(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>> {
-        self.tier.read_again(reference, key).ok()
+        let spikes = Spikes { monitor: &self.node.latency, config: &self.node.config };
+        spikes.time(Event::SwapRead, || self.tier.read_again(reference, key).ok())
     }
 
     fn probe(&self) {

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use super::files::{Files, ReadError};
 use super::health::{Event, Health};
 use super::reads::Reads;
+use super::times::Times;
 use crate::process::time::unix_now;
 
 /// A value that does not verify is read so often: the place of a value that is moved meanwhile is looked up anew each time.
@@ -80,9 +81,17 @@ pub struct Counters {
     pub read_errors: AtomicU64,
     /// Records that were read and do not verify.
     pub damaged: AtomicU64,
+    /// How long reads took.
+    pub read_times: Times,
+    /// Commands that write waited for the sinker, so long in all.
+    pub slowed_ms: AtomicU64,
     /// As the sinker last saw it.
     pub file_bytes: AtomicU64,
+    pub dead_bytes: AtomicU64,
     pub free_segments: AtomicU64,
+    /// What its groups, and its tables, take in memory.
+    pub group_bytes: AtomicU64,
+    pub table_bytes: AtomicU64,
 }
 
 pub struct Tier<M> {
@@ -99,6 +108,8 @@ pub struct Tier<M> {
     /// Nothing that may leave is left in memory.
     is_idle: AtomicBool,
     began: Instant,
+    /// Since when commands that write wait for the sinker; 0: they do not.
+    slowed_since_ms: AtomicU64,
     /// Since when the sinker waits for the disk; 0: it does not.
     sinker_waits_since_ms: AtomicU64,
     /// 0: there is none.
@@ -148,6 +159,7 @@ impl<M: Send + 'static> Tier<M> {
             suspects_reads: AtomicBool::new(false),
             is_idle: AtomicBool::new(false),
             began: Instant::now(),
+            slowed_since_ms: AtomicU64::new(0),
             sinker_waits_since_ms: AtomicU64::new(0),
             read_timeout_ms: AtomicU64::new(0),
             lent_bytes_max: (cache_bytes / keyspace.partition_count() as u64) as usize,
@@ -220,6 +232,16 @@ impl<M> Tier<M> {
         result
     }
 
+    /// Commands that write wait from now on, or no longer.
+    pub fn note_slowed(&self, is_slowed: bool) {
+        let since_ms = &self.slowed_since_ms;
+        if is_slowed {
+            _ = since_ms.compare_exchange(0, self.now_ms(), Relaxed, Relaxed);
+        } else if let since @ 1.. = since_ms.swap(0, Relaxed) {
+            self.counters.slowed_ms.fetch_add(self.now_ms().saturating_sub(since), Relaxed);
+        }
+    }
+
     pub fn is_sinker_stuck(&self) -> bool {
         let since_ms = self.sinker_waits_since_ms.load(Relaxed);
         since_ms > 0 && self.now_ms().saturating_sub(since_ms) >= HANGS_MS
@@ -282,7 +304,9 @@ impl<M> Tier<M> {
         let value = self.files.read(Place::from_raw(reference.raw()), key);
         self.note_read(&value);
         self.counters.reads.fetch_add(1, Relaxed);
-        self.counters.read_us.fetch_add(from.elapsed().as_micros() as u64, Relaxed);
+        let us = from.elapsed().as_micros() as u64;
+        self.counters.read_us.fetch_add(us, Relaxed);
+        self.counters.read_times.add(us);
         if let Ok(value) = &value {
             self.counters.read_bytes.fetch_add(value.len() as u64, Relaxed);
         }

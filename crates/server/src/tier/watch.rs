@@ -49,6 +49,7 @@ impl Watch {
             self.tier.note(Event::WriteHangs);
             if self.node.mail.is_sinker_behind() {
                 self.node.mail.set_sinker_behind(false);
+                self.tier.note_slowed(false);
             }
         }
     }

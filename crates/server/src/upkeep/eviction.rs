@@ -112,9 +112,11 @@ fn wait_for_sinker<M>(node: &Node, tier: &Tier<M>, limit: u64) -> bool {
     }
     if is_far_above {
         node.mail.set_sinker_behind(true);
+        tier.note_slowed(true);
         // It looks at the mark behind each of its steps; its last one may have been before.
         if tier.state() != State::Works {
             node.mail.set_sinker_behind(false);
+            tier.note_slowed(false);
         }
     }
     true

@@ -110,6 +110,31 @@ fn churn(client: &mut Client) {
     run(client, 300, |at| texts(&["RENAME", &format!("zset:{at}"), &format!("renamed:{at}")]));
 }
 
+/// Values that are on disk, on their way there, or lent.
+#[test]
+fn what_is_cold_is_accounted_for() {
+    let folder = crate::swap::Folder::new("accounting");
+    let server = folder.start(&["--save", "", "--swap-max-disk", "8gb", "--swap-cache", "16mb"]);
+    let mut client = server.client();
+    wait_until("it is noted", || client.ask("INFO locks").contains("\r\ngate_housekeeping:"));
+    let empty = check(&server, &mut client, "empty");
+    assert!(empty["tier_tables"] > 0, "{empty:#?}");
+    crate::swap::set(&mut client, 0..40_000, 0);
+    let mut written = u64::MAX;
+    wait_until("nothing moves any more", || {
+        std::thread::sleep(std::time::Duration::from_millis(200));
+        let before = std::mem::replace(&mut written, crate::swap::swap(&mut client, "swap_written_bytes"));
+        before == written && crate::swap::swap(&mut client, "swap_writes_waiting_bytes") == 0
+    });
+    check(&server, &mut client, "filled");
+    crate::swap::check(&mut client, 0..40_000, 0);
+    let read = check(&server, &mut client, "read");
+    assert!(read["tier_lent"] > 8 << 20, "{read:#?}");
+    client.check("FLUSHALL", "+OK\r\n");
+    wait_until("it is freed", || memory_map(&mut client)["tier_lent"] == 0);
+    check(&server, &mut client, "flushed");
+}
+
 #[test]
 fn every_byte_is_accounted_for() {
     let server = Server::with_workers(2, &["--save", ""]);

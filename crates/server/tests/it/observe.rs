@@ -219,6 +219,7 @@ fn metrics_over_http() {
     assert!(get("/healthz").ends_with("\r\n\r\nok\n"));
     assert!(get("/").starts_with("HTTP/1.1 404 "));
     let page = get("/metrics");
+    assert!(!page.contains("isotherm_swap"), "without swap-mode there is nothing to say");
     for name in ["isotherm_compaction_cpu_percent 25\n", "isotherm_compaction_cpu_milliseconds_total "] {
         assert!(page.contains(name), "{name} is not in {page}");
     }

@@ -351,3 +351,61 @@ fn it_says_why_it_does_not_start() {
         String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && text.contains("in use by another process"), "{text}");
 }
+
+/// What operators see.
+#[test]
+fn figures_are_shown() {
+    let folder = Folder::new("figures");
+    let metrics = crate::common::free_port();
+    let server = folder.start(&["--latency-monitor-threshold", "1", "--metrics-port", &metrics.to_string()]);
+    let (mut client, mut other) = (server.client(), server.client());
+    client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
+    set(&mut client, 0..100, 0);
+    wait_until("all values leave memory", || swap(&mut client, "swap_keys") == 100);
+    client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
+    client.check("DEBUG SWAP-FAULT READ HANG 1", "+OK\r\n");
+    client.send(encode(&["GET", &name(0)]));
+    wait_until("a millisecond passes", || {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        swap(&mut other, "swap_reads") == 0
+    });
+    other.check("DEBUG SWAP-FAULT READ NONE", "+OK\r\n");
+    client.expect(&format!("$1000\r\n{}\r\n", value(0, 0)));
+    assert!(other.ask("LATENCY LATEST").contains("swap-read"));
+    assert!(other.ask("LATENCY HISTORY swap-read").starts_with("*1\r\n"));
+    // Used three times while it is lent; a write brings it home.
+    check(&mut client, std::iter::repeat_n(0, 3), 0);
+    client.check(&format!("APPEND {} x", name(0)), ":1001\r\n");
+    // All is held by EXEC.
+    client.check("MULTI", "+OK\r\n");
+    client.check("INFO swap", "+QUEUED\r\n");
+    let info = client.ask("EXEC");
+    for (name, least, most) in [
+        ("swap_keys", 99, 99),
+        ("swap_reads", 1, 1),
+        ("swap_lent_hits", 4, 5),
+        ("swap_came_home", 1, 1),
+        ("swap_sunk_values", 100, 101),
+        ("swap_read_usec_p50", 5000, 60_000_000),
+        ("swap_read_usec_p99", 5000, 60_000_000),
+        ("swap_timeouts", 0, 0),
+    ] {
+        assert!((least..=most).contains(&field(&info, name)), "{name}: {info}");
+    }
+    let page = {
+        use std::io::{Read, Write};
+        let mut stream = std::net::TcpStream::connect(("127.0.0.1", metrics)).expect("it listens");
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").expect("it is sent");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("it is text");
+        text
+    };
+    for line in
+        ["isotherm_swap_keys 99\n", "isotherm_swap_reads_total 1\n", "isotherm_swap_state{is=\"ok\"} 1\n"]
+    {
+        assert!(page.contains(line), "{line} is not in {page}");
+    }
+    let amplification: f64 = text_field(&info, "swap_write_amplification").parse().expect("a number");
+    // Small groups are padded to whole blocks.
+    assert!((1.0..20.0).contains(&amplification), "{info}");
+}

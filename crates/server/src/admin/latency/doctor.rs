@@ -93,6 +93,7 @@ fn advice_on(event: &str, node: &Node) -> Vec<Advice> {
         "expire-cycle" if node.config.hz() < 100 => vec![Advice::Hz, Advice::LargeObjects],
         "expire-cycle" => vec![Advice::LargeObjects],
         "eviction-cycle" => vec![Advice::MassEviction],
+        "swap-read" => vec![Advice::DiskContention, Advice::LocalDisk, Advice::SolidStateDisk],
         "lock" => vec![Advice::ReadLocks],
         _ => Vec::new(),
     }

@@ -414,41 +414,6 @@ fn script_bytes(s: &Snapshot<'_>) -> u64 {
     s.node.scripts.bytes() + s.node.libraries.bytes()
 }
 
-/// Values that are not in memory; nothing without `swap-mode`.
-pub fn swap(s: &Snapshot<'_>, out: &mut String) {
-    out.push_str(&format!("swap_mode:{}\r\n", u8::from(s.node.config.swaps())));
-    let Some(tier) = s.node.cold.disk() else { return };
-    let (keys, bytes) = s.node.keyspace.cold_sums();
-    let counters = &tier.counters;
-    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-    let reads = count(&counters.reads);
-    for (name, value) in [
-        ("swap_state", tier.state().name().to_string()),
-        ("swap_keys", keys.to_string()),
-        ("swap_bytes", bytes.to_string()),
-        ("swap_file_bytes", count(&counters.file_bytes).to_string()),
-        ("swap_free_segments", count(&counters.free_segments).to_string()),
-        ("swap_sunk_values", count(&counters.sunk_values).to_string()),
-        ("swap_sunk_bytes", count(&counters.sunk_bytes).to_string()),
-        ("swap_written_bytes", count(&counters.written_bytes).to_string()),
-        ("swap_survivor_bytes", count(&counters.survivor_bytes).to_string()),
-        ("swap_cleaned_segments", count(&counters.cleaned_segments).to_string()),
-        ("swap_reads", reads.to_string()),
-        ("swap_read_bytes", count(&counters.read_bytes).to_string()),
-        ("swap_read_usec_mean", count(&counters.read_us).checked_div(reads).unwrap_or(0).to_string()),
-        ("swap_reads_in_commands", count(&counters.reads_in_commands).to_string()),
-        ("swap_reads_undeclared", tier.undeclared_reads().to_string()),
-        ("swap_reads_waiting", tier.reads.waiting().to_string()),
-        ("swap_unreadable", count(&counters.unreadable).to_string()),
-        ("swap_write_errors", count(&counters.write_errors).to_string()),
-        ("swap_read_errors", count(&counters.read_errors).to_string()),
-        ("swap_damaged", count(&counters.damaged).to_string()),
-        ("swap_timeouts", tier.reads.timeouts().to_string()),
-    ] {
-        out.push_str(&format!("{name}:{value}\r\n"));
-    }
-}
-
 pub const TLS: &[Field] = &[
     ("tls_server_cert_serial", |s| tls_serial(s, |contexts| Some(&contexts.server_facts))),
     ("tls_server_cert_expires_in_seconds", |s| tls_left(s, |contexts| Some(&contexts.server_facts))),

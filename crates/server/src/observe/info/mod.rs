@@ -16,6 +16,7 @@ mod cluster;
 mod fields;
 mod sections;
 mod snapshot;
+pub mod swap;
 
 pub use cluster::cluster_info;
 pub use snapshot::{Snapshot, database_sizes};
@@ -54,7 +55,8 @@ pub fn look_up<'h, 'k: 'h>(
 ) {
     let (sizes, idle) = (wants("keysizes", asked), wants("idletimes", asked));
     let (keyspace, map) = (wants("keyspace", asked), wants_map(asked));
-    if !keyspace && !map && !sizes && !idle {
+    let swap = wants("swap", asked) && snapshot.node.cold.disk().is_some();
+    if !keyspace && !map && !sizes && !idle && !swap {
         return;
     }
     let mut survey = survey();
@@ -63,6 +65,9 @@ pub fn look_up<'h, 'k: 'h>(
     }
     if sizes || idle {
         snapshot.bins = DatabaseBins::all(&mut survey, snapshot.now, idle);
+    }
+    if swap {
+        snapshot.cold = survey.cold();
     }
     if map {
         snapshot.moment.set(Some(Moment::new(snapshot.node, &mut survey)));

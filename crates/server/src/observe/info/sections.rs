@@ -2,9 +2,10 @@
 
 use super::cluster::cluster_info;
 use super::fields::{
-    CLIENTS, CLUSTER, CPU, DEBUG, Field, MEMORY, PERSISTENCE, SCRIPTING_ENGINES, SERVER, STATS, TLS, swap,
+    CLIENTS, CLUSTER, CPU, DEBUG, Field, MEMORY, PERSISTENCE, SCRIPTING_ENGINES, SERVER, STATS, TLS,
 };
 use super::snapshot::Snapshot;
+use super::swap::swap;
 use crate::aof;
 use crate::observe::hold_causes::{cause_name, is_bounded_cause};
 use crate::observe::holds::HoldTimes;

@@ -1,6 +1,6 @@
 //! The figures of one INFO. What takes a while to find is looked up when the first field asks for it.
 
-use isotherm_keyspace::{DatabaseKeys, Db, IdleTimes, Sizes, Slot, Survey, UnixMs};
+use isotherm_keyspace::{ColdCounts, DatabaseKeys, Db, IdleTimes, Sizes, Slot, Survey, UnixMs};
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -19,6 +19,8 @@ pub struct Snapshot<'a> {
     pub databases: Vec<DatabaseSize>,
     /// Empty unless the sections of histograms are asked for.
     pub bins: Vec<DatabaseBins>,
+    /// Zeros unless the section of values that are not in memory is asked for.
+    pub cold: ColdCounts,
     totals: OnceCell<Totals>,
     clients: OnceCell<ClientSums>,
     arenas: OnceCell<ArenaSums>,
@@ -91,6 +93,7 @@ impl<'a> Snapshot<'a> {
             facts,
             databases: Vec::new(),
             bins: Vec::new(),
+            cold: ColdCounts::default(),
             totals: OnceCell::new(),
             clients: OnceCell::new(),
             arenas: OnceCell::new(),

@@ -36,6 +36,8 @@ pub enum Event {
     Fork,
     /// The file of a save that failed or was ended was removed.
     RdbUnlinkTempFile,
+    /// A value was read from swap-dir, with all tries.
+    SwapRead,
     /// A lock was held: those that the events above held, and those of the housekeeping.
     Lock,
 }
@@ -57,6 +59,8 @@ impl Event {
             Event::AofRename => "aof-rename",
             Event::Fork => "fork",
             Event::RdbUnlinkTempFile => "rdb-unlink-temp-file",
+            // COMPAT(observability): LATENCY has the event `swap-read` (a value was read from disk). Why: with swap-mode it is what takes time.
+            Event::SwapRead => "swap-read",
             // COMPAT(observability): LATENCY has the event `lock` (a lock of the keyspace was held longer than the threshold; INFO
             // locks has the cause), `expire-cycle` includes waits for locks, `active-defrag-cycle` is compaction, `fork` the cut
             // of a snapshot, and `aof-write` and `aof-fsync-always` are of threads beside the workers. The events of Valkey's

@@ -21,6 +21,7 @@ pub mod mark;
 mod parts;
 
 use isotherm_keyspace::{Breakdown, Survey};
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::cluster::state::Member;
 use crate::node::Node;
@@ -58,8 +59,9 @@ impl Moment {
     /// once, at the end, and what was counted before and has changed since is in `unbooked`.
     pub fn new(node: &Node, survey: &mut Survey<'_, '_>) -> Moment {
         let (breakdown, arenas) = survey.breakdown();
+        let tier = TierBytes::of(node, survey);
         let (arenas, allocated) = (ArenaSums::new(&arenas), allocator::allocated_bytes());
-        Moment { used: used(node, &breakdown, arenas.live + allocated), arenas, allocated }
+        Moment { used: used(node, &breakdown, &tier, arenas.live + allocated), arenas, allocated }
     }
 }
 
@@ -106,7 +108,7 @@ fn sum(lines: &[Line]) -> i64 {
 }
 
 /// What used_memory is made of.
-fn used(node: &Node, breakdown: &Breakdown, used: u64) -> Vec<Line> {
+fn used(node: &Node, breakdown: &Breakdown, tier: &TierBytes, used: u64) -> Vec<Line> {
     let buffers = Buffers::of(node);
     let mut lines = vec![
         line("keys", breakdown.keys),
@@ -134,7 +136,9 @@ fn used(node: &Node, breakdown: &Breakdown, used: u64) -> Vec<Line> {
                 + node.libraries.bytes()
                 + node.libraries.interpreter_bytes(),
         ),
-        line("tier", 0),
+        line("tier_lent", tier.lent),
+        line("tier_groups", tier.groups),
+        line("tier_tables", tier.tables),
         line("migration", node.migrations.memory_bytes()),
         line("cluster", node.cluster.get().map_or(0, Member::memory_bytes)),
     ];
@@ -143,6 +147,25 @@ fn used(node: &Node, breakdown: &Breakdown, used: u64) -> Vec<Line> {
     lines.push(line(PROCESS, process));
     lines.push(signed("unbooked", used, accounted + process));
     lines
+}
+
+/// What values that are not in memory take of it nevertheless.
+#[derive(Default)]
+struct TierBytes {
+    lent: u64,
+    groups: u64,
+    tables: u64,
+}
+
+impl TierBytes {
+    fn of(node: &Node, survey: &mut Survey<'_, '_>) -> TierBytes {
+        let Some(tier) = node.cold.disk() else { return TierBytes::default() };
+        TierBytes {
+            lent: survey.cold().lent_bytes,
+            groups: tier.counters.group_bytes.load(Relaxed),
+            tables: tier.counters.table_bytes.load(Relaxed) + tier.files.memory_bytes(),
+        }
+    }
 }
 
 /// What is resident beside that.

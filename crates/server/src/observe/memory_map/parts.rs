@@ -39,7 +39,12 @@ pub const USED: &[Part] = &[
         "the log of changes, where no replica reads it: what is not written to the append-only file, or not synced",
     ),
     ("scripts", "texts of scripts, libraries of functions, the interpreters of workers"),
-    ("tier", "always 0: there are no values on disk yet"),
+    ("tier_lent", "values that were read from disk and are kept for the next command (swap-cache)"),
+    ("tier_groups", "values on their way to disk, as they are written"),
+    (
+        "tier_tables",
+        "what is known of the files of swap-dir; of a value on disk its entry has the address, in `entry_heads`",
+    ),
     ("migration", "values that a MIGRATE has on their way, as they are sent"),
     (
         "cluster",

@@ -28,6 +28,7 @@ use crate::observe::command_log::Kind;
 use crate::observe::facts::Facts;
 use crate::observe::hold_causes::cause_name;
 use crate::observe::holds::HoldTotals;
+use crate::observe::info::swap::{Kind as SwapKind, SWAP, SwapField, View};
 use crate::observe::info::{self, Snapshot};
 use crate::observe::resident;
 use crate::process::listeners::os_text;
@@ -192,6 +193,7 @@ fn page(node: &Node) -> String {
         writeln!(page.0, "{name}_total {}", fields[name]).expect("a String takes anything");
     }
     add_persistence(&mut page, &fields);
+    add_swap(&mut page, &snapshot);
     if tls::is_used(&node.config) {
         add_tls(&mut page, node, &fields);
     }
@@ -219,6 +221,21 @@ fn add_persistence(page: &mut Page, fields: &BTreeMap<&str, &str>) {
             page.own_head(&format!("isotherm_{name}{end}"), name, kind);
             writeln!(page.0, "isotherm_{name}{end} {value}").expect("a String takes anything");
         }
+    }
+}
+
+/// INFO swap, with `swap-mode`.
+fn add_swap(page: &mut Page, snapshot: &Snapshot<'_>) {
+    let Some(view) = View::of(snapshot) else { return };
+    for SwapField { name, kind, value } in SWAP {
+        let value = value(&view);
+        let (metric, labels, shown, kind) = match kind {
+            SwapKind::Gauge => (format!("isotherm_{name}"), String::new(), &value[..], Type::Gauge),
+            SwapKind::Counter => (format!("isotherm_{name}_total"), String::new(), &value[..], Type::Counter),
+            SwapKind::Word => (format!("isotherm_{name}"), format!("{{is=\"{value}\"}}"), "1", Type::Gauge),
+        };
+        page.own_head(&metric, name, kind);
+        writeln!(page.0, "{metric}{labels} {shown}").expect("a String takes anything");
     }
 }
 

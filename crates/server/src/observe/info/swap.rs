@@ -1,0 +1,104 @@
+//! INFO swap: values that are not in memory. One declaration a field; the metrics follow from it.
+
+use isotherm_keyspace::ColdCounts;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use super::snapshot::Snapshot;
+use crate::mail::message::WorkerMessage;
+use crate::tier::Tier;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    Word,
+    Gauge,
+    /// Since the start.
+    Counter,
+}
+
+/// What is shown: the tier, and what partitions know of it.
+pub struct View<'n> {
+    tier: &'n Arc<Tier<WorkerMessage>>,
+    cold: ColdCounts,
+}
+
+impl View<'_> {
+    /// `None` without `swap-mode`.
+    pub fn of<'n>(s: &Snapshot<'n>) -> Option<View<'n>> {
+        Some(View { tier: s.node.cold.disk()?, cold: s.cold })
+    }
+}
+
+pub struct SwapField {
+    pub name: &'static str,
+    pub kind: Kind,
+    pub value: fn(&View<'_>) -> String,
+}
+
+const fn field(name: &'static str, kind: Kind, value: fn(&View<'_>) -> String) -> SwapField {
+    SwapField { name, kind, value }
+}
+
+fn text(counter: &AtomicU64) -> String {
+    counter.load(Relaxed).to_string()
+}
+
+/// Bytes written a byte that has left memory.
+fn write_amplification(view: &View<'_>) -> String {
+    let counters = &view.tier.counters;
+    let (written, sunk) = (counters.written_bytes.load(Relaxed), counters.sunk_bytes.load(Relaxed));
+    format!("{:.2}", if sunk == 0 { 0.0 } else { written as f64 / sunk as f64 })
+}
+
+fn mean_us(view: &View<'_>) -> String {
+    let counters = &view.tier.counters;
+    counters.read_us.load(Relaxed).checked_div(counters.reads.load(Relaxed)).unwrap_or(0).to_string()
+}
+
+pub const SWAP: &[SwapField] = {
+    use Kind::{Counter, Gauge, Word};
+    &[
+        field("swap_state", Word, |v| v.tier.state().name().to_string()),
+        field("swap_backend", Word, |_| "threads".to_string()),
+        field("swap_keys", Gauge, |v| v.cold.keys.to_string()),
+        field("swap_bytes", Gauge, |v| v.cold.bytes.to_string()),
+        field("swap_file_bytes", Gauge, |v| text(&v.tier.counters.file_bytes)),
+        field("swap_dead_bytes", Gauge, |v| text(&v.tier.counters.dead_bytes)),
+        field("swap_free_segments", Gauge, |v| text(&v.tier.counters.free_segments)),
+        field("swap_sunk_values", Counter, |v| text(&v.tier.counters.sunk_values)),
+        field("swap_sunk_bytes", Counter, |v| text(&v.tier.counters.sunk_bytes)),
+        field("swap_written_bytes", Counter, |v| text(&v.tier.counters.written_bytes)),
+        field("swap_survivor_bytes", Counter, |v| text(&v.tier.counters.survivor_bytes)),
+        field("swap_cleaned_segments", Counter, |v| text(&v.tier.counters.cleaned_segments)),
+        field("swap_write_amplification", Gauge, write_amplification),
+        field("swap_writes_waiting_bytes", Gauge, |v| text(&v.tier.counters.group_bytes)),
+        field("swap_slowed_msec", Counter, |v| text(&v.tier.counters.slowed_ms)),
+        field("swap_reads", Counter, |v| text(&v.tier.counters.reads)),
+        field("swap_read_bytes", Counter, |v| text(&v.tier.counters.read_bytes)),
+        field("swap_read_usec_mean", Gauge, mean_us),
+        field("swap_read_usec_p50", Gauge, |v| v.tier.counters.read_times.percentile_us(50).to_string()),
+        field("swap_read_usec_p99", Gauge, |v| v.tier.counters.read_times.percentile_us(99).to_string()),
+        field("swap_reads_waiting", Gauge, |v| v.tier.reads.waiting().to_string()),
+        field("swap_reads_in_commands", Counter, |v| text(&v.tier.counters.reads_in_commands)),
+        field("swap_reads_undeclared", Counter, |v| v.tier.undeclared_reads().to_string()),
+        field("swap_lent_values", Gauge, |v| v.cold.lent_values.to_string()),
+        field("swap_lent_bytes", Gauge, |v| v.cold.lent_bytes.to_string()),
+        field("swap_lent_hits", Counter, |v| v.cold.lent_hits.to_string()),
+        field("swap_came_home", Counter, |v| v.cold.came_home.to_string()),
+        field("swap_write_errors", Counter, |v| text(&v.tier.counters.write_errors)),
+        field("swap_read_errors", Counter, |v| text(&v.tier.counters.read_errors)),
+        field("swap_damaged", Counter, |v| text(&v.tier.counters.damaged)),
+        field("swap_timeouts", Counter, |v| v.tier.reads.timeouts().to_string()),
+        field("swap_unreadable", Counter, |v| text(&v.tier.counters.unreadable)),
+    ]
+};
+
+/// Nothing but the mode without `swap-mode`.
+pub fn swap(s: &Snapshot<'_>, out: &mut String) {
+    out.push_str(&format!("swap_mode:{}\r\n", u8::from(s.node.config.swaps())));
+    let Some(view) = View::of(s) else { return };
+    for SwapField { name, value, .. } in SWAP {
+        write!(out, "{name}:{}\r\n", value(&view)).expect("a String takes anything");
+    }
+}
