@@ -1,6 +1,7 @@
 //! How large the log may become.
 
 use crate::place::{SEGMENT_BYTES, SEGMENTS_MAX};
+use crate::segments::Named;
 
 /// One part in so many of the segments is kept for cleaning: a log that is full of living values could not be cleaned.
 const RESERVE_DIVISOR: u32 = 20;
@@ -17,6 +18,13 @@ impl LogConfig {
     pub fn of_bytes(bytes_max: u64) -> LogConfig {
         let segments = (bytes_max / SEGMENT_BYTES).clamp(4, u64::from(SEGMENTS_MAX));
         LogConfig { segments_max: segments as u32 }
+    }
+
+    /// As large as it has to be for segments of before, whatever the limit has become.
+    #[must_use]
+    pub fn covering(self, named: &[Named]) -> LogConfig {
+        let needed = named.iter().map(|named| named.segment.0 + 1).max().unwrap_or(0);
+        LogConfig { segments_max: self.segments_max.max(needed) }
     }
 
     pub fn segments_max(self) -> u32 {

@@ -16,6 +16,7 @@
 //! **Architecture invariant:** `tier` knows no files, no threads, no clock and no keyspace. It makes bytes and says where they
 //! belong; the caller writes, reads and knows which entry points where. A key is bytes that must come back equal.
 
+mod checkpoint;
 mod cleaning;
 mod config;
 mod group;
@@ -25,6 +26,9 @@ mod place;
 mod record;
 mod segments;
 
+pub use checkpoint::{
+    CHECKPOINT_BYTES_MAX, Checkpoint, CheckpointError, LOG_ID_BYTES, LogId, NamedSegment, block_sum,
+};
 pub use cleaning::{Cleaning, Stretch};
 pub use config::LogConfig;
 pub use group::{BLOCK_BYTES, GROUP_BYTES, Group};

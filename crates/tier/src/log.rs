@@ -247,12 +247,34 @@ impl Log {
 
     /// A base of the AOF begins: what it may refer to. Call when all that entries point to is written.
     pub fn name(&mut self) -> Vec<Named> {
-        self.segments.name()
+        self.segments.name(&self.live)
     }
 
-    /// That base is in force from now on, or it was given up.
+    /// That base is in force from now on, or it was given up. If that is not known, neither is said.
     pub fn named(&mut self, in_force: bool) {
         self.segments.named(in_force);
+    }
+
+    /// A base that has all values itself is in force from now on.
+    pub fn unnamed(&mut self) {
+        self.segments.unnamed();
+    }
+
+    /// So many segments are kept only because the base in force names them.
+    pub fn waiting_for_base(&self) -> u32 {
+        self.segments.waiting_for_base()
+    }
+
+    /// A sync of a segment failed: nothing more is written to it, and it is the next to be cleaned. A failed sync is not repeated: one
+    /// that succeeds says nothing of what the first one was for.
+    pub fn doubt(&mut self, segment: SegmentNumber) {
+        self.give_up(segment);
+        self.segments.doubt(segment);
+    }
+
+    /// As long as there are such, no base can refer to the log.
+    pub fn doubtful_segments(&self) -> u32 {
+        self.segments.doubtful_count()
     }
 
     pub fn segments_max(&self) -> u32 {

@@ -6,6 +6,9 @@
 //!                     '- nothing in it lives -> Free
 //!   and instead of Free: Waiting, as long as a base of the AOF names it
 //! ```
+//! A base that is being written names segments beside the one in force. What became of it may stay unknown (its list was written, and
+//! the disk did not say so): then both go on counting until a later one is in force.
+//!
 //! Which one: the most space won for each byte that is read and copied, weighted by age, as values that have outlived others
 //! will go on living. Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System" (1991),
 //! section 3.4: benefit / cost = (1 - u) x age / (1 + u).
@@ -44,6 +47,8 @@ struct Segment {
     is_named: bool,
     /// The base that is being written does.
     is_named_next: bool,
+    /// A sync of it failed: what the disk has of it is not known, and no base may name it.
+    is_doubtful: bool,
 }
 
 const FREE: Segment = Segment {
@@ -55,6 +60,7 @@ const FREE: Segment = Segment {
     is_damaged: false,
     is_named: false,
     is_named_next: false,
+    is_doubtful: false,
 };
 
 /// A segment as a base refers to it: what lies beyond the length is none of its values.
@@ -154,12 +160,36 @@ impl Segments {
         self.sealed += 1;
     }
 
-    /// The full segment that is best cleaned now; none that is still written to. `None`: none has anything to win.
+    /// Nothing more is written to it. Its values are to be copied elsewhere.
+    pub fn doubt(&mut self, number: SegmentNumber) {
+        let segment = &mut self.list[number.0 as usize];
+        segment.is_doubtful = segment.state != SegmentState::Free;
+    }
+
+    pub fn doubtful_count(&self) -> u32 {
+        self.list.iter().filter(|segment| segment.is_doubtful).count() as u32
+    }
+
+    /// One that a sync failed of, if it can be cleaned.
+    fn doubtful(&self, is_written_to: &impl Fn(SegmentNumber) -> bool) -> Option<SegmentNumber> {
+        let is_next = |segment: &Segment| {
+            segment.is_doubtful && segment.state == SegmentState::Full && !segment.is_damaged
+        };
+        let numbers = (0..self.list.len() as u32).map(SegmentNumber);
+        numbers.zip(&self.list).find(|(number, it)| is_next(it) && !is_written_to(*number)).map(|it| it.0)
+    }
+
+    /// The full segment that is best cleaned now; none that is still written to. `None`: none has anything to win. One that a sync
+    /// failed of comes first.
     pub fn victim(
         &mut self,
         live: &Live,
         is_written_to: impl Fn(SegmentNumber) -> bool,
     ) -> Option<SegmentNumber> {
+        if let Some(number) = self.doubtful(&is_written_to) {
+            self.list[number.0 as usize].state = SegmentState::Cleaning;
+            return Some(number);
+        }
         let candidates = self
             .list
             .iter()
@@ -193,6 +223,7 @@ impl Segments {
         live: &Live,
         is_written_to: impl Fn(SegmentNumber) -> bool,
     ) -> Vec<SegmentNumber> {
+        self.revive(live);
         let mut freed = Vec::new();
         for (number, segment) in self.list.iter_mut().enumerate() {
             let number = SegmentNumber(number as u32);
@@ -209,10 +240,29 @@ impl Segments {
         freed
     }
 
+    /// The base in force was loaded meanwhile, and has brought values back that had been given up.
+    fn revive(&mut self, live: &Live) {
+        for (number, segment) in self.list.iter_mut().enumerate() {
+            let lives = || live.units(SegmentNumber(number as u32)) > 0;
+            if segment.state == SegmentState::Waiting && lives() {
+                segment.state = SegmentState::Full;
+            }
+        }
+    }
+
+    /// So many are kept only because a base names them.
+    pub fn waiting_for_base(&self) -> u32 {
+        let waits = |segment: &&Segment| segment.state == SegmentState::Waiting && segment.is_named;
+        self.list.iter().filter(waits).count() as u32
+    }
+
     /// What a base that is being written refers to: all that is there.
-    pub fn name(&mut self) -> Vec<Named> {
+    pub fn name(&mut self, live: &Live) -> Vec<Named> {
+        self.revive(live);
         let mut named = Vec::new();
         for (number, segment) in self.list.iter_mut().enumerate() {
+            // What became of the last one is not known.
+            segment.is_named |= segment.is_named_next;
             segment.is_named_next = !matches!(segment.state, SegmentState::Free | SegmentState::Waiting);
             if segment.is_named_next {
                 named.push(Named { segment: SegmentNumber(number as u32), bytes: segment.bytes });
@@ -231,14 +281,22 @@ impl Segments {
         }
     }
 
+    /// A base that names no segment is in force.
+    pub fn unnamed(&mut self) {
+        self.list.iter_mut().for_each(|segment| segment.is_named = false);
+    }
+
     pub fn check_invariants(&self, live: &Live) {
         for (number, segment) in self.list.iter().enumerate() {
             let number = SegmentNumber(number as u32);
             assert_eq!(segment.state == SegmentState::Free, self.free.contains(&number.0), "{number:?}");
             assert!(u64::from(live.units(number)) <= SEGMENT_BYTES / ADDRESS_UNIT_BYTES, "{number:?}");
-            let is_dead = matches!(segment.state, SegmentState::Free | SegmentState::Waiting);
-            assert!(!is_dead || live.units(number) == 0, "{number:?} {segment:?}");
-            assert!(segment.state != SegmentState::Free || (segment.bytes == 0 && !segment.is_named));
+            let is_free = segment.state == SegmentState::Free;
+            assert!(!is_free || live.units(number) == 0, "{number:?} {segment:?}");
+            assert!(!is_free || (segment.bytes == 0 && !segment.is_named && !segment.is_named_next));
+            // A base that is loaded again brings values back to what waits.
+            let waits = segment.state == SegmentState::Waiting;
+            assert!(!waits || segment.is_named || segment.is_named_next || live.units(number) == 0);
         }
     }
 }

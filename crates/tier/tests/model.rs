@@ -29,7 +29,8 @@ struct World {
     /// Writes that the disk has not ended: ticket, place, bytes.
     under_way: Vec<(Ticket, SegmentNumber, u64, Vec<u8>)>,
     cleaning: Option<(Cleaning, bool)>,
-    base: Option<Base>,
+    /// The one in force, and others that might be: nothing was heard of their lists.
+    bases: Vec<Base>,
     next_base: Option<Base>,
     fails_of_100: u64,
     seen: Seen,
@@ -51,6 +52,8 @@ struct Seen {
     full: u64,
     recoveries: u64,
     waited: u64,
+    plain: u64,
+    doubtful: u64,
 }
 
 fn place_on(disk: &mut Disk, segment: SegmentNumber, offset: u64, bytes: &[u8]) {
@@ -81,7 +84,7 @@ impl World {
             entries: HashMap::new(),
             under_way: Vec::new(),
             cleaning: None,
-            base: None,
+            bases: Vec::new(),
             next_base: None,
             seen: Seen::default(),
         }
@@ -246,23 +249,52 @@ impl World {
     fn base(&mut self) {
         match self.next_base.take() {
             None if self.log.is_writing() => {}
+            None if self.random.below(8) == 0 => {
+                // One that has all values itself.
+                self.log.unnamed();
+                self.bases = vec![Base { named: Vec::new(), entries: self.in_memory() }];
+                self.seen.plain += 1;
+            }
+            // A sync has failed: no base refers to that.
+            None if self.log.doubtful_segments() > 0 => self.seen.doubtful += 1,
             None => {
                 let (named, entries) = (self.log.name(), self.entries.clone());
+                let doubtful = self.random.below(20) == 0;
+                if doubtful && let Some(named) = named.last() {
+                    self.log.doubt(named.segment);
+                    self.log.named(false);
+                    return;
+                }
                 self.next_base = Some(Base { named, entries });
             }
-            Some(base) => {
-                let in_force = self.random.below(4) > 0;
-                self.log.named(in_force);
-                if in_force {
-                    self.base = Some(base);
+            Some(base) => match self.random.below(5) {
+                0 => self.log.named(false),
+                // It is in force or not: its list was written, and the disk did not say so.
+                1 => self.bases.push(base),
+                _ => {
+                    self.log.named(true);
+                    self.bases = vec![base];
                 }
-            }
+            },
         }
+    }
+
+    /// The data with all values in memory.
+    fn in_memory(&self) -> HashMap<Key, Value> {
+        let hot = |value: &Value| match value {
+            Value::Hot(value) | Value::Cold(_, value) => Value::Hot(value.clone()),
+        };
+        self.entries.iter().map(|(key, value)| (key.clone(), hot(value))).collect()
     }
 
     /// A crash: what the base in force refers to is there, cut to the lengths that it names.
     fn recover(&mut self) {
-        let Some(base) = self.base.clone() else { return };
+        if self.bases.is_empty() {
+            return;
+        }
+        let at = self.random.below(self.bases.len() as u64) as usize;
+        let base = self.bases.swap_remove(at);
+        self.bases = vec![base.clone()];
         self.seen.recoveries += 1;
         self.disk.retain(|segment, _| base.named.iter().any(|named| named.segment == *segment));
         for named in &base.named {
@@ -272,6 +304,10 @@ impl World {
         (self.under_way, self.cleaning, self.next_base) = (Vec::new(), None, None);
         self.log = Log::restored(config, &base.named);
         self.live = self.log.live();
+        if self.random.below(2) == 0 {
+            // The caller collects before it has loaded all: nothing of what is named goes.
+            assert!(self.log.collect().is_empty());
+        }
         for value in base.entries.values() {
             if let Value::Cold(place, _) = value {
                 self.live.add(*place);
@@ -328,6 +364,8 @@ fn run(seed: u64, total: &mut Seen) {
     total.full += world.seen.full;
     total.recoveries += world.seen.recoveries;
     total.waited += world.seen.waited;
+    total.plain += world.seen.plain;
+    total.doubtful += world.seen.doubtful;
 }
 
 fn seeds() -> std::ops::Range<u64> {
@@ -344,7 +382,8 @@ fn no_value_is_lost_or_wrong() {
         run(seed, &mut total);
     }
     println!("{total:?}");
-    let Seen { cold_reads, failed_writes, survivors, freed, full, recoveries, waited } = total;
-    let counts = [cold_reads, failed_writes, survivors, freed, full, recoveries, waited];
+    let Seen { cold_reads, failed_writes, survivors, freed, full, recoveries, waited, plain, doubtful } =
+        total;
+    let counts = [cold_reads, failed_writes, survivors, freed, full, recoveries, waited, plain, doubtful];
     assert!(counts.iter().all(|count| *count > 0), "the test shows nothing: {counts:?}");
 }
