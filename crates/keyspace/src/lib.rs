@@ -43,7 +43,7 @@ pub use access::prefetch::{Intent, PREFETCH_KEYS_MAX};
 pub use access::serving::{Attempt, Serve, WAITERS_PER_HOLD_MAX, look, serve_ready};
 pub use access::shared::Config;
 pub use access::staging::{BuildError, Builder, NewString, Repeats, STAGED_GROUPS, StagedGroup, Staging};
-pub use access::terms::{Conditions, ExpiryMode, Lookup, Missing, OnCold, TxnCounts, Whereabouts};
+pub use access::terms::{Chilled, Conditions, ExpiryMode, Lookup, Missing, OnCold, TxnCounts, Whereabouts};
 pub use access::txn::Txn;
 pub use access::waiter::{Claim, WaitedKey, Waiter};
 pub use access::watch::Watcher;

@@ -12,7 +12,7 @@
 use crate::access::carry::as_form;
 use crate::access::lock::{Held, Keyspace};
 use crate::access::partition::Partition;
-use crate::access::terms::{ColdAt, Missing, Whereabouts};
+use crate::access::terms::{Chilled, ColdAt, Missing, Whereabouts};
 use crate::access::txn::Txn;
 use crate::layout::cold::{ColdKeeper, ColdRef, ColdValue};
 use crate::layout::entry::{Draft, EntryBytes, Place};
@@ -129,7 +129,7 @@ impl Held<'_> {
         if refers(&db) { Some(db) } else { partition.used_databases().find(refers) }
     }
 
-    /// Lets the entry of a key refer to its value where it was written to, if the value is still these bytes. Whether it did.
+    /// Lets the entry of a key refer to its value where it was written to, if the value is still these bytes.
     pub fn chill(
         &mut self,
         db: Db,
@@ -138,15 +138,20 @@ impl Held<'_> {
         form_number: u8,
         reference: ColdRef,
         now: UnixMs,
-    ) -> bool {
+    ) -> Chilled {
         let partition = self.partition(key.slot);
         let found = partition.locate(db, key);
-        match found.and_then(|at| Some((at, partition.form_if_still(&at, value, form_number)?))) {
-            Some((location, form)) => partition.chill_at(db, key, location, form, reference, now),
-            None => {
-                partition.store.cold.give_back(reference);
-                false
-            }
+        let Some((location, form)) =
+            found.and_then(|at| Some((at, partition.form_if_still(&at, value, form_number)?)))
+        else {
+            partition.store.cold.give_back(reference);
+            return Chilled::No;
+        };
+        let is_large = location.object(&partition.store).is_some();
+        match partition.chill_at(db, key, location, form, reference, now) {
+            true if is_large => Chilled::Large,
+            true => Chilled::Small,
+            false => Chilled::No,
         }
     }
 

@@ -91,3 +91,14 @@ pub(crate) enum ColdAt {
     Away,
     Unreadable,
 }
+
+/// What became of a value that was written out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Chilled {
+    /// Its entry refers to it.
+    Small,
+    /// The same, of a collection all of whose elements were looked at.
+    Large,
+    /// It is another one by now, or there was no memory.
+    No,
+}

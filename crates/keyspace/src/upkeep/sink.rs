@@ -64,9 +64,12 @@ pub struct Payload<'a> {
 pub struct SinkRoom(ImageRoom);
 
 impl<'a> Sinkable<'a> {
-    /// Whether it is a large collection: its elements are gathered, which takes some 100 us for 64 KB.
-    pub fn is_gathered(&self) -> bool {
-        matches!(self.source, Source::Object(..))
+    /// Of a large collection: how many elements have to be gathered; else 0.
+    pub fn gathered_elements(&self) -> u64 {
+        match self.source {
+            Source::Bytes(..) => 0,
+            Source::Object(root, _) => image::element_count(root),
+        }
     }
 
     pub fn payload<'r>(&self, room: &'r mut SinkRoom) -> Payload<'r>

@@ -11,7 +11,7 @@
 //! long one for many elements would look at all of it each time. Others come home when they are read.
 //!
 //! Not as a whole: streams, hashes with fields that have a time (the active cycle has to find them), and what takes more than
-//! `SOURCE_BYTES_MAX`.
+//! `SOURCE_BYTES_MAX` or has more than `ELEMENTS_MAX`.
 
 use crate::layout::kind::{Encoding, Form, Full, packed_encoding, stride_of};
 use crate::layout::packed::{Element, PackedBuf};
@@ -27,8 +27,9 @@ use isotherm_stdx::UnixMs;
 
 /// What a collection may take that leaves as a whole.
 const SOURCE_BYTES_MAX: u64 = 64 << 10;
-/// The count of a packed collection has two bytes.
-const ELEMENTS_MAX: u64 = u16::MAX as u64;
+/// And how many elements it may have: all are looked at under a lock, some 100 us. The count of a packed collection has two bytes.
+const ELEMENTS_MAX: u64 = 4096;
+const _: () = assert!(ELEMENTS_MAX <= u16::MAX as u64);
 /// A longer one is not lent.
 const LENT_BYTES_MAX: usize = 4 << 10;
 
@@ -42,12 +43,17 @@ pub(crate) struct ImageRoom {
     pub bytes: Vec<u8>,
 }
 
+/// Elements of an image: fields and values, members and scores.
+pub(crate) fn element_count(root: &Root) -> u64 {
+    root.body.structure().len() * stride_of(root.body.form()) as u64
+}
+
 /// Whether an object can leave memory as a whole.
 pub(crate) fn has_image(root: &Root) -> bool {
     let structure = root.body.structure();
     !matches!(root.body, Object::Stream(_))
         && root.memory_bytes() <= SOURCE_BYTES_MAX
-        && structure.len() * stride_of(root.body.form()) as u64 <= ELEMENTS_MAX
+        && element_count(root) <= ELEMENTS_MAX
         && structure.len() > 0
         && !root.has_timed_fields()
         && !structure.has_garbage()

@@ -114,7 +114,7 @@ impl World {
             let chilled = {
                 let mut held = self.held(&name.1);
                 let key = self.keyspace.key(&name.1);
-                held.chill(db, &key, &value, form, reference, UnixMs(self.now))
+                held.chill(db, &key, &value, form, reference, UnixMs(self.now)) != Chilled::No
             };
             assert!(is_same || !chilled, "{name:?} {expiry:?}");
             self.chilled += u64::from(chilled);

@@ -185,7 +185,7 @@ impl Pair {
             let keyspace = &self.keyspaces[1];
             let mut held = Held::new(keyspace);
             held.acquire(Want::One(keyspace.partition_of(Slot::of_key(&key))));
-            let is_cold = held.chill(Db(0), &keyspace.key(&key), &value, form, reference, now);
+            let is_cold = held.chill(Db(0), &keyspace.key(&key), &value, form, reference, now) != Chilled::No;
             assert!(is_cold || changes, "{:?}", String::from_utf8_lossy(&key));
             self.chilled
                 [[b'h', b's', b'z', b'l'].iter().position(|first| *first == key[0]).expect("one of four")] +=

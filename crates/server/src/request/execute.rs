@@ -141,12 +141,12 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
             own_expiry::note(own_keys, (&mut exec.held, &mut exec.pump), command.spec, args, (db, now));
         }
     }
+    exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
     if exec.held.has_missed() {
         reply.truncate(mark);
         return exec.missed(command, caller.authority, reply);
     }
     exec.stats.count_txn(counts);
-    exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
     match outcome {
         Outcome::Done => exec.count_call(command, reply, errors_before),
         Outcome::Cold(_) if !exec.may_fetch(caller.authority) => {

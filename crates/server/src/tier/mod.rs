@@ -12,7 +12,7 @@
 //! nothing here is ever synced.
 //!
 //! **Who waits.** A client whose value is read: its connection is parked, no thread of a worker waits. Writers, while memory is above
-//! its limit by more than [`BEHIND_DIVISOR`] allows and the sinker can still free some. Under a partition's lock nothing is read from
+//! its limit by more than [`pace`] allows and the sinker can still free some. Under a partition's lock nothing is read from
 //! disk, but by scripts and transactions that have begun (`fetch_held`).
 //!
 //! Nothing here knows commands or sessions.
@@ -29,6 +29,3 @@ pub mod watch;
 
 pub use files::ReadError;
 pub use state::{State, Tier};
-
-/// Writers wait when memory exceeds its limit by one part in so many.
-pub const BEHIND_DIVISOR: u64 = 32;

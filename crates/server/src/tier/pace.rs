@@ -1,4 +1,12 @@
-//! Who fills memory without a client that could wait: loading. It pauses while values are on their way to disk.
+//! How those who fill memory are slowed to the pace at which values leave it.
+//!
+//! ```text
+//!   limit   limit + 1/64
+//!     |        | writers wait
+//!     |     |    and go on, each time half a megabyte has left
+//! ```
+//! So a writer waits for one group of values at a time, some milliseconds, instead of once for all that is too much. Loading, which
+//! has no client that could wait, pauses by itself.
 
 use std::time::Duration;
 
@@ -6,6 +14,19 @@ use super::state::State;
 use crate::persistence::Store;
 use crate::process::routines;
 use crate::upkeep::memory::Memory;
+
+/// Writers wait when memory exceeds its limit by one part in so many,
+const BEHIND_DIVISOR: u64 = 64;
+/// and go on when it has come down from there by so much, or half of the way: what leaves memory in some 5 ms.
+const RELIEF_BYTES_MAX: u64 = 512 << 10;
+
+pub fn waits_above(limit_bytes: u64) -> u64 {
+    limit_bytes + limit_bytes / BEHIND_DIVISOR
+}
+
+pub fn goes_on_below(limit_bytes: u64) -> u64 {
+    waits_above(limit_bytes) - RELIEF_BYTES_MAX.min(limit_bytes / BEHIND_DIVISOR / 2)
+}
 
 /// How long it rests before it looks again.
 const REST: Duration = Duration::from_millis(1);

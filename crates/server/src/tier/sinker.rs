@@ -12,7 +12,7 @@
 //! What goes: what was not used for `threshold` at least, which falls when a stretch of slots shows too little and rises when
 //! memory is below the limit.
 
-use isotherm_keyspace::{ColdRef, Db, Held, Key, SinkHand, SinkLimits, SinkRoom, Sinkable, Want};
+use isotherm_keyspace::{Chilled, ColdRef, Db, Held, Key, SinkHand, SinkLimits, SinkRoom, Sinkable, Want};
 use isotherm_tier::{
     Cleaning, Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, SEGMENT_BYTES, SegmentNumber, Stream,
     Written,
@@ -23,6 +23,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::health::Event;
+use super::pace;
 use super::state::{State, Tier};
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
@@ -34,8 +35,8 @@ use crate::process::time::unix_now;
 const LOOKS_PER_HOLD: u64 = 200;
 /// So many bytes of values are copied under one lock, and one more value: some 300 us. The others wait for the next round.
 const BYTES_PER_HOLD: u64 = 1 << 20;
-/// The bytes of a collection whose elements are gathered count so often: that takes as much longer than to copy them.
-const GATHERED_FACTOR: u64 = 8;
+/// An element that is gathered counts as so many bytes: it takes as long as to copy them.
+const BYTES_PER_ELEMENT: u64 = 256;
 /// Entries that are flipped under one lock,
 const FLIPS_PER_HOLD: usize = 32;
 /// and the bytes of their values, which are compared, and one more value.
@@ -150,15 +151,24 @@ impl Sinker {
         let (node, tier) = (self.node, &self.tier);
         let (limit, used) = (node.config.maxmemory_bytes(), node.counted_memory_bytes());
         tier.set_takes_home(limit == 0 || used < share(limit, node.config.swap_upper_percent()));
-        let can_sink = tier.state() == State::Works;
-        if node.mail.is_sinker_behind() && (limit == 0 || used <= limit || !can_sink) {
-            node.mail.set_sinker_behind(false);
-            tier.note_slowed(false);
-        }
+        self.relieve();
         tier.counters.file_bytes.store(self.log.file_bytes(), Relaxed);
         tier.counters.dead_bytes.store(self.log.dead_bytes(), Relaxed);
         tier.counters.table_bytes.store(self.log.table_bytes(), Relaxed);
         tier.counters.free_segments.store(u64::from(self.log.free_segments()), Relaxed);
+    }
+
+    /// Writers go on if enough has left, or nothing more can.
+    fn relieve(&self) {
+        let (mail, limit) = (&self.node.mail, self.node.config.maxmemory_bytes());
+        if !mail.is_sinker_behind() {
+            return;
+        }
+        let is_enough = limit == 0 || self.node.counted_memory_bytes() <= pace::goes_on_below(limit);
+        if is_enough || self.tier.state() != State::Works {
+            mail.set_sinker_behind(false);
+            self.tier.note_slowed(false);
+        }
     }
 
     // ---- values leave memory ----
@@ -181,6 +191,10 @@ impl Sinker {
             }
             if self.slots_seen >= SLOTS_PER_JUDGEMENT {
                 self.judge();
+            }
+            // What is ready is written first: writers may wait for it.
+            if self.log.is_writing() {
+                break;
             }
             if self.hand.rounds > self.last_round + 1 && self.threshold_s == 0 {
                 self.log.seal(Stream::Fresh);
@@ -234,7 +248,7 @@ impl Sinker {
                 key: value.key,
                 payload: payload.bytes,
             };
-            worked += if value.is_gathered() { bytes * GATHERED_FACTOR } else { bytes };
+            worked += bytes + value.gathered_elements() * BYTES_PER_ELEMENT;
             match log.append(Stream::Fresh, &record, None) {
                 Ok(_) => taken += bytes,
                 Err(full) => result = Err(full),
@@ -270,6 +284,7 @@ impl Sinker {
             }
             if let Written::Done(group) = self.log.written(ticket, written.is_ok()) {
                 self.flip(&group);
+                self.relieve();
             }
             self.publish_groups();
         }
@@ -301,17 +316,21 @@ impl Sinker {
                         let db = held.database_of(db_of(record), &key, before);
                         held.move_cold(db.unwrap_or(db_of(record)), &key, before, to);
                     }
-                    None => self.chill(&mut held, record, &key, to),
+                    // What looks at many elements stands alone.
+                    None if self.chill(&mut held, record, &key, to) != Chilled::Small => held.release(),
+                    None => {}
                 }
             }
         }
     }
 
-    fn chill(&self, held: &mut Held<'_>, record: &Record<'_>, key: &Key<'_>, to: ColdRef) {
-        if held.chill(db_of(record), key, record.payload, record.form, to, unix_now()) {
+    fn chill(&self, held: &mut Held<'_>, record: &Record<'_>, key: &Key<'_>, to: ColdRef) -> Chilled {
+        let chilled = held.chill(db_of(record), key, record.payload, record.form, to, unix_now());
+        if chilled != Chilled::No {
             self.tier.counters.sunk_values.fetch_add(1, Relaxed);
             self.tier.counters.sunk_bytes.fetch_add(record.payload.len() as u64, Relaxed);
         }
+        chilled
     }
 
     // ---- cleaning ----

@@ -13,7 +13,7 @@ use crate::observe::holds::{self, Work};
 use crate::observe::latency::monitor::Event;
 use crate::observe::stats::ThreadStats;
 use crate::process::time::unix_now;
-use crate::tier::{BEHIND_DIVISOR, State, Tier};
+use crate::tier::{State, Tier, pace};
 use crate::upkeep::client_memory;
 
 /// Nodes or entries of what was removed that are freed in one hold: some 20 us.
@@ -106,7 +106,7 @@ fn wait_for_sinker<M>(node: &Node, tier: &Tier<M>, limit: u64) -> bool {
         return false;
     }
     tier.wake();
-    let is_far_above = node.used_memory_bytes() > limit + limit / BEHIND_DIVISOR;
+    let is_far_above = node.used_memory_bytes() > pace::waits_above(limit);
     if state == State::Idle {
         return !is_far_above;
     }

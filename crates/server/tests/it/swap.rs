@@ -365,10 +365,8 @@ fn figures_are_shown() {
     client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
     client.check("DEBUG SWAP-FAULT READ HANG 1", "+OK\r\n");
     client.send(encode(&["GET", &name(0)]));
-    wait_until("a millisecond passes", || {
-        std::thread::sleep(std::time::Duration::from_millis(5));
-        swap(&mut other, "swap_reads") == 0
-    });
+    wait_until("it waits", || other.ask("CLIENT LIST").contains("flags=b"));
+    std::thread::sleep(std::time::Duration::from_millis(100));
     other.check("DEBUG SWAP-FAULT READ NONE", "+OK\r\n");
     client.expect(&format!("$1000\r\n{}\r\n", value(0, 0)));
     assert!(other.ask("LATENCY LATEST").contains("swap-read"));
@@ -400,11 +398,12 @@ fn figures_are_shown() {
         stream.read_to_string(&mut text).expect("it is text");
         text
     };
-    for line in
-        ["isotherm_swap_keys 99\n", "isotherm_swap_reads_total 1\n", "isotherm_swap_state{is=\"ok\"} 1\n"]
-    {
+    for line in ["isotherm_swap_keys 99\n", "isotherm_swap_reads_total 1\n"] {
         assert!(page.contains(line), "{line} is not in {page}");
     }
+    // The writer may have come to an end, or not yet.
+    let state = |name: &str| page.contains(&format!("isotherm_swap_state{{is=\"{name}\"}} 1\n"));
+    assert!(state("ok") || state("nothing-to-move"), "{page}");
     let amplification: f64 = text_field(&info, "swap_write_amplification").parse().expect("a number");
     // Small groups are padded to whole blocks.
     assert!((1.0..20.0).contains(&amplification), "{info}");
