@@ -34,7 +34,8 @@ fn used_bytes() -> u64 {
 }
 
 fn load(bytes: &[u8], piece_bytes: usize, txn: &mut Txn<'_, '_>) {
-    let mut reader = FileReader::new(Options { limits: LIMITS, strict_version: false, checksum: false });
+    let options = Options { limits: LIMITS, strict_version: false, checksum: false, references: true };
+    let mut reader = FileReader::new(options);
     let limits = Layout::default();
     let terms = FileTerms { limits: &limits, keeps_from: Some(UnixMs(1)), replaces: false };
     let mut pieces = bytes.chunks(piece_bytes);

@@ -15,8 +15,8 @@
 use crate::parts;
 use crate::stream::{element_to_rdb, to_rdb};
 use isotherm_keyspace::{
-    AccessNote, AccessStamp, Db, Element, Encoding, Outline, Part, SnapshotItem, StreamPart, StreamState,
-    TextRoom, Type, UnixMs, Value,
+    AccessNote, AccessStamp, Db, Element, Encoding, Outline, Part, SnapshotEntry, SnapshotItem, StreamPart,
+    StreamState, TextRoom, Type, UnixMs, Value,
 };
 use isotherm_persist::rdb::{
     self, HashWriter, ListWriter, ListpackBuilder, RdbType, ScoreListpack, StreamCounters, StreamWriter,
@@ -43,6 +43,8 @@ pub struct ItemWriter<S: Sink> {
     field_expiry: Option<(Db, Box<[u8]>)>,
     /// The time to which the time since a key's last use is counted; `None`: it is not written.
     used_until: Option<UnixMs>,
+    /// The file refers to values that are not in memory.
+    refers: bool,
 }
 
 /// The value at hand.
@@ -77,7 +79,7 @@ struct Scored {
 impl<S: Sink> ItemWriter<S> {
     pub fn new(writer: Writer<S>, list_size: i32) -> ItemWriter<S> {
         let (open, db, sizes) = (Open::None, None, Vec::new());
-        ItemWriter { writer, list_size, open, db, sizes, field_expiry: None, used_until: None }
+        ItemWriter { writer, list_size, open, db, sizes, field_expiry: None, used_until: None, refers: false }
     }
 
     pub fn into_writer(self) -> Writer<S> {
@@ -93,6 +95,15 @@ impl<S: Sink> ItemWriter<S> {
     /// What is known of the use of keys is written too, as of `now`.
     pub fn note_use(&mut self, now: UnixMs) {
         self.used_until = Some(now);
+    }
+
+    /// Keys whose values are not in memory are written as references; without this the caller fetches them before.
+    pub fn refer(&mut self) {
+        self.refers = true;
+    }
+
+    pub fn refers(&self) -> bool {
+        self.refers
     }
 
     /// Where the bytes went; no value is open or a part of one is there.
@@ -114,6 +125,15 @@ impl<S: Sink> ItemWriter<S> {
 
     pub fn item(&mut self, item: SnapshotItem<'_>) {
         match item {
+            SnapshotItem::Entry(SnapshotEntry { db, key, value: Value::Cold(cold), expiry, access })
+                if self.refers =>
+            {
+                self.key_head(db, expiry, access);
+                self.writer.byte(record::COLD);
+                self.writer.text(key);
+                self.writer.byte(cold.form_number());
+                self.writer.raw(&cold.reference.raw().to_le_bytes());
+            }
             SnapshotItem::Entry(entry) => {
                 self.key_head(entry.db, entry.expiry, entry.access);
                 match parts::outline(&entry.value, self.list_size) {

@@ -198,7 +198,8 @@ impl Contiguity {
 /// `bytes` are a file but for its magic and its sum.
 fn load(bytes: &[u8], partitions: usize) -> Keyspace {
     let loaded = keyspace(partitions);
-    let options = Options { limits: ReadLimits::default(), strict_version: true, checksum: false };
+    let options =
+        Options { limits: ReadLimits::default(), strict_version: true, checksum: false, references: false };
     let mut reader = FileReader::new(options);
     reader.feed(&FileVersion::FIELD_EXPIRY.magic());
     let mut parts = bytes.chunks(10_000);

@@ -14,6 +14,7 @@ const OPTIONS: Options = Options {
     limits: Limits { text_bytes_max: 1 << 20, unfolded_bytes_max: 1 << 22 },
     strict_version: true,
     checksum: true,
+    references: false,
 };
 
 /// Magic, fields, what is given, end mark and sum.
@@ -29,6 +30,7 @@ fn file(version: FileVersion, body: &[u8]) -> Vec<u8> {
             used_memory_bytes: 1_000_000,
             replication: None,
             is_aof_base: false,
+            swap_log: (version.references > 0).then_some(&b"which log"[..]),
             functions,
         },
     );
@@ -191,6 +193,76 @@ fn no_bit_turns_unseen() {
     }
 }
 
+/// Keys whose values are elsewhere stand between others, with all that may stand in front of a key.
+#[test]
+fn a_base_refers_to_values() {
+    let body = [
+        &b"\xfe\x02\xfc\x01\0\0\0\0\x01\0\0\xf9\x07\xe0\x03key\x02"[..],
+        &0x0000_0190_1234_5678_u64.to_le_bytes(),
+        b"\x00\x01k\x01v\xe0\x05other\xff",
+        &u64::MAX.to_le_bytes(),
+    ]
+    .concat();
+    let bytes = file(FileVersion::REFERRING, &body);
+    let options = Options { references: true, ..OPTIONS };
+    for piece_bytes in 1..40 {
+        let mut reader = FileReader::new(options);
+        let (mut pieces, mut seen, mut has_log) = (bytes.chunks(piece_bytes), Vec::new(), false);
+        loop {
+            match reader.step().expect("it is whole") {
+                Step::End => break,
+                Step::NeedsMore => match pieces.next() {
+                    Some(piece) => reader.feed(piece),
+                    None => reader.end(),
+                },
+                Step::Item(Item::Aux { name, value }) if name == file::SWAP_LOG.as_bytes() => {
+                    assert_eq!(value, b"which log");
+                    has_log = seen.is_empty();
+                }
+                Step::Item(Item::Cold { key, form_number, reference }) => {
+                    seen.push((
+                        key.name.to_vec(),
+                        key.db,
+                        key.expiry_ms,
+                        key.frequency,
+                        form_number,
+                        reference,
+                    ));
+                }
+                Step::Item(Item::Piece(piece)) => {
+                    seen.push((piece.key.name.to_vec(), piece.key.db, piece.key.expiry_ms, None, 0, 0));
+                }
+                Step::Item(_) => {}
+            }
+        }
+        let expected = [
+            (b"key".to_vec(), 2, Some(1), Some(7), 2, 0x0190_1234_5678),
+            (b"k".to_vec(), 2, None, None, 0, 0),
+            (b"other".to_vec(), 2, None, None, 255, u64::MAX),
+        ];
+        type Seen = (Vec<u8>, u64, Option<i64>, Option<u8>, u8, u64);
+        let names =
+            |list: &[Seen]| list.iter().map(|it| (it.0.clone(), it.1, it.3, it.4, it.5)).collect::<Vec<_>>();
+        assert!(has_log);
+        assert_eq!(names(&seen), names(&expected));
+        assert!(seen[0].2.is_some() && seen[1].2.is_none() && seen[2].2.is_none());
+    }
+    // By itself it is no file, and what is not known yet is refused.
+    assert_eq!(read(&bytes, || 64, OPTIONS).unwrap_err().cause, FileCause::Refers);
+    let later = [b"ISOTHERM2", &bytes[9..]].concat();
+    assert!(matches!(read(&later, || 64, options).unwrap_err().cause, FileCause::Version(_)));
+    for code in 0xe1..=0xf2 {
+        let body = [0xfe, 0, code, 1, b'k', 1, b'v'];
+        let error = read(&file(FileVersion::REFERRING, &body), || 64, options).unwrap_err();
+        assert!(matches!(error.cause, FileCause::UnreadType { .. }), "{code}: {error:?}");
+    }
+    // In a plain file there are no references.
+    assert!(read(&file(FileVersion::FIELD_EXPIRY, &body), || 64, options).is_err());
+    for cut in 0..bytes.len() {
+        assert!(read(&bytes[..cut], || 7, options).is_err(), "{cut}");
+    }
+}
+
 #[test]
 fn damaged_files_never_panic() {
     let values = values();
@@ -221,7 +293,7 @@ fn lengths_that_lie_take_no_memory() {
 fn what_is_not_read_is_named() {
     let error = |bytes: &[u8]| read(bytes, || 7, OPTIONS).unwrap_err();
     let of = |version: FileVersion, body: &[u8]| error(&file(version, body));
-    let redis = |number| FileVersion { number, is_valkey: false };
+    let redis = |number| FileVersion { number, is_valkey: false, references: 0 };
     assert_eq!(error(b"VCS\x01 compressed").cause, FileCause::Envelope);
     assert_eq!(error(b"PK\x03\x04 and more").cause, FileCause::Signature(*b"PK\x03\x04 and "));
     assert_eq!(error(b"REDIS0015\xff").cause, FileCause::Version(redis(15)));
@@ -256,7 +328,7 @@ fn what_is_not_read_is_named() {
 
 #[test]
 fn hashes_with_expiry_of_the_other_line() {
-    let version = FileVersion { number: 12, is_valkey: false };
+    let version = FileVersion { number: 12, is_valkey: false, references: 0 };
     let smallest = 1_900_000_000_000i64.to_le_bytes();
     let body = [b"\xfe\0\x18\x01h".as_slice(), &smallest, b"\x02\x00\x01a\x011\x06\x01b\x012"].concat();
     let items = read(&file(version, &body), || 3, OPTIONS).unwrap();

@@ -281,9 +281,9 @@ impl Segments {
         }
     }
 
-    /// A base that names no segment is in force.
+    /// A base that names no segment is in force. One before it whose fate was not known is not; none is being written.
     pub fn unnamed(&mut self) {
-        self.list.iter_mut().for_each(|segment| segment.is_named = false);
+        self.list.iter_mut().for_each(|segment| (segment.is_named, segment.is_named_next) = (false, false));
     }
 
     pub fn check_invariants(&self, live: &Live) {

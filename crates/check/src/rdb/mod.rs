@@ -72,7 +72,7 @@ pub fn check(
 ) -> Checked<Outcome> {
     report.line([b"[offset 0] Checking RDB file ".as_slice(), c_string(name)].concat())?;
     let limits = Limits { text_bytes_max: u64::from(u32::MAX), unfolded_bytes_max: u64::MAX };
-    let options = Options { limits, strict_version: false, checksum: true };
+    let options = Options { limits, strict_version: false, checksum: true, references: false };
     let mut check = Check {
         reader: FileReader::new(options),
         counts: Counts::default(),
@@ -177,6 +177,8 @@ impl Check {
                 self.counts.functions += 1;
                 return Ok(Next::Item);
             }
+            // Only a base refers, and that is no RDB file: `references` is not set.
+            Ok(Step::Item(Item::Cold { .. })) => return Ok(Next::Item),
             Ok(Step::Item(Item::Database(db))) => format!("Selecting DB ID {db}").into_bytes(),
             Ok(Step::Item(Item::Sizes { .. })) => return Ok(Next::Item),
             Ok(Step::Item(Item::NoChecksum)) => {
@@ -290,13 +292,13 @@ impl Check {
         let code = u8::from(!is_sound);
         report.line(format!("[offset {offset}] Check RDB returned error code {code} (0 means success)"))?;
         if is_sound {
-            let FileVersion { number, is_valkey } = self.reader.version();
+            let version = self.reader.version();
+            let number = version.number;
             if is_foreign(number) || number > VERSION_MAX {
                 self.info(
                     report,
                     "\\o/ RDB looks OK, but loading requires config 'rdb-version-check relaxed'",
                 )?;
-                let version = FileVersion { number, is_valkey };
                 if version.is_readable(true) {
                     report.line("[info] isotherm-server loads this version without it")?;
                 }

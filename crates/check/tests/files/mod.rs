@@ -67,7 +67,7 @@ pub fn aof() -> Vec<u8> {
 /// Keys of every type in two databases, some that expire; element by element, as large ones are written.
 pub fn rdb(version: u16, has_sum: bool) -> Vec<u8> {
     let mut writer = Writer::new(true);
-    let version = FileVersion { number: version, is_valkey: version >= 80 };
+    let version = FileVersion { number: version, is_valkey: version >= 80, references: 0 };
     head(
         &mut writer,
         &FileHead {
@@ -77,6 +77,7 @@ pub fn rdb(version: u16, has_sum: bool) -> Vec<u8> {
             used_memory_bytes: 1_000_000,
             replication: None,
             is_aof_base: false,
+            swap_log: None,
             functions: &[],
         },
     );

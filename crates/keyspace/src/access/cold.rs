@@ -5,6 +5,9 @@
 //!   COLD(a)  --move_cold: the keeper has it at b now-->               COLD(b)
 //!   COLD  --warm: its bytes were read back-->                         HOT
 //! ```
+//! ```text
+//!   no such key  --put_cold: a file refers to its value-->         COLD
+//! ```
 //! None of these is a change of the data: no effect, no WATCH, no count of changes, and no use of the key. A page that a snapshot
 //! has not seen yet is saved before, as for any change. A reference that an entry does not take, or no longer has, goes back
 //! to the keeper at once.
@@ -15,7 +18,7 @@ use crate::access::partition::Partition;
 use crate::access::terms::{Chilled, ColdAt, Missing, Whereabouts};
 use crate::access::txn::Txn;
 use crate::layout::cold::{ColdKeeper, ColdRef, ColdValue};
-use crate::layout::entry::{Draft, EntryBytes, Place};
+use crate::layout::entry::{Draft, EntryBytes, INLINE_KEY_BYTES_MAX, Place};
 use crate::layout::key::Key;
 use crate::layout::kind::{Db, Expiry, Form, Full};
 use crate::layout::page::{self, Spot};
@@ -30,6 +33,16 @@ use std::sync::Arc;
 
 /// Lent values that go when one more is lent.
 const DROPPED_PER_LEND_MAX: usize = 4;
+
+/// Why a key with a value that is not in memory cannot be stored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum NotPut {
+    Full,
+    /// The key is there already.
+    Repeated,
+    /// No key of this length has its value elsewhere.
+    Unsuited,
+}
 
 impl Keyspace {
     /// Who gets references back. To be given before the first value leaves memory.
@@ -153,6 +166,22 @@ impl Held<'_> {
             true => Chilled::Small,
             false => Chilled::No,
         }
+    }
+
+    /// Stores a key whose value the keeper has, and has counted already. Its partition is held. Where there is no memory, the keeper
+    /// gets the reference back.
+    pub fn put_cold(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        value: ColdValue,
+        expiry: Option<UnixMs>,
+        now: UnixMs,
+    ) -> Result<(), NotPut> {
+        if key.bytes.len() > INLINE_KEY_BYTES_MAX {
+            return Err(NotPut::Unsuited);
+        }
+        self.partition(key.slot).put_cold(db, key, value, expiry, now)
     }
 
     /// The keeper has a value elsewhere now. Whether an entry refers to it; else the new place goes back.
@@ -356,6 +385,33 @@ impl Partition {
         }
         table.shrink_if_sparse(store, location.slot.at, now);
         true
+    }
+
+    fn put_cold(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        value: ColdValue,
+        expiry: Option<UnixMs>,
+        now: UnixMs,
+    ) -> Result<(), NotPut> {
+        let location = self.locate(db, key);
+        if location.as_ref().is_some_and(|location| location.spot.is_some()) {
+            return Err(NotPut::Repeated);
+        }
+        let mut location = self.make_location(db, location, key).map_err(|Full| {
+            self.store.cold.give_back(value.reference);
+            NotPut::Full
+        })?;
+        let draft = Draft::cold(key.bytes, value.form, value.reference, expiry);
+        self.store.cold.note(value.reference);
+        let (table, store) = self.table_and_store(db).expect("the table is there");
+        // A failure has given the reference back.
+        let put = table.put(store, &mut location, key, &draft, now);
+        if put.is_err() {
+            self.drop_table_if_empty(db);
+        }
+        put.map_err(|Full| NotPut::Full)
     }
 
     fn refer_at(&mut self, db: Db, location: &Location, to: ColdRef) {

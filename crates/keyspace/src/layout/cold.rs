@@ -44,6 +44,13 @@ pub struct ColdValue {
 }
 
 impl ColdValue {
+    /// What a file says of a value that is not in memory; `None` if there is no such value.
+    pub fn of_file(form_number: u8, raw: u64) -> Option<ColdValue> {
+        // What is stored as an integer never leaves.
+        let form = Form::of_number(form_number).filter(|form| *form != Form::Int)?;
+        (raw >> LENGTH_SHIFT > 0).then_some(ColdValue { form, reference: ColdRef(raw) })
+    }
+
     pub fn kind(self) -> Type {
         self.form.kind()
     }

@@ -40,7 +40,7 @@ const SHORT_EXPIRY_BYTES: usize = 5;
 /// An entry up to this size lies in its page.
 pub(crate) const INLINE_BYTES_MAX: usize = 208;
 /// A key up to this size lies in the page, whatever its value's size.
-const INLINE_KEY_BYTES_MAX: usize = 158;
+pub(crate) const INLINE_KEY_BYTES_MAX: usize = 158;
 /// A body up to this size is a blob.
 pub(crate) const BLOB_BODY_BYTES_MAX: usize = 4096;
 pub(crate) const BLOB_HEAD_BYTES: usize = 8;
@@ -164,7 +164,8 @@ impl Parts<'_> {
 
 #[inline]
 fn form_of_meta(meta: u8) -> Form {
-    Form::of_number(meta & 15)
+    let number = meta & 15;
+    Form::of_number(number).unwrap_or_else(|| unreachable!("no entry has the form {number}"))
 }
 
 #[inline]

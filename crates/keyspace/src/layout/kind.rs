@@ -58,10 +58,10 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// By its number in an entry.
+    /// The form with this number, if there is one.
     #[inline]
-    pub fn of_number(number: u8) -> Form {
-        match number {
+    pub fn of_number(number: u8) -> Option<Form> {
+        Some(match number {
             0 => Form::Bytes,
             1 => Form::Int,
             2 => Form::Raw,
@@ -75,8 +75,8 @@ impl Form {
             10 => Form::TableHash,
             11 => Form::TableSet,
             12 => Form::Skiplist,
-            other => unreachable!("no entry has the form {other}"),
-        }
+            _ => return None,
+        })
     }
 
     /// A collection, small or large.

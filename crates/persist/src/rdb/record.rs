@@ -1,5 +1,7 @@
 //! What stands around keys, as the body of an RDB file has it; the whole of it is drawn in `file/mod.rs`.
 
+/// Ours: a key whose value lies in the swap log.
+pub const COLD: u8 = 0xe0;
 pub const IDLE: u8 = 0xf8;
 pub const FREQ: u8 = 0xf9;
 pub const RESIZE_DB: u8 = 0xfb;

@@ -148,6 +148,10 @@ impl AofFiles {
         })
     }
 
+    pub fn manifest_path(&self) -> PathBuf {
+        self.path(&self.names.manifest())
+    }
+
     /// `read`; the log says why not.
     pub fn manifest(&mut self) -> Result<Option<Manifest>, ()> {
         self.read().map_err(|error| match error {

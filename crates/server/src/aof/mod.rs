@@ -7,6 +7,7 @@ pub mod files;
 pub mod load;
 pub mod open;
 pub mod prepare;
+pub mod reference;
 pub mod reload;
 pub mod replay;
 pub mod report;

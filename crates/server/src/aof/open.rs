@@ -304,10 +304,15 @@ fn load_base(
         let loaded = FilePortions::open_at(node.store(), files.path(&base.name)).and_then(|source| {
             let mut source = source
                 .ok_or_else(|| LoadFailure(vec![format!("The append log file {name} doesn't exist")]))?;
-            rdb::load(node.store(), &mut source, Target::Empty, Expired::Kept, true)
+            rdb::load_base(node.store(), &mut source, Target::Empty)
         });
         match loaded {
-            Ok(ended) => (found.start, history) = (ended.end, ended.history),
+            Ok(ended) => {
+                (found.start, history) = (ended.end, ended.history);
+                if let Some(tier) = node.cold.disk() {
+                    tier.is_restoring.store(false, Relaxed);
+                }
+            }
             Err(LoadFailure(lines)) => {
                 lines.iter().for_each(log::warning);
                 log::warning(format!("Error reading the RDB base file {name}, AOF loading aborted"));
@@ -334,7 +339,7 @@ fn load_base(
 pub fn starts_with_rdb(file: &dyn File) -> bool {
     let mut magic = [0; 6];
     let read = file.read_at(&mut magic, 0).unwrap_or(0);
-    magic[..read].starts_with(b"REDIS") || magic[..read].starts_with(b"VALKEY")
+    [&b"REDIS"[..], b"VALKEY", b"ISOTHE"].iter().any(|line| magic[..read].starts_with(line))
 }
 
 /// Loads one log file. Returns how much of it counts.

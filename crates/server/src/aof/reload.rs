@@ -22,7 +22,7 @@ use super::{open, settings};
 use crate::effects::pump::Pump;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
-use crate::persistence::load::{self as rdb, Expired, FilePortions, LoadFailure, Target};
+use crate::persistence::load::{self as rdb, FilePortions, LoadFailure, Target};
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::routines;
@@ -128,7 +128,7 @@ fn load_snapshot(
 ) -> Result<u64, CannotReload> {
     let opened = FilePortions::open_at(node.store(), files.path(name.as_bytes()));
     let loaded = opened.and_then(|source| match source {
-        Some(mut source) => rdb::load(node.store(), &mut source, Target::Held(held), Expired::Kept, true),
+        Some(mut source) => rdb::load_base(node.store(), &mut source, Target::Held(held)),
         None => Err(LoadFailure(vec![format!("The append log file {name} doesn't exist")])),
     });
     loaded.map(|ended| ended.end).map_err(|LoadFailure(lines)| {

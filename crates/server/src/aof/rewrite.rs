@@ -5,6 +5,8 @@
 //!   a thread of its own      temp-rewriteaof-bg-<pid>.aof  ->  appendonly.aof.<n>.base.rdb
 //!   the writer's thread      lists the base and the files behind the cut; removes the others; `finish`
 //! ```
+//! With `swap-checkpoint` the base refers to values on disk (`reference`).
+//!
 //! Until the new list is durable, a start reads the old files, which are complete too. A rewrite that fails or is ended leaves them.
 
 use isotherm_disk::Lock;
@@ -16,6 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::files::AofFiles;
+use super::reference::{self, Reference};
 use super::request::{Base, Request};
 use super::settings;
 use crate::config::{Id, id};
@@ -49,7 +52,8 @@ pub fn begin(node: &'static Node, held: &mut Held<'static>) -> Asked {
     let place = node.aof.is_on().then(|| node.log.cut(true));
     node.log.wake(LogReader::Aof);
     let began = instant();
-    let job = Rewrite { node, place, began, stage: Stage::Begin(cut, has_rdb_base(node)) };
+    let stage = Stage::Begin(cut, has_rdb_base(node));
+    let job = Rewrite { node, place, began, stage, reference: Reference::new(node) };
     match routines::start("aof-rewrite", job) {
         Ok(_) => {
             let pid = std::process::id();
@@ -97,11 +101,14 @@ struct Rewrite {
     place: Option<LogOffset>,
     began: Instant,
     stage: Stage,
+    reference: Reference,
 }
 
 enum Stage {
     /// And whether the base is RDB.
     Begin(Cut, bool),
+    /// The log of values on disk is asked what may be referred to.
+    Name(Cut),
     Write(Box<(BaseWriting, Option<Alone>)>),
     Over,
 }
@@ -113,6 +120,9 @@ impl Routine for Rewrite {
             return true;
         }
         let written = stepped.map(drop);
+        if written.is_err() {
+            self.reference.give_up();
+        }
         match &written {
             Ok(()) => {}
             Err(SaveError::Cancelled) => log::warning("Background AOF rewrite was cancelled"),
@@ -134,18 +144,17 @@ impl Rewrite {
         let node = self.node;
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Begin(cut, is_rdb) => {
-                let (files, number, alone) = match self.place {
-                    Some(_) => {
-                        let number = node.aof.base_number.fetch_add(1, Relaxed) + 1;
-                        (settings::files(node), number, None)
-                    }
-                    None => {
-                        let alone = Alone::begin(node)?;
-                        (alone.files.clone(), alone.files.base_number() + 1, Some(alone))
-                    }
+                self.stage = match is_rdb && self.place.is_some() && self.reference.ask() {
+                    true => Stage::Name(cut),
+                    false => self.begin_writing(cut, is_rdb)?,
                 };
-                self.stage =
-                    Stage::Write(Box::new((BaseWriting::new(node, files, cut, number, is_rdb), alone)));
+                Ok(true)
+            }
+            Stage::Name(cut) => {
+                self.stage = match self.reference.is_answered()? {
+                    true => self.begin_writing(cut, true)?,
+                    false => Stage::Name(cut),
+                };
                 Ok(true)
             }
             Stage::Write(mut writing) => {
@@ -154,13 +163,40 @@ impl Rewrite {
                     return Ok(true);
                 };
                 match (self.place, writing.1) {
-                    (Some(place), _) => announce(node, base, bytes, place, self.began)?,
-                    (None, alone) => alone.expect("it was begun").list(base)?,
+                    (Some(place), _) => {
+                        if let Err(failed) = self.reference.sync() {
+                            // It was never listed.
+                            writing.0.files.remove_named(&base.name);
+                            return Err(failed);
+                        }
+                        let refers = self.reference.hand_over();
+                        announce(node, base, bytes, (place, refers), self.began)?;
+                    }
+                    (None, alone) => {
+                        alone.expect("it was begun").list(base)?;
+                        reference::in_force(node, false);
+                    }
                 }
                 Ok(false)
             }
             Stage::Over => unreachable!("a rewrite ends once"),
         }
+    }
+
+    fn begin_writing(&self, cut: Cut, is_rdb: bool) -> Result<Stage, SaveError> {
+        let node = self.node;
+        let (files, number, alone) = match self.place {
+            Some(_) => {
+                let number = node.aof.base_number.fetch_add(1, Relaxed) + 1;
+                (settings::files(node), number, None)
+            }
+            None => {
+                let alone = Alone::begin(node)?;
+                (alone.files.clone(), alone.files.base_number() + 1, Some(alone))
+            }
+        };
+        let base = BaseWriting::new(node, files, cut, number, (is_rdb, self.reference.swap_log()));
+        Ok(Stage::Write(Box::new((base, alone))))
     }
 }
 
@@ -201,7 +237,14 @@ struct BaseWriting {
 }
 
 impl BaseWriting {
-    fn new(node: &'static Node, files: AofFiles, cut: Cut, number: u64, is_rdb: bool) -> BaseWriting {
+    /// `swap_log`: what it says of the log that it refers to.
+    fn new(
+        node: &'static Node,
+        files: AofFiles,
+        cut: Cut,
+        number: u64,
+        (is_rdb, swap_log): (bool, Option<Vec<u8>>),
+    ) -> BaseWriting {
         const SYNCS: Id = id("aof-rewrite-incremental-fsync");
         let (base, other) = (files.base_file(number, is_rdb), files.base_file(number, !is_rdb));
         let target = Target {
@@ -210,6 +253,7 @@ impl BaseWriting {
             folder: files.folder().to_path_buf(),
             format: if is_rdb { Format::AofBase } else { Format::Commands },
             syncs: node.config.flag(SYNCS),
+            swap_log,
         };
         let temporary = target.temporary.display().to_string();
         BaseWriting { files, base, other, temporary, writing: Writing::new(node.store(), cut, target) }
@@ -239,11 +283,11 @@ fn announce(
     node: &'static Node,
     file: AofFile,
     bytes: u64,
-    place: LogOffset,
+    (place, refers): (LogOffset, bool),
     began: Instant,
 ) -> Result<(), SaveError> {
     node.aof.rewrites().listing = Some(began);
-    let finish = Box::new(move || finish(node, bytes, began));
+    let finish = Box::new(move || finish(node, bytes, refers, began));
     node.aof.inbox.post(&node.log, Request::BaseSaved(Base { file, cut: place, finish }));
     // Switched off meanwhile: nothing reads the request any more.
     if node.persistence.is_cancelled.load(Relaxed) && !node.aof.is_on() {
@@ -257,19 +301,20 @@ pub fn announce_received(node: &'static Node, file: AofFile, bytes: u64, place: 
     node.aof.rewrites().listing = Some(began);
     let name = String::from_utf8_lossy(&file.name).into_owned();
     let finish = Box::new(move || {
-        list_first(node, bytes, began);
+        list_first(node, bytes, false, began);
         log::notice(format!("Reused RDB file from primary sync as AOF base file: {name}"));
     });
     node.aof.inbox.post(&node.log, Request::BaseSaved(Base { file, cut: place, finish }));
 }
 
 /// The base is listed. On the writer's thread.
-fn finish(node: &'static Node, base_bytes: u64, began: Instant) {
-    list_first(node, base_bytes, began);
+fn finish(node: &'static Node, base_bytes: u64, refers: bool, began: Instant) {
+    list_first(node, base_bytes, refers, began);
     log::notice("Background AOF rewrite finished successfully");
 }
 
-fn list_first(node: &'static Node, base_bytes: u64, began: Instant) {
+fn list_first(node: &'static Node, base_bytes: u64, refers: bool, began: Instant) {
+    reference::in_force(node, refers);
     if node.aof.awaits_base.swap(false, Relaxed) {
         gating::apply(node);
     }
@@ -317,9 +362,9 @@ pub fn write_first(node: &'static Node, files: &mut AofFiles) -> Result<u64, Sav
     let cut = save::cut(node.store(), &mut held, node.used_memory_bytes());
     held.release();
     let number = files.base_number() + 1;
-    let written = cut
-        .ok_or(SaveError::Failed)
-        .and_then(|cut| BaseWriting::new(node, files.clone(), cut, number, has_rdb_base(node)).write());
+    let written = cut.ok_or(SaveError::Failed).and_then(|cut| {
+        BaseWriting::new(node, files.clone(), cut, number, (has_rdb_base(node), None)).write()
+    });
     node.persistence.saving().running = None;
     let (base, bytes) = written?;
     files.announce_base(base);
@@ -342,12 +387,18 @@ pub fn tick(node: &'static Node) -> bool {
         let (percent, least) = (node.config.number(PERCENT) as u64, node.config.number(LEAST) as u64);
         let (now_bytes, then_bytes) = (node.aof.current_bytes(), node.aof.rewrites().size_then_bytes.max(1));
         let growth = (now_bytes.saturating_mul(100) / then_bytes).saturating_sub(100);
-        if percent > 0 && now_bytes > least && growth >= percent && !node.aof.rewrites().rests(instant()) {
+        let grows = percent > 0 && now_bytes > least && growth >= percent;
+        let why = match () {
+            () if grows => format!("on {growth}% growth"),
+            () if reference::wants_base(node) => "to free files of swap-dir".to_string(),
+            () => return false,
+        };
+        if !node.aof.rewrites().rests(instant()) {
             let mut held = Held::new(&node.keyspace);
             if !held.try_gate() {
                 return true;
             }
-            log::notice(format!("Starting automatic rewriting of AOF on {growth}% growth"));
+            log::notice(format!("Starting automatic rewriting of AOF {why}"));
             begin(node, &mut held);
         }
         return false;

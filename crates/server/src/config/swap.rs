@@ -10,6 +10,12 @@ impl Config {
         self.flag(MODE)
     }
 
+    /// A base of the append-only file refers to values on disk.
+    pub fn swap_checkpoints(&self) -> bool {
+        const CHECKPOINT: Id = id("swap-checkpoint");
+        self.flag(CHECKPOINT)
+    }
+
     pub fn swap_folder(&self) -> PathBuf {
         const FOLDER: Id = id("swap-dir");
         self.path(FOLDER).unwrap_or_else(|| PathBuf::from("swap"))

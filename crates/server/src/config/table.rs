@@ -315,7 +315,8 @@ pub const PARAMS: &[Param] = &[
     // COMPAT(server): `supervised upstart` has no effect. Why: upstart is not maintained any more.
     choice("supervised", SUPERVISED_MODE, "no").immutable().works("systemd, auto: notify systemd at start and at shutdown. upstart has no effect."),
     unsigned("swap-cache", 64 << 20, 0, U64_MAX).memory().immutable().works("So many bytes of values that were read from disk are kept for the next command that needs them. Isotherm only."),
-    text("swap-dir", "swap").immutable().protected().works("The folder of values that are not in memory, of this process alone: what another one has left there is removed at start. Isotherm only."),
+    flag("swap-checkpoint", false).works("A rewrite of the append-only file refers to values in swap-dir instead of copying them: quick, and so is the next start. Both belong together from then on. Isotherm only."),
+    text("swap-dir", "swap").immutable().protected().works("The folder of values that are not in memory, of this process alone: what no base of the append-only file refers to (swap-checkpoint) is removed at start. Isotherm only."),
     signed("swap-load-upper-limit", 95, 1, 100).works("Above this percentage of maxmemory no value comes back to memory that is only read. Isotherm only."),
     unsigned("swap-max-disk", 0, 0, U64_MAX).memory().immutable().works("So many bytes the files of swap-dir may take, at least 256mb; 0: nine tenths of what is free at start. Isotherm only."),
     signed("swap-min-value", 64, 16, 1 << 20).works("Values of fewer bytes stay in memory. Isotherm only."),

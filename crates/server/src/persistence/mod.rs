@@ -17,6 +17,7 @@
 //! cannot be read ends the start: nothing half loaded is served. One save at a time.
 
 pub mod background;
+mod delay;
 pub mod load;
 pub mod report;
 pub mod room;

@@ -21,12 +21,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::Store;
+use super::delay::delay;
 use crate::config::{Id, id};
 use crate::observe::latency::monitor::Event;
 use crate::process::listeners::os_text;
 use crate::process::log;
-use crate::process::routines;
-use crate::process::time::{elapsed, instant, unix_now};
+use crate::process::time::unix_now;
 use crate::replication::state::Place;
 use crate::scripting::libraries::Catalog;
 use crate::tier::ReadError;
@@ -109,6 +109,8 @@ pub struct Target {
     pub format: Format,
     /// Written bytes reach the disk in portions, instead of all at the end.
     pub syncs: bool,
+    /// Of a base: it refers to values in the swap log, of which it says this.
+    pub swap_log: Option<Vec<u8>>,
 }
 
 impl Target {
@@ -117,7 +119,7 @@ impl Target {
         let folder = store.folder();
         let temporary = folder.join(format!("temp-{}.rdb", std::process::id()));
         let syncs = store.config.syncs_while_saving();
-        Target { temporary, path: store.file(), folder, format: Format::Rdb, syncs }
+        Target { temporary, path: store.file(), folder, format: Format::Rdb, syncs, swap_log: None }
     }
 }
 
@@ -193,7 +195,7 @@ impl Writing {
             Stage::Begin(cut) => {
                 let file = create(self.store, &self.target)?;
                 let output = Output::new(self.store, file, &self.target);
-                let (snapshot, items) = output.items(cut);
+                let (snapshot, items) = output.items(cut, self.target.swap_log.as_deref());
                 Stage::Walk(output, snapshot, items)
             }
             Stage::Walk(mut output, mut snapshot, mut items) => {
@@ -271,6 +273,11 @@ impl Items {
         }
     }
 
+    /// Whether values that are not in memory stay where they are.
+    fn refers(&self) -> bool {
+        matches!(self, Items::Rdb(writer) if writer.refers())
+    }
+
     /// The first key that a file of version 11 has no place for.
     fn field_expiry(&self) -> Option<(Db, &[u8])> {
         match self {
@@ -292,7 +299,9 @@ fn walk(
     let mut unreadable = None;
     let more = step(snapshot, STEP_ITEMS, &mut |item| {
         keys += u64::from(matches!(item, SnapshotItem::Entry(_) | SnapshotItem::End));
-        if let Err(error) = with_value(store, item, |item| items.item(item)) {
+        if items.refers() {
+            items.item(item);
+        } else if let Err(error) = with_value(store, item, |item| items.item(item)) {
             unreadable = Some(error);
         }
     });
@@ -334,6 +343,7 @@ fn rdb(
     cut: Cut,
     version: FileVersion,
     is_aof_base: bool,
+    swap_log: Option<&[u8]>,
 ) -> (Snapshot<'static>, Items) {
     let Cut { snapshot, sizes, libraries, used_memory_bytes, place, .. } = cut;
     let functions: Vec<&[u8]> = libraries.libraries().map(|library| &library.text[..]).collect();
@@ -351,12 +361,16 @@ fn rdb(
             db: i64::from(place.db),
         }),
         is_aof_base,
+        swap_log,
         functions: &functions,
     };
     file::head(&mut writer, &head);
     let mut items = ItemWriter::new(writer, store.config.collection_limits().list_max_listpack_size);
     items.announce(sizes);
     items.note_use(unix_now());
+    if swap_log.is_some() {
+        items.refer();
+    }
     (snapshot, Items::Rdb(Box::new(items)))
 }
 
@@ -380,7 +394,7 @@ impl Streaming {
             cut.libraries = Arc::default();
         }
         let version = if is_80 { FileVersion::FIELD_EXPIRY } else { FileVersion::PLAIN };
-        let (snapshot, items) = rdb(store, cut, version, false);
+        let (snapshot, items) = rdb(store, cut, version, false, None);
         let sum = store.config.sums_rdb_files().then_some(0);
         Streaming {
             store,
@@ -459,23 +473,26 @@ struct Output {
     sums: bool,
     syncs: bool,
     format: Format,
+    refers: bool,
 }
 
 impl Output {
     fn new(store: Store<'static>, file: Arc<dyn File>, target: &Target) -> Output {
         let sums = store.config.sums_rdb_files();
         let Target { syncs, format, .. } = *target;
-        Output { store, file, at: 0, synced: 0, sum: 0, sums, syncs, format }
+        let refers = target.swap_log.is_some();
+        Output { store, file, at: 0, synced: 0, sum: 0, sums, syncs, format, refers }
     }
 
-    fn items(&self, cut: Cut) -> (Snapshot<'static>, Items) {
+    fn items(&self, cut: Cut, swap_log: Option<&[u8]>) -> (Snapshot<'static>, Items) {
         match self.format {
             Format::Commands => {
                 let items = Items::Commands(self.commands(&cut.libraries));
                 (cut.snapshot, items)
             }
             Format::Rdb | Format::AofBase => {
-                rdb(self.store, cut, FileVersion::PLAIN, self.format == Format::AofBase)
+                let version = if self.refers { FileVersion::REFERRING } else { FileVersion::PLAIN };
+                rdb(self.store, cut, version, self.format == Format::AofBase, swap_log)
             }
         }
     }
@@ -501,7 +518,8 @@ impl Output {
     fn end(mut self, items: Items) -> Result<u64, SaveError> {
         match items {
             Items::Rdb(items) => {
-                let has_field_expiry = items.field_expiry().is_some();
+                // One that refers has a version of its own, which knows all.
+                let has_field_expiry = !self.refers && items.field_expiry().is_some();
                 self.put(&mut items.finish())?;
                 self.end_rdb(has_field_expiry)
             }
@@ -567,24 +585,3 @@ fn failed(operation: &str, error: &io::Error) -> SaveError {
     log::warning(format!("Write error while saving DB to the disk({operation}): {}", os_text(error)));
     SaveError::Failed
 }
-
-/// `rdb-key-save-delay`, for tests: so many microseconds for each key, or a microsecond for so many. A save that is
-/// cancelled, or whose delay is changed, goes on at once.
-fn delay(store: Store<'static>, keys: u64) {
-    let delay_us = store.config.save_delay_us();
-    let micros = match delay_us {
-        0 => return,
-        1.. => keys.saturating_mul(delay_us.unsigned_abs()),
-        _ => keys / delay_us.unsigned_abs(),
-    };
-    let (began, whole) = (instant(), std::time::Duration::from_micros(micros));
-    while let Some(left) = whole.checked_sub(elapsed(began)).filter(|left| !left.is_zero()) {
-        if store.state.is_cancelled.load(Relaxed) || store.config.save_delay_us() != delay_us {
-            return;
-        }
-        routines::pause(left.min(DELAY_LOOK));
-    }
-}
-
-/// A delay looks so often whether it still holds.
-const DELAY_LOOK: std::time::Duration = std::time::Duration::from_millis(20);

@@ -2,17 +2,30 @@
 //!
 //! ```text
 //!   <swap-dir>/lock             held as long as the process lives
+//!   <swap-dir>/owner            which log this is, once a base of the append-only file refers to it (`owner`)
 //!   <swap-dir>/00000017.cold    segment 17: at most 64 MB
 //! ```
 //! Readers have no lock on a file while they read it: a segment that is freed and written anew meanwhile shows them bytes that do not
 //! verify, since a record proves its place and its key.
+//!
+//! **Start.** Nothing is removed or cut before all that the base in force refers to was found: its log, each segment, its length, the sum of
+//! its first block. Then what the base does not name goes, and what lies behind a named length.
+//!
+//! **Sync.** Only what a base is about to name is synced, and of that what no base has named yet. A failed sync is not repeated.
 
 use isotherm_disk::{Disk, File, Lock, Mode, read_exact_at, write_all_at};
-use isotherm_tier::{Damage, Place, Record, SegmentNumber, record_bytes};
+use isotherm_keyspace::ColdRef;
+use isotherm_tier::{
+    BLOCK_BYTES, Checkpoint, Damage, LogId, Named, NamedSegment, Place, Record, SegmentNumber, block_sum,
+    record_bytes,
+};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use super::owner::{self, Claim};
 
 /// Why a value was not read.
 #[derive(Debug)]
@@ -40,16 +53,39 @@ const SUFFIX: &str = ".cold";
 /// Files that are looked at to know whether the disk answers.
 const PROBED_MAX: usize = 8;
 
+/// The file of a segment.
+struct SegmentFile {
+    file: Arc<dyn File>,
+    /// So much of it is durable.
+    synced_bytes: AtomicU64,
+    /// [`block_sum`]; 0: its first group was not written.
+    first_block: AtomicU32,
+}
+
+/// Why what a base refers to is not durable.
+#[derive(Debug)]
+pub struct NotSynced {
+    /// `None`: the names in the folder.
+    pub segment: Option<SegmentNumber>,
+    pub error: io::Error,
+}
+
 pub struct Files {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
-    open: RwLock<Vec<Option<Arc<dyn File>>>>,
+    log: LogId,
+    open: RwLock<Vec<Option<Arc<SegmentFile>>>>,
+    /// The manifest that is named by the folder's owner.
+    manifest: PathBuf,
+    has_owner: AtomicBool,
+    /// A sync of the folder failed.
+    is_doubtful: AtomicBool,
     _lock: Mutex<Box<dyn Lock>>,
 }
 
 impl Files {
-    /// Takes the folder, and removes what another process has left there.
-    pub fn open(disk: Arc<dyn Disk>, folder: &Path, segments: u32) -> Result<Files, String> {
+    /// Takes the folder, and removes what no base refers to. Says why it cannot be; then all is as it was.
+    pub fn open(disk: Arc<dyn Disk>, folder: &Path, segments: u32, claim: &Claim) -> Result<Files, String> {
         let why = |what: &str, error: &io::Error| {
             format!("Can't {what} the folder '{}' of swap-dir: {error}", folder.display())
         };
@@ -63,13 +99,78 @@ impl Files {
             }
             _ => why("lock", &error),
         })?;
-        for name in disk.list(folder).map_err(|error| why("list", &error))? {
-            if name.ends_with(SUFFIX) {
-                disk.remove(&folder.join(name)).map_err(|error| why("empty", &error))?;
+        let has_owner = owner::check(&*disk, folder, claim)?;
+        let checkpoint = claim.checkpoint.as_ref();
+        let files = Files {
+            log: checkpoint.map_or(claim.new_log, |checkpoint| checkpoint.log),
+            open: RwLock::new((0..segments).map(|_| None).collect()),
+            manifest: claim.manifest.clone(),
+            has_owner: AtomicBool::new(has_owner),
+            is_doubtful: AtomicBool::new(false),
+            _lock: Mutex::new(lock),
+            disk,
+            folder: folder.into(),
+        };
+        let named = checkpoint.map_or(&[][..], |checkpoint| &checkpoint.segments);
+        for segment in named {
+            let found = files.find(segment).map_err(|why| owner::refusal(folder, &why))?;
+            files.set(segment.named.segment, Some(Arc::new(found)));
+        }
+        files.remove_others().map_err(|error| why("empty", &error))?;
+        for NamedSegment { named, .. } in named {
+            files.cut(*named).map_err(|error| why("cut files of", &error))?;
+        }
+        if checkpoint.is_none() && has_owner {
+            files.forget_owner();
+        }
+        Ok(files)
+    }
+
+    /// The file of a segment that the base refers to, if it is what the base means.
+    fn find(&self, segment: &NamedSegment) -> Result<SegmentFile, String> {
+        let NamedSegment { named: Named { segment: number, bytes }, first_block } = *segment;
+        let path = self.path(number);
+        let of_file = |what: &str| format!("{} {what}", path.display());
+        let file = self.disk.open(&path, Mode::Update).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => of_file("is missing"),
+            _ => of_file(&format!("cannot be opened ({error})")),
+        })?;
+        let len = file.len().map_err(|error| of_file(&format!("cannot be read ({error})")))?;
+        if len < bytes {
+            return Err(of_file(&format!("has {len} bytes of the {bytes} that the base refers to")));
+        }
+        if let Some(sum) = first_block {
+            let mut block = [0; BLOCK_BYTES];
+            let read = read_exact_at(&*file, &mut block, 0);
+            read.map_err(|error| of_file(&format!("cannot be read ({error})")))?;
+            if block_sum(&block) != sum {
+                return Err(of_file(
+                    "is not the one that the base refers to, but of another time or another log",
+                ));
             }
         }
-        let open = RwLock::new((0..segments).map(|_| None).collect());
-        Ok(Files { disk, folder: folder.into(), open, _lock: Mutex::new(lock) })
+        let first_block = AtomicU32::new(first_block.unwrap_or(0));
+        Ok(SegmentFile { file, synced_bytes: AtomicU64::new(bytes), first_block })
+    }
+
+    /// Files of segments that no base refers to.
+    fn remove_others(&self) -> io::Result<()> {
+        for name in self.disk.list(&self.folder)? {
+            let number = name.strip_suffix(SUFFIX).map(|number| number.parse().ok().map(SegmentNumber));
+            let Some(number) = number else { continue };
+            let is_named = number.is_some_and(|number| {
+                self.is_within(number) && self.path(number).ends_with(&name) && self.get(number).is_some()
+            });
+            if !is_named {
+                self.disk.remove(&self.folder.join(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn cut(&self, named: Named) -> io::Result<()> {
+        let Some(found) = self.get(named.segment) else { return Ok(()) };
+        if found.file.len()? > named.bytes { found.file.set_len(named.bytes) } else { Ok(()) }
     }
 
     /// What its table and its open files take in memory, about.
@@ -84,25 +185,35 @@ impl Files {
         self.folder.join(format!("{:08}{SUFFIX}", segment.0))
     }
 
-    fn get(&self, segment: SegmentNumber) -> Option<Arc<dyn File>> {
+    fn is_within(&self, segment: SegmentNumber) -> bool {
+        (segment.0 as usize) < self.open.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    fn get(&self, segment: SegmentNumber) -> Option<Arc<SegmentFile>> {
         self.open.read().unwrap_or_else(PoisonError::into_inner)[segment.0 as usize].clone()
     }
 
-    fn set(&self, segment: SegmentNumber, file: Option<Arc<dyn File>>) {
+    fn set(&self, segment: SegmentNumber, file: Option<Arc<SegmentFile>>) {
         self.open.write().unwrap_or_else(PoisonError::into_inner)[segment.0 as usize] = file;
     }
 
     /// Writes a group. The first one of a segment creates its file.
     pub fn write(&self, segment: SegmentNumber, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let file = match self.get(segment) {
-            Some(file) => file,
+        let found = match self.get(segment) {
+            Some(found) => found,
             None => {
                 let file = self.disk.open(&self.path(segment), Mode::Truncate)?;
-                self.set(segment, Some(Arc::clone(&file)));
-                file
+                let (synced_bytes, first_block) = (AtomicU64::new(0), AtomicU32::new(0));
+                let created = Arc::new(SegmentFile { file, synced_bytes, first_block });
+                self.set(segment, Some(Arc::clone(&created)));
+                created
             }
         };
-        write_all_at(&*file, bytes, offset).map_err(|error| error.error)
+        write_all_at(&*found.file, bytes, offset).map_err(|error| error.error)?;
+        if offset == 0 {
+            found.first_block.store(block_sum(bytes), Relaxed);
+        }
+        Ok(())
     }
 
     /// The segment is free: its file goes.
@@ -118,21 +229,77 @@ impl Files {
         drop(open);
         match some.is_empty() {
             true => self.disk.list(&self.folder).is_ok(),
-            false => some.iter().any(|file| read_exact_at(&**file, &mut [0; 1], 0).is_ok()),
+            false => some.iter().any(|found| read_exact_at(&*found.file, &mut [0; 1], 0).is_ok()),
         }
+    }
+
+    // ---- what a base refers to ----
+
+    /// What a base says of segments. One that has no file has no value either; where the last group failed, its file is shorter.
+    pub fn checkpoint(&self, named: &[Named]) -> Checkpoint {
+        let segments = named.iter().filter_map(|named| {
+            let found = self.get(named.segment)?;
+            let bytes = named.bytes.min(found.file.len().ok()?);
+            let first_block = Some(found.first_block.load(Relaxed)).filter(|sum| *sum != 0 && bytes > 0);
+            Some(NamedSegment { named: Named { segment: named.segment, bytes }, first_block })
+        });
+        Checkpoint { log: self.log, segments: segments.collect() }
+    }
+
+    /// Makes durable what a base refers to, and says in the folder whose it is. Before its manifest is written.
+    pub fn sync(&self, checkpoint: &Checkpoint) -> Result<(), NotSynced> {
+        for NamedSegment { named, .. } in &checkpoint.segments {
+            let Some(found) = self.get(named.segment) else { continue };
+            if found.synced_bytes.load(Relaxed) < named.bytes {
+                let segment = Some(named.segment);
+                found.file.sync_all().map_err(|error| NotSynced { segment, error })?;
+                found.synced_bytes.store(named.bytes, Relaxed);
+            }
+        }
+        let named = || {
+            if !self.has_owner.load(Relaxed) {
+                owner::write(&*self.disk, &self.folder, self.log, &self.manifest)?;
+                self.has_owner.store(true, Relaxed);
+            }
+            self.disk.sync_dir(&self.folder)
+        };
+        named().map_err(|error| {
+            self.is_doubtful.store(true, Relaxed);
+            NotSynced { segment: None, error }
+        })
+    }
+
+    /// Names in the folder may not be durable: no base can refer to it.
+    pub fn is_doubtful(&self) -> bool {
+        self.is_doubtful.load(Relaxed)
+    }
+
+    /// No base refers to the folder any more. If this fails, the next start sees it by the manifest.
+    pub fn forget_owner(&self) {
+        if self.has_owner.swap(false, Relaxed) {
+            let _ = self.disk.remove(&owner::path(&self.folder));
+        }
+    }
+
+    /// Whether the record of a key of so many bytes lies within what a base in force refers to.
+    pub fn has(&self, reference: ColdRef, key_bytes: usize) -> bool {
+        let place = Place::from_raw(reference.raw());
+        let end = place.offset() + record_bytes(key_bytes, place.payload_bytes()) as u64;
+        let durable = |found: Arc<SegmentFile>| found.synced_bytes.load(Relaxed) >= end;
+        self.is_within(place.segment()) && self.get(place.segment()).is_some_and(durable)
     }
 
     /// Bytes of a segment, as they are.
     pub fn read_stretch(&self, segment: SegmentNumber, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
-        let file = self.get(segment).ok_or(io::ErrorKind::NotFound)?;
-        read_exact_at(&*file, bytes, offset)
+        let found = self.get(segment).ok_or(io::ErrorKind::NotFound)?;
+        read_exact_at(&*found.file, bytes, offset)
     }
 
     /// The value of a key that lies at `place`, verified.
     pub fn read(&self, place: Place, key: &[u8]) -> Result<Vec<u8>, ReadError> {
-        let file = self.get(place.segment()).ok_or(ReadError::NoFile)?;
+        let found = self.get(place.segment()).ok_or(ReadError::NoFile)?;
         let mut bytes = vec![0; record_bytes(key.len(), place.payload_bytes())];
-        read_exact_at(&*file, &mut bytes, place.offset()).map_err(ReadError::Io)?;
+        read_exact_at(&*found.file, &mut bytes, place.offset()).map_err(ReadError::Io)?;
         let record = Record::read(place, &bytes).map_err(ReadError::Damaged)?;
         if record.key != key {
             return Err(ReadError::OtherKey);
@@ -155,7 +322,9 @@ mod tests {
     fn a_value_is_read_by_its_key_alone_and_a_freed_one_is_not() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(7, Plan::default()));
         let config = LogConfig::of_bytes(1 << 30);
-        let files = Files::open(Arc::clone(&disk), Path::new("cold"), config.segments_max()).unwrap();
+        let files =
+            Files::open(Arc::clone(&disk), Path::new("cold"), config.segments_max(), &Claim::of_nothing())
+                .unwrap();
         let mut log = Log::new(config);
         let record = |key: &'static [u8], payload: &'static [u8]| Record {
             form: 0,
@@ -177,7 +346,8 @@ mod tests {
         assert!(matches!(files.read(place, b"key"), Err(ReadError::NoFile)));
         // The folder is this one's.
         assert!(
-            Files::open(Arc::clone(&disk), Path::new("cold"), 4).is_err_and(|why| why.contains("in use"))
+            Files::open(Arc::clone(&disk), Path::new("cold"), 4, &Claim::of_nothing())
+                .is_err_and(|why| why.contains("in use"))
         );
     }
 }

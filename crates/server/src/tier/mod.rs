@@ -8,8 +8,8 @@
 //!   the disk fails         all of them         events -> health::Health -> state
 //!   the disk hangs         watch (1 thread)    who waits gives up
 //! ```
-//! The files are scratch: what is durable is the append-only file or the RDB file, which have all values. So they are removed at start, and
-//! nothing here is ever synced.
+//! Without `swap-checkpoint` the files are scratch: what is durable is the append-only file or the RDB file, which have all values. So they
+//! are removed at start, and never synced. With it a base of the append-only file refers to them (`checkpoint`, `owner`, `start`).
 //!
 //! **Who waits.** A client whose value is read: its connection is parked, no thread of a worker waits. Writers, while memory is above
 //! its limit by more than [`pace`] allows and the sinker can still free some. Under a partition's lock nothing is read from
@@ -17,8 +17,12 @@
 //!
 //! Nothing here knows commands or sessions.
 
+pub mod checkpoint;
+#[cfg(test)]
+mod crashes;
 pub mod files;
 pub mod health;
+pub mod owner;
 pub mod pace;
 pub mod reads;
 pub mod sinker;

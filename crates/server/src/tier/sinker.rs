@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use super::checkpoint::Ask;
 use super::health::Event;
 use super::pace;
 use super::state::{State, Tier};
@@ -65,6 +66,10 @@ const REST_CHAOS: Duration = Duration::from_millis(1);
 const REST_FAILED: Duration = Duration::from_secs(1);
 /// Segments above the reserve that cleaning keeps free.
 const FREE_SEGMENTS_AIM: u32 = 2;
+/// With `swap-checkpoint` one part in so many of the log.
+const CHECKPOINT_AIM_DIVISOR: u32 = 8;
+/// Without free segments those who write wait so long for a base that frees some; then the disk counts as full.
+const BASE_WAIT_MAX: Duration = Duration::from_secs(10);
 
 pub struct Sinker {
     node: &'static Node,
@@ -82,6 +87,8 @@ pub struct Sinker {
     /// Since when it looks, and how long it had looked without effect when it last gave up.
     looks_since: Instant,
     looked: Duration,
+    /// Since when only a new base can free segments.
+    awaits_base_since: Option<Instant>,
 }
 
 impl Routine for Sinker {
@@ -96,10 +103,14 @@ impl Routine for Sinker {
             self.threshold_s = (self.threshold_s + 1).min(THRESHOLD_MAX_S);
         }
         self.settle_writes();
-        if self.needs_cleaning() {
-            self.clean();
+        self.answer();
+        // What lives is not known before the base that refers to it was loaded.
+        if !self.tier.is_restoring.load(Relaxed) {
+            if self.needs_cleaning() {
+                self.clean();
+            }
+            self.collect();
         }
-        self.collect();
         self.publish();
         true
     }
@@ -114,6 +125,7 @@ impl Routine for Sinker {
                 std::thread::sleep(self.looked.clamp(REST_IDLE_MIN, REST_IDLE_MAX));
                 self.tier.await_wake((self.looked * REST_IDLE_FACTOR).max(REST_IDLE));
             }
+            State::Works if self.tier.is_awaiting_base.load(Relaxed) => self.tier.await_wake(REST_SNAPSHOT),
             State::Works if self.is_short() => {}
             State::Works => self.tier.await_wake(REST),
         }
@@ -135,6 +147,7 @@ impl Sinker {
             last_round: 0,
             looks_since: Instant::now(),
             looked: Duration::ZERO,
+            awaits_base_since: None,
         }
     }
 
@@ -156,6 +169,43 @@ impl Sinker {
         tier.counters.dead_bytes.store(self.log.dead_bytes(), Relaxed);
         tier.counters.table_bytes.store(self.log.table_bytes(), Relaxed);
         tier.counters.free_segments.store(u64::from(self.log.free_segments()), Relaxed);
+        tier.counters.segments.store(u64::from(self.log.segments_max()), Relaxed);
+        if !tier.checkpoints.has_asks() {
+            tier.counters.waiting_segments.store(u64::from(self.log.waiting_for_base()), Relaxed);
+        }
+    }
+
+    /// Whether segments become free as soon as the next base of the append-only file is in force, and that is near.
+    fn awaits_base(&mut self) -> bool {
+        let aof = &self.node.aof;
+        if self.log.waiting_for_base() == 0 || !aof.is_on() || aof.rewrites().last_failed {
+            return false;
+        }
+        let since = *self.awaits_base_since.get_or_insert_with(Instant::now);
+        let awaits = since.elapsed() < BASE_WAIT_MAX;
+        self.tier.is_awaiting_base.store(awaits, Relaxed);
+        awaits
+    }
+
+    /// What those who write bases have asked and said. All that entries refer to is on disk.
+    fn answer(&mut self) {
+        let Sinker { tier, log, .. } = self;
+        for ask in tier.checkpoints.take() {
+            match ask {
+                Ask::Name(ticket) => {
+                    let can_refer = log.doubtful_segments() == 0 && !tier.files.is_doubtful();
+                    let answer = can_refer.then(|| tier.files.checkpoint(&log.name()));
+                    tier.checkpoints.answer(ticket, answer);
+                }
+                Ask::InForce { refers: true } => log.named(true),
+                Ask::InForce { refers: false } => {
+                    log.unnamed();
+                    tier.files.forget_owner();
+                }
+                Ask::GivenUp => log.named(false),
+                Ask::Doubt(segment) => log.doubt(segment),
+            }
+        }
     }
 
     /// Writers go on if enough has left, or nothing more can.
@@ -181,7 +231,7 @@ impl Sinker {
             self.publish_groups();
             if let Err(full) = gathered {
                 self.log.seal(Stream::Fresh);
-                if full == Full::Segments {
+                if full == Full::Segments && !self.awaits_base() {
                     self.tier.note(Event::NoSegment);
                 }
                 return;
@@ -337,10 +387,16 @@ impl Sinker {
 
     fn needs_cleaning(&self) -> bool {
         // To copy a segment that lives wins nothing.
-        self.log.free_segments() < self.log.reserve_segments() + FREE_SEGMENTS_AIM
-            && self.log.dead_bytes() >= SEGMENT_BYTES
-            && self.tier.may_write()
-            && !self.tier.suspects_reads()
+        // What is cleaned and named is free only when the next base is in force: until then others have to do.
+        let aim = match self.node.config.swap_checkpoints() {
+            true => FREE_SEGMENTS_AIM.max(self.log.segments_max() / CHECKPOINT_AIM_DIVISOR),
+            false => FREE_SEGMENTS_AIM,
+        };
+        let is_due = self.log.free_segments() < self.log.reserve_segments() + aim
+            && self.log.dead_bytes() >= SEGMENT_BYTES;
+        // One that a sync failed of is emptied in any case.
+        let is_doubtful = self.log.doubtful_segments() > 0 && self.log.free_segments() > 0;
+        (is_due || is_doubtful) && self.tier.may_write() && !self.tier.suspects_reads()
     }
 
     fn clean(&mut self) {
@@ -406,8 +462,12 @@ impl Sinker {
                 log::warning(format!("Can't remove a file of swap-dir: {error}"));
             }
         }
-        if self.tier.state() == State::Full && self.log.free_segments() > self.log.reserve_segments() {
-            self.tier.note(Event::SegmentFreed);
+        if self.log.free_segments() > self.log.reserve_segments() {
+            self.awaits_base_since = None;
+            self.tier.is_awaiting_base.store(false, Relaxed);
+            if self.tier.state() == State::Full {
+                self.tier.note(Event::SegmentFreed);
+            }
         }
     }
 

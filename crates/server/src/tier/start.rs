@@ -3,16 +3,26 @@
 use isotherm_commands::call::ColdKey;
 use isotherm_disk::{Disk, FaultyDisk};
 use isotherm_keyspace::{ColdRef, Held, Want};
+use isotherm_persist::Limits;
+use isotherm_persist::rdb::file::{FileReader, Item, MAGIC_BYTES, Options, SWAP_LOG, Step};
+use isotherm_tier::{CHECKPOINT_BYTES_MAX, Checkpoint, LogId};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
+use super::owner::Claim;
 use super::reads::{READERS, Reader};
 use super::sinker::Sinker;
 use super::state::{Fetched, Tier};
 use super::watch::Watch;
+use crate::aof::settings;
+use crate::config::id;
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::observe::latency::monitor::{Event, Spikes};
+use crate::persistence::load::{FilePortions, LoadFailure, Portions};
 use crate::process::listeners::os_text;
+use crate::process::random::random_bytes;
 use crate::process::{log, routines};
 
 /// What a disk without a limit of its own is filled to, in tenths of what is free.
@@ -32,8 +42,14 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
         0 => disk.free_bytes(&config.folder()).map_err(|error| os_text(&error))? / 10 * FREE_TENTHS,
         bytes => bytes,
     };
+    let claim = claim(node)?;
+    let named = claim.checkpoint.as_ref().map(Checkpoint::named).unwrap_or_default();
+    // What is kept takes no room of what is free.
+    let kept: u64 = named.iter().map(|named| named.bytes).sum();
+    let bytes = if config.swap_disk_bytes() == 0 { bytes + kept } else { bytes };
     let disk: Arc<dyn Disk> = Arc::new(FaultyDisk::new(disk, Arc::clone(&node.debug.swap_troubles)));
-    let (tier, log) = Tier::open(disk, &folder, bytes, config.swap_cache_bytes(), &node.keyspace)?;
+    let (tier, log) = Tier::open(disk, &folder, bytes, config.swap_cache_bytes(), &node.keyspace, &claim)?;
+    tier.is_restoring.store(!named.is_empty() && config.flag(id("appendonly")), Relaxed);
     tier.set_read_timeout(config.swap_read_timeout());
     node.cold.set_disk(Arc::clone(&tier));
     let why = |error: std::io::Error| format!("Can't start a thread of swap-mode: {}", os_text(&error));
@@ -41,12 +57,68 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     routines::start("swap-watch", Watch::new(node, Arc::clone(&tier))).map_err(why)?;
     routines::start("swap-writer", Sinker::new(node, tier, log)).map_err(why)?;
     log::warning(format!(
-        "WARNING: swap-mode is new. What is used least lies in '{}' when memory is short, at most {} MB. They are durable by \
-         the append-only file or RDB files alone: this folder is emptied at start.",
+        "WARNING: swap-mode is new. What is used least lies in '{}' when memory is short, at most {} MB. {}",
         folder.display(),
-        bytes >> 20
+        bytes >> 20,
+        match (config.swap_checkpoints(), claim.checkpoint.is_some()) {
+            (false, false) =>
+                "They are durable by the append-only file or RDB files alone: this folder is emptied at start.",
+            _ =>
+                "The base of the append-only file refers to values in this folder: both belong together, in backups too \
+                 (swap-checkpoint).",
+        }
     ));
     Ok(())
+}
+
+/// What the append-only file of this server says of the folder. It is read whether `appendonly` is on or not: values that its base refers
+/// to are kept until there is another base.
+fn claim(node: &'static Node) -> Result<Claim, String> {
+    let mut files = settings::files(node);
+    let manifest = files.manifest_path();
+    let manifest = std::path::absolute(&manifest).unwrap_or(manifest);
+    let new_log = LogId(random_bytes()?);
+    let unreadable =
+        || "The append-only file cannot be read, and may refer to values in swap-dir. Exiting.".to_string();
+    let listed = files.manifest().map_err(|()| unreadable())?;
+    let has_manifest = listed.is_some();
+    let checkpoint = match listed.and_then(|manifest| manifest.base) {
+        Some(base) => checkpoint_of(node, &files.path(&base.name))?,
+        None => None,
+    };
+    Ok(Claim { checkpoint, new_log, manifest, has_manifest })
+}
+
+/// What the head of a base says of the log that it refers to; `None`: it has all values.
+fn checkpoint_of(node: &'static Node, path: &Path) -> Result<Option<Checkpoint>, String> {
+    let of_file =
+        |what: &str| format!("Can't use the base of the append-only file {}: {what}", path.display());
+    let opened = FilePortions::open_at(node.store(), path.to_path_buf());
+    let opened = opened.map_err(|LoadFailure(lines)| lines.join(" "))?;
+    // That it is missing is found when it is loaded.
+    let Some(mut portions) = opened else { return Ok(None) };
+    if !portions.head::<MAGIC_BYTES>().map_err(|error| of_file(&os_text(&error)))?.starts_with(b"ISOTHERM") {
+        return Ok(None);
+    }
+    let limits = Limits { text_bytes_max: CHECKPOINT_BYTES_MAX as u64, ..Limits::default() };
+    let options = Options { limits, strict_version: false, checksum: false, references: true };
+    let mut reader = FileReader::new(options);
+    let mut portion = vec![0; 64 << 10];
+    loop {
+        match reader.step().map_err(|error| of_file(&error.cause.to_string()))? {
+            Step::Item(Item::Aux { name, value }) if name == SWAP_LOG.as_bytes() => {
+                return Checkpoint::parse(value).map(Some).map_err(|error| of_file(&error.to_string()));
+            }
+            Step::Item(Item::Aux { .. } | Item::Function(_)) => {}
+            Step::Item(_) | Step::End => return Err(of_file("it does not say to which log it refers")),
+            Step::NeedsMore => {
+                match portions.read(&mut portion).map_err(|error| of_file(&os_text(&error)))? {
+                    0 => reader.end(),
+                    count => reader.feed(&portion[..count]),
+                }
+            }
+        }
+    }
 }
 
 /// What the threads do that read.

@@ -3,20 +3,25 @@
 use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_disk::Disk;
 use isotherm_keyspace::{ColdKeeper, ColdRef, Held, Keyspace, Want, Whereabouts};
-use isotherm_tier::{Live, Log, LogConfig, Place};
+use isotherm_tier::{Checkpoint, Live, Log, LogConfig, Place};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::checkpoint::{Ask, Checkpoints};
 use super::files::{Files, ReadError};
 use super::health::{Event, Health};
+use super::owner::Claim;
 use super::reads::Reads;
 use super::times::Times;
 use crate::process::time::unix_now;
 
 /// A value that does not verify is read so often: the place of a value that is moved meanwhile is looked up anew each time.
 const READS_MAX: u32 = 3;
+
+/// A new base is due when one part in so many of the space waits for it.
+const WAITING_DIVISOR: u64 = 10;
 
 /// The sinker's call to the disk hangs if it takes so long.
 const HANGS_MS: u64 = 2000;
@@ -92,12 +97,21 @@ pub struct Counters {
     /// What its groups, and its tables, take in memory.
     pub group_bytes: AtomicU64,
     pub table_bytes: AtomicU64,
+    /// Kept only because the base in force names them.
+    pub waiting_segments: AtomicU64,
+    /// Of the whole log.
+    pub segments: AtomicU64,
 }
 
 pub struct Tier<M> {
     pub files: Files,
     pub counters: Counters,
     pub reads: Reads<M, Fetched>,
+    pub checkpoints: Checkpoints,
+    /// The base that refers to the log is being loaded: what lives is not known yet.
+    pub is_restoring: AtomicBool,
+    /// Nothing can leave memory before another base is in force.
+    pub is_awaiting_base: AtomicBool,
     live: Arc<Live>,
     undeclared_reads: AtomicU64,
     takes_home: AtomicBool,
@@ -144,13 +158,19 @@ impl<M: Send + 'static> Tier<M> {
         disk_bytes_max: u64,
         cache_bytes: u64,
         keyspace: &Keyspace,
+        claim: &Claim,
     ) -> Result<(Arc<Tier<M>>, Log), String> {
-        let config = LogConfig::of_bytes(disk_bytes_max);
-        let log = Log::new(config);
+        let named = claim.checkpoint.as_ref().map(Checkpoint::named).unwrap_or_default();
+        let config = LogConfig::of_bytes(disk_bytes_max).covering(&named);
+        let files = Files::open(disk, folder, config.segments_max(), claim)?;
+        let log = Log::restored(config, &named);
         let tier = Arc::new(Tier {
-            files: Files::open(disk, folder, config.segments_max())?,
+            files,
             counters: Counters::default(),
             reads: Reads::default(),
+            checkpoints: Checkpoints::default(),
+            is_restoring: AtomicBool::new(false),
+            is_awaiting_base: AtomicBool::new(false),
             live: log.live(),
             undeclared_reads: AtomicU64::new(0),
             takes_home: AtomicBool::new(true),
@@ -278,6 +298,27 @@ impl<M> Tier<M> {
     /// Values that commands met whose declarations do not lead to them: read under a lock.
     pub fn undeclared_reads(&self) -> u64 {
         self.undeclared_reads.load(Relaxed)
+    }
+
+    /// A file refers to a value, and an entry is about to.
+    pub fn add(&self, reference: ColdRef) {
+        self.live.add(Place::from_raw(reference.raw()));
+    }
+
+    // ---- bases that refer ----
+
+    /// A base of the append-only file is listed, durably.
+    pub fn base_in_force(&self, refers: bool) {
+        self.counters.waiting_segments.store(0, Relaxed);
+        self.checkpoints.say(Ask::InForce { refers });
+        self.wake();
+    }
+
+    /// So much space is kept only by the base in force that there should be another one.
+    pub fn wants_base(&self) -> bool {
+        let waiting = self.counters.waiting_segments.load(Relaxed);
+        let is_much = waiting * WAITING_DIVISOR > self.counters.segments.load(Relaxed);
+        waiting > 0 && (is_much || self.is_awaiting_base.load(Relaxed) || self.state() == State::Full)
     }
 
     // ---- the sinker is woken ----

@@ -19,6 +19,8 @@ pub struct FileError {
 pub enum FileCause {
     Signature([u8; MAGIC_BYTES]),
     Version(FileVersion),
+    /// It refers to values that it does not have, and is wanted by itself.
+    Refers,
     /// The whole file is compressed in a way that is not read.
     Envelope,
     Value(RdbError),
@@ -61,6 +63,15 @@ impl fmt::Display for FileCause {
             FileCause::Signature(found) => {
                 write!(f, "Wrong signature trying to load DB from file: {}", found.escape_ascii())
             }
+            FileCause::Refers => f.write_str(
+                "The file refers to values in a swap-dir (it is the base of an append-only file with swap-checkpoint yes), and is \
+                 no complete RDB file",
+            ),
+            FileCause::Version(version) if version.references > 0 => write!(
+                f,
+                "Can't handle a base that refers to the swap log in version {} of the format",
+                version.references
+            ),
             FileCause::Version(version) => write!(f, "Can't handle RDB format version {}", version.number),
             FileCause::Envelope => f.write_str(
                 "The RDB file is compressed as a whole (rdbcompression lz4), which is not supported",

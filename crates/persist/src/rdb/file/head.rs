@@ -19,6 +19,8 @@ pub struct FileHead<'a> {
     pub replication: Option<Replication<'a>>,
     /// Changes that an append-only file has come behind it.
     pub is_aof_base: bool,
+    /// Of a base that refers to the swap log: what it says of it.
+    pub swap_log: Option<&'a [u8]>,
     /// Libraries of functions, as they were loaded.
     pub functions: &'a [&'a [u8]],
 }
@@ -30,6 +32,9 @@ pub struct Replication<'a> {
     /// The database of the last change, or -1.
     pub db: i64,
 }
+
+/// The name of the field that says which log is referred to.
+pub const SWAP_LOG: &str = "swap-log";
 
 pub fn head<S: Sink>(writer: &mut Writer<S>, head: &FileHead<'_>) {
     writer.raw(&head.version.magic());
@@ -43,6 +48,11 @@ pub fn head<S: Sink>(writer: &mut Writer<S>, head: &FileHead<'_>) {
         aux(writer, "repl-offset", &replication.offset.to_string());
     }
     aux(writer, "aof-base", if head.is_aof_base { "1" } else { "0" });
+    if let Some(swap_log) = head.swap_log {
+        writer.byte(opcode::AUX);
+        writer.text(SWAP_LOG.as_bytes());
+        writer.text(swap_log);
+    }
     for code in head.functions {
         writer.byte(opcode::FUNCTION2);
         writer.text(code);

@@ -10,6 +10,13 @@
 //!   ...
 //! [ff][crc64 of all before it, little endian; 0 = none]               the sum from version 5 on
 //! ```
+//! A base of an append-only file may refer to values in the swap log, instead of having them (`swap-checkpoint`):
+//! ```text
+//! ISOTHERM1                                                            no RDB file begins so: what reads plain ones refuses it
+//! [fa]["swap-log"][which log, segments, lengths] before the first key   what is referred to (`isotherm-tier`)
+//!   [expiry ...][e0][key][form u8][reference u64, little endian]        in place of [type][key][value]
+//! ```
+//! `e1` to `f2` are left for what a later version refers to in another way; they are refused.
 //!
 //! [`head`] and [`end`] write what is around the keys, which `codec` writes. [`FileReader`] takes a file in pieces of any
 //! size and hands out one item after the other. It keeps what it has not understood yet: at most twice the longest string,
@@ -22,7 +29,7 @@ mod read;
 mod version;
 
 pub use error::{FileCause, FileError};
-pub use head::{FileHead, Replication, end, head, sum_with_magic};
+pub use head::{FileHead, Replication, SWAP_LOG, end, head, sum_with_magic};
 pub use read::{FileReader, Item, Key, Options, Piece, PieceValue, Step};
 pub use version::{FileVersion, MAGIC_BYTES};
 
@@ -30,6 +37,7 @@ pub use version::{FileVersion, MAGIC_BYTES};
 pub(super) mod opcode {
     /// Slots that are being imported (Valkey 9), or metadata of a key (from version 13 of the other line on).
     pub const SLOT_IMPORT: u8 = 243;
+    pub use crate::rdb::record::COLD;
     pub const SLOT_INFO: u8 = 244;
     pub const FUNCTION2: u8 = 245;
     pub const FUNCTION_PRE_GA: u8 = 246;

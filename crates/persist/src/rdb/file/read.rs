@@ -48,6 +48,12 @@ pub enum Item<'a> {
     },
     /// A value, or a piece of a large one.
     Piece(Piece<'a>),
+    /// A key whose value lies in the swap log: how its bytes are to be read, and where they are.
+    Cold {
+        key: Key<'a>,
+        form_number: u8,
+        reference: u64,
+    },
     /// A key with a collection without elements: it is skipped.
     Empty(Key<'a>),
     /// The file has no sum, though its version knows one.
@@ -114,6 +120,8 @@ pub struct Options {
     pub strict_version: bool,
     /// `rdbchecksum`
     pub checksum: bool,
+    /// The file may refer to values that it does not have.
+    pub references: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -144,6 +152,7 @@ enum Found {
     Database,
     Sizes(u64, u64),
     Text(Place),
+    Cold(u8, u64),
     Whole,
     Piece,
     Empty,
@@ -286,6 +295,9 @@ impl FileReader {
         if !version.is_readable(self.options.strict_version) {
             return Err(FileCause::Version(version));
         }
+        if version.references > 0 && !self.options.references {
+            return Err(FileCause::Refers);
+        }
         self.version = version;
         self.at += MAGIC_BYTES;
         self.state = State::Body;
@@ -314,6 +326,7 @@ impl FileReader {
                     return Ok(Found::Nothing);
                 }
                 _ if code >= opcode::SLOT_IMPORT => return self.opcode(code),
+                opcode::COLD if self.version.references > 0 => return self.cold(),
                 _ => return self.record(code),
             }
             self.at = self.buffer.len() - reader.left();
@@ -355,6 +368,16 @@ impl FileReader {
         {
             return Err(FileCause::SlotInfo);
         }
+        Ok(found)
+    }
+
+    /// A key, and where its value is.
+    fn cold(&mut self) -> Attempt {
+        let mut reader = Reader::new(&self.buffer[self.at + 1..], &self.options.limits);
+        self.code = opcode::COLD;
+        reader.text_into(&mut self.key)?;
+        let found = Found::Cold(reader.byte()?, u64::from_le_bytes(reader.array()?));
+        self.at = self.buffer.len() - reader.left();
         Ok(found)
     }
 
@@ -452,7 +475,7 @@ impl FileReader {
         // Pieces of the same key follow a piece: they have the same head.
         let head = match self.pieces {
             Some(_) => self.head,
-            None if matches!(found, Found::Text(_) | Found::Whole | Found::Empty) => {
+            None if matches!(found, Found::Text(_) | Found::Cold(..) | Found::Whole | Found::Empty) => {
                 std::mem::take(&mut self.head)
             }
             None => self.head,
@@ -469,6 +492,9 @@ impl FileReader {
             Found::Database => Item::Database(self.db),
             Found::Sizes(keys, volatile) => Item::Sizes { keys: *keys, volatile: *volatile },
             Found::Text(text) => whole(PieceValue::Text(self.text(text))),
+            Found::Cold(form_number, reference) => {
+                Item::Cold { key, form_number: *form_number, reference: *reference }
+            }
             Found::Whole => whole(PieceValue::Collection(self.value.as_ref().expect("a value was read"))),
             Found::Piece => {
                 let pieces = self.pieces.as_ref().expect("a piece was read");

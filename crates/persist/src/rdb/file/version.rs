@@ -11,24 +11,41 @@ const REDIS_READ: u16 = 14;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileVersion {
     pub number: u16,
-    /// Its first bytes are `VALKEY`.
+    /// Its first bytes are `VALKEY`, or it is one that refers.
     pub is_valkey: bool,
+    /// Of a file that refers to values elsewhere: which form that has. 0: it has all values.
+    pub references: u8,
 }
+
+const REFERRING_LINE: &[u8] = b"ISOTHERM";
+/// The only form there is so far.
+const REFERENCES: u8 = 1;
 
 impl FileVersion {
     /// Every Valkey, and Redis since 7.2, reads it.
-    pub const PLAIN: FileVersion = FileVersion { number: kind::VERSION_PLAIN, is_valkey: false };
+    pub const PLAIN: FileVersion =
+        FileVersion { number: kind::VERSION_PLAIN, is_valkey: false, references: 0 };
     /// Hashes whose fields expire need this one: Valkey from 9.0 on.
-    pub const FIELD_EXPIRY: FileVersion = FileVersion { number: kind::VERSION_FIELD_EXPIRY, is_valkey: true };
+    pub const FIELD_EXPIRY: FileVersion =
+        FileVersion { number: kind::VERSION_FIELD_EXPIRY, is_valkey: true, references: 0 };
+    /// The same with keys whose values lie in the swap log. Its first bytes are those of no RDB file, so that what reads plain ones
+    /// refuses it at once.
+    pub const REFERRING: FileVersion = FileVersion { references: REFERENCES, ..FileVersion::FIELD_EXPIRY };
 
     pub fn magic(self) -> [u8; MAGIC_BYTES] {
-        let line = if self.is_valkey { "VALKEY" } else { "REDIS0" };
-        let text = format!("{line}{:03}", self.number);
-        *text.as_bytes().first_chunk().expect("six letters and three digits")
+        let text = match (self.references, self.is_valkey) {
+            (0, false) => format!("REDIS0{:03}", self.number),
+            (0, true) => format!("VALKEY{:03}", self.number),
+            (references, _) => format!("ISOTHERM{references}"),
+        };
+        *text.as_bytes().first_chunk().expect("nine letters and digits")
     }
 
     /// `None` if that is not the beginning of such a file.
     pub fn of_magic(magic: &[u8; MAGIC_BYTES]) -> Option<FileVersion> {
+        if let Some(&[digit @ b'1'..=b'9']) = magic.strip_prefix(REFERRING_LINE) {
+            return Some(FileVersion { references: digit - b'0', ..FileVersion::FIELD_EXPIRY });
+        }
         let (line, digits) = magic.split_at(6);
         let is_valkey = match line {
             b"REDIS0" => false,
@@ -38,11 +55,14 @@ impl FileVersion {
         let number = digits.iter().try_fold(0u16, |number, digit| {
             digit.is_ascii_digit().then(|| number * 10 + u16::from(digit - b'0'))
         })?;
-        Some(FileVersion { number, is_valkey })
+        Some(FileVersion { number, is_valkey, references: 0 })
     }
 
     /// `strict`: later versions are refused. Without it they are tried (`rdb-version-check relaxed`).
     pub fn is_readable(self, strict: bool) -> bool {
+        if self.references > REFERENCES {
+            return false;
+        }
         // COMPAT(persistence): RDB files of versions 12 to 14 are loaded too, as far as they hold nothing that only Redis
         // knows. Why: data can move over from Redis 7.4 and later.
         match self.is_valkey {
@@ -82,20 +102,30 @@ mod tests {
 
     #[test]
     fn magics_read_back() {
-        for (version, magic) in
-            [(FileVersion::PLAIN, b"REDIS0011"), (FileVersion::FIELD_EXPIRY, b"VALKEY080")]
-        {
+        for (version, magic) in [
+            (FileVersion::PLAIN, b"REDIS0011"),
+            (FileVersion::FIELD_EXPIRY, b"VALKEY080"),
+            (FileVersion::REFERRING, b"ISOTHERM1"),
+        ] {
             assert_eq!(version.magic(), *magic);
             assert_eq!(FileVersion::of_magic(magic), Some(version));
         }
-        for magic in [b"REDIS1011", b"REDIS00x1", b"VALKEY08 ", b"redis0011", b"*1\r\n$4\r\nP"] {
+        for magic in [
+            b"REDIS1011",
+            b"REDIS00x1",
+            b"VALKEY08 ",
+            b"redis0011",
+            b"ISOTHERM0",
+            b"ISOTHERMx",
+            b"*1\r\n$4\r\nP",
+        ] {
             assert_eq!(FileVersion::of_magic(magic), None);
         }
         let readable = |magic: &[u8; 9], strict| FileVersion::of_magic(magic).unwrap().is_readable(strict);
         for magic in [b"REDIS0001", b"REDIS0014", b"VALKEY080"] {
             assert!(readable(magic, true));
         }
-        for magic in [b"REDIS0000", b"VALKEY079", b"REDIS0080"] {
+        for magic in [b"REDIS0000", b"VALKEY079", b"REDIS0080", b"ISOTHERM2"] {
             assert!(!readable(magic, false));
         }
         for magic in [b"REDIS0015", b"VALKEY081"] {

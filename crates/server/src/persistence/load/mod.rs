@@ -9,6 +9,7 @@
 //!
 //! It does not know where the bytes come from, nor what follows from a failure.
 
+mod cold;
 mod gathering;
 mod portions;
 mod texts;
@@ -103,7 +104,7 @@ pub fn check_head(file: &FilePortions, strict_version: bool) -> Result<(), LoadF
 /// The same of its first bytes, `MAGIC_BYTES` of them.
 pub fn check_magic(head: &[u8], name: &str, strict_version: bool) -> Result<(), LoadFailure> {
     let limits = Limits::default();
-    let mut reader = FileReader::new(Options { limits, strict_version, checksum: false });
+    let mut reader = FileReader::new(Options { limits, strict_version, checksum: false, references: false });
     reader.feed(head);
     let refused = |error: FileError| LoadFailure(vec![format!("{} ({name})", error.cause)]);
     reader.step().map(drop).map_err(refused)
@@ -111,8 +112,12 @@ pub fn check_magic(head: &[u8], name: &str, strict_version: bool) -> Result<(), 
 
 /// Whether a file has no key. As much of it is read as comes before the first one.
 pub fn is_empty(portions: &mut dyn Portions) -> io::Result<bool> {
-    let mut reader =
-        FileReader::new(Options { limits: Limits::default(), strict_version: false, checksum: false });
+    let mut reader = FileReader::new(Options {
+        limits: Limits::default(),
+        strict_version: false,
+        checksum: false,
+        references: false,
+    });
     let mut portion = vec![0; 4096];
     loop {
         match reader.step() {
@@ -137,6 +142,25 @@ pub fn load(
     expired: Expired,
     checks_sum: bool,
 ) -> Result<Ended, LoadFailure> {
+    load_options(store, portions, target, expired, (checks_sum, false))
+}
+
+/// The same of the base of the append-only file, which may refer to values in the swap log.
+pub fn load_base(
+    store: Store<'static>,
+    portions: &mut dyn Portions,
+    target: Target<'_>,
+) -> Result<Ended, LoadFailure> {
+    load_options(store, portions, target, Expired::Kept, (true, true))
+}
+
+fn load_options(
+    store: Store<'static>,
+    portions: &mut dyn Portions,
+    target: Target<'_>,
+    expired: Expired,
+    (checks_sum, references): (bool, bool),
+) -> Result<Ended, LoadFailure> {
     let now = unix_now();
     store.state.loading.begin(now, portions.bytes_total().unwrap_or(0));
     // A packed node may be longer than any string; what is too long for the keyspace is refused there. Memory is taken as the
@@ -146,6 +170,7 @@ pub fn load(
         limits,
         strict_version: store.config.checks_rdb_version(),
         checksum: checks_sum && store.config.sums_rdb_files(),
+        references,
     });
     let limits = store.config.collection_limits();
     let merges = matches!(target, Target::Merged(_));
@@ -227,6 +252,9 @@ impl Load<'_> {
                     self.keep_below_limit()?;
                 }
                 Ok(Step::Item(Item::Piece(piece))) => self.take_piece(&piece)?,
+                Ok(Step::Item(Item::Cold { key, form_number, reference })) => {
+                    self.take_cold(&key, form_number, reference)?;
+                }
                 Ok(Step::Item(item)) => self.note(&item)?,
                 Err(error) => {
                     let failure = self.texts.failure_of(&error);
@@ -355,7 +383,7 @@ impl Load<'_> {
                     self.store.config.databases()
                 )]));
             }
-            Item::Database(_) | Item::Sizes { .. } | Item::Piece(_) => {}
+            Item::Database(_) | Item::Sizes { .. } | Item::Piece(_) | Item::Cold { .. } => {}
             Item::Function(code) => {
                 let (libraries, functions) = (self.store.libraries, &mut self.functions);
                 let added = libraries.add(code, self.merges, LoadTime::Unlimited, functions);

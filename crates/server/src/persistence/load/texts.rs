@@ -78,6 +78,15 @@ impl Texts {
         LoadFailure(vec![format!("Failed creating the library: {why} ({})", self.name)])
     }
 
+    /// A reference that the log has nothing for.
+    pub fn failure_of_reference(&self, db: Db, name: &[u8]) -> LoadFailure {
+        let of_key = self.of_key(u64::from(db.0), Some(name));
+        LoadFailure(vec![format!(
+            "A reference to a value that the swap log does not have ({}{of_key})",
+            self.name
+        )])
+    }
+
     /// A key's name, unless it is to stay out of the log.
     fn name_of(&self, name: &[u8]) -> Option<String> {
         (!self.store.config.hides_user_data()).then(|| name.escape_ascii().to_string())

@@ -1,0 +1,117 @@
+//! A base that refers to values in the swap log (`swap-checkpoint`): from the question what may be referred to, to a base in force.
+//!
+//! ```text
+//!   cut -> ask -> answer -> base written -> segments synced -> listed by the manifest -> in force: what only the old one named is freed
+//!                   \                          \
+//!                    not now: a base with all    failed: the old base stands; the segment is cleaned, and until that is over
+//!                    values                      bases have all values
+//! ```
+//! The snapshot is held until the answer is there: while one is under way no segment is freed, so none that the cut refers to.
+
+use isotherm_tier::Checkpoint;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use crate::mail::message::WorkerMessage;
+use crate::node::Node;
+use crate::persistence::save::SaveError;
+use crate::process::listeners::os_text;
+use crate::process::log;
+use crate::process::routines;
+use crate::tier::Tier;
+use crate::tier::checkpoint::{Ask, Ticket};
+
+/// What a rewrite refers to.
+pub struct Reference {
+    node: &'static Node,
+    ticket: Option<Ticket>,
+    checkpoint: Option<Checkpoint>,
+}
+
+impl Reference {
+    pub fn new(node: &'static Node) -> Reference {
+        Reference { node, ticket: None, checkpoint: None }
+    }
+
+    fn tier(&self) -> Option<&'static Arc<Tier<WorkerMessage>>> {
+        self.node.cold.disk()
+    }
+
+    /// Whether an answer is to be waited for. The cut is done.
+    pub fn ask(&mut self) -> bool {
+        let tier = self.tier().filter(|_| self.node.config.swap_checkpoints());
+        self.ticket = tier.map(|tier| {
+            let ticket = tier.checkpoints.name();
+            tier.wake();
+            ticket
+        });
+        self.ticket.is_some()
+    }
+
+    /// Waits a moment.
+    pub fn is_answered(&mut self) -> Result<bool, SaveError> {
+        if self.node.persistence.is_cancelled.load(Relaxed) {
+            return Err(SaveError::Cancelled);
+        }
+        let answer =
+            self.tier().zip(self.ticket).and_then(|(tier, ticket)| tier.checkpoints.take_answer(ticket));
+        match answer {
+            None => {
+                routines::pause(routines::LOOK);
+                return Ok(false);
+            }
+            Some(None) => {
+                log::warning(
+                    "The base of the append-only file gets all values: a sync of swap-dir failed, and what it was for is being copied.",
+                );
+                self.ticket = None;
+            }
+            Some(checkpoint) => self.checkpoint = checkpoint,
+        }
+        Ok(true)
+    }
+
+    /// For the head of the base.
+    pub fn swap_log(&self) -> Option<Vec<u8>> {
+        self.checkpoint.as_ref().map(Checkpoint::write)
+    }
+
+    /// What the base refers to is durable. Before it is listed.
+    pub fn sync(&self) -> Result<(), SaveError> {
+        let Some((checkpoint, tier)) = self.checkpoint.as_ref().zip(self.tier()) else { return Ok(()) };
+        tier.files.sync(checkpoint).map_err(|failed| {
+            let why = os_text(&failed.error);
+            log::warning(format!(
+                "Can't sync swap-dir ({why}): the base of the append-only file stays as it is"
+            ));
+            if let Some(segment) = failed.segment {
+                tier.checkpoints.say(Ask::Doubt(segment));
+            }
+            SaveError::Failed
+        })
+    }
+
+    /// The base is about to be listed: what becomes of it is heard by `in_force`, or not at all. Whether it refers.
+    pub fn hand_over(&mut self) -> bool {
+        self.ticket.take().is_some()
+    }
+
+    /// The base will not be listed.
+    pub fn give_up(&mut self) {
+        if let Some(tier) = self.tier().filter(|_| self.ticket.take().is_some()) {
+            tier.checkpoints.say(Ask::GivenUp);
+        }
+    }
+}
+
+/// A base is listed.
+pub fn in_force(node: &Node, refers: bool) {
+    if let Some(tier) = node.cold.disk() {
+        tier.base_in_force(refers);
+    }
+}
+
+/// Much of the disk is kept only by the base in force.
+pub fn wants_base(node: &Node) -> bool {
+    node.cold.disk().is_some_and(|tier| tier.wants_base())
+}

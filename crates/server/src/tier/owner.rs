@@ -1,0 +1,115 @@
+//! Whose the folder of `swap-dir` is: a file in it that says which log it has, and which append-only file refers to that.
+//!
+//! ```text
+//!   isotherm swap log
+//!   id 8371445ee47ffb2b7dc81f60a2b9d1c5
+//!   manifest /var/lib/isotherm/appendonlydir/appendonly.aof.manifest
+//! ```
+//! It is written before the first base that refers is in force, and removed when one is that has all values itself. So a folder without it is
+//! scratch; one with it is emptied only by a process whose own manifest shows that nothing is referred to any more. One that was
+//! restored without the other, or belongs to another server, is refused.
+
+use isotherm_disk::{Disk, Mode, read_exact_at, write_all_at};
+use isotherm_tier::{Checkpoint, LogId};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+const FIRST_LINE: &str = "isotherm swap log";
+const NAME: &str = "owner";
+const TEMPORARY_NAME: &str = "temp-owner";
+/// A path has at most 4096 bytes.
+const OWNER_BYTES_MAX: u64 = 8192;
+
+/// What the append-only file of this server says of the folder.
+pub struct Claim {
+    /// What its base in force refers to.
+    pub checkpoint: Option<Checkpoint>,
+    /// Of a log that is begun.
+    pub new_log: LogId,
+    pub manifest: PathBuf,
+    pub has_manifest: bool,
+}
+
+#[cfg(test)]
+impl Claim {
+    /// There is no append-only file.
+    pub fn of_nothing() -> Claim {
+        Claim {
+            checkpoint: None,
+            new_log: LogId([7; 16]),
+            manifest: PathBuf::from("manifest"),
+            has_manifest: false,
+        }
+    }
+}
+
+pub fn path(folder: &Path) -> PathBuf {
+    folder.join(NAME)
+}
+
+/// Whether the folder has an owner. An error if that is not this server, or not what its base refers to.
+pub fn check(disk: &dyn Disk, folder: &Path, claim: &Claim) -> Result<bool, String> {
+    let unreadable = |error: io::Error| format!("Can't read {}: {error}", path(folder).display());
+    let text = read(disk, folder).map_err(unreadable)?;
+    let Some(checkpoint) = &claim.checkpoint else {
+        let Some(text) = text else { return Ok(false) };
+        let is_ours = claim.has_manifest && text.lines().any(|line| line == manifest_line(&claim.manifest));
+        return if is_ours { Ok(true) } else { Err(foreign(folder, &text)) };
+    };
+    let Some(text) = text else {
+        return Err(refusal(folder, "the folder has no log that a base refers to"));
+    };
+    let is_meant = text.lines().any(|line| line == id_line(checkpoint.log));
+    if is_meant { Ok(true) } else { Err(refusal(folder, "the folder has another log")) }
+}
+
+/// What the base refers to is not there.
+pub fn refusal(folder: &Path, why: &str) -> String {
+    format!(
+        "The base of the append-only file refers to values in the folder '{}' of swap-dir, which are not there: {why}. Nothing was \
+         changed. Both have to be of one server and of one moment: put the folder back that belongs to this append-only file",
+        folder.display()
+    )
+}
+
+/// A folder that an append-only file elsewhere refers to.
+fn foreign(folder: &Path, text: &str) -> String {
+    let manifest =
+        text.lines().find_map(|line| line.strip_prefix("manifest ")).unwrap_or("one that it does not name");
+    format!(
+        "The folder '{}' of swap-dir has values that an append-only file refers to, whose manifest is {manifest}, and the append-only \
+         file of this server does not. Nothing was changed. Choose another swap-dir, put the append-only file back, or, if its data is \
+         no longer needed, remove {}",
+        folder.display(),
+        path(folder).display()
+    )
+}
+
+fn id_line(log: LogId) -> String {
+    format!("id {log}")
+}
+
+fn manifest_line(manifest: &Path) -> String {
+    format!("manifest {}", manifest.as_os_str().as_bytes().escape_ascii())
+}
+
+fn read(disk: &dyn Disk, folder: &Path) -> io::Result<Option<String>> {
+    let file = match disk.open(&path(folder), Mode::Read) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    let mut bytes = vec![0; file.len()?.min(OWNER_BYTES_MAX) as usize];
+    read_exact_at(&*file, &mut bytes, 0)?;
+    Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
+}
+
+/// Its name is durable when the folder is synced.
+pub fn write(disk: &dyn Disk, folder: &Path, log: LogId, manifest: &Path) -> io::Result<()> {
+    let text = format!("{FIRST_LINE}\n{}\n{}\n", id_line(log), manifest_line(manifest));
+    let beside = folder.join(TEMPORARY_NAME);
+    let file = disk.open(&beside, Mode::Truncate)?;
+    write_all_at(&*file, text.as_bytes(), 0).map_err(|error| error.error)?;
+    file.sync_all()?;
+    disk.rename(&beside, &path(folder))
+}

@@ -1,0 +1,260 @@
+//! `swap-checkpoint`: a base of the append-only file that refers to values on disk, and what belongs to it.
+
+use crate::common::{Client, Server, command, encode, field, free_port, text_field, wait_until};
+use std::path::{Path, PathBuf};
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+const OWN: [&str; 15] = [
+    "--appendonly",
+    "yes",
+    "--appendfsync",
+    "always",
+    "--swap-checkpoint",
+    "yes",
+    "--maxmemory",
+    "24mb",
+    "--log-memory-limit",
+    "2mb",
+    "--enable-debug-command",
+    "yes",
+    "--auto-aof-rewrite-percentage",
+    "0",
+    "--swap-mode",
+];
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("isotherm-checkpoint-{name}-{}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&path);
+        std::fs::create_dir_all(&path).expect("a folder");
+        Folder(path)
+    }
+
+    fn arguments<'a>(&'a self, more: &[&'a str]) -> Vec<&'a str> {
+        let dir = self.0.to_str().expect("a plain path");
+        [&["--dir", dir], &OWN[..], &["yes"], more].concat()
+    }
+
+    fn start(&self, more: &[&str]) -> Server {
+        let server = Server::with_workers(2, &self.arguments(more));
+        wait_until_loaded(&mut server.client());
+        server
+    }
+
+    /// What it says when it does not start.
+    fn refusal(&self, more: &[&str]) -> String {
+        let port = free_port().to_string();
+        let arguments = [&self.arguments(more)[..], &["--port", &port]].concat();
+        let output = command(&arguments).output().expect("it ends");
+        let text =
+            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
+        assert!(!output.status.success(), "{text}");
+        text
+    }
+
+    fn base(&self) -> PathBuf {
+        let files = std::fs::read_dir(self.0.join("appendonlydir")).expect("a folder");
+        let mut bases = files.filter_map(|file| Some(file.ok()?.path())).filter(|path| is_base(path));
+        let base = bases.next().expect("a base");
+        assert!(bases.next().is_none(), "one base");
+        base
+    }
+
+    fn owner(&self) -> PathBuf {
+        self.0.join("swap/owner")
+    }
+}
+
+fn is_base(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().contains(".base."))
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const KEYS: usize = 40_000;
+
+fn value(number: usize, version: usize) -> String {
+    format!("{number}/{version}.").repeat(300)[..1000].to_string()
+}
+
+fn set(client: &mut Client, numbers: impl Iterator<Item = usize>, version: usize) {
+    let numbers: Vec<usize> = numbers.collect();
+    for some in numbers.chunks(100) {
+        let requests = some.iter().flat_map(|n| encode(&["SET", &format!("key:{n}"), &value(*n, version)]));
+        client.send(requests.collect::<Vec<u8>>());
+        some.iter().for_each(|_| client.expect("+OK\r\n"));
+    }
+}
+
+fn wait_until_loaded(client: &mut Client) {
+    wait_until("it is loaded", || !client.ask("DBSIZE").contains("LOADING"));
+}
+
+fn rewrite(client: &mut Client) {
+    client.check("BGREWRITEAOF", "+Background append only file rewriting started\r\n");
+    wait_until("the rewrite", || client.ask("INFO persistence").contains("aof_rewrite_in_progress:0"));
+    assert_eq!(text_field(&client.ask("INFO persistence"), "aof_last_bgrewrite_status"), "ok");
+}
+
+fn swap(client: &mut Client, name: &str) -> u64 {
+    field(&client.ask("INFO swap"), name)
+}
+
+fn kill(mut server: Server) {
+    server.signal("KILL");
+    server.wait();
+}
+
+fn begins_with(path: &Path, magic: &[u8]) -> bool {
+    std::fs::read(path).expect("it is readable").starts_with(magic)
+}
+
+#[test]
+fn a_base_refers_and_is_loaded_without_its_values() {
+    let folder = Folder::new("restart");
+    let server = folder.start(&[]);
+    let mut client = server.client();
+    set(&mut client, 0..KEYS, 0);
+    client.check("PEXPIRE key:5 100000000", ":1\r\n");
+    client.check("SELECT 3", "+OK\r\n");
+    set(&mut client, 0..100, 7);
+    client.check("RPUSH list a b c", ":3\r\n");
+    client.check("SELECT 0", "+OK\r\n");
+    let reads = swap(&mut client, "swap_reads");
+    rewrite(&mut client);
+    assert_eq!(swap(&mut client, "swap_reads"), reads, "no value is read for it");
+    let cold = swap(&mut client, "swap_keys");
+    let base = std::fs::metadata(folder.base()).expect("it is there").len();
+    assert!(
+        cold > KEYS as u64 / 2 && base < (KEYS as u64 - cold) * 1000 + 4_000_000,
+        "{base} B, {cold} cold"
+    );
+    assert!(begins_with(&folder.base(), b"ISOTHERM1") && folder.owner().exists());
+    // Behind the base: written over, deleted, and moved by cleaning and reading.
+    set(&mut client, (0..KEYS).step_by(9), 1);
+    (0..100).for_each(|n| client.check(&format!("DEL key:{}", n * 7 + 1), ":1\r\n"));
+    let digest = client.ask("DEBUG DIGEST");
+    kill(server);
+
+    let server = folder.start(&[]);
+    let mut client = server.client();
+    let info = client.ask("INFO swap");
+    assert!(field(&info, "swap_keys") > KEYS as u64 / 2, "{info}");
+    assert!(field(&info, "swap_reads") < 100, "{info}");
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+    assert_eq!(client.ask("DEBUG DIGEST"), digest);
+    assert!(client.ask("PTTL key:5").len() > 8);
+    // Again, by a base of what was loaded, and in place.
+    rewrite(&mut client);
+    client.check("DEBUG LOADAOF", "+OK\r\n");
+    assert_eq!(client.ask("DEBUG DIGEST"), digest);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+    // The file was loaded with everything held: nothing could leave memory.
+    wait_until("memory is below its limit", || field(&client.ask("INFO memory"), "used_memory") < 24 << 20);
+    set(&mut client, (0..KEYS).step_by(3), 2);
+    rewrite(&mut client);
+    // An RDB file has all values.
+    client.check("SAVE", "+OK\r\n");
+    let digest = client.ask("DEBUG DIGEST");
+    kill(server);
+    let server = folder.start(&[]);
+    let mut client = server.client();
+    assert_eq!(client.ask("DEBUG DIGEST"), digest);
+
+    // Back to a base that has all values, which needs no swap-mode.
+    client.check("CONFIG SET swap-checkpoint no", "+OK\r\n");
+    rewrite(&mut client);
+    assert!(begins_with(&folder.base(), b"REDIS0011"));
+    wait_until("the folder is scratch", || !folder.owner().exists());
+    kill(server);
+    let server = folder.start(&["--swap-mode", "no", "--maxmemory", "0"]);
+    assert_eq!(server.client().ask("DEBUG DIGEST"), digest);
+    kill(server);
+    let server = folder.start(&["--swap-checkpoint", "no"]);
+    assert_eq!(server.client().ask("DEBUG DIGEST"), digest);
+}
+
+/// What a base refers to and is not there, or is another's, ends the start; nothing is changed by that.
+#[test]
+fn what_is_not_there_is_said_and_nothing_is_lost() {
+    let folder = Folder::new("refused");
+    let server = folder.start(&[]);
+    let mut client = server.client();
+    set(&mut client, 0..KEYS, 0);
+    rewrite(&mut client);
+    let digest = client.ask("DEBUG DIGEST");
+    kill(server);
+    let swap = folder.0.join("swap");
+
+    let text = folder.refusal(&["--swap-mode", "no", "--maxmemory", "0"]);
+    assert!(text.contains("it is loaded with swap-mode yes only"), "{text}");
+
+    let first = swap.join("00000000.cold");
+    let bytes = std::fs::read(&first).expect("it is there");
+    std::fs::remove_file(&first).expect("it goes");
+    let text = folder.refusal(&[]);
+    assert!(text.contains("which are not there") && text.contains("00000000.cold is missing"), "{text}");
+    std::fs::write(&first, &bytes[..bytes.len() / 2]).expect("it is written");
+    assert!(folder.refusal(&[]).contains("that the base refers to"));
+    let mut other = bytes.clone();
+    other[3000] ^= 1;
+    std::fs::write(&first, &other).expect("it is written");
+    assert!(folder.refusal(&[]).contains("of another time or another log"));
+    std::fs::write(&first, &bytes).expect("it is written");
+
+    let owner = std::fs::read(folder.owner()).expect("it is there");
+    std::fs::remove_file(folder.owner()).expect("it goes");
+    assert!(folder.refusal(&[]).contains("no log that a base refers to"));
+    std::fs::write(folder.owner(), b"isotherm swap log\nid 00\n").expect("it is written");
+    assert!(folder.refusal(&[]).contains("the folder has another log"));
+    std::fs::write(folder.owner(), owner).expect("it is written");
+
+    // Another server, whose append-only file does not refer to it, and this one without its own.
+    let other = Folder::new("refused-other");
+    let path = swap.to_str().expect("a plain path");
+    let text = other.refusal(&["--swap-dir", path]);
+    assert!(text.contains("Choose another swap-dir") && text.contains("appendonly.aof.manifest"), "{text}");
+    let (here, away) = (folder.0.join("appendonlydir"), folder.0.join("away"));
+    std::fs::rename(&here, &away).expect("it is moved");
+    assert!(folder.refusal(&[]).contains("put the append-only file back"));
+    std::fs::rename(&away, &here).expect("it is moved");
+
+    // A start that does not load it leaves it for one that does.
+    let server = folder.start(&["--appendonly", "no"]);
+    let mut client = server.client();
+    client.check("DBSIZE", ":0\r\n");
+    set(&mut client, 0..KEYS, 5);
+    assert!(self::swap(&mut client, "swap_keys") > 0);
+    kill(server);
+    let server = folder.start(&[]);
+    let mut client = server.client();
+    assert_eq!(client.ask("DEBUG DIGEST"), digest);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+/// What is written over waits for the next base, and a new one is made before that takes much of the disk.
+#[test]
+fn what_waits_is_freed_by_a_new_base() {
+    let folder = Folder::new("waits");
+    let server = folder.start(&["--swap-max-disk", "256mb"]);
+    let mut client = server.client();
+    set(&mut client, 0..KEYS, 0);
+    rewrite(&mut client);
+    for version in 1..4 {
+        set(&mut client, (0..KEYS).filter(|n| n % 5 != 0), version);
+        assert!(swap(&mut client, "swap_file_bytes") <= 256 << 20);
+    }
+    assert_eq!(text_field(&client.ask("INFO swap"), "swap_state"), "ok");
+    let text = client.ask("INFO persistence");
+    assert!(field(&text, "aof_rewrites") > 1, "{text}");
+    let digest = client.ask("DEBUG DIGEST");
+    kill(server);
+    let server = folder.start(&["--swap-max-disk", "256mb"]);
+    assert_eq!(server.client().ask("DEBUG DIGEST"), digest);
+}
