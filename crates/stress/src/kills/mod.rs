@@ -11,17 +11,20 @@
 //! * it is a prefix: no number of a client is missing below one that is there, no transaction is there in part, and what was
 //!   answered before something else was sent is there if that is.
 //!
-//! In some rounds the file is rewritten while the server is killed.
+//! In some rounds the file is rewritten while the server is killed. With `--swap yes` all that may leave memory does so all the time, and
+//! the file is rewritten again and again, to bases that refer to what is on disk (`swap-checkpoint`).
 
 mod audit;
 mod writing;
 
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use isotherm_probe::{Client, Server};
+use isotherm_resp::reply_parse::Value;
 use isotherm_stdx::Prng;
 
 use crate::Fallible;
@@ -36,6 +39,7 @@ isotherm-stress kills [options]   (cargo xtask stress kills [options])
   --clients N       clients that write (50)
   --workers N       workers of the server (2)
   --seed N          draws when the server is killed (1)
+  --swap yes|no     values leave memory, and bases refer to them (no)
   --server FILE     use this server instead of the one that was built
 ";
 
@@ -45,6 +49,7 @@ struct Options {
     clients: usize,
     workers: usize,
     seed: u64,
+    swaps: bool,
     server: PathBuf,
 }
 
@@ -56,6 +61,7 @@ impl Options {
             clients: 50,
             workers: 2,
             seed: 1,
+            swaps: false,
             server: std::env::var_os("ISOTHERM_SERVER").map(PathBuf::from).unwrap_or_default(),
         };
         let mut args = args.iter();
@@ -69,6 +75,7 @@ impl Options {
                 "--clients" => options.clients = number(value)?.clamp(1, 1000) as usize,
                 "--workers" => options.workers = number(value)?.clamp(1, 128) as usize,
                 "--seed" => options.seed = number(value)?,
+                "--swap" if ["yes", "no"].contains(&value.as_str()) => options.swaps = value == "yes",
                 "--server" => options.server = PathBuf::from(value),
                 _ => return Err(format!("no option called '{flag} {value}'\n\n{HELP}")),
             }
@@ -86,6 +93,8 @@ impl Options {
 const LIFE_MS: (u64, u64) = (50, 400);
 /// One round of so many has a rewrite.
 const REWRITE_ONE_IN: u64 = 4;
+/// With `--swap` one is asked for so often.
+const REWRITE_EACH: Duration = Duration::from_millis(10);
 
 /// Runs all rounds. The number of faults.
 pub fn run(args: &[String]) -> Fallible<usize> {
@@ -96,9 +105,14 @@ pub fn run(args: &[String]) -> Fallible<usize> {
     let mut writers: Vec<Writer> = (0..options.clients).map(Writer::new).collect();
     let mut prng = Prng::new(options.seed);
     let (mut answered, mut oldest_lost, mut killed) = (0, Duration::ZERO, None);
+    let (mut referred, mut cold_keys) = (0, 0);
     for round in 0..=options.rounds {
         let server = start(&options, &scratch, &data).map_err(|why| format!("round {round}: {why}"))?;
         let mut client = server.client()?;
+        if options.swaps {
+            referred += u64::from(base_refers(&data));
+            cold_keys += cold_keys_of(&mut client)?;
+        }
         let (faults, lost) = audit::audit(&mut client, &mut writers, killed, options.may_lose())?;
         oldest_lost = oldest_lost.max(lost);
         if !faults.is_empty() {
@@ -111,7 +125,14 @@ pub fn run(args: &[String]) -> Fallible<usize> {
             break;
         }
         let life = Duration::from_millis(LIFE_MS.0 + prng.below(LIFE_MS.1 - LIFE_MS.0));
-        let rewrites = prng.one_in(REWRITE_ONE_IN);
+        let rewrites = match (options.swaps, prng.one_in(REWRITE_ONE_IN)) {
+            (true, _) => Rewrites::Always,
+            (false, true) => Rewrites::Once,
+            (false, false) => Rewrites::Never,
+        };
+        if options.swaps {
+            client.call(&["DEBUG", "SWAP-CHAOS", "1"])?;
+        }
         let before: u64 = writers.iter().map(Writer::answered).sum();
         killed = Some(live(server, &mut client, &mut writers, life, rewrites)?);
         answered += writers.iter().map(Writer::answered).sum::<u64>() - before;
@@ -126,10 +147,40 @@ pub fn run(args: &[String]) -> Fallible<usize> {
         options.rounds + 1,
         oldest_lost.as_secs_f64() * 1e3
     );
+    if options.swaps {
+        println!("kills: {referred} starts from a base that refers, with {cold_keys} cold keys in all");
+    }
     Ok(0)
 }
 
-fn start(options: &Options, scratch: &std::path::Path, data: &std::path::Path) -> Fallible<Server> {
+/// Whether the base, or one that was left, is one that refers.
+fn base_refers(data: &Path) -> bool {
+    let files = std::fs::read_dir(data.join("appendonlydir")).into_iter().flatten().flatten();
+    let is_base = |path: &PathBuf| path.to_string_lossy().contains(".base.");
+    let begins = |path: PathBuf| {
+        let mut magic = [0; 8];
+        let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut magic));
+        read.is_ok() && magic == *b"ISOTHERM"
+    };
+    files.map(|file| file.path()).filter(is_base).any(begins)
+}
+
+fn cold_keys_of(client: &mut Client) -> Fallible<u64> {
+    let Value::Bulk(text) = client.call(&["INFO", "swap"])? else { return Err("no INFO".into()) };
+    let text = String::from_utf8_lossy(&text);
+    let keys = text.lines().find_map(|line| line.strip_prefix("swap_keys:"));
+    keys.and_then(|keys| keys.trim().parse().ok()).ok_or_else(|| "no swap_keys".to_string())
+}
+
+/// How often the file is rewritten while clients write.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rewrites {
+    Never,
+    Once,
+    Always,
+}
+
+fn start(options: &Options, scratch: &Path, data: &Path) -> Fallible<Server> {
     let (folder, workers) = (data.display().to_string(), options.workers.to_string());
     let arguments = [
         ["--dir", &folder],
@@ -137,7 +188,17 @@ fn start(options: &Options, scratch: &std::path::Path, data: &std::path::Path) -
         ["--appendfsync", &options.policy],
         ["--io-threads", &workers],
     ];
-    let arguments: Vec<String> = arguments.iter().flatten().map(|word| word.to_string()).collect();
+    const SWAPS: [[&str; 2]; 6] = [
+        ["--swap-mode", "yes"],
+        ["--swap-checkpoint", "yes"],
+        ["--swap-min-value", "16"],
+        ["--swap-max-disk", "512mb"],
+        ["--maxmemory", "512mb"],
+        ["--enable-debug-command", "yes"],
+    ];
+    let more = if options.swaps { &SWAPS[..] } else { &[] };
+    let arguments: Vec<String> =
+        arguments.iter().chain(more).flatten().map(|word| word.to_string()).collect();
     Server::start("Isotherm", Command::new(&options.server), &arguments, scratch)
 }
 
@@ -147,19 +208,27 @@ fn live(
     client: &mut Client,
     writers: &mut [Writer],
     life: Duration,
-    rewrites: bool,
+    rewrites: Rewrites,
 ) -> Fallible<Instant> {
     let port = server.port;
     thread::scope(|scope| {
         let threads: Vec<_> =
             writers.iter_mut().map(|writer| scope.spawn(move || writer.work(port))).collect();
-        if rewrites {
-            thread::sleep(life / 2);
-            // A server that cannot rewrite says so, and is killed all the same.
-            let _ = client.call(&["BGREWRITEAOF"]);
-            thread::sleep(life / 2);
-        } else {
-            thread::sleep(life);
+        let began = Instant::now();
+        match rewrites {
+            Rewrites::Never => thread::sleep(life),
+            Rewrites::Once => {
+                thread::sleep(life / 2);
+                // A server that cannot rewrite says so, and is killed all the same.
+                let _ = client.call(&["BGREWRITEAOF"]);
+                thread::sleep(life / 2);
+            }
+            Rewrites::Always => {
+                while began.elapsed() < life {
+                    let _ = client.call(&["BGREWRITEAOF"]);
+                    thread::sleep(REWRITE_EACH.min(life.saturating_sub(began.elapsed())));
+                }
+            }
         }
         let killed = Instant::now();
         drop(server);

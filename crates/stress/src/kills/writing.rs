@@ -10,7 +10,8 @@ use crate::Fallible;
 
 /// What is written under every number that leaves the rest `index` when divided by the number of kinds.
 pub struct Kind {
-    /// One command, or those of a transaction. `{c}` is the client, `{n}` the number.
+    /// One command, or those of a transaction. `{c}` is the client, `{n}` the number, `{w}` the same with so many zeros in front that it
+    /// may leave memory.
     pub writes: &'static [&'static str],
     /// What to ask afterwards.
     pub reads: &'static [(&'static str, Shows)],
@@ -29,7 +30,7 @@ use Shows::{Count, Last};
 
 pub const KINDS: [Kind; 12] = [
     Kind { writes: &["SET {c}:string {n}"], reads: &[("GET {c}:string", Last)] },
-    Kind { writes: &["SET {c}:timed {n} PX 100000000"], reads: &[("GET {c}:timed", Last)] },
+    Kind { writes: &["SET {c}:timed {w} PX 100000000"], reads: &[("GET {c}:timed", Last)] },
     Kind { writes: &["HSET {c}:hash last {n} f{n} x"], reads: &[("HGET {c}:hash last", Last)] },
     Kind { writes: &["HSETEX {c}:timed-f EX 90000 FIELDS 1 f {n}"], reads: &[("HGET {c}:timed-f f", Last)] },
     Kind {
@@ -47,7 +48,7 @@ pub const KINDS: [Kind; 12] = [
     Kind { writes: &["SETBIT {c}:bits {n} 1"], reads: &[("BITCOUNT {c}:bits", Count)] },
     // Keys of several slots.
     Kind {
-        writes: &["SET {c}:one {n}", "SET {c}:two {n}", "RPUSH {c}:three {n}", "INCR {c}:four"],
+        writes: &["SET {c}:one {n}", "SET {c}:two {w}", "RPUSH {c}:three {n}", "INCR {c}:four"],
         reads: &[
             ("GET {c}:one", Last),
             ("GET {c}:two", Last),
@@ -76,7 +77,11 @@ pub fn last_of(count: u64, kind: usize) -> u64 {
 /// The request that a template stands for.
 pub fn request(out: &mut Vec<u8>, template: &str, client: usize, number: u64) {
     let fill = |word: &str| {
-        word.replace("{c}", &format!("c{client}")).replace("{n}", &number.to_string()).into_bytes()
+        let wide = format!("{number:080}");
+        word.replace("{c}", &format!("c{client}"))
+            .replace("{n}", &number.to_string())
+            .replace("{w}", &wide)
+            .into_bytes()
     };
     let words: Vec<Vec<u8>> = template.split(' ').map(fill).collect();
     command(out, words.iter().map(Vec::as_slice));
