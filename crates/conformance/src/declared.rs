@@ -17,12 +17,18 @@ const NOT_THERE: &[&str] = &[
     "acl|digest",
     "client|maint_notifications",
     "delex",
+    "dumpfromssdb",
     "hotkeys",
+    "locatekey",
     "memory|diff",
     "memory|map",
     "memory|prefixes",
     "memory|profile",
     "memory|top",
+    "rediskeys",
+    "ssdbkeys",
+    "storetossdb",
+    "swap",
 ];
 
 /// Commands with words of Valkey 9.2, or an arity of our own.

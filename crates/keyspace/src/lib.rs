@@ -67,6 +67,7 @@ pub use reports::idle::IdleTimes;
 pub use reports::slot_size::SlotSize;
 pub use reports::survey::{DatabaseKeys, Sizes, Survey};
 pub use upkeep::age::{AgeHand, AgeStep, LRU_ROUND_SECONDS};
+pub use upkeep::cold_walk::ColdHand;
 pub use upkeep::compact::CompactStep;
 pub use upkeep::evict::{Evicted, EvictionPolicy};
 pub use upkeep::expire::ExpireStep;

@@ -34,6 +34,12 @@ impl Live {
         self.units[place.segment().0 as usize].fetch_add(units(place), Ordering::AcqRel);
     }
 
+    /// Of all records that live: heads and payloads.
+    pub fn bytes(&self) -> u64 {
+        let units = self.units.iter().map(|units| u64::from(units.load(Ordering::Relaxed)));
+        units.sum::<u64>() * ADDRESS_UNIT_BYTES
+    }
+
     pub fn units(&self, segment: SegmentNumber) -> u32 {
         self.units[segment.0 as usize].load(Ordering::Acquire)
     }

@@ -28,7 +28,7 @@ use crate::values::collection::EditError;
 use crate::values::image::{self, ImageRoom, is_image};
 use crate::values::value::Entry;
 use isotherm_arena::Handle;
-use isotherm_stdx::UnixMs;
+use isotherm_stdx::{Slot, UnixMs};
 use std::sync::Arc;
 
 /// Lent values that go when one more is lent.
@@ -107,19 +107,24 @@ impl Held<'_> {
                 partition.store.cold.lend(from, Lent::new(db, key.bytes, value, now));
             }
         }
-        let (keyspace, mut dropped_max) = (self.keyspace, DROPPED_PER_LEND_MAX);
-        while dropped_max > 0
-            && let Some((reference, lent)) = self.partition(key.slot).store.cold.take_oldest(bytes_max, now)
-        {
-            dropped_max -= 1;
-            let takes_home =
-                self.partition(key.slot).store.cold.keeper.as_ref().is_some_and(|it| it.takes_home());
+        self.trim_lent(key.slot, bytes_max, DROPPED_PER_LEND_MAX, now);
+    }
+
+    /// Drops the oldest of the values that are lent in the partition of a slot, if they are more than `bytes_max`; those that are
+    /// used often come home. Whether there may be more to drop.
+    pub fn trim_lent(&mut self, slot: Slot, bytes_max: usize, dropped_max: usize, now: UnixMs) -> bool {
+        let keyspace = self.keyspace;
+        for _ in 0..dropped_max {
+            let cold = &mut self.partition(slot).store.cold;
+            let takes_home = cold.keeper.as_ref().is_some_and(|it| it.takes_home());
+            let Some((reference, lent)) = cold.take_oldest(bytes_max, now) else { return false };
             if let Some(value) = lent.value.as_deref().filter(|_| takes_home && lent.is_wanted_home()) {
                 let key = keyspace.key(&lent.key);
                 // Without memory it stays where it is.
                 _ = self.warm(lent.db, &key, value, reference, now);
             }
         }
+        true
     }
 
     /// The next command tries to read it again.

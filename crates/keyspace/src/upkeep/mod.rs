@@ -2,6 +2,7 @@
 //! bounded, each under a lock of its own.
 
 pub(crate) mod age;
+pub(crate) mod cold_walk;
 pub(crate) mod compact;
 pub(crate) mod evict;
 pub(crate) mod expire;

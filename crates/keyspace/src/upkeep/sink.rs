@@ -11,8 +11,10 @@ use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::layout::directory;
 use crate::layout::entry::{EntryBytes, Place};
+use crate::layout::key::Key;
 use crate::layout::kind::{Db, Form};
 use crate::layout::last_used::{self, AccessMode};
+use crate::layout::page::Spot;
 use crate::values::image::{self, ImageRoom};
 use crate::values::object::Root;
 use crate::values::store::Store;
@@ -144,6 +146,19 @@ impl Held<'_> {
             ..SinkHand::default()
         };
     }
+
+    /// The value of a key, if it is in memory and may leave it. Its partition is held.
+    pub fn sinkable(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        limits: SinkLimits,
+        now: UnixMs,
+    ) -> Option<Sinkable<'_>> {
+        let partition = self.partition(key.slot);
+        let (page, spot) = partition.find(db, key).filter(|(page, _)| !partition.awaits_snapshot(*page))?;
+        partition.sinkable_at((db, key.slot, page), spot, limits, now)
+    }
 }
 
 impl Partition {
@@ -155,27 +170,45 @@ impl Partition {
         now: UnixMs,
         visit: &mut dyn FnMut(Sinkable<'_>),
     ) {
-        let (view, snapshot) = (self.store.heap.page(page), &self.store.snapshot);
-        if snapshot.is_active() && view.version() != snapshot.version() {
+        if self.awaits_snapshot(page) {
             return;
         }
-        for spot in view.spots() {
+        for spot in self.store.heap.page(page).spots() {
             steps.look(1);
-            let entry = EntryBytes(view.entry(spot));
-            let Some((key, source)) = entry.inline_key().zip(self.source_of(entry)) else { continue };
-            let bytes = match source {
-                Source::Bytes(_, bytes) => bytes.len(),
-                Source::Object(root, _) => root.memory_bytes() as usize,
-            };
-            if !(limits.value_bytes_min..=limits.value_bytes_max).contains(&bytes) {
-                continue;
+            if let Some(value) = self.sinkable_at((db, slot, page), spot, limits, now) {
+                visit(value);
             }
-            let own = view.access(spot.index, AccessMode::Lru.width());
-            let idle_seconds = u32::from(last_used::idle_seconds(own.unwrap_or(view.stamp()), now));
-            let frequency = view.access(spot.index, AccessMode::Lfu.width()).map(|counter| counter as u8);
-            let expiry = entry.expiry();
-            visit(Sinkable { db, slot, key, expiry, bytes, idle_seconds, frequency, source });
         }
+    }
+
+    fn sinkable_at(
+        &self,
+        (db, slot, page): (Db, Slot, Handle),
+        spot: Spot,
+        limits: SinkLimits,
+        now: UnixMs,
+    ) -> Option<Sinkable<'_>> {
+        let view = self.store.heap.page(page);
+        let entry = EntryBytes(view.entry(spot));
+        let (key, source) = entry.inline_key().zip(self.source_of(entry))?;
+        let bytes = match source {
+            Source::Bytes(_, bytes) => bytes.len(),
+            Source::Object(root, _) => root.memory_bytes() as usize,
+        };
+        if !(limits.value_bytes_min..=limits.value_bytes_max).contains(&bytes) {
+            return None;
+        }
+        let own = view.access(spot.index, AccessMode::Lru.width());
+        let idle_seconds = u32::from(last_used::idle_seconds(own.unwrap_or(view.stamp()), now));
+        let frequency = view.access(spot.index, AccessMode::Lfu.width()).map(|counter| counter as u8);
+        let expiry = entry.expiry();
+        Some(Sinkable { db, slot, key, expiry, bytes, idle_seconds, frequency, source })
+    }
+
+    /// Whether a snapshot has yet to see a page.
+    fn awaits_snapshot(&self, page: Handle) -> bool {
+        let snapshot = &self.store.snapshot;
+        snapshot.is_active() && self.store.heap.page(page).version() != snapshot.version()
     }
 
     /// What could be written of an entry's value.

@@ -16,6 +16,7 @@ use crate::process::start::RESERVED_FILES;
 use crate::process::start_options;
 use crate::request::gates::server_name;
 use crate::request::gating;
+use crate::tier;
 use crate::tls;
 use crate::upkeep::eviction;
 use crate::users;
@@ -147,6 +148,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
             // Other nodes are given another port.
             node.cluster.get().into_iter().for_each(|member| member.bus.configured(!holds_keys));
         }
+        Apply::Swap => tier::start::configure(node)?,
         Apply::Allocator => allocator::return_freed_pages(node.config.returns_freed_pages())?,
         Apply::Decay => start_options::set_decay(&node.config)?,
         Apply::LogFormat => {

@@ -21,6 +21,7 @@ mod scan_cluster;
 pub mod scripting;
 mod server;
 mod slot_stats;
+mod swap;
 
 use isotherm_commands::spec::Command;
 use isotherm_commands::{Flags, Outcome};
@@ -121,6 +122,7 @@ pub const COMMANDS: &[&[Command<AdminHandler>]] = &[
     scan_cluster::COMMANDS,
     scripting::COMMANDS,
     server::COMMANDS,
+    swap::COMMANDS,
 ];
 
 #[cfg(test)]

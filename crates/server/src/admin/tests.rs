@@ -7,18 +7,28 @@ use isotherm_commands::spec::Spec;
 const DECLARED: &str = include_str!("declared.tsv");
 
 /// Valkey 9.1.2 has no such command.
-const OURS: [&str; 11] = [
+const OURS: [&str; 21] = [
     "acl|digest",
     "client|maint_notifications",
+    "dumpfromssdb",
     "hotkeys",
     "hotkeys|get",
     "hotkeys|help",
     "hotkeys|reset",
+    "locatekey",
     "memory|diff",
     "memory|map",
     "memory|prefixes",
     "memory|profile",
     "memory|top",
+    "rediskeys",
+    "ssdbkeys",
+    "storetossdb",
+    "swap",
+    "swap|clean",
+    "swap|help",
+    "swap|status",
+    "swap|verify",
 ];
 
 /// Deviations that a COMPAT marker states.

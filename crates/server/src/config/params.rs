@@ -148,6 +148,8 @@ pub enum Apply {
     EvictionPolicy,
     Password,
     Timers,
+    /// Values leave memory, or come home, at other limits or not at all.
+    Swap,
     /// Readers of what no longer fits are notified.
     TrackedKeys,
     Workers,

@@ -44,13 +44,25 @@ impl Config {
         (ms > 0).then(|| Duration::from_millis(ms))
     }
 
-    /// 1..=100
+    /// What comes home must not leave again at once.
+    pub fn check_swap_limits(&self) -> Result<(), String> {
+        let (lower, upper) = (self.swap_lower_percent(), self.swap_upper_percent());
+        // 100 and 0 are none: nothing leaves below maxmemory, all may come home.
+        match lower >= upper && lower < 100 && upper > 0 {
+            true => Err(format!(
+                "swap-transfer-lower-limit ({lower}) has to be below swap-load-upper-limit ({upper}), or 100"
+            )),
+            false => Ok(()),
+        }
+    }
+
+    /// 0..=100
     pub fn swap_lower_percent(&self) -> u64 {
         const LOWER: Id = id("swap-transfer-lower-limit");
         self.number(LOWER) as u64
     }
 
-    /// 1..=100
+    /// 0..=100; 0: there is no limit.
     pub fn swap_upper_percent(&self) -> u64 {
         const UPPER: Id = id("swap-load-upper-limit");
         self.number(UPPER) as u64

@@ -100,7 +100,11 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
         on_cold = exec.on_cold(command);
     }
     if on_cold == OnCold::Read {
-        match exec.find_cold_keys(command, args, db) {
+        let looked_before = steps::looked();
+        let found = exec.find_cold_keys(command, args, db);
+        // As many as its client has named.
+        exec.held.exempt(steps::looked().wrapping_sub(looked_before));
+        match found {
             Ok(None) => {}
             Ok(Some(keys)) if exec.may_fetch(caller.authority) => return Outcome::Cold(keys),
             Ok(Some(_)) | Err(Unreadable) => return exec.answer_unreadable(command, reply),
@@ -144,6 +148,7 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
     if exec.held.has_missed() {
         reply.truncate(mark);
+        exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
         return exec.missed(command, caller.authority, reply);
     }
     exec.stats.count_txn(counts);

@@ -173,6 +173,10 @@ impl Files {
         if found.file.len()? > named.bytes { found.file.set_len(named.bytes) } else { Ok(()) }
     }
 
+    pub fn segments_max(&self) -> u64 {
+        self.open.read().unwrap_or_else(PoisonError::into_inner).len() as u64
+    }
+
     /// What its table and its open files take in memory, about.
     pub fn memory_bytes(&self) -> u64 {
         const OPEN_BYTES: u64 = 64;

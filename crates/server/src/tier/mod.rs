@@ -7,6 +7,7 @@
 //!   a snapshot is written  its thread          reads by `Tier::read`, without a lock
 //!   the disk fails         all of them         events -> health::Health -> state
 //!   the disk hangs         watch (1 thread)    who waits gives up
+//!   SWAP VERIFY, or off    round (1 thread)    goes over all cold entries, and reads their values
 //! ```
 //! Without `swap-checkpoint` the files are scratch: what is durable is the append-only file or the RDB file, which have all values. So they
 //! are removed at start, and never synced. With it a base of the append-only file refers to them (`checkpoint`, `owner`, `start`).
@@ -25,6 +26,7 @@ pub mod health;
 pub mod owner;
 pub mod pace;
 pub mod reads;
+pub mod round;
 pub mod sinker;
 pub mod start;
 pub mod state;

@@ -71,6 +71,9 @@ const CHECKPOINT_AIM_DIVISOR: u32 = 8;
 /// Without free segments those who write wait so long for a base that frees some; then the disk counts as full.
 const BASE_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// SWAP CLEAN leaves one part in so many that is dead.
+const DEAD_LEFT_DIVISOR: u64 = 20;
+
 pub struct Sinker {
     node: &'static Node,
     tier: Arc<Tier<WorkerMessage>>,
@@ -97,6 +100,7 @@ impl Routine for Sinker {
         if !is_short || self.tier.state() == State::Idle {
             self.looks_since = Instant::now();
         }
+        self.sink_asked();
         if is_short && self.tier.may_write() {
             self.sink();
         } else if !is_short && self.threshold_s < THRESHOLD_MAX_S {
@@ -106,7 +110,7 @@ impl Routine for Sinker {
         self.answer();
         // What lives is not known before the base that refers to it was loaded.
         if !self.tier.is_restoring.load(Relaxed) {
-            if self.needs_cleaning() {
+            if self.needs_cleaning() || self.takes_wanted_cleaning() {
                 self.clean();
             }
             self.collect();
@@ -127,7 +131,8 @@ impl Routine for Sinker {
             }
             State::Works if self.tier.is_awaiting_base.load(Relaxed) => self.tier.await_wake(REST_SNAPSHOT),
             State::Works if self.is_short() => {}
-            State::Works => self.tier.await_wake(REST),
+            State::Works | State::Off if self.has_asked_work() => {}
+            State::Works | State::Off => self.tier.await_wake(REST),
         }
     }
 }
@@ -152,6 +157,9 @@ impl Sinker {
     }
 
     fn is_short(&self) -> bool {
+        if self.tier.is_off() {
+            return false;
+        }
         if self.node.debug.swap_chaos.is_on() {
             return true;
         }
@@ -163,7 +171,8 @@ impl Sinker {
     fn publish(&mut self) {
         let (node, tier) = (self.node, &self.tier);
         let (limit, used) = (node.config.maxmemory_bytes(), node.counted_memory_bytes());
-        tier.set_takes_home(limit == 0 || used < share(limit, node.config.swap_upper_percent()));
+        let upper = node.config.swap_upper_percent();
+        tier.set_takes_home(limit == 0 || upper == 0 || used < share(limit, upper));
         self.relieve();
         tier.counters.file_bytes.store(self.log.file_bytes(), Relaxed);
         tier.counters.dead_bytes.store(self.log.dead_bytes(), Relaxed);
@@ -263,6 +272,32 @@ impl Sinker {
         self.tier.set_idle(false);
     }
 
+    /// STORETOSSDB: values that were named leave memory, however recent they are.
+    fn sink_asked(&mut self) {
+        if self.tier.is_off() || !self.tier.may_write() {
+            return;
+        }
+        let asked = self.tier.take_asked();
+        if asked.is_empty() {
+            return;
+        }
+        let Sinker { node, log, room, .. } = self;
+        let limits = SinkLimits {
+            value_bytes_min: node.config.swap_min_value_bytes(),
+            value_bytes_max: PAYLOAD_BYTES_MAX,
+        };
+        for (db, name) in asked {
+            let key = node.keyspace.key(&name);
+            let mut held = Held::new(&node.keyspace);
+            held.acquire(Want::One(node.keyspace.partition_of(key.slot)));
+            // Without room it stays: the hand comes by.
+            if let Some(value) = held.sinkable(db, &key, limits, unix_now()) {
+                _ = append(log, &value, room);
+            }
+        }
+        self.log.seal(Stream::Fresh);
+    }
+
     fn judge(&mut self) {
         if self.taken_bytes < self.shown_bytes / LITTLE_DIVISOR || self.shown_bytes == 0 {
             self.threshold_s /= 2;
@@ -289,17 +324,8 @@ impl Sinker {
             if value.idle_seconds < *threshold_s || result.is_err() || worked >= BYTES_PER_HOLD {
                 return;
             }
-            let payload = value.payload(room);
-            let record = Record {
-                form: payload.form_number,
-                expiry: value.expiry,
-                database: u32::from(value.db.0),
-                slot: value.slot,
-                key: value.key,
-                payload: payload.bytes,
-            };
             worked += bytes + value.gathered_elements() * BYTES_PER_ELEMENT;
-            match log.append(Stream::Fresh, &record, None) {
+            match append(log, &value, room) {
                 Ok(_) => taken += bytes,
                 Err(full) => result = Err(full),
             }
@@ -399,8 +425,27 @@ impl Sinker {
         (is_due || is_doubtful) && self.tier.may_write() && !self.tier.suspects_reads()
     }
 
+    fn has_asked_work(&self) -> bool {
+        let leaves = !self.tier.is_off() && self.tier.asked() > 0;
+        self.tier.may_write() && (leaves || self.tier.cleanings_wanted.load(Relaxed) > 0)
+    }
+
+    /// SWAP CLEAN: as long as there is much to win, and no longer than one round.
+    fn takes_wanted_cleaning(&mut self) -> bool {
+        let wanted = self.tier.cleanings_wanted.load(Relaxed);
+        if wanted == 0 || !self.tier.may_write() {
+            return false;
+        }
+        let has_much = self.log.dead_bytes() > self.log.file_bytes() / DEAD_LEFT_DIVISOR;
+        self.tier.cleanings_wanted.store(if has_much { wanted - 1 } else { 0 }, Relaxed);
+        has_much
+    }
+
     fn clean(&mut self) {
-        let Some(mut cleaning) = self.log.begin_cleaning() else { return };
+        let Some(mut cleaning) = self.log.begin_cleaning() else {
+            // Nothing has anything to win.
+            return self.tier.cleanings_wanted.store(0, Relaxed);
+        };
         let is_whole = self.copy_survivors(&mut cleaning);
         self.log.seal(Stream::Survivors);
         self.settle_writes();
@@ -492,6 +537,19 @@ fn flips_per_hold(lengths: impl Iterator<Item = usize>) -> Option<usize> {
         is_within
     };
     Some(lengths.take(FLIPS_PER_HOLD).take_while(is_within).count()).filter(|count| *count > 0)
+}
+
+fn append(log: &mut Log, value: &Sinkable<'_>, room: &mut SinkRoom) -> Result<Place, Full> {
+    let payload = value.payload(room);
+    let record = Record {
+        form: payload.form_number,
+        expiry: value.expiry,
+        database: u32::from(value.db.0),
+        slot: value.slot,
+        key: value.key,
+        payload: payload.bytes,
+    };
+    log.append(Stream::Fresh, &record, None)
 }
 
 fn db_of(record: &Record<'_>) -> Db {

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::owner::Claim;
 use super::reads::{READERS, Reader};
+use super::round::Round;
 use super::sinker::Sinker;
 use super::state::{Fetched, Tier};
 use super::watch::Watch;
@@ -36,6 +37,7 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     if config.maxmemory_bytes() == 0 {
         return Err("swap-mode yes needs maxmemory: it says when values leave memory".to_string());
     }
+    config.check_swap_limits()?;
     let folder = config.folder().join(config.swap_folder());
     let disk = Arc::clone(&node.persistence.disk);
     let bytes = match config.swap_disk_bytes() {
@@ -54,6 +56,7 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     node.cold.set_disk(Arc::clone(&tier));
     let why = |error: std::io::Error| format!("Can't start a thread of swap-mode: {}", os_text(&error));
     start_readers(node, &tier).map_err(why)?;
+    routines::start("swap-round", Round::new(node, Arc::clone(&tier))).map_err(why)?;
     routines::start("swap-watch", Watch::new(node, Arc::clone(&tier))).map_err(why)?;
     routines::start("swap-writer", Sinker::new(node, tier, log)).map_err(why)?;
     log::warning(format!(
@@ -118,6 +121,33 @@ fn checkpoint_of(node: &'static Node, path: &Path) -> Result<Option<Checkpoint>,
                 }
             }
         }
+    }
+}
+
+/// CONFIG SET has changed a parameter of this.
+pub fn configure(node: &Node) -> Result<(), String> {
+    let config = &node.config;
+    config.check_swap_limits()?;
+    match (config.swaps(), node.cold.disk()) {
+        (true, None) => {
+            Err("it can be switched on at start only: start with swap-mode yes and maxmemory".to_string())
+        }
+        (false, Some(tier)) if !tier.is_off() => {
+            let (limit, used, away) =
+                (config.maxmemory_bytes(), node.counted_memory_bytes(), tier.live_bytes());
+            if limit > 0 && used + away > limit {
+                return Err(format!(
+                    "values of {away} bytes are on disk, and {used} of {limit} bytes are in use: raise maxmemory first"
+                ));
+            }
+            tier.set_off(true);
+            Ok(())
+        }
+        (on, Some(tier)) => {
+            tier.set_off(!on);
+            Ok(())
+        }
+        (false, None) => Ok(()),
     }
 }
 

@@ -2,8 +2,9 @@
 
 use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_disk::Disk;
-use isotherm_keyspace::{ColdKeeper, ColdRef, Held, Keyspace, Want, Whereabouts};
+use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Held, Keyspace, Want, Whereabouts};
 use isotherm_tier::{Checkpoint, Live, Log, LogConfig, Place};
+use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -39,7 +40,24 @@ pub enum State {
     Degraded = 3,
     /// Reads fail too: who needs a cold value gets an error at once.
     Failed = 4,
+    /// `swap-mode no` since: nothing leaves memory, and what is on disk comes home.
+    Off = 5,
 }
+
+/// SWAP VERIFY: asked for, and how far it is. The figures of the last one stay.
+#[derive(Default)]
+pub struct Verify {
+    pub is_wanted: AtomicBool,
+    pub slots: AtomicU64,
+    pub keys: AtomicU64,
+    pub bytes: AtomicU64,
+    pub bad: AtomicU64,
+    /// That are complete.
+    pub rounds: AtomicU64,
+}
+
+/// Keys whose values are asked to leave memory, and not gone yet.
+const ASKED_MAX: usize = 1024;
 
 impl State {
     pub fn name(self) -> &'static str {
@@ -49,6 +67,7 @@ impl State {
             State::Idle => "nothing-to-move",
             State::Degraded => "degraded",
             State::Failed => "failed",
+            State::Off => "off",
         }
     }
 
@@ -63,7 +82,8 @@ impl State {
             1 => State::Full,
             2 => State::Idle,
             3 => State::Degraded,
-            _ => State::Failed,
+            4 => State::Failed,
+            _ => State::Off,
         }
     }
 }
@@ -121,6 +141,11 @@ pub struct Tier<M> {
     suspects_reads: AtomicBool,
     /// Nothing that may leave is left in memory.
     is_idle: AtomicBool,
+    is_off: AtomicBool,
+    pub verify: Verify,
+    /// SWAP CLEAN: so many segments are cleaned at most.
+    pub cleanings_wanted: AtomicU64,
+    asked: Mutex<VecDeque<(Db, Box<[u8]>)>>,
     began: Instant,
     /// Since when commands that write wait for the sinker; 0: they do not.
     slowed_since_ms: AtomicU64,
@@ -178,6 +203,10 @@ impl<M: Send + 'static> Tier<M> {
             state: AtomicU8::new(State::Works as u8),
             suspects_reads: AtomicBool::new(false),
             is_idle: AtomicBool::new(false),
+            is_off: AtomicBool::new(false),
+            verify: Verify::default(),
+            cleanings_wanted: AtomicU64::new(0),
+            asked: Mutex::default(),
             began: Instant::now(),
             slowed_since_ms: AtomicU64::new(0),
             sinker_waits_since_ms: AtomicU64::new(0),
@@ -197,6 +226,8 @@ impl<M> Tier<M> {
 
     pub fn state(&self) -> State {
         match State::of(self.state.load(Relaxed)) {
+            State::Failed => State::Failed,
+            _ if self.is_off.load(Relaxed) => State::Off,
             State::Works if self.is_idle.load(Relaxed) => State::Idle,
             state => state,
         }
@@ -205,6 +236,51 @@ impl<M> Tier<M> {
     pub fn set_idle(&self, is_idle: bool) {
         self.is_idle.store(is_idle, Relaxed);
     }
+
+    /// `swap-mode no`, or yes again.
+    pub fn set_off(&self, is_off: bool) {
+        if self.is_off.swap(is_off, Relaxed) != is_off {
+            crate::process::log::notice(format!("swap: switched {}", if is_off { "off" } else { "on" }));
+            self.wake();
+        }
+    }
+
+    pub fn is_off(&self) -> bool {
+        self.is_off.load(Relaxed)
+    }
+
+    pub fn segments_max(&self) -> u64 {
+        self.files.segments_max()
+    }
+
+    /// What the values on disk take there, with their heads: in memory they take about as much.
+    pub fn live_bytes(&self) -> u64 {
+        self.live.bytes()
+    }
+
+    // ---- what operators ask for ----
+
+    /// The value of this key leaves memory as soon as it can. Whether it was noted: not if too many are.
+    pub fn ask_to_leave(&self, db: Db, key: &[u8]) -> bool {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        let has_room = asked.len() < ASKED_MAX;
+        if has_room {
+            asked.push_back((db, key.into()));
+        }
+        drop(asked);
+        self.wake();
+        has_room
+    }
+
+    pub fn take_asked(&self) -> VecDeque<(Db, Box<[u8]>)> {
+        std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn asked(&self) -> usize {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    // ---- how it is, in detail ----
 
     fn now_ms(&self) -> u64 {
         // 0 stands for none.
@@ -293,6 +369,11 @@ impl<M> Tier<M> {
     /// Above a share of the limit values that are read stay where they are.
     pub fn set_takes_home(&self, takes: bool) {
         self.takes_home.store(takes, Relaxed);
+    }
+
+    /// Of one partition.
+    pub fn lent_bytes_max(&self) -> usize {
+        self.lent_bytes_max
     }
 
     /// Values that commands met whose declarations do not lead to them: read under a lock.
@@ -466,4 +547,10 @@ pub struct Fetched {
     from: ColdRef,
     /// `None`: it cannot be read.
     value: Option<Vec<u8>>,
+}
+
+impl Fetched {
+    pub fn is_there(&self) -> bool {
+        self.value.is_some()
+    }
 }

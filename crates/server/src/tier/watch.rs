@@ -4,8 +4,10 @@
 //!   each 50 ms:   commands that wait longer than swap-read-timeout get their error, one by one
 //!                 a write that hangs: those who wait for memory go on, and maxmemory-policy decides
 //!                 a disk that has failed is probed by a reader
+//!   each second:  what is lent beyond swap-cache goes, also where no command lends any more
 //! ```
 
+use isotherm_keyspace::{Held, Slot, Want};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,18 +16,31 @@ use super::state::Tier;
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::process::routines::Routine;
+use crate::process::time::unix_now;
 
 /// How much later than its time a wait may end.
 const LOOK: Duration = Duration::from_millis(50);
+const LOOKS_PER_TRIM: u32 = 20;
+/// Lent values that go under one lock.
+const TRIMS_PER_HOLD: usize = 64;
+/// Of one partition in one look.
+const HOLDS_PER_TRIM: u32 = 100;
 
 pub struct Watch {
     node: &'static Node,
     tier: Arc<Tier<WorkerMessage>>,
+    looks: u32,
+    /// One of each partition.
+    slots: Vec<Slot>,
 }
 
 impl Watch {
     pub fn new(node: &'static Node, tier: Arc<Tier<WorkerMessage>>) -> Watch {
-        Watch { node, tier }
+        let keyspace = &node.keyspace;
+        let mut slots: Vec<Slot> = (0..Slot::COUNT as u16).map(Slot::new).collect();
+        slots.sort_by_key(|slot| keyspace.partition_of(*slot));
+        slots.dedup_by_key(|slot| keyspace.partition_of(*slot));
+        Watch { node, tier, looks: 0, slots }
     }
 
     /// Jobs that have ended are forgotten, those that last too long are ended.
@@ -44,6 +59,20 @@ impl Watch {
         }
     }
 
+    fn trim_lent(&self) {
+        let keyspace = &self.node.keyspace;
+        for slot in &self.slots {
+            for _ in 0..HOLDS_PER_TRIM {
+                let mut held = Held::new(keyspace);
+                held.acquire(Want::One(keyspace.partition_of(*slot)));
+                if !held.trim_lent(*slot, self.tier.lent_bytes_max(), TRIMS_PER_HOLD, unix_now()) {
+                    break;
+                }
+            }
+        }
+        isotherm_allocator::settle();
+    }
+
     fn end_waits_for_sinker(&self) {
         if self.tier.is_sinker_stuck() {
             self.tier.note(Event::WriteHangs);
@@ -60,6 +89,10 @@ impl Routine for Watch {
         self.end_reads();
         self.end_waits_for_sinker();
         self.tier.probe_if_due();
+        self.looks = (self.looks + 1) % LOOKS_PER_TRIM;
+        if self.looks == 0 {
+            self.trim_lent();
+        }
         true
     }
 

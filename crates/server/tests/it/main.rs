@@ -55,6 +55,8 @@ mod slow_scripts;
 mod swap;
 mod swap_checkpoint;
 mod swap_faults;
+mod swap_parked;
+mod swap_words;
 mod tls;
 mod tls_bad_input;
 mod tls_links;

@@ -4,20 +4,20 @@ use crate::common::{Client, Server, encode, field, text_field, wait_until};
 use crate::swap::{Folder, check, name, set, swap, value};
 use std::time::{Duration, Instant};
 
-const UNREADABLE: &str = "-SWAPERR A value that this command needs cannot be read from disk\r\n";
+pub const UNREADABLE: &str = "-SWAPERR A value that this command needs cannot be read from disk\r\n";
 /// Of the tests that have more data than memory: 1.0 KB each, 24 MB of memory.
 const MANY: usize = 40_000;
 
-fn state(client: &mut Client) -> String {
+pub fn state(client: &mut Client) -> String {
     text_field(&client.ask("INFO swap"), "swap_state").to_string()
 }
 
-fn fault(client: &mut Client, what: &str) {
+pub fn fault(client: &mut Client, what: &str) {
     client.check(&format!("DEBUG SWAP-FAULT {what}"), "+OK\r\n");
 }
 
 /// A server some of whose keys are cold, and stay so.
-fn with_cold(folder: &Folder, keys: usize, more: &[&str]) -> Server {
+pub fn with_cold(folder: &Folder, keys: usize, more: &[&str]) -> Server {
     let server = folder.start(more);
     let mut client = server.client();
     client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");

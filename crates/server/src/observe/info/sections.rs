@@ -5,7 +5,7 @@ use super::fields::{
     CLIENTS, CLUSTER, CPU, DEBUG, Field, MEMORY, PERSISTENCE, SCRIPTING_ENGINES, SERVER, STATS, TLS,
 };
 use super::snapshot::Snapshot;
-use super::swap::swap;
+use super::swap;
 use crate::aof;
 use crate::observe::hold_causes::{cause_name, is_bounded_cause};
 use crate::observe::holds::HoldTimes;
@@ -38,7 +38,7 @@ pub const SECTIONS: &[Section] = &[
     // Not with `everything`: asking the kernel takes ten milliseconds a gigabyte, and a client that asks for all seldom reads it.
     hidden(section("memorymap", "MemoryMap", Body::Lines(memory_map))),
     section("persistence", "Persistence", Body::Lines(persistence)),
-    section("stats", "Stats", Body::Fields(STATS)),
+    section("stats", "Stats", Body::Lines(stats)),
     section("replication", "Replication", Body::Lines(replication)),
     section("cpu", "CPU", Body::Lines(cpu)),
     section("modules", "Modules", Body::Fields(&[])),
@@ -46,7 +46,8 @@ pub const SECTIONS: &[Section] = &[
     section("errorstats", "Errorstats", Body::Lines(error_stats)),
     only_asked(section("latencystats", "Latencystats", Body::Lines(latency_stats))),
     section("cluster", "Cluster", Body::Fields(CLUSTER)),
-    only_asked(section("swap", "Swap", Body::Lines(swap))),
+    only_asked(section("swap", "Swap", Body::Lines(swap::swap))),
+    only_asked(section("redis-ssdb", "Redis-SSDB", Body::Lines(swap::redis_ssdb))),
     only_asked(section("cluster_info", "Cluster Info", Body::Lines(cluster_lines))),
     section("scriptingengines", "Scripting Engines", Body::Fields(SCRIPTING_ENGINES)),
     section("keyspace", "Keyspace", Body::Lines(keyspace)),
@@ -74,6 +75,11 @@ fn persistence(snapshot: &Snapshot<'_>, out: &mut String) {
     for (name, value) in lines {
         line(out, format_args!("{name}:{value}"));
     }
+}
+
+fn stats(snapshot: &Snapshot<'_>, out: &mut String) {
+    STATS.iter().for_each(|(name, value)| line(out, format_args!("{name}:{}", value(snapshot))));
+    swap::hits(snapshot, out);
 }
 
 fn replication(snapshot: &Snapshot<'_>, out: &mut String) {

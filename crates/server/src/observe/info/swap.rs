@@ -19,8 +19,8 @@ pub enum Kind {
 
 /// What is shown: the tier, and what partitions know of it.
 pub struct View<'n> {
-    tier: &'n Arc<Tier<WorkerMessage>>,
-    cold: ColdCounts,
+    pub tier: &'n Arc<Tier<WorkerMessage>>,
+    pub cold: ColdCounts,
 }
 
 impl View<'_> {
@@ -64,6 +64,7 @@ pub const SWAP: &[SwapField] = {
         field("swap_keys", Gauge, |v| v.cold.keys.to_string()),
         field("swap_bytes", Gauge, |v| v.cold.bytes.to_string()),
         field("swap_file_bytes", Gauge, |v| text(&v.tier.counters.file_bytes)),
+        field("swap_live_bytes", Gauge, |v| v.tier.live_bytes().to_string()),
         field("swap_dead_bytes", Gauge, |v| text(&v.tier.counters.dead_bytes)),
         field("swap_free_segments", Gauge, |v| text(&v.tier.counters.free_segments)),
         field("swap_sunk_values", Counter, |v| text(&v.tier.counters.sunk_values)),
@@ -91,6 +92,18 @@ pub const SWAP: &[SwapField] = {
         field("swap_damaged", Counter, |v| text(&v.tier.counters.damaged)),
         field("swap_timeouts", Counter, |v| v.tier.reads.timeouts().to_string()),
         field("swap_unreadable", Counter, |v| text(&v.tier.counters.unreadable)),
+        field("swap_clean_in_progress", Gauge, |v| {
+            u8::from(v.tier.cleanings_wanted.load(Relaxed) > 0).to_string()
+        }),
+        field("swap_verify_in_progress", Gauge, |v| {
+            u8::from(v.tier.verify.is_wanted.load(Relaxed)).to_string()
+        }),
+        // Of the 16384 slots.
+        field("swap_verify_slots", Gauge, |v| text(&v.tier.verify.slots)),
+        field("swap_verify_keys", Gauge, |v| text(&v.tier.verify.keys)),
+        field("swap_verify_bytes", Gauge, |v| text(&v.tier.verify.bytes)),
+        field("swap_verify_bad_keys", Gauge, |v| text(&v.tier.verify.bad)),
+        field("swap_verify_rounds", Counter, |v| text(&v.tier.verify.rounds)),
     ]
 };
 
@@ -100,5 +113,33 @@ pub fn swap(s: &Snapshot<'_>, out: &mut String) {
     let Some(view) = View::of(s) else { return };
     for SwapField { name, value, .. } in SWAP {
         write!(out, "{name}:{}\r\n", value(&view)).expect("a String takes anything");
+    }
+}
+
+/// The section of SWAPDB, with its names.
+// COMPAT(observability): With `swap-mode`, INFO has SWAPDB's section Redis-SSDB and `keyspace_hits_ssdb` (commands that were shown a value
+// from disk). A key is never between memory and disk here, so `keys_loading_from_ssdb`, `keys_transferring_to_ssdb`,
+// `keys_delete_confirming`, `keys_hot_to_be_load` and `keys_may_be_deleted` are 0. Why: monitoring of SWAPDB works.
+pub fn redis_ssdb(s: &Snapshot<'_>, out: &mut String) {
+    let Some(view) = View::of(s) else { return };
+    let keys: u64 = s.databases.iter().map(|database| database.keys).sum();
+    for (name, value) in [
+        ("keys_in_redis_count", keys.saturating_sub(view.cold.keys)),
+        ("keys_in_ssdb_count", view.cold.keys),
+        ("keys_loading_from_ssdb", 0),
+        ("keys_transferring_to_ssdb", 0),
+        ("keys_visiting_ssdb", view.tier.reads.waiting() as u64),
+        ("keys_delete_confirming", 0),
+        ("keys_hot_to_be_load", 0),
+        ("keys_may_be_deleted", 0),
+    ] {
+        write!(out, "{name}:{value}\r\n").expect("a String takes anything");
+    }
+}
+
+/// `keyspace_hits_ssdb`, for the section Stats.
+pub fn hits(s: &Snapshot<'_>, out: &mut String) {
+    if let Some(view) = View::of(s) {
+        write!(out, "keyspace_hits_ssdb:{}\r\n", view.cold.lent_hits).expect("a String takes anything");
     }
 }

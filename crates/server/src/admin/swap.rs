@@ -1,0 +1,309 @@
+//! SWAP: what is on disk is verified and cleaned when an operator wants it. And SWAPDB's words for where a key is.
+//!
+//! SWAPDB (a fork of Redis 4.0) keeps values of cold keys in SSDB, another process. Here that is the files of `swap-dir`, and a key whose
+//! value is there is "in ssdb" for these commands.
+
+use isotherm_commands::Outcome;
+use isotherm_commands::call::{ColdKey, ColdKeys};
+use isotherm_commands::help::write_help;
+use isotherm_commands::spec::*;
+use isotherm_keyspace::{Lookup, SinkLimits, Whereabouts};
+use isotherm_resp::errors::with_bytes;
+use isotherm_stdx::glob_match;
+use isotherm_tier::PAYLOAD_BYTES_MAX;
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::{AdminCall, AdminHandler};
+use crate::mail::message::WorkerMessage;
+use crate::observe::info::swap::{SWAP as FIELDS, SwapField, View};
+use crate::tier::Tier;
+
+const NO_SWAP: &str = "ERR there are no values on disk: start with swap-mode yes and maxmemory";
+
+// COMPAT(server): SWAP VERIFY, CLEAN and STATUS are Isotherm's, about values that are not in memory. Why: operators of `swap-mode` need them.
+const SWAP: Spec = Spec {
+    name: "swap",
+    summary: "A container for commands about values that are not in memory.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "Depends on subcommand.",
+    arity: -2,
+    ..Spec::BASE
+};
+
+/// Of the subcommands that look or act.
+const SUBCOMMAND: Spec = Spec {
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
+    tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
+    ..Spec::BASE
+};
+
+// COMPAT(keys): LOCATEKEY, STORETOSSDB, DUMPFROMSSDB, REDISKEYS and SSDBKEYS are commands of SWAPDB, with its replies; "ssdb" are the files of
+// `swap-dir`. STORETOSSDB and DUMPFROMSSDB answer before the value has moved, as there. Why: programs for SWAPDB run here.
+pub const COMMANDS: &[Command<AdminHandler>] = &[
+    Command::container(
+        SWAP,
+        &[
+            Command::new(Spec { name: "clean", summary: "Frees space on disk now.", ..SUBCOMMAND }, clean),
+            Command::new(SWAP_HELP, help),
+            Command::new(SWAP_STATUS, status),
+            Command::new(
+                Spec {
+                    name: "verify",
+                    summary: "Reads all values on disk and checks them, in the background.",
+                    ..SUBCOMMAND
+                },
+                verify,
+            ),
+        ],
+    ),
+    Command::new(
+        Spec {
+            name: "locatekey",
+            summary: "Returns where the value of a key is.",
+            flags: Flags::READONLY,
+            ..OF_KEY
+        },
+        locate,
+    ),
+    Command::new(Spec { name: "storetossdb", summary: "Moves the value of a key to disk.", ..OF_KEY }, store),
+    Command::new(
+        Spec { name: "dumpfromssdb", summary: "Moves the value of a key back to memory.", ..OF_KEY },
+        fetch,
+    ),
+    Command::new(
+        Spec {
+            name: "rediskeys",
+            summary: "Returns all key names that match a pattern and whose values are in memory.",
+            ..OF_PATTERN
+        },
+        keys_in_memory,
+    ),
+    Command::new(
+        Spec {
+            name: "ssdbkeys",
+            summary: "Returns all key names that match a pattern and whose values are on disk.",
+            ..OF_PATTERN
+        },
+        keys_on_disk,
+    ),
+];
+
+const OF_KEY: Spec = Spec {
+    since: "9.1.0",
+    group: Group::Generic,
+    complexity: "O(1)",
+    arity: 2,
+    acl: AclCategories::KEYSPACE,
+    key_specs: &[KeySpec::one(1, KeyFlags::RO)],
+    need: NeedFrom::Stated(Need::Nothing),
+    arguments: &[Argument::key("key", 0)],
+    ..Spec::BASE
+};
+
+const OF_PATTERN: Spec = Spec {
+    since: "9.1.0",
+    group: Group::Generic,
+    complexity: "O(N) with N being the number of keys in the database.",
+    arity: 2,
+    flags: Flags::READONLY,
+    acl: AclCategories::DANGEROUS.or(AclCategories::KEYSPACE),
+    reach: Reach::All,
+    tips: &["request_policy:all_shards", "nondeterministic_output_order"],
+    arguments: &[Argument::pattern("pattern")],
+    ..Spec::BASE
+};
+
+/// Answers if there is no tier.
+fn tier(call: &mut AdminCall<'_>) -> Option<Arc<Tier<WorkerMessage>>> {
+    let tier = call.node.cold.disk().cloned();
+    if tier.is_none() {
+        call.reply.error(NO_SWAP);
+    }
+    tier
+}
+
+fn verify(call: &mut AdminCall<'_>) -> Outcome {
+    let Some(tier) = tier(call) else { return Outcome::Done };
+    match tier.verify.is_wanted.swap(true, Relaxed) {
+        true => call.reply.error("ERR it is under way: see SWAP STATUS"),
+        false => call.reply.simple("Verification started"),
+    }
+    Outcome::Done
+}
+
+fn clean(call: &mut AdminCall<'_>) -> Outcome {
+    let Some(tier) = tier(call) else { return Outcome::Done };
+    let segments = tier.segments_max();
+    if tier.cleanings_wanted.swap(segments, Relaxed) == 0 {
+        call.reply.simple("Cleaning started");
+    } else {
+        call.reply.error("ERR it is under way: see SWAP STATUS");
+    }
+    tier.wake();
+    Outcome::Done
+}
+
+const SWAP_STATUS: Spec =
+    Spec { name: "status", summary: "Returns the figures of INFO swap.", reach: Reach::Each, ..SUBCOMMAND };
+
+fn status(call: &mut AdminCall<'_>) -> Outcome {
+    let Some(tier) = tier(call) else { return Outcome::Done };
+    let cold = call.survey().cold();
+    let view = View { tier: &tier, cold };
+    let mut text = String::new();
+    for SwapField { name, value, .. } in FIELDS {
+        write!(text, "{name}:{}\r\n", value(&view)).expect("a String takes anything");
+    }
+    call.reply.verbatim("txt", text.as_bytes());
+    Outcome::Done
+}
+
+const SWAP_HELP: Spec = Spec {
+    name: "help",
+    summary: "Returns helpful text about the different subcommands.",
+    since: "9.1.0",
+    group: Group::Server,
+    complexity: "O(1)",
+    arity: 2,
+    flags: Flags::LOADING.or(Flags::STALE),
+    ..Spec::BASE
+};
+
+fn help(call: &mut AdminCall<'_>) -> Outcome {
+    write_help(
+        call.reply,
+        call.args,
+        &[
+            "CLEAN",
+            "    Free space on disk now: segments are cleaned until a twentieth of the files at most is dead.",
+            "STATUS",
+            "    Return the figures of INFO swap, with the progress of CLEAN and VERIFY.",
+            "VERIFY",
+            "    Read all values on disk and check each against its key, in the background; change nothing.",
+        ],
+    );
+    Outcome::Done
+}
+
+// ---- SWAPDB's words ----
+
+/// Its text.
+fn refuse_without_swap(call: &mut AdminCall<'_>) -> Option<Arc<Tier<WorkerMessage>>> {
+    let tier = call.node.cold.disk().cloned();
+    if tier.is_none() {
+        let before = "ERR Command only supported in swap-mode '";
+        call.reply.error(with_bytes(before, call.args.get(0), "'"));
+    }
+    tier
+}
+
+/// Whether there is such a key, and whether its value is on disk.
+fn find(call: &mut AdminCall<'_>) -> Option<bool> {
+    let (db, name) = (call.session.db, call.args.get(1));
+    let key = call.node.keyspace.key(name);
+    call.txn().find(db, &key, Lookup::Silent)?;
+    Some(is_on_disk(call, name))
+}
+
+/// A value that is lent is on disk too.
+fn is_on_disk(call: &mut AdminCall<'_>, name: &[u8]) -> bool {
+    let (db, key) = (call.session.db, call.node.keyspace.key(name));
+    call.exec.held.whereabouts(db, &key, true) != Whereabouts::Here
+}
+
+fn locate(call: &mut AdminCall<'_>) -> Outcome {
+    if refuse_without_swap(call).is_some() {
+        let place = match find(call) {
+            Some(true) => "ssdb",
+            Some(false) => "redis",
+            None => "none",
+        };
+        call.reply.bulk(place.as_bytes());
+    }
+    Outcome::Done
+}
+
+fn store(call: &mut AdminCall<'_>) -> Outcome {
+    let Some(tier) = refuse_without_swap(call) else { return Outcome::Done };
+    if find(call) != Some(false) {
+        call.reply.null();
+        return Outcome::Done;
+    }
+    let (db, name) = (call.session.db, call.args.get(1));
+    let value_bytes_min = call.node.config.swap_min_value_bytes();
+    let limits = SinkLimits { value_bytes_min, value_bytes_max: PAYLOAD_BYTES_MAX };
+    let key = call.node.keyspace.key(name);
+    let can_leave = call.exec.held.sinkable(db, &key, limits, call.now).is_some();
+    if !can_leave || !tier.state().can_sink() {
+        call.reply.error("ERR this value cannot leave memory now: see swap-min-value and INFO swap");
+    } else if tier.ask_to_leave(db, name) {
+        call.reply.ok();
+    } else {
+        call.reply.error("ERR too many values are about to leave memory: try again");
+    }
+    Outcome::Done
+}
+
+fn fetch(call: &mut AdminCall<'_>) -> Outcome {
+    if refuse_without_swap(call).is_none() {
+        return Outcome::Done;
+    }
+    let (db, name) = (call.session.db, call.args.get(1));
+    let key = call.node.keyspace.key(name);
+    if find(call) != Some(true) {
+        call.reply.null();
+        return Outcome::Done;
+    }
+    if let Whereabouts::Away(_) = call.exec.held.whereabouts(db, &key, true) {
+        let cold = ColdKey { db, key: name.into(), need: Need::All, home: true };
+        // No connection waits for the ticket.
+        call.exec.fetch(ColdKeys { keys: vec![cold] });
+    }
+    call.reply.ok();
+    Outcome::Done
+}
+
+fn keys_in_memory(call: &mut AdminCall<'_>) -> Outcome {
+    keys(call, false)
+}
+
+fn keys_on_disk(call: &mut AdminCall<'_>) -> Outcome {
+    keys(call, true)
+}
+
+/// Keys of one step of the walk.
+const SCAN_COUNT: u64 = 1000;
+
+fn keys(call: &mut AdminCall<'_>, on_disk: bool) -> Outcome {
+    if refuse_without_swap(call).is_none() {
+        return Outcome::Done;
+    }
+    let (db, pattern) = (call.session.db, call.args.get(1));
+    let mut found: Vec<Vec<u8>> = Vec::new();
+    let mut txn = call.txn();
+    let mut cursor = 0;
+    loop {
+        cursor = txn.scan(
+            db,
+            cursor,
+            SCAN_COUNT,
+            None,
+            |key, _| pattern == b"*" || glob_match(pattern, key, false),
+            |key, _| found.push(key.to_vec()),
+        );
+        if cursor == 0 {
+            break;
+        }
+    }
+    found.retain(|key| is_on_disk(call, key) == on_disk);
+    call.reply.array(found.len());
+    found.iter().for_each(|key| call.reply.bulk(key));
+    Outcome::Done
+}

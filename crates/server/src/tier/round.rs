@@ -1,0 +1,183 @@
+//! The thread that goes round all cold keys when it is asked to: it verifies what is on disk, or brings all of it home.
+//!
+//! ```text
+//!   SWAP VERIFY          each value is read and checked against its key; none is changed. 64 MB a second at most
+//!   swap-mode no         each value is read and comes back to memory, as long as that is below maxmemory
+//! ```
+//! One hold of a partition shows some entries; nothing is held while values are read.
+
+use isotherm_commands::call::ColdKey;
+use isotherm_commands::spec::Need;
+use isotherm_keyspace::{ColdHand, Db, Held, Want, Whereabouts};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use super::state::{State, Tier};
+use crate::mail::message::WorkerMessage;
+use crate::node::Node;
+use crate::process::log;
+use crate::process::routines::Routine;
+
+/// Entries and pages that are looked at under one lock.
+const LOOKS_PER_HOLD: u64 = 200;
+/// What verifying reads at most, so that those who wait for values hardly feel it.
+const VERIFY_BYTES_PER_S: u64 = 64 << 20;
+/// Without work.
+const REST: Duration = Duration::from_millis(100);
+/// After a round that could not bring all home.
+const REST_LEFT: Duration = Duration::from_secs(1);
+/// A value that does not verify is read so often.
+const READS_MAX: u32 = 3;
+/// So many damaged values of a round are named in the server's log.
+const NAMED_MAX: u64 = 10;
+
+pub struct Round {
+    node: &'static Node,
+    tier: Arc<Tier<WorkerMessage>>,
+    hand: ColdHand,
+    /// What `hand.rounds` is when this round is over. `None`: there is none.
+    ends_at: Option<u64>,
+    verifies: bool,
+    bytes: u64,
+    has_left: bool,
+}
+
+impl Routine for Round {
+    fn step(&mut self) -> bool {
+        self.bytes = 0;
+        match self.ends_at {
+            None => self.begin(),
+            Some(end) if self.hand.rounds >= end => self.end(),
+            Some(_) => self.go_on(),
+        }
+        true
+    }
+
+    fn rest(&mut self) {
+        isotherm_allocator::settle();
+        match self.ends_at {
+            None if std::mem::take(&mut self.has_left) => std::thread::sleep(REST_LEFT),
+            None => std::thread::sleep(REST),
+            Some(_) if self.verifies => {
+                std::thread::sleep(Duration::from_micros(self.bytes * 1_000_000 / VERIFY_BYTES_PER_S));
+            }
+            Some(_) => {}
+        }
+    }
+}
+
+impl Round {
+    pub fn new(node: &'static Node, tier: Arc<Tier<WorkerMessage>>) -> Round {
+        let hand = ColdHand::default();
+        Round { node, tier, hand, ends_at: None, verifies: false, bytes: 0, has_left: false }
+    }
+
+    fn begin(&mut self) {
+        let verify = &self.tier.verify;
+        self.verifies = verify.is_wanted.load(Relaxed);
+        if self.verifies {
+            for counter in [&verify.keys, &verify.bytes, &verify.bad, &verify.slots] {
+                counter.store(0, Relaxed);
+            }
+        }
+        if self.verifies || self.tier.state() == State::Off {
+            self.hand = ColdHand::default();
+            self.ends_at = Some(1);
+        }
+    }
+
+    fn end(&mut self) {
+        self.ends_at = None;
+        if self.verifies {
+            let verify = &self.tier.verify;
+            verify.is_wanted.store(false, Relaxed);
+            verify.rounds.fetch_add(1, Relaxed);
+            log::notice(format!(
+                "swap: {} values on disk were verified, {} of them cannot be read",
+                verify.keys.load(Relaxed),
+                verify.bad.load(Relaxed)
+            ));
+        }
+    }
+
+    /// The cold entries of one hold.
+    fn go_on(&mut self) {
+        let keyspace = &self.node.keyspace;
+        let mut found: Vec<(Db, Box<[u8]>)> = Vec::new();
+        {
+            let mut held = Held::new(keyspace);
+            held.acquire(Want::One(keyspace.partition_of(self.hand.slot())));
+            held.cold_step(&mut self.hand, LOOKS_PER_HOLD, &mut |db, key, _| found.push((db, key.into())));
+        }
+        for (db, key) in found {
+            match self.verifies {
+                true => self.verify(db, &key),
+                false => self.bring_home(db, key),
+            }
+        }
+        if self.verifies {
+            self.tier.verify.slots.store(u64::from(self.hand.slot().get()), Relaxed);
+        }
+    }
+
+    // ---- verifying ----
+
+    fn verify(&mut self, db: Db, key: &[u8]) {
+        let verify = &self.tier.verify;
+        let mut why = None;
+        for _ in 0..READS_MAX {
+            let Some(reference) = self.reference_of(db, key) else { return };
+            self.bytes += reference.value_bytes() as u64;
+            match self.tier.read(reference, key) {
+                Ok(value) => {
+                    verify.keys.fetch_add(1, Relaxed);
+                    verify.bytes.fetch_add(value.len() as u64, Relaxed);
+                    return;
+                }
+                Err(error) => why = Some(error),
+            }
+        }
+        verify.keys.fetch_add(1, Relaxed);
+        if verify.bad.fetch_add(1, Relaxed) < NAMED_MAX
+            && let Some(why) = why
+        {
+            log::warning(format!("A value on disk cannot be read ({why}); its key has {} bytes", key.len()));
+        }
+    }
+
+    /// Where the value is by now; `None` if the key has none on disk any more.
+    fn reference_of(&self, db: Db, key: &[u8]) -> Option<isotherm_keyspace::ColdRef> {
+        let keyspace = &self.node.keyspace;
+        let key = keyspace.key(key);
+        let mut held = Held::new(keyspace);
+        held.acquire(Want::One(keyspace.partition_of(key.slot)));
+        match held.whereabouts(db, &key, true) {
+            Whereabouts::Away(value) => Some(value.reference),
+            Whereabouts::Here | Whereabouts::Unreadable => None,
+        }
+    }
+
+    // ---- bringing home ----
+
+    fn bring_home(&mut self, db: Db, key: Box<[u8]>) {
+        if self.tier.state() != State::Off {
+            // It was switched on again.
+            self.ends_at = None;
+            return;
+        }
+        let limit = self.node.config.maxmemory_bytes();
+        if limit > 0 && self.node.counted_memory_bytes() >= limit {
+            self.has_left = true;
+            self.ends_at = None;
+            return;
+        }
+        let keyspace = &self.node.keyspace;
+        let cold = ColdKey { db, key, need: Need::All, home: true };
+        let Some(fetched) = self.tier.read_key(keyspace, &cold) else { return };
+        self.has_left |= !fetched.is_there();
+        let mut held = Held::new(keyspace);
+        held.acquire(Want::One(keyspace.partition_of(keyspace.key(&cold.key).slot)));
+        self.tier.hand_over(&mut held, &cold, &fetched);
+    }
+}

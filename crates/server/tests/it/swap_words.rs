@@ -1,0 +1,177 @@
+//! What operators say about values that are not in memory: SWAP, CONFIG SET, and the words of SWAPDB.
+
+use crate::common::{Client, Server, encode, field, wait_until};
+use crate::swap::{Folder, check, name, set, swap, value};
+use crate::swap_faults::{fault, state, with_cold};
+
+#[test]
+fn all_that_is_on_disk_is_verified() {
+    let folder = Folder::new("verify");
+    let server = with_cold(&folder, 40, &[]);
+    let mut client = server.client();
+    let verified = |client: &mut Client, bad: u64| {
+        client.check("SWAP VERIFY", "+Verification started\r\n");
+        wait_until("it is through", || swap(client, "swap_verify_in_progress") == 0);
+        assert_eq!(swap(client, "swap_verify_keys"), 40);
+        assert_eq!(swap(client, "swap_verify_bytes"), (40 - bad) * 1000);
+        assert_eq!(swap(client, "swap_verify_bad_keys"), bad);
+    };
+    verified(&mut client, 0);
+    let path = folder.0.join("swap/00000000.cold");
+    let mut bytes = std::fs::read(&path).expect("the file is there");
+    let needle = value(7, 0);
+    let at = bytes.windows(1000).position(|part| part == needle.as_bytes()).expect("the value is there");
+    bytes[at + 500] ^= 1;
+    // The same file: it is open.
+    std::os::unix::fs::FileExt::write_all_at(
+        &std::fs::OpenOptions::new().write(true).open(&path).expect("it is writable"),
+        &bytes,
+        0,
+    )
+    .expect("it is written");
+    verified(&mut client, 1);
+    assert_eq!(swap(&mut client, "swap_keys"), 40, "nothing was changed");
+    fault(&mut client, "read hang");
+    client.check("SWAP VERIFY", "+Verification started\r\n");
+    client.check("SWAP VERIFY", "-ERR it is under way: see SWAP STATUS\r\n");
+    assert!(client.ask("SWAP STATUS").contains("swap_verify_in_progress:1"));
+    fault(&mut client, "read none");
+    let plain = Server::start(&[]);
+    for word in ["VERIFY", "CLEAN", "STATUS"] {
+        assert!(plain.client().ask(&format!("SWAP {word}")).starts_with("-ERR there are no values on disk"));
+    }
+    assert!(client.ask("SWAP HELP").contains("VERIFY"));
+}
+
+#[test]
+fn space_on_disk_is_freed_when_it_is_wanted() {
+    const KEYS: usize = 180_000;
+    let folder = Folder::new("clean-now");
+    let server = folder.start(&["--maxmemory", "32mb"]);
+    let mut client = server.client();
+    set(&mut client, 0..KEYS, 0);
+    for n in (0..KEYS).filter(|n| n % 10 != 0) {
+        client.send(encode(&["DEL", &name(n)]));
+        if n % 1000 == 999 {
+            (0..900).for_each(|_| client.expect(":1\r\n"));
+        }
+    }
+    let before = swap(&mut client, "swap_file_bytes");
+    assert!(before > 128 << 20, "{before}");
+    assert_eq!(swap(&mut client, "swap_cleaned_segments"), 0);
+    client.check("SWAP CLEAN", "+Cleaning started\r\n");
+    wait_until("it is through", || swap(&mut client, "swap_clean_in_progress") == 0);
+    wait_until("files are removed", || swap(&mut client, "swap_file_bytes") < before / 2);
+    check(&mut client, (0..KEYS).step_by(10), 0);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+#[test]
+fn it_is_switched_off_when_there_is_room() {
+    let folder = Folder::new("off");
+    let server = folder.start(&[]);
+    let mut client = server.client();
+    set(&mut client, 0..40_000, 0);
+    assert!(swap(&mut client, "swap_keys") > 10_000);
+    let refusal = client.ask("CONFIG SET swap-mode no");
+    assert!(refusal.contains("are in use: raise maxmemory first"), "{refusal}");
+    client.check("CONFIG GET swap-mode", "*2\r\n$9\r\nswap-mode\r\n$3\r\nyes\r\n");
+    assert_eq!(state(&mut client), "ok");
+    client.check("CONFIG SET maxmemory 100mb swap-mode no", "+OK\r\n");
+    assert_eq!(state(&mut client), "off");
+    wait_until("all is at home", || swap(&mut client, "swap_keys") == 0);
+    let reads = swap(&mut client, "swap_reads");
+    check(&mut client, 0..40_000, 0);
+    assert_eq!(swap(&mut client, "swap_reads"), reads);
+    client.check("CONFIG SET swap-mode yes maxmemory 24mb", "+OK\r\n");
+    set(&mut client, 0..100, 0);
+    wait_until("values leave again", || swap(&mut client, "swap_keys") > 10_000);
+    check(&mut client, 0..40_000, 0);
+    // Without a limit none leaves, and nothing is lost.
+    client.check("CONFIG SET maxmemory 0", "+OK\r\n");
+    set(&mut client, 40_000..80_000, 0);
+    check(&mut client, (0..80_000).step_by(7), 0);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+#[test]
+fn limits_that_cross_are_refused() {
+    let folder = Folder::new("limits");
+    let server = folder.start(&[]);
+    let mut client = server.client();
+    for refused in ["swap-transfer-lower-limit 95", "swap-load-upper-limit 85", "ssdb-load-upper-limit 1"] {
+        let reply = client.ask(&format!("CONFIG SET {refused}"));
+        assert!(reply.contains("has to be below swap-load-upper-limit"), "{refused}: {reply}");
+    }
+    for taken in [
+        "swap-load-upper-limit 70 swap-transfer-lower-limit 30",
+        "ssdb-transfer-lower-limit 0 ssdb-load-upper-limit 0",
+        "ssdb-transfer-lower-limit 100",
+        "client-visiting-ssdb-timeout 1000",
+    ] {
+        client.check(&format!("CONFIG SET {taken}"), "+OK\r\n");
+    }
+    client.check("CONFIG GET swap-read-timeout", "*2\r\n$17\r\nswap-read-timeout\r\n$4\r\n1000\r\n");
+    let plain = Server::start(&[]);
+    let reply = plain.client().ask("CONFIG SET swap-mode yes");
+    assert!(reply.contains("it can be switched on at start only"), "{reply}");
+}
+
+#[test]
+fn it_says_why_it_does_not_start_with_this() {
+    let folder = Folder::new("start-words");
+    let dir = folder.0.to_str().expect("a plain path");
+    std::fs::write(folder.0.join("file"), b"").expect("a file");
+    let path = std::env::temp_dir().join("isotherm-no-such-folder").join("swap");
+    let no_parent = path.to_str().expect("a plain path");
+    for (more, why) in [
+        (&["--swap-transfer-lower-limit", "96"][..], "has to be below swap-load-upper-limit"),
+        (&["--swap-dir", "file"][..], "of swap-dir"),
+        (&["--swap-dir", no_parent][..], "Can't create the folder"),
+        // A file system that is mounted read-only, on every machine.
+        (&["--swap-dir", "/proc/isotherm"][..], "Can't create the folder"),
+    ] {
+        let port = crate::common::free_port().to_string();
+        let own = ["--dir", dir, "--swap-mode", "yes", "--maxmemory", "10mb", "--port", &port];
+        let output = crate::common::command(&[&own[..], more].concat()).output().expect("it ends");
+        let text =
+            String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains(why), "{more:?}: {text}");
+    }
+}
+
+#[test]
+fn the_words_of_swapdb() {
+    let folder = Folder::new("swapdb");
+    let server = folder.start(&[]);
+    let mut client = server.client();
+    set(&mut client, 0..2, 0);
+    client.check("SET short 1", "+OK\r\n");
+    let key = name(0);
+    client.check(&format!("LOCATEKEY {key}"), "$5\r\nredis\r\n");
+    client.check("LOCATEKEY nothing", "$4\r\nnone\r\n");
+    client.check(&format!("DUMPFROMSSDB {key}"), "$-1\r\n");
+    client.check("STORETOSSDB nothing", "$-1\r\n");
+    assert!(client.ask("STORETOSSDB short").starts_with("-ERR this value cannot leave memory"));
+    client.check(&format!("STORETOSSDB {key}"), "+OK\r\n");
+    wait_until("it is there", || client.ask(&format!("LOCATEKEY {key}")) == "$4\r\nssdb\r\n");
+    client.check(&format!("STORETOSSDB {key}"), "$-1\r\n");
+    client.check("SSDBKEYS *", &format!("*1\r\n$14\r\n{key}\r\n"));
+    client.check("REDISKEYS key:*", &format!("*1\r\n$14\r\n{}\r\n", name(1)));
+    let info = client.ask("INFO redis-ssdb");
+    assert!(info.contains("# Redis-SSDB\r\n"), "{info}");
+    assert_eq!((field(&info, "keys_in_redis_count"), field(&info, "keys_in_ssdb_count")), (2, 1));
+    assert_eq!(field(&client.ask("INFO stats"), "keyspace_hits_ssdb"), 0);
+    check(&mut client, 0..1, 0);
+    assert_eq!(field(&client.ask("INFO stats"), "keyspace_hits_ssdb"), 1);
+    client.check(&format!("LOCATEKEY {key}"), "$4\r\nssdb\r\n");
+    client.check(&format!("DUMPFROMSSDB {key}"), "+OK\r\n");
+    wait_until("it is back", || client.ask(&format!("LOCATEKEY {key}")) == "$5\r\nredis\r\n");
+    check(&mut client, 0..1, 0);
+    let plain = Server::start(&[]);
+    let mut client = plain.client();
+    for word in ["LOCATEKEY", "STORETOSSDB", "DUMPFROMSSDB", "REDISKEYS", "SSDBKEYS"] {
+        client.check(&format!("{word} a"), &format!("-ERR Command only supported in swap-mode '{word}'\r\n"));
+    }
+    assert!(!client.ask("INFO").contains("ssdb"));
+}
