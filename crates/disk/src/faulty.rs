@@ -114,6 +114,11 @@ impl Disk for FaultyDisk {
         Ok(Arc::new(FaultyFile { behind, troubles: Arc::clone(&self.troubles) }))
     }
 
+    fn open_direct(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>> {
+        let behind = self.behind.open_direct(path, mode)?;
+        Ok(Arc::new(FaultyFile { behind, troubles: Arc::clone(&self.troubles) }))
+    }
+
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         self.behind.rename(from, to)
     }

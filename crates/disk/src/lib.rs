@@ -20,10 +20,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+mod direct;
 mod faulty;
 mod os;
 mod sim;
 
+pub use direct::BLOCK_BYTES;
 pub use faulty::{FaultyDisk, Trouble, TroubleSwitch, Troubles};
 pub use os::OsDisk;
 pub use sim::{Call, Damage, Fault, FullDisk, Plan, RandomFault, SECTOR_BYTES, SimDisk};
@@ -46,6 +48,12 @@ pub enum Mode {
 /// Folders and names. A path is relative to the folder of the process, or absolute.
 pub trait Disk: Send + Sync {
     fn open(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>>;
+
+    /// The same for a file that is to be read and written past the page cache, where there is one; only whole blocks of
+    /// [`BLOCK_BYTES`] are written to it. An error where the file system cannot do that.
+    fn open_direct(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>> {
+        self.open(path, mode)
+    }
 
     /// Atomic: after a crash the new name stands for the old file or for the renamed one.
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;

@@ -1,9 +1,10 @@
 //! The machine's own file system.
 
+use crate::direct::DirectFile;
 use crate::{Disk, File, Lock, Mode};
 use std::fs;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -13,17 +14,26 @@ pub struct OsDisk;
 
 struct OsFile(fs::File);
 
+fn options(mode: Mode) -> fs::OpenOptions {
+    let mut options = fs::OpenOptions::new();
+    options.read(true).write(mode != Mode::Read);
+    match mode {
+        Mode::Read | Mode::Update => {}
+        Mode::Create => _ = options.create(true),
+        Mode::Truncate => _ = options.create(true).truncate(true),
+        Mode::CreateNew => _ = options.create_new(true),
+    }
+    options
+}
+
 impl Disk for OsDisk {
     fn open(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>> {
-        let mut options = fs::OpenOptions::new();
-        options.read(true).write(mode != Mode::Read);
-        match mode {
-            Mode::Read | Mode::Update => {}
-            Mode::Create => _ = options.create(true),
-            Mode::Truncate => _ = options.create(true).truncate(true),
-            Mode::CreateNew => _ = options.create_new(true),
-        }
-        Ok(Arc::new(OsFile(options.open(path)?)))
+        Ok(Arc::new(OsFile(options(mode).open(path)?)))
+    }
+
+    fn open_direct(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>> {
+        let flag = rustix::fs::OFlags::DIRECT.bits().cast_signed();
+        Ok(Arc::new(DirectFile(options(mode).custom_flags(flag).open(path)?)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

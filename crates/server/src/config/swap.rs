@@ -16,6 +16,12 @@ impl Config {
         self.flag(CHECKPOINT)
     }
 
+    /// Files are read and written past the page cache, where that is possible.
+    pub fn swaps_directly(&self) -> bool {
+        const DIRECT: Id = id("swap-direct-io");
+        self.flag(DIRECT)
+    }
+
     pub fn swap_folder(&self) -> PathBuf {
         const FOLDER: Id = id("swap-dir");
         self.path(FOLDER).unwrap_or_else(|| PathBuf::from("swap"))

@@ -107,7 +107,7 @@ fn open(disk: &SimDisk) -> Result<(u64, Files, Log), String> {
     let claim =
         Claim { checkpoint, new_log: LogId([number as u8; 16]), manifest: MANIFEST.into(), has_manifest };
     let config = config().covering(&named);
-    let files = Files::open(shared(disk), Path::new(FOLDER), config.segments_max(), &claim)?;
+    let files = Files::open(shared(disk), Path::new(FOLDER), config.segments_max(), &claim, false)?;
     Ok((number, files, Log::restored(config, &named)))
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //!   <swap-dir>/lock             held as long as the process lives
 //!   <swap-dir>/owner            which log this is, once a base of the append-only file refers to it (`owner`)
-//!   <swap-dir>/00000017.cold    segment 17: at most 64 MB
+//!   <swap-dir>/00000017.cold    segment 17: at most 64 MB, read and written past the page cache where the file system can
 //! ```
 //! Readers have no lock on a file while they read it: a segment that is freed and written anew meanwhile shows them bytes that do not
 //! verify, since a record proves its place and its key.
@@ -73,6 +73,8 @@ pub struct NotSynced {
 pub struct Files {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
+    /// Past the page cache.
+    is_direct: bool,
     log: LogId,
     open: RwLock<Vec<Option<Arc<SegmentFile>>>>,
     /// The manifest that is named by the folder's owner.
@@ -83,9 +85,28 @@ pub struct Files {
     _lock: Mutex<Box<dyn Lock>>,
 }
 
+/// Whether files of a folder can be read and written past the page cache: some file systems open them so, and then refuse.
+fn can_be_direct(disk: &dyn Disk, folder: &Path) -> bool {
+    let path = folder.join("probe");
+    let tried = disk.open_direct(&path, Mode::Truncate).and_then(|file| {
+        let (written, mut read) = ([7; BLOCK_BYTES], [0; 100]);
+        write_all_at(&*file, &written, 0).map_err(|error| error.error)?;
+        read_exact_at(&*file, &mut read, 1000)?;
+        Ok(read == [7; 100])
+    });
+    _ = disk.remove(&path);
+    tried.unwrap_or(false)
+}
+
 impl Files {
     /// Takes the folder, and removes what no base refers to. Says why it cannot be; then all is as it was.
-    pub fn open(disk: Arc<dyn Disk>, folder: &Path, segments: u32, claim: &Claim) -> Result<Files, String> {
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        folder: &Path,
+        segments: u32,
+        claim: &Claim,
+        wants_direct: bool,
+    ) -> Result<Files, String> {
         let why = |what: &str, error: &io::Error| {
             format!("Can't {what} the folder '{}' of swap-dir: {error}", folder.display())
         };
@@ -107,6 +128,7 @@ impl Files {
             manifest: claim.manifest.clone(),
             has_owner: AtomicBool::new(has_owner),
             is_doubtful: AtomicBool::new(false),
+            is_direct: wants_direct && can_be_direct(&*disk, folder),
             _lock: Mutex::new(lock),
             disk,
             folder: folder.into(),
@@ -131,7 +153,7 @@ impl Files {
         let NamedSegment { named: Named { segment: number, bytes }, first_block } = *segment;
         let path = self.path(number);
         let of_file = |what: &str| format!("{} {what}", path.display());
-        let file = self.disk.open(&path, Mode::Update).map_err(|error| match error.kind() {
+        let file = self.open_file(&path, Mode::Update).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => of_file("is missing"),
             _ => of_file(&format!("cannot be opened ({error})")),
         })?;
@@ -151,6 +173,14 @@ impl Files {
         }
         let first_block = AtomicU32::new(first_block.unwrap_or(0));
         Ok(SegmentFile { file, synced_bytes: AtomicU64::new(bytes), first_block })
+    }
+
+    fn open_file(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>> {
+        if self.is_direct { self.disk.open_direct(path, mode) } else { self.disk.open(path, mode) }
+    }
+
+    pub fn is_direct(&self) -> bool {
+        self.is_direct
     }
 
     /// Files of segments that no base refers to.
@@ -206,7 +236,7 @@ impl Files {
         let found = match self.get(segment) {
             Some(found) => found,
             None => {
-                let file = self.disk.open(&self.path(segment), Mode::Truncate)?;
+                let file = self.open_file(&self.path(segment), Mode::Truncate)?;
                 let (synced_bytes, first_block) = (AtomicU64::new(0), AtomicU32::new(0));
                 let created = Arc::new(SegmentFile { file, synced_bytes, first_block });
                 self.set(segment, Some(Arc::clone(&created)));
@@ -326,9 +356,14 @@ mod tests {
     fn a_value_is_read_by_its_key_alone_and_a_freed_one_is_not() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(7, Plan::default()));
         let config = LogConfig::of_bytes(1 << 30);
-        let files =
-            Files::open(Arc::clone(&disk), Path::new("cold"), config.segments_max(), &Claim::of_nothing())
-                .unwrap();
+        let files = Files::open(
+            Arc::clone(&disk),
+            Path::new("cold"),
+            config.segments_max(),
+            &Claim::of_nothing(),
+            true,
+        )
+        .unwrap();
         let mut log = Log::new(config);
         let record = |key: &'static [u8], payload: &'static [u8]| Record {
             form: 0,
@@ -350,7 +385,7 @@ mod tests {
         assert!(matches!(files.read(place, b"key"), Err(ReadError::NoFile)));
         // The folder is this one's.
         assert!(
-            Files::open(Arc::clone(&disk), Path::new("cold"), 4, &Claim::of_nothing())
+            Files::open(Arc::clone(&disk), Path::new("cold"), 4, &Claim::of_nothing(), true)
                 .is_err_and(|why| why.contains("in use"))
         );
     }

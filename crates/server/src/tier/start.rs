@@ -14,7 +14,7 @@ use super::owner::Claim;
 use super::reads::{READERS, Reader};
 use super::round::Round;
 use super::sinker::Sinker;
-use super::state::{Fetched, Tier};
+use super::state::{Fetched, Terms, Tier};
 use super::watch::Watch;
 use crate::aof::settings;
 use crate::config::id;
@@ -50,7 +50,12 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     let kept: u64 = named.iter().map(|named| named.bytes).sum();
     let bytes = if config.swap_disk_bytes() == 0 { bytes + kept } else { bytes };
     let disk: Arc<dyn Disk> = Arc::new(FaultyDisk::new(disk, Arc::clone(&node.debug.swap_troubles)));
-    let (tier, log) = Tier::open(disk, &folder, bytes, config.swap_cache_bytes(), &node.keyspace, &claim)?;
+    let terms = Terms {
+        disk_bytes_max: bytes,
+        cache_bytes: config.swap_cache_bytes(),
+        wants_direct: config.swaps_directly(),
+    };
+    let (tier, log) = Tier::open(disk, &folder, terms, &node.keyspace, &claim)?;
     tier.is_restoring.store(!named.is_empty() && config.flag(id("appendonly")), Relaxed);
     tier.set_read_timeout(config.swap_read_timeout());
     node.cold.set_disk(Arc::clone(&tier));

@@ -175,19 +175,27 @@ impl<M: Send> ColdKeeper for Tier<M> {
     }
 }
 
+/// What the configuration says of the files.
+pub struct Terms {
+    pub disk_bytes_max: u64,
+    /// Of what is lent.
+    pub cache_bytes: u64,
+    /// Past the page cache.
+    pub wants_direct: bool,
+}
+
 impl<M: Send + 'static> Tier<M> {
     /// Takes the folder. The log is for the sinker.
     pub fn open(
         disk: Arc<dyn Disk>,
         folder: &Path,
-        disk_bytes_max: u64,
-        cache_bytes: u64,
+        terms: Terms,
         keyspace: &Keyspace,
         claim: &Claim,
     ) -> Result<(Arc<Tier<M>>, Log), String> {
         let named = claim.checkpoint.as_ref().map(Checkpoint::named).unwrap_or_default();
-        let config = LogConfig::of_bytes(disk_bytes_max).covering(&named);
-        let files = Files::open(disk, folder, config.segments_max(), claim)?;
+        let config = LogConfig::of_bytes(terms.disk_bytes_max).covering(&named);
+        let files = Files::open(disk, folder, config.segments_max(), claim, terms.wants_direct)?;
         let log = Log::restored(config, &named);
         let tier = Arc::new(Tier {
             files,
@@ -211,7 +219,7 @@ impl<M: Send + 'static> Tier<M> {
             slowed_since_ms: AtomicU64::new(0),
             sinker_waits_since_ms: AtomicU64::new(0),
             read_timeout_ms: AtomicU64::new(0),
-            lent_bytes_max: (cache_bytes / keyspace.partition_count() as u64) as usize,
+            lent_bytes_max: (terms.cache_bytes / keyspace.partition_count() as u64) as usize,
             is_wanted: Mutex::new(false),
             wanted: Condvar::new(),
         });
@@ -254,6 +262,10 @@ impl<M> Tier<M> {
     }
 
     /// What the values on disk take there, with their heads: in memory they take about as much.
+    pub fn is_direct(&self) -> bool {
+        self.files.is_direct()
+    }
+
     pub fn live_bytes(&self) -> u64 {
         self.live.bytes()
     }

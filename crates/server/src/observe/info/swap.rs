@@ -61,6 +61,7 @@ pub const SWAP: &[SwapField] = {
     &[
         field("swap_state", Word, |v| v.tier.state().name().to_string()),
         field("swap_backend", Word, |_| "threads".to_string()),
+        field("swap_direct_io", Gauge, |v| u8::from(v.tier.is_direct()).to_string()),
         field("swap_keys", Gauge, |v| v.cold.keys.to_string()),
         field("swap_bytes", Gauge, |v| v.cold.bytes.to_string()),
         field("swap_file_bytes", Gauge, |v| text(&v.tier.counters.file_bytes)),
