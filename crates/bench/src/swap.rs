@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use isotherm_probe::Client;
 use isotherm_resp::reply_parse::Value;
+use isotherm_stdx::Prng;
 
 use crate::durability::median;
 use crate::options::Options;
@@ -156,7 +157,9 @@ fn restart(options: &Options, table: &mut Table) -> Fallible {
         .with("enable-debug-command", "yes");
     let mut server = Server::start(Side::Isotherm, &setting, options)?;
     await_keys(&mut server.client()?, 0)?;
-    let value = vec![b'v'; VALUE_BYTES];
+    // Compressed they would take little in a base that has them.
+    let mut random = Prng::new(1);
+    let value: Vec<u8> = (0..VALUE_BYTES).map(|_| random.below(256) as u8).collect();
     send_all(&mut server.client()?, keys, |number, batch| set(number, &value, batch))?;
     for (refers, name) in [("yes", "refers to them"), ("no", "has them")] {
         let mut client = server.client()?;

@@ -2,7 +2,7 @@
 
 mod files;
 
-use files::{Folder, aof, rdb};
+use files::{Folder, aof, rdb, referring};
 use isotherm_check::aof::{Options, Repair, check};
 use isotherm_check::progress::Progress;
 use isotherm_check::{Report, rdb as check_rdb};
@@ -97,6 +97,28 @@ fn a_manifest_says_how_long_a_file_is() {
     let expected = "\n*** FATAL AOF MANIFEST FILE ERROR ***\nReading the manifest file, at line 1\n\
                     >>> 'file nothing'\nInvalid AOF manifest file format\n";
     assert!(!is_sound && text.ends_with(expected), "{text}");
+}
+
+/// A base that refers is checked as far as it goes; by itself it is no RDB file.
+#[test]
+fn a_base_that_refers() {
+    let folder = Folder::new();
+    let bytes = referring();
+    folder.write("a.base.rdb", &bytes);
+    folder.write("a.manifest", b"file a.base.rdb seq 1 type b\n");
+    let (is_sound, text) = checked(&folder, "a.manifest", Repair::Fix);
+    assert!(is_sound && text.contains("1 keys whose values are in a swap-dir"), "{text}");
+    assert!(text.contains("2 keys read") && text.contains("It refers to a swap-dir"), "{text}");
+    for at in [bytes.len() / 2, bytes.len() - 20] {
+        let mut damaged = bytes.clone();
+        damaged[at] ^= 1;
+        folder.write("a.base.rdb", &damaged);
+        assert!(!checked(&folder, "a.manifest", Repair::Fix).0, "{at}");
+        assert_eq!(folder.read("a.base.rdb"), damaged, "nothing is cut off a base");
+    }
+    let (mut out, mut progress) = (Vec::new(), Progress::new(b"a", bytes.len() as u64));
+    let _ = check_rdb::check(&mut Report(&mut out), b"a", &mut bytes.as_slice(), &mut progress, false);
+    assert!(String::from_utf8_lossy(&out).contains("is no complete RDB file"), "{}", out.escape_ascii());
 }
 
 #[test]

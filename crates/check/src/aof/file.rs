@@ -112,7 +112,7 @@ impl Job<'_> {
 
     /// Checks the RDB file in front; returns where it ends.
     fn preamble(&self, report: &mut Report<'_>, file: &mut File, progress: &mut Progress) -> Checked<u64> {
-        let outcome = rdb::check(report, bytes_of(self.path), file, progress, false)?;
+        let outcome = rdb::check_base(report, bytes_of(self.path), file, progress)?;
         if !outcome.is_sound {
             return report.fail("RDB preamble of AOF file is not sane, aborting.");
         }

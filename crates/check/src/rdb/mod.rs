@@ -17,7 +17,7 @@ pub mod stats;
 
 use isotherm_persist::Limits;
 use isotherm_persist::rdb::file::{
-    FileCause, FileError, FileReader, FileVersion, Item, Options, Piece, Step,
+    FileCause, FileError, FileReader, FileVersion, Item, Options, Piece, SWAP_LOG, Step,
 };
 use isotherm_persist::rdb::is_foreign;
 use std::io::{self, Read};
@@ -51,6 +51,8 @@ struct Counts {
     already_expired: u64,
     functions: u64,
     lua_scripts: u64,
+    /// Their values are in a swap-dir.
+    cold: u64,
 }
 
 /// A fault as it is reported.
@@ -62,6 +64,16 @@ struct Fault {
     type_code: Option<u8>,
 }
 
+/// The same of the base of an append-only file, which may refer to values in a swap-dir. These are not looked at.
+pub fn check_base(
+    report: &mut Report<'_>,
+    name: &[u8],
+    input: &mut dyn Read,
+    progress: &mut Progress,
+) -> Checked<Outcome> {
+    check_options(report, name, input, progress, (false, true))
+}
+
 /// Checks `input` to the end of its RDB part. `wants_stats`: of each database and type, for `--stats`.
 pub fn check(
     report: &mut Report<'_>,
@@ -70,9 +82,19 @@ pub fn check(
     progress: &mut Progress,
     wants_stats: bool,
 ) -> Checked<Outcome> {
+    check_options(report, name, input, progress, (wants_stats, false))
+}
+
+fn check_options(
+    report: &mut Report<'_>,
+    name: &[u8],
+    input: &mut dyn Read,
+    progress: &mut Progress,
+    (wants_stats, references): (bool, bool),
+) -> Checked<Outcome> {
     report.line([b"[offset 0] Checking RDB file ".as_slice(), c_string(name)].concat())?;
     let limits = Limits { text_bytes_max: u64::from(u32::MAX), unfolded_bytes_max: u64::MAX };
-    let options = Options { limits, strict_version: false, checksum: true, references: false };
+    let options = Options { limits, strict_version: false, checksum: true, references };
     let mut check = Check {
         reader: FileReader::new(options),
         counts: Counts::default(),
@@ -167,6 +189,9 @@ impl Check {
                 self.counts.note_expiry(key.expiry_ms, self.now_ms);
                 return Ok(Next::Item);
             }
+            Ok(Step::Item(Item::Aux { name, value })) if name == SWAP_LOG.as_bytes() => {
+                format!("It refers to a swap-dir , of which its head has {} B", value.len()).into_bytes()
+            }
             Ok(Step::Item(Item::Aux { name, value })) => {
                 self.counts.lua_scripts += u64::from(name.eq_ignore_ascii_case(b"lua"));
                 [b"AUX FIELD ", c_string(name), b" = '", c_string(value), b"'"].concat()
@@ -177,8 +202,12 @@ impl Check {
                 self.counts.functions += 1;
                 return Ok(Next::Item);
             }
-            // Only a base refers, and that is no RDB file: `references` is not set.
-            Ok(Step::Item(Item::Cold { .. })) => return Ok(Next::Item),
+            Ok(Step::Item(Item::Cold { key, .. })) => {
+                self.counts.keys += 1;
+                self.counts.cold += 1;
+                self.counts.note_expiry(key.expiry_ms, self.now_ms);
+                return Ok(Next::Item);
+            }
             Ok(Step::Item(Item::Database(db))) => format!("Selecting DB ID {db}").into_bytes(),
             Ok(Step::Item(Item::Sizes { .. })) => return Ok(Next::Item),
             Ok(Step::Item(Item::NoChecksum)) => {
@@ -274,11 +303,15 @@ impl Check {
     }
 
     fn show_counts(&self, report: &mut Report<'_>) -> Checked<()> {
-        let Counts { keys, expires, already_expired, functions, lua_scripts } = self.counts;
+        let Counts { keys, expires, already_expired, functions, lua_scripts, cold } = self.counts;
         report.line(format!("[info] {keys} keys read"))?;
         report.line(format!("[info] {expires} expires"))?;
         report.line(format!("[info] {already_expired} already expired"))?;
         report.line(format!("[info] {functions} functions"))?;
+        if cold > 0 {
+            report
+                .line(format!("[info] {cold} keys whose values are in a swap-dir, which is not checked"))?;
+        }
         if lua_scripts > 0 {
             report.line(format!("[info] {lua_scripts} lua scripts read"))?;
         }
