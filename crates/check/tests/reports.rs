@@ -2,11 +2,13 @@
 
 mod files;
 
-use files::{Folder, aof, rdb, referring};
+use files::{Folder, aof, rdb};
 use isotherm_check::aof::{Options, Repair, check};
 use isotherm_check::progress::Progress;
 use isotherm_check::{Report, rdb as check_rdb};
 use isotherm_persist::aof::commit::header;
+use isotherm_persist::rdb::file::{FileHead, FileVersion, end, head};
+use isotherm_persist::rdb::{Writer, record};
 use isotherm_stdx::Prng;
 use isotherm_stdx::crc64::crc64;
 
@@ -97,6 +99,36 @@ fn a_manifest_says_how_long_a_file_is() {
     let expected = "\n*** FATAL AOF MANIFEST FILE ERROR ***\nReading the manifest file, at line 1\n\
                     >>> 'file nothing'\nInvalid AOF manifest file format\n";
     assert!(!is_sound && text.ends_with(expected), "{text}");
+}
+
+/// A base that refers to values in a swap-dir: one key that does, one that does not.
+fn referring() -> Vec<u8> {
+    let mut writer = Writer::new(true);
+    head(
+        &mut writer,
+        &FileHead {
+            version: FileVersion::REFERRING,
+            valkey_version: "9.1.2",
+            created_seconds: 1_700_000_000,
+            used_memory_bytes: 1_000_000,
+            replication: None,
+            is_aof_base: true,
+            swap_log: Some(b"which log"),
+            functions: &[],
+        },
+    );
+    writer.raw(&[record::SELECT_DB, 0, record::COLD]);
+    writer.text(b"cold");
+    writer.byte(0);
+    writer.raw(&(400_u64 << 40).to_le_bytes());
+    writer.byte(0);
+    writer.text(b"hot");
+    writer.text(b"value");
+    writer.byte(record::EOF);
+    let mut bytes = writer.into_bytes();
+    let sum = crc64(0, &bytes);
+    bytes.extend_from_slice(&end(sum));
+    bytes
 }
 
 /// A base that refers is checked as far as it goes; by itself it is no RDB file.

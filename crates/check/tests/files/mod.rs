@@ -64,36 +64,6 @@ pub fn aof() -> Vec<u8> {
     bytes
 }
 
-/// A base that refers to values in a swap-dir: one key that does, one that does not.
-pub fn referring() -> Vec<u8> {
-    let mut writer = Writer::new(true);
-    head(
-        &mut writer,
-        &FileHead {
-            version: FileVersion::REFERRING,
-            valkey_version: "9.1.2",
-            created_seconds: 1_700_000_000,
-            used_memory_bytes: 1_000_000,
-            replication: None,
-            is_aof_base: true,
-            swap_log: Some(b"which log"),
-            functions: &[],
-        },
-    );
-    writer.raw(&[record::SELECT_DB, 0, record::COLD]);
-    writer.text(b"cold");
-    writer.byte(0);
-    writer.raw(&(400_u64 << 40).to_le_bytes());
-    writer.byte(0);
-    writer.text(b"hot");
-    writer.text(b"value");
-    writer.byte(record::EOF);
-    let mut bytes = writer.into_bytes();
-    let sum = crc64(0, &bytes);
-    bytes.extend_from_slice(&end(sum));
-    bytes
-}
-
 /// Keys of every type in two databases, some that expire; element by element, as large ones are written.
 pub fn rdb(version: u16, has_sum: bool) -> Vec<u8> {
     let mut writer = Writer::new(true);
