@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   FaultyDisk --+-- switch of reads:   none | io | hang      (the next so many calls, or all until it is set again)
-//!        |       '-- switch of writes:  none | io | short | full | hang
+//!        |       |-- switch of writes:  none | io | short | full | hang
+//!        |       '-- switch of syncs:   none | io | hang      (of files, and of folders)
 //!   the disk behind it
 //! ```
 //! `SimDisk` fails by a seed, in one thread. This one knows no seed, and calls of many threads may wait in it at once.
@@ -89,9 +90,16 @@ impl TroubleSwitch {
 pub struct Troubles {
     pub reads: TroubleSwitch,
     pub writes: TroubleSwitch,
+    pub syncs: TroubleSwitch,
 }
 
-/// Reads and writes of files meet `Troubles`; names do not, but that a file which is made is a write.
+impl Troubles {
+    fn sync(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        self.syncs.meet().map_or_else(sync, |trouble| Err(trouble.error()))
+    }
+}
+
+/// Reads, writes and syncs of files meet `Troubles`; names do not, but that a file which is made is a write.
 pub struct FaultyDisk {
     behind: Arc<dyn Disk>,
     troubles: Arc<Troubles>,
@@ -136,7 +144,7 @@ impl Disk for FaultyDisk {
     }
 
     fn sync_dir(&self, folder: &Path) -> io::Result<()> {
-        self.behind.sync_dir(folder)
+        self.troubles.sync(|| self.behind.sync_dir(folder))
     }
 
     fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
@@ -180,11 +188,11 @@ impl File for FaultyFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.behind.sync_data()
+        self.troubles.sync(|| self.behind.sync_data())
     }
 
     fn sync_all(&self) -> io::Result<()> {
-        self.behind.sync_all()
+        self.troubles.sync(|| self.behind.sync_all())
     }
 }
 

@@ -277,6 +277,15 @@ impl Log {
         self.segments.doubtful_count()
     }
 
+    /// Whether the next cleaning empties one of them: not where a part of it cannot be read, or nothing is left in it.
+    pub fn can_clean_doubtful(&self) -> bool {
+        if self.segments.doubtful_count() == 0 {
+            return false;
+        }
+        let written_to = self.written_to();
+        self.segments.can_clean_doubtful(|segment| written_to.contains(&segment))
+    }
+
     pub fn segments_max(&self) -> u32 {
         self.config.segments_max()
     }

@@ -170,6 +170,11 @@ impl Segments {
         self.list.iter().filter(|segment| segment.is_doubtful).count() as u32
     }
 
+    /// Whether one that a sync failed of can be cleaned.
+    pub fn can_clean_doubtful(&self, is_written_to: impl Fn(SegmentNumber) -> bool) -> bool {
+        self.doubtful(&is_written_to).is_some()
+    }
+
     /// One that a sync failed of, if it can be cleaned.
     fn doubtful(&self, is_written_to: &impl Fn(SegmentNumber) -> bool) -> Option<SegmentNumber> {
         let is_next = |segment: &Segment| {

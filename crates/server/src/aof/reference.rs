@@ -11,6 +11,7 @@
 use isotherm_tier::Checkpoint;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
@@ -18,19 +19,24 @@ use crate::persistence::save::SaveError;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::routines;
+use crate::process::time::{elapsed, instant};
 use crate::tier::Tier;
 use crate::tier::checkpoint::{Ask, Ticket};
+
+/// The log's thread is waited for so long: meanwhile the snapshot keeps what is changed.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// What a rewrite refers to.
 pub struct Reference {
     node: &'static Node,
     ticket: Option<Ticket>,
+    asked: Instant,
     checkpoint: Option<Checkpoint>,
 }
 
 impl Reference {
     pub fn new(node: &'static Node) -> Reference {
-        Reference { node, ticket: None, checkpoint: None }
+        Reference { node, ticket: None, asked: instant(), checkpoint: None }
     }
 
     fn tier(&self) -> Option<&'static Arc<Tier<WorkerMessage>>> {
@@ -40,6 +46,7 @@ impl Reference {
     /// Whether an answer is to be waited for. The cut is done.
     pub fn ask(&mut self) -> bool {
         let tier = self.tier().filter(|_| self.node.config.swap_checkpoints());
+        self.asked = instant();
         self.ticket = tier.map(|tier| {
             let ticket = tier.checkpoints.name();
             tier.wake();
@@ -56,6 +63,10 @@ impl Reference {
         let answer =
             self.tier().zip(self.ticket).and_then(|(tier, ticket)| tier.checkpoints.take_answer(ticket));
         match answer {
+            None if elapsed(self.asked) > ANSWER_MAX => {
+                log::warning("The thread that writes swap-dir does not answer: its disk hangs");
+                return Err(SaveError::Failed);
+            }
             None => {
                 routines::pause(routines::LOOK);
                 return Ok(false);

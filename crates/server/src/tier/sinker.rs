@@ -188,6 +188,7 @@ impl Sinker {
     fn awaits_base(&mut self) -> bool {
         let aof = &self.node.aof;
         if self.log.waiting_for_base() == 0 || !aof.is_on() || aof.rewrites().last_failed {
+            self.tier.is_awaiting_base.store(false, Relaxed);
             return false;
         }
         let since = *self.awaits_base_since.get_or_insert_with(Instant::now);
@@ -421,7 +422,7 @@ impl Sinker {
         let is_due = self.log.free_segments() < self.log.reserve_segments() + aim
             && self.log.dead_bytes() >= SEGMENT_BYTES;
         // One that a sync failed of is emptied in any case.
-        let is_doubtful = self.log.doubtful_segments() > 0 && self.log.free_segments() > 0;
+        let is_doubtful = self.log.free_segments() > 0 && self.log.can_clean_doubtful();
         (is_due || is_doubtful) && self.tier.may_write() && !self.tier.suspects_reads()
     }
 

@@ -258,3 +258,41 @@ fn what_waits_is_freed_by_a_new_base() {
     let server = folder.start(&["--swap-max-disk", "256mb"]);
     assert_eq!(server.client().ask("DEBUG DIGEST"), digest);
 }
+
+/// A failed sync is not repeated: the old base stands, the next one has all values, and when the segment is gone bases refer again.
+#[test]
+fn a_sync_that_fails_leaves_the_old_base() {
+    let folder = Folder::new("sync");
+    let server = folder.start(&[]);
+    let mut client = server.client();
+    set(&mut client, 0..KEYS, 0);
+    rewrite(&mut client);
+    let old = folder.base();
+    set(&mut client, (0..KEYS).step_by(2), 1);
+    client.check("DEBUG SWAP-FAULT sync io 1", "+OK\r\n");
+    client.check("BGREWRITEAOF", "+Background append only file rewriting started\r\n");
+    wait_until("the rewrite", || client.ask("INFO persistence").contains("aof_rewrite_in_progress:0"));
+    assert_eq!(text_field(&client.ask("INFO persistence"), "aof_last_bgrewrite_status"), "err");
+    assert_eq!(folder.base(), old);
+    let digest = client.ask("DEBUG DIGEST");
+    kill(server);
+    let server = folder.start(&[]);
+    let mut client = server.client();
+    assert_eq!(client.ask("DEBUG DIGEST"), digest);
+
+    set(&mut client, (0..KEYS).step_by(3), 2);
+    client.check("DEBUG SWAP-FAULT sync io 1", "+OK\r\n");
+    client.check("BGREWRITEAOF", "+Background append only file rewriting started\r\n");
+    wait_until("the rewrite", || client.ask("INFO persistence").contains("aof_rewrite_in_progress:0"));
+    rewrite(&mut client);
+    assert!(begins_with(&folder.base(), b"REDIS0011"), "all values");
+    let digest = client.ask("DEBUG DIGEST");
+    wait_until("bases refer again", || {
+        rewrite(&mut client);
+        begins_with(&folder.base(), b"ISOTHERM1")
+    });
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+    kill(server);
+    let server = folder.start(&[]);
+    assert_eq!(server.client().ask("DEBUG DIGEST"), digest);
+}

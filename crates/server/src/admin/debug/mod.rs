@@ -58,7 +58,7 @@ const WORDS: &[Word] = &[
     word("fetch", 2..=2, fetch),
     // COMPAT(debug): DEBUG SWAP-CHAOS is Isotherm's: whatever may leave memory does, however much there is. Why: tests call it.
     word("swap-chaos", 3..=3, swap::chaos),
-    // COMPAT(debug): DEBUG SWAP-FAULT is Isotherm's: reads or writes of swap-dir fail or hang. Why: tests call it.
+    // COMPAT(debug): DEBUG SWAP-FAULT is Isotherm's: reads, writes or syncs of swap-dir fail or hang. Why: tests call it.
     word("swap-fault", 4..=5, swap::fault),
     word("htstats", 3..=usize::MAX, table_stats),
     word("htstats-key", 3..=usize::MAX, table_stats_of_key),

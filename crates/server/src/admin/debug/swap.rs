@@ -15,13 +15,14 @@ pub fn chaos(call: &mut AdminCall<'_>) {
     call.reply.ok();
 }
 
-/// `SWAP-FAULT <READ | WRITE> <NONE | IO | SHORT | FULL | HANG> [calls]`: what the next so many calls meet, or all. What hangs goes on
+/// `SWAP-FAULT <READ | WRITE | SYNC> <NONE | IO | SHORT | FULL | HANG> [calls]`: what the next so many calls meet, or all. What hangs goes on
 /// when it is set again.
 pub fn fault(call: &mut AdminCall<'_>) {
     let troubles = &call.node.debug.swap_troubles;
     let switch = match call.args.get(2).to_ascii_lowercase().as_slice() {
         b"read" => &troubles.reads,
         b"write" => &troubles.writes,
+        b"sync" => &troubles.syncs,
         _ => return call.reply.error(errors::SYNTAX),
     };
     let trouble = match call.args.get(3).to_ascii_lowercase().as_slice() {
