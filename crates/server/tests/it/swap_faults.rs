@@ -2,6 +2,8 @@
 
 use crate::common::{Client, Server, encode, field, text_field, wait_until};
 use crate::swap::{Folder, check, name, set, swap, value};
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 pub const UNREADABLE: &str = "-SWAPERR A value that this command needs cannot be read from disk\r\n";
@@ -200,4 +202,84 @@ fn reads_that_fail_are_errors_until_they_do_not() {
     wait_until("it comes back by itself", || state(&mut client) == "ok");
     check(&mut client, 0..40, 0);
     assert!(client.ask("INFO errorstats").contains("errorstat_SWAPERR"));
+}
+
+/// Who cannot do what its primary did is no replica of it: the link breaks, and comes back with the disk.
+#[test]
+fn a_replica_that_cannot_read_skips_no_command() {
+    let folder = Folder::new("replica");
+    let primary = Server::start(&["--enable-debug-command", "yes"]);
+    let replica = folder.start(&["--replica-ignore-maxmemory", "no"]);
+    let (mut client, mut other) = (primary.client(), replica.client());
+    set(&mut client, 0..20, 0);
+    other.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
+    other.check(&format!("REPLICAOF 127.0.0.1 {}", primary.port), "+OK\r\n");
+    wait_until("all values leave its memory", || swap(&mut other, "swap_keys") == 20);
+    fault(&mut other, "read io");
+    let refused = |other: &mut Client| swap(other, "swap_unreadable") > 0;
+    for n in 0..20 {
+        client.check(&format!("APPEND {} x", name(n)), ":1001\r\n");
+    }
+    wait_until("it cannot read", || refused(&mut other));
+    client.check("SET last 1", "+OK\r\n");
+    std::thread::sleep(Duration::from_millis(300));
+    other.check("EXISTS last", ":0\r\n");
+    fault(&mut other, "read none");
+    wait_until("it follows again", || other.ask("EXISTS last") == ":1\r\n");
+    other.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
+    assert_eq!(client.ask("DEBUG DIGEST"), other.ask("DEBUG DIGEST"));
+}
+
+fn run(program: &str, arguments: &[&str], folder: &Path) -> bool {
+    let mut command = Command::new(program);
+    command.args(arguments).arg(folder).stdout(Stdio::null()).stderr(Stdio::null());
+    command.status().is_ok_and(|status| status.success())
+}
+
+#[test]
+fn a_file_system_that_is_full_is_no_end() {
+    let folder = Folder::new("small");
+    let disk = folder.0.join("disk");
+    std::fs::create_dir_all(&disk).expect("a folder");
+    if !run("mount", &["-t", "tmpfs", "-o", "size=40m", "tmpfs"], &disk) {
+        println!("no file system can be mounted here: a full one is not tried");
+        return;
+    }
+    let _end = Unmount(&disk);
+    let server = folder.start(&[
+        "--swap-dir",
+        "disk/swap",
+        "--swap-max-disk",
+        "1gb",
+        "--maxmemory-policy",
+        "allkeys-lru",
+    ]);
+    let mut client = server.client();
+    assert_eq!(set_or_oom(&mut client, 0..2 * MANY), 0);
+    assert_eq!(state(&mut client), "full");
+    assert!(field(&client.ask("INFO stats"), "evicted_keys") > 1000);
+    assert_eq!(swap(&mut client, "swap_read_errors"), 0);
+    // Those that are left are right.
+    for n in (0..2 * MANY).step_by(7) {
+        let reply = client.ask(&format!("GET {}", name(n)));
+        assert!(reply == "$-1\r\n" || reply == format!("$1000\r\n{}\r\n", value(n, 0)), "{reply}");
+    }
+    assert!(run("mount", &["-o", "remount,size=400m"], &disk));
+    wait_until("it comes back by itself", || {
+        set_or_oom(&mut client, 0..100);
+        state(&mut client) == "ok"
+    });
+    client.check("CONFIG SET maxmemory-policy noeviction", "+OK\r\n");
+    assert_eq!(set_or_oom(&mut client, 0..2 * MANY), 0);
+    check(&mut client, (0..2 * MANY).step_by(7), 0);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+struct Unmount<'p>(&'p Path);
+
+impl Drop for Unmount<'_> {
+    fn drop(&mut self) {
+        // The server may still have it as its own.
+        run("umount", &["-l"], self.0);
+    }
 }

@@ -58,8 +58,9 @@ fn keys_change_meanwhile() {
         fault(&mut other, "read hang");
         let mut client = parked(&server, &mut other, 0);
         let mut actor = server.client();
-        for command in line.split(';') {
-            actor.send(encode(&command.split(' ').collect::<Vec<_>>()));
+        for line in line.split(';') {
+            actor.send(encode(&line.split(' ').collect::<Vec<_>>()));
+            // RENAME waits for its value too.
             if what != "renamed" {
                 assert!(!actor.read_reply().starts_with(b"-"), "{what}");
             }

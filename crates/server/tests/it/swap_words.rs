@@ -47,7 +47,7 @@ fn all_that_is_on_disk_is_verified() {
 fn space_on_disk_is_freed_when_it_is_wanted() {
     const KEYS: usize = 180_000;
     let folder = Folder::new("clean-now");
-    let server = folder.start(&["--maxmemory", "32mb"]);
+    let server = folder.start(&["--maxmemory", "32mb", "--swap-read-timeout", "0"]);
     let mut client = server.client();
     set(&mut client, 0..KEYS, 0);
     for n in (0..KEYS).filter(|n| n % 10 != 0) {
@@ -59,8 +59,24 @@ fn space_on_disk_is_freed_when_it_is_wanted() {
     let before = swap(&mut client, "swap_file_bytes");
     assert!(before > 128 << 20, "{before}");
     assert_eq!(swap(&mut client, "swap_cleaned_segments"), 0);
+    // A value that is being read is moved meanwhile.
+    let mut readers: Vec<Client> = Vec::new();
+    fault(&mut client, "read hang 16");
+    for n in 0..16 {
+        let mut reader = server.client();
+        reader.send(encode(&["GET", &name(n * 10)]));
+        readers.push(reader);
+    }
+    wait_until("they wait", || client.ask("CLIENT LIST").matches("flags=b").count() == 16);
+    // Readers have taken them, or are about to.
+    std::thread::sleep(std::time::Duration::from_millis(100));
     client.check("SWAP CLEAN", "+Cleaning started\r\n");
     wait_until("it is through", || swap(&mut client, "swap_clean_in_progress") == 0);
+    fault(&mut client, "read none");
+    for (n, reader) in readers.iter_mut().enumerate() {
+        reader.expect(&format!("$1000\r\n{}\r\n", value(n * 10, 0)));
+    }
+    assert_eq!(swap(&mut client, "swap_unreadable"), 0);
     wait_until("files are removed", || swap(&mut client, "swap_file_bytes") < before / 2);
     check(&mut client, (0..KEYS).step_by(10), 0);
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
