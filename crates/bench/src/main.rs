@@ -8,7 +8,7 @@
 //!   `open_loop` does so at a fixed rate.
 //! * `elements` is the same for lists, hashes, sets, sorted sets and streams; `audience` publishes and checks what is heard.
 //! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest`, `pubsub`,
-//!   `durability`, `replication`, `cluster`, `scripts`, `script_libraries`, `instructions`, `tls`, `swap` are the kinds of measurement, each a list of rows.
+//!   `durability`, `replication`, `cluster`, `scripts`, `script_libraries`, `instructions`, `tls`, `swap`, `disk` are the kinds of measurement, each a list of rows.
 //! * `report` prints the tables and keeps docs/benchmarks.md.
 
 use std::process::ExitCode;
@@ -28,6 +28,7 @@ mod zipf;
 mod cluster;
 mod collections;
 mod collections_speed;
+mod disk;
 mod durability;
 mod expiry;
 mod hits;
@@ -65,7 +66,7 @@ fn main() -> ExitCode {
     }
 }
 
-const KINDS: [&str; 18] = [
+const KINDS: [&str; 19] = [
     "memory",
     "speed",
     "collections",
@@ -83,6 +84,7 @@ const KINDS: [&str; 18] = [
     "script-libraries",
     "tls",
     "swap",
+    "disk",
     instructions::KIND,
 ];
 
@@ -134,6 +136,7 @@ fn rows_of(kind: &str) -> Vec<&'static str> {
         "script-libraries" => script_libraries::ROWS.to_vec(),
         "tls" => tls::ROWS.to_vec(),
         "swap" => swap::ROWS.to_vec(),
+        "disk" => disk::ROWS.to_vec(),
         instructions::KIND => instructions::cases().iter().map(|case| case.name).collect(),
         _ => pubsub::ROWS.to_vec(),
     }
@@ -161,6 +164,7 @@ fn measure(kind: &str, options: &Options) -> Fallible<Vec<report::Table>> {
         "script-libraries" => script_libraries::measure(options),
         "tls" => tls::measure(options),
         "swap" => swap::measure(options),
+        "disk" => disk::measure(options),
         instructions::KIND => instructions::measure(options),
         _ => pubsub::measure(options),
     }

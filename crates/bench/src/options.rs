@@ -29,6 +29,7 @@ kinds
   script-libraries  cjson and cmsgpack there and back, CPU per round, A B A B
   tls       CPU of commands and of handshakes over TLS, memory of its connections that wait (needs openssl)
   swap      memory of keys whose values are on disk, how the limit is kept, what swap-mode costs
+  disk      what this machine's disk can do by itself
   instructions  instructions per operation, of each command (needs valgrind; beside another build: --peer-server)
   all       all of these, one after the other
 

@@ -154,7 +154,7 @@ fn work(keyspace: &Keyspace, keys: u64, writes: bool, seed: u64) -> Fallible<Spe
     Ok(Speed { per_second, cpu_ns: (this_thread_cpu_ns()? - cpu_before_ns) as f64 / done as f64 })
 }
 
-fn this_thread_cpu_ns() -> Fallible<u64> {
+pub fn this_thread_cpu_ns() -> Fallible<u64> {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat")
         .map_err(|why| format!("no schedstat: {why}"))?;
     let ns = text.split_whitespace().next().and_then(|word| word.parse().ok());

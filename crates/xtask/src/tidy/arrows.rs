@@ -45,9 +45,10 @@ const MAY_USE: [(&str, &[&str]); 26] = [
             "acl",
         ],
     ),
-    // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one, and is other nodes of a cluster.
+    // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one, and the disk, and is other nodes
+    // of a cluster.
     ("probe", &["stdx", "resp"]),
-    ("bench", &["stdx", "arena", "cluster", "keyspace", "resp", "probe"]),
+    ("bench", &["stdx", "arena", "disk", "cluster", "keyspace", "resp", "probe"]),
     ("check", &["stdx", "persist"]),
     ("cli", &["stdx", "resp", "reactor", "tls"]),
     ("conformance", &["stdx", "resp", "probe"]),

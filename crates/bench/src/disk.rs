@@ -1,0 +1,127 @@
+//! What this machine's disk can do by itself, for ratios to it: reads of 4 KB at random places, one after the other and many at once, and
+//! writes of 1 MB, past the page cache.
+//!
+//! Each reader is a thread, as the server's are; the file is as large as a few seconds of reads do not see twice.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use isotherm_disk::{BLOCK_BYTES, Disk, File, Mode, OsDisk, write_all_at};
+use isotherm_stdx::Prng;
+
+use crate::options::Options;
+use crate::report::Table;
+use crate::threads::this_thread_cpu_ns;
+use crate::{Fallible, progress};
+
+pub const ROWS: [&str; 2] = ["disk-write", "disk-read"];
+
+const FILE_BYTES: u64 = 1 << 30;
+const WRITE_BYTES: usize = 1 << 20;
+const READS: u64 = 40_000;
+const DEPTHS: [usize; 3] = [1, 8, 32];
+
+/// A file of random bytes on the disk of a folder, removed at the end.
+pub struct Probe {
+    file: Arc<dyn File>,
+    path: std::path::PathBuf,
+    bytes: u64,
+    /// MB/s of its making, with the sync.
+    pub written: f64,
+}
+
+/// Reads of one kind.
+pub struct Reads {
+    pub p50_us: f64,
+    pub p99_us: f64,
+    pub per_second: f64,
+    /// CPU time of the reading threads, a read.
+    pub cpu_us: f64,
+}
+
+impl Probe {
+    pub fn new(folder: &Path, bytes: u64) -> Fallible<Probe> {
+        let path = folder.join(format!("bench-disk-{}", std::process::id()));
+        let why = |error: std::io::Error| format!("{}: {error}", path.display());
+        let file = OsDisk.open_direct(&path, Mode::Truncate).map_err(why)?;
+        let mut prng = Prng::new(1);
+        let group: Vec<u8> = (0..WRITE_BYTES).map(|_| prng.below(256) as u8).collect();
+        let begun = Instant::now();
+        for at in (0..bytes).step_by(WRITE_BYTES) {
+            write_all_at(&*file, &group, at).map_err(|error| why(error.error))?;
+        }
+        file.sync_all().map_err(why)?;
+        let written = bytes as f64 / 1e6 / begun.elapsed().as_secs_f64();
+        Ok(Probe { file, path, bytes, written })
+    }
+
+    /// `reads` reads of 4 KB by so many threads together.
+    pub fn read(&self, threads: usize, reads: u64) -> Fallible<Reads> {
+        let begun = Instant::now();
+        let share = reads / threads as u64;
+        let of_threads = std::thread::scope(|scope| {
+            let handles: Vec<_> = (0..threads)
+                .map(|thread| scope.spawn(move || self.read_alone(thread as u64, share)))
+                .collect();
+            handles.into_iter().map(|handle| handle.join().expect("it reads")).collect::<Fallible<Vec<_>>>()
+        })?;
+        let took = begun.elapsed().as_secs_f64();
+        let cpu_ns: u64 = of_threads.iter().map(|(cpu_ns, _)| cpu_ns).sum();
+        let mut times: Vec<f64> = of_threads.into_iter().flat_map(|(_, times)| times).collect();
+        times.sort_by(f64::total_cmp);
+        let at = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
+        let count = times.len() as f64;
+        Ok(Reads {
+            p50_us: at(50),
+            p99_us: at(99),
+            per_second: count / took,
+            cpu_us: cpu_ns as f64 / 1e3 / count,
+        })
+    }
+
+    /// CPU time, and microseconds of each read.
+    fn read_alone(&self, seed: u64, reads: u64) -> Fallible<(u64, Vec<f64>)> {
+        let (mut prng, mut block) = (Prng::new(seed + 2), [0; BLOCK_BYTES]);
+        let before_ns = this_thread_cpu_ns()?;
+        let mut times = Vec::with_capacity(reads as usize);
+        for _ in 0..reads {
+            let at = prng.below(self.bytes / BLOCK_BYTES as u64) * BLOCK_BYTES as u64;
+            let begun = Instant::now();
+            self.file.read_at(&mut block, at).map_err(|error| error.to_string())?;
+            times.push(begun.elapsed().as_secs_f64() * 1e6);
+        }
+        Ok((this_thread_cpu_ns()? - before_ns, times))
+    }
+}
+
+impl Drop for Probe {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
+    let head = ["what", "p50", "p99", "a second", "CPU of the thread"];
+    let mut table = Table::new("disk", "This machine's disk, past the page cache", &head);
+    table.note("The folder of the benchmark's servers; a file of 1 GB; a thread for each read under way.");
+    let probe =
+        Probe::new(&options.scratch, options.scaled(FILE_BYTES).next_multiple_of(WRITE_BYTES as u64))?;
+    let dash = || "-".to_string();
+    if options.wants("disk-write") {
+        let rate = format!("{:.0} MB", probe.written);
+        table.row(["writes of 1 MB, one after the other, and a sync".into(), dash(), dash(), rate, dash()]);
+    }
+    for depth in DEPTHS.into_iter().filter(|_| options.wants("disk-read")) {
+        let reads = probe.read(depth, options.scaled(READS))?;
+        progress(&format!("{depth} readers: {:.0} reads a second", reads.per_second));
+        table.row([
+            format!("reads of 4 KB at random, {depth} at once"),
+            format!("{:.0} us", reads.p50_us),
+            format!("{:.0} us", reads.p99_us),
+            format!("{:.1} k", reads.per_second / 1e3),
+            format!("{:.1} us", reads.cpu_us),
+        ]);
+    }
+    Ok(vec![table])
+}
