@@ -45,7 +45,8 @@ impl Reference {
 
     /// Whether an answer is to be waited for. The cut is done.
     pub fn ask(&mut self) -> bool {
-        let tier = self.tier().filter(|_| self.node.config.swap_checkpoints());
+        let config = &self.node.config;
+        let tier = self.tier().filter(|_| config.swaps() && config.swap_checkpoints());
         self.asked = instant();
         self.ticket = tier.map(|tier| {
             let ticket = tier.checkpoints.name();

@@ -308,6 +308,11 @@ impl Files {
         self.is_doubtful.load(Relaxed)
     }
 
+    /// Whether a base may refer to the folder.
+    pub fn has_owner(&self) -> bool {
+        self.has_owner.load(Relaxed)
+    }
+
     /// No base refers to the folder any more. If this fails, the next start sees it by the manifest.
     pub fn forget_owner(&self) {
         if self.has_owner.swap(false, Relaxed) {

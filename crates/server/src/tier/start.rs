@@ -146,6 +146,10 @@ pub fn configure(node: &Node) -> Result<(), String> {
                 ));
             }
             tier.set_off(true);
+            if tier.files.has_owner() && node.aof.is_on() {
+                // A start without swap-mode needs a base that has all values.
+                node.aof.rewrites().is_scheduled = true;
+            }
             Ok(())
         }
         (on, Some(tier)) => {

@@ -296,3 +296,24 @@ fn a_sync_that_fails_leaves_the_old_base() {
     let server = folder.start(&[]);
     assert_eq!(server.client().ask("DEBUG DIGEST"), digest);
 }
+
+/// Without swap-mode no base refers: the one that does is replaced at once.
+#[test]
+fn switched_off_the_base_has_all_values() {
+    let folder = Folder::new("off");
+    let server = folder.start(&["--maxmemory", "48mb"]);
+    let mut client = server.client();
+    client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
+    set(&mut client, 0..10_000, 0);
+    wait_until("all values leave memory", || swap(&mut client, "swap_keys") == 10_000);
+    client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
+    rewrite(&mut client);
+    assert!(begins_with(&folder.base(), b"ISOTHERM1"));
+    let digest = client.ask("DEBUG DIGEST");
+    client.check("CONFIG SET swap-mode no", "+OK\r\n");
+    wait_until("the folder is scratch", || !folder.owner().exists());
+    assert!(begins_with(&folder.base(), b"REDIS0011"));
+    kill(server);
+    let server = folder.start(&["--swap-mode", "no", "--maxmemory", "0"]);
+    assert_eq!(server.client().ask("DEBUG DIGEST"), digest);
+}
