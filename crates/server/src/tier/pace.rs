@@ -3,7 +3,7 @@
 //! ```text
 //!   limit   limit + 1/64
 //!     |        | writers wait
-//!     |     |    and go on, each time half a megabyte has left
+//!     |     |    and go on, each time some of it has left
 //! ```
 //! So a writer waits for one group of values at a time, some milliseconds, instead of once for all that is too much. Loading, which
 //! has no client that could wait, pauses by itself.
@@ -17,8 +17,8 @@ use crate::upkeep::memory::Memory;
 
 /// Writers wait when memory exceeds its limit by one part in so many,
 const BEHIND_DIVISOR: u64 = 64;
-/// and go on when it has come down from there by so much, or half of the way: what leaves memory in some 5 ms.
-const RELIEF_BYTES_MAX: u64 = 512 << 10;
+/// and go on when it has come down from there by so much, or half of the way: what leaves memory in 1 to 2 ms.
+const RELIEF_BYTES_MAX: u64 = 128 << 10;
 
 pub fn waits_above(limit_bytes: u64) -> u64 {
     limit_bytes + limit_bytes / BEHIND_DIVISOR

@@ -44,8 +44,11 @@ const FLIPS_PER_HOLD: usize = 32;
 const FLIPPED_BYTES_PER_HOLD: usize = 128 << 10;
 /// Slots that are gone through in one step of the routine.
 const SLOTS_PER_STEP: u32 = 256;
+/// The same while writers wait: they go on when what it found is on disk, 2 ms later.
+const SLOTS_PER_STEP_BEHIND: u32 = 64;
 /// If so many slots have given less than a part in [`LITTLE_DIVISOR`] of what could leave, more recent values go too.
 const SLOTS_PER_JUDGEMENT: u32 = 1024;
+const SLOTS_PER_JUDGEMENT_BEHIND: u32 = 64;
 const LITTLE_DIVISOR: u64 = 8;
 /// A threshold to begin with; it falls by halves.
 const THRESHOLD_MAX_S: u32 = 3600;
@@ -235,7 +238,11 @@ impl Sinker {
 
     /// Gathers from some slots, as far as there is room for their values.
     fn sink(&mut self) {
-        for _ in 0..SLOTS_PER_STEP {
+        let (slots, slots_judged) = match self.node.mail.is_sinker_behind() {
+            true => (SLOTS_PER_STEP_BEHIND, SLOTS_PER_JUDGEMENT_BEHIND),
+            false => (SLOTS_PER_STEP, SLOTS_PER_JUDGEMENT),
+        };
+        for _ in 0..slots {
             let slot = self.hand.slot();
             let gathered = self.gather();
             self.publish_groups();
@@ -249,7 +256,7 @@ impl Sinker {
             if self.hand.slot() != slot {
                 self.slots_seen += 1;
             }
-            if self.slots_seen >= SLOTS_PER_JUDGEMENT {
+            if self.slots_seen >= slots_judged {
                 self.judge();
             }
             // What is ready is written first: writers may wait for it.
