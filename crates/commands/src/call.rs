@@ -139,7 +139,7 @@ pub struct ColdKeys {
     pub keys: Vec<ColdKey>,
 }
 
-#[derive(PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ColdKey {
     pub db: Db,
     pub key: Box<[u8]>,

@@ -399,6 +399,7 @@ impl<'j> Course<'j> {
             exec.fetch_now(&ColdKeys { keys: vec![cold] });
             // A value that cannot be read stays here, as if it were not there to be sent.
             if exec.held.whereabouts(db, &key, false) != Whereabouts::Here {
+                exec.held.forget_failure(db, &key);
                 portions.abandon();
                 return Portion::Missing;
             }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::owner::Claim;
-use super::reads::{READERS, Reader};
+use super::reads::{Done, READERS, Reader};
 use super::round::Round;
 use super::sinker::Sinker;
 use super::state::{Fetched, Terms, Tier};
@@ -182,6 +182,34 @@ impl Reader<Fetched> for TierReader {
     }
 }
 
+impl TierReader {
+    /// What cannot be read is an error for the command that waits for it, and not noted against its key: the next one tries again.
+    /// A command that waits for a key has no connection that hears of it: it meets the note.
+    fn hand_over(&self, done: Done<WorkerMessage, Fetched>) -> Option<(u16, WorkerMessage)> {
+        let keyspace = &self.node.keyspace;
+        let hand_over = |cold: &ColdKey, fetched: &Fetched| {
+            let mut held = Held::new(keyspace);
+            held.acquire(Want::One(keyspace.partition_of(keyspace.key(&cold.key).slot)));
+            self.tier.hand_over(&mut held, cold, fetched);
+        };
+        let mut lost = Vec::new();
+        let end = done.end(|cold, fetched| match fetched.is_there() {
+            true => hand_over(cold, fetched),
+            false => lost.push((cold.clone(), fetched.clone())),
+        });
+        let (worker, message) = end?;
+        Some(match message {
+            WorkerMessage::Fetched { ticket, .. } => {
+                (worker, WorkerMessage::Fetched { ticket, is_there: lost.is_empty() })
+            }
+            other => {
+                lost.iter().for_each(|(cold, fetched)| hand_over(cold, fetched));
+                (worker, other)
+            }
+        })
+    }
+}
+
 /// Threads that read what others wait for. They end with the process.
 fn start_readers(node: &'static Node, tier: &Arc<Tier<WorkerMessage>>) -> std::io::Result<()> {
     for number in 0..READERS {
@@ -189,12 +217,7 @@ fn start_readers(node: &'static Node, tier: &Arc<Tier<WorkerMessage>>) -> std::i
         std::thread::Builder::new().name(format!("swap-read-{number}")).spawn(move || {
             loop {
                 let Some(done) = reader.tier.reads.help(&reader) else { continue };
-                let end = done.end(|cold, fetched| {
-                    let mut held = Held::new(&node.keyspace);
-                    held.acquire(Want::One(node.keyspace.partition_of(node.keyspace.key(&cold.key).slot)));
-                    reader.tier.hand_over(&mut held, cold, fetched);
-                });
-                if let Some((worker, message)) = end {
+                if let Some((worker, message)) = reader.hand_over(done) {
                     node.mail.post(usize::from(worker), message);
                 }
             }

@@ -554,6 +554,7 @@ impl<M> Tier<M> {
 }
 
 /// What was read of a key.
+#[derive(Clone)]
 pub struct Fetched {
     /// Where it was.
     from: ColdRef,
