@@ -67,6 +67,8 @@ pub const SWAP: &[SwapField] = {
         field("swap_file_bytes", Gauge, |v| text(&v.tier.counters.file_bytes)),
         field("swap_live_bytes", Gauge, |v| v.tier.live_bytes().to_string()),
         field("swap_dead_bytes", Gauge, |v| text(&v.tier.counters.dead_bytes)),
+        // Kept only because the base of the append-only file in force refers to them (`swap-checkpoint`).
+        field("swap_waiting_segments", Gauge, |v| text(&v.tier.counters.waiting_segments)),
         field("swap_free_segments", Gauge, |v| text(&v.tier.counters.free_segments)),
         field("swap_sunk_values", Counter, |v| text(&v.tier.counters.sunk_values)),
         field("swap_sunk_bytes", Counter, |v| text(&v.tier.counters.sunk_bytes)),
