@@ -329,7 +329,7 @@ fn with_value(
         && let Value::Cold(cold) = entry.value
     {
         let tier = store.cold.disk().expect("values leave memory to a disk");
-        let bytes = tier.read_again(cold.reference, entry.key)?;
+        let bytes = tier.read_in_order(cold.reference, entry.key)?;
         visit(SnapshotItem::Entry(SnapshotEntry { value: cold.with_bytes(&bytes), ..*entry }));
         return Ok(());
     }

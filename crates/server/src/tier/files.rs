@@ -23,7 +23,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 use super::owner::{self, Claim};
 
@@ -56,6 +56,8 @@ const PROBED_MAX: usize = 8;
 /// The file of a segment.
 struct SegmentFile {
     file: Arc<dyn File>,
+    /// Through the page cache, whose read-ahead those need who read value after value: opened by the first of them.
+    in_order: OnceLock<Arc<dyn File>>,
     /// So much of it is durable.
     synced_bytes: AtomicU64,
     /// [`block_sum`]; 0: its first group was not written.
@@ -172,7 +174,8 @@ impl Files {
             }
         }
         let first_block = AtomicU32::new(first_block.unwrap_or(0));
-        Ok(SegmentFile { file, synced_bytes: AtomicU64::new(bytes), first_block })
+        let in_order = OnceLock::new();
+        Ok(SegmentFile { file, in_order, synced_bytes: AtomicU64::new(bytes), first_block })
     }
 
     fn open_file(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>> {
@@ -238,7 +241,8 @@ impl Files {
             None => {
                 let file = self.open_file(&self.path(segment), Mode::Truncate)?;
                 let (synced_bytes, first_block) = (AtomicU64::new(0), AtomicU32::new(0));
-                let created = Arc::new(SegmentFile { file, synced_bytes, first_block });
+                let in_order = OnceLock::new();
+                let created = Arc::new(SegmentFile { file, in_order, synced_bytes, first_block });
                 self.set(segment, Some(Arc::clone(&created)));
                 created
             }
@@ -337,8 +341,28 @@ impl Files {
     /// The value of a key that lies at `place`, verified.
     pub fn read(&self, place: Place, key: &[u8]) -> Result<Vec<u8>, ReadError> {
         let found = self.get(place.segment()).ok_or(ReadError::NoFile)?;
+        Files::read_from(&*found.file, place, key)
+    }
+
+    /// The same for one who reads many, about in the order in which they were written.
+    pub fn read_in_order(&self, place: Place, key: &[u8]) -> Result<Vec<u8>, ReadError> {
+        let found = self.get(place.segment()).ok_or(ReadError::NoFile)?;
+        if !self.is_direct {
+            return Files::read_from(&*found.file, place, key);
+        }
+        let in_order = match found.in_order.get() {
+            Some(file) => file,
+            None => {
+                let file = self.disk.open(&self.path(place.segment()), Mode::Read).map_err(ReadError::Io)?;
+                found.in_order.get_or_init(|| file)
+            }
+        };
+        Files::read_from(&**in_order, place, key)
+    }
+
+    fn read_from(file: &dyn File, place: Place, key: &[u8]) -> Result<Vec<u8>, ReadError> {
         let mut bytes = vec![0; record_bytes(key.len(), place.payload_bytes())];
-        read_exact_at(&*found.file, &mut bytes, place.offset()).map_err(ReadError::Io)?;
+        read_exact_at(file, &mut bytes, place.offset()).map_err(ReadError::Io)?;
         let record = Record::read(place, &bytes).map_err(ReadError::Damaged)?;
         if record.key != key {
             return Err(ReadError::OtherKey);
@@ -383,6 +407,7 @@ mod tests {
         let write = log.next_write().unwrap();
         files.write(write.segment, write.offset, write.bytes).unwrap();
         assert_eq!(files.read(place, b"key").unwrap(), b"a value");
+        assert_eq!(files.read_in_order(place, b"key").unwrap(), b"a value");
         assert!(matches!(files.read(place, b"kex"), Err(ReadError::OtherKey | ReadError::Damaged(_))));
         let beside = Place::new(place.segment(), place.offset() + 16, 7);
         assert!(files.read(beside, b"key").is_err());

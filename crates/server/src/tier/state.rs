@@ -434,8 +434,16 @@ impl<M> Tier<M> {
 
     /// The value of a key at a place.
     pub fn read(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
+        self.read_with(|files, place| files.read(place, key), reference)
+    }
+
+    fn read_with(
+        &self,
+        read: impl Fn(&Files, Place) -> Result<Vec<u8>, ReadError>,
+        reference: ColdRef,
+    ) -> Result<Vec<u8>, ReadError> {
         let from = Instant::now();
-        let value = self.files.read(Place::from_raw(reference.raw()), key);
+        let value = read(&self.files, Place::from_raw(reference.raw()));
         self.note_read(&value);
         self.counters.reads.fetch_add(1, Relaxed);
         let us = from.elapsed().as_micros() as u64;
@@ -540,7 +548,13 @@ impl<M> Tier<M> {
         self.note(Event::Probed { works });
     }
 
-    /// For a snapshot, whose places stay where they are: a read that fails is repeated.
+    /// For a snapshot, which reads value after value in the order of slots, as they were written.
+    pub fn read_in_order(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
+        let value = self.read_with(|files, place| files.read_in_order(place, key), reference);
+        value.or_else(|_| self.read_again(reference, key))
+    }
+
+    /// Where places stay what they are: a read that fails is repeated.
     pub fn read_again(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
         let mut last = self.read(reference, key);
         for _ in 1..READS_MAX {

@@ -49,7 +49,7 @@ pub fn all(call: &mut AdminCall<'_>) {
 fn add(node: &Node, digest: &mut Digest, key: &[u8], entry: &Entry<'_>) {
     let Value::Cold(cold) = entry.value else { return add_value(digest, entry) };
     let tier = node.cold.disk().expect("values leave memory to a disk");
-    if let Ok(bytes) = tier.read_again(cold.reference, key) {
+    if let Ok(bytes) = tier.read_in_order(cold.reference, key) {
         let mut entry = *entry;
         entry.value = cold.with_bytes(&bytes);
         add_value(digest, &entry);
