@@ -105,6 +105,7 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     let head = ["what", "p50", "p99", "a second", "CPU of the thread"];
     let mut table = Table::new("disk", "This machine's disk, past the page cache", &head);
     table.note("The folder of the benchmark's servers; a file of 1 GB; a thread for each read under way.");
+    std::fs::create_dir_all(&options.scratch).map_err(|error| error.to_string())?;
     let probe =
         Probe::new(&options.scratch, options.scaled(FILE_BYTES).next_multiple_of(WRITE_BYTES as u64))?;
     let dash = || "-".to_string();
