@@ -12,6 +12,7 @@ use std::cell::RefCell;
 use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 /// What begins and ends at multiples of this can be read and written, whatever the device.
 pub const BLOCK_BYTES: usize = 4096;
@@ -26,16 +27,28 @@ thread_local! {
     static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
+/// What the rooms of all threads take.
+static ROOMS_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+pub fn direct_rooms_bytes() -> usize {
+    ROOMS_BYTES.load(Relaxed)
+}
+
 /// Hands over `len` bytes that begin at a block in memory; what they are is not said.
 fn with_room<R>(len: usize, work: impl FnOnce(&mut [u8]) -> R) -> R {
     ROOM.with_borrow_mut(|room| {
+        let before = room.capacity();
         if room.len() < len + BLOCK_BYTES {
-            room.resize(len + BLOCK_BYTES, 0);
+            *room = vec![0; len + BLOCK_BYTES];
         }
         let begin = room.as_ptr().align_offset(BLOCK_BYTES);
         let result = work(&mut room[begin..begin + len]);
         if room.capacity() > ROOM_KEPT_BYTES_MAX {
             *room = Vec::new();
+        }
+        if room.capacity() != before {
+            ROOMS_BYTES.fetch_add(room.capacity(), Relaxed);
+            ROOMS_BYTES.fetch_sub(before, Relaxed);
         }
         result
     })

@@ -25,7 +25,7 @@ mod faulty;
 mod os;
 mod sim;
 
-pub use direct::BLOCK_BYTES;
+pub use direct::{BLOCK_BYTES, direct_rooms_bytes};
 pub use faulty::{FaultyDisk, Trouble, TroubleSwitch, Troubles};
 pub use os::OsDisk;
 pub use sim::{Call, Damage, Fault, FullDisk, Plan, RandomFault, SECTOR_BYTES, SimDisk};

@@ -13,7 +13,7 @@
 //!
 //! **Sync.** Only what a base is about to name is synced, and of that what no base has named yet. A failed sync is not repeated.
 
-use isotherm_disk::{Disk, File, Lock, Mode, read_exact_at, write_all_at};
+use isotherm_disk::{Disk, File, Lock, Mode, direct_rooms_bytes, read_exact_at, write_all_at};
 use isotherm_keyspace::ColdRef;
 use isotherm_tier::{
     BLOCK_BYTES, Checkpoint, Damage, LogId, Named, NamedSegment, Place, Record, SegmentNumber, block_sum,
@@ -210,12 +210,13 @@ impl Files {
         self.open.read().unwrap_or_else(PoisonError::into_inner).len() as u64
     }
 
-    /// What its table and its open files take in memory, about.
+    /// What its table, its open files and the rooms of those who read past the page cache take in memory, about.
     pub fn memory_bytes(&self) -> u64 {
         const OPEN_BYTES: u64 = 64;
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         let files = open.iter().flatten().count() as u64;
-        (open.capacity() * size_of::<Option<Arc<dyn File>>>()) as u64 + files * OPEN_BYTES
+        let table_bytes = open.capacity() * size_of::<Option<Arc<dyn File>>>() + direct_rooms_bytes();
+        table_bytes as u64 + files * OPEN_BYTES
     }
 
     fn path(&self, segment: SegmentNumber) -> PathBuf {
