@@ -66,11 +66,12 @@ fn load(bytes: &[u8], piece_bytes: usize, txn: &mut Txn<'_, '_>) {
 fuzz_target!(|input: &[u8]| {
     let [size, which, rest @ ..] = input else { return };
     // Most inputs are to get behind the first nine bytes.
-    let magic = match which % 4 {
+    let magic = match which % 5 {
         0 => None,
         1 => Some(FileVersion::PLAIN),
         2 => Some(FileVersion::FIELD_EXPIRY),
-        _ => Some(FileVersion { number: 12, is_valkey: false }),
+        3 => Some(FileVersion::REFERRING),
+        _ => Some(FileVersion { number: 12, ..FileVersion::PLAIN }),
     };
     let mut bytes = magic.map_or(Vec::new(), |version| version.magic().to_vec());
     bytes.extend_from_slice(rest);
