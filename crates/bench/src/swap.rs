@@ -18,8 +18,6 @@ use crate::{Fallible, progress};
 
 pub const ROWS: [&str; 3] = ["swap-fill", "swap-cost", "swap-restart"];
 
-/// Of `swap-fill`, and of `swap-restart`.
-const FILL_KEYS: u64 = 10_000_000;
 const KEYS: u64 = 2_000_000;
 const VALUE_BYTES: usize = 400;
 /// Of the data that is written, with keys of 20 B.
@@ -33,7 +31,7 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     let mut table =
         Table::new("swap", "Values that are not in memory (`swap-mode`)", &["what", "Isotherm", "aim"]);
     table.note(
-        "Isotherm alone; keys of 20 B, values of 400 B, 10 M in the rows of memory and of reads. Files are read and written past the page cache.",
+        "Isotherm alone; keys of 20 B, values of 400 B. Files are read and written past the page cache.",
     );
     if options.wants("swap-fill") {
         fill(options, &mut table)?;
@@ -79,7 +77,7 @@ fn set(number: u64, value: &[u8], batch: &mut Vec<u8>) {
 }
 
 fn fill(options: &Options, table: &mut Table) -> Fallible {
-    let keys = options.scaled(FILL_KEYS);
+    let keys = options.scaled(KEYS);
     let limit = keys * (VALUE_BYTES as u64 + 20) / LIMIT_DIVISOR;
     let setting = Setting { workers: 1, ..Setting::default() }
         .with("maxmemory", limit)
