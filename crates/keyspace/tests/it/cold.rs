@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex};
 
 /// Keeps values by their reference, and checks that each goes back once.
 #[derive(Default)]
-struct Keeper {
-    values: Mutex<HashMap<u64, Vec<u8>>>,
+pub struct Keeper {
+    pub values: Mutex<HashMap<u64, Vec<u8>>>,
     next: Mutex<u64>,
 }
 
@@ -26,7 +26,7 @@ impl ColdKeeper for Keeper {
 }
 
 impl Keeper {
-    fn keep(&self, value: &[u8]) -> ColdRef {
+    pub fn keep(&self, value: &[u8]) -> ColdRef {
         let mut next = self.next.lock().unwrap();
         *next += 1;
         let raw = (value.len() as u64) << 40 | *next;
@@ -34,7 +34,7 @@ impl Keeper {
         ColdRef::new(raw)
     }
 
-    fn read(&self, reference: ColdRef) -> Vec<u8> {
+    pub fn read(&self, reference: ColdRef) -> Vec<u8> {
         self.values.lock().unwrap()[&reference.raw()].clone()
     }
 

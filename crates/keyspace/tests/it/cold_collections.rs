@@ -1,29 +1,12 @@
 //! Collections that leave memory as a whole, beside a keyspace in which all stays: the same changes, the same elements, the same
 //! encodings.
 
+use crate::cold::Keeper;
 use crate::support::*;
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
-
-/// Keeps values by their reference, and checks that each goes back once.
-#[derive(Default)]
-struct Keeper {
-    values: Mutex<HashMap<u64, Vec<u8>>>,
-    next: Mutex<u64>,
-}
-
-impl ColdKeeper for Keeper {
-    fn read(&self, reference: ColdRef, _key: &[u8]) -> Option<Vec<u8>> {
-        self.values.lock().unwrap().get(&reference.raw()).cloned()
-    }
-
-    fn retire(&self, reference: ColdRef) {
-        let known = self.values.lock().unwrap().remove(&reference.raw());
-        assert!(known.is_some(), "{reference:?} goes back twice, or was never given");
-    }
-}
+use std::sync::Arc;
 
 const LIMITS: SinkLimits = SinkLimits { value_bytes_min: 16, value_bytes_max: (1 << 24) - 1 };
 const KEYS: u64 = 16;
@@ -175,13 +158,7 @@ impl Pair {
             self.change();
         }
         for (key, value, form) in shown {
-            let reference = {
-                let mut next = self.keeper.next.lock().unwrap();
-                *next += 1;
-                let raw = (value.len() as u64) << 40 | *next;
-                self.keeper.values.lock().unwrap().insert(raw, value.clone());
-                ColdRef::new(raw)
-            };
+            let reference = self.keeper.keep(&value);
             let keyspace = &self.keyspaces[1];
             let mut held = Held::new(keyspace);
             held.acquire(Want::One(keyspace.partition_of(Slot::of_key(&key))));
@@ -201,7 +178,7 @@ impl Pair {
         let mut held = Held::new(keyspace);
         held.acquire(Want::One(keyspace.partition_of(key.slot)));
         let Some(cold) = held.cold(Db(0), &key) else { return };
-        let value = self.keeper.values.lock().unwrap()[&cold.reference.raw()].clone();
+        let value = self.keeper.read(cold.reference);
         held.lend(Db(0), &key, Some(&value), cold.reference, LENT_BYTES_MAX, UnixMs(self.now));
         assert_eq!(held.whereabouts(Db(0), &key, false), Whereabouts::Here);
     }
