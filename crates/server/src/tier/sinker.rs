@@ -106,8 +106,10 @@ impl Routine for Sinker {
         self.sink_asked();
         if is_short && self.tier.may_write() {
             self.sink();
-        } else if !is_short && self.threshold_s < THRESHOLD_MAX_S {
+        } else if !is_short {
             self.threshold_s = (self.threshold_s + 1).min(THRESHOLD_MAX_S);
+            // There is nothing to look for.
+            self.tier.set_idle(false);
         }
         self.settle_writes();
         self.answer();
