@@ -7,6 +7,7 @@ pub(crate) mod compact;
 pub(crate) mod evict;
 pub(crate) mod expire;
 pub(crate) mod sink;
+pub(crate) mod slot_hand;
 pub(crate) mod snapshot;
 pub(crate) mod steps;
 pub(crate) mod walk;

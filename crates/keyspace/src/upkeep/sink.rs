@@ -9,27 +9,17 @@
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
-use crate::layout::directory;
 use crate::layout::entry::{EntryBytes, Place};
 use crate::layout::key::Key;
 use crate::layout::kind::{Db, Form};
 use crate::layout::last_used::{self, AccessMode};
 use crate::layout::page::Spot;
+use crate::upkeep::slot_hand::SlotHand;
 use crate::values::image::{self, ImageRoom};
 use crate::values::object::Root;
 use crate::values::store::Store;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, Steps, UnixMs};
-
-/// Where the hand is. A page that is split or merged while the hand stands in its slot may be met twice or not at all in a round.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct SinkHand {
-    slot: u16,
-    db: u16,
-    page: u32,
-    /// Rounds that are complete.
-    pub rounds: u64,
-}
 
 /// A value in memory that could leave it.
 #[derive(Clone, Copy)]
@@ -95,56 +85,20 @@ pub struct SinkLimits {
     pub value_bytes_max: usize,
 }
 
-impl SinkHand {
-    /// A round that begins at this slot.
-    pub fn at(slot: Slot) -> SinkHand {
-        SinkHand { slot: slot.get(), ..SinkHand::default() }
-    }
-
-    /// The slot that the next step looks at: its partition is to be held.
-    pub fn slot(&self) -> Slot {
-        Slot::new(self.slot)
-    }
-}
-
 impl Held<'_> {
     /// Shows what may leave of the hand's slot, until about `looks_max` pages and entries were looked at or the slot is over.
     pub fn sink_step(
         &mut self,
-        hand: &mut SinkHand,
+        hand: &mut SlotHand,
         limits: SinkLimits,
         looks_max: u64,
         now: UnixMs,
         visit: &mut dyn FnMut(Sinkable<'_>),
     ) {
         let slot = hand.slot();
-        let place = self.keyspace.geometry.place_of(slot);
-        let partition = self.partition(slot);
-        let mut steps = Steps::new(looks_max);
-        while usize::from(hand.db) < partition.databases().len() {
-            let db = Db(hand.db);
-            let table = partition.table(db).filter(|table| table.keys > 0);
-            let record = table.map(|table| table.slot(&partition.store.heap, place).record);
-            if let Some(record) = record.filter(|record| hand.page < record.pages) {
-                if let (Some(page), _) = directory::get(&partition.store.heap, &record, hand.page) {
-                    partition.show_page((db, slot, page), limits, &mut steps, now, visit);
-                }
-                hand.page += 1;
-            } else {
-                (hand.db, hand.page) = (hand.db + 1, 0);
-            }
-            steps.look(1);
-            if steps.is_spent() {
-                return;
-            }
-        }
-        let next = hand.slot + 1;
-        let is_round = usize::from(next) == Slot::COUNT;
-        *hand = SinkHand {
-            slot: if is_round { 0 } else { next },
-            rounds: hand.rounds + u64::from(is_round),
-            ..SinkHand::default()
-        };
+        self.walk_pages(hand, Steps::new(looks_max), &mut |partition, db, page, steps| {
+            partition.show_page((db, slot, page), limits, steps, now, visit);
+        });
     }
 
     /// The value of a key, if it is in memory and may leave it. Its partition is held.

@@ -51,7 +51,7 @@ struct World {
     keeper: Arc<Keeper>,
     prng: Prng,
     state: State,
-    hand: SinkHand,
+    hand: SlotHand,
     now: i64,
     chilled: u64,
     moved: u64,
@@ -70,7 +70,7 @@ impl World {
         let keeper: Arc<Keeper> = Arc::default();
         let shared: Arc<dyn ColdKeeper> = keeper.clone();
         keyspace.keep_cold(&shared);
-        let (state, hand) = (State::new(), SinkHand::default());
+        let (state, hand) = (State::new(), SlotHand::default());
         let prng = Prng::new(seed);
         World { keyspace, keeper, prng, state, hand, now: START, chilled: 0, moved: 0, warmed: 0, lent: 0 }
     }
@@ -87,7 +87,7 @@ impl World {
         // Of 16384 slots most have no key here: one that has.
         if self.prng.one_in(2) {
             let (_, key) = draw_name(&mut |n| self.prng.below(n), &SHAPE);
-            self.hand = SinkHand::at(Slot::of_key(&key));
+            self.hand = SlotHand::at(Slot::of_key(&key));
         }
         {
             let mut held = Held::new(&self.keyspace);

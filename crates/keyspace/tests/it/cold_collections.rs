@@ -141,7 +141,7 @@ impl Pair {
     /// What the hand shows of a key's slot leaves memory; sometimes it has changed since it was shown.
     fn sink(&mut self) {
         let name = name_of(self.prng.below(KEYS));
-        let mut hand = SinkHand::at(Slot::of_key(&name));
+        let mut hand = SlotHand::at(Slot::of_key(&name));
         let (mut shown, mut room, now) = (Vec::new(), SinkRoom::default(), UnixMs(self.now));
         let keyspace = &self.keyspaces[1];
         let hold = |held: &mut Held<'_>| held.acquire(Want::One(keyspace.partition_of(Slot::of_key(&name))));

@@ -8,7 +8,7 @@
 
 use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;
-use isotherm_keyspace::{ColdHand, Db, Held, Want, Whereabouts};
+use isotherm_keyspace::{Db, Held, SlotHand, Want, Whereabouts};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -35,7 +35,7 @@ const NAMED_MAX: u64 = 10;
 pub struct Round {
     node: &'static Node,
     tier: Arc<Tier<WorkerMessage>>,
-    hand: ColdHand,
+    hand: SlotHand,
     /// What `hand.rounds` is when this round is over. `None`: there is none.
     ends_at: Option<u64>,
     verifies: bool,
@@ -69,7 +69,7 @@ impl Routine for Round {
 
 impl Round {
     pub fn new(node: &'static Node, tier: Arc<Tier<WorkerMessage>>) -> Round {
-        let hand = ColdHand::default();
+        let hand = SlotHand::default();
         Round { node, tier, hand, ends_at: None, verifies: false, bytes: 0, has_left: false }
     }
 
@@ -82,7 +82,7 @@ impl Round {
             }
         }
         if self.verifies || self.tier.state() == State::Off {
-            self.hand = ColdHand::default();
+            self.hand = SlotHand::default();
             self.ends_at = Some(1);
         }
     }

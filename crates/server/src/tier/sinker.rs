@@ -12,7 +12,7 @@
 //! What goes: what was not used for `threshold` at least, which falls when a stretch of slots shows too little and rises when
 //! memory is below the limit.
 
-use isotherm_keyspace::{Chilled, ColdRef, Db, Held, Key, SinkHand, SinkLimits, SinkRoom, Sinkable, Want};
+use isotherm_keyspace::{Chilled, ColdRef, Db, Held, Key, SinkLimits, SinkRoom, Sinkable, SlotHand, Want};
 use isotherm_tier::{
     Cleaning, Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, SEGMENT_BYTES, SegmentNumber, Stream,
     Written,
@@ -81,7 +81,7 @@ pub struct Sinker {
     node: &'static Node,
     tier: Arc<Tier<WorkerMessage>>,
     log: Log,
-    hand: SinkHand,
+    hand: SlotHand,
     threshold_s: u32,
     room: SinkRoom,
     /// Since the last judgement.
@@ -148,7 +148,7 @@ impl Sinker {
             node,
             tier,
             log,
-            hand: SinkHand::default(),
+            hand: SlotHand::default(),
             room: SinkRoom::default(),
             threshold_s: THRESHOLD_MAX_S,
             slots_seen: 0,

@@ -1,0 +1,74 @@
+//! A hand that goes round the slots, and shows the pages of each.
+//!
+//! A page that is split or merged while the hand stands in its slot may be met twice or not at all in a round.
+
+use crate::access::lock::Held;
+use crate::access::partition::Partition;
+use crate::layout::directory;
+use crate::layout::kind::Db;
+use isotherm_arena::Handle;
+use isotherm_stdx::{Slot, Steps};
+
+/// Where the hand is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SlotHand {
+    slot: u16,
+    db: u16,
+    page: u32,
+    /// Rounds that are complete.
+    pub rounds: u64,
+}
+
+impl SlotHand {
+    /// A round that begins at this slot.
+    pub fn at(slot: Slot) -> SlotHand {
+        SlotHand { slot: slot.get(), ..SlotHand::default() }
+    }
+
+    /// The slot that the next step looks at: its partition is to be held.
+    pub fn slot(&self) -> Slot {
+        Slot::new(self.slot)
+    }
+
+    pub(crate) fn pass_slot(&mut self) {
+        let next = self.slot + 1;
+        let is_round = usize::from(next) == Slot::COUNT;
+        *self = SlotHand {
+            slot: if is_round { 0 } else { next },
+            rounds: self.rounds + u64::from(is_round),
+            ..SlotHand::default()
+        };
+    }
+}
+
+impl Held<'_> {
+    /// Shows the pages of the hand's slot, until `steps` are spent or the slot is over.
+    pub(crate) fn walk_pages(
+        &mut self,
+        hand: &mut SlotHand,
+        mut steps: Steps,
+        visit: &mut dyn FnMut(&Partition, Db, Handle, &mut Steps),
+    ) {
+        let slot = hand.slot();
+        let place = self.keyspace.geometry.place_of(slot);
+        let partition = self.partition(slot);
+        while usize::from(hand.db) < partition.databases().len() {
+            let db = Db(hand.db);
+            let table = partition.table(db).filter(|table| table.keys > 0);
+            let record = table.map(|table| table.slot(&partition.store.heap, place).record);
+            if let Some(record) = record.filter(|record| hand.page < record.pages) {
+                if let (Some(page), _) = directory::get(&partition.store.heap, &record, hand.page) {
+                    visit(partition, db, page, &mut steps);
+                }
+                hand.page += 1;
+            } else {
+                (hand.db, hand.page) = (hand.db + 1, 0);
+            }
+            steps.look(1);
+            if steps.is_spent() {
+                return;
+            }
+        }
+        hand.pass_slot();
+    }
+}
