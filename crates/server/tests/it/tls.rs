@@ -72,7 +72,10 @@ impl Files {
         arguments.extend(["--tls-port".to_string(), port.to_string()]);
         arguments.extend(more.iter().map(|word| word.to_string()));
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        TlsServer { plain: Server::with_workers(workers, &arguments), port }
+        let plain = Server::with_workers(workers, &arguments);
+        // It is opened behind the plain one, which answers already.
+        plain.wait_for_log("Ready to accept connections tls");
+        TlsServer { plain, port }
     }
 
     pub fn client_config(
