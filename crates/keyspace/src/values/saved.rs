@@ -88,7 +88,8 @@ impl Saved {
 
     /// Whether it is to be handed on behind the lock.
     pub fn is_long(&self) -> bool {
-        matches!(self.value, SavedValue::Shared(..))
+        // Of what is not in memory the visitor reads the value from disk.
+        matches!(self.value, SavedValue::Shared(..) | SavedValue::Cold(..))
     }
 
     pub fn memory_bytes(&self) -> usize {

@@ -258,6 +258,18 @@ fn what_left_memory_is_what_was_stored() {
     }
 }
 
+/// Whether another thread cannot have the partition of a key at this moment.
+fn is_held(keyspace: &Arc<Keyspace>, key: &[u8]) -> bool {
+    let (done, is_done) = std::sync::mpsc::channel();
+    let (keyspace, key) = (Arc::clone(keyspace), key.to_vec());
+    std::thread::spawn(move || {
+        let mut held = Held::new(&keyspace);
+        held.acquire(Want::One(keyspace.partition_of(keyspace.key(&key).slot)));
+        _ = done.send(());
+    });
+    is_done.recv_timeout(std::time::Duration::from_secs(20)).is_err()
+}
+
 /// References are in a snapshot as they were at its cut, and their values may not be thrown away before it was written: that is
 /// the keeper's part, who here keeps them all.
 #[test]
@@ -278,6 +290,8 @@ fn a_snapshot_has_the_references_of_its_cut() {
             let value = match entry.value {
                 Value::Cold(cold) => {
                     colds += 1;
+                    // Here a save reads from disk: others go on meanwhile.
+                    assert!(!is_held(&keyspace, entry.key), "the partition is held");
                     Stored::Bytes(kept[&cold.reference.raw()].clone())
                 }
                 other => Stored::of(other),
