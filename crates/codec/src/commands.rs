@@ -79,6 +79,7 @@ impl CommandWriter {
                 self.begin_key(db, key, expiry);
                 self.begin(&outline);
             }
+            SnapshotItem::Bundle(_) => unreachable!("its entries were read before"),
             SnapshotItem::Part(part) => self.part(part),
             SnapshotItem::End => self.end_key(),
         }

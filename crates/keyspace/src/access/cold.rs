@@ -57,10 +57,10 @@ impl Held<'_> {
     /// Whether a command that needs a key's value can have it. `home`: it is going to change it, so lent is not enough.
     pub fn whereabouts(&mut self, db: Db, key: &Key<'_>, home: bool) -> Whereabouts {
         let partition = self.partition(key.slot);
-        if partition.store.cold.keys == 0 {
+        if !partition.store.cold.any() {
             return Whereabouts::Here;
         }
-        let Some(cold) = partition.cold_of(db, key) else { return Whereabouts::Here };
+        let Some(cold) = partition.cold_of(db, key) else { return partition.frozen_whereabouts(db, key) };
         match partition.store.cold.lent(cold.reference) {
             Some(lent) if lent.value.is_none() => Whereabouts::Unreadable,
             Some(_) if !home => Whereabouts::Here,
@@ -260,7 +260,7 @@ impl Txn<'_, '_> {
 impl Partition {
     #[inline]
     pub(crate) fn has_cold(&self) -> bool {
-        self.store.cold.keys > 0
+        self.store.cold.any()
     }
 
     #[inline]

@@ -25,6 +25,23 @@ impl Keyspace {
     }
 }
 
+impl Partition {
+    /// A frozen key, each with about the same chance: of a random bundle, which is read. None if that cannot be.
+    fn random_frozen(&self, db: Db, random: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
+        let frozen = self.table(db)?.frozen.as_ref()?;
+        let (address, bundle) = frozen.nth(random(frozen.bundle_count()))?;
+        let mut at = random(bundle.live());
+        let mut found = None;
+        self.visit_bundle(&address, bundle, &mut |key, _| {
+            if at == 0 && found.is_none() {
+                found = Some(key.to_vec());
+            }
+            at = at.wrapping_sub(1);
+        });
+        found
+    }
+}
+
 impl Txn<'_, '_> {
     /// Keys in `db`, expired ones that have not left yet included.
     pub fn len(&mut self, db: Db) -> u64 {
@@ -44,12 +61,16 @@ impl Txn<'_, '_> {
     pub fn for_each_key(&mut self, db: Db, slot: Option<Slot>, mut visit: impl FnMut(&[u8])) {
         let now = self.conditions.now;
         let hide = self.conditions.expiry_mode != ExpiryMode::Keep;
+        let mut is_whole = true;
         for partition in self.held.partitions() {
-            partition.for_each(db, slot, now, &mut |key, entry| {
+            is_whole &= partition.for_each(db, slot, now, &mut |key, entry| {
                 if !(hide && entry.expiry.is_some_and(|at| at < now)) {
                     visit(key);
                 }
             });
+        }
+        if !is_whole {
+            self.held.note_lost_keys(db);
         }
     }
 
@@ -115,6 +136,12 @@ impl Txn<'_, '_> {
                 here
             });
             let partition = partition.expect("the lengths add up to the total");
+            if at >= partition.len_in_pages(db) {
+                if let Some(key) = partition.random_frozen(db, random) {
+                    return Some(key);
+                }
+                continue;
+            }
             let place = weighted_slot(partition, db, at, false);
             let record = partition.table(db).expect("it has keys").slot(&partition.store.heap, place).record;
             let (page, index) = random_entry(partition, &record, random);

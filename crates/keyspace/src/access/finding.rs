@@ -42,7 +42,13 @@ impl Txn<'_, '_> {
     pub(super) fn find_place(&mut self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {
         let now = self.conditions.now;
         let partition = self.held.partition(key.slot);
-        let place = partition.find(db, key)?;
+        let place = match partition.find(db, key) {
+            Some(place) => place,
+            None if partition.has_frozen() && self.thaw_now(db, key) => {
+                return self.held.partition(key.slot).find(db, key);
+            }
+            None => return None,
+        };
         if !partition.is_stale(place, now) {
             return Some(place);
         }
@@ -56,6 +62,10 @@ impl Txn<'_, '_> {
         let now = self.conditions.now;
         let partition = self.held.partition(key.slot);
         let location = partition.locate_in_place(db, key)?;
+        if location.spot.is_none() && partition.has_frozen() && self.thaw_now(db, key) {
+            return self.held.partition(key.slot).locate_in_place(db, key);
+        }
+        let partition = self.held.partition(key.slot);
         if !location.is_stale(&partition.store, now) {
             return Some(location);
         }

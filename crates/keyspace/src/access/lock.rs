@@ -423,7 +423,12 @@ impl<'k> Held<'k> {
 
     /// Whether any value of what is held is not in memory.
     pub fn has_cold(&self) -> bool {
-        self.guards.iter().any(|(_, partition)| partition.store.cold.keys > 0)
+        self.guards.iter().any(|(_, partition)| partition.store.cold.any())
+    }
+
+    /// Whether any key of what is held is not in memory itself.
+    pub fn has_frozen(&self) -> bool {
+        self.guards.iter().any(|(_, partition)| partition.store.cold.frozen_keys > 0)
     }
 
     /// Whether a command has asked for what it flushed to be freed.

@@ -10,6 +10,7 @@ pub(crate) mod effect;
 pub(crate) mod element_prefetch;
 pub(crate) mod finding;
 pub(crate) mod followers;
+pub(crate) mod frozen;
 pub(crate) mod key_events;
 pub(crate) mod lease;
 pub(crate) mod leasing;

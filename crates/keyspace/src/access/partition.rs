@@ -14,6 +14,7 @@ use crate::layout::last_used::AccessMode;
 use crate::layout::packed::PackedBuf;
 use crate::layout::page::{self, Spot};
 use crate::tables::flushed::Flushed;
+use crate::tables::frozen::BundleAddress;
 use crate::tables::geometry::Geometry;
 use crate::tables::location::Location;
 use crate::tables::table::Table;
@@ -141,6 +142,8 @@ impl Partition {
 
     pub fn presence(&self, db: Db, key: &Key<'_>, now: UnixMs) -> Presence {
         match self.find(db, key) {
+            // Whether it really is there only its record would say.
+            None if self.has_frozen() && self.proposal(db, key).is_some() => Presence::Alive,
             None => Presence::Absent,
             Some(place) if self.is_stale(place, now) => Presence::Stale,
             Some(_) => Presence::Alive,
@@ -227,7 +230,7 @@ impl Partition {
     ) {
         let (table, store) = self.table_and_store(db).expect("the slot has pages");
         table.remove_dead(store, place, index, dead, bound, now);
-        if table.keys == 0 {
+        if table.is_empty() {
             self.drop_table(db);
         }
     }
@@ -259,6 +262,11 @@ impl Partition {
     // ---- whole databases ----
 
     pub fn len(&self, db: Db) -> u64 {
+        self.table(db).map_or(0, Table::len)
+    }
+
+    /// Those in pages.
+    pub fn len_in_pages(&self, db: Db) -> u64 {
         self.table(db).map_or(0, |table| table.keys)
     }
 
@@ -266,26 +274,45 @@ impl Partition {
         self.table(db).map_or(0, |table| table.volatile)
     }
 
-    /// Calls `visit` with every entry of a slot, or of all slots.
+    /// Calls `visit` with every entry of a slot, or of all slots. False if frozen ones could not be read.
     pub fn for_each(
         &self,
         db: Db,
         slot: Option<Slot>,
         now: UnixMs,
         visit: &mut dyn FnMut(&[u8], &Entry<'_>),
-    ) {
-        let Some(table) = self.table(db) else { return };
+    ) -> bool {
+        let Some(table) = self.table(db) else { return true };
+        let mut is_whole = true;
         match slot {
             Some(slot) if self.geometry.partition_of(slot) != self.number => {}
-            Some(slot) => self.for_each_in(table, self.geometry.place_of(slot), now, visit),
+            Some(slot) => {
+                let place = self.geometry.place_of(slot);
+                self.for_each_in(table, place, now, visit);
+                is_whole = self.for_each_frozen(table, place, visit);
+            }
             None => {
-                table.slots_with_keys(&self.store.heap).for_each(|at| self.for_each_in(table, at, now, visit))
+                table
+                    .slots_with_keys(&self.store.heap)
+                    .for_each(|at| self.for_each_in(table, at, now, visit));
+                let frozen = || table.frozen.as_ref();
+                let mut next = frozen().and_then(|frozen| frozen.next_slot(0));
+                while let Some(place) = next {
+                    is_whole &= self.for_each_frozen(table, place, visit);
+                    next = frozen().and_then(|frozen| frozen.next_slot(place + 1));
+                }
             }
         }
+        is_whole
     }
 
     fn for_each_in(&self, table: &Table, at: usize, now: UnixMs, visit: &mut dyn FnMut(&[u8], &Entry<'_>)) {
         table.for_each_page(&self.store.heap, at, |_, page| self.visit_page(page, now, visit));
+    }
+
+    fn for_each_frozen(&self, table: &Table, place: usize, visit: &mut dyn FnMut(&[u8], &Entry<'_>)) -> bool {
+        let mut bundles = table.bundles_from(BundleAddress::first_of(place));
+        bundles.all(|(address, bundle)| self.visit_bundle(&address, bundle, visit))
     }
 
     pub fn visit_page(&self, page: Handle, now: UnixMs, visit: &mut dyn FnMut(&[u8], &Entry<'_>)) {
@@ -333,7 +360,7 @@ impl Partition {
     /// After its last key has left, or its first has found no room.
     #[inline]
     pub fn drop_table_if_empty(&mut self, db: Db) {
-        if self.table(db).is_some_and(|table| table.keys == 0) {
+        if self.table(db).is_some_and(Table::is_empty) {
             self.drop_table(db);
         }
     }
@@ -364,7 +391,7 @@ impl Partition {
         if others_stay {
             table.forget_largest();
         }
-        let keys = table.keys;
+        let keys = table.len();
         if is_lazy {
             self.store.lazy.remove(keys);
         }
@@ -415,6 +442,12 @@ impl Partition {
         self.tables.iter().flatten().map(|table| &**table).chain(self.flushed_tables())
     }
 
+    pub fn all_tables_mut(&mut self) -> impl Iterator<Item = &mut Table> {
+        let tables = self.tables.iter_mut().flatten().map(|table| &mut **table);
+        let flushed = self.flushed.iter_mut().chain(&mut self.flushed_since);
+        tables.chain(flushed.map(Flushed::table_mut))
+    }
+
     pub fn flushed_tables(&self) -> impl Iterator<Item = &Table> {
         self.flushed.iter().chain(&self.flushed_since).map(Flushed::table)
     }
@@ -439,7 +472,7 @@ impl Partition {
     pub fn check_invariants(&self) -> u64 {
         let (mut objects, mut large, mut cold, mut keys, mut volatile) = (0, 0, 0, 0, 0);
         for table in self.tables.iter().flatten() {
-            assert!(table.keys > 0, "an empty database has no table");
+            assert!(!table.is_empty(), "an empty database has no table");
             (keys, volatile) = (keys + table.keys, volatile + table.volatile);
         }
         let weight = &self.shared.counters.weights[usize::from(self.number)];
@@ -460,6 +493,10 @@ impl Partition {
         self.store.objects.check_invariants();
         assert_eq!(self.store.large.live(), large, "every large value is referred to, once");
         assert_eq!(self.store.cold.keys, cold, "every reference is counted");
+        let frozen = self.all_tables().filter_map(|table| table.frozen.as_ref());
+        let frozen = frozen.map(|frozen| frozen.check_invariants());
+        let frozen = frozen.fold([0, 0], |[a, b], [keys, bundles]| [a + keys, b + bundles]);
+        assert_eq!([self.store.cold.frozen_keys, self.store.cold.bundles], frozen);
         self.store.cold.check_invariants();
         self.followers.waiters.check_invariants();
         objects

@@ -11,9 +11,11 @@
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
+use crate::layout::bundle::{self, order_of};
 use crate::layout::directory;
 use crate::layout::kind::Db;
 use crate::layout::record::{Record, advance};
+use crate::tables::frozen::{Bundle, BundleAddress};
 use crate::tables::geometry::Geometry;
 use crate::values::value::Entry;
 use isotherm_arena::Handle;
@@ -68,16 +70,27 @@ pub(crate) fn scan(
         }
         let partition = held.numbered(geometry.partition_of_spread(spread));
         let place = geometry.place_of_spread(spread);
+        let mut is_whole = true;
         loop {
             let table = partition.table(db).expect("the slot has keys");
             let record = table.slot(&partition.store.heap, place).record;
-            let (page, next) = advance(position, record.pages);
-            seen += visit_page(partition, &record, page, now, visit);
+            let (page, next) = advance(position, record.pages.max(1));
+            if table.frozen.is_some() {
+                let piece = Piece { db, place, from: position.reverse_bits(), page, page_end: next };
+                let (met, end) = partition.visit_piece(&record, piece, now, visit);
+                (seen, position) = (seen + met.unwrap_or(0), end);
+                is_whole &= met.is_some();
+            } else {
+                seen += visit_page(partition, &record, page, now, visit);
+                position = next;
+            }
             pages += 1;
-            position = next;
             if position == 0 || seen >= count || pages >= PAGES_PER_CALL_MAX {
                 break;
             }
+        }
+        if !is_whole {
+            held.note_lost_keys(db);
         }
         if position != 0 {
             return u64::from(position) << SLOT_BITS | spread as u64;
@@ -104,6 +117,70 @@ fn visit_page(
     let (Some(page), _) = directory::get(&partition.store.heap, record, index) else { return 0 };
     partition.visit_page(page, now, visit);
     partition.store.heap.page(page).len() as u64
+}
+
+/// A piece of a slot that has frozen keys: from a place in the order of hashes to where its page or a bundle ends.
+struct Piece {
+    db: Db,
+    place: usize,
+    from: u32,
+    page: u32,
+    /// The position behind the page; 0 behind the last.
+    page_end: u32,
+}
+
+impl Partition {
+    /// Visits the keys of a piece, those in its page and those of bundles, whose records are read. How many, if all could be
+    /// read, and the position behind it.
+    ///
+    /// A key that freezes or thaws between two calls stays at its place in the order, so that it is met in any case.
+    fn visit_piece(
+        &self,
+        record: &Record,
+        piece: Piece,
+        now: UnixMs,
+        visit: &mut dyn FnMut(&[u8], &Entry<'_>),
+    ) -> (Option<u64>, u32) {
+        let frozen = self.table(piece.db).and_then(|table| table.frozen.as_ref()).expect("the slot has some");
+        let (around, frozen_end) = frozen.around(piece.place, piece.from);
+        let page_end = if piece.page_end == 0 { 1 << 32 } else { u64::from(piece.page_end.reverse_bits()) };
+        let end = frozen_end.min(page_end);
+        let is_within = |key: &[u8]| {
+            let order = u64::from(order_of(self.store.hasher.hash(key)));
+            (u64::from(piece.from)..end).contains(&order)
+        };
+        let (mut met, mut is_whole) = (0, true);
+        let mut take = |key: &[u8], entry: &Entry<'_>| {
+            if is_within(key) {
+                met += 1;
+                visit(key, entry);
+            }
+        };
+        if record.pages > 0 {
+            visit_page(self, record, piece.page, now, &mut take);
+        }
+        for address in around {
+            let bundle = frozen.get(&address).expect("it was just found");
+            is_whole &= self.visit_bundle(&address, bundle, &mut take);
+        }
+        (is_whole.then_some(met), (end as u32).reverse_bits())
+    }
+
+    /// Visits the keys of a bundle. Its record is read under the lock. Whether it could be.
+    pub(crate) fn visit_bundle(
+        &self,
+        address: &BundleAddress,
+        bundle: &Bundle,
+        visit: &mut dyn FnMut(&[u8], &Entry<'_>),
+    ) -> bool {
+        let keeper = self.store.cold.keeper.as_ref().expect("what is frozen has a keeper");
+        let Some(payload) = keeper.read(bundle.reference, address.name().as_bytes()) else { return false };
+        let items = bundle::items(&payload).unwrap_or_default();
+        for (_, item) in items.iter().enumerate().filter(|(ordinal, _)| bundle.is_live(*ordinal)) {
+            Entry::of_item(&self.store, item, &mut |entry| visit(item.key, entry));
+        }
+        true
+    }
 }
 
 /// The first slot with keys from `spread` on, in the order of SCAN; only that very slot if `exact`.

@@ -17,7 +17,7 @@ impl Held<'_> {
         let partition = self.partition_ref(slot);
         let place = partition.geometry.place_of(slot);
         let table = partition.table(db);
-        table.map_or(0, |table| u64::from(table.slot(&partition.store.heap, place).record.keys))
+        table.map_or(0, |table| table.slot_len(&partition.store.heap, place))
     }
 
     /// The names of so many of them, at most.

@@ -1,7 +1,8 @@
 //! The terms of a transaction: at which moment it runs, what becomes of expired keys, how its lookups count, and what it
 //! came to; what is shown of values that are not in memory, and which it has met.
 
-use crate::layout::cold::ColdValue;
+use crate::layout::bundle::BundleName;
+use crate::layout::cold::{ColdRef, ColdValue};
 use crate::layout::kind::Db;
 use isotherm_stdx::UnixMs;
 
@@ -80,6 +81,8 @@ pub enum Whereabouts {
     Here,
     /// Its keeper has it.
     Away(ColdValue),
+    /// The key itself may be in a record of this name with its value: that is known when it was read.
+    Frozen(ColdRef, BundleName),
     /// Its keeper could not read it.
     Unreadable,
 }

@@ -450,6 +450,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// another entry than the target.
     pub fn rename(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
         self.found = None;
+        self.meet_frozen(to.0, to.1);
         let now = self.conditions.now;
         let source = self.locate(from.0, from.1).expect("the caller has found the source");
         let home = self.held.partition(from.1.slot).number;
@@ -468,6 +469,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// Copies value and expiry to another name (and database), replacing what is there: for events the name is new. The source must exist.
     pub fn copy(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
         self.found = None;
+        self.meet_frozen(to.0, to.1);
         let now = self.conditions.now;
         let source = self.locate(from.0, from.1).expect("the caller has found the source");
         if source.object(&self.held.partition(from.1.slot).store).is_some() {

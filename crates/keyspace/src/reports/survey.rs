@@ -77,7 +77,7 @@ impl<'h, 'k> Survey<'h, 'k> {
             let mut all = vec![DatabaseKeys::default(); databases];
             survey.each_table(|db, table| {
                 let sums = &mut all[usize::from(db.0)];
-                sums.keys += table.keys;
+                sums.keys += table.len();
                 sums.volatile += table.volatile;
                 sums.timed_hashes += table.timed_hashes;
             });

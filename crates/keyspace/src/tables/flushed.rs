@@ -41,6 +41,10 @@ impl Flushed {
         &self.table
     }
 
+    pub fn table_mut(&mut self) -> &mut Table {
+        &mut self.table
+    }
+
     /// Gives back what it has when all its keys are freed.
     pub fn free_empty(self, store: &mut Store) {
         self.table.free_empty(store);
@@ -71,9 +75,27 @@ impl Flushed {
             // A slot costs a step even if nothing is in it.
             steps.look(1);
             if steps.is_spent() {
-                return self.place == slots;
+                return self.place == slots && self.table.frozen.is_none();
             }
         }
+        self.free_bundles(store, steps)
+    }
+
+    /// True if none is left. Their keys count nowhere else.
+    fn free_bundles(&mut self, store: &mut Store, steps: &mut Steps) -> bool {
+        let Some(frozen) = &mut self.table.frozen else { return true };
+        while let Some(bundle) = frozen.pop() {
+            if self.is_lazy {
+                store.lazy.free(bundle.live());
+            }
+            store.cold.frozen_keys -= bundle.live();
+            store.cold.retire_bundle(bundle.reference);
+            steps.look(1);
+            if steps.is_spent() && !frozen.is_empty() {
+                return false;
+            }
+        }
+        self.table.frozen = None;
         true
     }
 

@@ -2,6 +2,7 @@
 
 pub(crate) mod counters;
 pub(crate) mod flushed;
+pub(crate) mod frozen;
 pub(crate) mod geometry;
 pub(crate) mod location;
 pub(crate) mod table;

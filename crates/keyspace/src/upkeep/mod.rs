@@ -6,6 +6,7 @@ pub(crate) mod cold_walk;
 pub(crate) mod compact;
 pub(crate) mod evict;
 pub(crate) mod expire;
+pub(crate) mod freeze;
 pub(crate) mod sink;
 pub(crate) mod slot_hand;
 pub(crate) mod snapshot;

@@ -160,7 +160,7 @@ impl Partition {
     }
 
     /// Whether a snapshot has yet to see a page.
-    fn awaits_snapshot(&self, page: Handle) -> bool {
+    pub(super) fn awaits_snapshot(&self, page: Handle) -> bool {
         let snapshot = &self.store.snapshot;
         snapshot.is_active() && self.store.heap.page(page).version() != snapshot.version()
     }

@@ -32,6 +32,8 @@
 
 use crate::access::lock::{Held, Keyspace, Want};
 use crate::access::partition::Partition;
+use crate::layout::bundle::{self, BundleName};
+use crate::layout::cold::ColdRef;
 use crate::layout::kind::Db;
 use crate::layout::last_used::AccessStamp;
 use crate::layout::pile::Pile;
@@ -53,6 +55,8 @@ const SILENT_STEP_ITEMS: u64 = 500;
 #[derive(Clone, Copy, Debug)]
 pub enum SnapshotItem<'a> {
     Entry(SnapshotEntry<'a>),
+    /// Keys that lie outside memory with their values.
+    Bundle(SnapshotBundle<'a>),
     /// A large collection; its parts follow, then `End`.
     Begin {
         db: Db,
@@ -74,6 +78,37 @@ pub struct SnapshotEntry<'a> {
     pub expiry: Option<UnixMs>,
     /// Under an LRU or LFU policy.
     pub access: Option<AccessStamp>,
+}
+
+/// Keys outside memory as they were at the cut: their record has to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct SnapshotBundle<'a> {
+    pub db: Db,
+    pub name: BundleName,
+    pub reference: ColdRef,
+    pub(crate) prints: &'a [u16],
+}
+
+impl SnapshotBundle<'_> {
+    /// How many keys.
+    pub fn keys(&self) -> u64 {
+        self.prints.iter().filter(|print| **print != 0).count() as u64
+    }
+
+    /// Its entries, of the record that was read; `None` if that is none.
+    pub fn entries<'p>(&self, payload: &'p [u8]) -> Option<Vec<SnapshotEntry<'p>>> {
+        let items = bundle::items(payload)?;
+        let db = self.db;
+        let live = items.into_iter().zip(self.prints).filter(|(_, print)| **print != 0);
+        let entries = live.map(|(item, _)| SnapshotEntry {
+            db,
+            key: item.key,
+            value: Value::of_bytes(item.form, item.value, UnixMs(i64::MIN)),
+            expiry: None,
+            access: None,
+        });
+        Some(entries.collect())
+    }
 }
 
 /// A snapshot under way. Dropping it early ends it at once: nothing more is walked, and what was saved is given back.
@@ -253,7 +288,7 @@ impl Partition {
         self.name_tables_for_snapshot();
         let state = &mut self.store.snapshot;
         assert!(
-            !state.active && state.saved.is_empty() && state.keeping.is_empty(),
+            !state.active && state.saved.is_empty() && state.bundles.is_empty() && state.keeping.is_empty(),
             "one snapshot at a time"
         );
         state.epoch = state.epoch.wrapping_add(1);
@@ -265,7 +300,12 @@ impl Partition {
     /// What it returns is dropped without the lock.
     fn end_snapshot(&mut self) -> Pile<u32> {
         let state = &mut self.store.snapshot;
-        debug_assert!(state.saved.is_empty() && state.pending.is_empty() && state.collection.is_none());
+        debug_assert!(
+            state.saved.is_empty()
+                && state.bundles.is_empty()
+                && state.pending.is_empty()
+                && state.collection.is_none()
+        );
         debug_assert!(state.fields.is_empty());
         if state.slots.is_none() {
             state.complete = state.epoch;

@@ -14,12 +14,13 @@ use crate::layout::kind::{Db, Form};
 use crate::layout::last_used::AccessStamp;
 use crate::layout::packed::Element;
 use crate::layout::pile::Pile;
+use crate::tables::frozen::BundleAddress;
 use crate::tables::geometry::Geometry;
-use crate::upkeep::snapshot::{SnapshotEntry, SnapshotItem};
+use crate::upkeep::snapshot::{SnapshotBundle, SnapshotEntry, SnapshotItem};
 use crate::values::collection::Stored;
 use crate::values::parts::Part;
 use crate::values::receiver::{LongPart, PAGE_WEIGHT_MAX, Receiver, weight_of};
-use crate::values::saved::{Pending, Saved};
+use crate::values::saved::{Pending, Saved, SavedBundle};
 use crate::values::stream;
 use crate::values::value::Value;
 use isotherm_arena::Handle;
@@ -35,11 +36,14 @@ pub(crate) struct WalkPlace {
     /// Of the tables that were the database's at the cut, in the order of their numbers.
     table: u32,
     page: u32,
+    /// Behind the pages come the bundles, from here on.
+    bundle: Option<BundleAddress>,
 }
 
 /// What is left for when the lock is gone.
 pub(crate) enum Late {
     Entry(Saved),
+    Bundle(SavedBundle),
     Part(LongPart),
     End,
     /// Nothing to emit.
@@ -50,6 +54,10 @@ impl Late {
     pub fn visit(self, visit: &mut dyn FnMut(SnapshotItem<'_>)) {
         match self {
             Late::Entry(saved) => visit(SnapshotItem::Entry(entry_of(&saved))),
+            Late::Bundle(SavedBundle { db, name, reference, prints }) => {
+                let prints = &prints;
+                visit(SnapshotItem::Bundle(SnapshotBundle { db, name, reference, prints }));
+            }
             Late::Part(part) => visit_long(&part, &mut |part| visit(SnapshotItem::Part(part))),
             Late::End => visit(SnapshotItem::End),
             Late::Garbage(_) => {}
@@ -142,6 +150,12 @@ impl<'v> Walk<'v> {
             self.steps.look(saved.weight(entry_weight) - 1);
             self.emit(SnapshotItem::Entry(entry_of(&saved)));
         }
+    }
+
+    /// Emitted behind the lock: the visitor reads it from disk.
+    fn bundle(&mut self, bundle: SavedBundle) {
+        self.steps.look(1);
+        self.late.push(Late::Bundle(bundle));
     }
 
     /// The collection at hand has ended.
@@ -237,6 +251,10 @@ impl Partition {
 
     /// Emits an entry that was saved. False if there is none.
     fn emit_saved(&mut self, walk: &mut Walk<'_>) -> bool {
+        if let Some(bundle) = self.store.snapshot.pop_bundle() {
+            walk.bundle(bundle);
+            return true;
+        }
         let Some(saved) = self.store.snapshot.pop_saved() else { return false };
         walk.saved(saved);
         true
@@ -263,7 +281,7 @@ impl Partition {
         let db = Db(place.db);
         if !place.is_in_slot {
             let Some(slot) = self.snapshot_next_slot(db, place.slot) else { return false };
-            *place = WalkPlace { db: place.db, slot, is_in_slot: true, table: 0, page: 0 };
+            *place = WalkPlace { db: place.db, slot, is_in_slot: true, ..WalkPlace::default() };
         }
         let slot = place.slot;
         let rest = self.snapshot_tables(db).filter(|table| table.number >= place.table);
@@ -272,11 +290,14 @@ impl Partition {
             return true;
         };
         if table.number != place.table {
-            (place.table, place.page) = (table.number, 0);
+            (place.table, place.page, place.bundle) = (table.number, 0, None);
         }
         let record = table.slot(&self.store.heap, slot).record;
         if place.page >= record.pages {
-            (place.table, place.page) = (place.table + 1, 0);
+            match self.emit_next_bundle(db, (table.number, slot), place.bundle, walk) {
+                Some(address) => place.bundle = Some(address),
+                None => (place.table, place.page, place.bundle) = (place.table + 1, 0, None),
+            }
             return true;
         }
         let (page, _) = directory::get(&self.store.heap, &record, place.page);
@@ -287,6 +308,26 @@ impl Partition {
             self.emit_page(db, page, walk);
         }
         true
+    }
+
+    /// Emits a bundle that was not seen yet, from an address on. Where it is.
+    fn emit_next_bundle(
+        &mut self,
+        db: Db,
+        (number, slot): (u32, usize),
+        from: Option<BundleAddress>,
+        walk: &mut Walk<'_>,
+    ) -> Option<BundleAddress> {
+        let epoch = self.store.snapshot.version();
+        let table = self.all_tables_mut().find(|table| table.number == number)?;
+        let mut bundles = table.bundles_from(from.unwrap_or_else(|| BundleAddress::first_of(slot)));
+        let (address, bundle) = bundles.find(|(_, bundle)| bundle.version != epoch)?;
+        let (name, reference, prints) = (address.name(), bundle.reference, bundle.prints().into());
+        drop(bundles);
+        let frozen = table.frozen.as_mut().expect("it has a bundle");
+        frozen.get_mut(&address).expect("it was found").version = epoch;
+        walk.bundle(SavedBundle { db, name, reference, prints });
+        Some(address)
     }
 
     fn emit_page(&mut self, db: Db, page: Handle, walk: &mut Walk<'_>) {

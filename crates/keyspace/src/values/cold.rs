@@ -20,6 +20,8 @@ use std::sync::Arc;
 const TABLE_MIN: usize = 64;
 /// For so long a value is lent in any case: its command is on its way.
 const LENT_MS_MIN: i64 = 100;
+/// Keys that were looked for in vain are remembered until their commands ran again.
+const ABSENT_MAX: usize = 256;
 /// So often a value was used while it was lent that it is worth its place in memory.
 const HOME_USES_MIN: u32 = 2;
 
@@ -30,6 +32,11 @@ pub(crate) struct Cold {
     /// Entries whose value is not in memory, and the bytes of these values.
     pub keys: u64,
     pub bytes: u64,
+    /// Keys that lie outside memory with their values, and the records that they are in.
+    pub frozen_keys: u64,
+    pub bundles: u64,
+    /// Bundles that a key was looked for in and not found, by the hash of the key; the oldest goes first.
+    absent: VecDeque<(ColdRef, u64)>,
     lent: HashMap<ColdRef, Lent>,
     /// In the order in which they were lent; some were given back since.
     order: VecDeque<ColdRef>,
@@ -39,6 +46,8 @@ pub(crate) struct Cold {
     hits: Cell<u64>,
     /// Values that came back to memory.
     pub came_home: u64,
+    /// Frozen keys that came back to memory.
+    pub thawed: u64,
 }
 
 /// What partitions know of values that are not in memory, in all.
@@ -47,11 +56,14 @@ pub struct ColdCounts {
     pub keys: u64,
     /// Of the values of these keys.
     pub bytes: u64,
+    pub frozen_keys: u64,
+    pub bundles: u64,
     pub lent_values: u64,
     /// What those take in memory, with their tables.
     pub lent_bytes: u64,
     pub lent_hits: u64,
     pub came_home: u64,
+    pub thawed: u64,
 }
 
 impl ColdCounts {
@@ -62,6 +74,9 @@ impl ColdCounts {
         self.lent_bytes += other.lent_bytes;
         self.lent_hits += other.lent_hits;
         self.came_home += other.came_home;
+        self.frozen_keys += other.frozen_keys;
+        self.bundles += other.bundles;
+        self.thawed += other.thawed;
     }
 }
 
@@ -117,6 +132,28 @@ impl Cold {
         self.give_back(reference);
     }
 
+    // ---- what is frozen ----
+
+    /// A bundle is no longer referred to.
+    pub fn retire_bundle(&mut self, reference: ColdRef) {
+        self.bundles -= 1;
+        self.take_back(reference);
+        self.absent.retain(|(bundle, _)| *bundle != reference);
+        self.give_back(reference);
+    }
+
+    /// A bundle was read, and has no key of this hash that was looked for.
+    pub fn note_absent(&mut self, reference: ColdRef, hash: u64) {
+        if self.absent.len() == ABSENT_MAX {
+            self.absent.pop_front();
+        }
+        self.absent.push_back((reference, hash));
+    }
+
+    pub fn is_absent(&self, reference: ColdRef, hash: u64) -> bool {
+        self.absent.contains(&(reference, hash))
+    }
+
     // ---- what is lent ----
 
     pub fn lend(&mut self, reference: ColdRef, lent: Lent) {
@@ -144,6 +181,12 @@ impl Cold {
         lent.value.as_deref()
     }
 
+    /// Whether any key or value is not in memory.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.keys + self.frozen_keys > 0
+    }
+
     fn table_bytes(&self) -> usize {
         // A table is filled to seven eighths, with a byte for each place.
         let places = (self.lent.capacity() * 8 / 7).next_power_of_two();
@@ -159,6 +202,9 @@ impl Cold {
             lent_bytes: (self.lent_heap_bytes + self.table_bytes()) as u64,
             lent_hits: self.hits.get(),
             came_home: self.came_home,
+            frozen_keys: self.frozen_keys,
+            bundles: self.bundles,
+            thawed: self.thawed,
         }
     }
 
@@ -190,7 +236,7 @@ impl Cold {
     }
 
     pub fn check_invariants(&self) {
-        assert!(self.lent.len() as u64 <= self.keys, "each belongs to an entry");
+        assert!(self.lent.len() as u64 <= self.keys + self.bundles, "each belongs to an entry or a bundle");
         assert_eq!(self.lent_bytes, self.lent.values().map(Lent::bytes).sum());
         assert_eq!(self.lent_heap_bytes, self.lent.values().map(Lent::heap_bytes).sum());
         assert!(self.lent.keys().all(|reference| self.order.contains(reference)));

@@ -1,5 +1,6 @@
 //! What a partition keeps for the snapshot under way: entries and fields as they were before their page changed.
 
+use crate::layout::bundle::BundleName;
 use crate::layout::cold::ColdRef;
 use crate::layout::entry::{EntryBytes, split_keyed};
 use crate::layout::kind::{Db, Form};
@@ -22,6 +23,8 @@ pub(crate) struct SnapshotState {
     pub slots: Option<RangeInclusive<u16>>,
     /// Entries that were saved before their page changed.
     pub saved: Pile<Saved>,
+    /// Bundles that were saved before they changed.
+    pub bundles: Pile<SavedBundle>,
     /// The collection that is being emitted, and objects whose entries were met or saved, still to be emitted.
     pub collection: Option<Pending>,
     pub pending: Pile<Pending>,
@@ -35,7 +38,7 @@ pub(crate) struct SnapshotState {
 }
 
 /// What was saved for a snapshot that ended: dropped without the lock.
-pub(crate) type Leftovers = (Pile<Saved>, Pile<Pending>, HashMap<u32, Pile<SavedField>>);
+pub(crate) type Leftovers = (Pile<Saved>, Pile<SavedBundle>, Pile<Pending>, HashMap<u32, Pile<SavedField>>);
 
 /// Epochs whose versions may be on pages of a partition at once. One byte distinguishes 256.
 pub(crate) const EPOCHS_BEHIND_MAX: u8 = 250;
@@ -98,6 +101,21 @@ impl Saved {
     }
 }
 
+/// Keys outside memory that were to be emitted, and where their record is.
+pub(crate) struct SavedBundle {
+    pub db: Db,
+    pub name: BundleName,
+    pub reference: ColdRef,
+    /// Of each key in the order of the record; 0: it has left.
+    pub prints: Box<[u16]>,
+}
+
+impl SavedBundle {
+    pub fn memory_bytes(&self) -> usize {
+        size_of::<SavedBundle>() + self.prints.len() * 2
+    }
+}
+
 pub(crate) enum SavedValue {
     /// Of a string or a small collection.
     Bytes(Form, Box<[u8]>),
@@ -115,6 +133,7 @@ impl SnapshotState {
             active: false,
             slots: None,
             saved: Pile::default(),
+            bundles: Pile::default(),
             collection: None,
             pending: Pile::default(),
             fields: HashMap::new(),
@@ -147,12 +166,25 @@ impl SnapshotState {
         Some(saved)
     }
 
+    /// A bundle as it is now.
+    pub fn save_bundle(&mut self, db: Db, name: BundleName, reference: ColdRef, prints: &[u16]) {
+        let saved = SavedBundle { db, name, reference, prints: prints.into() };
+        self.note_kept(saved.memory_bytes());
+        self.bundles.push(saved);
+    }
+
+    pub fn pop_bundle(&mut self) -> Option<SavedBundle> {
+        let saved = self.bundles.pop()?;
+        self.note_given(saved.memory_bytes());
+        Some(saved)
+    }
+
     /// Nothing of it is to be emitted any more. What was saved is the caller's to drop.
     pub fn abort(&mut self) -> Leftovers {
         (self.active, self.collection) = (false, None);
         self.note_given(self.kept_bytes as usize);
         let (saved, pending) = (std::mem::take(&mut self.saved), std::mem::take(&mut self.pending));
-        (saved, pending, std::mem::take(&mut self.fields))
+        (saved, std::mem::take(&mut self.bundles), pending, std::mem::take(&mut self.fields))
     }
 
     #[inline]

@@ -1,10 +1,11 @@
 //! What a command sees of an entry: never a byte layout.
 
 use crate::accounting::tally::is_embstr;
+use crate::layout::bundle::Item;
 use crate::layout::cold::ColdValue;
 use crate::layout::directory;
-use crate::layout::entry::{BodyRef, EntryBytes, Parts, Place, read_int};
-use crate::layout::kind::{Encoding, Form, Type, packed_encoding};
+use crate::layout::entry::{BodyRef, Draft, EntryBytes, Parts, Place, read_int};
+use crate::layout::kind::{Encoding, Form, NewValue, Type, packed_encoding};
 use crate::layout::last_used::{self, AccessMode};
 use crate::layout::page::{self, Page, Spot};
 use crate::layout::record::UNIT_BYTES;
@@ -63,7 +64,7 @@ impl<'a> Value<'a> {
     }
 
     #[inline]
-    fn of_bytes(form: Form, bytes: &'a [u8], now: UnixMs) -> Value<'a> {
+    pub(crate) fn of_bytes(form: Form, bytes: &'a [u8], now: UnixMs) -> Value<'a> {
         match form {
             Form::Int => Value::Int(read_int(bytes)),
             Form::Bytes | Form::Raw => Value::Bytes(bytes),
@@ -123,6 +124,19 @@ impl<'a> Entry<'a> {
         let entry = EntryBytes(page.entry(spot));
         let value = Value::of(store, entry, now);
         Entry { value, expiry: entry.expiry(), meta: EntryMeta { store, page, spot, now } }
+    }
+
+    /// An item of a bundle, as it would be in memory but for what a page knows of its use.
+    pub(crate) fn of_item(store: &Store, item: &Item<'_>, visit: &mut dyn FnMut(&Entry<'_>)) {
+        // A page of its own, without the value: that may be longer than an entry in a page can be.
+        let draft = Draft::inline(item.key, NewValue::Bytes(b""), None);
+        let (cap, used) = page::size_for(1, 0, draft.as_bytes().len());
+        let mut bytes = vec![0; used.next_multiple_of(32)];
+        page::init(&mut bytes, cap, 0, 0, 0);
+        let spot = page::append(&mut bytes, 1, draft.as_bytes(), 0);
+        let now = UnixMs(i64::MIN);
+        let value = Value::of_bytes(item.form, item.value, now);
+        visit(&Entry { value, expiry: None, meta: EntryMeta { store, page: Page(&bytes), spot, now } });
     }
 
     pub fn kind(&self) -> Type {

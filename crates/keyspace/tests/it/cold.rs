@@ -11,6 +11,8 @@ use std::sync::{Arc, Mutex};
 #[derive(Default)]
 pub struct Keeper {
     pub values: Mutex<HashMap<u64, Vec<u8>>>,
+    /// What went back too, as a disk has it while a snapshot is under way.
+    pub ever: Mutex<HashMap<u64, Vec<u8>>>,
     next: Mutex<u64>,
 }
 
@@ -31,6 +33,7 @@ impl Keeper {
         *next += 1;
         let raw = (value.len() as u64) << 40 | *next;
         self.values.lock().unwrap().insert(raw, value.to_vec());
+        self.ever.lock().unwrap().insert(raw, value.to_vec());
         ColdRef::new(raw)
     }
 

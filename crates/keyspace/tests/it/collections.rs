@@ -333,6 +333,7 @@ fn take(item: SnapshotItem<'_>, emitted: &mut World, open: &mut Option<(Bytes, u
             assert!(is_new, "an element is emitted once");
             return;
         }
+        SnapshotItem::Bundle(_) => panic!("nothing left memory"),
         SnapshotItem::End => {
             let (key, len) = open.take().expect("it was begun");
             let emitted = match &emitted[&key] {

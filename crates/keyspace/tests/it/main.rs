@@ -7,6 +7,7 @@ mod cold;
 mod cold_collections;
 mod collections;
 mod evict;
+mod frozen;
 mod full;
 mod leases;
 mod model;

@@ -25,6 +25,7 @@ use crate::layout::kind::Full;
 use crate::layout::page::Spot;
 use crate::layout::record::{NEVER, RECORD_BYTES, Record, bound_of, page_index};
 use crate::tables::counters::Counters;
+use crate::tables::frozen::{Bundle, BundleAddress, Frozen};
 use crate::tables::location::{Location, SlotRef};
 use crate::values::store::Store;
 use isotherm_arena::{Handle, Kind};
@@ -39,8 +40,11 @@ pub(crate) struct Table {
     /// Slots of a run, as a power of two: every command divides by it.
     run_bits: u32,
     pub sums: Vec<RunSum>,
+    /// Those in pages.
     pub keys: u64,
     pub volatile: u64,
+    /// Those outside memory. None as a rule.
+    pub frozen: Option<Box<Frozen>>,
     /// Hashes that have fields with a time.
     pub timed_hashes: u64,
     /// Bytes in use in the pages: the sum of the records'.
@@ -85,6 +89,7 @@ impl Table {
             sums: vec![NO_SUM; runs],
             keys: 0,
             volatile: 0,
+            frozen: None,
             timed_hashes: 0,
             page_bytes: 0,
             tally: Tally::default(),
@@ -229,6 +234,27 @@ impl Table {
             + self.sums.capacity() * size_of::<RunSum>()
             + self.tally.memory_bytes()
             + self.sizes.memory_bytes()
+            + self.frozen.as_ref().map_or(0, |frozen| size_of::<Frozen>() + frozen.memory_bytes())
+    }
+
+    /// All keys, wherever they are.
+    pub fn len(&self) -> u64 {
+        self.keys + self.frozen_keys()
+    }
+
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.keys == 0 && self.frozen.is_none()
+    }
+
+    pub fn frozen_keys(&self) -> u64 {
+        self.frozen.as_ref().map_or(0, |frozen| frozen.keys)
+    }
+
+    /// All keys of a slot.
+    pub fn slot_len(&self, heap: &Heap, at: usize) -> u64 {
+        let frozen = self.frozen.as_ref().map_or(0, |frozen| frozen.keys_of(at));
+        u64::from(self.slot(heap, at).record.keys) + frozen
     }
 
     /// Calls `visit` with every page of a slot.
@@ -241,8 +267,13 @@ impl Table {
         }
     }
 
-    /// The first slot from `from` on that has keys.
+    /// The first slot from `from` on that has keys, in pages or outside memory.
     pub fn next_slot(&self, heap: &Heap, from: usize) -> Option<usize> {
+        let frozen = self.frozen.as_ref().and_then(|frozen| frozen.next_slot(from));
+        [self.next_slot_in_pages(heap, from), frozen].into_iter().flatten().min()
+    }
+
+    fn next_slot_in_pages(&self, heap: &Heap, from: usize) -> Option<usize> {
         let runs = self.run_slots();
         let mut at = from;
         while at < self.sums.len() * runs {
@@ -275,7 +306,7 @@ impl Table {
         found
     }
 
-    /// Places of slots that have keys, ascending.
+    /// Places of slots that have keys in pages, ascending.
     pub fn slots_with_keys<'a>(&'a self, heap: &'a Heap) -> impl Iterator<Item = usize> + 'a {
         self.sums
             .iter()
@@ -283,6 +314,13 @@ impl Table {
             .filter(|(_, sum)| sum.keys > 0)
             .flat_map(|(run, _)| run * self.run_slots()..(run + 1) * self.run_slots())
             .filter(|&at| self.slot(heap, at).record.keys > 0)
+    }
+
+    // ---- frozen keys ----
+
+    /// The bundles of a slot from an address on.
+    pub fn bundles_from(&self, from: BundleAddress) -> impl Iterator<Item = (BundleAddress, &Bundle)> {
+        self.frozen.iter().flat_map(move |frozen| frozen.from(from))
     }
 
     /// It is no longer a database's: eviction does not count its keys.
@@ -293,7 +331,7 @@ impl Table {
 
     /// Gives back what a table without keys has.
     pub fn free_empty(self, store: &mut Store) {
-        debug_assert_eq!(self.keys, 0, "its runs went with their keys");
+        debug_assert!(self.is_empty(), "its runs went with their keys");
         store.heap.release(self.index);
     }
 
@@ -331,6 +369,7 @@ impl Table {
         assert_eq!((self.keys, self.volatile, self.timed_hashes), (keys, volatile, timed_hashes));
         assert_eq!(self.page_bytes, page_bytes);
         assert!(self.tally.entry_bytes() <= page_bytes, "entries lie in pages");
+        assert!(self.frozen.as_ref().is_none_or(|frozen| !frozen.is_empty()), "an empty one is dropped");
         self.tally.check_invariants(&tally);
         self.sizes.check_invariants(&sizes);
         referred

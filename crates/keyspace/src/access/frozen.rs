@@ -1,0 +1,325 @@
+//! Keys leave memory together with their values, and come back one by one, under the lock of their partition.
+//!
+//! ```text
+//!   HOT x n  --freeze: their bytes are still those that were written out-->  a bundle
+//!   a bundle at a  --move_bundle: the keeper has it at b now-->              the same bundle
+//!   in a bundle  --thaw: the record was read-->                              HOT
+//! ```
+//! None of these is a change of the data, nor a use of a key. A command that names a frozen key has it thawed before it runs; what a command
+//! looks up beyond that is read by the lookup itself, which waits for the disk under the lock.
+//!
+//! That a bundle proposes a key says little: it was in it, or another one has the same bits. When its record was read in vain, that is
+//! remembered until the command has run.
+
+use crate::access::carry::as_form;
+use crate::access::lock::Held;
+use crate::access::partition::Partition;
+use crate::access::terms::{Missing, Whereabouts};
+use crate::access::txn::Txn;
+use crate::layout::bundle::{self, BundleName, Item};
+use crate::layout::cold::ColdRef;
+use crate::layout::entry::{Place, read_int};
+use crate::layout::key::Key;
+use crate::layout::kind::{Db, Expiry, Form, Full, NewValue};
+use crate::tables::frozen::{Bundle, BundleAddress};
+use crate::tables::location::Location;
+use crate::values::cold::Lent;
+use isotherm_stdx::{Slot, UnixMs};
+
+/// Records that a lookup reads for one key: each has a key with the same 16 bits.
+const READS_PER_KEY_MAX: usize = 64;
+
+/// What a record could not be read for, or there was no memory.
+struct NotThawed;
+
+impl Held<'_> {
+    /// Lets keys that were written out leave memory, those whose values are still these bytes; none if they are fewer than `keys_min`. How
+    /// many did.
+    pub fn freeze(
+        &mut self,
+        (db, slot): (Db, Slot),
+        name: BundleName,
+        payload: &[u8],
+        reference: ColdRef,
+        keys_min: usize,
+        now: UnixMs,
+    ) -> usize {
+        let partition = self.partition(slot);
+        let frozen = partition.freeze((db, slot), name, payload, reference, keys_min, now);
+        if frozen == 0 {
+            partition.store.cold.give_back(reference);
+        }
+        frozen
+    }
+
+    /// The database that has the bundle whose record is there: mostly `db`, until SWAPDB.
+    pub fn database_of_bundle(
+        &mut self,
+        (db, slot): (Db, Slot),
+        name: BundleName,
+        reference: ColdRef,
+    ) -> Option<Db> {
+        let partition = self.partition(slot);
+        let refers = |db: &Db| partition.bundle_at((*db, slot), name, reference).is_some();
+        if refers(&db) { Some(db) } else { partition.used_databases().find(refers) }
+    }
+
+    /// The keeper has a record elsewhere now. Whether a bundle refers to it; else the new place goes back.
+    pub fn move_bundle(
+        &mut self,
+        (db, slot): (Db, Slot),
+        name: BundleName,
+        from: ColdRef,
+        to: ColdRef,
+    ) -> bool {
+        let partition = self.partition(slot);
+        let Some(address) = partition.bundle_at((db, slot), name, from) else {
+            partition.store.cold.give_back(to);
+            return false;
+        };
+        let (table, store) = partition.table_and_store(db).expect("the bundle was found");
+        let bundle = table.frozen.as_mut().and_then(|frozen| frozen.get_mut(&address));
+        bundle.expect("it was found").reference = to;
+        store.cold.bundles += 1;
+        store.cold.retire_bundle(from);
+        true
+    }
+
+    /// A key comes to memory, if it is in the record that was read and has not left it. Whether it did.
+    pub fn thaw(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        payload: &[u8],
+        from: ColdRef,
+        now: UnixMs,
+    ) -> Result<bool, Full> {
+        self.partition(key.slot).thaw(db, key, payload, from, now)
+    }
+
+    /// All keys of a bundle come to memory, as far as there is room. Whether they did.
+    pub fn thaw_all(
+        &mut self,
+        (db, slot): (Db, Slot),
+        name: BundleName,
+        payload: &[u8],
+        from: ColdRef,
+        now: UnixMs,
+    ) -> bool {
+        let hasher = self.keyspace.hasher();
+        let partition = self.partition(slot);
+        let Some(items) = bundle::items(payload) else { return false };
+        items.iter().all(|item| {
+            let is_there = partition.bundle_at((db, slot), name, from).is_some();
+            !is_there || partition.thaw(db, &hasher.key(item.key), payload, from, now).is_ok()
+        })
+    }
+
+    /// A record cannot be read: commands that need a key of it fail until the next one tries again (`forget_failure`).
+    pub fn note_unreadable_bundle(&mut self, db: Db, key: &Key<'_>, from: ColdRef, now: UnixMs) {
+        let partition = self.partition(key.slot);
+        if partition.proposal(db, key).is_some_and(|(_, reference)| reference == from) {
+            partition.store.cold.lend(from, Lent::new(db, key.bytes, None, now));
+        }
+    }
+
+    /// A command walks over keys, and some cannot be read: none of those is named.
+    pub(crate) fn note_lost_keys(&mut self, db: Db) {
+        self.missing.push(Missing { db, key: Box::default(), is_readable: false });
+    }
+
+    /// Whether a key may lie outside memory itself.
+    pub fn may_be_frozen(&mut self, db: Db, key: &Key<'_>) -> bool {
+        let partition = self.partition(key.slot);
+        partition.has_frozen() && partition.find(db, key).is_none() && partition.proposal(db, key).is_some()
+    }
+}
+
+impl Txn<'_, '_> {
+    /// A key that no page has comes to memory if it is frozen; a reader of the disk is waited for. Whether it came.
+    #[cold]
+    pub(super) fn thaw_now(&mut self, db: Db, key: &Key<'_>) -> bool {
+        let now = self.conditions.now;
+        match self.held.partition(key.slot).thaw_now(db, key, now) {
+            Ok(came) => {
+                if came {
+                    self.found = None;
+                }
+                came
+            }
+            Err(NotThawed) => {
+                self.note_missing(db, key, false);
+                false
+            }
+        }
+    }
+
+    /// The same for a key that is about to be written over.
+    pub(super) fn meet_frozen(&mut self, db: Db, key: &Key<'_>) {
+        let partition = self.held.partition(key.slot);
+        if partition.has_frozen() && partition.find(db, key).is_none() {
+            self.thaw_now(db, key);
+        }
+    }
+}
+
+impl Partition {
+    #[inline]
+    pub(crate) fn has_frozen(&self) -> bool {
+        self.store.cold.frozen_keys > 0
+    }
+
+    /// A bundle that may have a key that no page has.
+    pub(crate) fn proposal(&self, db: Db, key: &Key<'_>) -> Option<(BundleAddress, ColdRef)> {
+        let frozen = self.table(db)?.frozen.as_ref()?;
+        let is_open = |bundle: &Bundle| !self.store.cold.is_absent(bundle.reference, key.hash);
+        let (address, bundle) = frozen.propose(self.geometry.place_of(key.slot), key.hash, is_open)?;
+        Some((address, bundle.reference))
+    }
+
+    /// Where a key is whose entry, if there is one, has its value.
+    pub(crate) fn frozen_whereabouts(&self, db: Db, key: &Key<'_>) -> Whereabouts {
+        if !self.has_frozen() || self.find(db, key).is_some() {
+            return Whereabouts::Here;
+        }
+        match self.proposal(db, key) {
+            None => Whereabouts::Here,
+            // It is there if it could not be read.
+            Some((_, reference)) if self.store.cold.lent(reference).is_some() => Whereabouts::Unreadable,
+            Some((address, reference)) => Whereabouts::Frozen(reference, address.name()),
+        }
+    }
+
+    fn bundle_at(
+        &self,
+        (db, slot): (Db, Slot),
+        name: BundleName,
+        reference: ColdRef,
+    ) -> Option<BundleAddress> {
+        let frozen = self.table(db)?.frozen.as_ref()?;
+        frozen.at(self.geometry.place_of(slot), name.interval()?, reference)
+    }
+
+    fn thaw_now(&mut self, db: Db, key: &Key<'_>, now: UnixMs) -> Result<bool, NotThawed> {
+        for _ in 0..READS_PER_KEY_MAX {
+            let Some((address, reference)) = self.proposal(db, key) else { return Ok(false) };
+            let cold = &self.store.cold;
+            if cold.lent(reference).is_some() {
+                return Err(NotThawed);
+            }
+            let keeper = cold.keeper.as_ref().expect("what is frozen has a keeper");
+            let payload = keeper.read(reference, address.name().as_bytes()).ok_or(NotThawed)?;
+            if self.thaw(db, key, &payload, reference, now).map_err(|_| NotThawed)? {
+                return Ok(true);
+            }
+        }
+        Err(NotThawed)
+    }
+
+    fn thaw(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        payload: &[u8],
+        from: ColdRef,
+        now: UnixMs,
+    ) -> Result<bool, Full> {
+        let frozen = self.table(db).and_then(|table| table.frozen.as_ref());
+        let place = self.geometry.place_of(key.slot);
+        let proposed = frozen.and_then(|it| it.propose(place, key.hash, |bundle| bundle.reference == from));
+        let Some((address, bundle)) = proposed else { return Ok(false) };
+        let items = bundle::items(payload).unwrap_or_default();
+        let found = items.iter().position(|item| item.key == key.bytes);
+        let Some(ordinal) = found.filter(|ordinal| bundle.is_live(*ordinal)) else {
+            self.store.cold.note_absent(from, key.hash);
+            return Ok(false);
+        };
+        self.save_bundle(db, key.slot, &address);
+        self.set_at(db, self.locate(db, key), key, value_of(&items[ordinal]), Expiry::Clear, now)?;
+        let (table, store) = self.table_and_store(db).expect("the key was just stored");
+        let frozen = table.frozen.as_mut().expect("the bundle was found");
+        if let Some(reference) = frozen.leave(&address, ordinal) {
+            store.cold.retire_bundle(reference);
+        }
+        store.cold.frozen_keys -= 1;
+        store.cold.thawed += 1;
+        if frozen.is_empty() {
+            table.frozen = None;
+        }
+        Ok(true)
+    }
+
+    fn freeze(
+        &mut self,
+        (db, slot): (Db, Slot),
+        name: BundleName,
+        payload: &[u8],
+        reference: ColdRef,
+        keys_min: usize,
+        now: UnixMs,
+    ) -> usize {
+        let items = bundle::items(payload).expect("it was written by `freeze_step`");
+        let hasher = self.store.hasher;
+        let keys: Vec<Option<Key<'_>>> = items
+            .iter()
+            .map(|item| Some(hasher.key(item.key)).filter(|key| self.is_still(db, key, item).is_some()))
+            .collect();
+        let count = keys.iter().flatten().count();
+        if count < keys_min.max(1) {
+            return 0;
+        }
+        let version = self.store.snapshot.version();
+        let hashes = keys.iter().map(|key| key.map(|key| key.hash));
+        let bundle = Bundle::new(reference, version, hashes);
+        let place = self.geometry.place_of(slot);
+        let part = name.interval().expect("it was made by `freeze_step`");
+        let (table, store) = self.table_and_store(db).expect("the keys were found");
+        if table.frozen.get_or_insert_default().add(place, part, bundle).is_none() {
+            table.frozen.take_if(|frozen| frozen.is_empty());
+            return 0;
+        }
+        (store.cold.frozen_keys, store.cold.bundles) =
+            (store.cold.frozen_keys + count as u64, store.cold.bundles + 1);
+        for key in keys.iter().flatten() {
+            // Each removal may have moved the others.
+            let location = self.locate(db, key).expect("the table is there");
+            self.remove_at(db, &location, now);
+        }
+        count
+    }
+
+    /// Where a key is, if its value is in memory and still this one, and nothing keeps it there.
+    fn is_still(&self, db: Db, key: &Key<'_>, item: &Item<'_>) -> Option<Location> {
+        let location = self.locate(db, key).filter(|location| location.spot.is_some())?;
+        let entry = location.entry(&self.store);
+        let may_leave = entry.inline_key().is_some() && !entry.is_volatile();
+        let is_small = matches!(entry.place(), Place::Inline | Place::Blob);
+        let is_same = may_leave
+            && is_small
+            && entry.form() == item.form
+            && self.store.value_bytes_of(entry) == item.value;
+        is_same.then_some(location)
+    }
+
+    /// Has to be called before a bundle changes: a snapshot that has not seen it yet gets it first.
+    fn save_bundle(&mut self, db: Db, slot: Slot, address: &BundleAddress) {
+        let snapshot = &self.store.snapshot;
+        if !snapshot.is_active() {
+            return;
+        }
+        let (epoch, covers) = (snapshot.version(), snapshot.covers(|| slot));
+        let (table, store) = self.table_and_store(db).expect("the bundle was found");
+        let (snapshot_db, frozen) = (table.snapshot_db, table.frozen.as_mut().expect("the bundle was found"));
+        let bundle = frozen.get_mut(address).expect("the bundle was found");
+        if std::mem::replace(&mut bundle.version, epoch) != epoch && covers {
+            store.snapshot.save_bundle(snapshot_db, address.name(), bundle.reference, bundle.prints());
+        }
+    }
+}
+
+fn value_of<'a>(item: &Item<'a>) -> NewValue<'a> {
+    match item.form {
+        Form::Int => NewValue::Int(read_int(item.value)),
+        form => as_form(form, item.value),
+    }
+}

@@ -1,0 +1,199 @@
+//! What may leave memory as bundles: small keys that were not used for a while, those of one part of a slot together.
+//!
+//! ```text
+//!   a slot of up to 63 pages    one step, all of its pages
+//!   a larger one                a step for each 2^k-th part of its hashes, which are in 32 to 63 pages
+//!   what a step has found       in the order of hashes, cut in halves until a half fits a record
+//! ```
+//! Keys with an expiry stay: what is outside memory nothing would find when its time has come.
+
+use crate::access::lock::Held;
+use crate::access::partition::Partition;
+use crate::layout::bundle::{self, BUNDLE_BYTES_MAX, BundleName, FORM_OF_BUNDLES, Interval, Item, order_of};
+use crate::layout::cold::ColdRef;
+use crate::layout::directory;
+use crate::layout::entry::{EntryBytes, Place};
+use crate::layout::kind::Db;
+use crate::layout::last_used::{self, AccessMode};
+use crate::tables::frozen::BundleAddress;
+use isotherm_arena::Handle;
+use isotherm_stdx::{Slot, UnixMs, steps};
+
+/// A part of a slot has fewer than twice as many pages: some 1,000 keys.
+const PAGES_PER_PART: u32 = 32;
+
+/// Where the hand is that looks for what may freeze.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FreezeHand {
+    slot: u16,
+    db: u16,
+    part: u32,
+    /// Rounds that are complete.
+    pub rounds: u64,
+}
+
+impl FreezeHand {
+    /// A round that begins at this slot.
+    pub fn at(slot: Slot) -> FreezeHand {
+        FreezeHand { slot: slot.get(), ..FreezeHand::default() }
+    }
+
+    /// The slot that the next step looks at: its partition is to be held.
+    pub fn slot(&self) -> Slot {
+        Slot::new(self.slot)
+    }
+
+    fn pass_slot(&mut self) {
+        let next = self.slot + 1;
+        let is_round = usize::from(next) == Slot::COUNT;
+        let rounds = self.rounds + u64::from(is_round);
+        *self = FreezeHand { slot: if is_round { 0 } else { next }, rounds, ..FreezeHand::default() };
+    }
+}
+
+/// What may freeze.
+#[derive(Clone, Copy, Debug)]
+pub struct FreezeLimits {
+    /// A larger value leaves alone.
+    pub value_bytes_max: usize,
+    pub idle_seconds_min: u32,
+    /// Fewer keys of one part stay.
+    pub keys_min: usize,
+}
+
+/// Keys that may leave memory as one record.
+#[derive(Clone, Copy, Debug)]
+pub struct Freezable<'a> {
+    pub db: Db,
+    pub slot: Slot,
+    pub name: BundleName,
+    pub payload: &'a [u8],
+    pub keys: usize,
+}
+
+impl Freezable<'_> {
+    /// What its record has as its form.
+    pub const FORM_NUMBER: u8 = FORM_OF_BUNDLES;
+}
+
+struct Candidate<'a> {
+    order: u32,
+    item: Item<'a>,
+}
+
+impl Held<'_> {
+    /// Shows what may freeze of a part of the hand's slot, and moves the hand on.
+    pub fn freeze_step(
+        &mut self,
+        hand: &mut FreezeHand,
+        limits: FreezeLimits,
+        now: UnixMs,
+        visit: &mut dyn FnMut(Freezable<'_>),
+    ) {
+        let (slot, db) = (hand.slot(), Db(hand.db));
+        let place = self.keyspace.geometry.place_of(slot);
+        let partition = self.partition(slot);
+        if usize::from(hand.db) == partition.databases().len() {
+            return hand.pass_slot();
+        }
+        let table = partition.table(db).filter(|table| table.keys > 0);
+        let record = table.map(|table| table.slot(&partition.store.heap, place).record);
+        let Some(record) = record.filter(|record| record.pages > 0) else {
+            (hand.db, hand.part) = (hand.db + 1, 0);
+            return;
+        };
+        let level = (record.pages / PAGES_PER_PART).max(1).ilog2();
+        if hand.part >= 1 << level {
+            (hand.db, hand.part) = (hand.db + 1, 0);
+            return;
+        }
+        let indexes = (hand.part..record.pages).step_by(1 << level);
+        let pages = indexes.filter_map(|index| directory::get(&partition.store.heap, &record, index).0);
+        let mut found = Vec::new();
+        for page in pages {
+            partition.gather_page(page, limits, now, &mut found);
+        }
+        // The part's pages are those of the hashes that end with its number.
+        let part = Interval { start: hand.part.reverse_bits(), level: level as u8 };
+        found.sort_unstable_by_key(|candidate| candidate.order);
+        let mut payload = Vec::new();
+        cut(&found, part, limits.keys_min, &mut |part, candidates| {
+            bundle::write(candidates.iter().map(|candidate| candidate.item), &mut payload);
+            let keys = candidates.len();
+            visit(Freezable { db, slot, name: part.name(), payload: &payload, keys });
+        });
+        hand.part += 1;
+    }
+
+    /// Shows the bundles of a slot, each with its database.
+    pub fn bundles(&mut self, slot: Slot, visit: &mut dyn FnMut(Db, BundleName, ColdRef)) {
+        let place = self.keyspace.geometry.place_of(slot);
+        let partition = self.partition(slot);
+        for db in partition.used_databases() {
+            let table = partition.table(db).expect("it is used");
+            for (address, bundle) in table.bundles_from(BundleAddress::first_of(place)) {
+                steps::note(1);
+                visit(db, address.name(), bundle.reference);
+            }
+        }
+    }
+}
+
+/// Cuts candidates, in order, until each piece fits a record and is of one part.
+fn cut<'a>(
+    candidates: &[Candidate<'a>],
+    part: Interval,
+    keys_min: usize,
+    take: &mut dyn FnMut(Interval, &[Candidate<'a>]),
+) {
+    if candidates.len() < keys_min.max(1) {
+        return;
+    }
+    let bytes: usize = candidates.iter().map(|candidate| candidate.item.bytes()).sum();
+    if bytes <= BUNDLE_BYTES_MAX {
+        return take(part, candidates);
+    }
+    let (first, second) = if part.level == Interval::LEVEL_MAX {
+        // Their hashes are equal in all bits that count: any cut will do.
+        (part, part)
+    } else {
+        let level = part.level + 1;
+        let half = 1 << (Interval::LEVEL_MAX - level);
+        (Interval { start: part.start, level }, Interval { start: part.start | half, level })
+    };
+    let at = match first == second {
+        true if candidates.len() == 1 => return take(part, candidates),
+        true => candidates.len() / 2,
+        false => candidates.partition_point(|candidate| candidate.order < second.start),
+    };
+    cut(&candidates[..at], first, keys_min, take);
+    cut(&candidates[at..], second, keys_min, take);
+}
+
+impl Partition {
+    fn gather_page<'a>(
+        &'a self,
+        page: Handle,
+        limits: FreezeLimits,
+        now: UnixMs,
+        found: &mut Vec<Candidate<'a>>,
+    ) {
+        if self.awaits_snapshot(page) {
+            return;
+        }
+        let view = self.store.heap.page(page);
+        for spot in view.spots() {
+            steps::note(1);
+            let entry = EntryBytes(view.entry(spot));
+            let is_small = matches!(entry.place(), Place::Inline | Place::Blob) && !entry.is_volatile();
+            let Some(key) = entry.inline_key().filter(|_| is_small) else { continue };
+            let value = self.store.value_bytes_of(entry);
+            let own = view.access(spot.index, AccessMode::Lru.width());
+            let idle_seconds = u32::from(last_used::idle_seconds(own.unwrap_or(view.stamp()), now));
+            if value.len() <= limits.value_bytes_max && idle_seconds >= limits.idle_seconds_min {
+                let order = order_of(self.store.hasher.hash(key));
+                found.push(Candidate { order, item: Item { form: entry.form(), key, value } });
+            }
+        }
+    }
+}

@@ -1,0 +1,364 @@
+//! Keys that leave memory with their values, several to a record: whatever is looked up, stored, removed, walked over or saved is what would
+//! be there if nothing had left, and each record goes back to its keeper, once.
+
+use crate::cold::Keeper;
+use crate::support::*;
+use isotherm_keyspace::*;
+use isotherm_stdx::Prng;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+type Model = BTreeMap<(u16, Vec<u8>), (Stored, Option<i64>)>;
+
+const DATABASES: u64 = 2;
+const KEYS: u64 = 300;
+
+struct World {
+    keyspace: Arc<Keyspace>,
+    keeper: Arc<Keeper>,
+    prng: Prng,
+    model: Model,
+    frozen: u64,
+    moved: u64,
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let keyspace = keyspace(4, 2, 1 << 30, seed as u8);
+        let keeper: Arc<Keeper> = Arc::default();
+        let shared: Arc<dyn ColdKeeper> = keeper.clone();
+        keyspace.keep_cold(&shared);
+        World {
+            keyspace: Arc::new(keyspace),
+            keeper,
+            prng: Prng::new(seed),
+            model: Model::new(),
+            frozen: 0,
+            moved: 0,
+        }
+    }
+
+    /// Few slots with many keys, so that these lie in parts; some that are alone.
+    fn draw_name(&mut self) -> Name {
+        let (db, number) = (self.prng.below(DATABASES) as u16, self.prng.below(KEYS));
+        let key = match self.prng.below(8) {
+            0 => format!("alone:{}", number % 20),
+            1 => format!("{{b}}{}", number % 30),
+            _ => format!("{{a}}key:{number}"),
+        };
+        (db, key.into_bytes())
+    }
+
+    fn draw_value(&mut self) -> Stored {
+        match self.prng.below(6) {
+            0 => Stored::Int(self.prng.next_u64() as i64 >> self.prng.below(60)),
+            1 => Stored::Bytes(vec![b'v'; 150 + self.prng.below(400) as usize]),
+            _ => Stored::Bytes(format!("value {}", self.prng.below(1000)).into_bytes()),
+        }
+    }
+
+    fn held(&self, slot: Slot) -> Held<'_> {
+        let mut held = Held::new(&self.keyspace);
+        held.acquire(Want::One(self.keyspace.partition_of(slot)));
+        held
+    }
+
+    fn slot(&mut self) -> Slot {
+        let name = self.draw_name();
+        self.keyspace.key(&name.1).slot
+    }
+
+    /// Writes out what may freeze of a slot; sometimes something changes before it turns.
+    fn freeze(&mut self) {
+        let slot = self.slot();
+        let keys_min = 1 + self.prng.below(4) as usize;
+        let limits = FreezeLimits { value_bytes_max: 450, idle_seconds_min: 0, keys_min };
+        let mut hand = FreezeHand::at(slot);
+        let mut shown = Vec::new();
+        while hand.slot() == slot {
+            self.held(slot).freeze_step(&mut hand, limits, UnixMs(START), &mut |it| {
+                assert!(it.keys >= keys_min);
+                shown.push((it.db, it.name, it.payload.to_vec(), it.keys));
+            });
+        }
+        for (db, name, payload, keys) in shown {
+            if self.prng.one_in(3) {
+                continue;
+            }
+            if self.prng.one_in(4) {
+                (0..20).for_each(|_| self.op());
+            }
+            let reference = self.keeper.keep(&payload);
+            let count =
+                self.held(slot).freeze((db, slot), name, &payload, reference, keys_min, UnixMs(START));
+            assert!(count == 0 || (keys_min..=keys).contains(&count));
+            self.frozen += count as u64;
+        }
+    }
+
+    /// The bundles of a slot, with what they hold.
+    fn bundles(&self, slot: Slot) -> Vec<(Db, BundleName, ColdRef)> {
+        let mut all = Vec::new();
+        self.held(slot).bundles(slot, &mut |db, name, reference| all.push((db, name, reference)));
+        all
+    }
+
+    fn relocate(&mut self) {
+        let slot = self.slot();
+        for (db, name, from) in self.bundles(slot) {
+            if !self.bundles(slot).contains(&(db, name, from)) {
+                continue;
+            }
+            let to = self.keeper.keep(&self.keeper.read(from));
+            if self.prng.one_in(3) {
+                (0..10).for_each(|_| self.op());
+            }
+            let is_there = self.bundles(slot).contains(&(db, name, from));
+            assert_eq!(
+                self.held(slot).database_of_bundle((Db(1 - db.0), slot), name, from),
+                is_there.then_some(db)
+            );
+            assert_eq!(self.held(slot).move_bundle((db, slot), name, from, to), is_there);
+            self.moved += u64::from(is_there);
+        }
+    }
+
+    /// As dispatch does: what a command is about to name is read, and comes.
+    fn fetch(&mut self) {
+        let (db, name) = self.draw_name();
+        let key = self.keyspace.key(&name);
+        loop {
+            let place = self.held(key.slot).whereabouts(Db(db), &key, false);
+            let Whereabouts::Frozen(reference, _) = place else { break };
+            assert!(self.held(key.slot).may_be_frozen(Db(db), &key));
+            let payload = self.keeper.read(reference);
+            let came = self.held(key.slot).thaw(Db(db), &key, &payload, reference, UnixMs(START));
+            if came == Ok(true) {
+                assert!(self.model.contains_key(&(db, name.clone())));
+                break;
+            }
+        }
+    }
+
+    fn op(&mut self) {
+        let (db, name) = self.draw_name();
+        let (other_db, other) = self.draw_name();
+        let id = (db, name.clone());
+        let (value, choice) = (self.draw_value(), self.prng.below(12));
+        let expected = self.model.get(&id).cloned();
+        let model = &mut self.model;
+        txn(&self.keyspace, START, |txn| {
+            let key = txn.key(&name);
+            let other_key = txn.key(&other);
+            match choice {
+                0..4 => {
+                    let new = match &value {
+                        Stored::Int(int) => NewValue::Int(*int),
+                        Stored::Bytes(bytes) | Stored::Raw(bytes) => NewValue::Bytes(bytes),
+                    };
+                    let was = txn.set(Db(db), &key, new, Expiry::Clear).expect("there is room");
+                    assert_eq!(was, expected.is_some());
+                    model.insert(id, (value, None));
+                }
+                4 | 5 => {
+                    assert_eq!(txn.remove(Db(db), &key), expected.is_some());
+                    model.remove(&id);
+                }
+                6 if expected.is_some() && (db, &name) != (other_db, &other) => {
+                    txn.rename((Db(db), &key), (Db(other_db), &other_key)).expect("there is room");
+                    let moved = model.remove(&id).expect("it is there");
+                    model.insert((other_db, other), moved);
+                }
+                7 if expected.is_some() && (db, &name) != (other_db, &other) => {
+                    txn.copy((Db(db), &key), (Db(other_db), &other_key)).expect("there is room");
+                    model.insert((other_db, other), expected.expect("it is there"));
+                }
+                8 => {
+                    let at = UnixMs(START + 1_000_000);
+                    assert_eq!(txn.set_expiry(Db(db), &key, Some(at)), Ok(expected.is_some()));
+                    model.entry(id).and_modify(|kept| kept.1 = Some(at.0));
+                }
+                9 => assert_eq!(txn.contains(Db(db), &key), expected.is_some()),
+                _ => {
+                    let found = txn.find(Db(db), &key, Lookup::Read);
+                    let found = found.map(|entry| (Stored::of(entry.value), entry.expiry.map(|at| at.0)));
+                    assert_eq!(found, expected);
+                }
+            }
+        });
+    }
+
+    fn step(&mut self) {
+        match self.prng.below(30) {
+            0..20 => self.op(),
+            20..24 => self.freeze(),
+            24 => self.relocate(),
+            25..28 => self.fetch(),
+            28 => _ = compact(&self.keyspace, 20),
+            _ => {
+                txn(&self.keyspace, START, |txn| txn.swap(Db(0), Db(1)));
+                let swapped = std::mem::take(&mut self.model);
+                self.model = swapped.into_iter().map(|((db, key), kept)| ((1 - db, key), kept)).collect();
+            }
+        }
+    }
+
+    fn frozen_keys(&self) -> u64 {
+        let counts = Survey::new(&mut Held::new(&self.keyspace)).cold();
+        assert_eq!(counts.bundles, self.keeper.values.lock().unwrap().len() as u64, "each is a bundle's");
+        counts.frozen_keys
+    }
+
+    fn check(&self) {
+        self.keyspace.check_invariants();
+        self.frozen_keys();
+        for db in 0..DATABASES as u16 {
+            let names: BTreeSet<&[u8]> =
+                self.model.keys().filter(|(of, _)| *of == db).map(|(_, key)| &key[..]).collect();
+            txn(&self.keyspace, START, |txn| {
+                let mut listed = Vec::new();
+                txn.for_each_key(Db(db), None, |key| listed.push(key.to_vec()));
+                assert_eq!(listed.len(), names.len());
+                assert_eq!(listed.iter().map(Vec::as_slice).collect::<BTreeSet<_>>(), names);
+                assert_eq!(txn.len(Db(db)), names.len() as u64);
+                if let Some(key) = txn.random_key(Db(db), &mut |n| n / 2) {
+                    assert!(names.contains(&key[..]));
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn what_is_frozen_is_what_was_stored() {
+    for seed in 0..4 {
+        let mut world = World::new(seed);
+        for step in 0..6000 {
+            world.step();
+            if step % 150 == 0 {
+                world.check();
+            }
+        }
+        world.check();
+        assert!(world.frozen > 2000 && world.moved > 20, "{} {}", world.frozen, world.moved);
+        let model = std::mem::take(&mut world.model);
+        for ((db, name), expected) in &model {
+            txn(&world.keyspace, START, |txn| {
+                let key = txn.key(name);
+                let entry = txn.find(Db(*db), &key, Lookup::Silent).expect("it is there");
+                let found = (Stored::of(entry.value), entry.expiry.map(|at| at.0));
+                assert_eq!(&found, expected);
+            });
+        }
+        assert_eq!(world.frozen_keys(), 0, "all were looked up");
+        world.model = model;
+        (0..10).for_each(|_| world.freeze());
+        assert!(world.frozen_keys() > 0);
+        flush_and_check(&world.keyspace, START);
+        assert!(world.keeper.values.lock().unwrap().is_empty(), "all records went back");
+    }
+}
+
+/// A key that is there throughout is returned, whatever freezes and thaws between the calls.
+#[test]
+fn a_walk_misses_no_key_that_freezes_or_thaws() {
+    for seed in 0..20 {
+        let mut world = World::new(50 + seed);
+        (0..400).for_each(|_| world.step());
+        let before = world.model.clone();
+        let mut calls = 0;
+        for db in 0..DATABASES as u16 {
+            let mut seen = BTreeSet::new();
+            let mut cursor = 0;
+            loop {
+                let visit = |key: &[u8], _: &Entry<'_>| _ = seen.insert(key.to_vec());
+                cursor =
+                    txn(&world.keyspace, START, |txn| txn.scan(Db(db), cursor, 5, None, |_, _| true, visit));
+                if cursor == 0 {
+                    break;
+                }
+                calls += 1;
+                match world.prng.below(3) {
+                    0 => world.freeze_only(),
+                    1 => (0..10).for_each(|_| world.fetch()),
+                    _ => world.relocate_only(),
+                }
+            }
+            let names: BTreeSet<Vec<u8>> =
+                before.keys().filter(|(of, _)| *of == db).map(|(_, key)| key.clone()).collect();
+            assert!(names.is_subset(&seen) && seen.is_subset(&names), "seed {seed}");
+        }
+        assert!(calls > 3);
+    }
+}
+
+impl World {
+    /// Without changes in between.
+    fn freeze_only(&mut self) {
+        let slot = self.slot();
+        let limits = FreezeLimits { value_bytes_max: 450, idle_seconds_min: 0, keys_min: 1 };
+        let mut hand = FreezeHand::at(slot);
+        let mut shown = Vec::new();
+        while hand.slot() == slot {
+            self.held(slot).freeze_step(&mut hand, limits, UnixMs(START), &mut |it| {
+                shown.push((it.db, it.name, it.payload.to_vec()));
+            });
+        }
+        for (db, name, payload) in shown {
+            let reference = self.keeper.keep(&payload);
+            self.held(slot).freeze((db, slot), name, &payload, reference, 1, UnixMs(START));
+        }
+    }
+
+    fn relocate_only(&mut self) {
+        let slot = self.slot();
+        for (db, name, from) in self.bundles(slot) {
+            let to = self.keeper.keep(&self.keeper.read(from));
+            assert!(self.held(slot).move_bundle((db, slot), name, from, to));
+        }
+    }
+}
+
+/// A snapshot has each key once, as it was at the cut, whatever freezes and thaws meanwhile.
+#[test]
+fn a_snapshot_has_frozen_keys_as_they_were() {
+    for seed in 0..10 {
+        let mut world = World::new(90 + seed);
+        (0..800).for_each(|_| world.step());
+        (0..6).for_each(|_| world.freeze_only());
+        let expected = world.model.clone();
+        let keeper = Arc::clone(&world.keeper);
+        let keyspace = Arc::clone(&world.keyspace);
+        let mut snapshot = keyspace.snapshot().expect("there is none");
+        let (mut emitted, mut bundles) = (Model::new(), 0);
+        loop {
+            let mut put = |entry: &SnapshotEntry<'_>| {
+                let kept = (Stored::of(entry.value), entry.expiry.map(|at| at.0));
+                assert!(emitted.insert((entry.db.0, entry.key.to_vec()), kept).is_none());
+            };
+            let more = snapshot.step(3, &mut |item| match item {
+                SnapshotItem::Entry(entry) => put(&entry),
+                SnapshotItem::Bundle(bundle) => {
+                    bundles += 1;
+                    // Its record lies where it lay at the cut: the keeper frees nothing meanwhile.
+                    let payload = {
+                        let ever = keeper.ever.lock().unwrap();
+                        ever[&bundle.reference.raw()].clone()
+                    };
+                    let entries = bundle.entries(&payload).expect("it is one");
+                    assert_eq!(entries.len() as u64, bundle.keys());
+                    entries.iter().for_each(&mut put);
+                }
+                _ => panic!("there are strings only"),
+            });
+            if !more {
+                break;
+            }
+            (0..3).for_each(|_| world.step());
+        }
+        drop(snapshot);
+        assert_eq!(emitted, expected);
+        assert!(bundles > 3, "{bundles}");
+        keyspace.check_invariants();
+    }
+}
