@@ -130,8 +130,12 @@ impl Held<'_> {
     /// The next command tries to read it again.
     pub fn forget_failure(&mut self, db: Db, key: &Key<'_>) {
         let partition = self.partition(key.slot);
-        if let Some(cold) = partition.cold_of(db, key) {
-            partition.store.cold.take_back(cold.reference);
+        let reference = match partition.cold_of(db, key) {
+            Some(cold) => Some(cold.reference),
+            None => partition.proposal(db, key).map(|(_, reference)| reference),
+        };
+        if let Some(reference) = reference {
+            partition.store.cold.take_back(reference);
         }
     }
 

@@ -56,6 +56,12 @@ pub struct Payload<'a> {
 pub struct SinkRoom(ImageRoom);
 
 impl<'a> Sinkable<'a> {
+    /// Whether the key could leave with its value instead (`freeze_step`).
+    pub fn may_freeze(&self, value_bytes_max: usize) -> bool {
+        let is_small = matches!(self.source, Source::Bytes(_, bytes) if bytes.len() <= value_bytes_max);
+        is_small && self.expiry.is_none()
+    }
+
     /// Of a large collection: how many elements have to be gathered; else 0.
     pub fn gathered_elements(&self) -> u64 {
         match self.source {

@@ -16,6 +16,12 @@ impl Config {
         self.flag(CHECKPOINT)
     }
 
+    /// Small keys leave memory with their values.
+    pub fn swap_freezes(&self) -> bool {
+        const FREEZE: Id = id("swap-freeze");
+        self.flag(FREEZE)
+    }
+
     /// Files are read and written past the page cache, where that is possible.
     pub fn swaps_directly(&self) -> bool {
         const DIRECT: Id = id("swap-direct-io");

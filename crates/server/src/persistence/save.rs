@@ -298,8 +298,12 @@ fn walk(
     let mut keys = 0;
     let mut unreadable = None;
     let more = step(snapshot, STEP_ITEMS, &mut |item| {
-        keys += u64::from(matches!(item, SnapshotItem::Entry(_) | SnapshotItem::End));
-        if items.refers() {
+        keys += match &item {
+            SnapshotItem::Entry(_) | SnapshotItem::End => 1,
+            SnapshotItem::Bundle(bundle) => bundle.keys(),
+            SnapshotItem::Begin { .. } | SnapshotItem::Part(_) => 0,
+        };
+        if items.refers() && !matches!(item, SnapshotItem::Bundle(_)) {
             items.item(item);
         } else if let Err(error) = with_value(store, item, |item| items.item(item)) {
             unreadable = Some(error);
@@ -319,12 +323,19 @@ fn walk(
     }
 }
 
-/// An item, with the bytes of a value that is not in memory: no lock is held where such a one is met.
+/// An item, with the bytes of a value that is not in memory, or the entries of keys that are not: no lock is held where such a one is met.
 fn with_value(
     store: Store<'_>,
     item: SnapshotItem<'_>,
-    visit: impl FnOnce(SnapshotItem<'_>),
+    mut visit: impl FnMut(SnapshotItem<'_>),
 ) -> Result<(), ReadError> {
+    if let SnapshotItem::Bundle(bundle) = &item {
+        let tier = store.cold.disk().expect("keys leave memory to a disk");
+        let payload = tier.read_in_order(bundle.reference, bundle.name.as_bytes())?;
+        let entries = bundle.entries(&payload).ok_or(ReadError::OtherKey)?;
+        entries.into_iter().for_each(|entry| visit(SnapshotItem::Entry(entry)));
+        return Ok(());
+    }
     if let SnapshotItem::Entry(entry) = &item
         && let Value::Cold(cold) = entry.value
     {

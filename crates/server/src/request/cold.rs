@@ -101,7 +101,7 @@ impl<M> ColdTier<M> {
         let key = held.keyspace().key(key);
         match held.whereabouts(db, &key, home) {
             Whereabouts::Here => Has::All,
-            Whereabouts::Away(_) => Has::Cold,
+            Whereabouts::Away(_) | Whereabouts::Frozen(..) => Has::Cold,
             Whereabouts::Unreadable => Has::Unreadable,
         }
     }

@@ -95,11 +95,11 @@ pub struct Invocation<'i> {
 #[inline(always)]
 pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     let Invocation { command, handler, args, db, keys, now, caller, reply } = invocation;
-    let mut on_cold = OnCold::Show;
-    if command.on_cold != OnCold::Show && exec.node.cold.is_in_use() {
-        on_cold = exec.on_cold(command);
+    let (mut on_cold, mut fetches) = (OnCold::Show, false);
+    if exec.node.cold.is_in_use() {
+        (on_cold, fetches) = exec.on_cold(command);
     }
-    if on_cold == OnCold::Read {
+    if fetches {
         let looked_before = steps::looked();
         let found = exec.find_cold_keys(command, args, db);
         // As many as its client has named.
@@ -335,14 +335,16 @@ impl Exec {
 
     // ---- cold values ----
 
-    /// What a command is to be shown of values that are not in memory, if there are any.
+    /// What a command is to be shown of values that are not in memory, if there are any, and whether it looks at its keys before it runs: so
+    /// does one that changes values, and all do while keys are not in memory.
     #[cold]
-    fn on_cold(&self, command: &Entry) -> OnCold {
+    fn on_cold(&self, command: &Entry) -> (OnCold, bool) {
         match self.node.cold.disk() {
-            Some(_) if !self.held.has_cold() => OnCold::Show,
-            Some(_) => command.on_cold,
+            Some(_) if !self.held.has_cold() => (OnCold::Show, false),
+            Some(_) => (command.on_cold, command.on_cold == OnCold::Read || self.held.has_frozen()),
             // Keys that a test has named are not those of entries.
-            None => OnCold::Read,
+            None if command.on_cold == OnCold::Show => (OnCold::Show, false),
+            None => (OnCold::Read, true),
         }
     }
 
@@ -367,7 +369,10 @@ impl Exec {
         let missing = self.held.take_missing();
         if let Some(lost) = missing.iter().find(|missing| !missing.is_readable) {
             let key = self.node.keyspace.key(&lost.key);
-            self.held.forget_failure(lost.db, &key);
+            // A walk over keys names none.
+            if self.held.holds(&key) {
+                self.held.forget_failure(lost.db, &key);
+            }
             return self.answer_unreadable(command, reply);
         }
         if !self.may_fetch(authority) {
@@ -386,7 +391,9 @@ impl Exec {
     /// that they are fetched together.
     #[inline]
     pub fn cold_keys(&mut self, command: &Entry, args: Args<'_>, db: Db) -> Option<Box<ColdKeys>> {
-        if command.need == Need::Nothing || !self.node.cold.is_in_use() || !self.may_fetch(Authority::Server)
+        if !self.node.cold.is_in_use()
+            || command.need == Need::Nothing && !self.held.has_frozen()
+            || !self.may_fetch(Authority::Server)
         {
             return None;
         }
@@ -409,7 +416,7 @@ impl Exec {
             let (name, flags) = (args.get(*at), variable.unwrap_or(*flags));
             let (need, home) = (command.spec.need_of(flags, args), flags.has(KeyFlags::RW));
             let key = node.keyspace.key(name);
-            if need == Need::Nothing || !held.holds(&key) {
+            if !held.holds(&key) || need == Need::Nothing && !held.may_be_frozen(db, &key) {
                 continue;
             }
             match node.cold.look(held, db, name, home) {

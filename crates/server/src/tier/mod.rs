@@ -22,6 +22,7 @@ pub mod checkpoint;
 #[cfg(test)]
 mod crashes;
 pub mod files;
+pub mod frozen;
 pub mod health;
 pub mod owner;
 pub mod pace;

@@ -8,7 +8,7 @@
 
 use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;
-use isotherm_keyspace::{Db, Held, SlotHand, Want, Whereabouts};
+use isotherm_keyspace::{BundleName, ColdRef, Db, Held, Slot, SlotHand, Want, Whereabouts};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -18,6 +18,7 @@ use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::process::log;
 use crate::process::routines::Routine;
+use crate::process::time::unix_now;
 
 /// Entries and pages that are looked at under one lock.
 const LOOKS_PER_HOLD: u64 = 200;
@@ -105,10 +106,18 @@ impl Round {
     fn go_on(&mut self) {
         let keyspace = &self.node.keyspace;
         let mut found: Vec<(Db, Box<[u8]>)> = Vec::new();
+        let mut bundles = Vec::new();
         {
+            let slot = self.hand.slot();
             let mut held = Held::new(keyspace);
-            held.acquire(Want::One(keyspace.partition_of(self.hand.slot())));
+            held.acquire(Want::One(keyspace.partition_of(slot)));
             held.cold_step(&mut self.hand, LOOKS_PER_HOLD, &mut |db, key, _| found.push((db, key.into())));
+            if self.hand.slot() != slot {
+                held.bundles(slot, &mut |db, name, reference| bundles.push((db, slot, name, reference)));
+            }
+        }
+        for (db, slot, name, reference) in bundles {
+            self.visit_bundle((db, slot), name, reference);
         }
         for (db, key) in found {
             match self.verifies {
@@ -154,22 +163,58 @@ impl Round {
         held.acquire(Want::One(keyspace.partition_of(key.slot)));
         match held.whereabouts(db, &key, true) {
             Whereabouts::Away(value) => Some(value.reference),
-            Whereabouts::Here | Whereabouts::Unreadable => None,
+            Whereabouts::Here | Whereabouts::Unreadable | Whereabouts::Frozen(..) => None,
+        }
+    }
+
+    // ---- bundles ----
+
+    /// Verifies a bundle, or brings its keys home. One that was moved meanwhile is no longer there, and waits for the next round.
+    fn visit_bundle(&mut self, (db, slot): (Db, Slot), name: BundleName, reference: ColdRef) {
+        if !self.verifies && !self.may_bring_home() {
+            return;
+        }
+        let keyspace = &self.node.keyspace;
+        let payload = self.tier.read_again(reference, name.as_bytes());
+        let mut held = Held::new(keyspace);
+        held.acquire(Want::One(keyspace.partition_of(slot)));
+        if held.database_of_bundle((db, slot), name, reference) != Some(db) {
+            return;
+        }
+        self.bytes += reference.value_bytes() as u64;
+        if self.verifies {
+            let verify = &self.tier.verify;
+            verify.keys.fetch_add(1, Relaxed);
+            match payload {
+                Ok(payload) => verify.bytes.fetch_add(payload.len() as u64, Relaxed),
+                Err(_) => verify.bad.fetch_add(1, Relaxed),
+            };
+        } else {
+            let is_home =
+                payload.is_ok_and(|payload| held.thaw_all((db, slot), name, &payload, reference, unix_now()));
+            self.has_left |= !is_home;
         }
     }
 
     // ---- bringing home ----
 
-    fn bring_home(&mut self, db: Db, key: Box<[u8]>) {
+    fn may_bring_home(&mut self) -> bool {
         if self.tier.state() != State::Off {
             // It was switched on again.
             self.ends_at = None;
-            return;
+            return false;
         }
         let limit = self.node.config.maxmemory_bytes();
-        if limit > 0 && self.node.counted_memory_bytes() >= limit {
+        let is_full = limit > 0 && self.node.counted_memory_bytes() >= limit;
+        if is_full {
             self.has_left = true;
             self.ends_at = None;
+        }
+        !is_full
+    }
+
+    fn bring_home(&mut self, db: Db, key: Box<[u8]>) {
+        if !self.may_bring_home() {
             return;
         }
         let keyspace = &self.node.keyspace;

@@ -12,7 +12,9 @@
 //! What goes: what was not used for `threshold` at least, which falls when a stretch of slots shows too little and rises when
 //! memory is below the limit.
 
-use isotherm_keyspace::{Chilled, ColdRef, Db, Held, Key, SinkLimits, SinkRoom, Sinkable, SlotHand, Want};
+use isotherm_keyspace::{
+    Chilled, ColdRef, Db, FreezeHand, Held, Key, SinkLimits, SinkRoom, Sinkable, SlotHand, Want,
+};
 use isotherm_tier::{
     Cleaning, Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, SEGMENT_BYTES, SegmentNumber, Stream,
     Written,
@@ -23,6 +25,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::checkpoint::Ask;
+use super::frozen;
 use super::health::Event;
 use super::pace;
 use super::state::{State, Tier};
@@ -82,6 +85,10 @@ pub struct Sinker {
     tier: Arc<Tier<WorkerMessage>>,
     log: Log,
     hand: SlotHand,
+    /// In the slot of the other hand, and in front of it.
+    freeze_hand: FreezeHand,
+    /// Keys of the slot in hand are on their way: its small values are not to leave alone.
+    freezes_slot: bool,
     threshold_s: u32,
     room: SinkRoom,
     /// Since the last judgement.
@@ -149,6 +156,8 @@ impl Sinker {
             tier,
             log,
             hand: SlotHand::default(),
+            freeze_hand: FreezeHand::default(),
+            freezes_slot: false,
             room: SinkRoom::default(),
             threshold_s: THRESHOLD_MAX_S,
             slots_seen: 0,
@@ -320,7 +329,12 @@ impl Sinker {
         if self.node.debug.swap_chaos.is_on() {
             self.threshold_s = 0;
         }
-        let Sinker { node, log, hand, threshold_s, room, shown_bytes, taken_bytes, .. } = self;
+        if self.node.config.swap_freezes() && self.freeze_hand.slot() == self.hand.slot() {
+            return self.gather_frozen();
+        }
+        let freezes_slot = self.freezes_slot;
+        let slot = self.hand.slot();
+        let Sinker { node, log, hand, threshold_s, room, shown_bytes, .. } = self;
         let limits = SinkLimits {
             value_bytes_min: node.config.swap_min_value_bytes(),
             value_bytes_max: PAYLOAD_BYTES_MAX,
@@ -330,6 +344,9 @@ impl Sinker {
         let (mut result, mut taken, mut worked) = (Ok(()), 0, 0);
         held.sink_step(hand, limits, LOOKS_PER_HOLD, unix_now(), &mut |value: Sinkable<'_>| {
             let bytes = value.bytes as u64;
+            if freezes_slot && value.may_freeze(frozen::VALUE_BYTES_MAX) {
+                return;
+            }
             *shown_bytes += bytes;
             if value.idle_seconds < *threshold_s || result.is_err() || worked >= BYTES_PER_HOLD {
                 return;
@@ -340,12 +357,30 @@ impl Sinker {
                 Err(full) => result = Err(full),
             }
         });
-        if taken > 0 {
+        if self.hand.slot() != slot {
+            (self.freeze_hand, self.freezes_slot) = (FreezeHand::at(self.hand.slot()), false);
+        }
+        self.note_taken(taken);
+        result
+    }
+
+    /// The same of keys that leave with their values.
+    fn gather_frozen(&mut self) -> Result<(), Full> {
+        let Sinker { node, log, freeze_hand, threshold_s, .. } = self;
+        let keys_min = keys_min(node);
+        let (gathered, result) = frozen::gather((&node.keyspace, log), freeze_hand, *threshold_s, keys_min);
+        self.freezes_slot |= gathered.keys > 0;
+        self.shown_bytes += gathered.bytes;
+        self.note_taken(gathered.bytes);
+        result
+    }
+
+    fn note_taken(&mut self, bytes: u64) {
+        if bytes > 0 {
             self.looks_since = Instant::now();
-            *taken_bytes += taken;
+            self.taken_bytes += bytes;
             self.last_round = self.hand.rounds;
         }
-        result
     }
 
     /// Writes what is ready, and turns its entries over.
@@ -389,6 +424,11 @@ impl Sinker {
             let some = rest.split_off(..count).expect("there are so many");
             let mut held = Held::new(keyspace);
             for (place, record, before) in some {
+                if record.form == frozen::FORM {
+                    held.release();
+                    self.flip_bundle(record, *before, *place);
+                    continue;
+                }
                 let key = keyspace.key(record.key);
                 let partition = keyspace.partition_of(key.slot);
                 if !held.holds(&key) {
@@ -407,6 +447,14 @@ impl Sinker {
                     None => {}
                 }
             }
+        }
+    }
+
+    fn flip_bundle(&self, record: &Record<'_>, before: Option<Place>, to: Place) {
+        let keys = frozen::flip(&self.node.keyspace, record, before, to, keys_min(self.node));
+        if keys > 0 {
+            self.tier.counters.sunk_values.fetch_add(keys as u64, Relaxed);
+            self.tier.counters.sunk_bytes.fetch_add(record.payload.len() as u64, Relaxed);
         }
     }
 
@@ -490,6 +538,9 @@ impl Sinker {
 
     fn lives(&self, place: Place, record: &Record<'_>) -> bool {
         let (keyspace, reference) = (&self.node.keyspace, ColdRef::new(place.raw()));
+        if record.form == frozen::FORM {
+            return frozen::lives(keyspace, place, record);
+        }
         let key = keyspace.key(record.key);
         let mut held = Held::new(keyspace);
         held.acquire(Want::One(keyspace.partition_of(key.slot)));
@@ -532,6 +583,11 @@ impl Sinker {
         held.acquire(Want::One(0));
         if self.node.keyspace.is_snapshot_active() { Vec::new() } else { self.log.collect() }
     }
+}
+
+/// The fewest keys of a bundle.
+fn keys_min(node: &Node) -> usize {
+    if node.debug.swap_chaos.is_on() { 1 } else { frozen::KEYS_MIN }
 }
 
 fn share(limit: u64, percent: u64) -> u64 {

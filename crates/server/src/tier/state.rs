@@ -2,7 +2,7 @@
 
 use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_disk::Disk;
-use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Held, Keyspace, Want, Whereabouts};
+use isotherm_keyspace::{BundleName, ColdKeeper, ColdRef, Db, Held, Keyspace, Want, Whereabouts};
 use isotherm_tier::{Checkpoint, Live, Log, LogConfig, Place};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -469,19 +469,20 @@ impl<M> Tier<M> {
         let mut reads = 0;
         let mut before = None;
         loop {
-            let (Whereabouts::Away(value), lent) = look() else { return None };
+            let (place, lent) = look();
+            let target = Target::of(place)?;
             if let Some(lent) = lent {
-                return Some(Fetched { from: value.reference, value: Some(lent.into_vec()) });
+                return Some(target.fetched(Some(lent.into_vec())));
             }
             // It was moved: that was no failure of the disk.
-            reads = if before == Some(value.reference) { reads + 1 } else { 0 };
+            reads = if before == Some(target.from) { reads + 1 } else { 0 };
             if reads == READS_MAX {
                 self.counters.unreadable.fetch_add(1, Relaxed);
-                return Some(Fetched { from: value.reference, value: None });
+                return Some(target.fetched(None));
             }
-            before = Some(value.reference);
-            match self.read(value.reference, &cold.key) {
-                Ok(bytes) => return Some(Fetched { from: value.reference, value: Some(bytes) }),
+            before = Some(target.from);
+            match self.read(target.from, target.name(&cold.key)) {
+                Ok(bytes) => return Some(target.fetched(Some(bytes))),
                 Err(error) if reads + 1 == READS_MAX => self.complain(&cold.key, &error),
                 Err(_) => {}
             }
@@ -498,6 +499,14 @@ impl<M> Tier<M> {
     /// Hands over what was read. The partition of the key is held.
     pub fn hand_over(&self, held: &mut Held<'_>, cold: &ColdKey, fetched: &Fetched) {
         let (now, key) = (unix_now(), held.keyspace().key(&cold.key));
+        if fetched.is_bundle {
+            let thawed = |bytes: &[u8]| held.thaw(cold.db, &key, bytes, fetched.from, now).is_ok();
+            // Without memory for it its command fails, as if it could not be read.
+            if !fetched.value.as_deref().is_some_and(thawed) {
+                held.note_unreadable_bundle(cold.db, &key, fetched.from, now);
+            }
+            return;
+        }
         if let Some(value) = fetched.value.as_deref().filter(|_| cold.home)
             && let Ok(_) = held.warm(cold.db, &key, value, fetched.from, now)
         {
@@ -527,18 +536,19 @@ impl<M> Tier<M> {
     pub fn fetch_held(&self, held: &mut Held<'_>, keys: &ColdKeys) {
         for cold in &keys.keys {
             let key = held.keyspace().key(&cold.key);
-            let Whereabouts::Away(value) = held.whereabouts(cold.db, &key, cold.home) else { continue };
+            let place = held.whereabouts(cold.db, &key, cold.home);
+            let Some(target) = Target::of(place) else { continue };
             let lent = if cold.home { held.lent(cold.db, &key) } else { None };
             // What is held is moved by no other thread.
             let read = || {
                 self.counters.reads_in_commands.fetch_add(1, Relaxed);
-                self.read_held(value.reference, &cold.key)
+                self.read_held(target.from, target.name(&cold.key))
             };
             let bytes = lent.map(Vec::from).or_else(read);
             if bytes.is_none() {
                 self.counters.unreadable.fetch_add(1, Relaxed);
             }
-            self.hand_over(held, cold, &Fetched { from: value.reference, value: bytes });
+            self.hand_over(held, cold, &target.fetched(bytes));
         }
     }
 
@@ -567,11 +577,39 @@ impl<M> Tier<M> {
     }
 }
 
+/// What is to be read for a key: its value, or the record that may have it with its value.
+#[derive(Clone, Copy)]
+struct Target {
+    from: ColdRef,
+    bundle: Option<BundleName>,
+}
+
+impl Target {
+    /// `None`: there is nothing to read.
+    fn of(place: Whereabouts) -> Option<Target> {
+        match place {
+            Whereabouts::Here | Whereabouts::Unreadable => None,
+            Whereabouts::Away(value) => Some(Target { from: value.reference, bundle: None }),
+            Whereabouts::Frozen(from, name) => Some(Target { from, bundle: Some(name) }),
+        }
+    }
+
+    /// What the record has as its key.
+    fn name<'n>(&'n self, key: &'n [u8]) -> &'n [u8] {
+        self.bundle.as_ref().map_or(key, BundleName::as_bytes)
+    }
+
+    fn fetched(&self, value: Option<Vec<u8>>) -> Fetched {
+        Fetched { from: self.from, is_bundle: self.bundle.is_some(), value }
+    }
+}
+
 /// What was read of a key.
 #[derive(Clone)]
 pub struct Fetched {
     /// Where it was.
     from: ColdRef,
+    is_bundle: bool,
     /// `None`: it cannot be read.
     value: Option<Vec<u8>>,
 }

@@ -45,7 +45,7 @@ pub fn add_cold(
     match call.txn.whereabouts(call.db, &key) {
         Whereabouts::Here => true,
         Whereabouts::Unreadable => false,
-        Whereabouts::Away(_) => {
+        Whereabouts::Away(_) | Whereabouts::Frozen(..) => {
             cold.push(ColdKey { db: call.db, key: name.into(), need: Need::All, home: false });
             true
         }

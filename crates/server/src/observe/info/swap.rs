@@ -64,6 +64,10 @@ pub const SWAP: &[SwapField] = {
         field("swap_direct_io", Gauge, |v| u8::from(v.tier.is_direct()).to_string()),
         field("swap_keys", Gauge, |v| v.cold.keys.to_string()),
         field("swap_bytes", Gauge, |v| v.cold.bytes.to_string()),
+        // Keys that left memory with their values (`swap-freeze`), and the records that they are in.
+        field("swap_frozen_keys", Gauge, |v| v.cold.frozen_keys.to_string()),
+        field("swap_bundles", Gauge, |v| v.cold.bundles.to_string()),
+        field("swap_thawed", Counter, |v| v.cold.thawed.to_string()),
         field("swap_file_bytes", Gauge, |v| text(&v.tier.counters.file_bytes)),
         field("swap_live_bytes", Gauge, |v| v.tier.live_bytes().to_string()),
         field("swap_dead_bytes", Gauge, |v| text(&v.tier.counters.dead_bytes)),
@@ -126,9 +130,10 @@ pub fn swap(s: &Snapshot<'_>, out: &mut String) {
 pub fn redis_ssdb(s: &Snapshot<'_>, out: &mut String) {
     let Some(view) = View::of(s) else { return };
     let keys: u64 = s.databases.iter().map(|database| database.keys).sum();
+    let on_disk = view.cold.keys + view.cold.frozen_keys;
     for (name, value) in [
-        ("keys_in_redis_count", keys.saturating_sub(view.cold.keys)),
-        ("keys_in_ssdb_count", view.cold.keys),
+        ("keys_in_redis_count", keys.saturating_sub(on_disk)),
+        ("keys_in_ssdb_count", on_disk),
         ("keys_loading_from_ssdb", 0),
         ("keys_transferring_to_ssdb", 0),
         ("keys_visiting_ssdb", view.tier.reads.waiting() as u64),
