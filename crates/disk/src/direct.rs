@@ -7,10 +7,11 @@
 //! Reads go through a room of the thread, from which what was asked for is copied. Writes have to begin and end at blocks: those who
 //! write such files write blocks anyway.
 
-use crate::File;
+use crate::{File, RawFile};
 use std::cell::RefCell;
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -27,8 +28,33 @@ thread_local! {
     static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What the rooms of all threads take.
+/// What the rooms of all threads and rings take.
 static ROOMS_BYTES: AtomicUsize = AtomicUsize::new(0);
+
+/// What one of them takes of that.
+#[derive(Default)]
+pub(crate) struct RoomBytes(usize);
+
+impl RoomBytes {
+    pub fn get(&self) -> usize {
+        self.0
+    }
+
+    /// It takes so much from now on.
+    #[inline]
+    pub fn note(&mut self, bytes: usize) {
+        if bytes != self.0 {
+            ROOMS_BYTES.fetch_add(bytes, Relaxed);
+            ROOMS_BYTES.fetch_sub(std::mem::replace(&mut self.0, bytes), Relaxed);
+        }
+    }
+}
+
+impl Drop for RoomBytes {
+    fn drop(&mut self) {
+        self.note(0);
+    }
+}
 
 pub fn direct_rooms_bytes() -> usize {
     ROOMS_BYTES.load(Relaxed)
@@ -92,6 +118,10 @@ impl File for DirectFile {
 
     fn allocate(&self, at: u64, len: u64) -> io::Result<()> {
         Ok(rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), at, len)?)
+    }
+
+    fn raw(&self) -> Option<RawFile<'_>> {
+        Some(RawFile { descriptor: self.0.as_fd(), is_direct: true })
     }
 
     fn sync_data(&self) -> io::Result<()> {

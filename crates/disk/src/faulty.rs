@@ -9,7 +9,7 @@
 //! `SimDisk` fails by a seed, in one thread. This one knows no seed, and calls of many threads may wait in it at once.
 //! Without a fault a call costs one load more.
 
-use crate::{Disk, File, Lock, Mode};
+use crate::{Disk, File, Lock, Mode, RawFile};
 use rustix::io::Errno;
 use std::io;
 use std::path::Path;
@@ -185,6 +185,11 @@ impl File for FaultyFile {
 
     fn allocate(&self, at: u64, len: u64) -> io::Result<()> {
         self.behind.allocate(at, len)
+    }
+
+    /// None while reads are to fail: those of a ring would not meet that.
+    fn raw(&self) -> Option<RawFile<'_>> {
+        self.behind.raw().filter(|_| !self.troubles.reads.is_on.load(Ordering::Acquire))
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -9,6 +9,8 @@
 //!        the machine    two images of each file, durable and cached; crashes, errors, full disks
 //!           |
 //!        FaultyDisk     in front of one: fails or hangs while a server runs, as a switch says
+//!
+//!        Ring           many reads of one thread at once, of files of the machine (io_uring)
 //! ```
 //! **Architecture invariant:** `disk` does not know what the bytes mean. It knows files, folders, names and errors of the
 //! operating system; formats and policies (what is synced when, what a failed sync means) are for the crates above.
@@ -17,17 +19,20 @@
 //! folder. [`write_all_at`] and [`read_exact_at`] repeat what may be repeated.
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
 mod direct;
 mod faulty;
 mod os;
+mod ring;
 mod sim;
 
 pub use direct::{BLOCK_BYTES, direct_rooms_bytes};
 pub use faulty::{FaultyDisk, Trouble, TroubleSwitch, Troubles};
 pub use os::OsDisk;
+pub use ring::{Ended, RING_READ_BYTES_MAX, RING_READS_MAX, Refusal, Ring};
 pub use sim::{Call, Damage, Fault, FullDisk, Plan, RandomFault, SECTOR_BYTES, SimDisk};
 
 /// How a file is opened. A file that may be written may be read too.
@@ -114,12 +119,25 @@ pub trait File: Send + Sync {
     /// Reserves blocks for `at..at + len`; a file that is shorter grows, by zeros.
     fn allocate(&self, at: u64, len: u64) -> io::Result<()>;
 
+    /// How a [`Ring`] reaches it. `None`: it is read by `read_at` alone.
+    fn raw(&self) -> Option<RawFile<'_>> {
+        None
+    }
+
     /// Makes the bytes and the length durable. After an error nothing is known of what was written since the last sync, and a
     /// second call that succeeds says nothing about those bytes: the kernel may have dropped them.
     fn sync_data(&self) -> io::Result<()>;
 
     /// `sync_data`, and times and rights too.
     fn sync_all(&self) -> io::Result<()>;
+}
+
+/// A file as the operating system knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct RawFile<'f> {
+    pub descriptor: BorrowedFd<'f>,
+    /// Past the page cache: whole blocks are read, into memory that begins at one.
+    pub is_direct: bool,
 }
 
 /// A write that ended early.

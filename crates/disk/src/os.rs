@@ -1,9 +1,10 @@
 //! The machine's own file system.
 
 use crate::direct::DirectFile;
-use crate::{Disk, File, Lock, Mode};
+use crate::{Disk, File, Lock, Mode, RawFile};
 use std::fs;
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -103,6 +104,10 @@ impl File for OsFile {
 
     fn allocate(&self, at: u64, len: u64) -> io::Result<()> {
         Ok(rustix::fs::fallocate(&self.0, rustix::fs::FallocateFlags::empty(), at, len)?)
+    }
+
+    fn raw(&self) -> Option<RawFile<'_>> {
+        Some(RawFile { descriptor: self.0.as_fd(), is_direct: false })
     }
 
     fn sync_data(&self) -> io::Result<()> {
