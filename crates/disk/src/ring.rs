@@ -93,6 +93,17 @@ impl Ring {
         Ok(Ring { ring, event, rooms, free, shown: None, bytes: RoomBytes::default() })
     }
 
+    /// Whether there can be one: some systems refuse its making, some its use.
+    pub fn try_out() -> io::Result<()> {
+        let mut ring = Ring::new()?;
+        #[allow(unsafe_code, reason = "as in `begin`")]
+        // SAFETY: the entry names no memory and no descriptor.
+        let pushed = unsafe { ring.ring.submission().push(&opcode::Nop::new().build()) };
+        assert!(pushed.is_ok(), "it is empty");
+        let taken = ring.ring.submit_and_wait(1)?;
+        if taken == 1 { Ok(()) } else { Err(io::ErrorKind::Other.into()) }
+    }
+
     /// Becomes readable, edge by edge, when reads have ended that [`Ring::submit`] has not brought yet. It needs not be read.
     pub fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()

@@ -16,6 +16,8 @@ pub struct Token(pub usize);
 impl Token {
     /// The mailbox of the thread that waits.
     pub const MAILBOX: Token = Token(usize::MAX);
+    /// What it reads from disk by itself.
+    pub const RING: Token = Token(usize::MAX - 1);
 }
 
 /// What happened to a socket.

@@ -28,6 +28,12 @@ impl Config {
         self.flag(DIRECT)
     }
 
+    /// Workers read what their commands wait for, where the system lets them.
+    pub fn swaps_by_rings(&self) -> bool {
+        const RING: Id = id("swap-io-uring");
+        self.flag(RING)
+    }
+
     pub fn swap_folder(&self) -> PathBuf {
         const FOLDER: Id = id("swap-dir");
         self.path(FOLDER).unwrap_or_else(|| PathBuf::from("swap"))

@@ -319,6 +319,7 @@ pub const PARAMS: &[Param] = &[
     text("swap-dir", "swap").immutable().protected().works("The folder of values that are not in memory, of this process alone: what no base of the append-only file refers to (swap-checkpoint) is removed at start. Isotherm only."),
     flag("swap-direct-io", true).immutable().works("The files of swap-dir are read and written past the system's page cache, if the file system can do that (INFO swap: swap_direct_io). Isotherm only."),
     flag("swap-freeze", false).works("Keys without an expiry that have values of up to 512 bytes leave memory with their values, some hundred to a record: three bytes of each stay. What names such a key reads from disk, EXISTS and SET too. Isotherm only."),
+    flag("swap-io-uring", true).immutable().works("Each worker reads what its clients wait for by itself, through io_uring, if the system allows that (Linux 6.1, and not in most containers; INFO swap: swap_backend); otherwise threads read. Isotherm only."),
     signed("swap-load-upper-limit", 95, 0, 100).alias("ssdb-load-upper-limit").apply(Apply::Swap).works("Above this percentage of maxmemory no value comes back to memory that is only read; 0: there is no limit. It has to be above swap-transfer-lower-limit. Isotherm only."),
     unsigned("swap-max-disk", 0, 0, U64_MAX).memory().immutable().works("So many bytes the files of swap-dir may take, at least 256mb; 0: nine tenths of what is free at start. Isotherm only."),
     signed("swap-min-value", 64, 16, 1 << 20).works("Values of fewer bytes stay in memory. Isotherm only."),

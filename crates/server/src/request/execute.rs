@@ -77,6 +77,8 @@ pub struct Exec {
     last_ticket: Ticket,
     /// The command at hand has waited for values that did not come.
     pub has_waited: bool,
+    /// Values that this worker is to read, for those who wait with these tickets.
+    pub wanted: Vec<(Ticket, ColdKeys)>,
 }
 
 /// One run of a data command.
@@ -211,6 +213,7 @@ impl Exec {
             error_is_counted: false,
             last_ticket: Ticket(0),
             has_waited: false,
+            wanted: Vec::new(),
         }
     }
 
@@ -441,7 +444,12 @@ impl Exec {
     #[cold]
     pub fn fetch(&mut self, keys: ColdKeys) -> Ticket {
         let (worker, ticket) = (self.meter.thread() as u16, self.next_ticket());
-        self.node.cold.fetch(keys, worker, WorkerMessage::Fetched { ticket, is_there: true });
+        match usize::from(worker) < self.node.worker_count() && self.node.cold.reads_by_rings() {
+            true => self.wanted.push((ticket, keys)),
+            false => {
+                self.node.cold.fetch(keys, worker, WorkerMessage::Fetched { ticket, is_there: true });
+            }
+        }
         ticket
     }
 

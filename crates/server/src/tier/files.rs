@@ -361,6 +361,18 @@ impl Files {
         Files::read_from(&**in_order, place, key)
     }
 
+    /// Where the record of a key of so many bytes lies: the file, its first byte and its length. `None`: it was freed.
+    pub fn locate(&self, place: Place, key_bytes: usize) -> Option<(Arc<dyn File>, u64, usize)> {
+        let found = self.get(place.segment())?;
+        Some((Arc::clone(&found.file), place.offset(), record_bytes(key_bytes, place.payload_bytes())))
+    }
+
+    /// The value of a key, if the bytes are its record at `place`.
+    pub fn verify(place: Place, key: &[u8], bytes: &[u8]) -> Result<Vec<u8>, ReadError> {
+        let record = Record::read(place, bytes).map_err(ReadError::Damaged)?;
+        if record.key == key { Ok(record.payload.to_vec()) } else { Err(ReadError::OtherKey) }
+    }
+
     fn read_from(file: &dyn File, place: Place, key: &[u8]) -> Result<Vec<u8>, ReadError> {
         let mut bytes = vec![0; record_bytes(key.len(), place.payload_bytes())];
         read_exact_at(file, &mut bytes, place.offset()).map_err(ReadError::Io)?;

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   memory is short        sinker (1 thread)   keyspace::sink_step -> tier::Log -> segment files -> keyspace::chill
-//!   a command needs some   readers             file -> record verified -> keyspace::lend or warm -> message to its worker
+//!   a command needs some   its worker          its ring -> record verified -> keyspace::lend or warm; its connection goes on (`fetches`)
+//!                          readers             the same by threads, where that cannot be: a message to its worker (`reads`)
 //!   disk space is short    sinker              segment -> what lives of it -> other segment -> keyspace::move_cold
 //!   a snapshot is written  its thread          reads by `Tier::read`, without a lock
 //!   the disk fails         all of them         events -> health::Health -> state
@@ -21,12 +22,14 @@
 pub mod checkpoint;
 #[cfg(test)]
 mod crashes;
+pub mod fetches;
 pub mod files;
 pub mod frozen;
 pub mod health;
 pub mod owner;
 pub mod pace;
 pub mod reads;
+pub mod rings;
 pub mod round;
 pub mod sinker;
 pub mod start;

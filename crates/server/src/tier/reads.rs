@@ -102,10 +102,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl<M, F> Reads<M, F> {
     /// The message goes to the worker when all of it is there.
     pub fn add(&self, keys: ColdKeys, worker: u16, message: M) {
+        self.add_since(keys, worker, message, Instant::now());
+    }
+
+    /// The same for one who waits since then.
+    pub fn add_since(&self, keys: ColdKeys, worker: u16, message: M, since: Instant) {
         let count = keys.keys.len();
         let job = Arc::new(Job {
             keys,
-            since: Instant::now(),
+            since,
             next: AtomicUsize::new(0),
             left: AtomicUsize::new(count),
             fetched: Mutex::default(),
@@ -182,6 +187,11 @@ impl<M, F> Reads<M, F> {
         }
         self.timeouts.fetch_add(expired.len() as u64, Ordering::Relaxed);
         expired
+    }
+
+    /// So many have given up what others were to read for them.
+    pub fn note_timeouts(&self, count: u64) {
+        self.timeouts.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Commands that gave up since the start.

@@ -1,7 +1,7 @@
 //! The tier of a process that has `swap-mode yes`: opened before anything is loaded.
 
 use isotherm_commands::call::ColdKey;
-use isotherm_disk::{Disk, FaultyDisk};
+use isotherm_disk::{Disk, FaultyDisk, RING_READS_MAX, Ring};
 use isotherm_keyspace::{ColdRef, Held, Want};
 use isotherm_persist::Limits;
 use isotherm_persist::rdb::file::{FileReader, Item, MAGIC_BYTES, Options, SWAP_LOG, Step};
@@ -58,6 +58,7 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     let (tier, log) = Tier::open(disk, &folder, terms, &node.keyspace, &claim)?;
     tier.is_restoring.store(!named.is_empty() && config.flag(id("appendonly")), Relaxed);
     tier.set_read_timeout(config.swap_read_timeout());
+    choose_backend(node, &tier);
     node.cold.set_disk(Arc::clone(&tier));
     let why = |error: std::io::Error| format!("Can't start a thread of swap-mode: {}", os_text(&error));
     start_readers(node, &tier).map_err(why)?;
@@ -77,6 +78,19 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
         }
     ));
     Ok(())
+}
+
+/// Who reads what commands wait for.
+fn choose_backend(node: &'static Node, tier: &Tier<WorkerMessage>) {
+    let refused = match node.config.swaps_by_rings() {
+        true => Ring::try_out().err().map(|error| format!("io_uring: {}", os_text(&error))),
+        false => Some("swap-io-uring no".to_string()),
+    };
+    tier.rings.set_on(refused.is_none());
+    log::notice(match refused {
+        None => format!("swap: workers read by io_uring, {RING_READS_MAX} values at once each"),
+        Some(why) => format!("swap: {READERS} threads read ({why})"),
+    });
 }
 
 /// What the append-only file of this server says of the folder. It is read whether `appendonly` is on or not: values that its base refers

@@ -15,6 +15,7 @@ use super::files::{Files, ReadError};
 use super::health::{Event, Health};
 use super::owner::Claim;
 use super::reads::Reads;
+use super::rings::Rings;
 use super::times::Times;
 use crate::process::time::unix_now;
 
@@ -127,6 +128,7 @@ pub struct Tier<M> {
     pub files: Files,
     pub counters: Counters,
     pub reads: Reads<M, Fetched>,
+    pub rings: Rings,
     pub checkpoints: Checkpoints,
     /// The base that refers to the log is being loaded: what lives is not known yet.
     pub is_restoring: AtomicBool,
@@ -201,6 +203,7 @@ impl<M: Send + 'static> Tier<M> {
             files,
             counters: Counters::default(),
             reads: Reads::default(),
+            rings: Rings::default(),
             checkpoints: Checkpoints::default(),
             is_restoring: AtomicBool::new(false),
             is_awaiting_base: AtomicBool::new(false),
@@ -444,15 +447,20 @@ impl<M> Tier<M> {
     ) -> Result<Vec<u8>, ReadError> {
         let from = Instant::now();
         let value = read(&self.files, Place::from_raw(reference.raw()));
-        self.note_read(&value);
+        self.note_read_end(from, &value);
+        value
+    }
+
+    /// A read that began then has ended.
+    pub fn note_read_end(&self, from: Instant, value: &Result<Vec<u8>, ReadError>) {
+        self.note_read(value);
         self.counters.reads.fetch_add(1, Relaxed);
         let us = from.elapsed().as_micros() as u64;
         self.counters.read_us.fetch_add(us, Relaxed);
         self.counters.read_times.add(us);
-        if let Ok(value) = &value {
+        if let Ok(value) = value {
             self.counters.read_bytes.fetch_add(value.len() as u64, Relaxed);
         }
-        value
     }
 
     /// Reads what a key refers to, as often as it refers to something else meanwhile. Holds its partition only to look. `None`: it is
@@ -579,14 +587,14 @@ impl<M> Tier<M> {
 
 /// What is to be read for a key: its value, or the record that may have it with its value.
 #[derive(Clone, Copy)]
-struct Target {
-    from: ColdRef,
+pub struct Target {
+    pub from: ColdRef,
     bundle: Option<BundleName>,
 }
 
 impl Target {
     /// `None`: there is nothing to read.
-    fn of(place: Whereabouts) -> Option<Target> {
+    pub fn of(place: Whereabouts) -> Option<Target> {
         match place {
             Whereabouts::Here | Whereabouts::Unreadable => None,
             Whereabouts::Away(value) => Some(Target { from: value.reference, bundle: None }),
@@ -595,11 +603,11 @@ impl Target {
     }
 
     /// What the record has as its key.
-    fn name<'n>(&'n self, key: &'n [u8]) -> &'n [u8] {
+    pub fn name<'n>(&'n self, key: &'n [u8]) -> &'n [u8] {
         self.bundle.as_ref().map_or(key, BundleName::as_bytes)
     }
 
-    fn fetched(&self, value: Option<Vec<u8>>) -> Fetched {
+    pub fn fetched(&self, value: Option<Vec<u8>>) -> Fetched {
         Fetched { from: self.from, is_bundle: self.bundle.is_some(), value }
     }
 }

@@ -14,6 +14,7 @@ mod debugging;
 mod delivery;
 mod group;
 mod handshake;
+mod held;
 mod input_buffer;
 mod invalidation;
 mod keys;
@@ -24,9 +25,9 @@ mod parking;
 mod reading;
 mod scripts;
 mod send;
+mod values;
 
 use isotherm_keyspace::UnixMs;
-use isotherm_log::LogOffset;
 use isotherm_reactor::stream::Progress;
 use isotherm_reactor::{Events, Mailbox, Ready, Sender, Stream, Timers, Token};
 use std::collections::BTreeSet;
@@ -36,7 +37,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::config::{Id, id};
 use crate::mail::message::{FeederMessage, WorkerMessage, carried_bytes};
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
@@ -55,6 +55,7 @@ use handshake::Handshakes;
 use keys::Answer;
 use parking::Parking;
 use send::{count_read, count_taken};
+use values::Values;
 
 /// The input buffer. A pipeline of 32 requests of some 50 bytes is 1.6 KB; reading more at once makes few calls of a
 /// bulk load.
@@ -63,19 +64,12 @@ const INPUT_BYTES: usize = 64 << 10;
 const DUE_PER_TURN_MAX: usize = 2;
 /// How often idle connections are looked for.
 const IDLE_SCAN_INTERVAL: Duration = Duration::from_secs(1);
-/// How often replies are looked for that have waited for replicas for too long.
-const HELD_LOOK_INTERVAL: Duration = Duration::from_millis(50);
-// COMPAT(replication): With `repl-ack-quorum` replies wait until so many replicas have acknowledged what they show; after
-// `repl-ack-timeout` each is replaced by the error NOREPLICAS, and the change stays. Valkey has WAIT only, which each client has to
-// call. Why: no answered write is lost with one machine, without a change in any client.
-const NOT_ACKNOWLEDGED: &[u8] =
-    b"-NOREPLICAS Not enough replicas acknowledged the change in time: applied, not acknowledged\r\n";
-
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Due {
     IdleScan,
     CloseLook,
     HeldLook,
+    ValuesLook,
 }
 
 pub struct Worker {
@@ -113,6 +107,7 @@ struct Inner {
     /// Those that have become replicas.
     leaving: Vec<usize>,
     handshakes: Handshakes,
+    values: Values,
 }
 
 impl Worker {
@@ -145,6 +140,7 @@ impl Worker {
             looks_at_held: false,
             leaving: Vec::new(),
             handshakes: Handshakes::default(),
+            values: Values::default(),
         };
         Worker { events, mailbox, number, inner }
     }
@@ -170,6 +166,7 @@ impl Worker {
             }
             self.inner.parking.mailbox_read();
             self.inner.turn();
+            self.turn_values();
             self.inner.handshakes.begin_turn();
             if !self.inner.leaving.is_empty() {
                 self.hand_over();
@@ -240,7 +237,11 @@ impl Worker {
 impl Inner {
     /// Whether there is something to do without waiting for an event.
     fn has_work(&self) -> bool {
-        !self.again.is_empty() || self.parking.has_work() || self.dispatcher.exec.runs.has_work()
+        !self.again.is_empty()
+            || self.parking.has_work()
+            || self.dispatcher.exec.runs.has_work()
+            || self.values.has_work()
+            || !self.dispatcher.exec.wanted.is_empty()
     }
 
     // ---- connections come and go ----
@@ -437,82 +438,6 @@ impl Inner {
         self.account(connection);
     }
 
-    /// Lists a connection whose replies wait for the log, so that they are sent when it has come there.
-    fn note_held(&mut self, connection: &mut Connection) {
-        let (gate, until) = (&self.node.gate, connection.held_until());
-        if until == LogOffset::default() {
-            return;
-        }
-        if connection.listed.add(Listed::HELD) {
-            self.held.push(connection.token());
-        }
-        gate.note_held(self.number, self.held.len());
-        if gate.has_quorum() {
-            self.await_acks();
-        }
-        // It may have come there meanwhile: then no message will say so, and nothing else would send what waits.
-        if !connection.let_go(gate.reached()) || gate.is_reached_after_asking(self.number, until) {
-            self.node.mail.post_from(Some(self.number), self.number, WorkerMessage::Durable);
-        }
-    }
-
-    /// Replies wait for replicas: these are asked for an ACK, and not waited for for ever.
-    #[cold]
-    fn await_acks(&mut self) {
-        if self.node.replication.primary.want_acks() {
-            self.node.mail.post_feeder(FeederMessage::Look);
-        }
-        if !std::mem::replace(&mut self.looks_at_held, true) {
-            self.timers.add(Instant::now() + HELD_LOOK_INTERVAL, Due::HeldLook);
-        }
-    }
-
-    /// Replies that have waited for replicas for too long leave as errors.
-    fn look_at_held(&mut self) {
-        const TIMEOUT: Id = id("repl-ack-timeout");
-        self.looks_at_held = false;
-        let gate = &self.node.gate;
-        if self.held.is_empty() || !gate.has_quorum() {
-            return;
-        }
-        let timeout = Duration::from_millis(self.node.config.number(TIMEOUT).unsigned_abs());
-        // A clock that has not run for so long yet: nothing has waited too long.
-        if let Some(before) = Instant::now().checked_sub(timeout) {
-            let acknowledged = gate.quorum();
-            for at in 0..self.held.len() {
-                let token = self.held[at];
-                let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else {
-                    continue;
-                };
-                let refused = connection.refuse_held(acknowledged, before, NOT_ACKNOWLEDGED);
-                if refused > 0 {
-                    (0..refused).for_each(|_| self.dispatcher.exec.stats.count_error(b"NOREPLICAS"));
-                    self.write(&mut connection);
-                }
-                self.settle(connection, token);
-            }
-        }
-        self.looks_at_held = true;
-        self.timers.add(Instant::now() + HELD_LOOK_INTERVAL, Due::HeldLook);
-    }
-
-    /// More of the log is durable: what has waited for that is sent.
-    fn send_held(&mut self) {
-        for token in std::mem::take(&mut self.held) {
-            let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else {
-                continue;
-            };
-            connection.listed.remove(Listed::HELD);
-            connection.let_go(self.node.gate.reached());
-            self.write(&mut connection);
-            if connection.outbox.is_some() {
-                self.note_held(&mut connection);
-            }
-            self.settle(connection, token);
-        }
-        self.node.gate.note_held(self.number, self.held.len());
-    }
-
     /// How long until something is due.
     fn next_in(&self) -> Option<Duration> {
         let now = Instant::now();
@@ -568,6 +493,7 @@ impl Inner {
             match due {
                 Due::CloseLook => self.look_closely(),
                 Due::HeldLook => self.look_at_held(),
+                Due::ValuesLook => self.look_at_values(),
                 Due::IdleScan => {
                     self.dispatcher.exec.runs.retry_debugged();
                     self.scan_handshakes();

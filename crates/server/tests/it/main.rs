@@ -53,6 +53,7 @@ mod slot_news;
 mod slots;
 mod slow_scripts;
 mod swap;
+mod swap_backends;
 mod swap_checkpoint;
 mod swap_faults;
 mod swap_parked;

@@ -60,7 +60,8 @@ pub const SWAP: &[SwapField] = {
     use Kind::{Counter, Gauge, Word};
     &[
         field("swap_state", Word, |v| v.tier.state().name().to_string()),
-        field("swap_backend", Word, |_| "threads".to_string()),
+        // Who reads for commands that wait.
+        field("swap_backend", Word, |v| v.tier.rings.backend().to_string()),
         field("swap_direct_io", Gauge, |v| u8::from(v.tier.is_direct()).to_string()),
         field("swap_keys", Gauge, |v| v.cold.keys.to_string()),
         field("swap_bytes", Gauge, |v| v.cold.bytes.to_string()),
@@ -87,7 +88,7 @@ pub const SWAP: &[SwapField] = {
         field("swap_read_usec_mean", Gauge, mean_us),
         field("swap_read_usec_p50", Gauge, |v| v.tier.counters.read_times.percentile_us(50).to_string()),
         field("swap_read_usec_p99", Gauge, |v| v.tier.counters.read_times.percentile_us(99).to_string()),
-        field("swap_reads_waiting", Gauge, |v| v.tier.reads.waiting().to_string()),
+        field("swap_reads_waiting", Gauge, |v| v.tier.reads_waiting().to_string()),
         field("swap_reads_in_commands", Counter, |v| text(&v.tier.counters.reads_in_commands)),
         field("swap_reads_undeclared", Counter, |v| v.tier.undeclared_reads().to_string()),
         field("swap_lent_values", Gauge, |v| v.cold.lent_values.to_string()),
@@ -136,7 +137,7 @@ pub fn redis_ssdb(s: &Snapshot<'_>, out: &mut String) {
         ("keys_in_ssdb_count", on_disk),
         ("keys_loading_from_ssdb", 0),
         ("keys_transferring_to_ssdb", 0),
-        ("keys_visiting_ssdb", view.tier.reads.waiting() as u64),
+        ("keys_visiting_ssdb", view.tier.reads_waiting()),
         ("keys_delete_confirming", 0),
         ("keys_hot_to_be_load", 0),
         ("keys_may_be_deleted", 0),

@@ -1,0 +1,434 @@
+//! Values that a worker reads by itself: it hands reads to the system and goes on, until its event loop says that some have ended.
+//!
+//! ```text
+//!   add(ticket, keys)      [job: key key key]  [job: key]      each takes its turn, key by key
+//!                                |
+//!   advance()              look where the key is -> port.begin -> [room 3 = (ticket, key)]     as many as the port takes
+//!                                |
+//!   collect()              port.next_ended -> verified -> the job; its last one ends it: `End::All`
+//!   expire(before)         jobs that were added before that; what comes of them later is dropped
+//! ```
+//! Only what goes well is done here. A job that meets anything else - an error, a record that does not verify, a value that is too long, a
+//! disk that is to fail - is for the threads that read (`End::Elsewhere`, `reads`), all of it: these look again, try again, and judge.
+//!
+//! All values of a command are handed over at one moment, so that the first one is not dropped while the last one is read.
+//! Invariant: a job ends once, by `collect`, `advance` or `expire`.
+
+use isotherm_commands::call::{ColdKey, ColdKeys};
+use isotherm_disk::{Ended, File, Refusal, Ring};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What reads are handed to.
+pub trait Port {
+    /// Returns the number under which the read ends.
+    fn begin(&mut self, file: &Arc<dyn File>, at: u64, len: usize) -> Result<usize, Refusal>;
+    fn is_full(&self) -> bool;
+    fn next_ended(&mut self) -> Option<Ended<'_>>;
+}
+
+impl Port for Ring {
+    fn begin(&mut self, file: &Arc<dyn File>, at: u64, len: usize) -> Result<usize, Refusal> {
+        Ring::begin(self, file, at, len)
+    }
+
+    fn is_full(&self) -> bool {
+        Ring::is_full(self)
+    }
+
+    fn next_ended(&mut self) -> Option<Ended<'_>> {
+        Ring::next_ended(self)
+    }
+}
+
+/// Where a key is. `P` is a place on disk, `V` what becomes of a value.
+pub enum Look<P, V> {
+    /// It needs no reading any more.
+    Here,
+    /// It is in memory, but not where it is to be.
+    Lent(V),
+    Away {
+        place: P,
+        file: Arc<dyn File>,
+        at: u64,
+        len: usize,
+    },
+    /// It is not for this one.
+    Elsewhere,
+}
+
+/// What knows keys, places and records.
+pub trait Source<P, V> {
+    fn look(&mut self, cold: &ColdKey) -> Look<P, V>;
+    /// What was read of a key since. `None`: it has to be read again.
+    fn verify(&self, cold: &ColdKey, place: P, bytes: io::Result<&[u8]>, since: Instant) -> Option<V>;
+    /// The same of one that is not waited for any more.
+    fn came_late(&self, is_read: bool);
+}
+
+/// How a job has ended.
+pub enum End<V> {
+    All(Vec<(ColdKey, V)>),
+    /// It was begun then.
+    Elsewhere(ColdKeys, Instant),
+}
+
+struct Job<V> {
+    keys: Vec<ColdKey>,
+    since: Instant,
+    /// The first key that was not looked at.
+    next: usize,
+    /// Whose end is awaited.
+    left: usize,
+    values: Vec<(usize, V)>,
+}
+
+/// One key of a job.
+struct UnderWay<T, P> {
+    ticket: T,
+    key: usize,
+    place: P,
+    since: Instant,
+}
+
+/// `T` names a job; later ones are greater.
+pub struct Fetches<T, P, V> {
+    jobs: BTreeMap<T, Job<V>>,
+    /// Those with keys that were not looked at. Some are over.
+    queue: VecDeque<T>,
+    /// By the number of the port.
+    under_way: Vec<Option<UnderWay<T, P>>>,
+    ended: Vec<(T, End<V>)>,
+}
+
+impl<T, P, V> Default for Fetches<T, P, V> {
+    fn default() -> Fetches<T, P, V> {
+        Fetches { jobs: BTreeMap::new(), queue: VecDeque::new(), under_way: Vec::new(), ended: Vec::new() }
+    }
+}
+
+impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
+    pub fn add(&mut self, ticket: T, keys: ColdKeys, since: Instant) {
+        let keys = keys.keys;
+        let job =
+            Job { since, next: 0, left: keys.len(), values: Vec::with_capacity(keys.len().min(64)), keys };
+        assert!(job.left > 0, "a job has a key");
+        assert!(self.jobs.insert(ticket, job).is_none(), "tickets are given once");
+        self.queue.push_back(ticket);
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.jobs.is_empty()
+    }
+
+    /// Jobs with keys whose reads were not begun.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Begins what the port takes.
+    pub fn advance(&mut self, port: &mut impl Port, source: &mut impl Source<P, V>) {
+        while !port.is_full()
+            && let Some(ticket) = self.queue.pop_front()
+        {
+            let Some(job) = self.jobs.get_mut(&ticket) else { continue };
+            let key = job.next;
+            job.next += 1;
+            let ended = match source.look(&job.keys[key]) {
+                Look::Here => job.end_one(None),
+                Look::Lent(value) => job.end_one(Some((key, value))),
+                Look::Away { place, file, at, len } => match port.begin(&file, at, len) {
+                    Ok(number) => {
+                        let under_way = UnderWay { ticket, key, place, since: Instant::now() };
+                        self.note_under_way(number, under_way);
+                        false
+                    }
+                    Err(Refusal::NotHere | Refusal::Full) => {
+                        self.give_up(ticket);
+                        continue;
+                    }
+                },
+                Look::Elsewhere => {
+                    self.give_up(ticket);
+                    continue;
+                }
+            };
+            match ended {
+                true => self.complete(ticket),
+                // Others have their turn before its next key.
+                false => self.requeue(ticket),
+            }
+        }
+    }
+
+    fn note_under_way(&mut self, number: usize, under_way: UnderWay<T, P>) {
+        if self.under_way.len() <= number {
+            self.under_way.resize_with(number + 1, || None);
+        }
+        assert!(self.under_way[number].replace(under_way).is_none(), "its number is free");
+    }
+
+    fn requeue(&mut self, ticket: T) {
+        if self.jobs.get(&ticket).is_some_and(|job| job.next < job.keys.len()) {
+            self.queue.push_back(ticket);
+        }
+    }
+
+    /// Takes what has ended.
+    pub fn collect(&mut self, port: &mut impl Port, source: &mut impl Source<P, V>) {
+        while let Some(Ended { room, bytes }) = port.next_ended() {
+            let under_way = self.under_way[room].take().expect("it was begun");
+            let Some(job) = self.jobs.get_mut(&under_way.ticket) else {
+                source.came_late(bytes.is_ok());
+                continue;
+            };
+            let UnderWay { ticket, key, place, since } = under_way;
+            match source.verify(&job.keys[key], place, bytes, since) {
+                Some(value) => {
+                    if job.end_one(Some((key, value))) {
+                        self.complete(ticket);
+                    }
+                }
+                None => self.give_up(ticket),
+            }
+        }
+    }
+
+    /// Jobs that were added before that are over.
+    pub fn expire(&mut self, before: Instant) -> Vec<T> {
+        let mut expired = Vec::new();
+        while let Some(first) = self.jobs.first_entry()
+            && first.get().since < before
+        {
+            expired.push(first.remove_entry().0);
+        }
+        if !expired.is_empty() {
+            self.queue.retain(|ticket| self.jobs.contains_key(ticket));
+        }
+        expired
+    }
+
+    /// All of them are for others: the port is gone.
+    pub fn give_up_all(&mut self) {
+        self.under_way.clear();
+        self.queue.clear();
+        let tickets: Vec<T> = self.jobs.keys().copied().collect();
+        tickets.into_iter().for_each(|ticket| self.give_up(ticket));
+    }
+
+    pub fn take_ended(&mut self) -> Vec<(T, End<V>)> {
+        std::mem::take(&mut self.ended)
+    }
+
+    fn complete(&mut self, ticket: T) {
+        let Some(Job { keys, mut values, .. }) = self.jobs.remove(&ticket) else { return };
+        // In the order of the keys, of which some need no value.
+        values.sort_unstable_by_key(|(key, _)| *key);
+        let mut values = values.into_iter().peekable();
+        let with_value = |(at, key)| values.next_if(|(of, _)| *of == at).map(|(_, value)| (key, value));
+        let all = keys.into_iter().enumerate().filter_map(with_value).collect();
+        self.ended.push((ticket, End::All(all)));
+    }
+
+    fn give_up(&mut self, ticket: T) {
+        if let Some(job) = self.jobs.remove(&ticket) {
+            self.ended.push((ticket, End::Elsewhere(ColdKeys { keys: job.keys }, job.since)));
+        }
+    }
+}
+
+impl<V> Job<V> {
+    /// One of its keys has ended. Whether it was the last one.
+    fn end_one(&mut self, value: Option<(usize, V)>) -> bool {
+        self.values.extend(value);
+        self.left -= 1;
+        self.left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_commands::spec::Need;
+    use isotherm_disk::{Disk, Mode, Plan, SimDisk};
+    use isotherm_keyspace::Db;
+    use std::path::Path;
+    use std::time::Duration;
+
+    /// Reads end when the test says so: with the byte at which they begin, or an error.
+    struct Manual {
+        size: usize,
+        under_way: Vec<Option<u64>>,
+        ready: VecDeque<(usize, bool)>,
+        shown: [u8; 1],
+    }
+
+    impl Manual {
+        fn new(size: usize) -> Manual {
+            Manual { size, under_way: vec![None; size], ready: VecDeque::new(), shown: [0] }
+        }
+
+        fn is_under_way(&self, at: u64) -> bool {
+            self.under_way.contains(&Some(at))
+        }
+
+        fn end(&mut self, at: u64, is_read: bool) {
+            let room = self.under_way.iter().position(|of| *of == Some(at)).expect("it is under way");
+            self.ready.push_back((room, is_read));
+        }
+
+        fn end_all(&mut self) {
+            let ready =
+                (0..self.size).filter(|room| self.under_way[*room].is_some()).map(|room| (room, true));
+            self.ready = ready.collect();
+        }
+    }
+
+    impl Port for Manual {
+        fn begin(&mut self, _: &Arc<dyn File>, at: u64, _: usize) -> Result<usize, Refusal> {
+            let room = self.under_way.iter().position(Option::is_none).ok_or(Refusal::Full)?;
+            self.under_way[room] = Some(at);
+            Ok(room)
+        }
+
+        fn is_full(&self) -> bool {
+            self.under_way.iter().all(Option::is_some)
+        }
+
+        fn next_ended(&mut self) -> Option<Ended<'_>> {
+            let (room, is_read) = self.ready.pop_front()?;
+            self.shown = [self.under_way[room].take().expect("it is under way") as u8];
+            let bytes = if is_read { Ok(&self.shown[..]) } else { Err(io::ErrorKind::Other.into()) };
+            Some(Ended { room, bytes })
+        }
+    }
+
+    /// A key is a byte: 0..100 lie at their own place, 100.. are here, 200.. lent, 250.. elsewhere.
+    struct Bytes {
+        file: Arc<dyn File>,
+        late: std::cell::Cell<(u32, u32)>,
+    }
+
+    impl Bytes {
+        fn new() -> Bytes {
+            let disk = SimDisk::new(1, Plan::default());
+            let file = disk.open(Path::new("file"), Mode::Create).expect("it is made");
+            Bytes { file, late: std::cell::Cell::default() }
+        }
+    }
+
+    impl Source<u8, u8> for Bytes {
+        fn look(&mut self, cold: &ColdKey) -> Look<u8, u8> {
+            match cold.key[0] {
+                place @ ..100 => Look::Away { place, file: Arc::clone(&self.file), at: place.into(), len: 1 },
+                ..200 => Look::Here,
+                value @ ..250 => Look::Lent(value),
+                _ => Look::Elsewhere,
+            }
+        }
+
+        fn verify(&self, cold: &ColdKey, place: u8, bytes: io::Result<&[u8]>, _: Instant) -> Option<u8> {
+            assert_eq!(cold.key[0], place);
+            Some(bytes.ok()?[0])
+        }
+
+        fn came_late(&self, is_read: bool) {
+            let (read, not) = self.late.get();
+            self.late.set(if is_read { (read + 1, not) } else { (read, not + 1) });
+        }
+    }
+
+    fn keys(bytes: &[u8]) -> ColdKeys {
+        let key = |byte: &u8| ColdKey { db: Db(0), key: [*byte].into(), need: Need::All, home: false };
+        ColdKeys { keys: bytes.iter().map(key).collect() }
+    }
+
+    type Tested = Fetches<u32, u8, u8>;
+
+    /// Of jobs that have ended: the values, or that they are for others.
+    fn ended(fetches: &mut Tested) -> Vec<(u32, Option<Vec<u8>>)> {
+        let values = |end| match end {
+            End::All(values) => Some(
+                values
+                    .into_iter()
+                    .map(|(cold, value)| {
+                        assert_eq!(cold.key[0], value);
+                        value
+                    })
+                    .collect(),
+            ),
+            End::Elsewhere(..) => None,
+        };
+        fetches.take_ended().into_iter().map(|(ticket, end)| (ticket, values(end))).collect()
+    }
+
+    #[test]
+    fn values_of_a_job_come_together_and_each_job_has_its_turn() {
+        let (mut port, mut source, mut fetches) = (Manual::new(4), Bytes::new(), Tested::default());
+        let now = Instant::now();
+        fetches.add(1, keys(&[0, 1, 2, 3, 4, 5, 150, 220]), now);
+        fetches.add(2, keys(&[50]), now);
+        fetches.add(3, keys(&[150, 151]), now);
+        fetches.advance(&mut port, &mut source);
+        // The short one does not wait for the long one.
+        assert!(port.is_under_way(0) && port.is_under_way(50) && port.is_under_way(1));
+        assert_eq!(ended(&mut fetches), [(3, Some(vec![]))]);
+        port.end(50, true);
+        port.end(1, true);
+        fetches.collect(&mut port, &mut source);
+        assert_eq!(ended(&mut fetches), [(2, Some(vec![50]))]);
+        for _ in 0..6 {
+            fetches.advance(&mut port, &mut source);
+            port.end_all();
+            fetches.collect(&mut port, &mut source);
+        }
+        assert_eq!(ended(&mut fetches), [(1, Some(vec![0, 1, 2, 3, 4, 5, 220]))]);
+        assert!(fetches.is_empty() && fetches.waiting() == 0);
+    }
+
+    #[test]
+    fn what_does_not_go_well_is_for_others_all_of_it() {
+        let (mut port, mut source, mut fetches) = (Manual::new(4), Bytes::new(), Tested::default());
+        let now = Instant::now();
+        fetches.add(1, keys(&[1, 2]), now);
+        fetches.add(2, keys(&[3, 251, 4]), now);
+        fetches.advance(&mut port, &mut source);
+        assert_eq!(ended(&mut fetches), [(2, None)]);
+        port.end(2, false);
+        fetches.collect(&mut port, &mut source);
+        assert_eq!(ended(&mut fetches), [(1, None)]);
+        assert!(fetches.is_empty());
+        // What was under way for them comes late, to none.
+        port.end_all();
+        fetches.collect(&mut port, &mut source);
+        assert_eq!((ended(&mut fetches), source.late.get()), (vec![], (2, 0)));
+        fetches.add(3, keys(&[7]), now);
+        fetches.advance(&mut port, &mut source);
+        fetches.give_up_all();
+        assert_eq!(ended(&mut fetches), [(3, None)]);
+    }
+
+    #[test]
+    fn reads_that_hang_are_given_up_and_hold_their_places() {
+        let (mut port, mut source, mut fetches) = (Manual::new(2), Bytes::new(), Tested::default());
+        let now = Instant::now();
+        (1..=3).for_each(|ticket| fetches.add(ticket, keys(&[ticket as u8]), now));
+        fetches.advance(&mut port, &mut source);
+        assert_eq!((fetches.waiting(), fetches.expire(now)), (1, vec![]));
+        fetches.add(4, keys(&[4]), now + Duration::from_secs(1));
+        // One that waits for a place is given up too.
+        assert_eq!(fetches.expire(now + Duration::from_millis(1)), [1, 2, 3]);
+        fetches.advance(&mut port, &mut source);
+        assert!(fetches.waiting() == 1 && !port.is_under_way(4), "no place is free");
+        port.end(1, true);
+        port.end(2, false);
+        fetches.collect(&mut port, &mut source);
+        assert_eq!(source.late.get(), (1, 1));
+        fetches.advance(&mut port, &mut source);
+        port.end(4, true);
+        fetches.collect(&mut port, &mut source);
+        assert_eq!(ended(&mut fetches), [(4, Some(vec![4]))]);
+    }
+}

@@ -1,0 +1,113 @@
+//! What reads that workers do themselves need of the tier: where a key is, and whether what was read is its value (`fetches`).
+
+use isotherm_commands::call::ColdKey;
+use isotherm_keyspace::{Held, Keyspace, Want, Whereabouts};
+use isotherm_tier::Place;
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use super::fetches::{Look, Source};
+use super::files::Files;
+use super::health::Event;
+use super::state::{Fetched, Target, Tier};
+
+/// Whether workers read by rings of their own.
+#[derive(Default)]
+pub struct Rings {
+    is_on: AtomicBool,
+    waiting: AtomicU64,
+}
+
+impl Rings {
+    /// Before workers run.
+    pub fn set_on(&self, is_on: bool) {
+        self.is_on.store(is_on, Relaxed);
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Relaxed)
+    }
+
+    /// As INFO names it.
+    pub fn backend(&self) -> &'static str {
+        if self.is_on() { "io_uring" } else { "threads" }
+    }
+
+    /// So many jobs of a worker wait for a place in its ring; before it were so many.
+    pub fn note_waiting(&self, before: &mut u64, now: u64) {
+        if *before != now {
+            self.waiting.fetch_add(now, Relaxed);
+            self.waiting.fetch_sub(std::mem::replace(before, now), Relaxed);
+        }
+    }
+
+    pub fn waiting(&self) -> u64 {
+        self.waiting.load(Relaxed)
+    }
+}
+
+impl<M> Tier<M> {
+    /// Keys that wait for one who reads them.
+    pub fn reads_waiting(&self) -> u64 {
+        self.reads.waiting() as u64 + self.rings.waiting()
+    }
+}
+
+/// For a worker, which holds nothing.
+pub struct TierSource<'s, M> {
+    pub keyspace: &'static Keyspace,
+    pub tier: &'s Tier<M>,
+    pub held: &'s mut Held<'static>,
+    /// Takes how long each read took.
+    pub note_time: &'s dyn Fn(Duration),
+}
+
+impl<M> TierSource<'_, M> {
+    /// Where it is, and what is lent of one that is to come home.
+    fn whereabouts(&mut self, cold: &ColdKey) -> (Whereabouts, Option<Box<[u8]>>) {
+        let key = self.keyspace.key(&cold.key);
+        self.held.acquire(Want::One(self.keyspace.partition_of(key.slot)));
+        let place = self.held.whereabouts(cold.db, &key, cold.home);
+        let lent = if cold.home { self.held.lent(cold.db, &key) } else { None };
+        self.held.release();
+        (place, lent)
+    }
+}
+
+impl<M> Source<Target, Fetched> for TierSource<'_, M> {
+    fn look(&mut self, cold: &ColdKey) -> Look<Target, Fetched> {
+        let (place, lent) = self.whereabouts(cold);
+        let Some(target) = Target::of(place) else { return Look::Here };
+        if let Some(lent) = lent {
+            return Look::Lent(target.fetched(Some(lent.into_vec())));
+        }
+        let place = Place::from_raw(target.from.raw());
+        match self.tier.files.locate(place, target.name(&cold.key).len()) {
+            Some((file, at, len)) => Look::Away { place: target, file, at, len },
+            None => Look::Elsewhere,
+        }
+    }
+
+    fn verify(
+        &self,
+        cold: &ColdKey,
+        target: Target,
+        bytes: io::Result<&[u8]>,
+        since: Instant,
+    ) -> Option<Fetched> {
+        // What fails is read again, by those who note it.
+        let value = Files::verify(Place::from_raw(target.from.raw()), target.name(&cold.key), bytes.ok()?);
+        if value.is_ok() {
+            self.tier.note_read_end(since, &value);
+            (self.note_time)(since.elapsed());
+        }
+        Some(target.fetched(Some(value.ok()?)))
+    }
+
+    fn came_late(&self, is_read: bool) {
+        if is_read && self.tier.suspects_reads() {
+            self.tier.note(Event::ReadDone);
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! Values on disk that commands of this worker wait for, read by a ring of its own.
+//!
+//! ```text
+//!   a turn of the event loop:   commands that meet cold values leave tickets (`Exec::wanted`)
+//!   at its end:                 what has ended is handed over, and its connections go on
+//!                               what is wanted is begun: one call of the system for all of it
+//!   an event of the ring:       ends the wait for events, nothing else
+//!   each 50 ms meanwhile:       those that wait longer than swap-read-timeout get their error
+//! ```
+//! There is a ring since the first value was wanted, if there can be one; without it, and for all that does not go well, the threads of the
+//! tier read (`tier::reads`).
+
+use isotherm_disk::Ring;
+use isotherm_keyspace::Want;
+use isotherm_reactor::{Events, Token};
+use std::time::{Duration, Instant};
+
+use super::{Due, Inner, Worker};
+use crate::mail::message::WorkerMessage;
+use crate::observe::latency::monitor::Event as LatencyEvent;
+use crate::process::log;
+use crate::request::next::Ticket;
+use crate::tier::Tier;
+use crate::tier::fetches::{End, Fetches};
+use crate::tier::health::Event;
+use crate::tier::rings::TierSource;
+use crate::tier::state::{Fetched, Target};
+
+/// How much later than its time a wait may end.
+const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// What a worker reads itself.
+#[derive(Default)]
+pub struct Values {
+    ring: Option<Ring>,
+    /// There can be none.
+    is_refused: bool,
+    fetches: Fetches<Ticket, Target, Fetched>,
+    /// Some have ended that are not handed over.
+    has_more: bool,
+    /// There is a moment at which it is seen whether some wait too long.
+    looks: bool,
+    /// As others were shown.
+    waiting: u64,
+}
+
+impl Values {
+    #[inline]
+    pub fn is_busy(&self) -> bool {
+        self.ring.as_ref().is_some_and(|ring| ring.under_way() > 0)
+    }
+
+    /// Whether there is something to do without waiting for an event.
+    #[inline]
+    pub fn has_work(&self) -> bool {
+        self.has_more
+    }
+
+    fn open_ring(&mut self, events: &Events) {
+        if self.ring.is_some() || self.is_refused {
+            return;
+        }
+        let opened = Ring::new().and_then(|ring| {
+            events.watch_readable(ring.event(), Token::RING)?;
+            Ok(ring)
+        });
+        match opened {
+            Ok(ring) => self.ring = Some(ring),
+            Err(why) => self.refuse(&why),
+        }
+    }
+
+    /// Threads read from now on.
+    fn refuse(&mut self, why: &std::io::Error) {
+        log::warning(format!("swap: a worker cannot read by io_uring any more ({why}): threads read for it"));
+        self.is_refused = true;
+        self.ring = None;
+        self.has_more = false;
+        self.fetches.give_up_all();
+    }
+
+    /// Hands to the system what was begun, and takes what has ended.
+    fn submit(&mut self) {
+        if let Some(ring) = &mut self.ring {
+            match ring.submit() {
+                Ok(has_more) => self.has_more = has_more,
+                Err(why) => self.refuse(&why),
+            }
+        }
+    }
+}
+
+impl Worker {
+    /// At the end of a turn.
+    #[inline]
+    pub(super) fn turn_values(&mut self) {
+        if self.inner.values.is_busy() || !self.inner.dispatcher.exec.wanted.is_empty() {
+            self.read_values();
+        }
+    }
+
+    #[cold]
+    fn read_values(&mut self) {
+        let Some(tier) = self.inner.node.cold.disk() else { return };
+        self.inner.values.open_ring(&self.events);
+        self.inner.values.submit();
+        self.inner.collect_values(tier);
+        self.inner.begin_values(tier);
+        self.inner.values.submit();
+        let values = &mut self.inner.values;
+        tier.rings.note_waiting(&mut values.waiting, values.fetches.waiting() as u64);
+    }
+}
+
+impl Inner {
+    fn collect_values(&mut self, tier: &Tier<WorkerMessage>) {
+        let values = &mut self.values;
+        if let Some(ring) = &mut values.ring {
+            let (node, held) = (self.node, &mut self.dispatcher.exec.held);
+            let note_time = |took| node.note_latency(LatencyEvent::SwapRead, took);
+            let keyspace = &node.keyspace;
+            values.fetches.collect(ring, &mut TierSource { keyspace, tier, held, note_time: &note_time });
+        }
+        self.hand_over_values(tier);
+    }
+
+    fn begin_values(&mut self, tier: &Tier<WorkerMessage>) {
+        let values = &mut self.values;
+        let wanted = std::mem::take(&mut self.dispatcher.exec.wanted);
+        if !wanted.is_empty() {
+            let now = Instant::now();
+            wanted.into_iter().for_each(|(ticket, keys)| values.fetches.add(ticket, keys, now));
+            if !std::mem::replace(&mut values.looks, true) {
+                self.timers.add(now + LOOK_INTERVAL, Due::ValuesLook);
+            }
+        }
+        match &mut values.ring {
+            Some(ring) => {
+                let (node, held) = (self.node, &mut self.dispatcher.exec.held);
+                let note_time = |took| node.note_latency(LatencyEvent::SwapRead, took);
+                let keyspace = &node.keyspace;
+                values.fetches.advance(ring, &mut TierSource { keyspace, tier, held, note_time: &note_time });
+            }
+            None => values.fetches.give_up_all(),
+        }
+        self.hand_over_values(tier);
+    }
+
+    /// Jobs that have ended: their connections go on, or threads read for them.
+    fn hand_over_values(&mut self, tier: &Tier<WorkerMessage>) {
+        for (ticket, end) in self.values.fetches.take_ended() {
+            let all = match end {
+                End::All(all) => all,
+                End::Elsewhere(keys, since) => {
+                    let message = WorkerMessage::Fetched { ticket, is_there: true };
+                    tier.reads.add_since(keys, self.number, message, since);
+                    continue;
+                }
+            };
+            let held = &mut self.dispatcher.exec.held;
+            for (cold, fetched) in all {
+                let keyspace = &self.node.keyspace;
+                held.acquire(Want::One(keyspace.partition_of(keyspace.key(&cold.key).slot)));
+                tier.hand_over(held, &cold, &fetched);
+                held.release();
+            }
+            self.fetched(ticket, true);
+        }
+    }
+
+    /// Those that wait too long get their error.
+    pub(super) fn look_at_values(&mut self) {
+        self.values.looks = false;
+        let Some(tier) = self.node.cold.disk() else { return };
+        let before =
+            self.node.config.swap_read_timeout().and_then(|timeout| Instant::now().checked_sub(timeout));
+        let expired = before.map(|before| self.values.fetches.expire(before)).unwrap_or_default();
+        tier.reads.note_timeouts(expired.len() as u64);
+        for ticket in expired {
+            tier.note(Event::ReadTimedOut);
+            self.fetched(ticket, false);
+        }
+        if !self.values.fetches.is_empty() {
+            self.values.looks = true;
+            self.timers.add(Instant::now() + LOOK_INTERVAL, Due::ValuesLook);
+        }
+    }
+}
