@@ -12,7 +12,7 @@ use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_commands::generic::remove_moved;
 use isotherm_commands::spec::Need;
 use isotherm_keyspace::{Conditions, ExpiryMode, LeaseId, Lookup, Slot, Txn, UnixMs, Watcher, Whereabouts};
-use isotherm_resp::{ArgsBuf, Reply};
+use isotherm_resp::{ArgsBuf, Reply, errors};
 use isotherm_stdx::steps;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -397,10 +397,11 @@ impl<'j> Course<'j> {
         if node.cold.is_in_use() {
             let cold = ColdKey { db, key: (&moving.name[..]).into(), need: Need::All, home: false };
             exec.fetch_now(&ColdKeys { keys: vec![cold] });
-            // A value that cannot be read stays here, as if it were not there to be sent.
+            // A value that cannot be read stays here, and the target is not to have an older one.
             if exec.held.whereabouts(db, &key, false) != Whereabouts::Here {
                 exec.held.forget_failure(db, &key);
                 portions.abandon();
+                self.error.get_or_insert(errors::UNREADABLE.into());
                 return Portion::Missing;
             }
         }

@@ -1,6 +1,7 @@
 //! A disk of cold values that is full, fails, hangs or is gone: nothing is lost, no other value is answered, and it comes back by itself.
 
 use crate::common::{Client, Server, encode, field, text_field, wait_until};
+use crate::migrate::migrate;
 use crate::swap::{Folder, check, name, set, swap, value};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -288,4 +289,27 @@ impl Drop for Unmount<'_> {
         // The server may still have it as its own.
         run("umount", &["-l"], self.0);
     }
+}
+
+/// A key whose value cannot be read does not pass for one that is not there, and stays; others of the same command leave.
+#[test]
+fn what_cannot_be_read_is_not_migrated() {
+    let folder = Folder::new("migrate");
+    let server = with_cold(&folder, 20, &[]);
+    let target = Server::start(&[]);
+    let (mut client, mut there) = (server.client(), target.client());
+    fault(&mut client, "read io");
+    assert_eq!(migrate(&mut client, target.port, &format!("{} 0 1000", name(0))), UNREADABLE);
+    let words = format!("'' 0 1000 KEYS {} hot nokey", name(1));
+    assert_eq!(migrate(&mut client, target.port, &words), UNREADABLE);
+    client.check(&format!("EXISTS {} {} hot", name(0), name(1)), ":2\r\n");
+    there.check(&format!("EXISTS {} {} hot", name(0), name(1)), ":1\r\n");
+    fault(&mut client, "read none");
+    wait_until("it comes back by itself", || state(&mut client) == "ok");
+    check(&mut client, 0..20, 0);
+    let words = format!("'' 0 1000 KEYS {} {}", name(0), name(1));
+    assert_eq!(migrate(&mut client, target.port, &words), "+OK\r\n");
+    check(&mut there, 0..2, 0);
+    client.check(&format!("EXISTS {} {}", name(0), name(1)), ":0\r\n");
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
