@@ -371,6 +371,9 @@ fn figures_are_shown() {
     client.expect(&format!("$1000\r\n{}\r\n", value(0, 0)));
     assert!(other.ask("LATENCY LATEST").contains("swap-read"));
     assert!(other.ask("LATENCY HISTORY swap-read").starts_with("*1\r\n"));
+    let tier = other.ask("MEMORY STATS").split("tier.bytes\r\n:").nth(1).map(str::to_string);
+    let tier = tier.and_then(|rest| rest.lines().next()?.parse::<u64>().ok()).expect("a figure");
+    assert!(tier > 1000, "what was lent, and tables: {tier}");
     // Used three times while it is lent; a write brings it home.
     check(&mut client, std::iter::repeat_n(0, 3), 0);
     client.check(&format!("APPEND {} x", name(0)), ":1001\r\n");

@@ -4,6 +4,7 @@ use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
 
 use crate::admin::AdminCall;
+use crate::observe::memory_map::TierBytes;
 use crate::replication::report::Buffers;
 
 enum Figure {
@@ -26,6 +27,7 @@ pub const MEMORY_STATS: Spec = Spec {
 
 pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
     let keys: u64 = call.survey().databases().iter().map(|database| database.keys).sum();
+    let tier = TierBytes::of(call.node, &mut call.survey());
     let snapshot = call.snapshot();
     let used = call.node.used_memory_bytes();
     let dataset = snapshot.dataset_bytes();
@@ -53,6 +55,9 @@ pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
         ("aof.buffer", bytes(buffers.of_aof(call.node))),
         ("lua.caches", bytes(call.node.scripts.bytes())),
         ("functions.caches", bytes(call.node.libraries.bytes())),
+        // COMPAT(observability): MEMORY STATS has `tier.bytes`, what values on disk take in memory beside their entries (MEMORY MAP has
+        // its parts). Why: with `swap-mode` it is part of what is used.
+        ("tier.bytes", bytes(tier.total())),
         // There are pages instead of tables.
         ("overhead.db.hashtable.lut", bytes(0)),
         ("overhead.db.hashtable.rehashing", bytes(0)),

@@ -151,20 +151,26 @@ fn used(node: &Node, breakdown: &Breakdown, tier: &TierBytes, used: u64) -> Vec<
 
 /// What values that are not in memory take of it nevertheless.
 #[derive(Default)]
-struct TierBytes {
+pub struct TierBytes {
     lent: u64,
     groups: u64,
     tables: u64,
 }
 
 impl TierBytes {
-    fn of(node: &Node, survey: &mut Survey<'_, '_>) -> TierBytes {
+    pub fn of(node: &Node, survey: &mut Survey<'_, '_>) -> TierBytes {
         let Some(tier) = node.cold.disk() else { return TierBytes::default() };
         TierBytes {
             lent: survey.cold().lent_bytes,
             groups: tier.counters.group_bytes.load(Relaxed),
             tables: tier.counters.table_bytes.load(Relaxed) + tier.files.memory_bytes(),
         }
+    }
+}
+
+impl TierBytes {
+    pub fn total(&self) -> u64 {
+        self.lent + self.groups + self.tables
     }
 }
 
