@@ -42,6 +42,7 @@ mod script_libraries;
 mod scripts;
 mod speed;
 mod swap;
+mod swap_reads;
 mod threads;
 mod tls;
 
@@ -135,7 +136,7 @@ fn rows_of(kind: &str) -> Vec<&'static str> {
         "scripts" => scripts::ROWS.to_vec(),
         "script-libraries" => script_libraries::ROWS.to_vec(),
         "tls" => tls::ROWS.to_vec(),
-        "swap" => swap::ROWS.to_vec(),
+        "swap" => [&swap::ROWS[..], &swap_reads::ROWS].concat(),
         "disk" => disk::ROWS.to_vec(),
         instructions::KIND => instructions::cases().iter().map(|case| case.name).collect(),
         _ => pubsub::ROWS.to_vec(),
@@ -163,7 +164,7 @@ fn measure(kind: &str, options: &Options) -> Fallible<Vec<report::Table>> {
         "scripts" => scripts::measure(options),
         "script-libraries" => script_libraries::measure(options),
         "tls" => tls::measure(options),
-        "swap" => swap::measure(options),
+        "swap" => Ok(swap::measure(options)?.into_iter().chain(swap_reads::measure(options)?).collect()),
         "disk" => disk::measure(options),
         instructions::KIND => instructions::measure(options),
         _ => pubsub::measure(options),

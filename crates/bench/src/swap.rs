@@ -25,7 +25,7 @@ const LIMIT_DIVISOR: u64 = 8;
 const READS: u64 = 20_000;
 const COMMANDS: u64 = 2_000_000;
 const BATCH: u64 = 200;
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     let mut table =
@@ -49,7 +49,7 @@ fn key(number: u64) -> String {
     format!("key:{number:016}")
 }
 
-fn swap(client: &mut Client, field: &str) -> Fallible<u64> {
+pub fn swap(client: &mut Client, field: &str) -> Fallible<u64> {
     let Value::Bulk(text) = client.call(&["INFO", "swap"])? else {
         return Err("INFO is no text".to_string());
     };
