@@ -2,16 +2,19 @@
 //!
 //! `cargo run --release -p isotherm-tier --example amplification`
 //!
-//! Values of 400 B, written over at random, each at once again on disk. Bound for uniform writes: cleaning the segment of
-//! average use. No disk is needed: what lies where is kept in a list for each segment.
+//! Values of 400 B, written over at random, each at once again on disk; the bytes are those of files, with heads and padding. No disk is
+//! needed: what lies where is kept in a list for each segment. The same without bytes, and with bounds: the tests of `policy`.
 
 use isotherm_stdx::{Prng, Slot};
 use isotherm_tier::{
-    Log, LogConfig, Place, Record, SEGMENT_BYTES, SegmentNumber, Stream, Written, record_bytes,
+    Cleaning, Log, LogConfig, Place, Record, SEGMENT_BYTES, SegmentNumber, Snapshots, Stream, Written,
+    record_bytes,
 };
 use std::collections::HashMap;
 
 const SEGMENTS: u64 = 100;
+/// What is not for values.
+const RESERVE_PERCENT: u64 = 5;
 const KEY_BYTES: usize = 8;
 const PAYLOAD: [u8; 400] = [7; 400];
 
@@ -20,6 +23,8 @@ struct World {
     places: Vec<Place>,
     contents: HashMap<SegmentNumber, Vec<(Place, u32)>>,
     written_bytes: u64,
+    /// What is being cleaned, and of its values those that were not looked at.
+    cleaning: Option<(Cleaning, Vec<(Place, u32)>)>,
 }
 
 impl World {
@@ -42,31 +47,41 @@ impl World {
         }
     }
 
-    fn clean(&mut self) {
-        let reserve = LogConfig::of_bytes(SEGMENTS * SEGMENT_BYTES).reserve_segments();
-        while self.log.free_segments() <= reserve {
-            let cleaning = self.log.begin_cleaning().expect("something is dead");
-            let records = self.contents.remove(&cleaning.segment()).unwrap_or_default();
-            for (place, key) in records {
+    fn clean_if_due(&mut self) {
+        while self.log.is_cleaning_due(1, self.cleaning.as_ref().map(|(cleaning, _)| cleaning)) {
+            let (mut cleaning, mut rest) = self.cleaning.take().unwrap_or_else(|| {
+                let cleaning = self.log.begin_cleaning().expect("something is dead");
+                let records = self.contents.remove(&cleaning.segment()).unwrap_or_default();
+                (cleaning, records)
+            });
+            let Some(stretch) = cleaning.next_read() else {
+                self.log.seal(Stream::Survivors);
+                self.write();
+                self.log.end_cleaning(cleaning);
+                self.log.collect(Snapshots::default());
+                continue;
+            };
+            // As if it had been read.
+            cleaning.skip();
+            let end = stretch.offset + stretch.bytes as u64;
+            let passed = rest.partition_point(|(place, _)| place.offset() < end);
+            for (place, key) in rest.drain(..passed) {
                 if self.places[key as usize] == place {
                     self.append(Stream::Survivors, key, Some(place));
                 }
             }
-            self.log.seal(Stream::Survivors);
-            self.write();
-            self.log.end_cleaning(cleaning);
-            self.log.collect();
+            self.cleaning = Some((cleaning, rest));
         }
     }
 }
 
 fn amplification(live_percent: u64, mut draw: impl FnMut(&mut Prng, u64) -> u64) -> f64 {
     let bytes = record_bytes(KEY_BYTES, PAYLOAD.len()) as u64;
-    // Of what values may fill: without the reserve of cleaning.
-    let usable = SEGMENTS - u64::from(LogConfig::of_bytes(SEGMENTS * SEGMENT_BYTES).reserve_segments());
-    let keys = usable * SEGMENT_BYTES * live_percent / 100 / bytes;
+    let usable = SEGMENTS * SEGMENT_BYTES * (100 - RESERVE_PERCENT) / 100;
+    let keys = usable * live_percent / 100 / bytes;
     let log = Log::new(LogConfig::of_bytes(SEGMENTS * SEGMENT_BYTES));
-    let mut world = World { log, places: Vec::new(), contents: HashMap::new(), written_bytes: 0 };
+    let mut world =
+        World { log, places: Vec::new(), contents: HashMap::new(), written_bytes: 0, cleaning: None };
     for key in 0..keys as u32 {
         let bytes = u64::from(key).to_le_bytes();
         let record =
@@ -78,13 +93,16 @@ fn amplification(live_percent: u64, mut draw: impl FnMut(&mut Prng, u64) -> u64)
     }
     let mut random = Prng::new(1);
     let mut measured = 0.0;
-    // Twice over to settle, then once to measure.
-    for round in 0..3 {
+    // Three times over to settle, then once to measure.
+    for round in 0..4 {
         let before = world.written_bytes;
         for _ in 0..keys {
             let key = draw(&mut random, keys) as u32;
             world.append(Stream::Fresh, key, None);
-            world.clean();
+            if world.log.is_writing() {
+                world.write();
+            }
+            world.clean_if_due();
         }
         measured = (world.written_bytes - before) as f64 / (keys * bytes) as f64;
         println!("  {live_percent} % live, round {round}: {measured:.2}");
@@ -92,12 +110,19 @@ fn amplification(live_percent: u64, mut draw: impl FnMut(&mut Prng, u64) -> u64)
     measured
 }
 
-/// Approximate Zipf of exponent 0.99 by inversion, its ranks strewn over the keys.
-fn zipf(random: &mut Prng, keys: u64) -> u64 {
-    let unit = random.next_u64() as f64 / u64::MAX as f64;
+/// Zipf of exponent 0.99 by inversion, about; its ranks are strewn over the keys.
+fn zipf() -> impl FnMut(&mut Prng, u64) -> u64 {
+    let mut order: Vec<u32> = Vec::new();
     let exponent = 1.0 - 0.99;
-    let rank = ((keys as f64).powf(exponent) * unit + (1.0 - unit)).powf(1.0 / exponent) as u64;
-    (rank.min(keys) - 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) % keys
+    move |random, keys| {
+        if order.is_empty() {
+            order = (0..keys as u32).collect();
+            (1..order.len()).for_each(|at| order.swap(at, random.below(at as u64 + 1) as usize));
+        }
+        let unit = random.next_u64() as f64 / u64::MAX as f64;
+        let rank = ((keys as f64).powf(exponent) * unit + (1.0 - unit)).powf(1.0 / exponent) as usize;
+        u64::from(order[rank.clamp(1, order.len()) - 1])
+    }
 }
 
 fn main() {
@@ -105,6 +130,6 @@ fn main() {
         println!("uniform");
         amplification(live_percent, |random, keys| random.below(keys));
         println!("zipf 0.99");
-        amplification(live_percent, zipf);
+        amplification(live_percent, zipf());
     }
 }

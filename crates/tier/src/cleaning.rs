@@ -39,6 +39,20 @@ impl Cleaning {
         self.segment
     }
 
+    /// So much of it has been gone through: what lived there is elsewhere.
+    pub(crate) fn passed_bytes(&self) -> u64 {
+        self.at
+    }
+
+    #[cfg(test)]
+    pub(crate) fn pass(&mut self, bytes: u64) {
+        self.at += bytes;
+    }
+
+    pub(crate) fn is_through(&self) -> bool {
+        self.at == self.end
+    }
+
     /// Whether a part could not be read.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged

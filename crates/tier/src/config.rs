@@ -3,10 +3,11 @@
 use crate::place::{SEGMENT_BYTES, SEGMENTS_MAX};
 use crate::segments::Named;
 
-/// One part in so many of the segments is kept for cleaning: a log that is full of living values could not be cleaned.
-const RESERVE_DIVISOR: u32 = 20;
-/// Of a small log: a segment to copy survivors to, and one more while the first is being filled.
-const RESERVE_SEGMENTS_MIN: u32 = 2;
+/// Values from memory begin a segment only while one part in so many of the log is free for survivors of cleaning: a log that is full of
+/// living values could not be cleaned. With the segment that is being cleaned that is a twentieth.
+const RESERVE_DIVISOR: u32 = 25;
+/// Of a small log: what is being filled with values from memory and with survivors, and one more.
+const RESERVE_SEGMENTS_MIN: u32 = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogConfig {
@@ -31,7 +32,7 @@ impl LogConfig {
         self.segments_max
     }
 
-    /// So many segments only survivors of cleaning may take.
+    /// With less room than so many segments only survivors of cleaning get any.
     pub fn reserve_segments(self) -> u32 {
         (self.segments_max / RESERVE_DIVISOR).max(RESERVE_SEGMENTS_MIN)
     }

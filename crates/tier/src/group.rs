@@ -8,7 +8,7 @@
 //! A group begins and ends at multiples of 4 KB, as O_DIRECT wants it. A walk over a segment goes from head to head. A record
 //! that is larger than a group is one of its own.
 
-use crate::place::{Place, SegmentNumber};
+use crate::place::{Place, SEGMENT_BYTES, SegmentNumber};
 use crate::record::{Damage, FORM_OF_GROUP, Record, record_bytes};
 use isotherm_stdx::Slot;
 
@@ -28,6 +28,8 @@ pub struct Group {
     segment: SegmentNumber,
     offset: u64,
     bytes: Vec<u8>,
+    /// It takes records up to so many bytes, or one: less than [`GROUP_BYTES`] at the end of a segment.
+    bytes_max: usize,
     /// Of each record, where it was before: of a survivor of cleaning. Empty in a group of values that come from memory.
     before: Vec<Place>,
     records: u32,
@@ -35,8 +37,10 @@ pub struct Group {
 
 impl Group {
     pub(crate) fn new(segment: SegmentNumber, offset: u64) -> Group {
-        assert!(offset.is_multiple_of(BLOCK_BYTES as u64));
-        Group { segment, offset, bytes: vec![0; HEAD_OF_GROUP_BYTES], before: Vec::new(), records: 0 }
+        assert!(offset.is_multiple_of(BLOCK_BYTES as u64) && offset < SEGMENT_BYTES);
+        let bytes_max = GROUP_BYTES.min((SEGMENT_BYTES - offset) as usize);
+        let bytes = vec![0; HEAD_OF_GROUP_BYTES];
+        Group { segment, offset, bytes, bytes_max, before: Vec::new(), records: 0 }
     }
 
     /// The bytes that a group with this record alone takes on disk.
@@ -46,7 +50,7 @@ impl Group {
 
     /// Whether one more record belongs into this group: it fits, or there is none yet.
     pub(crate) fn takes(&self, record_bytes: usize) -> bool {
-        self.records == 0 || self.bytes.len() + record_bytes <= GROUP_BYTES
+        self.records == 0 || self.bytes.len() + record_bytes <= self.bytes_max
     }
 
     pub(crate) fn push(&mut self, record: &Record<'_>, before: Option<Place>) -> Place {

@@ -3,7 +3,7 @@
 //! ```text
 //!   values that leave memory          survivors of cleaning
 //!            |                                 |
-//!         Stream::Fresh                  Stream::Survivors      a group of 1 MB each, being filled
+//!         Stream::Fresh                  Stream::Survivors      a group of 1 MB each, being filled (of survivors two)
 //!            |                                 |
 //!   segment  [group][group][group] ...   64 MB, append only; a place is (segment, offset), 40 bits
 //!            |
@@ -23,6 +23,7 @@ mod group;
 mod live;
 mod log;
 mod place;
+mod policy;
 mod record;
 mod segments;
 
@@ -36,4 +37,4 @@ pub use live::Live;
 pub use log::{Full, GROUPS_WAITING_MAX, Log, Stream, Ticket, Write, Written};
 pub use place::{ADDRESS_UNIT_BYTES, PAYLOAD_BYTES_MAX, Place, SEGMENT_BYTES, SEGMENTS_MAX, SegmentNumber};
 pub use record::{Damage, HEAD_BYTES, KEY_BYTES_MAX, Record, record_bytes};
-pub use segments::{Named, SegmentState};
+pub use segments::{Named, SegmentState, Snapshots};

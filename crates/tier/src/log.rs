@@ -10,18 +10,21 @@
 
 use crate::cleaning::Cleaning;
 use crate::config::LogConfig;
-use crate::group::{GROUP_BYTES, Group};
+use crate::group::Group;
 use crate::live::Live;
 use crate::place::{Place, SEGMENT_BYTES, SegmentNumber};
 use crate::record::Record;
-use crate::segments::{Named, SegmentState, Segments};
+use crate::segments::{Generation, Named, SegmentState, Segments, Snapshots};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 /// Groups that are sealed and not yet on disk. 16 of 1 MB; of the largest records 16 x 16 MB.
 pub const GROUPS_WAITING_MAX: usize = 16;
 
-/// Values that leave memory and values that survived a cleaning lie apart: the latter will live longer.
+/// What is left of a segment is given up if it is less.
+const TAIL_BYTES_MIN: usize = 64 << 10;
+
+/// Values that leave memory and values that survived a cleaning lie apart: the latter will live longer, and longer still those that survived more than one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stream {
     Fresh = 0,
@@ -74,9 +77,10 @@ pub struct Log {
     config: LogConfig,
     segments: Segments,
     live: Arc<Live>,
-    filling: [Option<Filling>; 2],
-    ready: VecDeque<(Stream, Group)>,
-    writing: Vec<(Ticket, Stream, Group)>,
+    /// By generation.
+    filling: [Option<Filling>; Generation::ALL.len()],
+    ready: VecDeque<(Generation, Group)>,
+    writing: Vec<(Ticket, Generation, Group)>,
     next_ticket: u64,
 }
 
@@ -87,7 +91,7 @@ impl Log {
             config,
             segments: Segments::new(segments),
             live: Arc::new(Live::new(segments)),
-            filling: [None, None],
+            filling: [None, None, None],
             ready: VecDeque::new(),
             writing: Vec::new(),
             next_ticket: 0,
@@ -115,18 +119,36 @@ impl Log {
         before: Option<Place>,
     ) -> Result<Place, Full> {
         assert_eq!(stream == Stream::Survivors, before.is_some());
-        let bytes = record.bytes();
-        let is_begun = self.filling[stream as usize]
-            .as_ref()
-            .is_some_and(|filling| filling.group.as_ref().is_some_and(|group| group.takes(bytes)));
-        if !is_begun {
-            self.seal(stream);
-            self.begin_group(stream, bytes)?;
-        }
-        let filling = self.filling[stream as usize].as_mut().expect("a group was begun");
+        let generation = match before {
+            None => Generation::Fresh,
+            Some(before) => self.segments.generation(before.segment()).next(),
+        };
+        let generation = self.make_room(generation, record.bytes())?;
+        let filling = self.filling[generation as usize].as_mut().expect("a group was begun");
         let place = filling.group.as_mut().expect("a group was begun").push(record, before);
         self.note_appended(place);
         Ok(place)
+    }
+
+    /// A group that takes so many bytes more. Without a free segment survivors of all kinds lie together.
+    fn make_room(&mut self, generation: Generation, record_bytes: usize) -> Result<Generation, Full> {
+        let mut result = self.make_room_of(generation, record_bytes);
+        for other in Generation::SURVIVORS {
+            if result == Err(Full::Segments) && generation != Generation::Fresh && other != generation {
+                result = self.make_room_of(other, record_bytes);
+            }
+        }
+        result
+    }
+
+    fn make_room_of(&mut self, generation: Generation, record_bytes: usize) -> Result<Generation, Full> {
+        let filling = self.filling[generation as usize].as_ref();
+        let group = filling.and_then(|filling| filling.group.as_ref());
+        if !group.is_some_and(|group| group.takes(record_bytes)) {
+            self.seal_group(generation);
+            self.begin_group(generation, record_bytes)?;
+        }
+        Ok(generation)
     }
 
     fn note_appended(&mut self, place: Place) {
@@ -136,42 +158,48 @@ impl Log {
 
     /// What was appended so far is to be written, though its group is not full.
     pub fn seal(&mut self, stream: Stream) {
-        let Some(filling) = &mut self.filling[stream as usize] else { return };
+        match stream {
+            Stream::Fresh => self.seal_group(Generation::Fresh),
+            Stream::Survivors => Generation::SURVIVORS.into_iter().for_each(|it| self.seal_group(it)),
+        }
+    }
+
+    fn seal_group(&mut self, generation: Generation) {
+        let Some(filling) = &mut self.filling[generation as usize] else { return };
         let Some(mut group) = filling.group.take() else { return };
         group.seal();
         filling.end += group.bytes().len() as u64;
         self.segments.grow(filling.segment, group.bytes().len());
-        self.ready.push_back((stream, group));
+        self.ready.push_back((generation, group));
     }
 
-    fn begin_group(&mut self, stream: Stream, record_bytes: usize) -> Result<(), Full> {
+    fn begin_group(&mut self, generation: Generation, record_bytes: usize) -> Result<(), Full> {
         if self.ready.len() + self.writing.len() >= GROUPS_WAITING_MAX {
             return Err(Full::Writes);
         }
-        let needed = Group::bytes_with(record_bytes).max(GROUP_BYTES) as u64;
+        let needed = Group::bytes_with(record_bytes).max(TAIL_BYTES_MIN) as u64;
         let has_room = |filling: &Filling| filling.end + needed <= SEGMENT_BYTES;
-        if !self.filling[stream as usize].as_ref().is_some_and(has_room) {
-            let reserve = if stream == Stream::Fresh { self.config.reserve_segments() } else { 0 };
-            if self.segments.free_count() <= reserve {
+        if !self.filling[generation as usize].as_ref().is_some_and(has_room) {
+            if !self.segments.may_open(generation, self.config.reserve_segments()) {
                 return Err(Full::Segments);
             }
-            let segment = self.segments.open().expect("one is free");
+            let segment = self.segments.open(generation).expect("one is free");
             let next = Filling { segment, end: 0, group: None };
-            if let Some(full) = self.filling[stream as usize].replace(next) {
+            if let Some(full) = self.filling[generation as usize].replace(next) {
                 self.segments.close(full.segment);
             }
         }
-        let filling = self.filling[stream as usize].as_mut().expect("it has room");
+        let filling = self.filling[generation as usize].as_mut().expect("it has room");
         filling.group = Some(Group::new(filling.segment, filling.end));
         Ok(())
     }
 
     /// The next group for the disk, in the order in which they were sealed.
     pub fn next_write(&mut self) -> Option<Write<'_>> {
-        let (stream, group) = self.ready.pop_front()?;
+        let (generation, group) = self.ready.pop_front()?;
         let ticket = Ticket(self.next_ticket);
         self.next_ticket += 1;
-        self.writing.push((ticket, stream, group));
+        self.writing.push((ticket, generation, group));
         let (_, _, group) = self.writing.last()?;
         Some(Write { ticket, segment: group.segment(), offset: group.offset(), bytes: group.bytes() })
     }
@@ -179,7 +207,7 @@ impl Log {
     /// The write of a ticket ended.
     pub fn written(&mut self, ticket: Ticket, is_on_disk: bool) -> Written {
         let at = self.writing.iter().position(|(other, ..)| *other == ticket).expect("it is under way");
-        let (_, stream, group) = self.writing.remove(at);
+        let (_, generation, group) = self.writing.remove(at);
         if is_on_disk {
             return Written::Done(group);
         }
@@ -189,7 +217,7 @@ impl Log {
         for (place, ..) in group.records() {
             self.live.retire(place);
         }
-        match self.append_again(stream, &group) {
+        match self.append_again(generation, &group) {
             Ok(()) => Written::Again,
             Err(Full::Segments | Full::Writes) => Written::GivenUp(group),
         }
@@ -197,26 +225,37 @@ impl Log {
 
     /// Nothing more is written to a segment. What lies in it stays.
     fn give_up(&mut self, segment: SegmentNumber) {
-        for stream in [Stream::Fresh, Stream::Survivors] {
-            if self.filling[stream as usize].as_ref().is_some_and(|filling| filling.segment == segment) {
-                self.seal(stream);
-                self.filling[stream as usize] = None;
+        for generation in Generation::ALL {
+            let filling = self.filling[generation as usize].as_ref();
+            if filling.is_some_and(|filling| filling.segment == segment) {
+                self.seal_group(generation);
+                self.filling[generation as usize] = None;
                 self.segments.close(segment);
             }
         }
     }
 
     /// All records of a group, or none: those that got a place before the room ended lose it again.
-    fn append_again(&mut self, stream: Stream, group: &Group) -> Result<(), Full> {
-        self.seal(stream);
-        self.begin_group(stream, group.bytes().len())?;
+    fn append_again(&mut self, generation: Generation, group: &Group) -> Result<(), Full> {
+        self.seal_group(generation);
+        self.begin_group(generation, group.bytes().len())?;
         for (_, record, before) in group.records() {
-            let filling = self.filling[stream as usize].as_mut().expect("a group was begun");
+            let filling = self.filling[generation as usize].as_mut().expect("a group was begun");
             let place = filling.group.as_mut().expect("a group was begun").push(&record, before);
             self.note_appended(place);
         }
-        self.seal(stream);
+        self.seal_group(generation);
         Ok(())
+    }
+
+    /// Whether to clean now, for the reserve and so many segments to stay free (`policy`). `cleaning`: what is under way.
+    pub fn is_cleaning_due(&self, ahead: u32, cleaning: Option<&Cleaning>) -> bool {
+        self.segments.is_cleaning_due(self.config.reserve_segments(), ahead, cleaning)
+    }
+
+    /// Whether values from memory could begin another segment.
+    pub fn has_room(&self) -> bool {
+        self.segments.may_open(Generation::Fresh, self.config.reserve_segments())
     }
 
     /// Begins to clean the segment that is worth most. The caller reads it, appends what lives to the survivors, waits until
@@ -229,13 +268,15 @@ impl Log {
     }
 
     pub fn end_cleaning(&mut self, cleaning: Cleaning) {
-        self.segments.cleaned(cleaning.segment(), cleaning.is_damaged());
+        // One that was not gone through, without room for what lives in it, is cleaned another time.
+        self.segments.cleaned(cleaning.segment(), cleaning.is_damaged() && cleaning.is_through());
     }
 
-    /// Frees segments in which nothing lives; the caller removes their files, or will write over them.
-    pub fn collect(&mut self) -> Vec<SegmentNumber> {
+    /// Frees segments in which nothing lives, and that none of these snapshots can read from; the caller removes their files, or will
+    /// write over them. No snapshot begins while this is called.
+    pub fn collect(&mut self, snapshots: Snapshots) -> Vec<SegmentNumber> {
         let written_to = self.written_to();
-        self.segments.collect(&self.live, |segment| written_to.contains(&segment))
+        self.segments.collect(&self.live, snapshots, |segment| written_to.contains(&segment))
     }
 
     /// Segments of groups that are not yet on disk: at most [`GROUPS_WAITING_MAX`].
@@ -245,9 +286,10 @@ impl Log {
         groups.map(Group::segment).collect()
     }
 
-    /// A base of the AOF begins: what it may refer to. Call when all that entries point to is written.
-    pub fn name(&mut self) -> Vec<Named> {
-        self.segments.name(&self.live)
+    /// A base of the AOF begins: what it may refer to. Call when all that entries point to is written, and while the base's snapshot
+    /// is under way.
+    pub fn name(&mut self, snapshots: Snapshots) -> Vec<Named> {
+        self.segments.name(&self.live, snapshots)
     }
 
     /// That base is in force from now on, or it was given up. If that is not known, neither is said.
@@ -290,7 +332,7 @@ impl Log {
         self.config.segments_max()
     }
 
-    /// So many of the free ones are for survivors of cleaning.
+    /// With so much room or less, in segments, only survivors of cleaning get any.
     pub fn reserve_segments(&self) -> u32 {
         self.config.reserve_segments()
     }
@@ -307,9 +349,14 @@ impl Log {
         self.segments.state(segment)
     }
 
-    /// What cleaning could win.
+    /// What does not live any more.
     pub fn dead_bytes(&self) -> u64 {
         self.segments.dead_bytes(&self.live)
+    }
+
+    /// The same of segments that can be cleaned.
+    pub fn cleanable_bytes(&self) -> u64 {
+        self.segments.cleanable_bytes(&self.live)
     }
 
     pub fn file_bytes(&self) -> u64 {
@@ -336,7 +383,7 @@ impl Log {
 
     pub fn check_invariants(&self) {
         self.segments.check_invariants(&self.live);
-        assert!(self.ready.len() + self.writing.len() <= GROUPS_WAITING_MAX + 2);
+        assert!(self.ready.len() + self.writing.len() <= GROUPS_WAITING_MAX + Generation::ALL.len());
         for filling in self.filling.iter().flatten() {
             assert_eq!(self.segments.state(filling.segment), SegmentState::Open);
             assert_eq!(self.segments.bytes(filling.segment), filling.end);

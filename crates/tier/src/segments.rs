@@ -4,14 +4,12 @@
 //!   Free -> Open -> Full -> Cleaning -> Free
 //!                     |          \ (damaged) -> Full, never again a victim
 //!                     '- nothing in it lives -> Free
-//!   and instead of Free: Waiting, as long as a base of the AOF names it
+//!   and instead of Free: Waiting, as long as a base of the AOF names it, or a snapshot may read from it
 //! ```
 //! A base that is being written names segments beside the one in force. What became of it may stay unknown (its list was written, and
 //! the disk did not say so): then both go on counting until a later one is in force.
 //!
-//! Which one: the most space won for each byte that is read and copied, weighted by age, as values that have outlived others
-//! will go on living. Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System" (1991),
-//! section 3.4: benefit / cost = (1 - u) x age / (1 + u).
+//! Which one is cleaned, and when: `policy`.
 
 use crate::live::{self, Live};
 use crate::place::{ADDRESS_UNIT_BYTES, Place, SEGMENT_BYTES, SegmentNumber};
@@ -24,25 +22,56 @@ pub enum SegmentState {
     Open,
     Full,
     Cleaning,
-    /// Nothing in it lives, but a base of the AOF refers to it.
+    /// Nothing in it lives, but a base of the AOF refers to it, or a snapshot may.
     Waiting,
+}
+
+/// Snapshots of the data: they may refer to values that no entry refers to any more. Counted from 1.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Snapshots {
+    /// So many have begun.
+    pub begun: u64,
+    /// The oldest one that is under way.
+    pub oldest: Option<u64>,
+}
+
+/// How often a value was copied by cleaning: the more often, the longer it will live. Each lies with its like.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Generation {
+    /// It comes from memory.
+    Fresh,
+    Once,
+    Often,
+}
+
+impl Generation {
+    pub const ALL: [Generation; 3] = [Generation::Fresh, Generation::Once, Generation::Often];
+    pub const SURVIVORS: [Generation; 2] = [Generation::Once, Generation::Often];
+
+    pub fn next(self) -> Generation {
+        if self == Generation::Fresh { Generation::Once } else { Generation::Often }
+    }
 }
 
 /// Bytes of a segment that were never written, as the disk failed: from, to.
 pub(crate) type Hole = (u64, u64);
 
 #[derive(Clone, Debug)]
-struct Segment {
-    state: SegmentState,
+pub(crate) struct Segment {
+    pub state: SegmentState,
+    /// What it is filled with.
+    pub generation: Generation,
     /// Its length so far.
-    bytes: u64,
+    pub bytes: u64,
     /// Of all records that were appended, living or not.
-    units: u32,
+    pub units: u32,
     /// How many segments were full before it.
-    sequence: u64,
+    pub sequence: u64,
     /// One for each group that failed: at most as many as a segment has blocks.
     holes: Vec<Hole>,
-    is_damaged: bool,
+    pub is_damaged: bool,
+    /// So many snapshots had begun when it was found empty: only these may refer to it.
+    snapshots_before: u64,
     /// The base that is in force refers to it.
     is_named: bool,
     /// The base that is being written does.
@@ -53,15 +82,24 @@ struct Segment {
 
 const FREE: Segment = Segment {
     state: SegmentState::Free,
+    generation: Generation::Fresh,
     bytes: 0,
     units: 0,
     sequence: 0,
     holes: Vec::new(),
     is_damaged: false,
+    snapshots_before: 0,
     is_named: false,
     is_named_next: false,
     is_doubtful: false,
 };
+
+impl Segment {
+    /// One that waits: a snapshot may refer to it that was cut before it was found empty.
+    fn is_read_by(&self, snapshots: Snapshots) -> bool {
+        snapshots.oldest.is_some_and(|oldest| oldest <= self.snapshots_before)
+    }
+}
 
 /// A segment as a base refers to it: what lies beyond the length is none of its values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,14 +110,16 @@ pub struct Named {
 
 #[derive(Debug)]
 pub(crate) struct Segments {
-    list: Vec<Segment>,
+    pub list: Vec<Segment>,
     free: BTreeSet<u32>,
-    sealed: u64,
+    /// Those that are being filled: at most one of each generation.
+    open: Vec<SegmentNumber>,
+    pub sealed: u64,
 }
 
 impl Segments {
     pub fn new(count: u32) -> Segments {
-        Segments { list: vec![FREE; count as usize], free: (0..count).collect(), sealed: 0 }
+        Segments { list: vec![FREE; count as usize], free: (0..count).collect(), open: Vec::new(), sealed: 0 }
     }
 
     pub fn free_count(&self) -> u32 {
@@ -132,14 +172,27 @@ impl Segments {
         let segment = &mut self.list[named.segment.0 as usize];
         // How much came to it is not known any more: as much as it can hold.
         let units = (named.bytes / ADDRESS_UNIT_BYTES) as u32;
-        *segment = Segment { state, bytes: named.bytes, units, sequence, is_named: true, ..FREE };
+        let generation = Generation::Once;
+        *segment = Segment { state, generation, bytes: named.bytes, units, sequence, is_named: true, ..FREE };
     }
 
     /// The lowest number first, so that a log that shrank has few files.
-    pub fn open(&mut self) -> Option<SegmentNumber> {
+    pub fn open(&mut self, generation: Generation) -> Option<SegmentNumber> {
         let number = self.free.pop_first()?;
-        self.list[number as usize] = Segment { state: SegmentState::Open, ..FREE };
+        self.list[number as usize] = Segment { state: SegmentState::Open, generation, ..FREE };
+        self.open.push(SegmentNumber(number));
         Some(SegmentNumber(number))
+    }
+
+    pub fn generation(&self, number: SegmentNumber) -> Generation {
+        self.list[number.0 as usize].generation
+    }
+
+    /// Bytes that are left in those that are being filled with one of these.
+    pub fn open_room(&self, generations: &[Generation]) -> u64 {
+        let open = self.open.iter().map(|number| &self.list[number.0 as usize]);
+        let of_them = open.filter(|segment| generations.contains(&segment.generation));
+        of_them.map(|segment| SEGMENT_BYTES - segment.bytes).sum()
     }
 
     pub fn grow(&mut self, number: SegmentNumber, bytes: usize) {
@@ -155,6 +208,7 @@ impl Segments {
     pub fn close(&mut self, number: SegmentNumber) {
         let segment = &mut self.list[number.0 as usize];
         assert_eq!(segment.state, SegmentState::Open);
+        self.open.retain(|open| *open != number);
         segment.state = SegmentState::Full;
         segment.sequence = self.sealed;
         self.sealed += 1;
@@ -195,20 +249,7 @@ impl Segments {
             self.list[number.0 as usize].state = SegmentState::Cleaning;
             return Some(number);
         }
-        let candidates = self
-            .list
-            .iter()
-            .enumerate()
-            .filter(|(_, segment)| segment.state == SegmentState::Full && !segment.is_damaged);
-        let scored = candidates.filter_map(|(number, segment)| {
-            let number = SegmentNumber(number as u32);
-            let living = live.units(number);
-            let used = f64::from(living) / f64::from(segment.units.max(living).max(1));
-            let age = (self.sealed - segment.sequence) as f64;
-            let can_win = living < segment.units && !is_written_to(number);
-            can_win.then(|| (number, (1.0 - used) * age / (1.0 + used)))
-        });
-        let (number, _) = scored.max_by(|a, b| a.1.total_cmp(&b.1))?;
+        let number = self.best_victim(live, is_written_to)?;
         self.list[number.0 as usize].state = SegmentState::Cleaning;
         Some(number)
     }
@@ -221,11 +262,13 @@ impl Segments {
         segment.is_damaged |= is_damaged;
     }
 
-    /// Full segments in which nothing lives become free, or wait: for the base that names them, or for writes to them that are
-    /// under way, which would else hit the next segment of that number. Returns the freed ones.
+    /// Full segments in which nothing lives become free, or wait: for the base that names them, for snapshots that had begun by then, or
+    /// for writes to them that are under way, which would else hit the next segment of that number. Returns the freed ones. While this
+    /// is called no snapshot begins.
     pub fn collect(
         &mut self,
         live: &Live,
+        snapshots: Snapshots,
         is_written_to: impl Fn(SegmentNumber) -> bool,
     ) -> Vec<SegmentNumber> {
         self.revive(live);
@@ -234,8 +277,9 @@ impl Segments {
             let number = SegmentNumber(number as u32);
             if segment.state == SegmentState::Full && live.units(number) == 0 {
                 segment.state = SegmentState::Waiting;
+                segment.snapshots_before = snapshots.begun;
             }
-            let is_needed = segment.is_named || segment.is_named_next;
+            let is_needed = segment.is_named || segment.is_named_next || segment.is_read_by(snapshots);
             if segment.state == SegmentState::Waiting && !is_needed && !is_written_to(number) {
                 *segment = FREE;
                 self.free.insert(number.0);
@@ -261,14 +305,18 @@ impl Segments {
         self.list.iter().filter(waits).count() as u32
     }
 
-    /// What a base that is being written refers to: all that is there.
-    pub fn name(&mut self, live: &Live) -> Vec<Named> {
+    /// What a base that is being written refers to: all that is there, and what was emptied since its snapshot was cut.
+    pub fn name(&mut self, live: &Live, snapshots: Snapshots) -> Vec<Named> {
         self.revive(live);
         let mut named = Vec::new();
         for (number, segment) in self.list.iter_mut().enumerate() {
             // What became of the last one is not known.
             segment.is_named |= segment.is_named_next;
-            segment.is_named_next = !matches!(segment.state, SegmentState::Free | SegmentState::Waiting);
+            segment.is_named_next = match segment.state {
+                SegmentState::Free => false,
+                SegmentState::Waiting => segment.is_read_by(snapshots),
+                SegmentState::Open | SegmentState::Full | SegmentState::Cleaning => true,
+            };
             if segment.is_named_next {
                 named.push(Named { segment: SegmentNumber(number as u32), bytes: segment.bytes });
             }

@@ -1,7 +1,10 @@
 //! What is rare in a random course: writes to a segment in which nothing lives any more.
 
 use isotherm_stdx::Slot;
-use isotherm_tier::{Log, LogConfig, Place, Record, SEGMENT_BYTES, SegmentState, Stream, Ticket, Written};
+use isotherm_tier::{
+    Log, LogConfig, Place, Record, SEGMENT_BYTES, SegmentNumber, SegmentState, Snapshots, Stream, Ticket,
+    Written,
+};
 
 fn append(log: &mut Log, payload: &[u8]) -> Place {
     let record = Record { form: 0, expiry: None, database: 0, slot: Slot::new(0), key: b"key", payload };
@@ -27,8 +30,94 @@ fn a_segment_that_is_written_to_is_neither_freed_nor_cleaned() {
         assert!(matches!(log.written(*ticket, true), Written::Done(_)));
     }
     assert!(log.begin_cleaning().is_none(), "the disk may still write to it");
-    assert_eq!(log.collect(), [], "and would write to the next segment of that number");
+    assert_eq!(log.collect(Snapshots::default()), [], "and would write to the next segment of that number");
     assert!(matches!(log.written(tickets[0], true), Written::Done(_)));
-    assert_eq!(log.collect(), [first]);
+    assert_eq!(log.collect(Snapshots::default()), [first]);
     log.check_invariants();
+}
+
+#[test]
+fn snapshots_back_to_back_let_segments_go() {
+    let mut log = Log::new(LogConfig::of_bytes(8 * SEGMENT_BYTES));
+    let (live, payload) = (log.live(), vec![1; 8 << 20]);
+    let mut places = Vec::new();
+    while log.segments(SegmentState::Full) < 2 {
+        places.push(append(&mut log, &payload));
+    }
+    for ticket in begin_writes(&mut log) {
+        assert!(matches!(log.written(ticket, true), Written::Done(_)));
+    }
+    let (first, second) = (SegmentNumber(0), SegmentNumber(1));
+    let mut snapshots = Snapshots { begun: 7, oldest: Some(7) };
+    places.iter().filter(|place| place.segment() == first).for_each(|place| live.retire(*place));
+    assert_eq!(log.collect(snapshots), [], "the seventh may read it");
+    // The next one begins at once.
+    snapshots = Snapshots { begun: 8, oldest: Some(8) };
+    places.iter().filter(|place| place.segment() == second).for_each(|place| live.retire(*place));
+    assert_eq!(log.collect(snapshots), [first]);
+    assert_eq!(log.collect(snapshots), []);
+    snapshots = Snapshots { begun: 9, oldest: Some(9) };
+    assert_eq!(log.collect(snapshots), [second]);
+    log.check_invariants();
+}
+
+/// A base does not name the holes of failed writes: what is cleaned after a restart meets them unprepared.
+#[test]
+fn a_segment_with_a_hole_is_cleaned_after_a_restart() {
+    let config = LogConfig::of_bytes(8 * SEGMENT_BYTES);
+    let mut log = Log::new(config);
+    let mut disk = vec![0; 0];
+    let mut places = Vec::new();
+    // The second group fails, those that were sealed with it do not.
+    for number in 0..4 {
+        places.push(append(&mut log, &[number; 300_000]));
+        log.seal(Stream::Fresh);
+    }
+    let segment = places[0].segment();
+    let mut tickets = Vec::new();
+    while let Some(write) = log.next_write() {
+        if tickets.len() != 1 {
+            disk.resize(write.offset as usize, 0);
+            disk.extend_from_slice(write.bytes);
+        }
+        tickets.push(write.ticket);
+    }
+    for (number, ticket) in tickets.into_iter().enumerate() {
+        assert_eq!(matches!(log.written(ticket, number != 1), Written::Done(_)), number != 1);
+    }
+    let named = log
+        .name(Snapshots::default())
+        .into_iter()
+        .find(|named| named.segment == segment)
+        .expect("it is there");
+    let mut log = Log::restored(config, &[named]);
+    let living = [places[0], places[2], places[3]];
+    living.iter().for_each(|place| log.live().add(*place));
+
+    // Without room for what lives it is no damaged one: it is cleaned another time.
+    let mut cleaning = log.begin_cleaning().expect("its hole counts as dead");
+    let stretch = cleaning.next_read().expect("it has groups");
+    cleaning.records(&disk[..stretch.bytes]);
+    assert!(cleaning.is_damaged() && cleaning.next_read().is_some());
+    log.end_cleaning(cleaning);
+
+    let mut cleaning = log.begin_cleaning().expect("it was not gone through");
+    let mut found = Vec::new();
+    while let Some(stretch) = cleaning.next_read() {
+        let bytes = &disk[stretch.offset as usize..][..stretch.bytes];
+        for (place, record) in cleaning.records(bytes) {
+            let to = log.append(Stream::Survivors, &record, Some(place)).expect("there is room");
+            found.push((place, to));
+        }
+    }
+    assert_eq!(found.iter().map(|(place, _)| *place).collect::<Vec<_>>(), living);
+    log.seal(Stream::Survivors);
+    for ticket in begin_writes(&mut log) {
+        assert!(matches!(log.written(ticket, true), Written::Done(_)));
+    }
+    living.iter().for_each(|place| log.live().retire(*place));
+    log.end_cleaning(cleaning);
+    // The base that named it is no longer in force.
+    log.unnamed();
+    assert_eq!(log.collect(Snapshots::default()), [segment]);
 }

@@ -5,7 +5,7 @@
 use isotherm_stdx::{Prng, Slot, UnixMs};
 use isotherm_tier::{
     BLOCK_BYTES, Cleaning, Full, Group, Live, Log, LogConfig, Named, Place, Record, SEGMENT_BYTES,
-    SegmentNumber, SegmentState, Stream, Ticket, Written, record_bytes,
+    SegmentNumber, SegmentState, Snapshots, Stream, Ticket, Written, record_bytes,
 };
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,6 +32,9 @@ struct World {
     /// The one in force, and others that might be: nothing was heard of their lists.
     bases: Vec<Base>,
     next_base: Option<Base>,
+    /// The one that is under way: it reads what was cold at its cut.
+    snapshot: Option<HashMap<Key, Value>>,
+    snapshots: Snapshots,
     fails_of_100: u64,
     seen: Seen,
 }
@@ -54,6 +57,7 @@ struct Seen {
     waited: u64,
     plain: u64,
     doubtful: u64,
+    snapshots: u64,
 }
 
 fn place_on(disk: &mut Disk, segment: SegmentNumber, offset: u64, bytes: &[u8]) {
@@ -86,6 +90,8 @@ impl World {
             cleaning: None,
             bases: Vec::new(),
             next_base: None,
+            snapshot: None,
+            snapshots: Snapshots::default(),
             seen: Seen::default(),
         }
     }
@@ -236,7 +242,7 @@ impl World {
     }
 
     fn collect(&mut self) {
-        for segment in self.log.collect() {
+        for segment in self.log.collect(self.snapshots) {
             self.seen.freed += 1;
             // Removed, or left to be written over.
             if self.random.below(2) == 0 {
@@ -244,6 +250,22 @@ impl World {
             }
         }
         self.seen.waited += u64::from(self.log.segments(SegmentState::Waiting));
+    }
+
+    /// One begins, or ends and has read all that it refers to.
+    fn snapshot(&mut self) {
+        match self.snapshot.take() {
+            None => {
+                self.snapshots.begun += 1;
+                self.snapshots.oldest = Some(self.snapshots.begun);
+                self.snapshot = Some(self.entries.clone());
+            }
+            Some(entries) => {
+                check_entries(&self.disk, &entries);
+                self.seen.snapshots += 1;
+                self.snapshots.oldest = None;
+            }
+        }
     }
 
     fn base(&mut self) {
@@ -258,7 +280,9 @@ impl World {
             // A sync has failed: no base refers to that.
             None if self.log.doubtful_segments() > 0 => self.seen.doubtful += 1,
             None => {
-                let (named, entries) = (self.log.name(), self.entries.clone());
+                // What a base refers to is what was there at its cut, some time ago.
+                let entries = self.snapshot.as_ref().unwrap_or(&self.entries).clone();
+                let named = self.log.name(self.snapshots);
                 let doubtful = self.random.below(20) == 0;
                 if doubtful && let Some(named) = named.last() {
                     self.log.doubt(named.segment);
@@ -302,11 +326,12 @@ impl World {
         }
         let config = LogConfig::of_bytes(u64::from(self.log.segments_max()) * SEGMENT_BYTES);
         (self.under_way, self.cleaning, self.next_base) = (Vec::new(), None, None);
+        (self.snapshot, self.snapshots) = (None, Snapshots::default());
         self.log = Log::restored(config, &base.named);
         self.live = self.log.live();
         if self.random.below(2) == 0 {
             // The caller collects before it has loaded all: nothing of what is named goes.
-            assert!(self.log.collect().is_empty());
+            assert!(self.log.collect(self.snapshots).is_empty());
         }
         for value in base.entries.values() {
             if let Value::Cold(place, _) = value {
@@ -319,12 +344,7 @@ impl World {
 
     fn check(&self) {
         self.log.check_invariants();
-        for (key, value) in &self.entries {
-            if let Value::Cold(place, value) = value {
-                let record = Record::read(*place, read(&self.disk, *place, key.len())).expect("it is whole");
-                assert!(record.key == key && record.payload == value);
-            }
-        }
+        check_entries(&self.disk, &self.entries);
     }
 
     fn step(&mut self) {
@@ -337,9 +357,19 @@ impl World {
             80..90 => self.end_write(),
             90..96 => self.clean(),
             96..98 => self.collect(),
+            98 if self.random.below(2) == 0 => self.snapshot(),
             98 => self.base(),
             _ if self.random.below(10) == 0 => self.recover(),
             _ => {}
+        }
+    }
+}
+
+fn check_entries(disk: &Disk, entries: &HashMap<Key, Value>) {
+    for (key, value) in entries {
+        if let Value::Cold(place, value) = value {
+            let record = Record::read(*place, read(disk, *place, key.len())).expect("it is whole");
+            assert!(record.key == key && record.payload == value);
         }
     }
 }
@@ -366,6 +396,7 @@ fn run(seed: u64, total: &mut Seen) {
     total.waited += world.seen.waited;
     total.plain += world.seen.plain;
     total.doubtful += world.seen.doubtful;
+    total.snapshots += world.seen.snapshots;
 }
 
 fn seeds() -> std::ops::Range<u64> {
@@ -382,8 +413,9 @@ fn no_value_is_lost_or_wrong() {
         run(seed, &mut total);
     }
     println!("{total:?}");
-    let Seen { cold_reads, failed_writes, survivors, freed, full, recoveries, waited, plain, doubtful } =
-        total;
-    let counts = [cold_reads, failed_writes, survivors, freed, full, recoveries, waited, plain, doubtful];
+    let Seen { cold_reads, failed_writes, survivors, freed, full, .. } = total;
+    let Seen { recoveries, waited, plain, doubtful, snapshots, .. } = total;
+    let counts =
+        [cold_reads, failed_writes, survivors, freed, full, recoveries, waited, plain, doubtful, snapshots];
     assert!(counts.iter().all(|count| *count > 0), "the test shows nothing: {counts:?}");
 }

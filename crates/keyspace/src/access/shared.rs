@@ -45,6 +45,8 @@ pub(crate) struct Shared {
     pub stamps: Box<[AtomicU64]>,
     pub access: AccessSettings,
     pub snapshot_active: AtomicBool,
+    /// Counted under the gate, when all is cut.
+    pub snapshots_begun: AtomicU64,
     /// What is kept for a snapshot.
     pub kept: Arc<KeptAccount>,
     pub waited: WaitedKeys,
@@ -70,6 +72,7 @@ impl Shared {
             stamps: (0..config.partitions).map(|_| AtomicU64::new(0)).collect(),
             access: AccessSettings::new(),
             snapshot_active: AtomicBool::new(false),
+            snapshots_begun: AtomicU64::new(0),
             kept: Arc::new(KeptAccount::new()),
             waited: WaitedKeys::default(),
             swaps: AtomicU64::new(0),

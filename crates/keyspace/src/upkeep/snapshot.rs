@@ -138,6 +138,11 @@ impl Keyspace {
         self.shared().snapshot_active.load(Ordering::Acquire)
     }
 
+    /// So many have begun: under any partition's lock none does.
+    pub fn snapshots_begun(&self) -> u64 {
+        self.shared().snapshots_begun.load(Ordering::Acquire)
+    }
+
     /// What is kept for a snapshot because of what was written since its cut, what is left of one that ended early
     /// included. It takes no lock.
     pub fn kept_bytes(&self) -> u64 {
@@ -212,6 +217,7 @@ impl<'k> Held<'k> {
 
     fn begin_snapshot(&mut self, slots: RangeInclusive<u16>) -> Snapshot<'k> {
         self.acquire(Want::All);
+        self.keyspace.shared().snapshots_begun.fetch_add(1, Ordering::AcqRel);
         let geometry = self.keyspace.geometry;
         let mut partitions: Vec<u16> =
             slots.clone().map(|slot| geometry.partition_of(Slot::new(slot))).collect();

@@ -8,7 +8,7 @@ use isotherm_disk::{
 use isotherm_keyspace::{ColdRef, Slot};
 use isotherm_stdx::Prng;
 use isotherm_tier::{
-    Checkpoint, Full, Group, Log, LogConfig, LogId, Place, Record, SEGMENT_BYTES, Stream, Written,
+    Checkpoint, Full, Group, Log, LogConfig, LogId, Place, Record, SEGMENT_BYTES, Snapshots, Stream, Written,
     record_bytes,
 };
 use std::collections::HashMap;
@@ -205,7 +205,7 @@ impl World {
     }
 
     fn collect(&mut self) {
-        for segment in self.log.collect() {
+        for segment in self.log.collect(Snapshots::default()) {
             self.seen.freed += 1;
             let _ = self.files.remove(segment);
         }
@@ -218,7 +218,7 @@ impl World {
             self.plain_base();
             return;
         }
-        let (named, entries) = (self.log.name(), self.entries.clone());
+        let (named, entries) = (self.log.name(Snapshots::default()), self.entries.clone());
         let checkpoint = self.files.checkpoint(&named);
         // Others go on meanwhile.
         for _ in 0..self.random.below(20) {

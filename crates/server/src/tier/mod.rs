@@ -20,6 +20,7 @@
 //! Nothing here knows commands or sessions.
 
 pub mod checkpoint;
+pub mod cleaner;
 #[cfg(test)]
 mod crashes;
 pub mod fetches;

@@ -4,10 +4,9 @@
 //!   memory above the limit's lower share:   gather (a group, under the locks of its slots, a slot at a time)
 //!                                           write  (no lock)
 //!                                           flip   (entries whose bytes are still those of the group, some under each lock)
-//!   free segments below the reserve:        read a segment in stretches, append what lives, write, flip, free
+//!   a group was written, little is free:    clean as much as wins its space again (`cleaner`)
 //! ```
-//! An entry is in memory until the disk has its bytes; no entry is "moving". While a snapshot is under way no segment is freed: the
-//! snapshot may have places in it that no entry has any more.
+//! An entry is in memory until the disk has its bytes; no entry is "moving".
 //!
 //! What goes: what was not used for `threshold` at least, which falls when a stretch of slots shows too little and rises when
 //! memory is below the limit.
@@ -15,16 +14,14 @@
 use isotherm_keyspace::{
     Chilled, ColdRef, Db, FreezeHand, Held, Key, SinkLimits, SinkRoom, Sinkable, SlotHand, Want,
 };
-use isotherm_tier::{
-    Cleaning, Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, SEGMENT_BYTES, SegmentNumber, Stream,
-    Written,
-};
+use isotherm_tier::{Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, Stream, Written};
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::checkpoint::Ask;
+use super::cleaner::UnderWay;
 use super::frozen;
 use super::health::Event;
 use super::pace;
@@ -70,20 +67,15 @@ const REST_SNAPSHOT: Duration = Duration::from_millis(5);
 const REST_CHAOS: Duration = Duration::from_millis(1);
 /// Without a disk that takes anything.
 const REST_FAILED: Duration = Duration::from_secs(1);
-/// Segments above the reserve that cleaning keeps free.
-const FREE_SEGMENTS_AIM: u32 = 2;
-/// With `swap-checkpoint` one part in so many of the log.
-const CHECKPOINT_AIM_DIVISOR: u32 = 8;
 /// Without free segments those who write wait so long for a base that frees some; then the disk counts as full.
 const BASE_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// SWAP CLEAN leaves one part in so many that is dead.
-const DEAD_LEFT_DIVISOR: u64 = 20;
-
 pub struct Sinker {
-    node: &'static Node,
-    tier: Arc<Tier<WorkerMessage>>,
-    log: Log,
+    pub(super) node: &'static Node,
+    pub(super) tier: Arc<Tier<WorkerMessage>>,
+    pub(super) log: Log,
+    /// The segment that is being cleaned.
+    pub(super) cleaning: Option<UnderWay>,
     hand: SlotHand,
     /// In the slot of the other hand, and in front of it.
     freeze_hand: FreezeHand,
@@ -101,7 +93,7 @@ pub struct Sinker {
     looks_since: Instant,
     looked: Duration,
     /// Since when only a new base can free segments.
-    awaits_base_since: Option<Instant>,
+    pub(super) awaits_base_since: Option<Instant>,
 }
 
 impl Routine for Sinker {
@@ -122,9 +114,7 @@ impl Routine for Sinker {
         self.answer();
         // What lives is not known before the base that refers to it was loaded.
         if !self.tier.is_restoring.load(Relaxed) {
-            if self.needs_cleaning() || self.takes_wanted_cleaning() {
-                self.clean();
-            }
+            self.clean_if_due();
             self.collect();
         }
         self.publish();
@@ -155,6 +145,7 @@ impl Sinker {
             node,
             tier,
             log,
+            cleaning: None,
             hand: SlotHand::default(),
             freeze_hand: FreezeHand::default(),
             freezes_slot: false,
@@ -213,12 +204,13 @@ impl Sinker {
 
     /// What those who write bases have asked and said. All that entries refer to is on disk.
     fn answer(&mut self) {
+        let snapshots = self.snapshots();
         let Sinker { tier, log, .. } = self;
         for ask in tier.checkpoints.take() {
             match ask {
                 Ask::Name(ticket) => {
                     let can_refer = log.doubtful_segments() == 0 && !tier.files.is_doubtful();
-                    let answer = can_refer.then(|| tier.files.checkpoint(&log.name()));
+                    let answer = can_refer.then(|| tier.files.checkpoint(&log.name(snapshots)));
                     tier.checkpoints.answer(ticket, answer);
                 }
                 Ask::InForce { refers: true } => log.named(true),
@@ -245,6 +237,11 @@ impl Sinker {
         }
     }
 
+    fn has_asked_work(&self) -> bool {
+        let leaves = !self.tier.is_off() && self.tier.asked() > 0;
+        self.tier.may_write() && (leaves || self.wants_cleaning())
+    }
+
     // ---- values leave memory ----
 
     /// Gathers from some slots, as far as there is room for their values.
@@ -259,7 +256,7 @@ impl Sinker {
             self.publish_groups();
             if let Err(full) = gathered {
                 self.log.seal(Stream::Fresh);
-                if full == Full::Segments && !self.awaits_base() {
+                if full == Full::Segments && !self.hurry_cleaning() && !self.awaits_base() {
                     self.tier.note(Event::NoSegment);
                 }
                 return;
@@ -384,7 +381,7 @@ impl Sinker {
     }
 
     /// Writes what is ready, and turns its entries over.
-    fn settle_writes(&mut self) {
+    pub(super) fn settle_writes(&mut self) {
         if self.is_short() {
             self.log.seal(Stream::Fresh);
         }
@@ -466,123 +463,6 @@ impl Sinker {
         }
         chilled
     }
-
-    // ---- cleaning ----
-
-    fn needs_cleaning(&self) -> bool {
-        // To copy a segment that lives wins nothing.
-        // What is cleaned and named is free only when the next base is in force: until then others have to do.
-        let aim = match self.node.config.swap_checkpoints() {
-            true => FREE_SEGMENTS_AIM.max(self.log.segments_max() / CHECKPOINT_AIM_DIVISOR),
-            false => FREE_SEGMENTS_AIM,
-        };
-        let is_due = self.log.free_segments() < self.log.reserve_segments() + aim
-            && self.log.dead_bytes() >= SEGMENT_BYTES;
-        // One that a sync failed of is emptied in any case.
-        let is_doubtful = self.log.free_segments() > 0 && self.log.can_clean_doubtful();
-        (is_due || is_doubtful) && self.tier.may_write() && !self.tier.suspects_reads()
-    }
-
-    fn has_asked_work(&self) -> bool {
-        let leaves = !self.tier.is_off() && self.tier.asked() > 0;
-        self.tier.may_write() && (leaves || self.tier.cleanings_wanted.load(Relaxed) > 0)
-    }
-
-    /// SWAP CLEAN: as long as there is much to win, and no longer than one round.
-    fn takes_wanted_cleaning(&mut self) -> bool {
-        let wanted = self.tier.cleanings_wanted.load(Relaxed);
-        if wanted == 0 || !self.tier.may_write() {
-            return false;
-        }
-        let has_much = self.log.dead_bytes() > self.log.file_bytes() / DEAD_LEFT_DIVISOR;
-        self.tier.cleanings_wanted.store(if has_much { wanted - 1 } else { 0 }, Relaxed);
-        has_much
-    }
-
-    fn clean(&mut self) {
-        let Some(mut cleaning) = self.log.begin_cleaning() else {
-            // Nothing has anything to win.
-            return self.tier.cleanings_wanted.store(0, Relaxed);
-        };
-        let is_whole = self.copy_survivors(&mut cleaning);
-        self.log.seal(Stream::Survivors);
-        self.settle_writes();
-        if is_whole {
-            self.tier.counters.cleaned_segments.fetch_add(1, Relaxed);
-        }
-        // What could not be copied lives where it is: the segment is not free before it is gone.
-        self.log.end_cleaning(cleaning);
-    }
-
-    /// Whether all that lives has a place elsewhere.
-    fn copy_survivors(&mut self, cleaning: &mut Cleaning) -> bool {
-        let mut bytes = Vec::new();
-        while let Some(stretch) = cleaning.next_read() {
-            bytes.resize(stretch.bytes, 0);
-            let read =
-                self.tier.call_disk(|files| files.read_stretch(stretch.segment, stretch.offset, &mut bytes));
-            if let Err(error) = read {
-                self.tier.note_read_error();
-                log::warning(format!("A part of swap-dir cannot be read: {error}"));
-                cleaning.skip();
-                continue;
-            }
-            for (place, record) in cleaning.records(&bytes) {
-                if self.lives(place, &record) && !self.copy(place, &record) {
-                    return false;
-                }
-            }
-        }
-        true
-    }
-
-    fn lives(&self, place: Place, record: &Record<'_>) -> bool {
-        let (keyspace, reference) = (&self.node.keyspace, ColdRef::new(place.raw()));
-        if record.form == frozen::FORM {
-            return frozen::lives(keyspace, place, record);
-        }
-        let key = keyspace.key(record.key);
-        let mut held = Held::new(keyspace);
-        held.acquire(Want::One(keyspace.partition_of(key.slot)));
-        held.database_of(db_of(record), &key, reference).is_some()
-    }
-
-    fn copy(&mut self, place: Place, record: &Record<'_>) -> bool {
-        loop {
-            match self.log.append(Stream::Survivors, record, Some(place)) {
-                Ok(_) => {
-                    let bytes = record.payload.len() as u64;
-                    self.tier.counters.survivor_bytes.fetch_add(bytes, Relaxed);
-                    return true;
-                }
-                Err(Full::Writes) if self.tier.may_write() => self.settle_writes(),
-                Err(_) => return false,
-            }
-        }
-    }
-
-    /// Files of segments in which nothing lives go, unless a snapshot may need them.
-    fn collect(&mut self) {
-        for segment in self.unneeded() {
-            if let Err(error) = self.tier.call_disk(|files| files.remove(segment)) {
-                log::warning(format!("Can't remove a file of swap-dir: {error}"));
-            }
-        }
-        if self.log.free_segments() > self.log.reserve_segments() {
-            self.awaits_base_since = None;
-            self.tier.is_awaiting_base.store(false, Relaxed);
-            if self.tier.state() == State::Full {
-                self.tier.note(Event::SegmentFreed);
-            }
-        }
-    }
-
-    fn unneeded(&mut self) -> Vec<SegmentNumber> {
-        // No snapshot is cut while a partition is held: one that begins later refers to nothing that is freed here.
-        let mut held = Held::new(&self.node.keyspace);
-        held.acquire(Want::One(0));
-        if self.node.keyspace.is_snapshot_active() { Vec::new() } else { self.log.collect() }
-    }
 }
 
 /// The fewest keys of a bundle.
@@ -618,6 +498,6 @@ fn append(log: &mut Log, value: &Sinkable<'_>, room: &mut SinkRoom) -> Result<Pl
     log.append(Stream::Fresh, &record, None)
 }
 
-fn db_of(record: &Record<'_>) -> Db {
+pub(super) fn db_of(record: &Record<'_>) -> Db {
     Db(record.database as u16)
 }

@@ -288,8 +288,6 @@ fn a_sync_that_fails_leaves_the_old_base() {
     assert!(begins_with(&folder.base(), b"REDIS0011"), "all values");
     let digest = client.ask("DEBUG DIGEST");
     wait_until("bases refer again", || {
-        // While a base is written no segment is freed.
-        std::thread::sleep(std::time::Duration::from_millis(300));
         rewrite(&mut client);
         begins_with(&folder.base(), b"ISOTHERM1")
     });

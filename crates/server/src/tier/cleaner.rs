@@ -1,0 +1,223 @@
+//! The thread that writes, where it cleans: what lives in a segment is copied, then the segment is free.
+//!
+//! ```text
+//!   due (as much as wins the space of what was just written)   read a stretch, append what lives     again and again
+//!   the segment is through                                     write, flip, free
+//! ```
+//! Stretches of one segment come one after the other between groups of values that leave memory, so that these, and who waits for them,
+//! hardly wait for cleaning. If a segment is lacking all the same, cleaning goes on until one is free. A segment that is emptied while a
+//! snapshot is under way is kept until that has ended, as it may have places there that no entry has any more.
+
+use isotherm_keyspace::{ColdRef, Held, Want};
+use isotherm_tier::{Cleaning, Full, Place, Record, SEGMENT_BYTES, SegmentNumber, Snapshots, Stream};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::frozen;
+use super::health::Event;
+use super::sinker::{Sinker, db_of};
+use super::state::State;
+use crate::process::log;
+
+/// Segments that are kept free ahead of those who write: fewer, and they would wait; more, and cleaning would copy more.
+const SEGMENTS_AHEAD: u32 = 1;
+/// With `swap-checkpoint` one part in so many of the log: what is cleaned is free only when the next base is in force, and until then
+/// others have to do.
+const CHECKPOINT_AHEAD_DIVISOR: u32 = 8;
+/// So much has to be dead in segments that can be cleaned.
+const USEFUL_BYTES: u64 = SEGMENT_BYTES / 2;
+/// In one step of the thread.
+const STRETCHES_PER_STEP: u32 = 16;
+/// SWAP CLEAN leaves one part in so many that is dead.
+const DEAD_LEFT_DIVISOR: u64 = 20;
+
+/// A segment that is being cleaned.
+pub struct UnderWay {
+    cleaning: Cleaning,
+    /// The stretch that was read.
+    bytes: Vec<u8>,
+    /// It was asked for by name, or a sync of it failed: to its end, due or not.
+    is_wanted: bool,
+}
+
+impl Sinker {
+    pub(super) fn clean_if_due(&mut self) {
+        self.end_if_dead();
+        for _ in 0..STRETCHES_PER_STEP {
+            if !self.may_clean() || !self.begins_or_goes_on() {
+                return;
+            }
+            self.clean_stretch();
+        }
+    }
+
+    /// What was being cleaned died meanwhile.
+    fn end_if_dead(&mut self) {
+        let live = self.log.live();
+        if let Some(it) = self.cleaning.take_if(|it| live.units(it.cleaning.segment()) == 0) {
+            self.end_cleaning(it.cleaning);
+        }
+    }
+
+    /// Values from memory find no room: a segment is cleaned to its end, at once. Whether there is room now.
+    pub(super) fn hurry_cleaning(&mut self) -> bool {
+        self.settle_writes();
+        while self.may_clean() && (self.cleaning.is_some() || self.begin_if_useful()) {
+            self.clean_stretch();
+            if self.cleaning.is_none() {
+                break;
+            }
+        }
+        self.log.has_room()
+    }
+
+    fn may_clean(&self) -> bool {
+        let tier = &self.tier;
+        tier.may_write() && !tier.suspects_reads() && !tier.is_restoring.load(Relaxed)
+    }
+
+    fn ahead(&self) -> u32 {
+        match self.node.config.swap_checkpoints() {
+            true => SEGMENTS_AHEAD.max(self.log.segments_max() / CHECKPOINT_AHEAD_DIVISOR),
+            false => SEGMENTS_AHEAD,
+        }
+    }
+
+    fn begins_or_goes_on(&mut self) -> bool {
+        let cleaning = self.cleaning.as_ref().map(|it| &it.cleaning);
+        let is_due = self.log.is_cleaning_due(self.ahead(), cleaning);
+        match &self.cleaning {
+            Some(it) => is_due || it.is_wanted || self.wants_cleaning() || self.log.can_clean_doubtful(),
+            None => self.begin_wanted() || (is_due && self.begin_if_useful()),
+        }
+    }
+
+    /// SWAP CLEAN goes on.
+    pub(super) fn wants_cleaning(&self) -> bool {
+        let is_wanted = self.cleaning.as_ref().is_some_and(|it| it.is_wanted);
+        is_wanted || self.tier.cleanings_wanted.load(Relaxed) > 0
+    }
+
+    /// To copy a segment that lives wins nothing.
+    fn begin_if_useful(&mut self) -> bool {
+        self.log.cleanable_bytes() >= USEFUL_BYTES && self.begin(false)
+    }
+
+    /// One that a sync failed of, or SWAP CLEAN: as long as there is much to win, and no longer than one round.
+    fn begin_wanted(&mut self) -> bool {
+        if self.log.free_segments() > 0 && self.log.can_clean_doubtful() {
+            return self.begin(true);
+        }
+        if self.tier.cleanings_wanted.load(Relaxed) == 0 {
+            return false;
+        }
+        let has_much = self.log.dead_bytes() > self.log.file_bytes() / DEAD_LEFT_DIVISOR;
+        if has_much && self.begin(true) {
+            return true;
+        }
+        // Nothing has anything to win.
+        self.tier.cleanings_wanted.store(0, Relaxed);
+        false
+    }
+
+    fn begin(&mut self, is_wanted: bool) -> bool {
+        let begun = self.log.begin_cleaning();
+        self.cleaning = begun.map(|cleaning| UnderWay { cleaning, bytes: Vec::new(), is_wanted });
+        self.cleaning.is_some()
+    }
+
+    /// The next stretch, or the end.
+    fn clean_stretch(&mut self) {
+        let Some(mut it) = self.cleaning.take() else { return };
+        let Some(stretch) = it.cleaning.next_read() else {
+            self.tier.counters.cleaned_segments.fetch_add(1, Relaxed);
+            if it.is_wanted {
+                let wanted = &self.tier.cleanings_wanted;
+                wanted.store(wanted.load(Relaxed).saturating_sub(1), Relaxed);
+            }
+            return self.end_cleaning(it.cleaning);
+        };
+        it.bytes.resize(stretch.bytes, 0);
+        let read =
+            self.tier.call_disk(|files| files.read_stretch(stretch.segment, stretch.offset, &mut it.bytes));
+        match read {
+            Ok(()) => {
+                for (place, record) in it.cleaning.records(&it.bytes) {
+                    if self.lives(place, &record) && !self.copy(place, &record) {
+                        return self.end_cleaning(it.cleaning);
+                    }
+                }
+            }
+            Err(error) => {
+                self.tier.note_read_error();
+                log::warning(format!("A part of swap-dir cannot be read: {error}"));
+                it.cleaning.skip();
+            }
+        }
+        self.cleaning = Some(it);
+    }
+
+    /// What could not be copied lives where it is: the segment is not free before it is gone.
+    fn end_cleaning(&mut self, cleaning: Cleaning) {
+        self.log.seal(Stream::Survivors);
+        self.settle_writes();
+        self.log.end_cleaning(cleaning);
+        // Emptied, it is none that could be cleaned.
+        self.collect();
+    }
+
+    fn lives(&self, place: Place, record: &Record<'_>) -> bool {
+        let (keyspace, reference) = (&self.node.keyspace, ColdRef::new(place.raw()));
+        if record.form == frozen::FORM {
+            return frozen::lives(keyspace, place, record);
+        }
+        let key = keyspace.key(record.key);
+        let mut held = Held::new(keyspace);
+        held.acquire(Want::One(keyspace.partition_of(key.slot)));
+        held.database_of(db_of(record), &key, reference).is_some()
+    }
+
+    fn copy(&mut self, place: Place, record: &Record<'_>) -> bool {
+        loop {
+            match self.log.append(Stream::Survivors, record, Some(place)) {
+                Ok(_) => {
+                    let bytes = record.payload.len() as u64;
+                    self.tier.counters.survivor_bytes.fetch_add(bytes, Relaxed);
+                    return true;
+                }
+                Err(Full::Writes) if self.tier.may_write() => self.settle_writes(),
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Files of segments in which nothing lives go, unless a snapshot may need them.
+    pub(super) fn collect(&mut self) {
+        for segment in self.unneeded() {
+            if let Err(error) = self.tier.call_disk(|files| files.remove(segment)) {
+                log::warning(format!("Can't remove a file of swap-dir: {error}"));
+            }
+        }
+        if self.log.has_room() {
+            self.awaits_base_since = None;
+            self.tier.is_awaiting_base.store(false, Relaxed);
+            if self.tier.state() == State::Full {
+                self.tier.note(Event::SegmentFreed);
+            }
+        }
+    }
+
+    /// There is one at a time. One that is not cut yet counts as the last one: then what waits for that waits a little longer.
+    pub(super) fn snapshots(&self) -> Snapshots {
+        let keyspace = &self.node.keyspace;
+        let begun = keyspace.snapshots_begun();
+        Snapshots { begun, oldest: keyspace.is_snapshot_active().then_some(begun) }
+    }
+
+    fn unneeded(&mut self) -> Vec<SegmentNumber> {
+        // No snapshot is cut while a partition is held: one that begins later refers to nothing that is found empty here.
+        let mut held = Held::new(&self.node.keyspace);
+        held.acquire(Want::One(0));
+        let snapshots = self.snapshots();
+        self.log.collect(snapshots)
+    }
+}
