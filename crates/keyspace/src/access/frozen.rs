@@ -236,17 +236,22 @@ impl Partition {
         };
         self.save_bundle(db, key.slot, &address);
         self.set_at(db, self.locate(db, key), key, value_of(&items[ordinal]), Expiry::Clear, now)?;
-        let (table, store) = self.table_and_store(db).expect("the key was just stored");
+        self.leave(db, &address, ordinal);
+        self.store.cold.thawed += 1;
+        Ok(true)
+    }
+
+    /// A key is no longer in its bundle.
+    fn leave(&mut self, db: Db, address: &BundleAddress, ordinal: usize) {
+        let (table, store) = self.table_and_store(db).expect("the bundle was found");
         let frozen = table.frozen.as_mut().expect("the bundle was found");
-        if let Some(reference) = frozen.leave(&address, ordinal) {
+        if let Some(reference) = frozen.leave(address, ordinal) {
             store.cold.retire_bundle(reference);
         }
         store.cold.frozen_keys -= 1;
-        store.cold.thawed += 1;
         if frozen.is_empty() {
             table.frozen = None;
         }
-        Ok(true)
     }
 
     fn freeze(

@@ -13,7 +13,7 @@
 use crate::layout::kind::Form;
 
 /// A bundle's payload is no longer, unless one key alone is: one read of the disk gets it.
-pub(crate) const BUNDLE_BYTES_MAX: usize = 4000;
+pub(crate) const BUNDLE_BYTES_MAX: usize = 6000;
 /// What stands before a key.
 pub(crate) const ITEM_HEAD_BYTES: usize = 4;
 const COUNT_BYTES: usize = 2;

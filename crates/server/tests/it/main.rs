@@ -56,6 +56,7 @@ mod swap;
 mod swap_backends;
 mod swap_checkpoint;
 mod swap_faults;
+mod swap_frozen;
 mod swap_parked;
 mod swap_words;
 mod tls;
