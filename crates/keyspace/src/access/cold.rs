@@ -54,6 +54,11 @@ impl Keyspace {
 }
 
 impl Held<'_> {
+    /// Whether any value of what is held is not in memory.
+    pub fn has_cold(&self) -> bool {
+        self.guarded().any(Partition::has_cold)
+    }
+
     /// Whether a command that needs a key's value can have it. `home`: it is going to change it, so lent is not enough.
     pub fn whereabouts(&mut self, db: Db, key: &Key<'_>, home: bool) -> Whereabouts {
         let partition = self.partition(key.slot);

@@ -8,7 +8,7 @@
 //! None of these is a change of the data, nor a use of a key. A command that names a frozen key has it thawed before it runs; what a command
 //! looks up beyond that is read by the lookup itself, which waits for the disk under the lock.
 //!
-//! That a bundle proposes a key says little: it was in it, or another one has the same bits. When its record was read in vain, that is
+//! That a bundle proposes a key says little: it was in it, or another one has the same bits. When its record does not have the key, that is
 //! remembered until the command has run.
 
 use crate::access::carry::as_form;
@@ -33,6 +33,11 @@ const READS_PER_KEY_MAX: usize = 64;
 struct NotThawed;
 
 impl Held<'_> {
+    /// Whether any key of what is held is not in memory itself.
+    pub fn has_frozen(&self) -> bool {
+        self.guarded().any(Partition::has_frozen)
+    }
+
     /// Lets keys that were written out leave memory, those whose values are still these bytes; none if they are fewer than `keys_min`. How
     /// many did.
     pub fn freeze(

@@ -421,16 +421,6 @@ impl<'k> Held<'k> {
         self.guards.iter().map(|(number, _)| &self.keyspace.shared.stamps[usize::from(*number)])
     }
 
-    /// Whether any value of what is held is not in memory.
-    pub fn has_cold(&self) -> bool {
-        self.guards.iter().any(|(_, partition)| partition.store.cold.any())
-    }
-
-    /// Whether any key of what is held is not in memory itself.
-    pub fn has_frozen(&self) -> bool {
-        self.guards.iter().any(|(_, partition)| partition.store.cold.frozen_keys > 0)
-    }
-
     /// Whether a command has asked for what it flushed to be freed.
     #[inline]
     pub fn has_flushed(&self) -> bool {
@@ -574,9 +564,14 @@ impl<'k> Held<'k> {
         }
     }
 
+    /// What is held.
+    pub(crate) fn guarded(&self) -> impl Iterator<Item = &Partition> {
+        self.guards.iter().map(|(_, guard)| &**guard)
+    }
+
     pub(crate) fn all(&self) -> impl Iterator<Item = &Partition> {
         assert!(self.holds_all(), "whole-keyspace work holds the gate");
-        self.guards.iter().map(|(_, guard)| &**guard)
+        self.guarded()
     }
 
     pub(crate) fn partitions(&mut self) -> impl Iterator<Item = &mut Partition> {

@@ -20,7 +20,7 @@ use std::sync::Arc;
 const TABLE_MIN: usize = 64;
 /// For so long a value is lent in any case: its command is on its way.
 const LENT_MS_MIN: i64 = 100;
-/// Keys that were looked for in vain are remembered until their commands ran again.
+/// Keys that a record was read for and did not have are remembered until their commands ran again.
 const ABSENT_MAX: usize = 256;
 /// So often a value was used while it was lent that it is worth its place in memory.
 const HOME_USES_MIN: u32 = 2;

@@ -35,6 +35,7 @@ pub mod round;
 pub mod sinker;
 pub mod start;
 pub mod state;
+pub mod target;
 pub mod times;
 pub mod watch;
 

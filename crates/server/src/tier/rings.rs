@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use super::fetches::{Look, Source};
 use super::files::Files;
 use super::health::Event;
-use super::state::{Fetched, Target, Tier};
+use super::state::Tier;
+use super::target::{Fetched, Target};
 
 /// Whether workers read by rings of their own.
 #[derive(Default)]

@@ -2,7 +2,7 @@
 
 use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_disk::Disk;
-use isotherm_keyspace::{BundleName, ColdKeeper, ColdRef, Db, Held, Keyspace, Want, Whereabouts};
+use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Held, Keyspace, Want};
 use isotherm_tier::{Checkpoint, Live, Log, LogConfig, Place};
 use std::collections::VecDeque;
 use std::path::Path;
@@ -16,6 +16,7 @@ use super::health::{Event, Health};
 use super::owner::Claim;
 use super::reads::Reads;
 use super::rings::Rings;
+use super::target::{Fetched, Target};
 use super::times::Times;
 use crate::process::time::unix_now;
 
@@ -582,48 +583,5 @@ impl<M> Tier<M> {
             last = self.read(reference, key);
         }
         last
-    }
-}
-
-/// What is to be read for a key: its value, or the record that may have it with its value.
-#[derive(Clone, Copy)]
-pub struct Target {
-    pub from: ColdRef,
-    bundle: Option<BundleName>,
-}
-
-impl Target {
-    /// `None`: there is nothing to read.
-    pub fn of(place: Whereabouts) -> Option<Target> {
-        match place {
-            Whereabouts::Here | Whereabouts::Unreadable => None,
-            Whereabouts::Away(value) => Some(Target { from: value.reference, bundle: None }),
-            Whereabouts::Frozen(from, name) => Some(Target { from, bundle: Some(name) }),
-        }
-    }
-
-    /// What the record has as its key.
-    pub fn name<'n>(&'n self, key: &'n [u8]) -> &'n [u8] {
-        self.bundle.as_ref().map_or(key, BundleName::as_bytes)
-    }
-
-    pub fn fetched(&self, value: Option<Vec<u8>>) -> Fetched {
-        Fetched { from: self.from, is_bundle: self.bundle.is_some(), value }
-    }
-}
-
-/// What was read of a key.
-#[derive(Clone)]
-pub struct Fetched {
-    /// Where it was.
-    from: ColdRef,
-    is_bundle: bool,
-    /// `None`: it cannot be read.
-    value: Option<Vec<u8>>,
-}
-
-impl Fetched {
-    pub fn is_there(&self) -> bool {
-        self.value.is_some()
     }
 }

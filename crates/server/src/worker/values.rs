@@ -24,7 +24,7 @@ use crate::tier::Tier;
 use crate::tier::fetches::{End, Fetches};
 use crate::tier::health::Event;
 use crate::tier::rings::TierSource;
-use crate::tier::state::{Fetched, Target};
+use crate::tier::target::{Fetched, Target};
 
 /// How much later than its time a wait may end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
