@@ -6,7 +6,7 @@
 //!                    not now: a base with all    failed: the old base stands; the segment is cleaned, and until that is over
 //!                    values                      bases have all values
 //! ```
-//! The snapshot is held until the answer is there: while one is under way no segment is freed, so none that the cut refers to.
+//! The snapshot is held until the answer is there: what is emptied since its cut is kept as long as it is under way, and named.
 
 use isotherm_tier::Checkpoint;
 use std::sync::Arc;

@@ -246,11 +246,13 @@ impl Sinker {
 
     /// Gathers from some slots, as far as there is room for their values.
     fn sink(&mut self) {
-        let (slots, slots_judged) = match self.node.mail.is_sinker_behind() {
-            true => (SLOTS_PER_STEP_BEHIND, SLOTS_PER_JUDGEMENT_BEHIND),
-            false => (SLOTS_PER_STEP, SLOTS_PER_JUDGEMENT),
-        };
-        for _ in 0..slots {
+        for number in 0..SLOTS_PER_STEP {
+            // Writers may have begun to wait meanwhile.
+            let is_behind = self.node.mail.is_sinker_behind();
+            if is_behind && number >= SLOTS_PER_STEP_BEHIND {
+                break;
+            }
+            let slots_judged = if is_behind { SLOTS_PER_JUDGEMENT_BEHIND } else { SLOTS_PER_JUDGEMENT };
             let slot = self.hand.slot();
             let gathered = self.gather();
             self.publish_groups();
@@ -402,7 +404,6 @@ impl Sinker {
             }
             if let Written::Done(group) = self.log.written(ticket, written.is_ok()) {
                 self.flip(&group);
-                self.relieve();
             }
             self.publish_groups();
         }
@@ -444,6 +445,9 @@ impl Sinker {
                     None => {}
                 }
             }
+            drop(held);
+            // Writers go on with the first of a group.
+            self.relieve();
         }
     }
 
