@@ -1,5 +1,6 @@
 //! How large the log may become.
 
+use crate::group::{BLOCK_BYTES, GROUP_BYTES};
 use crate::place::{SEGMENT_BYTES, SEGMENTS_MAX};
 use crate::segments::Named;
 
@@ -12,20 +13,34 @@ const RESERVE_SEGMENTS_MIN: u32 = 3;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogConfig {
     segments_max: u32,
+    segment_bytes: u64,
 }
 
 impl LogConfig {
     /// A log of at most so many bytes; fewer than four segments cannot be cleaned, so it has at least those.
     pub fn of_bytes(bytes_max: u64) -> LogConfig {
         let segments = (bytes_max / SEGMENT_BYTES).clamp(4, u64::from(SEGMENTS_MAX));
-        LogConfig { segments_max: segments as u32 }
+        LogConfig { segments_max: segments as u32, segment_bytes: SEGMENT_BYTES }
     }
 
     /// As large as it has to be for segments of before, whatever the limit has become.
     #[must_use]
     pub fn covering(self, named: &[Named]) -> LogConfig {
         let needed = named.iter().map(|named| named.segment.0 + 1).max().unwrap_or(0);
-        LogConfig { segments_max: self.segments_max.max(needed) }
+        LogConfig { segments_max: self.segments_max.max(needed), ..self }
+    }
+
+    /// Segments are full with so many bytes already: a simulation sees more of them in less time. Panics if they are longer than places
+    /// reach, or no group fits.
+    #[must_use]
+    pub fn with_segments_of(self, segment_bytes: u64) -> LogConfig {
+        assert!(segment_bytes <= SEGMENT_BYTES && segment_bytes >= GROUP_BYTES as u64);
+        assert!(segment_bytes.is_multiple_of(BLOCK_BYTES as u64));
+        LogConfig { segment_bytes, ..self }
+    }
+
+    pub fn segment_bytes(self) -> u64 {
+        self.segment_bytes
     }
 
     pub fn segments_max(self) -> u32 {

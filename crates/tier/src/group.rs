@@ -8,7 +8,7 @@
 //! A group begins and ends at multiples of 4 KB, as O_DIRECT wants it. A walk over a segment goes from head to head. A record
 //! that is larger than a group is one of its own.
 
-use crate::place::{Place, SEGMENT_BYTES, SegmentNumber};
+use crate::place::{Place, SegmentNumber};
 use crate::record::{Damage, FORM_OF_GROUP, Record, record_bytes};
 use isotherm_stdx::Slot;
 
@@ -36,9 +36,10 @@ pub struct Group {
 }
 
 impl Group {
-    pub(crate) fn new(segment: SegmentNumber, offset: u64) -> Group {
-        assert!(offset.is_multiple_of(BLOCK_BYTES as u64) && offset < SEGMENT_BYTES);
-        let bytes_max = GROUP_BYTES.min((SEGMENT_BYTES - offset) as usize);
+    /// So much of the segment is left for it.
+    pub(crate) fn new(segment: SegmentNumber, offset: u64, room_bytes: u64) -> Group {
+        assert!(offset.is_multiple_of(BLOCK_BYTES as u64) && room_bytes > 0);
+        let bytes_max = GROUP_BYTES.min(room_bytes as usize);
         let bytes = vec![0; HEAD_OF_GROUP_BYTES];
         Group { segment, offset, bytes, bytes_max, before: Vec::new(), records: 0 }
     }

@@ -12,7 +12,7 @@ use crate::cleaning::Cleaning;
 use crate::config::LogConfig;
 use crate::group::Group;
 use crate::live::Live;
-use crate::place::{Place, SEGMENT_BYTES, SegmentNumber};
+use crate::place::{Place, SegmentNumber};
 use crate::record::Record;
 use crate::segments::{Generation, Named, SegmentState, Segments, Snapshots};
 use std::collections::VecDeque;
@@ -89,7 +89,7 @@ impl Log {
         let segments = config.segments_max();
         Log {
             config,
-            segments: Segments::new(segments),
+            segments: Segments::new(config),
             live: Arc::new(Live::new(segments)),
             filling: [None, None, None],
             ready: VecDeque::new(),
@@ -178,7 +178,8 @@ impl Log {
             return Err(Full::Writes);
         }
         let needed = Group::bytes_with(record_bytes).max(TAIL_BYTES_MIN) as u64;
-        let has_room = |filling: &Filling| filling.end + needed <= SEGMENT_BYTES;
+        let segment_bytes = self.config.segment_bytes();
+        let has_room = |filling: &Filling| filling.end + needed <= segment_bytes;
         if !self.filling[generation as usize].as_ref().is_some_and(has_room) {
             if !self.segments.may_open(generation, self.config.reserve_segments()) {
                 return Err(Full::Segments);
@@ -190,7 +191,7 @@ impl Log {
             }
         }
         let filling = self.filling[generation as usize].as_mut().expect("it has room");
-        filling.group = Some(Group::new(filling.segment, filling.end));
+        filling.group = Some(Group::new(filling.segment, filling.end, segment_bytes - filling.end));
         Ok(())
     }
 

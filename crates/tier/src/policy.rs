@@ -20,7 +20,7 @@
 use crate::cleaning::Cleaning;
 use crate::group::GROUP_BYTES;
 use crate::live::Live;
-use crate::place::{ADDRESS_UNIT_BYTES, SEGMENT_BYTES, SegmentNumber};
+use crate::place::{ADDRESS_UNIT_BYTES, SegmentNumber};
 use crate::segments::{Generation, SegmentState, Segments};
 
 /// Groups that are being filled take room only when they are full.
@@ -29,12 +29,12 @@ const FILLED_BYTES: u64 = (Generation::ALL.len() * GROUP_BYTES) as u64;
 impl Segments {
     /// What survivors can still take.
     fn room_bytes(&self) -> u64 {
-        u64::from(self.free_count()) * SEGMENT_BYTES + self.open_room(&Generation::SURVIVORS)
+        u64::from(self.free_count()) * self.segment_bytes + self.open_room(&Generation::SURVIVORS)
     }
 
     /// Whether a segment can be begun.
     pub fn may_open(&self, generation: Generation, reserve: u32) -> bool {
-        let keeps_reserve = self.room_bytes() >= u64::from(reserve) * SEGMENT_BYTES;
+        let keeps_reserve = self.room_bytes() >= u64::from(reserve) * self.segment_bytes;
         self.free_count() > 0 && (generation != Generation::Fresh || keeps_reserve)
     }
 
@@ -42,7 +42,7 @@ impl Segments {
     pub fn is_cleaning_due(&self, reserve: u32, ahead: u32, cleaning: Option<&Cleaning>) -> bool {
         let passed_bytes = cleaning.map_or(0, Cleaning::passed_bytes);
         let soon_bytes = self.room_bytes() + self.open_room(&[Generation::Fresh]) + passed_bytes;
-        soon_bytes < u64::from(reserve + ahead) * SEGMENT_BYTES + FILLED_BYTES
+        soon_bytes < u64::from(reserve + ahead) * self.segment_bytes + FILLED_BYTES
     }
 
     /// What cleaning could win of full segments.
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
     use crate::config::LogConfig;
-    use crate::place::Place;
+    use crate::place::{Place, SEGMENT_BYTES};
     use crate::record::HEAD_BYTES;
     use crate::segments::Snapshots;
     use isotherm_stdx::Prng;
@@ -118,7 +118,7 @@ mod tests {
             let config = LogConfig::of_bytes(SEGMENTS * SEGMENT_BYTES);
             World {
                 config,
-                segments: Segments::new(config.segments_max()),
+                segments: Segments::new(config),
                 live: Live::new(config.segments_max()),
                 records_per_segment,
                 places: Vec::new(),

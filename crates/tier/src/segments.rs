@@ -11,6 +11,7 @@
 //!
 //! Which one is cleaned, and when: `policy`.
 
+use crate::config::LogConfig;
 use crate::live::{self, Live};
 use crate::place::{ADDRESS_UNIT_BYTES, Place, SEGMENT_BYTES, SegmentNumber};
 use std::collections::BTreeSet;
@@ -110,6 +111,7 @@ pub struct Named {
 
 #[derive(Debug)]
 pub(crate) struct Segments {
+    pub segment_bytes: u64,
     pub list: Vec<Segment>,
     free: BTreeSet<u32>,
     /// Those that are being filled: at most one of each generation.
@@ -118,8 +120,15 @@ pub(crate) struct Segments {
 }
 
 impl Segments {
-    pub fn new(count: u32) -> Segments {
-        Segments { list: vec![FREE; count as usize], free: (0..count).collect(), open: Vec::new(), sealed: 0 }
+    pub fn new(config: LogConfig) -> Segments {
+        let (count, segment_bytes) = (config.segments_max(), config.segment_bytes());
+        Segments {
+            segment_bytes,
+            list: vec![FREE; count as usize],
+            free: (0..count).collect(),
+            open: Vec::new(),
+            sealed: 0,
+        }
     }
 
     pub fn free_count(&self) -> u32 {
@@ -192,13 +201,13 @@ impl Segments {
     pub fn open_room(&self, generations: &[Generation]) -> u64 {
         let open = self.open.iter().map(|number| &self.list[number.0 as usize]);
         let of_them = open.filter(|segment| generations.contains(&segment.generation));
-        of_them.map(|segment| SEGMENT_BYTES - segment.bytes).sum()
+        of_them.map(|segment| self.segment_bytes - segment.bytes).sum()
     }
 
     pub fn grow(&mut self, number: SegmentNumber, bytes: usize) {
         let segment = &mut self.list[number.0 as usize];
         segment.bytes += bytes as u64;
-        assert!(segment.state == SegmentState::Open && segment.bytes <= SEGMENT_BYTES);
+        assert!(segment.state == SegmentState::Open && segment.bytes <= self.segment_bytes);
     }
 
     pub fn note_appended(&mut self, place: Place) {

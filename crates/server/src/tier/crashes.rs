@@ -1,6 +1,6 @@
 //! Bases that refer to the log, on a disk that loses power at any call and fails syncs by a seed: what the manifest in force names is there.
 //!
-//! `SEEDS=0..100 cargo test --profile fast -p isotherm --bins tier::crashes` for more seeds.
+//! `SEEDS=0..10000 cargo test --profile fast -p isotherm --bins tier::crashes` for more seeds.
 
 use isotherm_disk::{
     Call, Damage, Disk, Fault, Mode, Plan, RandomFault, SimDisk, read_exact_at, write_all_at,
@@ -30,6 +30,9 @@ type Entries = HashMap<Vec<u8>, Value>;
 const FOLDER: &str = "cold";
 const MANIFEST: &str = "manifest";
 const SEGMENTS: u64 = 6;
+/// What is to be seen are calls of the disk, not bytes: a seed takes some milliseconds.
+const SMALL_SEGMENT_BYTES: u64 = 1 << 20;
+const VALUE_BYTES_MAX: u64 = 8000;
 
 struct World {
     random: Prng,
@@ -63,7 +66,7 @@ fn record<'a>(key: &'a [u8], payload: &'a [u8]) -> Record<'a> {
 }
 
 fn config() -> LogConfig {
-    LogConfig::of_bytes(SEGMENTS * SEGMENT_BYTES)
+    LogConfig::of_bytes(SEGMENTS * SEGMENT_BYTES).with_segments_of(SMALL_SEGMENT_BYTES)
 }
 
 fn shared(disk: &SimDisk) -> Arc<dyn Disk> {
@@ -135,7 +138,7 @@ impl World {
 
     fn set(&mut self) {
         let key = self.some_key();
-        let mut value = vec![self.random.below(256) as u8; 1 + self.random.below(500_000) as usize];
+        let mut value = vec![self.random.below(256) as u8; 1 + self.random.below(VALUE_BYTES_MAX) as usize];
         value.iter_mut().take(64).for_each(|byte| *byte = self.random.below(256) as u8);
         if let Some(Value::Cold(place, _)) = self.entries.insert(key, Value::Hot(value)) {
             self.log.live().retire(place);
@@ -336,7 +339,7 @@ impl World {
 }
 
 fn seeds() -> std::ops::Range<u64> {
-    let text = std::env::var("SEEDS").unwrap_or_else(|_| "0..2".to_string());
+    let text = std::env::var("SEEDS").unwrap_or_else(|_| "0..30".to_string());
     let (from, to) = text.split_once("..").expect("SEEDS=0..100");
     from.parse().expect("a number")..to.parse().expect("a number")
 }
