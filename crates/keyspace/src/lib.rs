@@ -58,6 +58,8 @@ pub use accounting::tally::ClassSums;
 pub use isotherm_arena::{ArenaStats, RESERVE_BYTES_MAX as ARENA_BYTES_MAX};
 pub use isotherm_stdx::{Slot, UnixMs};
 pub use layout::bundle::BundleName;
+#[cfg(fuzzing)]
+pub use layout::bundle::fuzz_bundle;
 pub use layout::cold::{ColdKeeper, ColdRef, ColdValue};
 pub use layout::key::{Key, KeyHasher};
 pub use layout::kind::{Db, Encoding, Expiry, Full, NewValue, PackedValue, Type};

@@ -132,6 +132,14 @@ pub(crate) fn items(payload: &[u8]) -> Option<Vec<Item<'_>>> {
     rest.is_empty().then_some(items)
 }
 
+/// Reads a payload and writes it again.
+#[cfg(fuzzing)]
+pub fn fuzz_bundle(payload: &[u8]) -> Option<Vec<u8>> {
+    let mut again = Vec::new();
+    write(items(payload)?.into_iter(), &mut again);
+    Some(again)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
