@@ -16,7 +16,7 @@ use crate::process::{Server, Setting, Side};
 use crate::report::Table;
 use crate::{Fallible, progress};
 
-pub const ROWS: [&str; 3] = ["swap-fill", "swap-cost", "swap-restart"];
+pub const ROWS: [&str; 4] = ["swap-fill", "swap-frozen", "swap-cost", "swap-restart"];
 
 const KEYS: u64 = 2_000_000;
 const VALUE_BYTES: usize = 400;
@@ -35,6 +35,9 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     );
     if options.wants("swap-fill") {
         fill(options, &mut table)?;
+    }
+    if options.wants("swap-frozen") {
+        frozen(options, &mut table)?;
     }
     if options.wants("swap-cost") {
         cost(options, &mut table)?;
@@ -156,6 +159,63 @@ fn fill(options: &Options, table: &mut Table) -> Fallible {
         format!("{:.0} us", far_p50 - near_p50),
         "read + 15 us".into(),
     ]);
+    Ok(())
+}
+
+/// What a key costs that left memory with its value (`swap-freeze`), and a GET of one.
+fn frozen(options: &Options, table: &mut Table) -> Fallible {
+    let keys = options.scaled(KEYS);
+    for (what, key_bytes, value_bytes) in [("16 B, value of 16 B", 16, 16), ("20 B, value of 400 B", 20, 400)]
+    {
+        let key = |number: u64| format!("key:{number:0width$}", width = key_bytes - 4);
+        let setting = Setting { workers: 1, ..Setting::default() }
+            .with("maxmemory", 4_u64 << 30)
+            .with("swap-mode", "yes")
+            .with("swap-freeze", "yes")
+            .with("enable-debug-command", "yes");
+        let server = Server::start(Side::Isotherm, &setting, options)?;
+        let mut client = server.client()?;
+        let empty = client.used_memory_bytes()?;
+        let value = vec![b'v'; value_bytes];
+        send_all(&mut client, keys, |number, batch| {
+            isotherm_probe::command(batch, [&b"SET"[..], key(number).as_bytes(), &value].into_iter());
+        })?;
+        client.call(&["DEBUG", "SWAP-CHAOS", "1"])?;
+        let begun = Instant::now();
+        while swap(&mut client, "swap_frozen_keys")? < keys && begun.elapsed() < PATIENCE {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let took = begun.elapsed();
+        client.call(&["DEBUG", "SWAP-CHAOS", "0"])?;
+        std::thread::sleep(Duration::from_secs(3));
+        let frozen = swap(&mut client, "swap_frozen_keys")?;
+        if frozen < keys {
+            return Err(format!("{frozen} of {keys} keys left memory"));
+        }
+        let bundles = swap(&mut client, "swap_bundles")?;
+        let bytes = (client.used_memory_bytes()? - empty) as f64 / keys as f64;
+        progress(&format!("{keys} keys in {bundles} records after {:.1} s", took.as_secs_f64()));
+        table.row([
+            format!("memory of a key of {what}, all of it on disk"),
+            format!("{bytes:.1} B"),
+            "<= 12 B, goal 5".into(),
+        ]);
+        let (before, mut times) = (server.cpu_ns()?, Vec::new());
+        for number in 0..READS {
+            let begun = Instant::now();
+            client.call(&["GET", &key(number * 7_919 % keys)])?;
+            times.push(begun.elapsed().as_secs_f64() * 1e6);
+        }
+        let cpu_us = (server.cpu_ns()? - before) as f64 / READS as f64 / 1e3;
+        table.row([
+            format!(
+                "a GET of such a key, alone: p50, CPU of all threads ({:.0} keys a record)",
+                keys as f64 / bundles as f64
+            ),
+            format!("{:.0} us, {cpu_us:.0} us", median(times).unwrap_or_default()),
+            "-".into(),
+        ]);
+    }
     Ok(())
 }
 

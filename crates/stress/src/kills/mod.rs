@@ -40,6 +40,7 @@ isotherm-stress kills [options]   (cargo xtask stress kills [options])
   --workers N       workers of the server (2)
   --seed N          draws when the server is killed (1)
   --swap yes|no     values leave memory, and bases refer to them (no)
+  --freeze yes|no   small keys leave memory with their values; with --swap (no)
   --server FILE     use this server instead of the one that was built
 ";
 
@@ -50,6 +51,7 @@ struct Options {
     workers: usize,
     seed: u64,
     swaps: bool,
+    freezes: bool,
     server: PathBuf,
 }
 
@@ -62,6 +64,7 @@ impl Options {
             workers: 2,
             seed: 1,
             swaps: false,
+            freezes: false,
             server: std::env::var_os("ISOTHERM_SERVER").map(PathBuf::from).unwrap_or_default(),
         };
         let mut args = args.iter();
@@ -75,6 +78,7 @@ impl Options {
                 "--clients" => options.clients = number(value)?.clamp(1, 1000) as usize,
                 "--workers" => options.workers = number(value)?.clamp(1, 128) as usize,
                 "--seed" => options.seed = number(value)?,
+                "--freeze" if ["yes", "no"].contains(&value.as_str()) => options.freezes = value == "yes",
                 "--swap" if ["yes", "no"].contains(&value.as_str()) => options.swaps = value == "yes",
                 "--server" => options.server = PathBuf::from(value),
                 _ => return Err(format!("no option called '{flag} {value}'\n\n{HELP}")),
@@ -105,13 +109,13 @@ pub fn run(args: &[String]) -> Fallible<usize> {
     let mut writers: Vec<Writer> = (0..options.clients).map(Writer::new).collect();
     let mut prng = Prng::new(options.seed);
     let (mut answered, mut oldest_lost, mut killed) = (0, Duration::ZERO, None);
-    let (mut referred, mut cold_keys) = (0, 0);
+    let (mut referred, mut cold_keys, mut frozen_keys) = (0, 0, 0);
     for round in 0..=options.rounds {
         let server = start(&options, &scratch, &data).map_err(|why| format!("round {round}: {why}"))?;
         let mut client = server.client()?;
         if options.swaps {
             referred += u64::from(base_refers(&data));
-            cold_keys += cold_keys_of(&mut client)?;
+            cold_keys += swap_field(&mut client, "swap_keys:")?;
         }
         let (faults, lost) = audit::audit(&mut client, &mut writers, killed, options.may_lose())?;
         oldest_lost = oldest_lost.max(lost);
@@ -134,7 +138,9 @@ pub fn run(args: &[String]) -> Fallible<usize> {
             client.call(&["DEBUG", "SWAP-CHAOS", "1"])?;
         }
         let before: u64 = writers.iter().map(Writer::answered).sum();
-        killed = Some(live(server, &mut client, &mut writers, life, rewrites)?);
+        let (at, frozen) = live(server, &mut client, &mut writers, life, rewrites)?;
+        killed = Some(at);
+        frozen_keys += frozen;
         answered += writers.iter().map(Writer::answered).sum::<u64>() - before;
     }
     let _ = std::fs::remove_dir_all(&scratch);
@@ -148,7 +154,10 @@ pub fn run(args: &[String]) -> Fallible<usize> {
         oldest_lost.as_secs_f64() * 1e3
     );
     if options.swaps {
-        println!("kills: {referred} starts from a base that refers, with {cold_keys} cold keys in all");
+        println!(
+            "kills: {referred} starts from a base that refers, with {cold_keys} cold keys in all; {frozen_keys} keys were outside \
+             memory with their values when they were killed"
+        );
     }
     Ok(0)
 }
@@ -165,11 +174,11 @@ fn base_refers(data: &Path) -> bool {
     files.map(|file| file.path()).filter(is_base).any(begins)
 }
 
-fn cold_keys_of(client: &mut Client) -> Fallible<u64> {
+fn swap_field(client: &mut Client, field: &str) -> Fallible<u64> {
     let Value::Bulk(text) = client.call(&["INFO", "swap"])? else { return Err("no INFO".into()) };
     let text = String::from_utf8_lossy(&text);
-    let keys = text.lines().find_map(|line| line.strip_prefix("swap_keys:"));
-    keys.and_then(|keys| keys.trim().parse().ok()).ok_or_else(|| "no swap_keys".to_string())
+    let keys = text.lines().find_map(|line| line.strip_prefix(field));
+    keys.and_then(|keys| keys.trim().parse().ok()).ok_or_else(|| format!("no {field}"))
 }
 
 /// How often the file is rewritten while clients write.
@@ -188,29 +197,31 @@ fn start(options: &Options, scratch: &Path, data: &Path) -> Fallible<Server> {
         ["--appendfsync", &options.policy],
         ["--io-threads", &workers],
     ];
-    const SWAPS: [[&str; 2]; 6] = [
+    let freezes = if options.freezes { "yes" } else { "no" };
+    let swaps: [[&str; 2]; 7] = [
         ["--swap-mode", "yes"],
         ["--swap-checkpoint", "yes"],
         ["--swap-min-value", "16"],
         ["--swap-max-disk", "512mb"],
         ["--maxmemory", "512mb"],
         ["--enable-debug-command", "yes"],
+        ["--swap-freeze", freezes],
     ];
-    let more = if options.swaps { &SWAPS[..] } else { &[] };
+    let more = if options.swaps { &swaps[..] } else { &[] };
     let arguments: Vec<String> =
         arguments.iter().chain(more).flatten().map(|word| word.to_string()).collect();
     Server::start("Isotherm", Command::new(&options.server), &arguments, scratch)
 }
 
-/// Lets the clients write for so long, and kills the server. When that was.
+/// Lets the clients write for so long, and kills the server. When that was, and how many keys were frozen shortly before.
 fn live(
     server: Server,
     client: &mut Client,
     writers: &mut [Writer],
     life: Duration,
     rewrites: Rewrites,
-) -> Fallible<Instant> {
-    let port = server.port;
+) -> Fallible<(Instant, u64)> {
+    let (port, mut frozen_keys) = (server.port, 0);
     thread::scope(|scope| {
         let threads: Vec<_> =
             writers.iter_mut().map(|writer| scope.spawn(move || writer.work(port))).collect();
@@ -226,6 +237,7 @@ fn live(
             Rewrites::Always => {
                 while began.elapsed() < life {
                     let _ = client.call(&["BGREWRITEAOF"]);
+                    frozen_keys = swap_field(client, "swap_frozen_keys:").unwrap_or(frozen_keys);
                     thread::sleep(REWRITE_EACH.min(life.saturating_sub(began.elapsed())));
                 }
             }
@@ -235,7 +247,7 @@ fn live(
         for thread in threads {
             thread.join().expect("a client does not panic")?;
         }
-        Ok(killed)
+        Ok((killed, frozen_keys))
     })
 }
 
