@@ -139,12 +139,19 @@ impl Routine for Rewrite {
 }
 
 impl Rewrite {
+    /// A folder that a base refers to is said to be that of a manifest. After a crash before the first one was listed there would be a folder
+    /// without it, which a start refuses: the first base has all values.
+    fn has_manifest(&self) -> bool {
+        matches!(settings::files(self.node).manifest(), Ok(Some(_)))
+    }
+
     /// Whether there is more.
     fn try_step(&mut self) -> Result<bool, SaveError> {
         let node = self.node;
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Begin(cut, is_rdb) => {
-                self.stage = match is_rdb && self.place.is_some() && self.reference.ask() {
+                let may_refer = is_rdb && self.place.is_some() && self.has_manifest();
+                self.stage = match may_refer && self.reference.ask() {
                     true => Stage::Name(cut),
                     false => self.begin_writing(cut, is_rdb)?,
                 };

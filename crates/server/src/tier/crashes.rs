@@ -217,7 +217,8 @@ impl World {
     /// A rewrite, from its cut to its manifest.
     fn base(&mut self) {
         self.settle();
-        if self.log.doubtful_segments() > 0 || self.files.is_doubtful() {
+        // Before a manifest is listed a folder with an owner would be another one's.
+        if self.listed == 0 || self.log.doubtful_segments() > 0 || self.files.is_doubtful() {
             self.plain_base();
             return;
         }

@@ -259,6 +259,22 @@ fn what_waits_is_freed_by_a_new_base() {
     assert_eq!(server.client().ask("DEBUG DIGEST"), digest);
 }
 
+/// Without a manifest a folder that is said to be referred to would be refused: a crash before the first one is listed leaves none.
+#[test]
+fn the_first_base_has_all_values() {
+    let folder = Folder::new("first");
+    let server = folder.start(&["--appendonly", "no"]);
+    let mut client = server.client();
+    set(&mut client, 0..KEYS, 0);
+    assert!(swap(&mut client, "swap_keys") > 0);
+    client.check("CONFIG SET appendonly yes", "+OK\r\n");
+    wait_until("the rewrite", || client.ask("INFO persistence").contains("aof_rewrite_in_progress:0"));
+    assert!(begins_with(&folder.base(), b"REDIS0011"));
+    assert!(!folder.owner().exists());
+    rewrite(&mut client);
+    assert!(begins_with(&folder.base(), b"ISOTHERM1") && folder.owner().exists());
+}
+
 /// A failed sync is not repeated: the old base stands, the next one has all values, and when the segment is gone bases refer again.
 #[test]
 fn a_sync_that_fails_leaves_the_old_base() {
