@@ -29,6 +29,9 @@ type Entries = HashMap<Vec<u8>, Value>;
 
 const FOLDER: &str = "cold";
 const MANIFEST: &str = "manifest";
+/// A base that has all values. Not empty, as none is: of an empty file a failed sync can leave what it was before, and the next sync does
+/// not mend it.
+const PLAIN: &[u8] = b"plain";
 const SEGMENTS: u64 = 6;
 /// What is to be seen are calls of the disk, not bytes: a seed takes some milliseconds.
 const SMALL_SEGMENT_BYTES: u64 = 1 << 20;
@@ -98,7 +101,7 @@ fn manifest(disk: &SimDisk) -> io::Result<Option<(u64, Option<Checkpoint>)>> {
     let Some(text) = read_file(disk, MANIFEST)? else { return Ok(None) };
     let number = u64::from_le_bytes(text[..8].try_into().expect("eight bytes"));
     let base = read_file(disk, &format!("base-{number}"))?.expect("what is listed is there");
-    let checkpoint = (!base.is_empty()).then(|| Checkpoint::parse(&base).expect("it is whole"));
+    let checkpoint = (base != PLAIN).then(|| Checkpoint::parse(&base).expect("it is whole"));
     Ok(Some((number, checkpoint)))
 }
 
@@ -258,7 +261,7 @@ impl World {
         self.next_base += 1;
         let entries = self.entries.iter().map(|(key, value)| (key.clone(), hot(value))).collect();
         self.bases.insert(number, entries);
-        let written = write_file(&self.disk, &format!("base-{number}"), b"")
+        let written = write_file(&self.disk, &format!("base-{number}"), PLAIN)
             .and_then(|()| write_file(&self.disk, MANIFEST, &number.to_le_bytes()));
         if written.is_ok() {
             (self.listed, self.seen.plain) = (number, self.seen.plain + 1);
