@@ -20,6 +20,7 @@ use crate::cluster::route::Hint;
 use crate::effects::pubsub::Audience;
 use crate::node::{Node, Tasks};
 use crate::observe::facts::Facts;
+use crate::request::ahead;
 use crate::request::blocking;
 use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
@@ -30,6 +31,7 @@ use crate::request::leases;
 use crate::request::locking;
 use crate::request::metering::{Part, Timed};
 use crate::request::next::{Next, WaitReason};
+
 use crate::request::prefetch;
 use crate::request::refusal;
 use crate::request::reply_limits::{ReplyLimits, account_reply, drop_reply};
@@ -139,7 +141,12 @@ impl Dispatcher {
         for (at, request) in requests.iter().enumerate() {
             match self.run(session, request) {
                 Next::Go => {}
-                stopped @ Next::Park(cause) => return (at + usize::from(cause.has_run()), stopped),
+                stopped @ Next::Park(cause) => {
+                    if let WaitReason::Cold(ticket) = cause {
+                        ahead::want(&mut self.exec, ticket, session.db, &requests[at + 1..]);
+                    }
+                    return (at + usize::from(cause.has_run()), stopped);
+                }
                 stopped => return (at + 1, stopped),
             }
             if at == 0 && requests.len() > 2 {

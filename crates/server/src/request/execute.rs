@@ -38,6 +38,7 @@ use crate::scripting::engine::Engine;
 use crate::scripting::function_engine::FunctionEngine;
 use crate::scripting::runs::Runs;
 use crate::session::{Session, WatchList};
+use crate::tier::fetches::Wanted;
 use crate::upkeep::eviction::{self, Room};
 
 /// A value that the command needs cannot be read.
@@ -78,7 +79,7 @@ pub struct Exec {
     /// The command at hand has waited for values that did not come.
     pub has_waited: bool,
     /// Values that this worker is to read, for those who wait with these tickets.
-    pub wanted: Vec<(Ticket, ColdKeys)>,
+    pub wanted: Vec<(Ticket, Wanted)>,
 }
 
 /// One run of a data command.
@@ -445,7 +446,7 @@ impl Exec {
     pub fn fetch(&mut self, keys: ColdKeys) -> Ticket {
         let (worker, ticket) = (self.meter.thread() as u16, self.next_ticket());
         match usize::from(worker) < self.node.worker_count() && self.node.cold.reads_by_rings() {
-            true => self.wanted.push((ticket, keys)),
+            true => self.wanted.push((ticket, Wanted::of(keys))),
             false => {
                 self.node.cold.fetch(keys, worker, WorkerMessage::Fetched { ticket, is_there: true });
             }

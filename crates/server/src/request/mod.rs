@@ -1,6 +1,7 @@
 //! What happens to a request, from its name to its reply: the command is looked up, the gates let it pass, its partitions
 //! are locked, and its handler runs; or it waits.
 
+pub mod ahead;
 pub mod blocking;
 pub mod cached_config;
 pub mod caller;

@@ -8,6 +8,9 @@
 //!   collect()              port.next_ended -> verified -> the job; its last one ends it: `End::All`
 //!   expire(before)         jobs that were added before that; what comes of them later is dropped
 //! ```
+//! Behind the keys of its command a job may have some that requests behind it will need. It ends when they have come too, or have failed; but
+//! what fails of them, or hangs, does not matter to the command.
+//!
 //! Only what goes well is done here. A job that meets anything else - an error, a record that does not verify, a value that is too long, a
 //! disk that is to fail - is for the threads that read (`End::Elsewhere`, `reads`), all of it: these look again, try again, and judge.
 //!
@@ -68,6 +71,9 @@ pub trait Source<P, V> {
     fn came_late(&self, is_read: bool);
 }
 
+/// A key is not for this one.
+struct NotHere;
+
 /// How a job has ended.
 pub enum End<V> {
     All(Vec<(ColdKey, V)>),
@@ -75,13 +81,39 @@ pub enum End<V> {
     Elsewhere(ColdKeys, Instant),
 }
 
-struct Job<V> {
+/// What a job is to read.
+pub struct Wanted {
     keys: Vec<ColdKey>,
+    /// So many are of the command that waits.
+    own: usize,
+}
+
+impl Wanted {
+    pub fn of(keys: ColdKeys) -> Wanted {
+        Wanted { own: keys.keys.len(), keys: keys.keys }
+    }
+
+    /// Keys that are read for requests behind it.
+    pub fn ahead(&self) -> usize {
+        self.keys.len() - self.own
+    }
+
+    pub fn add_ahead(&mut self, cold: ColdKey) {
+        let is_same = |other: &ColdKey| other.db == cold.db && other.key == cold.key;
+        if !self.keys.iter().any(is_same) {
+            self.keys.push(cold);
+        }
+    }
+}
+
+struct Job<V> {
+    wanted: Wanted,
     since: Instant,
     /// The first key that was not looked at.
     next: usize,
-    /// Whose end is awaited.
+    /// Whose end is awaited, and how many of those are of its command.
     left: usize,
+    own_left: usize,
     values: Vec<(usize, V)>,
 }
 
@@ -110,11 +142,11 @@ impl<T, P, V> Default for Fetches<T, P, V> {
 }
 
 impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
-    pub fn add(&mut self, ticket: T, keys: ColdKeys, since: Instant) {
-        let keys = keys.keys;
-        let job =
-            Job { since, next: 0, left: keys.len(), values: Vec::with_capacity(keys.len().min(64)), keys };
-        assert!(job.left > 0, "a job has a key");
+    pub fn add(&mut self, ticket: T, wanted: Wanted, since: Instant) {
+        let (left, own_left) = (wanted.keys.len(), wanted.own);
+        assert!(own_left > 0, "a job has a key");
+        let values = Vec::with_capacity(left.min(64));
+        let job = Job { wanted, since, next: 0, left, own_left, values };
         assert!(self.jobs.insert(ticket, job).is_none(), "tickets are given once");
         self.queue.push_back(ticket);
     }
@@ -136,29 +168,21 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
             let Some(job) = self.jobs.get_mut(&ticket) else { continue };
             let key = job.next;
             job.next += 1;
-            let ended = match source.look(&job.keys[key]) {
-                Look::Here => job.end_one(None),
-                Look::Lent(value) => job.end_one(Some((key, value))),
+            match source.look(&job.wanted.keys[key]) {
+                Look::Here => self.end_key(ticket, key, Ok(None)),
+                Look::Lent(value) => self.end_key(ticket, key, Ok(Some(value))),
                 Look::Away { place, file, at, len } => match port.begin(&file, at, len) {
                     Ok(number) => {
                         let under_way = UnderWay { ticket, key, place, since: Instant::now() };
                         self.note_under_way(number, under_way);
-                        false
                     }
-                    Err(Refusal::NotHere | Refusal::Full) => {
-                        self.give_up(ticket);
-                        continue;
-                    }
+                    Err(Refusal::NotHere | Refusal::Full) => self.end_key(ticket, key, Err(NotHere)),
                 },
-                Look::Elsewhere => {
-                    self.give_up(ticket);
-                    continue;
-                }
-            };
-            match ended {
-                true => self.complete(ticket),
-                // Others have their turn before its next key.
-                false => self.requeue(ticket),
+                Look::Elsewhere => self.end_key(ticket, key, Err(NotHere)),
+            }
+            // Others have their turn before its next key.
+            if self.jobs.get(&ticket).is_some_and(|job| job.next < job.wanted.keys.len()) {
+                self.queue.push_back(ticket);
             }
         }
     }
@@ -170,12 +194,6 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
         assert!(self.under_way[number].replace(under_way).is_none(), "its number is free");
     }
 
-    fn requeue(&mut self, ticket: T) {
-        if self.jobs.get(&ticket).is_some_and(|job| job.next < job.keys.len()) {
-            self.queue.push_back(ticket);
-        }
-    }
-
     /// Takes what has ended.
     pub fn collect(&mut self, port: &mut impl Port, source: &mut impl Source<P, V>) {
         while let Some(Ended { room, bytes }) = port.next_ended() {
@@ -185,26 +203,43 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
                 continue;
             };
             let UnderWay { ticket, key, place, since } = under_way;
-            match source.verify(&job.keys[key], place, bytes, since) {
-                Some(value) => {
-                    if job.end_one(Some((key, value))) {
-                        self.complete(ticket);
-                    }
-                }
-                None => self.give_up(ticket),
-            }
+            let value = source.verify(&job.wanted.keys[key], place, bytes, since);
+            self.end_key(ticket, key, value.map(Some).ok_or(NotHere));
         }
     }
 
-    /// Jobs that were added before that are over.
-    pub fn expire(&mut self, before: Instant) -> Vec<T> {
-        let mut expired = Vec::new();
-        while let Some(first) = self.jobs.first_entry()
-            && first.get().since < before
-        {
-            expired.push(first.remove_entry().0);
+    /// A key of a job has its value, or needs none. One that is not for this decides over its job, if its command waits for it.
+    fn end_key(&mut self, ticket: T, key: usize, value: Result<Option<V>, NotHere>) {
+        let Some(job) = self.jobs.get_mut(&ticket) else { return };
+        let is_own = key < job.wanted.own;
+        if value.is_err() && is_own {
+            return self.give_up(ticket);
         }
-        if !expired.is_empty() {
+        job.values.extend(value.ok().flatten().map(|value| (key, value)));
+        job.left -= 1;
+        job.own_left -= usize::from(is_own);
+        if job.left == 0 {
+            self.complete(ticket);
+        }
+    }
+
+    /// Jobs that were added before that are over. Those whose command has all that it needs end well.
+    pub fn expire(&mut self, before: Instant) -> Vec<T> {
+        let (mut expired, mut is_any) = (Vec::new(), false);
+        while let Some((ticket, job)) = self.jobs.first_key_value()
+            && job.since < before
+        {
+            let (ticket, own_left) = (*ticket, job.own_left);
+            match own_left {
+                0 => self.complete(ticket),
+                _ => {
+                    self.jobs.remove(&ticket);
+                    expired.push(ticket);
+                }
+            }
+            is_any = true;
+        }
+        if is_any {
             self.queue.retain(|ticket| self.jobs.contains_key(ticket));
         }
         expired
@@ -223,7 +258,9 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
     }
 
     fn complete(&mut self, ticket: T) {
-        let Some(Job { keys, mut values, .. }) = self.jobs.remove(&ticket) else { return };
+        let Some(Job { wanted: Wanted { keys, .. }, mut values, .. }) = self.jobs.remove(&ticket) else {
+            return;
+        };
         // In the order of the keys, of which some need no value.
         values.sort_unstable_by_key(|(key, _)| *key);
         let mut values = values.into_iter().peekable();
@@ -233,18 +270,10 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
     }
 
     fn give_up(&mut self, ticket: T) {
-        if let Some(job) = self.jobs.remove(&ticket) {
-            self.ended.push((ticket, End::Elsewhere(ColdKeys { keys: job.keys }, job.since)));
+        if let Some(Job { wanted: Wanted { mut keys, own }, since, .. }) = self.jobs.remove(&ticket) {
+            keys.truncate(own);
+            self.ended.push((ticket, End::Elsewhere(ColdKeys { keys }, since)));
         }
-    }
-}
-
-impl<V> Job<V> {
-    /// One of its keys has ended. Whether it was the last one.
-    fn end_one(&mut self, value: Option<(usize, V)>) -> bool {
-        self.values.extend(value);
-        self.left -= 1;
-        self.left == 0
     }
 }
 
@@ -340,9 +369,18 @@ mod tests {
         }
     }
 
-    fn keys(bytes: &[u8]) -> ColdKeys {
-        let key = |byte: &u8| ColdKey { db: Db(0), key: [*byte].into(), need: Need::All, home: false };
-        ColdKeys { keys: bytes.iter().map(key).collect() }
+    fn key(byte: u8) -> ColdKey {
+        ColdKey { db: Db(0), key: [byte].into(), need: Need::All, home: false }
+    }
+
+    fn keys(bytes: &[u8]) -> Wanted {
+        Wanted::of(ColdKeys { keys: bytes.iter().copied().map(key).collect() })
+    }
+
+    fn with_ahead(own: &[u8], ahead: &[u8]) -> Wanted {
+        let mut wanted = keys(own);
+        ahead.iter().for_each(|byte| wanted.add_ahead(key(*byte)));
+        wanted
     }
 
     type Tested = Fetches<u32, u8, u8>;
@@ -430,5 +468,41 @@ mod tests {
         port.end(4, true);
         fetches.collect(&mut port, &mut source);
         assert_eq!(ended(&mut fetches), [(4, Some(vec![4]))]);
+    }
+
+    #[test]
+    fn what_is_read_ahead_fails_and_hangs_for_itself() {
+        let (mut port, mut source, mut fetches) = (Manual::new(8), Bytes::new(), Tested::default());
+        let now = Instant::now();
+        let wanted = with_ahead(&[1], &[2, 2, 1, 251, 150, 3]);
+        assert_eq!(wanted.ahead(), 4, "each once");
+        fetches.add(1, wanted, now);
+        fetches.advance(&mut port, &mut source);
+        port.end(1, true);
+        port.end(2, false);
+        fetches.collect(&mut port, &mut source);
+        assert_eq!(ended(&mut fetches), [], "it waits for the rest");
+        port.end(3, true);
+        fetches.collect(&mut port, &mut source);
+        assert_eq!(ended(&mut fetches), [(1, Some(vec![1, 3]))]);
+        // One that hangs is left behind; one of the command is given up for.
+        fetches.add(2, with_ahead(&[4], &[5]), now);
+        fetches.add(3, with_ahead(&[6], &[7]), now);
+        fetches.advance(&mut port, &mut source);
+        port.end(4, true);
+        port.end(7, true);
+        fetches.collect(&mut port, &mut source);
+        assert_eq!(fetches.expire(now + Duration::from_millis(1)), [3]);
+        assert_eq!(ended(&mut fetches), [(2, Some(vec![4]))]);
+        // Where the command's own fails, threads read that alone.
+        fetches.add(4, with_ahead(&[8], &[9]), now);
+        fetches.advance(&mut port, &mut source);
+        port.end(8, false);
+        fetches.collect(&mut port, &mut source);
+        let Some((4, End::Elsewhere(keys, _))) = fetches.take_ended().pop() else {
+            panic!("it is for others")
+        };
+        assert_eq!(keys.keys, [key(8)]);
+        assert!(fetches.is_empty());
     }
 }

@@ -129,7 +129,7 @@ impl Inner {
         let wanted = std::mem::take(&mut self.dispatcher.exec.wanted);
         if !wanted.is_empty() {
             let now = Instant::now();
-            wanted.into_iter().for_each(|(ticket, keys)| values.fetches.add(ticket, keys, now));
+            wanted.into_iter().for_each(|(ticket, wanted)| values.fetches.add(ticket, wanted, now));
             if !std::mem::replace(&mut values.looks, true) {
                 self.timers.add(now + LOOK_INTERVAL, Due::ValuesLook);
             }
@@ -175,6 +175,7 @@ impl Inner {
         let before =
             self.node.config.swap_read_timeout().and_then(|timeout| Instant::now().checked_sub(timeout));
         let expired = before.map(|before| self.values.fetches.expire(before)).unwrap_or_default();
+        self.hand_over_values(tier);
         tier.reads.note_timeouts(expired.len() as u64);
         for ticket in expired {
             tier.note(Event::ReadTimedOut);

@@ -37,8 +37,10 @@ fn all_is_read(rings: &str) {
     client.check(&format!("RPUSH list {}", "y".repeat(200)), ":4\r\n");
     wait_until("all values leave memory", || swap(&mut client, "swap_keys") >= (KEYS + 3) as u64);
     client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
-    // One after the other, and many connections of both workers at once.
+    // In pipelines, each value once; and by many connections of both workers at once.
+    let reads = swap(&mut client, "swap_reads");
     check(&mut client, (0..KEYS).step_by(31), 0);
+    assert_eq!(swap(&mut client, "swap_reads") - reads, KEYS.div_ceil(31) as u64);
     std::thread::scope(|scope| {
         for thread in 0..8 {
             let mut client = server.client();

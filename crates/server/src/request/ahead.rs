@@ -1,0 +1,43 @@
+//! A pipeline whose next request waits for a value on disk: what the requests behind it will need is read at once with it.
+//!
+//! ```text
+//!   GET a | GET b | TTL c | APPEND d x | ...      a is cold: its connection is parked
+//!           b               d                     are looked at too, and read if they are cold
+//! ```
+//! It is a guess: a request may change what those behind it mean (SELECT, DEL), and then something was read without effect. What was read is
+//! lent, so the requests behind find it in memory when they run. Only workers with rings of their own do so (`tier::fetches`).
+
+use isotherm_commands::call::ColdKey;
+use isotherm_commands::spec::Need;
+use isotherm_keyspace::{Db, OnCold};
+
+use super::execute::Exec;
+use super::next::Ticket;
+use super::resolve::{Found, Request};
+
+/// Keys that are read for requests behind the one that waits.
+const AHEAD_MAX: usize = 32;
+
+/// `ticket` is what the request in front waits for.
+#[cold]
+pub fn want(exec: &mut Exec, ticket: Ticket, db: Db, requests: &[Request<'_>]) {
+    let Exec { wanted, locks, .. } = exec;
+    let Some((_, wanted)) = wanted.last_mut().filter(|(last, _)| *last == ticket) else { return };
+    for request in requests {
+        let Found::Command(command) = request.found else { continue };
+        if command.on_cold == OnCold::Show {
+            continue;
+        }
+        let variable = command.spec.variable_key_flags.map(|flags| flags(request.args));
+        for (at, flags) in locks.find_keys(command, request.args).unwrap_or_default() {
+            if wanted.ahead() >= AHEAD_MAX {
+                return;
+            }
+            let need = command.spec.need_of(variable.unwrap_or(*flags), request.args);
+            if need != Need::Nothing {
+                // Lent, whatever it is for: one that is to be changed comes home when its command runs.
+                wanted.add_ahead(ColdKey { db, key: request.args.get(*at).into(), need, home: false });
+            }
+        }
+    }
+}
