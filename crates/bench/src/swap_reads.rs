@@ -33,6 +33,8 @@ const READS: u64 = 3000;
 /// In a round, of several connections.
 const READS_AT_ONCE: u64 = 20_000;
 const CONNECTIONS: [usize; 2] = [8, 32];
+/// GETs of one connection that are sent at once.
+const PIPELINE: u64 = 32;
 /// GETs of keys in memory, beside others.
 const HOT_PER_SECOND: f64 = 2000.0;
 const HOT_KEYS: u64 = 100;
@@ -51,7 +53,9 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
         let servers = Servers::start(options)?;
         if options.wants("swap-read") {
             alone(options, &servers, &mut table)?;
-            CONNECTIONS.into_iter().try_for_each(|count| at_once(options, &servers, count, &mut table))?;
+            for (connections, pipeline) in [(CONNECTIONS[0], 1), (CONNECTIONS[1], 1), (1, PIPELINE)] {
+                at_once(options, &servers, (connections, pipeline), &mut table)?;
+            }
         }
         if options.wants("swap-beside") {
             beside(options, &servers, &mut table)?;
@@ -126,6 +130,9 @@ fn backend(client: &mut Client) -> Fallible<String> {
     isotherm_probe::info_field(&text, "swap_backend").ok_or_else(|| "no field swap_backend".to_string())
 }
 
+/// Connections, and requests that each sends at once.
+type AtOnce = (usize, u64);
+
 /// Of one way: what each round has shown.
 #[derive(Default)]
 struct Figures {
@@ -148,9 +155,10 @@ impl Figures {
     }
 
     /// Of so many GETs.
-    fn add(&mut self, server: &Server, connections: usize, shape: &mut dyn Commands, count: u64) -> Fallible {
+    fn add(&mut self, server: &Server, load: AtOnce, shape: &mut dyn Commands, count: u64) -> Fallible {
         let before = server.cpu_ns()?;
-        let ran = Load { port: server.port, connections, pipeline: 1 }.run(shape, Until::Commands(count))?;
+        let (connections, pipeline) = load;
+        let ran = Load { port: server.port, connections, pipeline }.run(shape, Until::Commands(count))?;
         if ran.nulls > 0 {
             return Err(format!("{} values are not there", ran.nulls));
         }
@@ -165,23 +173,23 @@ impl Figures {
 fn rounds(
     options: &Options,
     servers: &Servers,
-    connections: usize,
+    load: AtOnce,
     reads: u64,
 ) -> Fallible<([Figures; 2], [Figures; 2], Figures)> {
     let (mut cold, mut hot): ([Figures; 2], [Figures; 2]) = Default::default();
-    let mut disk = Figures::default();
+    let (mut disk, at_once) = (Figures::default(), load.0 as u64 * load.1);
     for round in 0..options.rounds as u64 * 2 {
         for (way, server) in servers.both.iter().enumerate() {
             let before = swap(&mut server.client()?, "swap_reads")?;
-            let seed = round * 10 + connections as u64;
-            cold[way].add(server, connections, &mut servers.cold(seed), reads)?;
+            let seed = round * 1000 + at_once;
+            cold[way].add(server, load, &mut servers.cold(seed), reads)?;
             let read = swap(&mut server.client()?, "swap_reads")? - before;
             if read < reads * 9 / 10 {
                 return Err(format!("{reads} GETs were to read from disk, {read} did"));
             }
-            hot[way].add(server, connections, &mut servers.hot(), reads)?;
+            hot[way].add(server, load, &mut servers.hot(), reads)?;
         }
-        let read = servers.disk.read(connections, reads)?;
+        let read = servers.disk.read(at_once as usize, reads)?;
         disk.p50_us.push(read.p50_us);
         disk.cpu_us.push(read.cpu_us);
         disk.per_second.push(read.per_second);
@@ -191,7 +199,7 @@ fn rounds(
 
 /// One after the other.
 fn alone(options: &Options, servers: &Servers, table: &mut Table) -> Fallible {
-    let (cold, hot, disk) = rounds(options, servers, 1, options.scaled(READS))?;
+    let (cold, hot, disk) = rounds(options, servers, (1, 1), options.scaled(READS))?;
     let of_disk = format!("{:.0} us, {:.1} us", disk.p50(), disk.cpu());
     table.row([
         "a read of 4 KB from this disk by one thread: p50, CPU".into(),
@@ -204,22 +212,29 @@ fn alone(options: &Options, servers: &Servers, table: &mut Table) -> Fallible {
         let [ring, threads] = figures;
         table.row([what.into(), ring, threads, aim.into()]);
     };
+    let pair = |of: fn(&Figures) -> f64| {
+        [0, 1].map(|way| format!("{:.1} us, {:.1} us", of(&cold[way]), of(&hot[way])))
+    };
+    row("p50 of a GET from disk, one connection, and of one from memory", pair(Figures::p50), "-");
     row(
-        "p50 of a GET, one connection, over one from memory",
-        both(&|way| cold[way].p50() - hot[way].p50()),
-        "-",
+        "its difference over the read's",
+        both(&|way| cold[way].p50() - hot[way].p50() - disk.p50()),
+        "<= 15 us",
     );
-    row("the same over the read's", both(&|way| cold[way].p50() - hot[way].p50() - disk.p50()), "<= 15 us");
-    row("CPU of all threads, over one from memory", both(&|way| cold[way].cpu() - hot[way].cpu()), "-");
-    row("the same over the read's", both(&|way| cold[way].cpu() - hot[way].cpu() - disk.cpu()), "<= 2.5 us");
+    row("CPU of all threads, the same", pair(Figures::cpu), "-");
+    row(
+        "its difference over the read's",
+        both(&|way| cold[way].cpu() - hot[way].cpu() - disk.cpu()),
+        "<= 2.5 us",
+    );
     Ok(())
 }
 
-fn at_once(options: &Options, servers: &Servers, connections: usize, table: &mut Table) -> Fallible {
-    let (cold, hot, disk) = rounds(options, servers, connections, options.scaled(READS_AT_ONCE))?;
+fn at_once(options: &Options, servers: &Servers, load: AtOnce, table: &mut Table) -> Fallible {
+    let (cold, hot, disk) = rounds(options, servers, load, options.scaled(READS_AT_ONCE))?;
     let of_disk = format!("{:.1} k/s, {:.1} us", disk.rate() / 1e3, disk.cpu());
     table.row([
-        format!("reads of this disk by {connections} threads, CPU of each"),
+        format!("reads of this disk by {} threads, CPU of each", load.0 as u64 * load.1),
         of_disk.clone(),
         of_disk,
         "-".into(),
@@ -229,7 +244,14 @@ fn at_once(options: &Options, servers: &Servers, connections: usize, table: &mut
         format!("{:.1} k/s, {more:.1} us", cold[way].rate() / 1e3)
     };
     table.row([
-        format!("GETs of {connections} connections, CPU of each over one from memory"),
+        match load {
+            (1, pipeline) => {
+                format!("GETs of one connection, {pipeline} at once, CPU of each over one from memory")
+            }
+            (connections, _) => {
+                format!("GETs of {connections} connections, CPU of each over one from memory")
+            }
+        },
         figure(0),
         figure(1),
         "-".into(),
