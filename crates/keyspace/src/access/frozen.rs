@@ -29,6 +29,9 @@ use isotherm_stdx::{Slot, UnixMs};
 /// Records that a lookup reads for one key: each has a key with the same 16 bits.
 const READS_PER_KEY_MAX: usize = 64;
 
+/// A bundle with less than one key in so many comes to memory as a whole: 64 keys at most, of 256.
+const SPARSE_DIVISOR: usize = 4;
+
 /// What a record could not be read for, or there was no memory.
 struct NotThawed;
 
@@ -243,7 +246,32 @@ impl Partition {
         self.set_at(db, self.locate(db, key), key, value_of(&items[ordinal]), Expiry::Clear, now)?;
         self.leave(db, &address, ordinal);
         self.store.cold.thawed += 1;
+        self.thaw_sparse(db, key.slot, &address, &items, now);
         Ok(true)
+    }
+
+    /// What is left of a bundle that most keys have left comes to memory too: else the place of its record, and of the bits of those that left,
+    /// would be kept for few. Without memory for it, it stays.
+    fn thaw_sparse(&mut self, db: Db, slot: Slot, address: &BundleAddress, items: &[Item<'_>], now: UnixMs) {
+        let bundle = |partition: &Partition| {
+            let frozen = partition.table(db).and_then(|table| table.frozen.as_ref());
+            frozen.and_then(|frozen| frozen.get(address)).map(|bundle| bundle.prints().to_vec())
+        };
+        let Some(prints) = bundle(self) else { return };
+        let live: Vec<usize> = (0..prints.len()).filter(|ordinal| prints[*ordinal] != 0).collect();
+        if live.len() * SPARSE_DIVISOR >= prints.len() {
+            return;
+        }
+        self.save_bundle(db, slot, address);
+        let hasher = self.store.hasher;
+        for ordinal in live {
+            let key = hasher.key(items[ordinal].key);
+            let value = value_of(&items[ordinal]);
+            if self.set_at(db, self.locate(db, &key), &key, value, Expiry::Clear, now).is_err() {
+                return;
+            }
+            self.leave(db, address, ordinal);
+        }
     }
 
     /// A key is no longer in its bundle.
@@ -275,7 +303,7 @@ impl Partition {
             .map(|item| Some(hasher.key(item.key)).filter(|key| self.is_still(db, key, item).is_some()))
             .collect();
         let count = keys.iter().flatten().count();
-        if count < keys_min.max(1) {
+        if count < keys_min.max(1) || count * SPARSE_DIVISOR < items.len() {
             return 0;
         }
         let version = self.store.snapshot.version();

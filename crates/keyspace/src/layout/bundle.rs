@@ -14,6 +14,8 @@ use crate::layout::kind::Form;
 
 /// A bundle's payload is no longer, unless one key alone is: one read of the disk gets it.
 pub(crate) const BUNDLE_BYTES_MAX: usize = 6000;
+/// No bundle has more keys: they leave their pages in one hold.
+pub(crate) const BUNDLE_KEYS_MAX: usize = 256;
 /// What stands before a key.
 pub(crate) const ITEM_HEAD_BYTES: usize = 4;
 const COUNT_BYTES: usize = 2;
@@ -21,8 +23,7 @@ const NAME_BYTES: usize = 5;
 /// The form of bundles, for their keeper: no value has it.
 pub(crate) const FORM_OF_BUNDLES: u8 = 15;
 
-/// More items than a payload has room for: each takes five bytes at least.
-const _: () = assert!(BUNDLE_BYTES_MAX / (ITEM_HEAD_BYTES + 1) < u16::MAX as usize);
+const _: () = assert!(BUNDLE_KEYS_MAX < u16::MAX as usize);
 
 /// Sixteen bits of a key's hash that no page uses, never 0.
 pub(crate) fn print_of(hash: u64) -> u16 {

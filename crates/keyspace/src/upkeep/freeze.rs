@@ -9,7 +9,9 @@
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
-use crate::layout::bundle::{self, BUNDLE_BYTES_MAX, BundleName, FORM_OF_BUNDLES, Interval, Item, order_of};
+use crate::layout::bundle::{
+    self, BUNDLE_BYTES_MAX, BUNDLE_KEYS_MAX, BundleName, FORM_OF_BUNDLES, Interval, Item, order_of,
+};
 use crate::layout::cold::ColdRef;
 use crate::layout::directory;
 use crate::layout::entry::{EntryBytes, Place};
@@ -150,7 +152,7 @@ fn cut<'a>(
         return;
     }
     let bytes: usize = candidates.iter().map(|candidate| candidate.item.bytes()).sum();
-    if bytes <= BUNDLE_BYTES_MAX {
+    if bytes <= BUNDLE_BYTES_MAX && candidates.len() <= BUNDLE_KEYS_MAX {
         return take(part, candidates);
     }
     let (first, second) = if part.level == Interval::LEVEL_MAX {

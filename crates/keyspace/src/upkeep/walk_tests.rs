@@ -91,6 +91,7 @@ fn item_bytes(item: &SnapshotItem<'_>) -> usize {
         }
         SnapshotItem::Begin { key, .. } => key.len(),
         SnapshotItem::Part(part) => bytes_of(part),
+        SnapshotItem::Bundle(_) => panic!("nothing left memory"),
         SnapshotItem::End => 0,
     }
 }
