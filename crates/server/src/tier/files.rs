@@ -325,12 +325,13 @@ impl Files {
         }
     }
 
-    /// Whether the record of a key of so many bytes lies within what a base in force refers to.
-    pub fn has(&self, reference: ColdRef, key_bytes: usize) -> bool {
-        let place = Place::from_raw(reference.raw());
-        let end = place.offset() + record_bytes(key_bytes, place.payload_bytes()) as u64;
-        let durable = |found: Arc<SegmentFile>| found.synced_bytes.load(Relaxed) >= end;
-        self.is_within(place.segment()) && self.get(place.segment()).is_some_and(durable)
+    /// What a base in force may refer to, for one who asks for many records.
+    pub fn durable(&self) -> Durable {
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
+        let bytes = |found: &Option<Arc<SegmentFile>>| {
+            found.as_ref().map_or(0, |found| found.synced_bytes.load(Relaxed))
+        };
+        Durable { bytes: open.iter().map(bytes).collect() }
     }
 
     /// Bytes of a segment, as they are.
@@ -384,6 +385,20 @@ impl Files {
         bytes.truncate(start + place.payload_bytes());
         bytes.drain(..start);
         Ok(bytes)
+    }
+}
+
+/// So much of each segment is durable: it gets no less as long as a base refers to it.
+pub struct Durable {
+    bytes: Vec<u64>,
+}
+
+impl Durable {
+    /// Whether the record of a key of so many bytes lies within.
+    pub fn has(&self, reference: ColdRef, key_bytes: usize) -> bool {
+        let place = Place::from_raw(reference.raw());
+        let end = place.offset() + record_bytes(key_bytes, place.payload_bytes()) as u64;
+        self.bytes.get(place.segment().0 as usize).is_some_and(|bytes| *bytes >= end)
     }
 }
 

@@ -26,8 +26,9 @@ impl Load<'_> {
                 self.portions.name()
             )]));
         };
+        let durable = self.durable.get_or_insert_with(|| tier.files.durable());
         let value = ColdValue::of_file(form_number, reference)
-            .filter(|value| tier.files.has(value.reference, read.name.len()))
+            .filter(|value| durable.has(value.reference, read.name.len()))
             .ok_or_else(|| self.texts.failure_of_reference(db, read.name))?;
         let key = self.store.keyspace.key(read.name);
         self.held.acquire(Want::One(self.store.keyspace.partition_of(key.slot)));

@@ -32,6 +32,7 @@ use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::time::unix_now;
 use crate::scripting::function_engine::{FunctionEngine, LoadTime};
+use crate::tier::files::Durable;
 use crate::tier::pace;
 use gathering::Gathering;
 use texts::Texts;
@@ -198,6 +199,7 @@ fn load_options(
         counts: Counts::default(),
         history: History::default(),
         pieces: 0,
+        durable: None,
     };
     let loaded = load.run(reader);
     if !is_held {
@@ -226,6 +228,8 @@ struct Load<'l> {
     history: History,
     /// Since the lock was taken.
     pieces: u32,
+    /// What a key on disk may refer to; from the first such key on.
+    durable: Option<Durable>,
 }
 
 impl Load<'_> {
