@@ -266,8 +266,6 @@ enum Beside<'p> {
     Cold,
     /// So many reads a second of the disk alone.
     Disk(&'p Probe, f64),
-    /// As many, and as many GETs from memory.
-    Both(&'p Probe, f64),
 }
 
 /// Delays of GETs from memory, and how many others were answered a second.
@@ -276,19 +274,17 @@ fn hot_beside(servers: &Servers, server: &Server, beside: &Beside<'_>) -> Fallib
     let connections = CONNECTIONS[1];
     std::thread::scope(|scope| {
         let disk = scope.spawn(|| match beside {
-            Beside::Disk(probe, rate) | Beside::Both(probe, rate) => probe.load(connections, *rate, &is_over),
+            Beside::Disk(probe, rate) => probe.load(connections, *rate, &is_over),
             _ => Ok(()),
         });
-        let others = scope.spawn(|| match beside {
-            Beside::Nothing | Beside::Disk(..) => Ok(0.0),
-            Beside::Cold => {
-                let load = Load { port, connections, pipeline: 1 };
-                let ran = load.run(&mut servers.cold(99), Until::Passed(RUN + RUN / 10))?;
-                Ok(ran.per_second())
-            }
-            Beside::Both(_, rate) => {
-                let load = OpenLoop { port, connections, per_second: *rate };
-                load.run(&mut servers.hot(), || is_over.load(Ordering::Relaxed)).map(|_| *rate)
+        let others = scope.spawn(|| -> Fallible<f64> {
+            match beside {
+                Beside::Nothing | Beside::Disk(..) => Ok(0.0),
+                Beside::Cold => {
+                    let load = Load { port, connections, pipeline: 1 };
+                    let ran = load.run(&mut servers.cold(99), Until::Passed(RUN + RUN / 10))?;
+                    Ok(ran.per_second())
+                }
             }
         });
         let hot = OpenLoop { port, connections: 4, per_second: HOT_PER_SECOND };
@@ -300,10 +296,10 @@ fn hot_beside(servers: &Servers, server: &Server, beside: &Beside<'_>) -> Fallib
 }
 
 fn beside(options: &Options, servers: &Servers, table: &mut Table) -> Fallible {
-    const NAMES: [&str; 4] =
-        ["alone", "beside 32 that read from disk", "beside as many reads of the disk by others", ""];
+    const NAMES: [&str; 3] =
+        ["alone", "beside 32 that read from disk", "beside as many reads of the disk by others"];
     let mut rates: [Vec<f64>; 2] = Default::default();
-    let mut delays: [[[Vec<f64>; 2]; 4]; 2] = Default::default();
+    let mut delays: [[[Vec<f64>; 2]; 3]; 2] = Default::default();
     for _ in 0..options.rounds {
         for (way, server) in servers.both.iter().enumerate() {
             let mut rate = 0.0;
@@ -311,8 +307,7 @@ fn beside(options: &Options, servers: &Servers, table: &mut Table) -> Fallible {
                 let what = match case {
                     0 => Beside::Nothing,
                     1 => Beside::Cold,
-                    2 => Beside::Disk(&servers.disk, rate),
-                    _ => Beside::Both(&servers.disk, rate),
+                    _ => Beside::Disk(&servers.disk, rate),
                 };
                 let (times, others) = hot_beside(servers, server, &what)?;
                 if case == 1 {
@@ -327,7 +322,6 @@ fn beside(options: &Options, servers: &Servers, table: &mut Table) -> Fallible {
     let of =
         |way: usize, case: usize, which: usize| median(delays[way][case][which].clone()).unwrap_or_default();
     for (case, name) in NAMES.into_iter().enumerate() {
-        let name = if name.is_empty() { "the same, and as many GETs from memory" } else { name };
         let figure = |way| format!("{:.0} us, {:.0} us", of(way, case, 0), of(way, case, 1));
         table.row([
             format!("p50 and p99 of {:.0} k GETs/s from memory, {name}", HOT_PER_SECOND / 1e3),
@@ -338,19 +332,12 @@ fn beside(options: &Options, servers: &Servers, table: &mut Table) -> Fallible {
     }
     let rate = |way: usize| format!("{:.1} k/s", median(rates[way].clone()).unwrap_or_default() / 1e3);
     table.row(["those that read from disk beside them".into(), rate(0), rate(1), "-".into()]);
-    for (case, name) in [(2, "reads of the disk"), (3, "reads of the disk and GETs from memory")] {
-        let ratio = |way| {
-            let [p50, p99] = [0, 1].map(|which| of(way, 1, which) / of(way, case, which));
-            format!("{p50:.2} x, {p99:.2} x")
-        };
-        let aim = if case == 2 { "<= 1.05 x, 1.2 x" } else { "-" };
-        table.row([
-            format!("p50 and p99 beside them over beside as many {name}"),
-            ratio(0),
-            ratio(1),
-            aim.into(),
-        ]);
-    }
+    let ratio = |way| {
+        let [p50, p99] = [0, 1].map(|which| of(way, 1, which) / of(way, 2, which));
+        format!("{p50:.2} x, {p99:.2} x")
+    };
+    let what = "p50 and p99 beside them over beside as many reads of the disk";
+    table.row([what.into(), ratio(0), ratio(1), "<= 1.05 x, 1.2 x".into()]);
     Ok(())
 }
 
