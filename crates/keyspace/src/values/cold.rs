@@ -18,8 +18,13 @@ use std::sync::Arc;
 
 /// Tables with more places go when nothing is lent.
 const TABLE_MIN: usize = 64;
-/// For so long a value is lent in any case: its command is on its way.
+/// For so long a value is lent in any case: its command is on its way, and may use it more than once.
 const LENT_MS_MIN: i64 = 100;
+/// The same of one that was not used yet: a command that needs thousands may wait for its turn, and if some of them went it would begin again,
+/// for ever on a machine that is busy enough.
+const UNUSED_MS_MIN: i64 = 5000;
+/// So many of the oldest are looked at for one that may go.
+const OLDEST_LOOKS_MAX: usize = 16;
 /// Keys that a record was read for and did not have are remembered until their commands ran again.
 const ABSENT_MAX: usize = 256;
 /// So often a value was used while it was lent that it is worth its place in memory.
@@ -220,19 +225,22 @@ impl Cold {
 
     /// The oldest one, if there is more than `bytes_max` and it had its time.
     pub fn take_oldest(&mut self, bytes_max: usize, now: UnixMs) -> Option<(ColdRef, Lent)> {
-        while let Some(reference) = self.order.front().copied() {
-            let Some(lent) = self.lent.get(&reference) else {
-                self.order.pop_front();
-                continue;
-            };
-            let had_its_time = now.0 - lent.since.0 >= LENT_MS_MIN;
-            if self.lent_bytes <= bytes_max || !had_its_time {
-                return None;
-            }
+        while self.order.front().is_some_and(|reference| !self.lent.contains_key(reference)) {
             self.order.pop_front();
-            return self.take_back(reference).map(|lent| (reference, lent));
         }
-        None
+        if self.lent_bytes <= bytes_max {
+            return None;
+        }
+        let had_its_time = |reference: &ColdRef| {
+            self.lent.get(reference).is_some_and(|lent| {
+                let is_awaited = lent.value.is_some() && lent.uses.get() == 0;
+                let ms_min = if is_awaited { UNUSED_MS_MIN } else { LENT_MS_MIN };
+                now.0 - lent.since.0 >= ms_min
+            })
+        };
+        let at = self.order.iter().take(OLDEST_LOOKS_MAX).position(had_its_time)?;
+        let reference = self.order.remove(at).expect("it was just found");
+        self.take_back(reference).map(|lent| (reference, lent))
     }
 
     pub fn check_invariants(&self) {
