@@ -73,7 +73,7 @@ pub use upkeep::age::{AgeHand, AgeStep, LRU_ROUND_SECONDS};
 pub use upkeep::compact::CompactStep;
 pub use upkeep::evict::{Evicted, EvictionPolicy};
 pub use upkeep::expire::ExpireStep;
-pub use upkeep::freeze::{Freezable, FreezeHand, FreezeLimits};
+pub use upkeep::freeze::{Freezable, FreezeLimits};
 pub use upkeep::sink::{Payload, SinkLimits, SinkRoom, Sinkable};
 pub use upkeep::slot_hand::SlotHand;
 pub use upkeep::snapshot::{Snapshot, SnapshotBundle, SnapshotEntry, SnapshotItem};

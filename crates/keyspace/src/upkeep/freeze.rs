@@ -18,40 +18,12 @@ use crate::layout::entry::{EntryBytes, Place};
 use crate::layout::kind::Db;
 use crate::layout::last_used::{self, AccessMode};
 use crate::tables::frozen::BundleAddress;
+use crate::upkeep::slot_hand::SlotHand;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, UnixMs, steps};
 
 /// A part of a slot has fewer than twice as many pages: some 1,000 keys.
 const PAGES_PER_PART: u32 = 32;
-
-/// Where the hand is that looks for what may freeze.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct FreezeHand {
-    slot: u16,
-    db: u16,
-    part: u32,
-    /// Rounds that are complete.
-    pub rounds: u64,
-}
-
-impl FreezeHand {
-    /// A round that begins at this slot.
-    pub fn at(slot: Slot) -> FreezeHand {
-        FreezeHand { slot: slot.get(), ..FreezeHand::default() }
-    }
-
-    /// The slot that the next step looks at: its partition is to be held.
-    pub fn slot(&self) -> Slot {
-        Slot::new(self.slot)
-    }
-
-    fn pass_slot(&mut self) {
-        let next = self.slot + 1;
-        let is_round = usize::from(next) == Slot::COUNT;
-        let rounds = self.rounds + u64::from(is_round);
-        *self = FreezeHand { slot: if is_round { 0 } else { next }, rounds, ..FreezeHand::default() };
-    }
-}
 
 /// What may freeze.
 #[derive(Clone, Copy, Debug)]
@@ -87,7 +59,7 @@ impl Held<'_> {
     /// Shows what may freeze of a part of the hand's slot, and moves the hand on.
     pub fn freeze_step(
         &mut self,
-        hand: &mut FreezeHand,
+        hand: &mut SlotHand,
         limits: FreezeLimits,
         now: UnixMs,
         visit: &mut dyn FnMut(Freezable<'_>),
@@ -101,22 +73,22 @@ impl Held<'_> {
         let table = partition.table(db).filter(|table| table.keys > 0);
         let record = table.map(|table| table.slot(&partition.store.heap, place).record);
         let Some(record) = record.filter(|record| record.pages > 0) else {
-            (hand.db, hand.part) = (hand.db + 1, 0);
+            hand.pass_database();
             return;
         };
         let level = (record.pages / PAGES_PER_PART).max(1).ilog2();
-        if hand.part >= 1 << level {
-            (hand.db, hand.part) = (hand.db + 1, 0);
+        if hand.step >= 1 << level {
+            hand.pass_database();
             return;
         }
-        let indexes = (hand.part..record.pages).step_by(1 << level);
+        let indexes = (hand.step..record.pages).step_by(1 << level);
         let pages = indexes.filter_map(|index| directory::get(&partition.store.heap, &record, index).0);
         let mut found = Vec::new();
         for page in pages {
             partition.gather_page(page, limits, now, &mut found);
         }
         // The part's pages are those of the hashes that end with its number.
-        let part = Interval { start: hand.part.reverse_bits(), level: level as u8 };
+        let part = Interval { start: hand.step.reverse_bits(), level: level as u8 };
         found.sort_unstable_by_key(|candidate| candidate.order);
         let mut payload = Vec::new();
         cut(&found, part, limits.keys_min, &mut |part, candidates| {
@@ -124,7 +96,7 @@ impl Held<'_> {
             let keys = candidates.len();
             visit(Freezable { db, slot, name: part.name(), payload: &payload, keys });
         });
-        hand.part += 1;
+        hand.step += 1;
     }
 
     /// Shows the bundles of a slot, each with its database.

@@ -13,8 +13,9 @@ use isotherm_stdx::{Slot, Steps};
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SlotHand {
     slot: u16,
-    db: u16,
-    page: u32,
+    pub(super) db: u16,
+    /// The page, or another part of the slot, of the one that goes round.
+    pub(super) step: u32,
     /// Rounds that are complete.
     pub rounds: u64,
 }
@@ -28,6 +29,10 @@ impl SlotHand {
     /// The slot that the next step looks at: its partition is to be held.
     pub fn slot(&self) -> Slot {
         Slot::new(self.slot)
+    }
+
+    pub(super) fn pass_database(&mut self) {
+        (self.db, self.step) = (self.db + 1, 0);
     }
 
     pub(crate) fn pass_slot(&mut self) {
@@ -56,13 +61,13 @@ impl Held<'_> {
             let db = Db(hand.db);
             let table = partition.table(db).filter(|table| table.keys > 0);
             let record = table.map(|table| table.slot(&partition.store.heap, place).record);
-            if let Some(record) = record.filter(|record| hand.page < record.pages) {
-                if let (Some(page), _) = directory::get(&partition.store.heap, &record, hand.page) {
+            if let Some(record) = record.filter(|record| hand.step < record.pages) {
+                if let (Some(page), _) = directory::get(&partition.store.heap, &record, hand.step) {
                     visit(partition, db, page, &mut steps);
                 }
-                hand.page += 1;
+                hand.step += 1;
             } else {
-                (hand.db, hand.page) = (hand.db + 1, 0);
+                hand.pass_database();
             }
             steps.look(1);
             if steps.is_spent() {

@@ -77,7 +77,7 @@ impl World {
         let slot = self.slot();
         let keys_min = 1 + self.prng.below(4) as usize;
         let limits = FreezeLimits { value_bytes_max: 450, idle_seconds_min: 0, keys_min };
-        let mut hand = FreezeHand::at(slot);
+        let mut hand = SlotHand::at(slot);
         let mut shown = Vec::new();
         while hand.slot() == slot {
             self.held(slot).freeze_step(&mut hand, limits, UnixMs(START), &mut |it| {
@@ -313,7 +313,7 @@ impl World {
     fn freeze_only(&mut self) {
         let slot = self.slot();
         let limits = FreezeLimits { value_bytes_max: 450, idle_seconds_min: 0, keys_min: 1 };
-        let mut hand = FreezeHand::at(slot);
+        let mut hand = SlotHand::at(slot);
         let mut shown = Vec::new();
         while hand.slot() == slot {
             self.held(slot).freeze_step(&mut hand, limits, UnixMs(START), &mut |it| {

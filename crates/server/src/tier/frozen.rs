@@ -7,7 +7,7 @@
 //! ```
 //! Nothing here knows how records are found again: that is the keyspace's.
 
-use isotherm_keyspace::{BundleName, ColdRef, Db, FreezeHand, FreezeLimits, Held, Keyspace, Want};
+use isotherm_keyspace::{BundleName, ColdRef, Db, FreezeLimits, Held, Keyspace, SlotHand, Want};
 use isotherm_tier::{Full, Log, Place, Record, Stream};
 
 use crate::process::time::unix_now;
@@ -29,7 +29,7 @@ pub struct Gathered {
 /// One hold of the hand's slot: writes what may freeze to the log.
 pub fn gather(
     (keyspace, log): (&Keyspace, &mut Log),
-    hand: &mut FreezeHand,
+    hand: &mut SlotHand,
     idle_seconds_min: u32,
     keys_min: usize,
 ) -> (Gathered, Result<(), Full>) {

@@ -11,9 +11,7 @@
 //! What goes: what was not used for `threshold` at least, which falls when a stretch of slots shows too little and rises when
 //! memory is below the limit.
 
-use isotherm_keyspace::{
-    Chilled, ColdRef, Db, FreezeHand, Held, Key, SinkLimits, SinkRoom, Sinkable, SlotHand, Want,
-};
+use isotherm_keyspace::{Chilled, ColdRef, Db, Held, Key, SinkLimits, SinkRoom, Sinkable, SlotHand, Want};
 use isotherm_tier::{Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, Stream, Written};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -78,7 +76,7 @@ pub struct Sinker {
     pub(super) cleaning: Option<UnderWay>,
     hand: SlotHand,
     /// In the slot of the other hand, and in front of it.
-    freeze_hand: FreezeHand,
+    freeze_hand: SlotHand,
     /// Keys of the slot in hand are on their way: its small values are not to leave alone.
     freezes_slot: bool,
     threshold_s: u32,
@@ -147,7 +145,7 @@ impl Sinker {
             log,
             cleaning: None,
             hand: SlotHand::default(),
-            freeze_hand: FreezeHand::default(),
+            freeze_hand: SlotHand::default(),
             freezes_slot: false,
             room: SinkRoom::default(),
             threshold_s: THRESHOLD_MAX_S,
@@ -357,7 +355,7 @@ impl Sinker {
             }
         });
         if self.hand.slot() != slot {
-            (self.freeze_hand, self.freezes_slot) = (FreezeHand::at(self.hand.slot()), false);
+            (self.freeze_hand, self.freezes_slot) = (SlotHand::at(self.hand.slot()), false);
         }
         self.note_taken(taken);
         result
