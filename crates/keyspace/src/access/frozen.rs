@@ -163,11 +163,19 @@ impl Txn<'_, '_> {
     }
 
     /// The same for a key that is about to be written over.
-    pub(super) fn meet_frozen(&mut self, db: Db, key: &Key<'_>) {
-        let partition = self.held.partition(key.slot);
-        if partition.has_frozen() && partition.find(db, key).is_none() {
+    pub(super) fn meet_frozen(&mut self, db: Db, key: &Key<'_>) -> Result<(), Full> {
+        if self.held.may_be_frozen(db, key) {
             self.thaw_now(db, key);
         }
+        self.refuse_frozen(db, key)
+    }
+
+    /// No new entry comes beside a key that may still be in a bundle, because that could not be read: the old value would be there again when
+    /// the new one is deleted. What could be read and does not have the key is remembered, and does not count.
+    #[inline]
+    pub(super) fn refuse_frozen(&mut self, db: Db, key: &Key<'_>) -> Result<(), Full> {
+        let has_frozen = self.held.partition(key.slot).has_frozen();
+        if has_frozen && self.held.may_be_frozen(db, key) { Err(Full) } else { Ok(()) }
     }
 }
 

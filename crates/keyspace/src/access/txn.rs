@@ -227,6 +227,9 @@ impl<'t, 'k> Txn<'t, 'k> {
         spot: Option<Spot>,
     ) -> Result<(), Full> {
         // An expired entry that stays hidden is replaced; its expiry is not inherited.
+        if spot.is_none() {
+            self.refuse_frozen(db, key)?;
+        }
         let hidden = spot.is_none() && self.conditions.expiry_mode == ExpiryMode::Hide;
         let expiry = if expiry == Expiry::Keep && spot.is_none() { Expiry::Clear } else { expiry };
         let now = self.conditions.now;
@@ -311,6 +314,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         let seen = self.find_again(db, key);
         let was_touched = seen.is_some_and(|found| found.touched) || self.conditions.no_touch;
         let live = self.locate_again(db, key, seen);
+        self.refuse_frozen(db, key)?;
         let partition = self.held.partition(key.slot);
         let location = match live {
             Some(location) => match location.page.zip(location.spot).filter(|_| !was_touched) {
@@ -421,6 +425,7 @@ impl<'t, 'k> Txn<'t, 'k> {
             None => self.locate(db, key),
         };
         self.found = None;
+        self.refuse_frozen(db, key)?;
         let now = self.conditions.now;
         let location = match live {
             Some(location) if location.spot.is_some() => live,
@@ -450,7 +455,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// another entry than the target.
     pub fn rename(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
         self.found = None;
-        self.meet_frozen(to.0, to.1);
+        self.meet_frozen(to.0, to.1)?;
         let now = self.conditions.now;
         let source = self.locate(from.0, from.1).expect("the caller has found the source");
         let home = self.held.partition(from.1.slot).number;
@@ -469,7 +474,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// Copies value and expiry to another name (and database), replacing what is there: for events the name is new. The source must exist.
     pub fn copy(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
         self.found = None;
-        self.meet_frozen(to.0, to.1);
+        self.meet_frozen(to.0, to.1)?;
         let now = self.conditions.now;
         let source = self.locate(from.0, from.1).expect("the caller has found the source");
         if source.object(&self.held.partition(from.1.slot).store).is_some() {

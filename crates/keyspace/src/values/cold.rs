@@ -23,6 +23,8 @@ const LENT_MS_MIN: i64 = 100;
 /// The same of one that was not used yet: a command that needs thousands may wait for its turn, and if some of them went it would begin again,
 /// for ever on a machine that is busy enough.
 const UNUSED_MS_MIN: i64 = 5000;
+/// Above it, in one partition, they stay no longer than others: clients that are gone left them.
+const UNUSED_BYTES_MAX: usize = 4 << 20;
 /// So many of the oldest are looked at for one that may go.
 const OLDEST_LOOKS_MAX: usize = 16;
 /// Keys that a record was read for and did not have are remembered until their commands ran again.
@@ -231,9 +233,10 @@ impl Cold {
         if self.lent_bytes <= bytes_max {
             return None;
         }
+        let spares_unused = self.lent_bytes <= bytes_max.max(UNUSED_BYTES_MAX);
         let had_its_time = |reference: &ColdRef| {
             self.lent.get(reference).is_some_and(|lent| {
-                let is_awaited = lent.value.is_some() && lent.uses.get() == 0;
+                let is_awaited = lent.value.is_some() && lent.uses.get() == 0 && spares_unused;
                 let ms_min = if is_awaited { UNUSED_MS_MIN } else { LENT_MS_MIN };
                 now.0 - lent.since.0 >= ms_min
             })

@@ -208,6 +208,10 @@ fn refuse_without_swap(call: &mut AdminCall<'_>) -> Option<Arc<Tier<WorkerMessag
 fn find(call: &mut AdminCall<'_>) -> Option<bool> {
     let (db, name) = (call.session.db, call.args.get(1));
     let key = call.node.keyspace.key(name);
+    // It would come to memory by being looked up.
+    if call.exec.held.may_be_frozen(db, &key) {
+        return Some(true);
+    }
     call.txn().find(db, &key, Lookup::Silent)?;
     Some(is_on_disk(call, name))
 }
@@ -261,7 +265,7 @@ fn fetch(call: &mut AdminCall<'_>) -> Outcome {
         call.reply.null();
         return Outcome::Done;
     }
-    if let Whereabouts::Away(_) = call.exec.held.whereabouts(db, &key, true) {
+    if let Whereabouts::Away(_) | Whereabouts::Frozen(..) = call.exec.held.whereabouts(db, &key, true) {
         let cold = ColdKey { db, key: name.into(), need: Need::All, home: true };
         // No connection waits for the ticket.
         call.exec.fetch(ColdKeys { keys: vec![cold] });

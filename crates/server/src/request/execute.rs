@@ -101,6 +101,8 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     let (mut on_cold, mut fetches) = (OnCold::Show, false);
     if exec.node.cold.is_in_use() {
         (on_cold, fetches) = exec.on_cold(command);
+        // What something else has met, that has no reply of its own, is not this command's.
+        exec.held.take_missing();
     }
     if fetches {
         let looked_before = steps::looked();

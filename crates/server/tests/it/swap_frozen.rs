@@ -216,6 +216,18 @@ fn a_record_that_cannot_be_read_is_an_error() {
     assert!(client.ask("SAVE").starts_with("-ERR"));
     client.check(&format!("SET {} new", name(7)), ERROR);
     client.check("DBSIZE", ":2000\r\n");
+    client.check(&format!("LOCATEKEY {}", name(7)), "$4\r\nssdb\r\n");
+    // What walks over all keys has no reply for that: the next command has its own.
+    client.ask("DEBUG DIGEST");
+    client.check("SET another 1", "+OK\r\n");
+    // Of COPY and MOVE the key in the other database is not fetched before they run: nothing is written beside the old value.
+    client.check("SELECT 1", "+OK\r\n");
+    client.check(&format!("SET {} x", name(9)), "+OK\r\n");
+    client.check(&format!("COPY {0} {0} DB 0 REPLACE", name(9)), ERROR);
+    client.check(&format!("MOVE {} 0", name(9)), ERROR);
+    client.check("SELECT 0", "+OK\r\n");
+    client.check("DEL another", ":1\r\n");
+    client.check("DBSIZE", ":2000\r\n");
     client.check("GET nothing", "$-1\r\n");
     client.check("DEBUG SWAP-FAULT READ NONE", "+OK\r\n");
     wait_until("the disk counts as healthy", || client.ask("INFO swap").contains("swap_state:ok"));
