@@ -79,7 +79,7 @@ impl CommandWriter {
                 self.begin_key(db, key, expiry);
                 self.begin(&outline);
             }
-            SnapshotItem::Bundle(_) => unreachable!("its entries were read before"),
+            SnapshotItem::Bundle(_) | SnapshotItem::Node(_) => unreachable!("what they hold was read before"),
             SnapshotItem::Part(part) => self.part(part),
             SnapshotItem::End => self.end_key(),
         }

@@ -145,7 +145,7 @@ impl<S: Sink> ItemWriter<S> {
                 self.key_head(db, expiry, access);
                 self.begin(Some(key), &outline);
             }
-            SnapshotItem::Bundle(_) => unreachable!("its entries were read before"),
+            SnapshotItem::Bundle(_) | SnapshotItem::Node(_) => unreachable!("what they hold was read before"),
             SnapshotItem::Part(part) => self.part(part),
             SnapshotItem::End => self.end(),
         }

@@ -190,7 +190,7 @@ impl Contiguity {
                 self.collections += 1;
             }
             SnapshotItem::Part(_) => assert!(self.is_open, "a part of nothing"),
-            SnapshotItem::Bundle(_) => panic!("nothing left memory"),
+            SnapshotItem::Bundle(_) | SnapshotItem::Node(_) => panic!("nothing left memory"),
             SnapshotItem::End => assert!(std::mem::replace(&mut self.is_open, false)),
         }
     }

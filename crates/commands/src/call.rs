@@ -3,7 +3,7 @@
 use crate::record::Records;
 use crate::spec::Need;
 use crate::wait::Wait;
-use isotherm_keyspace::{Db, EventClass, ExpiryMode, Full, Key, Limits, Lookup, Txn, UnixMs};
+use isotherm_keyspace::{Db, EventClass, ExpiryMode, Full, Key, Limits, Lookup, NodeAt, Txn, UnixMs};
 use isotherm_persist::RdbError;
 use isotherm_persist::dump::Checks;
 use isotherm_resp::{Args, Reply, errors};
@@ -143,6 +143,8 @@ pub struct ColdKeys {
 pub struct ColdKey {
     pub db: Db,
     pub key: Box<[u8]>,
+    /// A part of a collection, and no key is named.
+    pub node: Option<NodeAt>,
     /// How much of its value.
     pub need: Need,
     /// The command is going to change it: it has to be in memory, where reading is content with a copy.
@@ -156,6 +158,18 @@ pub fn is_word(argument: &[u8], word: &str) -> bool {
         None => argument.eq_ignore_ascii_case(word.as_bytes()),
         Some(0) => argument[..word.len()].eq_ignore_ascii_case(word.as_bytes()),
         Some(_) => false,
+    }
+}
+
+impl ColdKey {
+    /// The value of a key.
+    pub fn of(db: Db, key: &[u8], need: Need, home: bool) -> ColdKey {
+        ColdKey { db, key: key.into(), node: None, need, home }
+    }
+
+    /// A part of a collection.
+    pub fn of_node(node: NodeAt) -> ColdKey {
+        ColdKey { db: Db(0), key: Box::default(), node: Some(node), need: Need::All, home: true }
     }
 }
 

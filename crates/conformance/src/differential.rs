@@ -83,7 +83,7 @@ pub fn run(options: &Options) -> Fallible<Report> {
 }
 
 fn begin_chaos(port: u16) -> Fallible {
-    let answer = Client::connect(port).and_then(|mut client| client.call(&["DEBUG", "SWAP-CHAOS", "1"]));
+    let answer = Client::connect(port).and_then(|mut client| client.call(&["DEBUG", "SWAP-CHAOS", "2"]));
     match answer {
         Ok(Value::Simple(_)) => Ok(()),
         other => Err(format!("DEBUG SWAP-CHAOS: {other:?}")),

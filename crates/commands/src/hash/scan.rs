@@ -140,9 +140,11 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
     let mut draws = view.draws();
     if wanted < 0 {
         for _ in 0..wanted_count {
-            let Some((field, value)) = draws.next(&mut |n| prng.below(n)) else { break };
-            if !write(field, value) {
-                break;
+            match draws.next(&mut |n| prng.below(n)) {
+                Some((field, value)) if write(field, value) => {}
+                // What is not in memory is noted, and the command runs again.
+                None if draws.missed() > 0 => {}
+                Some(_) | None => break,
             }
         }
     } else if wanted_count >= view.len() {
@@ -155,16 +157,16 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
         let repeats_max = if wanted_count * 3 > view.len() { 0 } else { 100 + wanted_count };
         let mut repeats = 0;
         while repeats < repeats_max && (seen.len() as u64) < wanted_count {
-            let Some((field, value)) = draws.next(&mut |n| prng.below(n)) else { break };
-            if seen.insert(field.to_vec()) {
-                write(field, value);
-            } else {
-                repeats += 1;
+            match draws.next(&mut |n| prng.below(n)) {
+                Some((field, value)) if seen.insert(field.to_vec()) => _ = write(field, value),
+                Some(_) => repeats += 1,
+                None if (1..wanted_count).contains(&draws.missed()) => {}
+                None => break,
             }
         }
         // Each of those left is taken with the chance that is left.
         let mut rest = Vec::new();
-        if (seen.len() as u64) < wanted_count {
+        if (seen.len() as u64) < wanted_count && draws.missed() == 0 {
             view.for_each(|field, value| rest.push((field, value)));
             rest.retain(|(field, _)| seen.is_empty() || !seen.contains(&field.to_vec()));
         }

@@ -40,7 +40,7 @@ fn spop(call: &mut Call<'_, '_, '_>) -> Outcome {
     let key = call.key(1);
     let prng = &mut *call.prng;
     let edited = call.txn.edit_set(call.db, &key, &call.settings.limits, |edit| {
-        Ok::<_, Full>((!edit.is_empty()).then(|| edit.pop(&mut |n| prng.below(n))))
+        Ok::<_, Full>(if edit.is_empty() { None } else { edit.pop(&mut |n| prng.below(n)) })
     });
     let popped = or_fail!(call, finished(edited));
     let Some(member) = popped else {
@@ -68,10 +68,11 @@ fn pop_several(call: &mut Call<'_, '_, '_>) -> Outcome {
     }
     let prng = &mut *call.prng;
     let edited = call.txn.edit_set(call.db, &key, &call.settings.limits, |edit| {
-        Ok::<_, Full>((0..count).map(|_| edit.pop(&mut |n| prng.below(n))).collect::<Vec<_>>())
+        // Behind one that cannot be read the command fails; what has left by then has left.
+        Ok::<_, Full>((0..count).map_while(|_| edit.pop(&mut |n| prng.below(n))).collect::<Vec<_>>())
     });
     let popped = or_fail!(call, finished(edited));
-    call.wrote(EventClass::Set, "spop", &key, count);
+    call.wrote(EventClass::Set, "spop", &key, popped.len() as u64);
     call.reply.set(popped.len());
     popped.iter().for_each(|member| call.reply.bulk(member));
     for some in popped.chunks(LOGGED_MAX) {
@@ -125,7 +126,11 @@ fn srandmember(call: &mut Call<'_, '_, '_>) -> Outcome {
     let key = call.key(1);
     let prng = &mut *call.prng;
     match or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Read))) {
-        Some(view) => reply_element(call.reply, view.random(&mut |n| prng.below(n))),
+        Some(view) => match view.random(&mut |n| prng.below(n)) {
+            Some(member) => reply_element(call.reply, member),
+            // It runs again.
+            None => call.reply.null(),
+        },
         None => {
             call.reply.null();
         }
@@ -154,7 +159,8 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
     let count = wanted.unsigned_abs();
     if wanted < 0 {
         for _ in 0..count {
-            if !write(view.random(&mut |n| prng.below(n))) {
+            // What is not in memory is noted, and the command runs again.
+            if view.random(&mut |n| prng.below(n)).is_some_and(|member| !write(member)) {
                 break;
             }
         }
@@ -171,11 +177,12 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
             write(members[at]);
         }
     } else {
-        let mut seen = HashSet::new();
-        while (seen.len() as u64) < count {
-            let member = view.random(&mut |n| prng.below(n));
-            if seen.insert(member.to_vec()) {
-                write(member);
+        let (mut seen, mut missed) = (HashSet::new(), 0);
+        while (seen.len() as u64) < count && missed < count {
+            match view.random(&mut |n| prng.below(n)) {
+                Some(member) if seen.insert(member.to_vec()) => _ = write(member),
+                Some(_) => {}
+                None => missed += 1,
             }
         }
     }

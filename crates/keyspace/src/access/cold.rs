@@ -76,11 +76,13 @@ impl Held<'_> {
     /// Whether the last command has met values that are not in memory (`OnCold::Collect`).
     #[inline]
     pub fn has_missed(&self) -> bool {
-        !self.missing.is_empty()
+        !self.missing.is_empty() || self.has_missed_nodes()
     }
 
     pub fn take_missing(&mut self) -> Vec<Missing> {
-        std::mem::take(&mut self.missing)
+        let mut missing = std::mem::take(&mut self.missing);
+        self.take_missed_nodes(&mut missing);
+        missing
     }
 
     /// The bytes of a value that is lent: what is to come home needs no second read.
@@ -235,7 +237,7 @@ impl Held<'_> {
 impl Txn<'_, '_> {
     #[cold]
     pub(super) fn note_missing(&mut self, db: Db, key: &Key<'_>, is_readable: bool) -> Option<Entry<'_>> {
-        self.held.missing.push(Missing { db, key: key.bytes.into(), is_readable });
+        self.held.missing.push(Missing { db, key: key.bytes.into(), node: None, is_readable });
         None
     }
 

@@ -133,7 +133,7 @@ impl Held<'_> {
 
     /// A command walks over keys, and some cannot be read: none of those is named.
     pub(crate) fn note_lost_keys(&mut self, db: Db) {
-        self.missing.push(Missing { db, key: Box::default(), is_readable: false });
+        self.missing.push(Missing { db, key: Box::default(), node: None, is_readable: false });
     }
 
     /// Whether a key may lie outside memory itself.

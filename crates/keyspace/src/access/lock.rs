@@ -364,7 +364,7 @@ impl<'k> Held<'k> {
     }
 
     #[inline]
-    pub(crate) fn covers(&self, want: Want<'_>) -> bool {
+    pub fn covers(&self, want: Want<'_>) -> bool {
         match want {
             Want::Nothing => true,
             Want::One(partition) => self.position(partition).is_some(),

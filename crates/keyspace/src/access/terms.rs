@@ -4,6 +4,7 @@
 use crate::layout::bundle::BundleName;
 use crate::layout::cold::{ColdRef, ColdValue};
 use crate::layout::kind::Db;
+use crate::layout::node_name::NodeAt;
 use isotherm_stdx::UnixMs;
 
 /// What becomes of a key that is met after its time.
@@ -70,6 +71,8 @@ pub enum OnCold {
 pub struct Missing {
     pub db: Db,
     pub key: Box<[u8]>,
+    /// It is a part of a collection, whose key is not named.
+    pub node: Option<NodeAt>,
     /// Or its keeper has tried.
     pub is_readable: bool,
 }

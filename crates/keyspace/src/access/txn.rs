@@ -125,6 +125,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         let now = self.conditions.now;
         let keep = self.conditions.expiry_mode == ExpiryMode::Keep;
         if self.on_cold != OnCold::Show && self.held.partition(key.slot).has_cold() {
+            self.held.partition(key.slot).store.cold.set_collects(self.on_cold == OnCold::Collect);
             match self.held.partition(key.slot).cold_at(place) {
                 ColdAt::Here => {}
                 ColdAt::Away if self.on_cold == OnCold::Collect => return self.note_missing(db, key, true),
@@ -180,6 +181,9 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// Stores `value` under `key`, whatever was there. Returns whether a live entry was there before.
     #[inline]
     pub fn set(&mut self, db: Db, key: &Key<'_>, value: NewValue<'_>, expiry: Expiry) -> Result<bool, Full> {
+        if self.on_cold == OnCold::Read {
+            self.refuse_failed()?;
+        }
         let spot = match self.overwrite(db, key, value, expiry) {
             Overwrite::Done => {
                 self.written(db, key);
@@ -309,6 +313,8 @@ impl<'t, 'k> Txn<'t, 'k> {
     ) -> Result<Edited<R>, EditError> {
         let now = self.conditions.now;
         if self.on_cold != OnCold::Show && self.held.partition(key.slot).has_cold() {
+            self.held.partition(key.slot).store.cold.set_collects(false);
+            self.refuse_failed()?;
             self.bring_home(db, key)?;
         }
         let seen = self.find_again(db, key);

@@ -23,6 +23,7 @@ pub(crate) mod kind;
 pub(crate) mod large;
 pub(crate) mod last_used;
 pub(crate) mod listpack;
+pub(crate) mod node_name;
 pub(crate) mod nodes;
 pub(crate) mod packed;
 pub(crate) mod packed_ints;

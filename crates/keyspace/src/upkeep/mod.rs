@@ -8,6 +8,7 @@ pub(crate) mod evict;
 pub(crate) mod expire;
 pub(crate) mod freeze;
 pub(crate) mod sink;
+pub(crate) mod sink_nodes;
 pub(crate) mod slot_hand;
 pub(crate) mod snapshot;
 pub(crate) mod steps;

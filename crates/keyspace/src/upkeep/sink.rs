@@ -14,6 +14,7 @@ use crate::layout::key::Key;
 use crate::layout::kind::{Db, Form};
 use crate::layout::last_used::{self, AccessMode};
 use crate::layout::page::Spot;
+use crate::upkeep::sink_nodes::ByNodes;
 use crate::upkeep::slot_hand::SlotHand;
 use crate::values::image::{self, ImageRoom};
 use crate::values::object::Root;
@@ -89,6 +90,8 @@ impl<'a> Sinkable<'a> {
 pub struct SinkLimits {
     pub value_bytes_min: usize,
     pub value_bytes_max: usize,
+    /// Collections that go by nodes are not shown.
+    pub by_nodes: ByNodes,
 }
 
 impl Held<'_> {
@@ -150,7 +153,7 @@ impl Partition {
     ) -> Option<Sinkable<'_>> {
         let view = self.store.heap.page(page);
         let entry = EntryBytes(view.entry(spot));
-        let (key, source) = entry.inline_key().zip(self.source_of(entry))?;
+        let (key, source) = entry.inline_key().zip(self.source_of(entry, limits.by_nodes))?;
         let bytes = match source {
             Source::Bytes(_, bytes) => bytes.len(),
             Source::Object(root, _) => root.memory_bytes() as usize,
@@ -172,13 +175,15 @@ impl Partition {
     }
 
     /// What could be written of an entry's value.
-    fn source_of<'a>(&'a self, entry: EntryBytes<'a>) -> Option<Source<'a>> {
+    fn source_of<'a>(&'a self, entry: EntryBytes<'a>, by_nodes: ByNodes) -> Option<Source<'a>> {
         match entry.place() {
             _ if entry.form() == Form::Int => None,
             Place::Cold => None,
             Place::Object => {
-                let root = self.store.objects.get(entry.parts().object()?);
-                image::has_image(root).then_some(Source::Object(root, &self.store))
+                let number = entry.parts().object()?;
+                let root = self.store.objects.get(number);
+                let is_whole = image::has_image(root) && !by_nodes.are(root, number);
+                is_whole.then_some(Source::Object(root, &self.store))
             }
             Place::Inline | Place::Blob | Place::Large => {
                 Some(Source::Bytes(entry.form(), self.store.value_bytes_of(entry)))

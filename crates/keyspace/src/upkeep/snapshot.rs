@@ -34,11 +34,16 @@ use crate::access::lock::{Held, Keyspace, Want};
 use crate::access::partition::Partition;
 use crate::layout::bundle::{self, BundleName};
 use crate::layout::cold::ColdRef;
-use crate::layout::kind::Db;
+use crate::layout::entry::read_int;
+use crate::layout::kind::{Db, Form};
 use crate::layout::last_used::AccessStamp;
+use crate::layout::node_name::NodeName;
+use crate::layout::packed::Element;
 use crate::layout::pile::Pile;
 use crate::upkeep::walk::{Late, Walk, WalkPlace};
+use crate::values::fields::ReadPage;
 use crate::values::parts::{Outline, Part};
+use crate::values::receiver::NodePart;
 use crate::values::saved::{EPOCHS_BEHIND_MAX, Leftovers};
 use crate::values::value::Value;
 use isotherm_stdx::{Slot, UnixMs};
@@ -66,6 +71,8 @@ pub enum SnapshotItem<'a> {
         outline: Outline,
     },
     Part(Part<'a>),
+    /// Parts of the collection that are not in memory.
+    Node(SnapshotNode),
     End,
 }
 
@@ -108,6 +115,36 @@ impl SnapshotBundle<'_> {
             access: None,
         });
         Some(entries.collect())
+    }
+}
+
+/// Fields or members outside memory as they were at the cut: their record has to be read.
+#[derive(Clone, Copy, Debug)]
+pub struct SnapshotNode {
+    pub(crate) part: NodePart,
+}
+
+impl SnapshotNode {
+    pub fn name(&self) -> NodeName {
+        self.part.name
+    }
+
+    pub fn reference(&self) -> ColdRef {
+        self.part.reference
+    }
+
+    /// Its parts, of the record that was read. False if that is none.
+    pub fn parts<'p>(&self, payload: &'p [u8], mut visit: impl FnMut(Part<'p>)) -> bool {
+        let Some(page) = ReadPage::of(payload) else { return false };
+        for (name, form, value) in page.entries() {
+            let name = Element::Bytes(name);
+            visit(match (self.part.is_set, form) {
+                (true, _) => Part::Member(name),
+                (false, Form::Int) => Part::Field(name, Element::Int(read_int(value)), None),
+                (false, _) => Part::Field(name, Element::Bytes(value), None),
+            });
+        }
+        true
     }
 }
 

@@ -16,7 +16,7 @@ use crate::layout::packed::Element;
 use crate::layout::pile::Pile;
 use crate::tables::frozen::BundleAddress;
 use crate::tables::geometry::Geometry;
-use crate::upkeep::snapshot::{SnapshotBundle, SnapshotEntry, SnapshotItem};
+use crate::upkeep::snapshot::{SnapshotBundle, SnapshotEntry, SnapshotItem, SnapshotNode};
 use crate::values::collection::Stored;
 use crate::values::parts::Part;
 use crate::values::receiver::{LongPart, PAGE_WEIGHT_MAX, Receiver, weight_of};
@@ -58,6 +58,7 @@ impl Late {
                 let prints = &prints;
                 visit(SnapshotItem::Bundle(SnapshotBundle { db, name, reference, prints }));
             }
+            Late::Part(LongPart::Node(part)) => visit(SnapshotItem::Node(SnapshotNode { part })),
             Late::Part(part) => visit_long(&part, &mut |part| visit(SnapshotItem::Part(part))),
             Late::End => visit(SnapshotItem::End),
             Late::Garbage(_) => {}
@@ -92,6 +93,7 @@ fn visit_long(part: &LongPart, visit: &mut dyn FnMut(Part<'_>)) {
             visit(Part::Node { alone: true });
             visit(Part::Item(Element::Bytes(body)));
         }
+        LongPart::Node(_) => unreachable!("it is read by the visitor"),
         LongPart::Block(body) => stream::emit_block(body, &mut |part| visit(Part::Stream(part))),
     }
 }

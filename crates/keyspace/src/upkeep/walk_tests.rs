@@ -91,7 +91,7 @@ fn item_bytes(item: &SnapshotItem<'_>) -> usize {
         }
         SnapshotItem::Begin { key, .. } => key.len(),
         SnapshotItem::Part(part) => bytes_of(part),
-        SnapshotItem::Bundle(_) => panic!("nothing left memory"),
+        SnapshotItem::Bundle(_) | SnapshotItem::Node(_) => panic!("nothing left memory"),
         SnapshotItem::End => 0,
     }
 }

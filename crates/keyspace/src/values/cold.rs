@@ -11,8 +11,9 @@
 use crate::layout::cold::{ColdKeeper, ColdRef};
 use crate::layout::entry::BodyRef;
 use crate::layout::kind::Db;
+use crate::layout::node_name::NodeName;
 use isotherm_stdx::UnixMs;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
@@ -29,6 +30,10 @@ const UNUSED_BYTES_MAX: usize = 4 << 20;
 const OLDEST_LOOKS_MAX: usize = 16;
 /// Keys that a record was read for and did not have are remembered until their commands ran again.
 const ABSENT_MAX: usize = 256;
+/// So long a node stays that came back for a command, whatever is short: the command is about to run.
+const GIVEN_MS: i64 = 50;
+/// So many of them are remembered: 1.5 MB in a partition.
+const GIVEN_MAX: usize = 1 << 16;
 /// So often a value was used while it was lent that it is worth its place in memory.
 const HOME_USES_MIN: u32 = 2;
 
@@ -42,6 +47,18 @@ pub(crate) struct Cold {
     /// Keys that lie outside memory with their values, and the records that they are in.
     pub frozen_keys: u64,
     pub bundles: u64,
+    /// Nodes of collections that are not in memory, and the bytes of their records.
+    pub nodes: u64,
+    pub node_bytes: u64,
+    /// Nodes that came back to memory.
+    pub nodes_home: u64,
+    /// Those that came back lately because a command needs them, and when.
+    given: HashMap<NodeName, UnixMs>,
+    /// What a command has met of these, and whether it can be read; whether one could not, and the command is not to change anything.
+    missed: RefCell<Vec<(NodeName, bool)>>,
+    failed: Cell<bool>,
+    /// What is met is read before the command runs again.
+    collects: Cell<bool>,
     /// Bundles that a key was looked for in and not found, by the hash of the key; the oldest goes first.
     absent: VecDeque<(ColdRef, u64)>,
     lent: HashMap<ColdRef, Lent>,
@@ -65,6 +82,10 @@ pub struct ColdCounts {
     pub bytes: u64,
     pub frozen_keys: u64,
     pub bundles: u64,
+    /// Parts of large collections.
+    pub nodes: u64,
+    pub node_bytes: u64,
+    pub nodes_home: u64,
     pub lent_values: u64,
     /// What those take in memory, with their tables.
     pub lent_bytes: u64,
@@ -84,6 +105,9 @@ impl ColdCounts {
         self.frozen_keys += other.frozen_keys;
         self.bundles += other.bundles;
         self.thawed += other.thawed;
+        self.nodes += other.nodes;
+        self.node_bytes += other.node_bytes;
+        self.nodes_home += other.nodes_home;
     }
 }
 
@@ -161,6 +185,79 @@ impl Cold {
         self.absent.contains(&(reference, hash))
     }
 
+    // ---- nodes of collections ----
+
+    /// A stub refers to a node now.
+    pub fn note_node(&mut self, reference: ColdRef) {
+        self.nodes += 1;
+        self.node_bytes += reference.value_bytes() as u64;
+    }
+
+    /// No stub refers to it.
+    pub fn retire_node(&mut self, reference: ColdRef) {
+        self.nodes -= 1;
+        self.node_bytes -= reference.value_bytes() as u64;
+        self.take_back(reference);
+        self.give_back(reference);
+    }
+
+    /// A node came back because a command needs it.
+    pub fn note_given(&mut self, name: NodeName, now: UnixMs) {
+        if self.given.len() >= GIVEN_MAX {
+            self.given.retain(|_, at| now.0 - at.0 < GIVEN_MS);
+            if self.given.len() >= GIVEN_MAX {
+                self.given.clear();
+            }
+        }
+        self.given.insert(name, now);
+    }
+
+    /// Whether a node came back so recently that its command may not have run yet.
+    pub fn was_given(&self, name: NodeName, now: UnixMs) -> bool {
+        self.given.get(&name).is_some_and(|at| now.0 - at.0 < GIVEN_MS)
+    }
+
+    /// Waits for the disk, under the lock. `None`: it cannot be read.
+    pub fn read_node(&self, reference: ColdRef, name: NodeName) -> Option<Vec<u8>> {
+        self.keeper.as_ref().expect("what is cold has a keeper").read(reference, name.as_bytes())
+    }
+
+    /// A reader has met a node that is not in memory.
+    pub fn note_missed(&self, name: NodeName, reference: ColdRef) {
+        let is_readable = self.collects.get() && !self.is_unreadable(reference);
+        self.missed.borrow_mut().push((name, is_readable));
+        self.failed.set(self.failed.get() || !is_readable);
+    }
+
+    fn is_unreadable(&self, reference: ColdRef) -> bool {
+        self.lent.get(&reference).is_some_and(|lent| lent.value.is_none())
+    }
+
+    /// A node could not be brought home.
+    pub fn note_failed(&self, name: NodeName) {
+        self.missed.borrow_mut().push((name, false));
+        self.failed.set(true);
+    }
+
+    /// Whether the command at hand has met something that it could not be shown: it is not to change anything any more.
+    pub fn has_failed(&self) -> bool {
+        self.failed.get()
+    }
+
+    /// Whether what the command at hand meets is read, and it runs again.
+    pub fn set_collects(&self, collects: bool) {
+        self.collects.set(collects);
+    }
+
+    pub fn has_missed(&self) -> bool {
+        !self.missed.borrow().is_empty()
+    }
+
+    pub fn take_missed(&mut self) -> Vec<(NodeName, bool)> {
+        self.failed.set(false);
+        std::mem::take(self.missed.get_mut())
+    }
+
     // ---- what is lent ----
 
     pub fn lend(&mut self, reference: ColdRef, lent: Lent) {
@@ -191,7 +288,7 @@ impl Cold {
     /// Whether any key or value is not in memory.
     #[inline]
     pub fn any(&self) -> bool {
-        self.keys + self.frozen_keys > 0
+        self.keys + self.frozen_keys + self.nodes > 0
     }
 
     fn table_bytes(&self) -> usize {
@@ -212,6 +309,9 @@ impl Cold {
             frozen_keys: self.frozen_keys,
             bundles: self.bundles,
             thawed: self.thawed,
+            nodes: self.nodes,
+            node_bytes: self.node_bytes,
+            nodes_home: self.nodes_home,
         }
     }
 
@@ -247,7 +347,10 @@ impl Cold {
     }
 
     pub fn check_invariants(&self) {
-        assert!(self.lent.len() as u64 <= self.keys + self.bundles, "each belongs to an entry or a bundle");
+        assert!(
+            self.lent.len() as u64 <= self.keys + self.bundles + self.nodes,
+            "each belongs to an entry, a bundle or a node"
+        );
         assert_eq!(self.lent_bytes, self.lent.values().map(Lent::bytes).sum());
         assert_eq!(self.lent_heap_bytes, self.lent.values().map(Lent::heap_bytes).sum());
         assert!(self.lent.keys().all(|reference| self.order.contains(reference)));

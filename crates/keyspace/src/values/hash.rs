@@ -142,7 +142,12 @@ impl<'a> HashView<'a> {
 
     /// Random fields, one after the other, each time each equally likely.
     pub fn draws(&self) -> Draws<'a> {
-        Draws { view: *self, misses_left: MISSES_FIRST + self.len() / MISSES_FIELDS, visible: None }
+        Draws {
+            view: *self,
+            misses_left: MISSES_FIRST + self.len() / MISSES_FIELDS,
+            missed: 0,
+            visible: None,
+        }
     }
 }
 
@@ -161,12 +166,19 @@ const MISSES_PER_HIT: u64 = 16;
 pub struct Draws<'a> {
     view: HashView<'a>,
     misses_left: u64,
+    /// How many were not in memory.
+    missed: u64,
     /// All that is visible, once it was gathered.
     visible: Option<Vec<(Element<'a>, Element<'a>)>>,
 }
 
 impl<'a> Draws<'a> {
-    /// `None` if no field is visible.
+    /// How many of those drawn were not in memory.
+    pub fn missed(&self) -> u64 {
+        self.missed
+    }
+
+    /// `None` if no field is visible, or if it is not in memory: then the command runs again when it is.
     pub fn next(&mut self, random: &mut dyn FnMut(u64) -> u64) -> Option<(Element<'a>, Element<'a>)> {
         let (root, store) = match self.view.stored {
             Stored::Packed(bytes, _) => {
@@ -178,7 +190,10 @@ impl<'a> Draws<'a> {
         };
         while self.visible.is_none() && self.misses_left > 0 {
             steps::note(1);
-            let field = fields_of(root).random(store, random);
+            let Some(field) = fields_of(root).random(store, random) else {
+                self.missed += 1;
+                return None;
+            };
             if is_visible(&field, self.view.now) {
                 self.misses_left += MISSES_PER_HIT;
                 return Some((Element::Bytes(field.name), field.value));
@@ -232,6 +247,15 @@ impl HashEdit<'_, '_> {
         self.get(field).is_some()
     }
 
+    /// A field that is about to be looked at is in memory. Commands that name it have had it read before.
+    fn bring_home(&mut self, field: &[u8]) {
+        if let EditBody::Object(_, root) = &mut self.editing.body
+            && let Object::Hash(fields) = &mut root.body
+        {
+            fields.bring_element_home(self.editing.store, field, self.editing.now);
+        }
+    }
+
     pub fn get(&self, field: &[u8]) -> Option<(Element<'_>, Option<UnixMs>)> {
         match &self.editing.body {
             EditBody::Packed(buf) => {
@@ -277,6 +301,7 @@ impl HashEdit<'_, '_> {
         if expiry.is_some() || field.len().max(value.len()) > limits.hash_max_listpack_value {
             self.convert(Encoding::Hashtable)?;
         }
+        self.bring_home(field);
         self.editing.changed = true;
         let new = Element::of(value);
         if let Some(buf) = self.editing.buf() {
@@ -312,6 +337,7 @@ impl HashEdit<'_, '_> {
             self.editing.changed = true;
             return true;
         }
+        self.bring_home(field);
         if !hidden_too && !self.contains(field) {
             return false;
         }
@@ -323,6 +349,7 @@ impl HashEdit<'_, '_> {
 
     /// Sets or clears the time of a visible field. Returns whether it is there.
     pub fn set_expiry(&mut self, field: &[u8], expiry: Option<UnixMs>) -> Result<bool, Full> {
+        self.bring_home(field);
         if !self.contains(field) {
             return Ok(false);
         }

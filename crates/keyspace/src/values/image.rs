@@ -57,6 +57,7 @@ pub(crate) fn has_image(root: &Root) -> bool {
         && structure.len() > 0
         && !root.has_timed_fields()
         && !structure.has_garbage()
+        && structure.away_nodes() == 0
 }
 
 /// Writes the image of an object that has one. Its form.

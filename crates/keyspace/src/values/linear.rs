@@ -109,7 +109,7 @@ pub(crate) fn spread(
     record.pages > pages_before
 }
 
-/// One page more. After an error everything is as it was.
+/// One page more. After an error everything is as it was. A page that is not in memory is not split.
 pub(crate) fn split(
     store: &mut Store,
     record: &mut Record,
@@ -122,6 +122,9 @@ pub(crate) fn split(
     let Some(source) = source else {
         return directory::push(&mut store.heap, record, None, NEVER);
     };
+    if store.heap.page(source).away().is_some() {
+        return Err(Full);
+    }
     before_change(store, source);
     let used = store.heap.page(source).used() as u64;
     let halves = store.split_page(source, |hash| page_index(hash, new_index + 1) == new_index, now)?;
@@ -140,7 +143,7 @@ pub(crate) fn split(
     Ok(())
 }
 
-/// One page less. Without memory for the merged page both stay.
+/// One page less. Without memory for the merged page, or where one is not in memory, both stay.
 pub(crate) fn merge(
     store: &mut Store,
     record: &mut Record,
@@ -151,6 +154,9 @@ pub(crate) fn merge(
     let target = buddy(last);
     let (from, from_bound) = directory::get(&store.heap, record, last);
     let (into, _) = directory::get(&store.heap, record, target);
+    if from.into_iter().chain(into).any(|page| store.heap.page(page).away().is_some()) {
+        return Err(Full);
+    }
     if let Some(from) = from {
         before_change(store, from);
         let mut used = store.heap.page(from).used() as u64;

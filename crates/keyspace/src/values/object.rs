@@ -74,6 +74,10 @@ pub(crate) trait Structure {
     fn has_garbage(&self) -> bool;
     /// Frees about `nodes_max` nodes of what was cut off it. True when nothing is left of that.
     fn sweep_step(&mut self, store: &mut Store, nodes_max: usize) -> bool;
+    /// How many of its nodes are not in memory.
+    fn away_nodes(&self) -> u64 {
+        0
+    }
     /// Asserts its invariants; how many objects of the arena it has.
     fn check_invariants(&self, store: &Store, number: u32) -> u64;
     /// How many large bodies of the store are its own.
@@ -404,6 +408,16 @@ impl Objects {
 
     pub fn contains(&self, number: u32) -> bool {
         self.slot(number).is_some()
+    }
+
+    /// An object that may be gone.
+    pub fn find(&self, number: u32) -> Option<&Root> {
+        if number < self.len { self.slot(number).as_deref() } else { None }
+    }
+
+    /// Numbers given out so far, free ones included.
+    pub fn numbers(&self) -> u32 {
+        self.len
     }
 
     /// `next_pending_free` was freed.

@@ -7,7 +7,9 @@
 //!
 //! To copy or to compress a string of 100 MB takes longer than any other thread may wait for a lock.
 
+use crate::layout::cold::ColdRef;
 use crate::layout::large::Shared;
+use crate::layout::node_name::NodeName;
 #[cfg(test)]
 use crate::layout::packed::Element;
 use crate::values::parts::Part;
@@ -54,8 +56,17 @@ impl<F: FnMut(Part<'_>)> Receiver for F {
     }
 }
 
+/// The fields or members of a page that is not in memory: who takes it reads the page.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NodePart {
+    pub name: NodeName,
+    pub reference: ColdRef,
+    pub is_set: bool,
+}
+
 /// A part, or parts in a row, whose bytes are shared.
 pub(crate) enum LongPart {
+    Node(NodePart),
     Field(SavedField),
     Member(SavedField),
     Scored(Arc<[u8]>, f64),

@@ -110,9 +110,9 @@ impl<'a> SetView<'a> {
         }
     }
 
-    /// A random member, each equally likely.
-    pub fn random(&self, random: &mut dyn FnMut(u64) -> u64) -> Element<'a> {
-        match self.stored {
+    /// A random member, each equally likely. `None`: it is not in memory, and the command runs again when it is.
+    pub fn random(&self, random: &mut dyn FnMut(u64) -> u64) -> Option<Element<'a>> {
+        Some(match self.stored {
             Stored::Packed(bytes, _) if self.ints => {
                 let ints = Ints::new(bytes);
                 Element::Int(ints.get(random(ints.len() as u64) as usize))
@@ -122,8 +122,8 @@ impl<'a> SetView<'a> {
                 let at = random(packed.len() as u64) as usize;
                 packed.get(at).expect("it is below the length").element()
             }
-            Stored::Object(root, store) => Element::Bytes(fields_of(root).random(store, random).name),
-        }
+            Stored::Object(root, store) => Element::Bytes(fields_of(root).random(store, random)?.name),
+        })
     }
 }
 
@@ -194,6 +194,11 @@ impl SetEdit<'_, '_> {
             self.editing.changed |= added;
             return Ok(added);
         }
+        if let EditBody::Object(_, root) = &mut self.editing.body
+            && let Object::Set(fields) = &mut root.body
+        {
+            fields.bring_element_home(self.editing.store, member, self.editing.now);
+        }
         if self.contains(member) {
             return Ok(false);
         }
@@ -263,18 +268,21 @@ impl SetEdit<'_, '_> {
         removed
     }
 
-    /// Takes a random member out; there is one.
-    pub fn pop(&mut self, random: &mut dyn FnMut(u64) -> u64) -> Vec<u8> {
-        let member = match &self.editing.body {
-            EditBody::Packed(buf) => {
+    /// Takes a random member out; there is one. `None` if it cannot be read.
+    pub fn pop(&mut self, random: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
+        let member = match self.editing.buf() {
+            Some(buf) => {
                 let at = random(buf.len() as u64) as usize;
                 buf.view().get(at).expect("it is below the length").element().to_vec()
             }
-            EditBody::Object(_, root) => fields_of(root).random(self.editing.store, random).name.to_vec(),
+            None => {
+                let (now, (fields, store)) = (self.editing.now, self.fields());
+                fields.random_home(store, random, now)?.name.to_vec()
+            }
         };
         let removed = self.remove(&member);
         assert!(removed, "it was just drawn");
-        member
+        Some(member)
     }
 
     fn fields(&mut self) -> (&mut Fields, &mut Store) {

@@ -65,7 +65,8 @@ struct World {
 const SHAPE: Shape = Shape { keys: 400, long: true, first_db: 0, databases: 3, whole: true };
 /// Some values, of each partition.
 const LENT_BYTES_MAX: usize = 2000;
-const LIMITS: SinkLimits = SinkLimits { value_bytes_min: 64, value_bytes_max: (1 << 24) - 1 };
+const LIMITS: SinkLimits =
+    SinkLimits { value_bytes_min: 64, value_bytes_max: (1 << 24) - 1, by_nodes: ByNodes::Large };
 
 impl World {
     fn new(seed: u64) -> World {

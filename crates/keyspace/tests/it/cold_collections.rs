@@ -8,7 +8,8 @@ use isotherm_stdx::Prng;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-const LIMITS: SinkLimits = SinkLimits { value_bytes_min: 16, value_bytes_max: (1 << 24) - 1 };
+const LIMITS: SinkLimits =
+    SinkLimits { value_bytes_min: 16, value_bytes_max: (1 << 24) - 1, by_nodes: ByNodes::Large };
 const KEYS: u64 = 16;
 /// Of what is lent, in each partition.
 const LENT_BYTES_MAX: usize = 3000;

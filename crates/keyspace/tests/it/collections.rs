@@ -134,7 +134,7 @@ fn change_set(keyspace: &Keyspace, world: &mut World, prng: &mut Prng, now: i64,
                     }
                     7 if !set.is_empty() => {
                         let popped = edit.pop(&mut |n| prng.below(n));
-                        assert!(set.remove(&popped));
+                        assert!(set.remove(&popped.expect("all is in memory")));
                     }
                     _ => assert_eq!(edit.remove(&member), set.remove(&member)),
                 }
@@ -333,7 +333,7 @@ fn take(item: SnapshotItem<'_>, emitted: &mut World, open: &mut Option<(Bytes, u
             assert!(is_new, "an element is emitted once");
             return;
         }
-        SnapshotItem::Bundle(_) => panic!("nothing left memory"),
+        SnapshotItem::Bundle(_) | SnapshotItem::Node(_) => panic!("nothing left memory"),
         SnapshotItem::End => {
             let (key, len) = open.take().expect("it was begun");
             let emitted = match &emitted[&key] {

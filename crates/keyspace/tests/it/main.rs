@@ -5,6 +5,7 @@ mod support;
 
 mod cold;
 mod cold_collections;
+mod cold_nodes;
 mod collections;
 mod evict;
 mod frozen;

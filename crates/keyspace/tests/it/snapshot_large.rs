@@ -141,7 +141,7 @@ impl Emitted {
                     u64::from(!matches!(part, Part::Stream(part) if !matches!(part, StreamPart::Entry(_))));
                 self.facts.get_mut(key).expect("it was begun").push(fact);
             }
-            SnapshotItem::Bundle(_) => panic!("nothing left memory"),
+            SnapshotItem::Bundle(_) | SnapshotItem::Node(_) => panic!("nothing left memory"),
             SnapshotItem::End => {
                 let (key, left) = self.open.take().expect("it was begun");
                 assert_eq!((left.len, left.nodes), (0, 0), "as many elements and nodes as were announced");

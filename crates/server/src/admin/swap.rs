@@ -7,7 +7,7 @@ use isotherm_commands::Outcome;
 use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
-use isotherm_keyspace::{Lookup, SinkLimits, Whereabouts};
+use isotherm_keyspace::{ByNodes, Lookup, SinkLimits, Whereabouts};
 use isotherm_resp::errors::with_bytes;
 use isotherm_stdx::glob_match;
 use isotherm_tier::PAYLOAD_BYTES_MAX;
@@ -242,7 +242,7 @@ fn store(call: &mut AdminCall<'_>) -> Outcome {
     }
     let (db, name) = (call.session.db, call.args.get(1));
     let value_bytes_min = call.node.config.swap_min_value_bytes();
-    let limits = SinkLimits { value_bytes_min, value_bytes_max: PAYLOAD_BYTES_MAX };
+    let limits = SinkLimits { value_bytes_min, value_bytes_max: PAYLOAD_BYTES_MAX, by_nodes: ByNodes::Large };
     let key = call.node.keyspace.key(name);
     let can_leave = call.exec.held.sinkable(db, &key, limits, call.now).is_some();
     if !can_leave || !tier.state().can_sink() {
@@ -266,7 +266,7 @@ fn fetch(call: &mut AdminCall<'_>) -> Outcome {
         return Outcome::Done;
     }
     if let Whereabouts::Away(_) | Whereabouts::Frozen(..) = call.exec.held.whereabouts(db, &key, true) {
-        let cold = ColdKey { db, key: name.into(), need: Need::All, home: true };
+        let cold = ColdKey::of(db, name, Need::All, true);
         // No connection waits for the ticket.
         call.exec.fetch(ColdKeys { keys: vec![cold] });
     }

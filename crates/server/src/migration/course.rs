@@ -395,10 +395,11 @@ impl<'j> Course<'j> {
             Conditions { now: *began.get_or_insert(now), expiry_mode: ExpiryMode::Hide, no_touch: true };
         let key = node.keyspace.key(&moving.name);
         if node.cold.is_in_use() {
-            let cold = ColdKey { db, key: (&moving.name[..]).into(), need: Need::All, home: false };
+            let cold = ColdKey::of(db, &moving.name, Need::All, false);
             exec.fetch_now(&ColdKeys { keys: vec![cold] });
             // A value that cannot be read stays here, and the target is not to have an older one.
-            if exec.held.whereabouts(db, &key, false) != Whereabouts::Here {
+            let has_all = exec.fetch_nodes_of(db, &key);
+            if !has_all || exec.held.whereabouts(db, &key, false) != Whereabouts::Here {
                 exec.held.forget_failure(db, &key);
                 portions.abandon();
                 self.error.get_or_insert(errors::UNREADABLE.into());

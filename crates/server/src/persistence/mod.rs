@@ -19,6 +19,7 @@
 pub mod background;
 mod delay;
 pub mod load;
+mod outside;
 pub mod report;
 pub mod room;
 pub mod save;

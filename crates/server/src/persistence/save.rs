@@ -6,9 +6,7 @@
 
 use isotherm_codec::{CommandWriter, ItemWriter};
 use isotherm_disk::{Disk, File, Mode, WriteError, write_all_at};
-use isotherm_keyspace::{
-    Conditions, Db, ExpiryMode, Held, NoEffects, Snapshot, SnapshotEntry, SnapshotItem, Txn, Value,
-};
+use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Snapshot, SnapshotItem, Txn};
 use isotherm_persist::rdb::Writer;
 use isotherm_persist::rdb::file::Replication as FilePlace;
 use isotherm_persist::rdb::file::{self, FileHead, FileVersion};
@@ -22,6 +20,7 @@ use std::time::Instant;
 
 use super::Store;
 use super::delay::delay;
+use super::outside::with_value;
 use crate::config::{Id, id};
 use crate::observe::latency::monitor::Event;
 use crate::process::listeners::os_text;
@@ -29,7 +28,6 @@ use crate::process::log;
 use crate::process::time::unix_now;
 use crate::replication::state::Place;
 use crate::scripting::libraries::Catalog;
-use crate::tier::ReadError;
 
 /// Items of one step: some 20 us of small keys.
 const STEP_ITEMS: u64 = 500;
@@ -301,9 +299,9 @@ fn walk(
         keys += match &item {
             SnapshotItem::Entry(_) | SnapshotItem::End => 1,
             SnapshotItem::Bundle(bundle) => bundle.keys(),
-            SnapshotItem::Begin { .. } | SnapshotItem::Part(_) => 0,
+            SnapshotItem::Begin { .. } | SnapshotItem::Part(_) | SnapshotItem::Node(_) => 0,
         };
-        if items.refers() && !matches!(item, SnapshotItem::Bundle(_)) {
+        if items.refers() && !matches!(item, SnapshotItem::Bundle(_) | SnapshotItem::Node(_)) {
             items.item(item);
         } else if let Err(error) = with_value(store, item, |item| items.item(item)) {
             unreadable = Some(error);
@@ -321,31 +319,6 @@ fn walk(
         true => Err(SaveError::Cancelled),
         false => Ok((more, keys)),
     }
-}
-
-/// An item, with the bytes of a value that is not in memory, or the entries of keys that are not: no lock is held where such a one is met.
-fn with_value(
-    store: Store<'_>,
-    item: SnapshotItem<'_>,
-    mut visit: impl FnMut(SnapshotItem<'_>),
-) -> Result<(), ReadError> {
-    if let SnapshotItem::Bundle(bundle) = &item {
-        let tier = store.cold.disk().expect("keys leave memory to a disk");
-        let payload = tier.read_in_order(bundle.reference, bundle.name.as_bytes())?;
-        let entries = bundle.entries(&payload).ok_or(ReadError::OtherKey)?;
-        entries.into_iter().for_each(|entry| visit(SnapshotItem::Entry(entry)));
-        return Ok(());
-    }
-    if let SnapshotItem::Entry(entry) = &item
-        && let Value::Cold(cold) = entry.value
-    {
-        let tier = store.cold.disk().expect("values leave memory to a disk");
-        let bytes = tier.read_in_order(cold.reference, entry.key)?;
-        visit(SnapshotItem::Entry(SnapshotEntry { value: cold.with_bytes(&bytes), ..*entry }));
-        return Ok(());
-    }
-    visit(item);
-    Ok(())
 }
 
 /// An RDB file that is begun.

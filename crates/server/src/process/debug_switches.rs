@@ -19,6 +19,8 @@ pub struct DebugSwitches {
     pub scripts_may_debug: Switch,
     /// DEBUG SWAP-CHAOS: whatever may leave memory does, all the time.
     pub swap_chaos: Switch,
+    /// The same, and some collections go by nodes that would leave as a whole.
+    pub swap_chaos_nodes: Switch,
     /// DEBUG SWAP-FAULT: what reads and writes of swap-dir meet.
     pub swap_troubles: Arc<Troubles>,
     /// DEBUG SLEEP is under way.

@@ -36,7 +36,7 @@ pub fn want(exec: &mut Exec, ticket: Ticket, db: Db, requests: &[Request<'_>]) {
             let need = command.spec.need_of(variable.unwrap_or(*flags), request.args);
             if need != Need::Nothing {
                 // Lent, whatever it is for: one that is to be changed comes home when its command runs.
-                wanted.add_ahead(ColdKey { db, key: request.args.get(*at).into(), need, home: false });
+                wanted.add_ahead(ColdKey::of(db, request.args.get(*at), need, false));
             }
         }
     }

@@ -34,6 +34,7 @@ use crate::request::gate_bits::Gates;
 use crate::request::lock_set::LockSet;
 use crate::request::metering::Metering;
 use crate::request::next::Ticket;
+use crate::request::nodes::{Draws, find_nodes};
 use crate::scripting::engine::Engine;
 use crate::scripting::function_engine::FunctionEngine;
 use crate::scripting::runs::Runs;
@@ -42,7 +43,7 @@ use crate::tier::fetches::Wanted;
 use crate::upkeep::eviction::{self, Room};
 
 /// A value that the command needs cannot be read.
-struct Unreadable;
+pub(super) struct Unreadable;
 
 /// What commands of one worker run with.
 pub struct Exec {
@@ -54,6 +55,8 @@ pub struct Exec {
     pub pump: Pump,
     pub records: Records,
     pub prng: Prng,
+    /// With what clients' commands drew that met parts which are not in memory: they draw the same again.
+    draws: Draws,
     pub locks: LockSet,
     pub meter: Metering,
     /// Of the scripts of this worker.
@@ -115,6 +118,7 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
             Ok(Some(_)) | Err(Unreadable) => return exec.answer_unreadable(command, reply),
         }
     }
+    let drew_with = (on_cold == OnCold::Collect).then(|| exec.draws.begin(&mut exec.prng, caller.id));
     let conditions = exec.conditions(now, caller.no_touch, caller.authority);
     let (errors_before, mark) = (reply.error_count(), reply.len());
     let looked_before = steps::looked();
@@ -153,6 +157,9 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
     if exec.held.has_missed() {
         reply.truncate(mark);
+        if let Some(prng) = drew_with {
+            exec.draws.keep(caller.id, prng);
+        }
         exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
         return exec.missed(command, caller.authority, reply);
     }
@@ -202,6 +209,7 @@ impl Exec {
             pump,
             records: Records::default(),
             prng: Prng::new(node.process.seed ^ (thread as u64 + 1)),
+            draws: Draws::default(),
             locks: LockSet::default(),
             meter: Metering::new(node, stats, thread),
             engine: None,
@@ -374,21 +382,25 @@ impl Exec {
     fn missed(&mut self, command: &'static Entry, authority: Authority, reply: &mut Reply) -> Outcome {
         let missing = self.held.take_missing();
         if let Some(lost) = missing.iter().find(|missing| !missing.is_readable) {
-            let key = self.node.keyspace.key(&lost.key);
-            // A walk over keys names none.
-            if self.held.holds(&key) {
-                self.held.forget_failure(lost.db, &key);
+            match lost.node {
+                // Under other locks it would have been noted by another command.
+                Some(node) => self.held.forget_node_failure(node),
+                None => {
+                    let key = self.node.keyspace.key(&lost.key);
+                    // A walk over keys names none.
+                    if self.held.holds(&key) {
+                        self.held.forget_failure(lost.db, &key);
+                    }
+                }
             }
             return self.answer_unreadable(command, reply);
         }
         if !self.may_fetch(authority) {
             return self.answer_unreadable(command, reply);
         }
-        let keys = missing.into_iter().map(|Missing { db, key, .. }| ColdKey {
-            db,
-            key,
-            need: Need::All,
-            home: false,
+        let keys = missing.into_iter().map(|Missing { db, key, node, .. }| match node {
+            Some(node) => ColdKey::of_node(node),
+            None => ColdKey::of(db, &key, Need::All, false),
         });
         Outcome::Cold(Box::new(ColdKeys { keys: keys.collect() }))
     }
@@ -426,8 +438,15 @@ impl Exec {
                 continue;
             }
             match node.cold.look(held, db, name, home) {
+                Has::All if need == Need::All || need == Need::Elements => {
+                    // A script says later what it needs of a collection.
+                    if command.locks != Locks::Script {
+                        let reads = command.on_cold == OnCold::Collect;
+                        find_nodes(held, (db, &key), need, (args, *at), reads, &mut keys)?;
+                    }
+                }
                 Has::All => {}
-                Has::Cold => keys.push(ColdKey { db, key: name.into(), need, home }),
+                Has::Cold => keys.push(ColdKey::of(db, name, need, home)),
                 Has::Unreadable => {
                     held.forget_failure(db, &key);
                     return Err(Unreadable);

@@ -21,6 +21,7 @@ pub mod locking;
 pub mod metering;
 pub mod name_word;
 pub mod next;
+pub mod nodes;
 pub mod pause;
 pub mod prefetch;
 pub mod refusal;

@@ -14,6 +14,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::frozen;
 use super::health::Event;
+use super::nodes;
 use super::sinker::{Sinker, db_of};
 use super::state::State;
 use crate::process::log;
@@ -169,6 +170,9 @@ impl Sinker {
         let (keyspace, reference) = (&self.node.keyspace, ColdRef::new(place.raw()));
         if record.form == frozen::FORM {
             return frozen::lives(keyspace, place, record);
+        }
+        if record.form == nodes::FORM {
+            return nodes::lives(keyspace, place, record);
         }
         let key = keyspace.key(record.key);
         let mut held = Held::new(keyspace);

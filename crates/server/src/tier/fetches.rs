@@ -370,7 +370,7 @@ mod tests {
     }
 
     fn key(byte: u8) -> ColdKey {
-        ColdKey { db: Db(0), key: [byte].into(), need: Need::All, home: false }
+        ColdKey::of(Db(0), &[byte], Need::All, false)
     }
 
     fn keys(bytes: &[u8]) -> Wanted {

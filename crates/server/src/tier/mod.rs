@@ -27,6 +27,7 @@ pub mod fetches;
 pub mod files;
 pub mod frozen;
 pub mod health;
+mod nodes;
 pub mod owner;
 pub mod pace;
 pub mod reads;

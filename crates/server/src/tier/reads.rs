@@ -275,7 +275,7 @@ mod tests {
     use isotherm_keyspace::Db;
 
     fn keys(count: u8) -> ColdKeys {
-        let key = |number| ColdKey { db: Db(0), key: [number].into(), need: Need::All, home: false };
+        let key = |number| ColdKey::of(Db(0), &[number], Need::All, false);
         ColdKeys { keys: (0..count).map(key).collect() }
     }
 

@@ -1,7 +1,7 @@
 //! What reads that workers do themselves need of the tier: where a key is, and whether what was read is its value (`fetches`).
 
 use isotherm_commands::call::ColdKey;
-use isotherm_keyspace::{Held, Keyspace, Want, Whereabouts};
+use isotherm_keyspace::{Held, Keyspace, Want};
 use isotherm_tier::Place;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -11,7 +11,7 @@ use super::fetches::{Look, Source};
 use super::files::Files;
 use super::health::Event;
 use super::state::Tier;
-use super::target::{Fetched, Target};
+use super::target::{Fetched, Target, slot_of};
 
 /// Whether workers read by rings of their own.
 #[derive(Default)]
@@ -64,22 +64,12 @@ pub struct TierSource<'s, M> {
     pub note_time: &'s dyn Fn(Duration),
 }
 
-impl<M> TierSource<'_, M> {
-    /// Where it is, and what is lent of one that is to come home.
-    fn whereabouts(&mut self, cold: &ColdKey) -> (Whereabouts, Option<Box<[u8]>>) {
-        let key = self.keyspace.key(&cold.key);
-        self.held.acquire(Want::One(self.keyspace.partition_of(key.slot)));
-        let place = self.held.whereabouts(cold.db, &key, cold.home);
-        let lent = if cold.home { self.held.lent(cold.db, &key) } else { None };
-        self.held.release();
-        (place, lent)
-    }
-}
-
 impl<M> Source<Target, Fetched> for TierSource<'_, M> {
     fn look(&mut self, cold: &ColdKey) -> Look<Target, Fetched> {
-        let (place, lent) = self.whereabouts(cold);
-        let Some(target) = Target::of(place) else { return Look::Here };
+        self.held.acquire(Want::One(self.keyspace.partition_of(slot_of(self.keyspace, cold))));
+        let found = Target::find(self.held, cold);
+        self.held.release();
+        let Some((target, lent)) = found else { return Look::Here };
         if let Some(lent) = lent {
             return Look::Lent(target.fetched(Some(lent.into_vec())));
         }

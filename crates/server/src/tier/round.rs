@@ -8,12 +8,13 @@
 
 use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;
-use isotherm_keyspace::{BundleName, ColdRef, Db, Held, Slot, SlotHand, Want, Whereabouts};
+use isotherm_keyspace::{BundleName, ColdRef, Db, Held, NodeAt, NodeHand, Slot, SlotHand, Want, Whereabouts};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::state::{State, Tier};
+use super::target::slot_of;
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::process::log;
@@ -37,6 +38,8 @@ pub struct Round {
     node: &'static Node,
     tier: Arc<Tier<WorkerMessage>>,
     hand: SlotHand,
+    /// It goes first.
+    node_hand: NodeHand,
     /// What `hand.rounds` is when this round is over. `None`: there is none.
     ends_at: Option<u64>,
     verifies: bool,
@@ -70,8 +73,8 @@ impl Routine for Round {
 
 impl Round {
     pub fn new(node: &'static Node, tier: Arc<Tier<WorkerMessage>>) -> Round {
-        let hand = SlotHand::default();
-        Round { node, tier, hand, ends_at: None, verifies: false, bytes: 0, has_left: false }
+        let (hand, node_hand) = Default::default();
+        Round { node, tier, hand, node_hand, ends_at: None, verifies: false, bytes: 0, has_left: false }
     }
 
     fn begin(&mut self) {
@@ -83,7 +86,7 @@ impl Round {
             }
         }
         if self.verifies || self.tier.state() == State::Off {
-            self.hand = SlotHand::default();
+            (self.hand, self.node_hand) = Default::default();
             self.ends_at = Some(1);
         }
     }
@@ -102,8 +105,28 @@ impl Round {
         }
     }
 
+    /// The parts of large collections of one hold.
+    fn go_on_with_nodes(&mut self) {
+        let mut found = Vec::new();
+        {
+            let mut held = Held::new(&self.node.keyspace);
+            held.acquire(Want::One(self.node_hand.partition()));
+            let mut show = |node, reference| found.push((node, reference));
+            held.away_nodes_step(&mut self.node_hand, LOOKS_PER_HOLD, &mut show);
+        }
+        for (node, reference) in found {
+            match self.verifies {
+                true => self.verify_node(node, reference),
+                false => self.bring_home(ColdKey::of_node(node)),
+            }
+        }
+    }
+
     /// The cold entries of one hold.
     fn go_on(&mut self) {
+        if self.node_hand.rounds == 0 {
+            return self.go_on_with_nodes();
+        }
         let keyspace = &self.node.keyspace;
         let mut found: Vec<(Db, Box<[u8]>)> = Vec::new();
         let mut bundles = Vec::new();
@@ -122,7 +145,7 @@ impl Round {
         for (db, key) in found {
             match self.verifies {
                 true => self.verify(db, &key),
-                false => self.bring_home(db, key),
+                false => self.bring_home(ColdKey::of(db, &key, Need::All, true)),
             }
         }
         if self.verifies {
@@ -165,6 +188,24 @@ impl Round {
             Whereabouts::Away(value) => Some(value.reference),
             Whereabouts::Here | Whereabouts::Unreadable | Whereabouts::Frozen(..) => None,
         }
+    }
+
+    /// One that was moved meanwhile waits for the next round.
+    fn verify_node(&mut self, node: NodeAt, reference: ColdRef) {
+        let payload = self.tier.read_again(reference, node.name.as_bytes());
+        let keyspace = &self.node.keyspace;
+        let mut held = Held::new(keyspace);
+        held.acquire(Want::One(keyspace.partition_of(node.slot)));
+        if held.node_reference(node) != Some(reference) {
+            return;
+        }
+        self.bytes += reference.value_bytes() as u64;
+        let verify = &self.tier.verify;
+        verify.keys.fetch_add(1, Relaxed);
+        match payload {
+            Ok(payload) => verify.bytes.fetch_add(payload.len() as u64, Relaxed),
+            Err(_) => verify.bad.fetch_add(1, Relaxed),
+        };
     }
 
     // ---- bundles ----
@@ -213,16 +254,15 @@ impl Round {
         !is_full
     }
 
-    fn bring_home(&mut self, db: Db, key: Box<[u8]>) {
+    fn bring_home(&mut self, cold: ColdKey) {
         if !self.may_bring_home() {
             return;
         }
         let keyspace = &self.node.keyspace;
-        let cold = ColdKey { db, key, need: Need::All, home: true };
         let Some(fetched) = self.tier.read_key(keyspace, &cold) else { return };
         self.has_left |= !fetched.is_there();
         let mut held = Held::new(keyspace);
-        held.acquire(Want::One(keyspace.partition_of(keyspace.key(&cold.key).slot)));
+        held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, &cold))));
         self.tier.hand_over(&mut held, &cold, &fetched);
     }
 }

@@ -11,7 +11,9 @@
 //! What goes: what was not used for `threshold` at least, which falls when a stretch of slots shows too little and rises when
 //! memory is below the limit.
 
-use isotherm_keyspace::{Chilled, ColdRef, Db, Held, Key, SinkLimits, SinkRoom, Sinkable, SlotHand, Want};
+use isotherm_keyspace::{
+    ByNodes, Chilled, ColdRef, Db, Held, Key, NodeHand, SinkLimits, SinkRoom, Sinkable, SlotHand, Want,
+};
 use isotherm_tier::{Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, Stream, Written};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use super::checkpoint::Ask;
 use super::cleaner::UnderWay;
 use super::frozen;
 use super::health::Event;
+use super::nodes;
 use super::pace;
 use super::state::{State, Tier};
 use crate::mail::message::WorkerMessage;
@@ -40,6 +43,8 @@ const BYTES_PER_ELEMENT: u64 = 256;
 const FLIPS_PER_HOLD: usize = 32;
 /// and the bytes of their values, which are compared, and one more value.
 const FLIPPED_BYTES_PER_HOLD: usize = 128 << 10;
+/// Without large collections so many slots are passed for one look whether there are any.
+const SLOTS_PER_NODE_LOOK: u32 = 16;
 /// Slots that are gone through in one step of the routine.
 const SLOTS_PER_STEP: u32 = 256;
 /// The same while writers wait: they go on when what it found is on disk, 2 ms later.
@@ -75,12 +80,19 @@ pub struct Sinker {
     /// The segment that is being cleaned.
     pub(super) cleaning: Option<UnderWay>,
     hand: SlotHand,
+    /// Of parts of large collections: a step beside each of the other hand.
+    node_hand: NodeHand,
     /// In the slot of the other hand, and in front of it.
     freeze_hand: SlotHand,
     /// Keys of the slot in hand are on their way: its small values are not to leave alone.
     freezes_slot: bool,
+    /// Its last step has shown some.
+    has_nodes: bool,
+    /// Nodes were met that can leave in a moment.
+    has_awaited: bool,
     threshold_s: u32,
     room: SinkRoom,
+    node_room: Vec<u8>,
     /// Since the last judgement.
     slots_seen: u32,
     shown_bytes: u64,
@@ -145,9 +157,13 @@ impl Sinker {
             log,
             cleaning: None,
             hand: SlotHand::default(),
+            node_hand: NodeHand::default(),
             freeze_hand: SlotHand::default(),
             freezes_slot: false,
+            has_nodes: false,
+            has_awaited: false,
             room: SinkRoom::default(),
+            node_room: Vec::new(),
             threshold_s: THRESHOLD_MAX_S,
             slots_seen: 0,
             shown_bytes: 0,
@@ -252,7 +268,7 @@ impl Sinker {
             }
             let slots_judged = if is_behind { SLOTS_PER_JUDGEMENT_BEHIND } else { SLOTS_PER_JUDGEMENT };
             let slot = self.hand.slot();
-            let gathered = self.gather();
+            let gathered = self.gather_nodes(number).and_then(|()| self.gather());
             self.publish_groups();
             if let Err(full) = gathered {
                 self.log.seal(Stream::Fresh);
@@ -274,8 +290,10 @@ impl Sinker {
             if self.hand.rounds > self.last_round + 1 && self.threshold_s == 0 {
                 self.log.seal(Stream::Fresh);
                 self.last_round = self.hand.rounds;
-                // What a snapshot has yet to see may leave behind it.
-                match self.node.keyspace.is_snapshot_active() {
+                // What a snapshot has yet to see may leave behind it, and what a command waits for when that ran.
+                let has_more =
+                    self.node.keyspace.is_snapshot_active() || std::mem::take(&mut self.has_awaited);
+                match has_more {
                     true => std::thread::sleep(REST_SNAPSHOT),
                     false => {
                         self.looked = self.looks_since.elapsed();
@@ -301,6 +319,7 @@ impl Sinker {
         let limits = SinkLimits {
             value_bytes_min: node.config.swap_min_value_bytes(),
             value_bytes_max: PAYLOAD_BYTES_MAX,
+            by_nodes: by_nodes(node),
         };
         for (db, name) in asked {
             let key = node.keyspace.key(&name);
@@ -335,6 +354,7 @@ impl Sinker {
         let limits = SinkLimits {
             value_bytes_min: node.config.swap_min_value_bytes(),
             value_bytes_max: PAYLOAD_BYTES_MAX,
+            by_nodes: by_nodes(node),
         };
         let mut held = Held::new(&node.keyspace);
         held.acquire(Want::One(node.keyspace.partition_of(hand.slot())));
@@ -369,6 +389,26 @@ impl Sinker {
         self.freezes_slot |= gathered.keys > 0;
         self.shown_bytes += gathered.bytes;
         self.note_taken(gathered.bytes);
+        result
+    }
+
+    /// A step over parts of large collections: in each slot while there are some, else in some slots.
+    fn gather_nodes(&mut self, number: u32) -> Result<(), Full> {
+        if !self.has_nodes && !number.is_multiple_of(SLOTS_PER_NODE_LOOK) {
+            return Ok(());
+        }
+        let Sinker { node, log, node_hand, threshold_s, node_room, .. } = self;
+        let limits = nodes::Limits {
+            by_nodes: by_nodes(node),
+            idle_seconds_min: *threshold_s,
+            looks_max: LOOKS_PER_HOLD,
+            bytes_max: BYTES_PER_HOLD,
+        };
+        let (gathered, result) = nodes::gather((&node.keyspace, log), node_hand, limits, node_room);
+        self.has_nodes = gathered.shown_bytes > 0;
+        self.has_awaited |= gathered.has_awaited;
+        self.shown_bytes += gathered.shown_bytes;
+        self.note_taken(gathered.taken_bytes);
         result
     }
 
@@ -425,12 +465,16 @@ impl Sinker {
                     self.flip_bundle(record, *before, *place);
                     continue;
                 }
-                let key = keyspace.key(record.key);
-                let partition = keyspace.partition_of(key.slot);
-                if !held.holds(&key) {
+                let partition = keyspace.partition_of(record.slot);
+                if !held.covers(Want::One(partition)) {
                     held.release();
                     held.acquire(Want::One(partition));
                 }
+                if record.form == nodes::FORM {
+                    self.flip_node(&mut held, record, *before, *place);
+                    continue;
+                }
+                let key = keyspace.key(record.key);
                 let to = ColdRef::new(place.raw());
                 match before {
                     Some(before) => {
@@ -457,6 +501,13 @@ impl Sinker {
         }
     }
 
+    fn flip_node(&self, held: &mut Held<'_>, record: &Record<'_>, before: Option<Place>, to: Place) {
+        if nodes::flip(held, record, before, to) {
+            self.tier.counters.sunk_values.fetch_add(1, Relaxed);
+            self.tier.counters.sunk_bytes.fetch_add(record.payload.len() as u64, Relaxed);
+        }
+    }
+
     fn chill(&self, held: &mut Held<'_>, record: &Record<'_>, key: &Key<'_>, to: ColdRef) -> Chilled {
         let chilled = held.chill(db_of(record), key, record.payload, record.form, to, unix_now());
         if chilled != Chilled::No {
@@ -465,6 +516,11 @@ impl Sinker {
         }
         chilled
     }
+}
+
+/// Which collections go by nodes.
+fn by_nodes(node: &Node) -> ByNodes {
+    if node.debug.swap_chaos_nodes.is_on() { ByNodes::Some } else { ByNodes::Large }
 }
 
 /// The fewest keys of a bundle.

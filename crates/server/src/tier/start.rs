@@ -15,7 +15,7 @@ use super::reads::{Done, READERS, Reader};
 use super::round::Round;
 use super::sinker::Sinker;
 use super::state::{Terms, Tier};
-use super::target::Fetched;
+use super::target::{Fetched, slot_of};
 use super::watch::Watch;
 use crate::aof::settings;
 use crate::config::id;
@@ -204,7 +204,7 @@ impl TierReader {
         let keyspace = &self.node.keyspace;
         let hand_over = |cold: &ColdKey, fetched: &Fetched| {
             let mut held = Held::new(keyspace);
-            held.acquire(Want::One(keyspace.partition_of(keyspace.key(&cold.key).slot)));
+            held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, cold))));
             self.tier.hand_over(&mut held, cold, fetched);
         };
         let mut lost = Vec::new();

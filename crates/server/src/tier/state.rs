@@ -16,7 +16,7 @@ use super::health::{Event, Health};
 use super::owner::Claim;
 use super::reads::Reads;
 use super::rings::Rings;
-use super::target::{Fetched, Target};
+use super::target::{Fetched, Target, slot_of};
 use super::times::Times;
 use crate::process::time::unix_now;
 
@@ -467,19 +467,16 @@ impl<M> Tier<M> {
     /// Reads what a key refers to, as often as it refers to something else meanwhile. Holds its partition only to look. `None`: it is
     /// no longer away, or was not.
     pub fn read_key(&self, keyspace: &Keyspace, cold: &ColdKey) -> Option<Fetched> {
-        let key = keyspace.key(&cold.key);
+        let slot = slot_of(keyspace, cold);
         let look = || {
             let mut held = Held::new(keyspace);
-            held.acquire(Want::One(keyspace.partition_of(key.slot)));
-            let place = held.whereabouts(cold.db, &key, cold.home);
-            let lent = if cold.home { held.lent(cold.db, &key) } else { None };
-            (place, lent)
+            held.acquire(Want::One(keyspace.partition_of(slot)));
+            Target::find(&mut held, cold)
         };
         let mut reads = 0;
         let mut before = None;
         loop {
-            let (place, lent) = look();
-            let target = Target::of(place)?;
+            let (target, lent) = look()?;
             if let Some(lent) = lent {
                 return Some(target.fetched(Some(lent.into_vec())));
             }
@@ -507,7 +504,11 @@ impl<M> Tier<M> {
 
     /// Hands over what was read. The partition of the key is held.
     pub fn hand_over(&self, held: &mut Held<'_>, cold: &ColdKey, fetched: &Fetched) {
-        let (now, key) = (unix_now(), held.keyspace().key(&cold.key));
+        let now = unix_now();
+        if let Some(node) = cold.node {
+            return held.give_node(node, fetched.value.as_deref(), fetched.from, now);
+        }
+        let key = held.keyspace().key(&cold.key);
         if fetched.is_bundle {
             let thawed = |bytes: &[u8]| held.thaw(cold.db, &key, bytes, fetched.from, now).is_ok();
             // Without memory for it its command fails, as if it could not be read.
@@ -544,10 +545,7 @@ impl<M> Tier<M> {
     /// For a command that cannot be interrupted any more: it waits for the values, and holds what it holds.
     pub fn fetch_held(&self, held: &mut Held<'_>, keys: &ColdKeys) {
         for cold in &keys.keys {
-            let key = held.keyspace().key(&cold.key);
-            let place = held.whereabouts(cold.db, &key, cold.home);
-            let Some(target) = Target::of(place) else { continue };
-            let lent = if cold.home { held.lent(cold.db, &key) } else { None };
+            let Some((target, lent)) = Target::find(held, cold) else { continue };
             // What is held is moved by no other thread.
             let read = || {
                 self.counters.reads_in_commands.fetch_add(1, Relaxed);

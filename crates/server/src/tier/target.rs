@@ -1,32 +1,59 @@
 //! What is read for a key, and what came of it.
 
-use isotherm_keyspace::{BundleName, ColdRef, Whereabouts};
+use isotherm_commands::call::ColdKey;
+use isotherm_keyspace::{BundleName, ColdRef, Held, Keyspace, NodeName, Slot, Whereabouts};
 
-/// What is to be read for a key: its value, or the record that may have it with its value.
+/// What is to be read for a key: its value, the record that may have it with its value, or a part of its collection.
 #[derive(Clone, Copy)]
 pub struct Target {
     pub from: ColdRef,
-    bundle: Option<BundleName>,
+    record: Record,
 }
 
+#[derive(Clone, Copy)]
+enum Record {
+    Value,
+    Bundle(BundleName),
+    Node(NodeName),
+}
+
+/// What there is to read, and what is lent of one that is to come home.
+pub type Found = (Target, Option<Box<[u8]>>);
+
 impl Target {
-    /// `None`: there is nothing to read.
-    pub fn of(place: Whereabouts) -> Option<Target> {
-        match place {
-            Whereabouts::Here | Whereabouts::Unreadable => None,
-            Whereabouts::Away(value) => Some(Target { from: value.reference, bundle: None }),
-            Whereabouts::Frozen(from, name) => Some(Target { from, bundle: Some(name) }),
+    /// The partition of the key is held. `None`: there is nothing to read.
+    pub fn find(held: &mut Held<'_>, cold: &ColdKey) -> Option<Found> {
+        if let Some(node) = cold.node {
+            let from = held.node_reference(node).filter(|_| !held.is_node_unreadable(node))?;
+            return Some((Target { from, record: Record::Node(node.name) }, None));
         }
+        let key = held.keyspace().key(&cold.key);
+        let target = match held.whereabouts(cold.db, &key, cold.home) {
+            Whereabouts::Here | Whereabouts::Unreadable => return None,
+            Whereabouts::Away(value) => Target { from: value.reference, record: Record::Value },
+            Whereabouts::Frozen(from, name) => Target { from, record: Record::Bundle(name) },
+        };
+        let lent = if cold.home { held.lent(cold.db, &key) } else { None };
+        Some((target, lent))
     }
 
     /// What the record has as its key.
     pub fn name<'n>(&'n self, key: &'n [u8]) -> &'n [u8] {
-        self.bundle.as_ref().map_or(key, BundleName::as_bytes)
+        match &self.record {
+            Record::Value => key,
+            Record::Bundle(name) => name.as_bytes(),
+            Record::Node(name) => name.as_bytes(),
+        }
     }
 
     pub fn fetched(&self, value: Option<Vec<u8>>) -> Fetched {
-        Fetched { from: self.from, is_bundle: self.bundle.is_some(), value }
+        Fetched { from: self.from, is_bundle: matches!(self.record, Record::Bundle(_)), value }
     }
+}
+
+/// A slot of the partition in which a key, or a part of a collection, is.
+pub fn slot_of(keyspace: &Keyspace, cold: &ColdKey) -> Slot {
+    cold.node.map_or_else(|| keyspace.key(&cold.key).slot, |node| node.slot)
 }
 
 /// What was read of a key.

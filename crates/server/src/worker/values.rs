@@ -24,7 +24,7 @@ use crate::tier::Tier;
 use crate::tier::fetches::{End, Fetches};
 use crate::tier::health::Event;
 use crate::tier::rings::TierSource;
-use crate::tier::target::{Fetched, Target};
+use crate::tier::target::{Fetched, Target, slot_of};
 
 /// How much later than its time a wait may end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -160,7 +160,7 @@ impl Inner {
             let held = &mut self.dispatcher.exec.held;
             for (cold, fetched) in all {
                 let keyspace = &self.node.keyspace;
-                held.acquire(Want::One(keyspace.partition_of(keyspace.key(&cold.key).slot)));
+                held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, &cold))));
                 tier.hand_over(held, &cold, &fetched);
                 held.release();
             }

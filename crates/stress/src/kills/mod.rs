@@ -135,7 +135,7 @@ pub fn run(args: &[String]) -> Fallible<usize> {
             (false, false) => Rewrites::Never,
         };
         if options.swaps {
-            client.call(&["DEBUG", "SWAP-CHAOS", "1"])?;
+            client.call(&["DEBUG", "SWAP-CHAOS", "2"])?;
         }
         let before: u64 = writers.iter().map(Writer::answered).sum();
         let (at, frozen) = live(server, &mut client, &mut writers, life, rewrites)?;

@@ -46,7 +46,7 @@ pub fn add_cold(
         Whereabouts::Here => true,
         Whereabouts::Unreadable => false,
         Whereabouts::Away(_) | Whereabouts::Frozen(..) => {
-            cold.push(ColdKey { db: call.db, key: name.into(), need: Need::All, home: false });
+            cold.push(ColdKey::of(call.db, &name, Need::All, false));
             true
         }
     }

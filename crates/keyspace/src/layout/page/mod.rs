@@ -19,6 +19,7 @@
 //! entries are 0. The functions here know bytes of entries only as runs of bytes; the code that changes a page has made sure
 //! that there is room (`size_for`).
 
+pub(crate) mod stub;
 pub(crate) mod words;
 
 use isotherm_stdx::steps;

@@ -11,7 +11,10 @@
 //!
 //! A snapshot under way gets the entries of a page before its first change (`before_change`, the one choke point).
 
+mod cold;
 mod structure;
+
+pub(crate) use cold::ReadPage;
 
 use crate::layout::directory::{self, Bounded, PAGE_STEPS};
 use crate::layout::entry::{
@@ -22,10 +25,11 @@ use crate::layout::key::{Key, tag_of};
 use crate::layout::kind::{Encoding, Form, Full, NewValue};
 use crate::layout::packed::Element;
 use crate::layout::page::{self, ENTRIES_MAX, Page};
-use crate::layout::record::{NEVER, Record, advance, bound_of, is_due, page_index};
+use crate::layout::record::{NEVER, Record, advance, bound_of, buddy, is_due, page_index};
 use crate::values::linear::{self, PagePlace};
 use crate::values::saved::SavedField;
 use crate::values::store::Store;
+use cold::Away;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, Steps, UnixMs, steps};
 
@@ -45,6 +49,8 @@ pub(crate) struct Fields {
     pub saving: bool,
     /// Where a freeing or emitting walk goes on.
     next_page: u32,
+    /// Pages that are not in memory.
+    away: Away,
 }
 
 /// A field, its value and its time.
@@ -57,7 +63,16 @@ pub(crate) struct Field<'a> {
 
 impl Fields {
     pub fn new(number: u32, is_set: bool, encoding: Encoding) -> Fields {
-        Fields { number, record: Record::EMPTY, encoding, is_set, listed: NEVER, saving: false, next_page: 0 }
+        Fields {
+            number,
+            record: Record::EMPTY,
+            encoding,
+            is_set,
+            listed: NEVER,
+            saving: false,
+            next_page: 0,
+            away: Away::default(),
+        }
     }
 
     // ---- reading ----
@@ -69,9 +84,23 @@ impl Fields {
         let index = page_index(hash, self.record.pages);
         let (page, _) = directory::get(&store.heap, &self.record, index);
         let spot = page.and_then(|page| {
-            store.heap.page(page).find(tag_of(hash), |entry| store.is_key(EntryBytes(entry), field))
+            self.shown(store, page)?.find(tag_of(hash), |entry| store.is_key(EntryBytes(entry), field))
         });
         PagePlace { index, page, spot }
+    }
+
+    /// The same to change it: its page is in memory.
+    fn locate_home(
+        &mut self,
+        store: &mut Store,
+        field: &[u8],
+        hash: u64,
+        now: UnixMs,
+    ) -> Result<PagePlace, Full> {
+        if self.record.pages > 0 {
+            self.bring_home(store, page_index(hash, self.record.pages), now)?;
+        }
+        Ok(self.locate(store, field, hash))
     }
 
     pub fn get<'a>(&self, store: &'a Store, field: &[u8]) -> Option<Field<'a>> {
@@ -83,7 +112,7 @@ impl Fields {
     /// Fields of page `index`.
     pub fn for_each_in<'a>(&self, store: &'a Store, index: u32, mut visit: impl FnMut(Field<'a>)) -> u64 {
         let (Some(page), _) = directory::get(&store.heap, &self.record, index) else { return 0 };
-        let page = store.heap.page(page);
+        let Some(page) = self.shown(store, page) else { return store.heap.page(page).away_entries() as u64 };
         steps::note(page.len() as u64);
         page.spots().for_each(|spot| visit(field_of(store, page.entry(spot))));
         page.len() as u64
@@ -118,16 +147,41 @@ impl Fields {
         }
     }
 
-    /// A random field, each equally likely.
-    pub fn random<'a>(&self, store: &'a Store, random: &mut dyn FnMut(u64) -> u64) -> Field<'a> {
+    /// A random field, each equally likely. `None`: it is in a page that is not in memory, which was noted.
+    pub fn random<'a>(&self, store: &'a Store, random: &mut dyn FnMut(u64) -> u64) -> Option<Field<'a>> {
+        let (page, at) = self.draw(store, random);
+        let page = self.shown(store, page)?;
+        Some(field_of(store, page.entry(page.spot(at))))
+    }
+
+    /// The same to change it; `None` if its page cannot be read.
+    pub fn random_home<'a>(
+        &mut self,
+        store: &'a mut Store,
+        random: &mut dyn FnMut(u64) -> u64,
+        now: UnixMs,
+    ) -> Option<Field<'a>> {
+        let (mut page, at) = self.draw(store, random);
+        if self.away.pages > 0 && store.heap.page(page).away().is_some() {
+            let index = store.heap.page(page).away_index();
+            self.bring_home(store, index, now).ok()?;
+            page = directory::get(&store.heap, &self.record, index).0?;
+        }
+        let page = store.heap.page(page);
+        Some(field_of(store, page.entry(page.spot(at))))
+    }
+
+    /// The page of a random field, and which of its entries it is.
+    fn draw(&self, store: &Store, random: &mut dyn FnMut(u64) -> u64) -> (Handle, usize) {
         loop {
             let index = random(u64::from(self.record.pages)) as u32;
-            let (Some(page), _) = directory::get(&store.heap, &self.record, index) else { continue };
-            let page = store.heap.page(page);
+            let (Some(handle), _) = directory::get(&store.heap, &self.record, index) else { continue };
+            let page = store.heap.page(handle);
+            let entries = if page.away().is_some() { page.away_entries() } else { page.len() };
             // Most pages have fewer than 64; a page with more is drawn again as often as its weight asks.
             let at = random(ENTRIES_MAX as u64) as usize;
-            if at < page.len() {
-                return field_of(store, page.entry(page.spot(at)));
+            if at < entries {
+                return (handle, at);
             }
         }
     }
@@ -145,14 +199,14 @@ impl Fields {
         now: UnixMs,
     ) -> Result<bool, Full> {
         let key = self.key(store, field);
-        let place = self.locate(store, field, key.hash);
+        let place = self.locate_home(store, field, key.hash, now)?;
         self.put(store, &key, place, value, (expiry, keep), now)
     }
 
     /// Stores a field without a value, unless it is there. Returns whether it is new.
     pub fn add(&mut self, store: &mut Store, field: &[u8], now: UnixMs) -> Result<bool, Full> {
         let key = self.key(store, field);
-        let place = self.locate(store, field, key.hash);
+        let place = self.locate_home(store, field, key.hash, now)?;
         if place.spot.is_some() {
             return Ok(false);
         }
@@ -206,7 +260,7 @@ impl Fields {
         now: UnixMs,
     ) -> Result<bool, Full> {
         let key = self.key(store, field);
-        let place = self.locate(store, field, key.hash);
+        let place = self.locate_home(store, field, key.hash, now)?;
         let Some((page, spot)) = place.page.zip(place.spot) else { return Ok(false) };
         let entry = EntryBytes(store.heap.page(page).entry(spot));
         let was_volatile = entry.is_volatile();
@@ -220,7 +274,9 @@ impl Fields {
     }
 
     pub fn remove(&mut self, store: &mut Store, field: &[u8], now: UnixMs) -> bool {
-        let place = self.locate(store, field, store.hasher.hash(field));
+        let hash = store.hasher.hash(field);
+        // Where it cannot be brought home that is noted, and the command fails.
+        let Ok(place) = self.locate_home(store, field, hash, now) else { return false };
         let Some((page, spot)) = place.page.zip(place.spot) else { return false };
         self.before_change(store, page);
         let view = store.heap.page(page);
@@ -267,6 +323,11 @@ impl Fields {
             return 0;
         };
         let page = store.heap.page(handle);
+        if page.away().is_some() {
+            // No entry of it has a time.
+            directory::set_bound(&mut store.heap, &mut self.record, index, NEVER);
+            return 0;
+        }
         let used = page.used() as u64;
         let (mut dead, mut count, mut bound, mut bodies) = ([false; ENTRIES_MAX], 0, NEVER, Vec::new());
         for spot in page.spots() {
@@ -404,10 +465,12 @@ impl Fields {
         if !is_dense && !linear::is_overfull(&self.record) {
             return;
         }
+        let is_away = self.bring_home(store, buddy(self.record.pages), now).is_err();
         let mut record = self.record;
         let before_change = |store: &mut Store, page| self.before_change(store, page);
-        let has_parted = is_dense && linear::spread(store, &mut record, page, before_change, now);
-        if !has_parted && linear::is_overfull(&record) {
+        // Without a page that is to be split and cannot be read all stays as it is, as without memory.
+        let has_parted = is_dense && !is_away && linear::spread(store, &mut record, page, before_change, now);
+        if !has_parted && linear::is_overfull(&record) && !is_away {
             // A split that finds no memory is left for the next insert: pages may be larger.
             let _ = linear::split(store, &mut record, before_change, now);
         }
@@ -416,6 +479,10 @@ impl Fields {
 
     fn shrink(&mut self, store: &mut Store, now: UnixMs) -> bool {
         if !linear::is_sparse(&self.record) {
+            return false;
+        }
+        let last = self.record.pages - 1;
+        if self.bring_home(store, last, now).is_err() || self.bring_home(store, buddy(last), now).is_err() {
             return false;
         }
         let mut record = self.record;
@@ -433,6 +500,7 @@ fn field_of<'a>(store: &'a Store, bytes: &'a [u8]) -> Field<'a> {
 }
 
 impl Fields {
+    /// Stubs of pages that are not in memory too: they have no entries.
     pub fn for_each_page(&self, heap: &Heap, visit: &mut dyn FnMut(Page<'_>)) {
         let pages = (0..self.record.pages).filter_map(|index| directory::get(heap, &self.record, index).0);
         pages.for_each(|page| visit(heap.page(page)));

@@ -1,16 +1,18 @@
 //! Fields as one of the large collections of a partition: what is moved, copied, freed and saved of them.
 
+use super::cold::Away;
 use super::{Field, Fields, PAGE_ROUNDING_BYTES, field_of};
 use crate::layout::directory;
 use crate::layout::entry::{BodyRef, EntryBytes, Place, read_int, split_keyed};
 use crate::layout::key::tag_of;
 use crate::layout::kind::{Encoding, Form, Full, NewValue};
+use crate::layout::node_name::NodeName;
 use crate::layout::packed::Element;
 use crate::layout::page::{self, Spot};
 use crate::layout::record::{Record, UNIT_BYTES, bound_of, page_index};
 use crate::values::object::{Footprint, Object, Structure};
 use crate::values::parts::Part;
-use crate::values::receiver::{LongPart, PAGE_WEIGHT_MAX, Receiver, weight_of};
+use crate::values::receiver::{LongPart, NodePart, PAGE_WEIGHT_MAX, Receiver, weight_of};
 use crate::values::saved::{SavedField, SavedText};
 use crate::values::store::Store;
 use isotherm_arena::Handle;
@@ -40,15 +42,25 @@ impl Fields {
                 }
             }
         }
+        if copy.record.keys != self.record.keys {
+            // A page could not be read.
+            copy.free_all(store);
+            return Err(Full);
+        }
         Ok(if self.is_set { Object::Set(copy) } else { Object::Hash(copy) })
     }
 
     /// Moves a page of this object.
     pub fn relocate_page(&mut self, store: &mut Store, handle: Handle) -> bool {
         let view = store.heap.page(handle);
-        let hash = store.hasher.hash(store.key_of(EntryBytes(view.entry(view.spot(0)))));
         let size = view.0.len();
-        let index = page_index(hash, self.record.pages);
+        let index = match view.away() {
+            Some(_) => view.away_index(),
+            None => {
+                let hash = store.hasher.hash(store.key_of(EntryBytes(view.entry(view.spot(0)))));
+                page_index(hash, self.record.pages)
+            }
+        };
         assert_eq!(
             directory::get(&store.heap, &self.record, index).0,
             Some(handle),
@@ -62,6 +74,12 @@ impl Fields {
     /// Emits the fields of one page as they are, or has them saved if they weigh too much to be emitted at once.
     fn emit_page(&self, store: &mut Store, page: Handle, receiver: &mut dyn Receiver) {
         let view = store.heap.page(page);
+        if let Some(reference) = view.away() {
+            let name = NodeName::new(self.number, view.away_index());
+            receiver.long(LongPart::Node(NodePart { name, reference, is_set: self.is_set }));
+            let epoch = store.snapshot.version();
+            return page::set_version(store.heap.page_mut(page), epoch);
+        }
         let entries = || view.spots().map(|spot| EntryBytes(view.entry(spot)));
         let is_large = |entry: EntryBytes<'_>| entry.place() == Place::Large;
         let bytes = |entry: EntryBytes<'_>| store.key_of(entry).len() + store.value_bytes_of(entry).len();
@@ -146,11 +164,11 @@ impl Structure for Fields {
 
     fn memory_bytes(&self) -> u64 {
         let pages = u64::from(self.record.pages) * PAGE_ROUNDING_BYTES;
-        self.record.page_bytes() + pages + self.record.outside() * UNIT_BYTES
+        self.away.of(self.record.page_bytes()) + pages + self.record.outside() * UNIT_BYTES
     }
 
     fn footprint(&self) -> Footprint {
-        Footprint { page_bytes: self.record.page_bytes(), ..Footprint::default() }
+        Footprint { page_bytes: self.away.of(self.record.page_bytes()), ..Footprint::default() }
     }
 
     fn encoding(&self) -> Encoding {
@@ -188,6 +206,10 @@ impl Structure for Fields {
             self.next_page += 1;
             let (Some(page), _) = directory::get(&store.heap, &self.record, index) else { continue };
             directory::set_page(&mut store.heap, &mut self.record, index, None);
+            if store.heap.page(page).away().is_some() {
+                self.drop_stub(store, page);
+                continue;
+            }
             if self.record.outside() > 0 {
                 let view = store.heap.page(page);
                 let bodies: Vec<BodyRef> =
@@ -239,6 +261,10 @@ impl Structure for Fields {
         self.copy_to(Some(from), store, number)
     }
 
+    fn away_nodes(&self) -> u64 {
+        u64::from(self.away.pages)
+    }
+
     /// What it saves lies with the snapshot.
     fn kept_bytes(&self) -> u64 {
         0
@@ -272,11 +298,20 @@ impl Structure for Fields {
         assert_eq!(self.number, number);
         let mut referred = directory::check_invariants(&store.heap, &self.record) as u64;
         let (mut keys, mut volatile, mut bytes, mut outside) = (0, 0, 0, 0);
+        let mut away = Away::default();
         for index in 0..self.record.pages {
             let (Some(handle), bound) = directory::get(&store.heap, &self.record, index) else { continue };
             let page = store.heap.page(handle);
             page.check_invariants();
             assert_eq!(page.owner(), Some(number));
+            if page.away().is_some() {
+                assert_eq!(page.away_index(), index);
+                referred += 1;
+                bytes += page.away_used() as u64;
+                keys += page.away_entries() as u32;
+                away.add(page.away_used(), page.used());
+                continue;
+            }
             assert!(page.len() > 0, "a page without entries has no bytes");
             referred += 1;
             bytes += page.used() as u64;
@@ -298,7 +333,7 @@ impl Structure for Fields {
         }
         let counted = (keys, volatile, outside);
         let record = &self.record;
-        assert_eq!(record.page_bytes(), bytes);
+        assert_eq!((record.page_bytes(), self.away), (bytes, away));
         // While it is being freed, entries are no longer counted.
         if self.next_page == 0 {
             assert_eq!(counted, (record.keys, record.volatile, record.outside()));

@@ -4,6 +4,8 @@
 //! ```text
 //! all        for each database with keys: mix(number), then xor(mix(key), value) of each key
 //! ```
+//! Parts of large collections that are not in memory come there for it, and leave again behind it.
+//!
 //! What `mix` and `xor` are, and what they make of a value, is described where values are known: crate `codec`.
 
 use isotherm_codec::{add_value, mix, xor};
@@ -15,6 +17,7 @@ use crate::node::Node;
 
 pub fn all(call: &mut AdminCall<'_>) {
     let (databases, node) = (call.node.config.databases(), call.node);
+    call.exec.fetch_all_nodes();
     let mut txn = call.debug_txn();
     let mut digest = Digest::default();
     for db in (0..databases).map(Db) {
@@ -63,6 +66,8 @@ pub fn values(call: &mut AdminCall<'_>) {
     let (db, names, node) = (call.session.db, call.args.from(2), call.node);
     call.reply.array(names.len());
     for name in names.iter() {
+        let key = node.keyspace.key(name);
+        call.exec.fetch_nodes_of(db, &key);
         let mut txn = call.debug_txn();
         let key = txn.key(name);
         let mut digest = Digest::default();

@@ -6,8 +6,11 @@ use isotherm_stdx::parse_i64;
 use super::{AdminCall, is_on};
 use isotherm_resp::errors;
 
+/// `SWAP-CHAOS <0 | 1 | 2>`: with 2 some collections go by nodes that would leave as a whole.
 pub fn chaos(call: &mut AdminCall<'_>) {
-    call.node.debug.swap_chaos.set(is_on(call.args.get(2)));
+    let level = call.args.get(2);
+    call.node.debug.swap_chaos.set(is_on(level) || level == b"2");
+    call.node.debug.swap_chaos_nodes.set(level == b"2");
     call.node.cold.makes_room(|tier| {
         tier.wake();
         true

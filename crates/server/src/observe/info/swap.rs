@@ -69,6 +69,10 @@ pub const SWAP: &[SwapField] = {
         field("swap_frozen_keys", Gauge, |v| v.cold.frozen_keys.to_string()),
         field("swap_bundles", Gauge, |v| v.cold.bundles.to_string()),
         field("swap_thawed", Counter, |v| v.cold.thawed.to_string()),
+        // Parts of large collections.
+        field("swap_nodes", Gauge, |v| v.cold.nodes.to_string()),
+        field("swap_node_bytes", Gauge, |v| v.cold.node_bytes.to_string()),
+        field("swap_nodes_came_home", Counter, |v| v.cold.nodes_home.to_string()),
         field("swap_file_bytes", Gauge, |v| text(&v.tier.counters.file_bytes)),
         field("swap_live_bytes", Gauge, |v| v.tier.live_bytes().to_string()),
         field("swap_dead_bytes", Gauge, |v| text(&v.tier.counters.dead_bytes)),

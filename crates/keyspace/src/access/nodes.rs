@@ -1,0 +1,195 @@
+//! Nodes of large collections leave memory, move where they are kept, and come back, one at a time, under the lock of their partition.
+//!
+//! ```text
+//!   a page of a hash or set  --chill_node: its bytes are those that were written out-->  a stub
+//!   a stub at a              --move_node: the keeper has it at b now-->                  a stub at b
+//!   a stub                   --give_node: its record was read-->                         a page
+//! ```
+//! None of these is a change of the data, nor a use of the key. The collection keeps its entry and its directory; what else lies in it
+//! stays where it is. A command finds nothing of what is away, and notes it (`Cold::note_missed`); one that changes a collection has what
+//! it names read before (`away_nodes`).
+
+use crate::access::lock::Held;
+use crate::access::partition::Partition;
+use crate::access::terms::Missing;
+use crate::access::txn::Txn;
+use crate::layout::cold::ColdRef;
+use crate::layout::entry::EntryBytes;
+use crate::layout::key::{Key, slot_of_blob_head};
+use crate::layout::kind::{Db, Full};
+use crate::layout::node_name::{NodeAt, NodeName};
+use crate::values::cold::Lent;
+use crate::values::fields::Fields;
+use crate::values::object::{Object, Root};
+use crate::values::store::Store;
+use isotherm_stdx::UnixMs;
+
+/// Which nodes of a collection a command needs.
+#[derive(Clone, Copy, Debug)]
+pub enum NodeNeed<'n> {
+    All,
+    /// Those of these elements; a command that adds or removes some needs others, to grow or to shrink.
+    Of {
+        elements: &'n [&'n [u8]],
+        reshapes: bool,
+    },
+}
+
+impl Held<'_> {
+    /// Where a node is, if it is not in memory.
+    pub fn node_reference(&mut self, at: NodeAt) -> Option<ColdRef> {
+        let store = &self.partition(at.slot).store;
+        fields_at(store, at.name)?.away_at(store, at.name.index())
+    }
+
+    /// Whether it was tried to read a node, without success.
+    pub fn is_node_unreadable(&mut self, at: NodeAt) -> bool {
+        let Some(reference) = self.node_reference(at) else { return false };
+        self.partition(at.slot).store.cold.lent(reference).is_some_and(|lent| lent.value.is_none())
+    }
+
+    /// A node leaves memory whose payload was written out, if it is still as it was. Whether it did; else the reference goes back.
+    pub fn chill_node(&mut self, at: NodeAt, payload: &[u8], reference: ColdRef, now: UnixMs) -> bool {
+        let partition = self.partition(at.slot);
+        let chilled = partition
+            .change_fields(at.name, |fields, store| {
+                fields.chill(store, at.name.index(), payload, reference, now)
+            })
+            .unwrap_or(false);
+        if !chilled {
+            partition.store.cold.give_back(reference);
+        }
+        chilled
+    }
+
+    /// The keeper has a node elsewhere now. Whether it is still away; else the new place goes back.
+    pub fn move_node(&mut self, at: NodeAt, from: ColdRef, to: ColdRef) -> bool {
+        let partition = self.partition(at.slot);
+        let moved = partition
+            .change_fields(at.name, |fields, store| fields.move_node(store, at.name.index(), from, to))
+            .unwrap_or(false);
+        if !moved {
+            partition.store.cold.give_back(to);
+        }
+        moved
+    }
+
+    /// A node comes back to memory that was read, or could not be (`None`): then the next command that meets it fails. Nothing happens if
+    /// it is elsewhere by now.
+    pub fn give_node(&mut self, at: NodeAt, payload: Option<&[u8]>, from: ColdRef, now: UnixMs) {
+        let partition = self.partition(at.slot);
+        let is_home = payload.is_some_and(|payload| {
+            let warm = |fields: &mut Fields, store: &mut Store| {
+                fields.warm(store, at.name.index(), payload, from, now).is_ok()
+            };
+            partition.change_fields(at.name, warm).unwrap_or(true)
+        });
+        match is_home {
+            true => partition.store.cold.note_given(at.name, now),
+            // Without memory for it its command fails, as if it could not be read.
+            false if self.node_reference(at) == Some(from) => {
+                self.partition(at.slot).store.cold.lend(from, Lent::new(Db(0), &[], None, now));
+            }
+            false => {}
+        }
+    }
+
+    /// The next command tries to read it again.
+    pub fn forget_node_failure(&mut self, at: NodeAt) {
+        if let Some(reference) = self.node_reference(at) {
+            self.partition(at.slot).store.cold.take_back(reference);
+        }
+    }
+
+    /// The nodes that a command needs of the collection under a key and that are not in memory, `nodes_max` at most.
+    pub fn away_nodes(&mut self, db: Db, key: &Key<'_>, need: NodeNeed<'_>, nodes_max: usize) -> Vec<NodeAt> {
+        let partition = self.partition(key.slot);
+        let store = &partition.store;
+        let found = partition.find(db, key);
+        let number = found.and_then(|(page, spot)| EntryBytes(store.heap.page(page).entry(spot)).object());
+        let Some((number, fields)) = number.and_then(|number| {
+            Some((number, fields_of(store.objects.get(number))?)).filter(|it| it.1.away().pages > 0)
+        }) else {
+            return Vec::new();
+        };
+        let at = |index| NodeAt { slot: key.slot, name: NodeName::new(number, index) };
+        let is_away = |index: &u32| fields.away_at(store, *index).is_some();
+        let away: Vec<NodeAt> = match need {
+            NodeNeed::All => (0..fields.page_count()).filter(is_away).take(nodes_max).map(at).collect(),
+            NodeNeed::Of { elements, reshapes } => {
+                let mut pages: Vec<u32> =
+                    elements.iter().map(|element| fields.page_of(store, element)).collect();
+                pages.extend(fields.pages_to_reshape().iter().filter(|_| reshapes));
+                pages.sort_unstable();
+                pages.dedup();
+                pages.into_iter().filter(is_away).take(nodes_max).map(at).collect()
+            }
+        };
+        away
+    }
+
+    pub(crate) fn has_missed_nodes(&self) -> bool {
+        self.guarded().any(|partition| partition.store.cold.has_missed())
+    }
+
+    /// What the command at hand has met of nodes that are not in memory.
+    pub(crate) fn take_missed_nodes(&mut self, missing: &mut Vec<Missing>) {
+        let has_missed = |partition: &&Partition| partition.store.cold.has_missed();
+        let numbers: Vec<u16> = self.guarded().filter(has_missed).map(|partition| partition.number).collect();
+        for number in numbers {
+            let partition = self.numbered(number);
+            for (name, is_readable) in partition.store.cold.take_missed() {
+                let root = partition.store.objects.find(name.object());
+                let node = root.map(|root| NodeAt { slot: slot_of_blob_head(root.home), name });
+                // Of one that the command itself has removed nothing can be read any more.
+                let is_readable = is_readable && node.is_some();
+                missing.push(Missing { db: Db(0), key: Box::default(), node, is_readable });
+            }
+        }
+    }
+}
+
+impl Txn<'_, '_> {
+    /// A command that could not be shown a part of what it looked at changes nothing: its answer is that it could not be read.
+    #[cold]
+    pub(super) fn refuse_failed(&self) -> Result<(), Full> {
+        let has_failed = self.held.guarded().any(|partition| partition.store.cold.has_failed());
+        if has_failed { Err(Full) } else { Ok(()) }
+    }
+}
+
+impl Partition {
+    /// Changes a hash or set that an entry names; `None` if there is none.
+    fn change_fields<R>(
+        &mut self,
+        name: NodeName,
+        change: impl FnOnce(&mut Fields, &mut Store) -> R,
+    ) -> Option<R> {
+        let number = name.object();
+        fields_at(&self.store, name)?;
+        let mut root = self.store.objects.take(number);
+        let fields = match &mut root.body {
+            Object::Hash(fields) | Object::Set(fields) => fields,
+            _ => unreachable!("it was looked at"),
+        };
+        let result = change(fields, &mut self.store);
+        self.store.objects.put(number, root);
+        if let Some((db, location, _)) = self.find_object(number) {
+            self.recount(db, &location, number);
+        }
+        Some(result)
+    }
+}
+
+fn fields_of(root: &Root) -> Option<&Fields> {
+    match &root.body {
+        Object::Hash(fields) | Object::Set(fields) => Some(fields),
+        _ => None,
+    }
+}
+
+/// The hash or set that a node is of, if there is one and an entry names it.
+fn fields_at(store: &Store, name: NodeName) -> Option<&Fields> {
+    let root = store.objects.find(name.object())?;
+    fields_of(root).filter(|_| root.references > 0)
+}

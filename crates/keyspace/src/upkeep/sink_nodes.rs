@@ -1,0 +1,148 @@
+//! The hand that goes round the large collections of all partitions and shows nodes that may leave memory.
+//!
+//! Shown are pages of hashes and sets that cannot leave as a whole (`values::image`), but for those with a time in them, those with
+//! values so large that they would be long to read, and those that a snapshot under way has yet to see. How long ago a page was changed
+//! stands in it; that it was read does not: what left and is needed comes back, and is as recent as what was changed then.
+
+use crate::access::lock::Held;
+use crate::layout::cold::ColdRef;
+use crate::layout::key::slot_of_blob_head;
+use crate::layout::node_name::{FORM_OF_NODES, NodeAt, NodeName};
+use crate::values::fields::Fields;
+use crate::values::image;
+use crate::values::object::{Object, Root};
+use crate::values::store::Store;
+use isotherm_stdx::{Steps, UnixMs};
+
+/// Where the hand is.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct NodeHand {
+    partition: u16,
+    object: u32,
+    index: u32,
+    /// Rounds that are complete.
+    pub rounds: u64,
+}
+
+impl NodeHand {
+    /// The partition that the next step looks at: it is to be held.
+    pub fn partition(&self) -> u16 {
+        self.partition
+    }
+}
+
+/// A part of a collection that could leave memory.
+#[derive(Clone, Copy)]
+pub struct SinkableNode<'a> {
+    pub at: NodeAt,
+    /// Of its payload.
+    pub bytes: usize,
+    /// Seconds since the last change.
+    pub idle_seconds: u32,
+    /// It has just come back for a command that may not have run yet: it is to stay a little longer.
+    pub is_awaited: bool,
+    fields: &'a Fields,
+    store: &'a Store,
+}
+
+impl SinkableNode<'_> {
+    /// How its payload is to be read: to be remembered with it.
+    pub const FORM_NUMBER: u8 = FORM_OF_NODES;
+
+    pub fn write_payload(&self, into: &mut Vec<u8>) {
+        self.fields.write_payload(self.store, self.at.name.index(), into);
+    }
+}
+
+/// Which collections go by nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ByNodes {
+    /// Those that are too large to leave as a whole.
+    Large,
+    /// For tests: every other one of those that would leave as a whole too.
+    Some,
+}
+
+impl ByNodes {
+    pub(crate) fn are(self, root: &Root, number: u32) -> bool {
+        let has_pages = fields_of(root).is_some();
+        has_pages && (!image::has_image(root) || self == ByNodes::Some && number.is_multiple_of(2))
+    }
+}
+
+impl Held<'_> {
+    /// Shows what may leave of the hand's partition, until about `looks_max` nodes and objects were looked at or the partition is over.
+    pub fn sink_nodes_step(
+        &mut self,
+        hand: &mut NodeHand,
+        which: ByNodes,
+        looks_max: u64,
+        now: UnixMs,
+        visit: &mut dyn FnMut(SinkableNode<'_>),
+    ) {
+        let is_one = |root: &Root, number| which.are(root, number);
+        self.walk_nodes(hand, looks_max, &is_one, &mut |store, fields, at| {
+            if let Some((bytes, idle_seconds)) = fields.leaving(store, at.name.index(), now) {
+                let is_awaited = store.cold.was_given(at.name, now);
+                visit(SinkableNode { at, bytes, idle_seconds, is_awaited, fields, store });
+            }
+        });
+    }
+
+    /// Shows nodes of the hand's partition that are not in memory, and where they are, until about `looks_max` nodes and objects were
+    /// looked at or the partition is over.
+    pub fn away_nodes_step(
+        &mut self,
+        hand: &mut NodeHand,
+        looks_max: u64,
+        visit: &mut dyn FnMut(NodeAt, ColdRef),
+    ) {
+        let has_some = |root: &Root, _| root.body.structure().away_nodes() > 0;
+        self.walk_nodes(hand, looks_max, &has_some, &mut |store, fields, at| {
+            if let Some(reference) = fields.away_at(store, at.name.index()) {
+                visit(at, reference);
+            }
+        });
+    }
+
+    fn walk_nodes(
+        &mut self,
+        hand: &mut NodeHand,
+        looks_max: u64,
+        is_one: &dyn Fn(&Root, u32) -> bool,
+        visit: &mut dyn FnMut(&Store, &Fields, NodeAt),
+    ) {
+        let partitions = self.keyspace.partition_count() as u16;
+        let store = &self.numbered(hand.partition).store;
+        let mut steps = Steps::new(looks_max);
+        while !steps.is_spent() {
+            steps.look(1);
+            if hand.object >= store.objects.numbers() {
+                let is_round = hand.partition + 1 >= partitions;
+                *hand = NodeHand {
+                    partition: if is_round { 0 } else { hand.partition + 1 },
+                    rounds: hand.rounds + u64::from(is_round),
+                    ..NodeHand::default()
+                };
+                return;
+            }
+            let root = store.objects.find(hand.object).filter(|root| is_one(root, hand.object));
+            match root.and_then(|root| fields_of(root).zip(Some(slot_of_blob_head(root.home)))) {
+                Some((fields, slot)) if hand.index < fields.page_count() => {
+                    let name = NodeName::new(hand.object, hand.index);
+                    visit(store, fields, NodeAt { slot, name });
+                    hand.index += 1;
+                }
+                _ => (hand.object, hand.index) = (hand.object + 1, 0),
+            }
+        }
+    }
+}
+
+/// Of an object that an entry names.
+fn fields_of(root: &Root) -> Option<&Fields> {
+    match &root.body {
+        Object::Hash(fields) | Object::Set(fields) if root.references > 0 => Some(fields),
+        _ => None,
+    }
+}

@@ -1,0 +1,100 @@
+//! Parts of large collections that are not in memory: which of them a command needs, and how those come that cannot be waited for.
+//!
+//! A command that only reads meets what it lacks, and runs again (`Exec::missed`). One that changes a collection has the parts in memory
+//! before it runs: those of the elements that it names, and those that would be split or merged.
+
+use isotherm_commands::call::{ColdKey, ColdKeys};
+use isotherm_commands::spec::Need;
+use isotherm_keyspace::{Db, Held, Key, NodeAt, NodeHand, NodeNeed};
+use isotherm_resp::Args;
+use isotherm_stdx::Prng;
+use std::collections::VecDeque;
+
+use super::execute::{Exec, Unreadable};
+
+/// Parts that are looked for and read at once, where all of them are to come.
+const NODES_PER_FETCH: u64 = 1000;
+
+/// Clients whose draws are remembered. Of others a command may draw once more.
+const DRAWS_MAX: usize = 256;
+
+/// What random commands drew with that have to run again: SRANDMEMBER of a member that is not in memory is to draw that member again, or it would
+/// never end.
+#[derive(Default)]
+pub(super) struct Draws(VecDeque<(u64, Prng)>);
+
+impl Draws {
+    /// A client's command begins: as it was drawn before, if it runs again. What it draws with.
+    pub fn begin(&mut self, prng: &mut Prng, client: u64) -> Prng {
+        if let Some(at) = self.0.iter().position(|(other, _)| *other == client) {
+            *prng = self.0.remove(at).expect("it was just found").1;
+        }
+        prng.clone()
+    }
+
+    pub fn keep(&mut self, client: u64, prng: Prng) {
+        if self.0.len() == DRAWS_MAX {
+            self.0.pop_front();
+        }
+        self.0.push_back((client, prng));
+    }
+}
+
+/// Adds the parts of a collection that a command needs and that are not in memory. `at` is the argument with its key.
+pub(super) fn find_nodes(
+    held: &mut Held<'_>,
+    (db, key): (Db, &Key<'_>),
+    need: Need,
+    (args, at): (Args<'_>, usize),
+    reads: bool,
+    keys: &mut Vec<ColdKey>,
+) -> Result<(), Unreadable> {
+    let need = match need {
+        // What follows the key names elements, or is something else: then a part too many is read.
+        Need::Elements => {
+            NodeNeed::Of { elements: &args.from(at + 1).iter().collect::<Vec<_>>(), reshapes: !reads }
+        }
+        _ => NodeNeed::All,
+    };
+    for node in held.away_nodes(db, key, need, usize::MAX) {
+        if held.is_node_unreadable(node) {
+            held.forget_node_failure(node);
+            return Err(Unreadable);
+        }
+        keys.push(ColdKey::of_node(node));
+    }
+    Ok(())
+}
+
+impl Exec {
+    /// All parts of a collection come to memory, for one that cannot say what it needs. Whether they did.
+    #[cold]
+    pub fn fetch_nodes_of(&mut self, db: Db, key: &Key<'_>) -> bool {
+        if !self.node.cold.is_in_use() || !self.held.holds(key) {
+            return true;
+        }
+        let nodes = self.held.away_nodes(db, key, NodeNeed::All, usize::MAX);
+        self.fetch_nodes(&nodes);
+        self.held.away_nodes(db, key, NodeNeed::All, 1).is_empty()
+    }
+
+    /// The same of all collections. Everything is held.
+    #[cold]
+    pub fn fetch_all_nodes(&mut self) {
+        if !self.node.cold.is_in_use() {
+            return;
+        }
+        let mut hand = NodeHand::default();
+        while hand.rounds == 0 {
+            let mut nodes = Vec::new();
+            self.held.away_nodes_step(&mut hand, NODES_PER_FETCH, &mut |node, _| nodes.push(node));
+            self.fetch_nodes(&nodes);
+        }
+    }
+
+    fn fetch_nodes(&mut self, nodes: &[NodeAt]) {
+        let keys = nodes.iter().copied().map(ColdKey::of_node).collect();
+        self.fetch_now(&ColdKeys { keys });
+        nodes.iter().for_each(|node| self.held.forget_node_failure(*node));
+    }
+}

@@ -1,0 +1,95 @@
+//! Parts of large collections that leave memory one by one: what the thread that writes does with them.
+//!
+//! ```text
+//!   gather    a partition, under its lock:  a page of a hash or set  -->  a record  -->  the open group
+//!   flip      the group is on disk:         pages that are still these bytes leave
+//!   clean     a record lives while a stub refers to it
+//! ```
+
+use isotherm_keyspace::{
+    ByNodes, ColdRef, Held, Keyspace, NodeAt, NodeHand, NodeName, SinkableNode, Slot, Want,
+};
+use isotherm_tier::{Full, Log, Place, Record, Stream};
+
+use crate::process::time::unix_now;
+
+pub const FORM: u8 = SinkableNode::FORM_NUMBER;
+
+/// What is gathered in one hold.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    pub by_nodes: ByNodes,
+    pub idle_seconds_min: u32,
+    pub looks_max: u64,
+    pub bytes_max: u64,
+}
+
+/// Bytes of what was shown, and of what was taken.
+#[derive(Clone, Copy, Default)]
+pub struct Gathered {
+    pub shown_bytes: u64,
+    pub taken_bytes: u64,
+    /// Some can leave in a moment.
+    pub has_awaited: bool,
+}
+
+/// One hold of the hand's partition: writes what may leave to the log.
+pub fn gather(
+    (keyspace, log): (&Keyspace, &mut Log),
+    hand: &mut NodeHand,
+    limits: Limits,
+    room: &mut Vec<u8>,
+) -> (Gathered, Result<(), Full>) {
+    let (mut gathered, mut result) = (Gathered::default(), Ok(()));
+    let mut held = Held::new(keyspace);
+    held.acquire(Want::One(hand.partition()));
+    held.sink_nodes_step(hand, limits.by_nodes, limits.looks_max, unix_now(), &mut |node| {
+        gathered.shown_bytes += node.bytes as u64;
+        gathered.has_awaited |= node.is_awaited;
+        let is_recent = node.is_awaited || node.idle_seconds < limits.idle_seconds_min;
+        if is_recent || result.is_err() || gathered.taken_bytes >= limits.bytes_max {
+            return;
+        }
+        node.write_payload(room);
+        let record = Record {
+            form: FORM,
+            expiry: None,
+            database: 0,
+            slot: node.at.slot,
+            key: node.at.name.as_bytes(),
+            payload: room,
+        };
+        match log.append(Stream::Fresh, &record, None) {
+            Ok(_) => gathered.taken_bytes += node.bytes as u64,
+            Err(full) => result = Err(full),
+        }
+    });
+    (gathered, result)
+}
+
+/// A record is on disk: the node leaves memory, or if the record was moved its stub refers to it. Whether a node left. The partition of the
+/// record's slot is held.
+pub fn flip(held: &mut Held<'_>, record: &Record<'_>, before: Option<Place>, to: Place) -> bool {
+    let (at, to) = (at_of(record), ColdRef::new(to.raw()));
+    match before {
+        None => held.chill_node(at, record.payload, to, unix_now()),
+        Some(before) => {
+            held.move_node(at, ColdRef::new(before.raw()), to);
+            false
+        }
+    }
+}
+
+/// Whether a stub refers to a record.
+pub fn lives(keyspace: &Keyspace, place: Place, record: &Record<'_>) -> bool {
+    let mut held = Held::new(keyspace);
+    held.acquire(Want::One(keyspace.partition_of(record.slot)));
+    held.node_reference(at_of(record)) == Some(ColdRef::new(place.raw()))
+}
+
+/// Checked by the record's own sum.
+fn at_of(record: &Record<'_>) -> NodeAt {
+    let slot: Slot = record.slot;
+    let name = NodeName::of_bytes(record.key).expect("a record of this form has the name of a node");
+    NodeAt { slot, name }
+}
