@@ -36,6 +36,18 @@ pub enum NodeNeed<'n> {
 }
 
 impl Held<'_> {
+    /// Whether anything refers to the record of a node: it is away, or has come back and was not changed since.
+    pub fn refers_to_node(&mut self, at: NodeAt, reference: ColdRef) -> bool {
+        self.node_reference(at) == Some(reference)
+            || self.partition(at.slot).store.cold.clean(at.name) == Some(reference)
+    }
+
+    /// A node leaves again that was not changed since it came back. Whether it did.
+    pub fn chill_clean_node(&mut self, at: NodeAt, now: UnixMs) -> bool {
+        let leave = |fields: &mut Fields, store: &mut Store| fields.chill_clean(store, at.name.index(), now);
+        self.partition(at.slot).change_fields(at.name, leave).unwrap_or(false)
+    }
+
     /// Where a node is, if it is not in memory.
     pub fn node_reference(&mut self, at: NodeAt) -> Option<ColdRef> {
         let store = &self.partition(at.slot).store;
@@ -62,7 +74,7 @@ impl Held<'_> {
         chilled
     }
 
-    /// The keeper has a node elsewhere now. Whether it is still away; else the new place goes back.
+    /// The keeper has a node elsewhere now. Whether anything refers to it; else the new place goes back.
     pub fn move_node(&mut self, at: NodeAt, from: ColdRef, to: ColdRef) -> bool {
         let partition = self.partition(at.slot);
         let moved = partition
@@ -75,12 +87,12 @@ impl Held<'_> {
     }
 
     /// A node comes back to memory that was read, or could not be (`None`): then the next command that meets it fails. Nothing happens if
-    /// it is elsewhere by now.
-    pub fn give_node(&mut self, at: NodeAt, payload: Option<&[u8]>, from: ColdRef, now: UnixMs) {
+    /// it is elsewhere by now. `keeps`: its record stays until it changes, so that it can leave again without being written.
+    pub fn give_node(&mut self, at: NodeAt, payload: Option<&[u8]>, from: ColdRef, keeps: bool, now: UnixMs) {
         let partition = self.partition(at.slot);
         let is_home = payload.is_some_and(|payload| {
             let warm = |fields: &mut Fields, store: &mut Store| {
-                fields.warm(store, at.name.index(), payload, from, now).is_ok()
+                fields.warm(store, at.name.index(), payload, from, keeps, now).is_ok()
             };
             partition.change_fields(at.name, warm).unwrap_or(true)
         });

@@ -41,6 +41,8 @@ pub struct SinkableNode<'a> {
     pub idle_seconds: u32,
     /// It has just come back for a command that may not have run yet: it is to stay a little longer.
     pub is_awaited: bool,
+    /// It was not changed since it came back: it need not be written (`chill_clean_node`).
+    pub is_clean: bool,
     fields: &'a Fields,
     store: &'a Store,
 }
@@ -84,7 +86,8 @@ impl Held<'_> {
         self.walk_nodes(hand, looks_max, &is_one, &mut |store, fields, at| {
             if let Some((bytes, idle_seconds)) = fields.leaving(store, at.name.index(), now) {
                 let is_awaited = store.cold.was_given(at.name, now);
-                visit(SinkableNode { at, bytes, idle_seconds, is_awaited, fields, store });
+                let is_clean = store.cold.clean(at.name).is_some();
+                visit(SinkableNode { at, bytes, idle_seconds, is_awaited, is_clean, fields, store });
             }
         });
     }

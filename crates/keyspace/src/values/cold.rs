@@ -32,6 +32,8 @@ const OLDEST_LOOKS_MAX: usize = 16;
 const ABSENT_MAX: usize = 256;
 /// So long a node stays that came back for a command, whatever is short: the command is about to run.
 const GIVEN_MS: i64 = 50;
+/// So many records are kept of nodes that came back: 2 MB in a partition.
+const CLEAN_MAX: usize = 1 << 16;
 /// So many of them are remembered: 1.5 MB in a partition.
 const GIVEN_MAX: usize = 1 << 16;
 /// So often a value was used while it was lent that it is worth its place in memory.
@@ -52,6 +54,8 @@ pub(crate) struct Cold {
     pub node_bytes: u64,
     /// Nodes that came back to memory.
     pub nodes_home: u64,
+    /// Those that came back and were not changed since: their records are kept, so that they can leave again without being written.
+    clean: HashMap<NodeName, ColdRef>,
     /// Those that came back lately because a command needs them, and when.
     given: HashMap<NodeName, UnixMs>,
     /// What a command has met of these, and whether it can be read; whether one could not, and the command is not to change anything.
@@ -201,6 +205,52 @@ impl Cold {
         self.give_back(reference);
     }
 
+    /// A node came back, and no stub refers to its record. That is kept until the node changes, if `keeps` and there are not too many.
+    pub fn node_came_home(&mut self, name: NodeName, reference: ColdRef, keeps: bool) {
+        self.nodes -= 1;
+        self.node_bytes -= reference.value_bytes() as u64;
+        self.nodes_home += 1;
+        self.take_back(reference);
+        if keeps && self.clean.len() < CLEAN_MAX {
+            let old = self.clean.insert(name, reference);
+            debug_assert!(old.is_none(), "what was away has no other record");
+        } else {
+            self.give_back(reference);
+        }
+    }
+
+    /// Where the record of a node in memory is that was not changed since it was read.
+    pub fn clean(&self, name: NodeName) -> Option<ColdRef> {
+        self.clean.get(&name).copied()
+    }
+
+    #[inline]
+    pub fn has_clean(&self) -> bool {
+        !self.clean.is_empty()
+    }
+
+    /// A node that is in memory is about to change, or to go.
+    pub fn drop_clean(&mut self, name: NodeName) {
+        if let Some(reference) = self.clean.remove(&name) {
+            self.give_back(reference);
+        }
+    }
+
+    /// The same, and its record stays: a stub is about to refer to it.
+    pub fn take_clean(&mut self, name: NodeName) -> Option<ColdRef> {
+        self.clean.remove(&name)
+    }
+
+    /// The keeper has the record of a node in memory elsewhere. Whether it was there.
+    pub fn move_clean(&mut self, name: NodeName, from: ColdRef, to: ColdRef) -> bool {
+        let Some(reference) = self.clean.get_mut(&name).filter(|reference| **reference == from) else {
+            return false;
+        };
+        *reference = to;
+        self.give_back(from);
+        true
+    }
+
     /// A node came back because a command needs it.
     pub fn note_given(&mut self, name: NodeName, now: UnixMs) {
         if self.given.len() >= GIVEN_MAX {
@@ -295,7 +345,9 @@ impl Cold {
         // A table is filled to seven eighths, with a byte for each place.
         let places = (self.lent.capacity() * 8 / 7).next_power_of_two();
         let used = if self.lent.capacity() == 0 { 0 } else { places };
-        used * (size_of::<(ColdRef, Lent)>() + 1) + self.order.capacity() * size_of::<ColdRef>()
+        let nodes = self.clean.capacity() * size_of::<(NodeName, ColdRef)>()
+            + self.given.capacity() * size_of::<(NodeName, UnixMs)>();
+        used * (size_of::<(ColdRef, Lent)>() + 1) + self.order.capacity() * size_of::<ColdRef>() + nodes
     }
 
     pub fn counts(&self) -> ColdCounts {

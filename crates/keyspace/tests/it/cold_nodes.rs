@@ -22,6 +22,9 @@ struct World {
     hand: NodeHand,
     now: i64,
     chilled: u64,
+    clean: u64,
+    moved_clean: u64,
+    given: Vec<(NodeAt, ColdRef)>,
     moved: u64,
     runs_again: u64,
     waits: u64,
@@ -57,6 +60,9 @@ impl World {
             hand: NodeHand::default(),
             now: START,
             chilled: 0,
+            clean: 0,
+            moved_clean: 0,
+            given: Vec::new(),
             moved: 0,
             runs_again: 0,
             waits: 0,
@@ -90,7 +96,7 @@ impl World {
             for missed in missing {
                 assert!(missed.is_readable);
                 let node = missed.node.expect("no value is away as a whole");
-                give(&self.keeper, &mut held, node, self.now);
+                self.given.extend(give(&self.keeper, &mut held, node, self.now));
             }
         }
     }
@@ -288,7 +294,7 @@ impl World {
 
     /// What the hand shows leaves memory; sometimes it has changed since it was shown.
     fn sink(&mut self) {
-        let mut shown = Vec::new();
+        let (mut shown, mut clean) = (Vec::new(), Vec::new());
         let keyspace = self.keyspace;
         {
             let mut held = Held::new(keyspace);
@@ -296,6 +302,9 @@ impl World {
             let now = UnixMs(self.now + 1000);
             held.sink_nodes_step(&mut self.hand, ByNodes::Some, 60, now, &mut |node| {
                 assert!(!node.is_awaited, "a second has passed");
+                if node.is_clean {
+                    return clean.push(node.at);
+                }
                 let mut payload = Vec::new();
                 node.write_payload(&mut payload);
                 assert_eq!(payload.len(), node.bytes);
@@ -304,6 +313,12 @@ impl World {
         }
         if self.prng.one_in(5) {
             self.edit();
+        }
+        for at in clean {
+            let mut held = Held::new(self.keyspace);
+            held.acquire(Want::One(self.keyspace.partition_of(at.slot)));
+            // Unless it has changed meanwhile.
+            self.clean += u64::from(held.chill_clean_node(at, UnixMs(self.now)));
         }
         for (at, payload) in shown {
             let reference = self.keeper.keep(&payload);
@@ -326,6 +341,18 @@ impl World {
                 self.moved += 1;
             }
         }
+        // Those that have come back too, if they were not changed since.
+        for (node, reference) in std::mem::take(&mut self.given) {
+            let Some(payload) = self.keeper.ever.lock().unwrap().get(&reference.raw()).cloned() else {
+                continue;
+            };
+            let to = self.keeper.keep(&payload);
+            let mut held = Held::new(self.keyspace);
+            held.acquire(Want::One(self.keyspace.partition_of(node.slot)));
+            let is_referred = held.refers_to_node(node, reference);
+            assert_eq!(held.move_node(node, reference, to), is_referred);
+            self.moved_clean += u64::from(is_referred);
+        }
     }
 
     fn step(&mut self) {
@@ -343,10 +370,12 @@ impl World {
     }
 }
 
-fn give(keeper: &Keeper, held: &mut Held<'_>, node: NodeAt, now: i64) {
-    let Some(from) = held.node_reference(node) else { return };
+/// The node, and where it was.
+fn give(keeper: &Keeper, held: &mut Held<'_>, node: NodeAt, now: i64) -> Option<(NodeAt, ColdRef)> {
+    let from = held.node_reference(node)?;
     let payload = keeper.read(from);
-    held.give_node(node, Some(&payload), from, UnixMs(now));
+    held.give_node(node, Some(&payload), from, true, UnixMs(now));
+    Some((node, from))
 }
 
 /// Takes what a snapshot emits.
@@ -409,7 +438,8 @@ fn pages_that_left_memory_are_what_they_were() {
             }
         }
         (0..KEYS).for_each(|number| world.check(&name_of(number)));
-        let counts = [world.chilled, world.moved, world.runs_again, world.waits];
+        let counts =
+            [world.chilled, world.clean, world.moved, world.moved_clean, world.runs_again, world.waits];
         assert!(counts.iter().all(|count| *count > 50), "{counts:?}");
         flush_and_check(world.keyspace, world.now);
         assert!(world.keeper.values.lock().unwrap().is_empty(), "all references went back");

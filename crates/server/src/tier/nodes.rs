@@ -3,7 +3,10 @@
 //! ```text
 //!   gather    a partition, under its lock:  a page of a hash or set  -->  a record  -->  the open group
 //!   flip      the group is on disk:         pages that are still these bytes leave
-//!   clean     a record lives while a stub refers to it
+//!   clean     a record lives while a stub refers to it, or the page has come back and was not changed since
+//! ```
+//! ```text
+//!   gather    a page that was only read since it came back leaves at once: its record is still there
 //! ```
 
 use isotherm_keyspace::{
@@ -31,6 +34,8 @@ pub struct Gathered {
     pub taken_bytes: u64,
     /// Some can leave in a moment.
     pub has_awaited: bool,
+    /// So many have left without being written.
+    pub clean: u64,
 }
 
 /// One hold of the hand's partition: writes what may leave to the log.
@@ -40,7 +45,7 @@ pub fn gather(
     limits: Limits,
     room: &mut Vec<u8>,
 ) -> (Gathered, Result<(), Full>) {
-    let (mut gathered, mut result) = (Gathered::default(), Ok(()));
+    let (mut gathered, mut result, mut clean) = (Gathered::default(), Ok(()), Vec::new());
     let mut held = Held::new(keyspace);
     held.acquire(Want::One(hand.partition()));
     held.sink_nodes_step(hand, limits.by_nodes, limits.looks_max, unix_now(), &mut |node| {
@@ -49,6 +54,10 @@ pub fn gather(
         let is_recent = node.is_awaited || node.idle_seconds < limits.idle_seconds_min;
         if is_recent || result.is_err() || gathered.taken_bytes >= limits.bytes_max {
             return;
+        }
+        if node.is_clean {
+            gathered.taken_bytes += node.bytes as u64;
+            return clean.push(node.at);
         }
         node.write_payload(room);
         let record = Record {
@@ -64,6 +73,8 @@ pub fn gather(
             Err(full) => result = Err(full),
         }
     });
+    clean.retain(|node| held.chill_clean_node(*node, unix_now()));
+    gathered.clean = clean.len() as u64;
     (gathered, result)
 }
 
@@ -80,11 +91,11 @@ pub fn flip(held: &mut Held<'_>, record: &Record<'_>, before: Option<Place>, to:
     }
 }
 
-/// Whether a stub refers to a record.
+/// Whether anything refers to a record.
 pub fn lives(keyspace: &Keyspace, place: Place, record: &Record<'_>) -> bool {
     let mut held = Held::new(keyspace);
     held.acquire(Want::One(keyspace.partition_of(record.slot)));
-    held.node_reference(at_of(record)) == Some(ColdRef::new(place.raw()))
+    held.refers_to_node(at_of(record), ColdRef::new(place.raw()))
 }
 
 /// Checked by the record's own sum.

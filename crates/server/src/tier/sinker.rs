@@ -407,6 +407,7 @@ impl Sinker {
         let (gathered, result) = nodes::gather((&node.keyspace, log), node_hand, limits, node_room);
         self.has_nodes = gathered.shown_bytes > 0;
         self.has_awaited |= gathered.has_awaited;
+        self.tier.counters.clean_nodes.fetch_add(gathered.clean, Relaxed);
         self.shown_bytes += gathered.shown_bytes;
         self.note_taken(gathered.taken_bytes);
         result

@@ -99,6 +99,8 @@ pub struct Counters {
     pub reads_in_commands: AtomicU64,
     pub unreadable: AtomicU64,
     pub sunk_values: AtomicU64,
+    /// Nodes that left again without being written.
+    pub clean_nodes: AtomicU64,
     pub sunk_bytes: AtomicU64,
     pub written_bytes: AtomicU64,
     pub cleaned_segments: AtomicU64,
@@ -506,7 +508,8 @@ impl<M> Tier<M> {
     pub fn hand_over(&self, held: &mut Held<'_>, cold: &ColdKey, fetched: &Fetched) {
         let now = unix_now();
         if let Some(node) = cold.node {
-            return held.give_node(node, fetched.value.as_deref(), fetched.from, now);
+            let keeps = !self.is_off();
+            return held.give_node(node, fetched.value.as_deref(), fetched.from, keeps, now);
         }
         let key = held.keyspace().key(&cold.key);
         if fetched.is_bundle {

@@ -138,6 +138,11 @@ fn walks_and_draws_read_what_they_meet() {
     assert_eq!(seen.len(), FIELDS);
     sink(&mut client);
     assert_eq!(words_of(&client.ask("HGETALL hash")).len(), 2 * FIELDS);
+    // What was only read leaves again without being written.
+    let written = swap(&mut client, "swap_sunk_bytes");
+    sink(&mut client);
+    assert!(swap(&mut client, "swap_nodes_left_clean") > 1000);
+    assert_eq!(swap(&mut client, "swap_sunk_bytes"), written);
     client.check("SUNIONSTORE other set", &format!(":{FIELDS}\r\n"));
     client.check("SDIFF set other", "*0\r\n");
     sink(&mut client);

@@ -19,7 +19,7 @@ use crate::layout::kind::{Form, Full};
 use crate::layout::last_used;
 use crate::layout::node_name::NodeName;
 use crate::layout::page::{self, Page, Spot, stub};
-use crate::layout::record::buddy;
+use crate::layout::record::{buddy, page_index};
 use crate::values::store::Store;
 use isotherm_arena::{Handle, Kind};
 use isotherm_stdx::UnixMs;
@@ -80,7 +80,7 @@ impl Fields {
 
     /// The page that an element is in, or would be.
     pub fn page_of(&self, store: &Store, element: &[u8]) -> u32 {
-        crate::layout::record::page_index(store.hasher.hash(element), self.record.pages)
+        page_index(store.hasher.hash(element), self.record.pages)
     }
 
     /// Pages beside those of its elements that a change needs: the next to split, or those that would be merged.
@@ -138,9 +138,25 @@ impl Fields {
         self.write_payload(store, index, &mut bytes);
         let is_same = bytes == payload;
         store.scratch_bytes = bytes;
-        if !is_same {
+        is_same && self.leave(store, index, reference)
+    }
+
+    /// A page leaves that was not changed since it came back: its record is still there. Whether it did.
+    pub fn chill_clean(&mut self, store: &mut Store, index: u32, now: UnixMs) -> bool {
+        let name = NodeName::new(self.number, index);
+        if index >= self.record.pages || self.leaving(store, index, now).is_none() {
             return false;
         }
+        let Some(reference) = store.cold.take_clean(name) else { return false };
+        let has_left = self.leave(store, index, reference);
+        if !has_left {
+            store.cold.give_back(reference);
+        }
+        has_left
+    }
+
+    /// Puts a stub in the place of a page. Whether there was memory for it.
+    fn leave(&mut self, store: &mut Store, index: u32, reference: ColdRef) -> bool {
         let Ok((stub, stub_bytes)) = store.heap.allocate(Kind::Page, stub::STUB_BYTES) else { return false };
         let old = directory::get(&store.heap, &self.record, index).0.expect("it may leave");
         let page = store.heap.page(old);
@@ -153,14 +169,26 @@ impl Fields {
         store.heap.release(old);
         directory::set_page(&mut store.heap, &mut self.record, index, Some(stub));
         self.away.add(used, store.heap.page(stub).used());
+        store.cold.drop_clean(NodeName::new(self.number, index));
         store.cold.note_node(reference);
         true
+    }
+
+    /// The page with this first entry is about to change, or to go.
+    #[cold]
+    pub(super) fn note_change(&self, store: &mut Store, page: Handle) {
+        let view = store.heap.page(page);
+        if view.len() == 0 {
+            return;
+        }
+        let hash = store.hasher.hash(store.key_of(EntryBytes(view.entry(view.spot(0)))));
+        store.cold.drop_clean(NodeName::new(self.number, page_index(hash, self.record.pages)));
     }
 
     /// The keeper has a page elsewhere now. Whether there is a stub that said so.
     pub fn move_node(&self, store: &mut Store, index: u32, from: ColdRef, to: ColdRef) -> bool {
         if self.away_at(store, index) != Some(from) {
-            return false;
+            return store.cold.move_clean(NodeName::new(self.number, index), from, to);
         }
         let stub = directory::get(&store.heap, &self.record, index).0.expect("it is away");
         stub::set_reference(store.heap.page_mut(stub), to);
@@ -169,13 +197,14 @@ impl Fields {
         true
     }
 
-    /// A page comes back, if it still is where its payload was read. Whether it did.
+    /// A page comes back, if it still is where its payload was read. Whether it did. `keeps`: its record stays until it changes.
     pub fn warm(
         &mut self,
         store: &mut Store,
         index: u32,
         payload: &[u8],
         from: ColdRef,
+        keeps: bool,
         now: UnixMs,
     ) -> Result<bool, Full> {
         if self.away_at(store, index) != Some(from) {
@@ -197,8 +226,7 @@ impl Fields {
         store.heap.release(stub);
         directory::set_page(&mut store.heap, &mut self.record, index, Some(page));
         self.away.remove(used, stub_used);
-        store.cold.retire_node(from);
-        store.cold.nodes_home += 1;
+        store.cold.node_came_home(NodeName::new(self.number, index), from, keeps);
         Ok(true)
     }
 
@@ -259,7 +287,7 @@ impl Fields {
             store.cold.note_failed(name);
             return Err(Full);
         };
-        self.warm(store, index, &payload, from, now).map(|_| ())
+        self.warm(store, index, &payload, from, false, now).map(|_| ())
     }
 
     /// A page's entries, for a reader. `None`: the page is away, which was noted.

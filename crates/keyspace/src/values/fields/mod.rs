@@ -433,10 +433,14 @@ impl Fields {
         put.map(|(page, _)| page)
     }
 
-    /// Has to be called before a page changes: a snapshot that has not emitted it yet gets its entries first.
+    /// Has to be called before a page changes: a snapshot that has not emitted it yet gets its entries first, and what was read from disk is
+    /// no longer what it is.
     fn before_change(&self, store: &mut Store, page: Handle) {
         if self.saving && store.heap.page(page).version() != store.snapshot.version() {
             self.save_page(store, page);
+        }
+        if store.cold.has_clean() {
+            self.note_change(store, page);
         }
     }
 

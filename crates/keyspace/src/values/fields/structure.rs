@@ -210,6 +210,9 @@ impl Structure for Fields {
                 self.drop_stub(store, page);
                 continue;
             }
+            if store.cold.has_clean() {
+                store.cold.drop_clean(NodeName::new(self.number, index));
+            }
             if self.record.outside() > 0 {
                 let view = store.heap.page(page);
                 let bodies: Vec<BodyRef> =
