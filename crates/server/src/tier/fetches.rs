@@ -99,7 +99,7 @@ impl Wanted {
     }
 
     pub fn add_ahead(&mut self, cold: ColdKey) {
-        let is_same = |other: &ColdKey| other.db == cold.db && other.key == cold.key;
+        let is_same = |other: &ColdKey| (other.db, &other.key, other.node) == (cold.db, &cold.key, cold.node);
         if !self.keys.iter().any(is_same) {
             self.keys.push(cold);
         }
