@@ -38,6 +38,7 @@ extern crate self as isotherm_keyspace;
 pub use access::budget::{HOLD_LOOKS_MAX, HOLD_STEPS_MAX};
 pub use access::cold::NotPut;
 pub use access::effect::{Effect, EffectMask, EffectSink, EventClass, NoEffects};
+pub use access::frozen::StoredBundle;
 pub use access::lease::{LeaseId, LeasePlace};
 pub use access::lock::{Held, KEYS_PER_HOLD_MAX, Keyspace, SuspendedReady, Want};
 pub use access::nodes::NodeNeed;

@@ -4,6 +4,7 @@
 //!   HOT x n  --freeze: their bytes are still those that were written out-->  a bundle
 //!   a bundle at a  --move_bundle: the keeper has it at b now-->              the same bundle
 //!   in a bundle  --thaw: the record was read-->                              HOT
+//!   no such keys  --put_bundle: a file refers to their record-->             a bundle
 //! ```
 //! None of these is a change of the data, nor a use of a key. A command that names a frozen key has it thawed before it runs; what a command
 //! looks up beyond that is read by the lookup itself, which waits for the disk under the lock.
@@ -12,11 +13,12 @@
 //! remembered until the command has run.
 
 use crate::access::carry::as_form;
+use crate::access::cold::NotPut;
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::access::terms::{Missing, Whereabouts};
 use crate::access::txn::Txn;
-use crate::layout::bundle::{self, BundleName, Item};
+use crate::layout::bundle::{self, BUNDLE_KEYS_MAX, BundleName, Item};
 use crate::layout::cold::ColdRef;
 use crate::layout::entry::{Place, read_int};
 use crate::layout::key::Key;
@@ -24,6 +26,7 @@ use crate::layout::kind::{Db, Expiry, Form, Full, NewValue};
 use crate::tables::frozen::{Bundle, BundleAddress};
 use crate::tables::location::Location;
 use crate::values::cold::Lent;
+use crate::values::saved::SavedBundle;
 use isotherm_stdx::{Slot, UnixMs};
 
 /// Records that a lookup reads for one key: each has a key with the same 16 bits.
@@ -31,6 +34,15 @@ const READS_PER_KEY_MAX: usize = 64;
 
 /// A bundle with less than one key in so many comes to memory as a whole: 64 keys at most, of 256.
 const SPARSE_DIVISOR: usize = 4;
+
+/// Keys outside memory, as a file has them.
+#[derive(Clone, Copy, Debug)]
+pub struct StoredBundle<'a> {
+    pub name: BundleName,
+    pub reference: ColdRef,
+    /// Of each key in the order of the record, little endian; 0: it has left.
+    pub prints: &'a [[u8; 2]],
+}
 
 /// What a record could not be read for, or there was no memory.
 struct NotThawed;
@@ -85,12 +97,25 @@ impl Held<'_> {
             partition.store.cold.give_back(to);
             return false;
         };
+        // A snapshot may refer to the record: to where it was at the cut.
+        partition.save_bundle(db, slot, &address);
         let (table, store) = partition.table_and_store(db).expect("the bundle was found");
         let bundle = table.frozen.as_mut().and_then(|frozen| frozen.get_mut(&address));
         bundle.expect("it was found").reference = to;
         store.cold.bundles += 1;
         store.cold.retire_bundle(from);
         true
+    }
+
+    /// Stores keys whose record the keeper has, and has counted already. Their partition is held. How many they are; else the keeper gets
+    /// the record back.
+    pub fn put_bundle(&mut self, (db, slot): (Db, Slot), stored: &StoredBundle<'_>) -> Result<u64, NotPut> {
+        let partition = self.partition(slot);
+        let put = partition.put_bundle((db, slot), stored);
+        if put.is_err() {
+            partition.store.cold.give_back(stored.reference);
+        }
+        put
     }
 
     /// A key comes to memory, if it is in the record that was read and has not left it. Whether it did.
@@ -334,6 +359,26 @@ impl Partition {
         count
     }
 
+    fn put_bundle(&mut self, (db, slot): (Db, Slot), stored: &StoredBundle<'_>) -> Result<u64, NotPut> {
+        let StoredBundle { name, reference, prints } = *stored;
+        let bundle = Bundle::restored(reference, self.store.snapshot.version(), prints);
+        let keys = bundle.live();
+        let part = name.interval().filter(|_| keys > 0 && prints.len() <= BUNDLE_KEYS_MAX);
+        let part = part.ok_or(NotPut::Unsuited)?;
+        if self.bundle_at((db, slot), name, reference).is_some() {
+            return Err(NotPut::Repeated);
+        }
+        self.make_table(db).map_err(|Full| NotPut::Full)?;
+        let place = self.geometry.place_of(slot);
+        let (table, store) = self.table_and_store(db).expect("it was made");
+        if table.frozen.get_or_insert_default().add(place, part, bundle).is_none() {
+            return Err(NotPut::Unsuited);
+        }
+        (store.cold.frozen_keys, store.cold.bundles) =
+            (store.cold.frozen_keys + keys, store.cold.bundles + 1);
+        Ok(keys)
+    }
+
     /// Where a key is, if its value is in memory and still this one, and nothing keeps it there.
     fn is_still(&self, db: Db, key: &Key<'_>, item: &Item<'_>) -> Option<Location> {
         let location = self.locate(db, key).filter(|location| location.spot.is_some())?;
@@ -355,10 +400,11 @@ impl Partition {
         }
         let (epoch, covers) = (snapshot.version(), snapshot.covers(|| slot));
         let (table, store) = self.table_and_store(db).expect("the bundle was found");
-        let (snapshot_db, frozen) = (table.snapshot_db, table.frozen.as_mut().expect("the bundle was found"));
+        let (db, frozen) = (table.snapshot_db, table.frozen.as_mut().expect("the bundle was found"));
         let bundle = frozen.get_mut(address).expect("the bundle was found");
         if std::mem::replace(&mut bundle.version, epoch) != epoch && covers {
-            store.snapshot.save_bundle(snapshot_db, address.name(), bundle.reference, bundle.prints());
+            let (name, reference, prints) = (address.name(), bundle.reference, bundle.prints().into());
+            store.snapshot.save_bundle(SavedBundle { db, slot, name, reference, prints });
         }
     }
 }

@@ -62,6 +62,13 @@ impl Bundle {
         Bundle { reference, version, live, prints }
     }
 
+    /// As a file has it.
+    pub fn restored(reference: ColdRef, version: u8, prints: &[[u8; 2]]) -> Bundle {
+        let prints: Box<[u16]> = prints.iter().map(|print| u16::from_le_bytes(*print)).collect();
+        let live = prints.iter().filter(|print| **print != 0).count() as u16;
+        Bundle { reference, version, live, prints }
+    }
+
     pub fn live(&self) -> u64 {
         u64::from(self.live)
     }

@@ -87,16 +87,22 @@ pub struct SnapshotEntry<'a> {
     pub access: Option<AccessStamp>,
 }
 
-/// Keys outside memory as they were at the cut: their record has to be read.
+/// Keys outside memory as they were at the cut, and where their record was then: it has them as long as the snapshot is under way.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotBundle<'a> {
     pub db: Db,
+    pub slot: Slot,
     pub name: BundleName,
     pub reference: ColdRef,
     pub(crate) prints: &'a [u16],
 }
 
 impl SnapshotBundle<'_> {
+    /// Sixteen bits of each key's hash, in the order of the record; 0: it has left.
+    pub fn prints(&self) -> &[u16] {
+        self.prints
+    }
+
     /// How many keys.
     pub fn keys(&self) -> u64 {
         self.prints.iter().filter(|print| **print != 0).count() as u64

@@ -54,9 +54,9 @@ impl Late {
     pub fn visit(self, visit: &mut dyn FnMut(SnapshotItem<'_>)) {
         match self {
             Late::Entry(saved) => visit(SnapshotItem::Entry(entry_of(&saved))),
-            Late::Bundle(SavedBundle { db, name, reference, prints }) => {
+            Late::Bundle(SavedBundle { db, slot, name, reference, prints }) => {
                 let prints = &prints;
-                visit(SnapshotItem::Bundle(SnapshotBundle { db, name, reference, prints }));
+                visit(SnapshotItem::Bundle(SnapshotBundle { db, slot, name, reference, prints }));
             }
             Late::Part(LongPart::Node(part)) => visit(SnapshotItem::Node(SnapshotNode { part })),
             Late::Part(part) => visit_long(&part, &mut |part| visit(SnapshotItem::Part(part))),
@@ -316,19 +316,20 @@ impl Partition {
     fn emit_next_bundle(
         &mut self,
         db: Db,
-        (number, slot): (u32, usize),
+        (number, place): (u32, usize),
         from: Option<BundleAddress>,
         walk: &mut Walk<'_>,
     ) -> Option<BundleAddress> {
         let epoch = self.store.snapshot.version();
+        let slot = Geometry::slot_at(self.geometry.spread_of(self.number, place));
         let table = self.all_tables_mut().find(|table| table.number == number)?;
-        let mut bundles = table.bundles_from(from.unwrap_or_else(|| BundleAddress::first_of(slot)));
+        let mut bundles = table.bundles_from(from.unwrap_or_else(|| BundleAddress::first_of(place)));
         let (address, bundle) = bundles.find(|(_, bundle)| bundle.version != epoch)?;
         let (name, reference, prints) = (address.name(), bundle.reference, bundle.prints().into());
         drop(bundles);
         let frozen = table.frozen.as_mut().expect("it has a bundle");
         frozen.get_mut(&address).expect("it was found").version = epoch;
-        walk.bundle(SavedBundle { db, name, reference, prints });
+        walk.bundle(SavedBundle { db, slot, name, reference, prints });
         Some(address)
     }
 

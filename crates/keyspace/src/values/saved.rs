@@ -104,6 +104,7 @@ impl Saved {
 /// Keys outside memory that were to be emitted, and where their record is.
 pub(crate) struct SavedBundle {
     pub db: Db,
+    pub slot: Slot,
     pub name: BundleName,
     pub reference: ColdRef,
     /// Of each key in the order of the record; 0: it has left.
@@ -167,8 +168,7 @@ impl SnapshotState {
     }
 
     /// A bundle as it is now.
-    pub fn save_bundle(&mut self, db: Db, name: BundleName, reference: ColdRef, prints: &[u16]) {
-        let saved = SavedBundle { db, name, reference, prints: prints.into() };
+    pub fn save_bundle(&mut self, saved: SavedBundle) {
         self.note_kept(saved.memory_bytes());
         self.bundles.push(saved);
     }

@@ -335,7 +335,32 @@ impl World {
     }
 }
 
-/// A snapshot has each key once, as it was at the cut, whatever freezes and thaws meanwhile.
+/// What a file has of a bundle.
+struct FileBundle {
+    db: Db,
+    slot: Slot,
+    name: BundleName,
+    reference: ColdRef,
+    prints: Vec<[u8; 2]>,
+}
+
+impl FileBundle {
+    fn of(bundle: &SnapshotBundle<'_>) -> FileBundle {
+        let SnapshotBundle { db, slot, name, reference, .. } = *bundle;
+        let prints = bundle.prints().iter().map(|print| print.to_le_bytes()).collect();
+        FileBundle { db, slot, name, reference, prints }
+    }
+
+    fn put(&self, keyspace: &Keyspace) -> Result<u64, NotPut> {
+        let FileBundle { db, slot, name, reference, ref prints } = *self;
+        let mut held = Held::new(keyspace);
+        held.acquire(Want::One(keyspace.partition_of(slot)));
+        held.put_bundle((db, slot), &StoredBundle { name, reference, prints })
+    }
+}
+
+/// A snapshot has each key once, as it was at the cut, whatever freezes, thaws and is moved meanwhile; and of its bundles, where they lay at the
+/// cut, another process of the same secret has the same keys without a look at them.
 #[test]
 fn a_snapshot_has_frozen_keys_as_they_were() {
     for seed in 0..10 {
@@ -345,17 +370,21 @@ fn a_snapshot_has_frozen_keys_as_they_were() {
         let expected = world.model.clone();
         let keeper = Arc::clone(&world.keeper);
         let keyspace = Arc::clone(&world.keyspace);
+        let at_cut: BTreeSet<u64> = keeper.values.lock().unwrap().keys().copied().collect();
         let mut snapshot = keyspace.snapshot().expect("there is none");
-        let (mut emitted, mut bundles) = (Model::new(), 0);
+        let (mut emitted, mut bundles, mut hot) = (Model::new(), Vec::new(), Vec::new());
         loop {
             let mut put = |entry: &SnapshotEntry<'_>| {
                 let kept = (Stored::of(entry.value), entry.expiry.map(|at| at.0));
-                assert!(emitted.insert((entry.db.0, entry.key.to_vec()), kept).is_none());
+                let name = (entry.db.0, entry.key.to_vec());
+                assert!(emitted.insert(name.clone(), kept).is_none());
+                name
             };
             let more = snapshot.step(3, &mut |item| match item {
-                SnapshotItem::Entry(entry) => put(&entry),
+                SnapshotItem::Entry(entry) => hot.push(put(&entry)),
                 SnapshotItem::Bundle(bundle) => {
-                    bundles += 1;
+                    assert!(at_cut.contains(&bundle.reference.raw()), "it was there at the cut");
+                    bundles.push(FileBundle::of(&bundle));
                     // Its record lies where it lay at the cut: the keeper frees nothing meanwhile.
                     let payload = {
                         let ever = keeper.ever.lock().unwrap();
@@ -363,18 +392,62 @@ fn a_snapshot_has_frozen_keys_as_they_were() {
                     };
                     let entries = bundle.entries(&payload).expect("it is one");
                     assert_eq!(entries.len() as u64, bundle.keys());
-                    entries.iter().for_each(&mut put);
+                    entries.iter().for_each(|entry| _ = put(entry));
                 }
                 _ => panic!("there are strings only"),
             });
             if !more {
                 break;
             }
+            if world.prng.one_in(3) {
+                world.relocate();
+            }
             (0..3).for_each(|_| world.step());
         }
         drop(snapshot);
         assert_eq!(emitted, expected);
-        assert!(bundles > 3, "{bundles}");
+        assert!(bundles.len() > 3, "{}", bundles.len());
         keyspace.check_invariants();
+        restart(90 + seed, &keeper, &bundles, &hot, &expected);
     }
+}
+
+/// Another process has the bundles of a file, and its other keys.
+fn restart(seed: u64, keeper: &Keeper, bundles: &[FileBundle], hot: &[Name], expected: &Model) {
+    let mut world = World::new(seed, KEYS);
+    let ever = keeper.ever.lock().unwrap();
+    let refer = |bundle: &FileBundle| {
+        let raw = bundle.reference.raw();
+        world.keeper.values.lock().unwrap().insert(raw, ever[&raw].clone());
+    };
+    for bundle in bundles {
+        refer(bundle);
+        let keys = bundle.prints.iter().filter(|print| **print != [0, 0]).count() as u64;
+        assert_eq!(bundle.put(&world.keyspace), Ok(keys));
+        // Twice is damage, and so is one without keys; the keeper gets the record back.
+        if bundle.slot.get().is_multiple_of(3) {
+            let known = world.keeper.values.lock().unwrap().len();
+            let empty = FileBundle { reference: ColdRef::new(1 << 40), prints: vec![[0, 0]; 3], ..*bundle };
+            world.keeper.values.lock().unwrap().insert(empty.reference.raw(), vec![0]);
+            assert_eq!(empty.put(&world.keyspace), Err(NotPut::Unsuited));
+            assert_eq!(world.keeper.values.lock().unwrap().len(), known);
+            assert_eq!(bundle.put(&world.keyspace), Err(NotPut::Repeated));
+            refer(bundle);
+        }
+    }
+    for (db, name) in hot {
+        let (value, expiry) = &expected[&(*db, name.clone())];
+        txn(&world.keyspace, START, |txn| {
+            let new = match value {
+                Stored::Int(int) => NewValue::Int(*int),
+                Stored::Bytes(bytes) | Stored::Raw(bytes) => NewValue::Bytes(bytes),
+            };
+            let expiry = expiry.map_or(Expiry::Clear, |at| Expiry::At(UnixMs(at)));
+            assert_eq!(txn.set(Db(*db), &txn.key(name), new, expiry), Ok(false));
+        });
+    }
+    world.model = expected.clone();
+    world.check();
+    (0..500).for_each(|_| world.step());
+    world.check();
 }
