@@ -101,19 +101,20 @@ fn a_manifest_says_how_long_a_file_is() {
     assert!(!is_sound && text.ends_with(expected), "{text}");
 }
 
-/// A base that refers to values in a swap-dir: one key that does, one that does not.
-fn referring() -> Vec<u8> {
+/// A base that refers to values in a swap-dir: one key that does, one that does not, and as many that lie there as a bundle has.
+fn referring(bundle_keys: u16) -> Vec<u8> {
     let mut writer = Writer::new(true);
     head(
         &mut writer,
         &FileHead {
-            version: FileVersion::REFERRING,
+            version: if bundle_keys > 0 { FileVersion::REFERRING_TO_BUNDLES } else { FileVersion::REFERRING },
             valkey_version: "9.1.2",
             created_seconds: 1_700_000_000,
             used_memory_bytes: 1_000_000,
             replication: None,
             is_aof_base: true,
             swap_log: Some(b"which log"),
+            key_secret: (bundle_keys > 0).then_some(*b"a secret of keys"),
             functions: &[],
         },
     );
@@ -124,6 +125,13 @@ fn referring() -> Vec<u8> {
     writer.byte(0);
     writer.text(b"hot");
     writer.text(b"value");
+    if bundle_keys > 0 {
+        writer.byte(record::BUNDLE);
+        writer.raw(&[0; 15]);
+        writer.raw(&(bundle_keys + 1).to_le_bytes());
+        writer.raw(&[0; 4]);
+        (0..bundle_keys).for_each(|_| writer.raw(&[7; 2]));
+    }
     writer.byte(record::EOF);
     let mut bytes = writer.into_bytes();
     let sum = crc64(0, &bytes);
@@ -135,12 +143,17 @@ fn referring() -> Vec<u8> {
 #[test]
 fn a_base_that_refers() {
     let folder = Folder::new();
-    let bytes = referring();
+    let bytes = referring(0);
     folder.write("a.base.rdb", &bytes);
     folder.write("a.manifest", b"file a.base.rdb seq 1 type b\n");
     let (is_sound, text) = checked(&folder, "a.manifest", Repair::Fix);
     assert!(is_sound && text.contains("1 keys whose values are in a swap-dir"), "{text}");
     assert!(text.contains("2 keys read") && text.contains("It refers to a swap-dir"), "{text}");
+    folder.write("a.base.rdb", &referring(5));
+    let (is_sound, text) = checked(&folder, "a.manifest", Repair::Fix);
+    assert!(is_sound && text.contains("7 keys read"), "{text}");
+    assert!(text.contains("6 keys whose values are in a swap-dir") && !text.contains("a secret"), "{text}");
+    folder.write("a.base.rdb", &bytes);
     for at in [bytes.len() / 2, bytes.len() - 20] {
         let mut damaged = bytes.clone();
         damaged[at] ^= 1;

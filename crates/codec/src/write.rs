@@ -15,8 +15,8 @@
 use crate::parts;
 use crate::stream::{element_to_rdb, to_rdb};
 use isotherm_keyspace::{
-    AccessNote, AccessStamp, Db, Element, Encoding, Outline, Part, SnapshotEntry, SnapshotItem, StreamPart,
-    StreamState, TextRoom, Type, UnixMs, Value,
+    AccessNote, AccessStamp, Db, Element, Encoding, Outline, Part, SnapshotBundle, SnapshotEntry,
+    SnapshotItem, StreamPart, StreamState, TextRoom, Type, UnixMs, Value,
 };
 use isotherm_persist::rdb::{
     self, HashWriter, ListWriter, ListpackBuilder, RdbType, ScoreListpack, StreamCounters, StreamWriter,
@@ -145,10 +145,25 @@ impl<S: Sink> ItemWriter<S> {
                 self.key_head(db, expiry, access);
                 self.begin(Some(key), &outline);
             }
-            SnapshotItem::Bundle(_) | SnapshotItem::Node(_) => unreachable!("what they hold was read before"),
+            SnapshotItem::Bundle(bundle) => self.bundle(&bundle),
+            SnapshotItem::Node(_) => unreachable!("its parts were read before"),
             SnapshotItem::Part(part) => self.part(part),
             SnapshotItem::End => self.end(),
         }
+    }
+
+    /// Keys that lie elsewhere with their values.
+    fn bundle(&mut self, bundle: &SnapshotBundle<'_>) {
+        assert!(self.refers, "otherwise its entries were read before");
+        self.key_head(bundle.db, None, None);
+        self.writer.byte(record::BUNDLE);
+        self.writer.raw(bundle.name.as_bytes());
+        self.writer.raw(&bundle.slot.get().to_le_bytes());
+        self.writer.raw(&bundle.reference.raw().to_le_bytes());
+        let keys = u16::try_from(bundle.prints().len()).expect("a bundle has few keys");
+        self.writer.raw(&keys.to_le_bytes());
+        self.writer.raw(&0_u16.to_le_bytes());
+        bundle.prints().iter().for_each(|print| self.writer.raw(&print.to_le_bytes()));
     }
 
     /// Behind the last key.

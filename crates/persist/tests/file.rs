@@ -31,6 +31,7 @@ fn file(version: FileVersion, body: &[u8]) -> Vec<u8> {
             replication: None,
             is_aof_base: false,
             swap_log: (version.references > 0).then_some(&b"which log"[..]),
+            key_secret: version.has_bundles().then_some([3; 16]),
             functions,
         },
     );
@@ -249,7 +250,7 @@ fn a_base_refers_to_values() {
     }
     // By itself it is no file, and what is not known yet is refused.
     assert_eq!(read(&bytes, || 64, OPTIONS).unwrap_err().cause, FileCause::Refers);
-    let later = [b"ISOTHERM2", &bytes[9..]].concat();
+    let later = [b"ISOTHERM3", &bytes[9..]].concat();
     assert!(matches!(read(&later, || 64, options).unwrap_err().cause, FileCause::Version(_)));
     for code in 0xe1..=0xf2 {
         let body = [0xfe, 0, code, 1, b'k', 1, b'v'];
@@ -260,6 +261,64 @@ fn a_base_refers_to_values() {
     assert!(read(&file(FileVersion::FIELD_EXPIRY, &body), || 64, options).is_err());
     for cut in 0..bytes.len() {
         assert!(read(&bytes[..cut], || 7, options).is_err(), "{cut}");
+    }
+}
+
+/// A bundle has no key, and what may stand in front of one is its bound.
+#[test]
+fn a_base_refers_to_bundles() {
+    let reference = 0x0190_1234_5678_u64;
+    let bundle =
+        [&b"\xe1\x01\0\0\0\x80\x22\x11"[..], &reference.to_le_bytes(), b"\x03\0\x01\0\x01\x02\0\0\xff\xff"]
+            .concat();
+    let none = [&b"\xe1\0\0\0\0\0\0\0"[..], &u64::MAX.to_le_bytes(), &[0; 4]].concat();
+    let body = [&b"\xfe\x02\xfc\x07\0\0\0\0\0\0\0"[..], &bundle, b"\x00\x01k\x01v", &none].concat();
+    let bytes = file(FileVersion::REFERRING_TO_BUNDLES, &body);
+    let options = Options { references: true, ..OPTIONS };
+    for piece_bytes in 1..40 {
+        let mut reader = FileReader::new(options);
+        let (mut pieces, mut seen, mut has_secret) = (bytes.chunks(piece_bytes), Vec::new(), false);
+        loop {
+            match reader.step().expect("it is whole") {
+                Step::End => break,
+                Step::NeedsMore => match pieces.next() {
+                    Some(piece) => reader.feed(piece),
+                    None => reader.end(),
+                },
+                Step::Item(Item::Aux { name, value }) if name == file::SWAP_KEY_SECRET.as_bytes() => {
+                    assert_eq!(value, [3; 16]);
+                    has_secret = true;
+                }
+                Step::Item(Item::Bundle(found)) => {
+                    let (place, prints) = ((found.db, found.name, found.slot), found.prints.to_vec());
+                    let volatile = (found.volatile, found.bound_ms);
+                    seen.push((place, found.reference, volatile, found.keys(), prints));
+                }
+                Step::Item(Item::Piece(piece)) => assert_eq!(piece.key.expiry_ms, None),
+                Step::Item(_) => {}
+            }
+        }
+        let first = ((2, [1, 0, 0, 0, 0x80], 0x1122), reference, (1, Some(7)), 2);
+        let prints = vec![[1, 2], [0, 0], [255, 255]];
+        let second = ((2, [0; 5], 0), u64::MAX, (0, None), 0);
+        assert!(has_secret);
+        assert_eq!(
+            seen,
+            [(first.0, first.1, first.2, first.3, prints), (second.0, second.1, second.2, second.3, vec![])]
+        );
+    }
+    // What knows values elsewhere only does not begin with it.
+    let older = file(FileVersion::REFERRING, &body);
+    let error = read(&older, || 64, options).unwrap_err();
+    assert!(matches!(error.cause, FileCause::UnreadType { code: 0xe1, .. }), "{error:?}");
+    assert_eq!(read(&bytes, || 64, OPTIONS).unwrap_err().cause, FileCause::Refers);
+    for cut in 0..bytes.len() {
+        assert!(read(&bytes[..cut], || 7, options).is_err(), "{cut}");
+    }
+    for code in 0xe2..=0xf2 {
+        let body = [0xfe, 0, code, 1, b'k', 1, b'v'];
+        let error = read(&file(FileVersion::REFERRING_TO_BUNDLES, &body), || 64, options).unwrap_err();
+        assert!(matches!(error.cause, FileCause::UnreadType { .. }), "{code}: {error:?}");
     }
 }
 

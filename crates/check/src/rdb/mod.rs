@@ -17,7 +17,7 @@ pub mod stats;
 
 use isotherm_persist::Limits;
 use isotherm_persist::rdb::file::{
-    FileCause, FileError, FileReader, FileVersion, Item, Options, Piece, SWAP_LOG, Step,
+    FileCause, FileError, FileReader, FileVersion, Item, Options, Piece, SWAP_KEY_SECRET, SWAP_LOG, Step,
 };
 use isotherm_persist::rdb::is_foreign;
 use std::io::{self, Read};
@@ -192,6 +192,10 @@ impl Check {
             Ok(Step::Item(Item::Aux { name, value })) if name == SWAP_LOG.as_bytes() => {
                 format!("It refers to a swap-dir , of which its head has {} B", value.len()).into_bytes()
             }
+            // No secret is shown.
+            Ok(Step::Item(Item::Aux { name, .. })) if name == SWAP_KEY_SECRET.as_bytes() => {
+                b"It refers to keys in the swap-dir".to_vec()
+            }
             Ok(Step::Item(Item::Aux { name, value })) => {
                 self.counts.lua_scripts += u64::from(name.eq_ignore_ascii_case(b"lua"));
                 [b"AUX FIELD ", c_string(name), b" = '", c_string(value), b"'"].concat()
@@ -206,6 +210,12 @@ impl Check {
                 self.counts.keys += 1;
                 self.counts.cold += 1;
                 self.counts.note_expiry(key.expiry_ms, self.now_ms);
+                return Ok(Next::Item);
+            }
+            Ok(Step::Item(Item::Bundle(bundle))) => {
+                self.counts.keys += bundle.keys();
+                self.counts.cold += bundle.keys();
+                self.counts.expires += u64::from(bundle.volatile);
                 return Ok(Next::Item);
             }
             Ok(Step::Item(Item::Database(db))) => format!("Selecting DB ID {db}").into_bytes(),

@@ -78,6 +78,7 @@ pub fn rdb(version: u16, has_sum: bool) -> Vec<u8> {
             replication: None,
             is_aof_base: false,
             swap_log: None,
+            key_secret: None,
             functions: &[],
         },
     );

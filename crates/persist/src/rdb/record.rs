@@ -2,6 +2,8 @@
 
 /// Ours: a key whose value lies in the swap log.
 pub const COLD: u8 = 0xe0;
+/// Ours: keys that lie in the swap log with their values, as one record.
+pub const BUNDLE: u8 = 0xe1;
 pub const IDLE: u8 = 0xf8;
 pub const FREQ: u8 = 0xf9;
 pub const RESIZE_DB: u8 = 0xfb;

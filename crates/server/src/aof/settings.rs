@@ -1,11 +1,12 @@
 //! What the parameters say of the append-only file.
 
+use isotherm_disk::Disk;
 use isotherm_log::writer::FsyncPolicy;
 use std::sync::Arc;
 
 use super::files::AofFiles;
 use super::state::ALWAYS;
-use crate::config::{Id, id};
+use crate::config::{Config, Id, id};
 use crate::node::Node;
 
 const NEVER: i64 = 2;
@@ -34,8 +35,13 @@ pub fn frame(node: &Node) {
 }
 
 pub fn files(node: &Node) -> AofFiles {
+    files_on(&node.persistence.disk, &node.config)
+}
+
+/// The same before there is a node.
+pub fn files_on(disk: &Arc<dyn Disk>, config: &Config) -> AofFiles {
     const FOLDER: Id = id("appenddirname");
     const NAME: Id = id("appendfilename");
-    let folder = node.config.folder().join(String::from_utf8_lossy(&node.config.text(FOLDER)).as_ref());
-    AofFiles::new(Arc::clone(&node.persistence.disk), folder, &node.config.text(NAME))
+    let folder = config.folder().join(String::from_utf8_lossy(&config.text(FOLDER)).as_ref());
+    AofFiles::new(Arc::clone(disk), folder, &config.text(NAME))
 }

@@ -16,10 +16,10 @@
 //! **Invariants.** The file of that name is always a whole one: a save that fails or is ended leaves the one before. What
 //! cannot be read ends the start: nothing half loaded is served. One save at a time.
 
+mod away;
 pub mod background;
 mod delay;
 pub mod load;
-mod outside;
 pub mod report;
 pub mod room;
 pub mod save;

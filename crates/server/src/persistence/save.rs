@@ -18,9 +18,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
-use super::Store;
 use super::delay::delay;
-use super::outside::with_value;
+use super::{Store, away};
 use crate::config::{Id, id};
 use crate::observe::latency::monitor::Event;
 use crate::process::listeners::os_text;
@@ -42,6 +41,8 @@ pub struct Cut {
     /// Keys of each database, and how many of them expire.
     sizes: Vec<(u64, u64)>,
     libraries: Arc<Catalog>,
+    /// Keys lie outside memory with their values.
+    has_bundles: bool,
     /// `Values::dirty` at this moment.
     pub changes: u64,
     used_memory_bytes: u64,
@@ -60,6 +61,7 @@ pub fn cut(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u
     let mut txn = Txn::new(held, conditions, &mut effects);
     let sizes: Vec<(u64, u64)> =
         (0..txn.databases()).map(|db| (txn.len(Db(db)), txn.volatile_len(Db(db)))).collect();
+    let has_bundles = held.has_frozen();
     let changes = store.stats.changes();
     store.state.progress.keys_total.store(keys_of(&sizes), Relaxed);
     let took = from.elapsed();
@@ -69,7 +71,7 @@ pub fn cut(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u
     drop(saving);
     let libraries = store.libraries.catalog();
     let place = store.replication.place(store.log);
-    Some(Cut { snapshot, sizes, libraries, changes, used_memory_bytes, place })
+    Some(Cut { snapshot, sizes, libraries, has_bundles, changes, used_memory_bytes, place })
 }
 
 fn keys_of(sizes: &[(u64, u64)]) -> u64 {
@@ -301,9 +303,9 @@ fn walk(
             SnapshotItem::Bundle(bundle) => bundle.keys(),
             SnapshotItem::Begin { .. } | SnapshotItem::Part(_) | SnapshotItem::Node(_) => 0,
         };
-        if items.refers() && !matches!(item, SnapshotItem::Bundle(_) | SnapshotItem::Node(_)) {
+        if items.refers() && !matches!(item, SnapshotItem::Node(_)) {
             items.item(item);
-        } else if let Err(error) = with_value(store, item, |item| items.item(item)) {
+        } else if let Err(error) = away::with_value(store, item, |item| items.item(item)) {
             unreadable = Some(error);
         }
     });
@@ -346,6 +348,7 @@ fn rdb(
         }),
         is_aof_base,
         swap_log,
+        key_secret: version.has_bundles().then_some(store.keyspace.config().hash_secret),
         functions: &functions,
     };
     file::head(&mut writer, &head);
@@ -475,7 +478,11 @@ impl Output {
                 (cut.snapshot, items)
             }
             Format::Rdb | Format::AofBase => {
-                let version = if self.refers { FileVersion::REFERRING } else { FileVersion::PLAIN };
+                let version = match (self.refers, cut.has_bundles) {
+                    (false, _) => FileVersion::PLAIN,
+                    (true, false) => FileVersion::REFERRING,
+                    (true, true) => FileVersion::REFERRING_TO_BUNDLES,
+                };
                 rdb(self.store, cut, version, self.format == Format::AofBase, swap_log)
             }
         }

@@ -1,6 +1,6 @@
 //! From arguments to a running node, and the exit code.
 
-use isotherm_disk::OsDisk;
+use isotherm_disk::{Disk, OsDisk};
 use isotherm_keyspace::{ARENA_BYTES_MAX, Keyspace};
 use isotherm_reactor::{Events, signals};
 use std::ffi::OsString;
@@ -120,7 +120,8 @@ fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
     adjust_open_files(&config)?;
     let workers = config.workers();
     allocator::keep_libc_small();
-    let keyspace = open_keyspace(&config, workers)?;
+    let disk: Arc<dyn Disk> = Arc::new(OsDisk);
+    let keyspace = open_keyspace(&config, workers, &disk)?;
     check_address_space(workers)?;
     let no_events =
         |error: io::Error| format!("Failed creating the event loop. Error message: '{}'", os_text(&error));
@@ -134,7 +135,7 @@ fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
         config,
         config_file: loaded.file,
         mail: Mail::new(worker::senders(&mailboxes), mailbox.sender()),
-        disk: Arc::new(OsDisk),
+        disk,
         random: random_bytes()?,
         history: random_bytes()?,
         cluster,
@@ -325,9 +326,12 @@ fn open_cluster(config: &Config) -> Result<(ClusterState, Option<bus::Opened>), 
 }
 
 /// P partitions: one for one worker, else sixteen to a worker, so that two seldom meet; and one for each arena at least.
-fn open_keyspace(config: &Config, workers: usize) -> Result<Keyspace, String> {
+fn open_keyspace(config: &Config, workers: usize, disk: &Arc<dyn Disk>) -> Result<Keyspace, String> {
     let (partitions, arenas, arena_bytes) = layout(config, workers, address_space_left());
-    let hash_secret = random_bytes()?;
+    let hash_secret = match tier::base_head::key_secret(disk, config)? {
+        Some(kept) => kept,
+        None => random_bytes()?,
+    };
     let keyspace = Keyspace::new(isotherm_keyspace::Config {
         partitions,
         arenas,

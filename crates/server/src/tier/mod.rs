@@ -19,6 +19,7 @@
 //!
 //! Nothing here knows commands or sessions.
 
+pub mod base_head;
 pub mod checkpoint;
 pub mod cleaner;
 #[cfg(test)]

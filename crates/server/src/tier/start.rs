@@ -3,13 +3,11 @@
 use isotherm_commands::call::ColdKey;
 use isotherm_disk::{Disk, FaultyDisk, RING_READS_MAX, Ring};
 use isotherm_keyspace::{ColdRef, Held, Want};
-use isotherm_persist::Limits;
-use isotherm_persist::rdb::file::{FileReader, Item, MAGIC_BYTES, Options, SWAP_LOG, Step};
-use isotherm_tier::{CHECKPOINT_BYTES_MAX, Checkpoint, LogId};
-use std::path::Path;
+use isotherm_tier::{Checkpoint, LogId};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::base_head;
 use super::owner::Claim;
 use super::reads::{Done, READERS, Reader};
 use super::round::Round;
@@ -22,7 +20,6 @@ use crate::config::id;
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::observe::latency::monitor::{Event, Spikes};
-use crate::persistence::load::{FilePortions, LoadFailure, Portions};
 use crate::process::listeners::os_text;
 use crate::process::random::random_bytes;
 use crate::process::{log, routines};
@@ -97,51 +94,12 @@ fn choose_backend(node: &'static Node, tier: &Tier<WorkerMessage>) {
 /// What the append-only file of this server says of the folder. It is read whether `appendonly` is on or not: values that its base refers
 /// to are kept until there is another base.
 fn claim(node: &'static Node) -> Result<Claim, String> {
-    let mut files = settings::files(node);
-    let manifest = files.manifest_path();
-    let manifest = std::path::absolute(&manifest).unwrap_or(manifest);
     let new_log = LogId(random_bytes()?);
-    let unreadable =
-        || "The append-only file cannot be read, and may refer to values in swap-dir. Exiting.".to_string();
-    let listed = files.manifest().map_err(|()| unreadable())?;
-    let has_manifest = listed.is_some();
-    let checkpoint = match listed.and_then(|manifest| manifest.base) {
-        Some(base) => checkpoint_of(node, &files.path(&base.name))?,
-        None => None,
-    };
-    Ok(Claim { checkpoint, new_log, manifest, has_manifest })
-}
-
-/// What the head of a base says of the log that it refers to; `None`: it has all values.
-fn checkpoint_of(node: &'static Node, path: &Path) -> Result<Option<Checkpoint>, String> {
-    let of_file =
-        |what: &str| format!("Can't use the base of the append-only file {}: {what}", path.display());
-    let opened = FilePortions::open_at(node.store(), path.to_path_buf());
-    let opened = opened.map_err(|LoadFailure(lines)| lines.join(" "))?;
-    // That it is missing is found when it is loaded.
-    let Some(mut portions) = opened else { return Ok(None) };
-    if !portions.head::<MAGIC_BYTES>().map_err(|error| of_file(&os_text(&error)))?.starts_with(b"ISOTHERM") {
-        return Ok(None);
-    }
-    let limits = Limits { text_bytes_max: CHECKPOINT_BYTES_MAX as u64, ..Limits::default() };
-    let options = Options { limits, strict_version: false, checksum: false, references: true };
-    let mut reader = FileReader::new(options);
-    let mut portion = vec![0; 64 << 10];
-    loop {
-        match reader.step().map_err(|error| of_file(&error.cause.to_string()))? {
-            Step::Item(Item::Aux { name, value }) if name == SWAP_LOG.as_bytes() => {
-                return Checkpoint::parse(value).map(Some).map_err(|error| of_file(&error.to_string()));
-            }
-            Step::Item(Item::Aux { .. } | Item::Function(_)) => {}
-            Step::Item(_) | Step::End => return Err(of_file("it does not say to which log it refers")),
-            Step::NeedsMore => {
-                match portions.read(&mut portion).map_err(|error| of_file(&os_text(&error)))? {
-                    0 => reader.end(),
-                    count => reader.feed(&portion[..count]),
-                }
-            }
-        }
-    }
+    let manifest = settings::files(node).manifest_path();
+    let manifest = std::path::absolute(&manifest).unwrap_or(manifest);
+    let found = base_head::find(&node.persistence.disk, &node.config)?;
+    let checkpoint = found.base.map(|base| base.checkpoint);
+    Ok(Claim { checkpoint, new_log, manifest, has_manifest: found.has_manifest })
 }
 
 /// CONFIG SET has changed a parameter of this.

@@ -57,6 +57,7 @@ mod swap_backends;
 mod swap_checkpoint;
 mod swap_faults;
 mod swap_frozen;
+mod swap_frozen_base;
 mod swap_nodes;
 mod swap_parked;
 mod swap_words;

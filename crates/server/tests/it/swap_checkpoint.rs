@@ -4,7 +4,7 @@ use crate::common::{Client, Server, command, encode, field, free_port, text_fiel
 use std::path::{Path, PathBuf};
 
 /// A folder that is removed at the end.
-struct Folder(PathBuf);
+pub struct Folder(PathBuf);
 
 const OWN: [&str; 15] = [
     "--appendonly",
@@ -25,7 +25,7 @@ const OWN: [&str; 15] = [
 ];
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("isotherm-checkpoint-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("a folder");
@@ -37,14 +37,14 @@ impl Folder {
         [&["--dir", dir], &OWN[..], &["yes"], more].concat()
     }
 
-    fn start(&self, more: &[&str]) -> Server {
+    pub fn start(&self, more: &[&str]) -> Server {
         let server = Server::with_workers(2, &self.arguments(more));
         wait_until_loaded(&mut server.client());
         server
     }
 
     /// What it says when it does not start.
-    fn refusal(&self, more: &[&str]) -> String {
+    pub fn refusal(&self, more: &[&str]) -> String {
         let port = free_port().to_string();
         let arguments = [&self.arguments(more)[..], &["--port", &port]].concat();
         let output = command(&arguments).output().expect("it ends");
@@ -54,7 +54,7 @@ impl Folder {
         text
     }
 
-    fn base(&self) -> PathBuf {
+    pub fn base(&self) -> PathBuf {
         let files = std::fs::read_dir(self.0.join("appendonlydir")).expect("a folder");
         let mut bases = files.filter_map(|file| Some(file.ok()?.path())).filter(|path| is_base(path));
         let base = bases.next().expect("a base");
@@ -62,7 +62,7 @@ impl Folder {
         base
     }
 
-    fn owner(&self) -> PathBuf {
+    pub fn owner(&self) -> PathBuf {
         self.0.join("swap/owner")
     }
 }
@@ -96,7 +96,7 @@ fn wait_until_loaded(client: &mut Client) {
     wait_until("it is loaded", || !client.ask("DBSIZE").contains("LOADING"));
 }
 
-fn rewrite(client: &mut Client) {
+pub fn rewrite(client: &mut Client) {
     client.check("BGREWRITEAOF", "+Background append only file rewriting started\r\n");
     wait_until("the rewrite", || client.ask("INFO persistence").contains("aof_rewrite_in_progress:0"));
     assert_eq!(text_field(&client.ask("INFO persistence"), "aof_last_bgrewrite_status"), "ok");
@@ -106,12 +106,12 @@ fn swap(client: &mut Client, name: &str) -> u64 {
     field(&client.ask("INFO swap"), name)
 }
 
-fn kill(mut server: Server) {
+pub fn kill(mut server: Server) {
     server.signal("KILL");
     server.wait();
 }
 
-fn begins_with(path: &Path, magic: &[u8]) -> bool {
+pub fn begins_with(path: &Path, magic: &[u8]) -> bool {
     std::fs::read(path).expect("it is readable").starts_with(magic)
 }
 

@@ -5,15 +5,15 @@ use crate::swap::{Folder, swap};
 
 const KEYS: usize = 150_000;
 
-fn name(number: usize) -> String {
+pub fn name(number: usize) -> String {
     format!("key:{number:08}")
 }
 
-fn value(number: usize) -> String {
+pub fn value(number: usize) -> String {
     format!("value-{}", number * 7919)
 }
 
-fn set(client: &mut Client, numbers: impl Iterator<Item = usize>) {
+pub fn set(client: &mut Client, numbers: impl Iterator<Item = usize>) {
     let numbers: Vec<usize> = numbers.collect();
     for some in numbers.chunks(200) {
         client.send(some.iter().flat_map(|n| encode(&["SET", &name(*n), &value(*n)])).collect::<Vec<u8>>());
@@ -21,7 +21,7 @@ fn set(client: &mut Client, numbers: impl Iterator<Item = usize>) {
     }
 }
 
-fn check(client: &mut Client, numbers: impl Iterator<Item = usize>) {
+pub fn check(client: &mut Client, numbers: impl Iterator<Item = usize>) {
     let numbers: Vec<usize> = numbers.collect();
     for some in numbers.chunks(100) {
         client.send(some.iter().flat_map(|n| encode(&["GET", &name(*n)])).collect::<Vec<u8>>());
@@ -40,7 +40,7 @@ impl Folder {
 }
 
 /// All that may leave has left.
-fn freeze(client: &mut Client, keys: u64) {
+pub fn freeze(client: &mut Client, keys: u64) {
     client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
     wait_until("all keys leave memory", || swap(client, "swap_frozen_keys") == keys);
     client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");

@@ -21,6 +21,8 @@ pub struct FileHead<'a> {
     pub is_aof_base: bool,
     /// Of a base that refers to the swap log: what it says of it.
     pub swap_log: Option<&'a [u8]>,
+    /// Of a base with bundles: what their keys are hashed with.
+    pub key_secret: Option<[u8; KEY_SECRET_BYTES]>,
     /// Libraries of functions, as they were loaded.
     pub functions: &'a [&'a [u8]],
 }
@@ -35,6 +37,9 @@ pub struct Replication<'a> {
 
 /// The name of the field that says which log is referred to.
 pub const SWAP_LOG: &str = "swap-log";
+/// The name of the field that says what keys are hashed with.
+pub const SWAP_KEY_SECRET: &str = "swap-key-secret";
+pub const KEY_SECRET_BYTES: usize = 16;
 
 pub fn head<S: Sink>(writer: &mut Writer<S>, head: &FileHead<'_>) {
     writer.raw(&head.version.magic());
@@ -52,6 +57,11 @@ pub fn head<S: Sink>(writer: &mut Writer<S>, head: &FileHead<'_>) {
         writer.byte(opcode::AUX);
         writer.text(SWAP_LOG.as_bytes());
         writer.text(swap_log);
+    }
+    if let Some(key_secret) = &head.key_secret {
+        writer.byte(opcode::AUX);
+        writer.text(SWAP_KEY_SECRET.as_bytes());
+        writer.text(key_secret);
     }
     for code in head.functions {
         writer.byte(opcode::FUNCTION2);

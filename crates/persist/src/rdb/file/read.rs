@@ -16,6 +16,7 @@ use super::super::decode;
 use super::super::kind::RdbType;
 use super::super::read::{Limits, RdbError, Reader};
 use super::super::value::RdbValue;
+use super::bundle::{Bundle, FoundBundle};
 use super::error::{FileCause, FileError};
 use super::opcode;
 use super::pieces::{self, Pieces};
@@ -54,6 +55,8 @@ pub enum Item<'a> {
         form_number: u8,
         reference: u64,
     },
+    /// Keys that lie in the swap log with their values.
+    Bundle(Bundle<'a>),
     /// A key with a collection without elements: it is skipped.
     Empty(Key<'a>),
     /// The file has no sum, though its version knows one.
@@ -153,6 +156,8 @@ enum Found {
     Sizes(u64, u64),
     Text(Place),
     Cold(u8, u64),
+    /// And where in the buffer it ends.
+    Bundle(FoundBundle, usize),
     Whole,
     Piece,
     Empty,
@@ -164,6 +169,14 @@ enum Found {
 enum Place {
     Buffer(Range<usize>),
     Room(usize),
+}
+
+impl Found {
+    /// What stood in front of a key was its.
+    fn ends_key(&self) -> bool {
+        use Found::{Bundle, Cold, Empty, Text, Whole};
+        matches!(self, Text(_) | Cold(..) | Bundle(..) | Whole | Empty)
+    }
 }
 
 type Attempt = Result<Found, FileCause>;
@@ -327,6 +340,7 @@ impl FileReader {
                 }
                 _ if code >= opcode::SLOT_IMPORT => return self.opcode(code),
                 opcode::COLD if self.version.references > 0 => return self.cold(),
+                opcode::BUNDLE if self.version.has_bundles() => return self.bundle(),
                 _ => return self.record(code),
             }
             self.at = self.buffer.len() - reader.left();
@@ -379,6 +393,13 @@ impl FileReader {
         let found = Found::Cold(reader.byte()?, u64::from_le_bytes(reader.array()?));
         self.at = self.buffer.len() - reader.left();
         Ok(found)
+    }
+
+    fn bundle(&mut self) -> Attempt {
+        let mut reader = Reader::new(&self.buffer[self.at + 1..], &self.options.limits);
+        let found = FoundBundle::read(&mut reader)?;
+        self.at = self.buffer.len() - reader.left();
+        Ok(Found::Bundle(found, self.at))
     }
 
     /// A key and its value, or the beginning of its value.
@@ -475,9 +496,7 @@ impl FileReader {
         // Pieces of the same key follow a piece: they have the same head.
         let head = match self.pieces {
             Some(_) => self.head,
-            None if matches!(found, Found::Text(_) | Found::Cold(..) | Found::Whole | Found::Empty) => {
-                std::mem::take(&mut self.head)
-            }
+            None if found.ends_key() => std::mem::take(&mut self.head),
             None => self.head,
         };
         let KeyHead { expiry_ms, idle_seconds, frequency } = head;
@@ -495,6 +514,7 @@ impl FileReader {
             Found::Cold(form_number, reference) => {
                 Item::Cold { key, form_number: *form_number, reference: *reference }
             }
+            Found::Bundle(found, end) => Item::Bundle(found.show(key.db, expiry_ms, &self.buffer[..*end])),
             Found::Whole => whole(PieceValue::Collection(self.value.as_ref().expect("a value was read"))),
             Found::Piece => {
                 let pieces = self.pieces.as_ref().expect("a piece was read");

@@ -18,8 +18,10 @@ pub struct FileVersion {
 }
 
 const REFERRING_LINE: &[u8] = b"ISOTHERM";
-/// The only form there is so far.
+/// Values lie elsewhere.
 const REFERENCES: u8 = 1;
+/// Keys too.
+const REFERENCES_TO_BUNDLES: u8 = 2;
 
 impl FileVersion {
     /// Every Valkey, and Redis since 7.2, reads it.
@@ -31,6 +33,15 @@ impl FileVersion {
     /// The same with keys whose values lie in the swap log. Its first bytes are those of no RDB file, so that what reads plain ones
     /// refuses it at once.
     pub const REFERRING: FileVersion = FileVersion { references: REFERENCES, ..FileVersion::FIELD_EXPIRY };
+
+    /// The same with keys that lie in the swap log themselves: what knows values there only refuses it at its first bytes.
+    pub const REFERRING_TO_BUNDLES: FileVersion =
+        FileVersion { references: REFERENCES_TO_BUNDLES, ..FileVersion::FIELD_EXPIRY };
+
+    /// Whether keys may lie elsewhere with their values.
+    pub fn has_bundles(self) -> bool {
+        self.references >= REFERENCES_TO_BUNDLES
+    }
 
     pub fn magic(self) -> [u8; MAGIC_BYTES] {
         let text = match (self.references, self.is_valkey) {
@@ -60,7 +71,7 @@ impl FileVersion {
 
     /// `strict`: later versions are refused. Without it they are tried (`rdb-version-check relaxed`).
     pub fn is_readable(self, strict: bool) -> bool {
-        if self.references > REFERENCES {
+        if self.references > REFERENCES_TO_BUNDLES {
             return false;
         }
         // COMPAT(persistence): RDB files of versions 12 to 14 are loaded too, as far as they hold nothing that only Redis
@@ -106,6 +117,7 @@ mod tests {
             (FileVersion::PLAIN, b"REDIS0011"),
             (FileVersion::FIELD_EXPIRY, b"VALKEY080"),
             (FileVersion::REFERRING, b"ISOTHERM1"),
+            (FileVersion::REFERRING_TO_BUNDLES, b"ISOTHERM2"),
         ] {
             assert_eq!(version.magic(), *magic);
             assert_eq!(FileVersion::of_magic(magic), Some(version));
@@ -125,7 +137,7 @@ mod tests {
         for magic in [b"REDIS0001", b"REDIS0014", b"VALKEY080"] {
             assert!(readable(magic, true));
         }
-        for magic in [b"REDIS0000", b"VALKEY079", b"REDIS0080", b"ISOTHERM2"] {
+        for magic in [b"REDIS0000", b"VALKEY079", b"REDIS0080", b"ISOTHERM3"] {
             assert!(!readable(magic, false));
         }
         for magic in [b"REDIS0015", b"VALKEY081"] {

@@ -1,15 +1,24 @@
-//! Keys of a base that refers to the swap log: they are stored as they are, without a look at their values.
+//! Keys of a base that refers to the swap log: they are stored as they are, without a look at their values, or stay where they are as bundles.
 //!
 //! Whether the log has what is referred to was seen before the first key (`tier::files`): which log it is, that its segments are there, and
 //! how long they are. Here each reference has to lie within them; that its record is the one of this key is proven when it is read.
 
 use isotherm_codec::LoadError;
 use isotherm_keyspace::{
-    AccessNote, ColdValue, Conditions, Db, ExpiryMode, NoEffects, NotPut, Txn, UnixMs, Want,
+    AccessNote, BundleName, ColdRef, ColdValue, Conditions, Db, ExpiryMode, NoEffects, NotPut, Slot,
+    StoredBundle, Txn, UnixMs, Want,
 };
-use isotherm_persist::rdb::file::Key;
+use isotherm_persist::rdb::file::{Bundle, Key};
+use std::sync::Arc;
 
 use super::{Load, LoadFailure, PIECES_PER_HOLD};
+use crate::mail::message::WorkerMessage;
+use crate::tier::Tier;
+
+/// None: there is no such slot.
+fn slot_of(number: u16) -> Option<Slot> {
+    (usize::from(number) < Slot::COUNT).then(|| Slot::new(number))
+}
 
 impl Load<'_> {
     pub(super) fn take_cold(
@@ -19,13 +28,7 @@ impl Load<'_> {
         reference: u64,
     ) -> Result<(), LoadFailure> {
         let db = Db(u16::try_from(read.db).expect("the database was checked"));
-        let Some(tier) = self.store.cold.disk() else {
-            return Err(LoadFailure(vec![format!(
-                "{} refers to values in a swap-dir: it is loaded with swap-mode yes only, beside the folder of swap-dir that it \
-                 belongs to",
-                self.portions.name()
-            )]));
-        };
+        let tier = self.tier()?;
         let durable = self.durable.get_or_insert_with(|| tier.files.durable());
         let value = ColdValue::of_file(form_number, reference)
             .filter(|value| durable.has(value.reference, read.name.len()))
@@ -50,12 +53,54 @@ impl Load<'_> {
             Txn::new(self.held, conditions, &mut effects).note_access(db, &key, note);
         }
         self.counts.loaded += 1;
+        self.let_others_in();
+        self.delay();
+        Ok(())
+    }
+
+    /// Keys whose record the log has: they stay there.
+    pub(super) fn take_bundle(&mut self, read: &Bundle<'_>) -> Result<(), LoadFailure> {
+        let db = Db(u16::try_from(read.db).expect("the database was checked"));
+        let tier = self.tier()?;
+        if self.key_secret != Some(self.store.keyspace.config().hash_secret) {
+            return Err(LoadFailure(vec![format!(
+                "{} has keys in a swap-dir that are hashed otherwise than those of this process: it is loaded at a start only",
+                self.portions.name()
+            )]));
+        }
+        let durable = self.durable.get_or_insert_with(|| tier.files.durable());
+        let failure = |load: &Self| load.texts.failure_of_bundle(db);
+        let place = BundleName::of_bytes(&read.name).zip(slot_of(read.slot));
+        let reference = ColdRef::new(read.reference);
+        let place = place.filter(|(name, _)| durable.has(reference, name.as_bytes().len()));
+        let Some((name, slot)) = place else { return Err(failure(self)) };
+        self.held.acquire(Want::One(self.store.keyspace.partition_of(slot)));
+        tier.add(reference);
+        let put = self.held.put_bundle((db, slot), &StoredBundle { name, reference, prints: read.prints });
+        let keys = put.map_err(|why| match why {
+            NotPut::Full => self.texts.failure_to_store(db, &read.name, LoadError::Full),
+            NotPut::Repeated | NotPut::Unsuited => failure(self),
+        })?;
+        self.counts.loaded += keys;
+        self.let_others_in();
+        Ok(())
+    }
+
+    fn tier(&self) -> Result<&'static Arc<Tier<WorkerMessage>>, LoadFailure> {
+        self.store.cold.disk().ok_or_else(|| {
+            LoadFailure(vec![format!(
+                "{} refers to values in a swap-dir: it is loaded with swap-mode yes only, beside the folder of swap-dir that it \
+                 belongs to",
+                self.portions.name()
+            )])
+        })
+    }
+
+    fn let_others_in(&mut self) {
         self.pieces += 1;
         if !self.is_held && self.pieces >= PIECES_PER_HOLD {
             self.held.release();
             self.pieces = 0;
         }
-        self.delay();
-        Ok(())
     }
 }

@@ -21,7 +21,9 @@ use isotherm_codec::{FileTerms, Loaded, load_piece};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Txn, UnixMs, Want};
 use isotherm_persist::Limits;
 pub use isotherm_persist::rdb::file::MAGIC_BYTES;
-use isotherm_persist::rdb::file::{FileError, FileReader, Item, Options, Piece, PieceValue, Step};
+use isotherm_persist::rdb::file::{
+    FileError, FileReader, Item, Options, Piece, PieceValue, SWAP_KEY_SECRET, Step,
+};
 use isotherm_stdx::{parse_i64, steps};
 use std::io;
 use std::sync::atomic::Ordering::Relaxed;
@@ -32,6 +34,7 @@ use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::time::unix_now;
 use crate::scripting::function_engine::{FunctionEngine, LoadTime};
+use crate::tier::base_head::KeySecret;
 use crate::tier::files::Durable;
 use crate::tier::pace;
 use gathering::Gathering;
@@ -122,7 +125,9 @@ pub fn is_empty(portions: &mut dyn Portions) -> io::Result<bool> {
     let mut portion = vec![0; 4096];
     loop {
         match reader.step() {
-            Ok(Step::Item(Item::Piece(_) | Item::Empty(_))) => return Ok(false),
+            Ok(Step::Item(Item::Piece(_) | Item::Empty(_) | Item::Cold { .. } | Item::Bundle(_))) => {
+                return Ok(false);
+            }
             Ok(Step::Item(_)) => {}
             Ok(Step::End) => return Ok(true),
             Ok(Step::NeedsMore) => match portions.read(&mut portion)? {
@@ -200,6 +205,7 @@ fn load_options(
         history: History::default(),
         pieces: 0,
         durable: None,
+        key_secret: None,
     };
     let loaded = load.run(reader);
     if !is_held {
@@ -230,6 +236,8 @@ struct Load<'l> {
     pieces: u32,
     /// What a key on disk may refer to; from the first such key on.
     durable: Option<Durable>,
+    /// What keys on disk are hashed with.
+    key_secret: Option<KeySecret>,
 }
 
 impl Load<'_> {
@@ -259,6 +267,7 @@ impl Load<'_> {
                 Ok(Step::Item(Item::Cold { key, form_number, reference })) => {
                     self.take_cold(&key, form_number, reference)?;
                 }
+                Ok(Step::Item(Item::Bundle(bundle))) => self.take_bundle(&bundle)?,
                 Ok(Step::Item(item)) => self.note(&item)?,
                 Err(error) => {
                     let failure = self.texts.failure_of(&error);
@@ -369,6 +378,9 @@ impl Load<'_> {
     /// What is beside the values.
     fn note(&mut self, item: &Item<'_>) -> Result<(), LoadFailure> {
         match *item {
+            Item::Aux { name, value } if name == SWAP_KEY_SECRET.as_bytes() => {
+                self.key_secret = value.try_into().ok();
+            }
             Item::Aux { name, value } => {
                 self.history.note_aux(name, value);
                 if self.history.id.is_some() && self.expired == Expired::Dropped {
@@ -387,7 +399,8 @@ impl Load<'_> {
                     self.store.config.databases()
                 )]));
             }
-            Item::Database(_) | Item::Sizes { .. } | Item::Piece(_) | Item::Cold { .. } => {}
+            Item::Database(_) | Item::Sizes { .. } | Item::Piece(_) | Item::Cold { .. } | Item::Bundle(_) => {
+            }
             Item::Function(code) => {
                 let (libraries, functions) = (self.store.libraries, &mut self.functions);
                 let added = libraries.add(code, self.merges, LoadTime::Unlimited, functions);

@@ -8,7 +8,7 @@
 //! An RDB file says itself where it ends, so the number of its bytes need not be known. What was read and lies behind the end
 //! is handed back.
 
-use isotherm_disk::{File, Mode};
+use isotherm_disk::{Disk, File, Mode};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -51,7 +51,11 @@ impl FilePortions {
 
     /// The same of any file.
     pub fn open_at(store: Store<'_>, path: PathBuf) -> Result<Option<FilePortions>, LoadFailure> {
-        let opened = store.state.disk.open(&path, Mode::Read).and_then(|file| Ok((file.len()?, file)));
+        FilePortions::open_on(&*store.state.disk, path)
+    }
+
+    pub fn open_on(disk: &dyn Disk, path: PathBuf) -> Result<Option<FilePortions>, LoadFailure> {
+        let opened = disk.open(&path, Mode::Read).and_then(|file| Ok((file.len()?, file)));
         match opened {
             Ok((bytes, file)) => Ok(Some(FilePortions { path, file, bytes, at: 0 })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),

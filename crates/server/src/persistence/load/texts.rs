@@ -87,6 +87,14 @@ impl Texts {
         )])
     }
 
+    /// The same of keys that lie there.
+    pub fn failure_of_bundle(&self, db: Db) -> LoadFailure {
+        LoadFailure(vec![format!(
+            "A reference to keys that the swap log does not have, or that no server writes ({}, database {})",
+            self.name, db.0
+        )])
+    }
+
     /// A key's name, unless it is to stay out of the log.
     fn name_of(&self, name: &[u8]) -> Option<String> {
         (!self.store.config.hides_user_data()).then(|| name.escape_ascii().to_string())
