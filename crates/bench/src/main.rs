@@ -43,6 +43,7 @@ mod scripts;
 mod speed;
 mod swap;
 mod swap_reads;
+mod swap_restart;
 mod threads;
 mod tls;
 

@@ -7,14 +7,13 @@ use std::time::{Duration, Instant};
 
 use isotherm_probe::Client;
 use isotherm_resp::reply_parse::Value;
-use isotherm_stdx::Prng;
 
 use crate::disk::Probe;
 use crate::durability::median;
 use crate::options::Options;
 use crate::process::{Server, Setting, Side};
 use crate::report::Table;
-use crate::{Fallible, progress};
+use crate::{Fallible, progress, swap_restart};
 
 pub const ROWS: [&str; 4] = ["swap-fill", "swap-frozen", "swap-cost", "swap-restart"];
 
@@ -43,7 +42,7 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
         cost(options, &mut table)?;
     }
     if options.wants("swap-restart") {
-        restart(options, &mut table)?;
+        swap_restart::restart(options, &mut table)?;
     }
     Ok(vec![table])
 }
@@ -61,7 +60,7 @@ pub fn swap(client: &mut Client, field: &str) -> Fallible<u64> {
 }
 
 /// Sends requests in batches; the longest one.
-fn send_all(client: &mut Client, count: u64, make: impl Fn(u64, &mut Vec<u8>)) -> Fallible<Duration> {
+pub fn send_all(client: &mut Client, count: u64, make: impl Fn(u64, &mut Vec<u8>)) -> Fallible<Duration> {
     let mut longest = Duration::ZERO;
     for from in (0..count).step_by(BATCH as usize) {
         let (mut batch, to) = (Vec::new(), (from + BATCH).min(count));
@@ -217,80 +216,6 @@ fn frozen(options: &Options, table: &mut Table) -> Fallible {
         ]);
     }
     Ok(())
-}
-
-/// A base that refers to values on disk (`swap-checkpoint yes`), and one that has them: how long it takes to write, and to start from.
-fn restart(options: &Options, table: &mut Table) -> Fallible {
-    let keys = options.scaled(KEYS);
-    let folder = options.scratch.join("swap-restart");
-    std::fs::create_dir_all(&folder).map_err(|why| format!("cannot make {}: {why}", folder.display()))?;
-    let setting = Setting { workers: 2, ..Setting::default() }
-        .with("dir", folder.display())
-        .with("maxmemory", keys * 60 + (256 << 20))
-        .with("swap-mode", "yes")
-        .with("appendonly", "yes")
-        .with("log-memory-limit", 128 << 20)
-        .with("auto-aof-rewrite-percentage", 0)
-        .with("enable-debug-command", "yes");
-    let mut server = Server::start(Side::Isotherm, &setting, options)?;
-    await_keys(&mut server.client()?, 0)?;
-    // Compressed they would take little in a base that has them.
-    let mut random = Prng::new(1);
-    let value: Vec<u8> = (0..VALUE_BYTES).map(|_| random.below(256) as u8).collect();
-    send_all(&mut server.client()?, keys, |number, batch| set(number, &value, batch))?;
-    for (refers, name) in [("yes", "refers to them"), ("no", "has them")] {
-        let mut client = server.client()?;
-        client.call(&["DEBUG", "SWAP-CHAOS", "1"])?;
-        let waited = Instant::now();
-        while swap(&mut client, "swap_keys")? < keys && waited.elapsed() < PATIENCE {
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        client.call(&["DEBUG", "SWAP-CHAOS", "0"])?;
-        client.call(&["CONFIG", "SET", "swap-checkpoint", refers])?;
-        let begun = Instant::now();
-        client.call(&["BGREWRITEAOF"])?;
-        while client.info("aof_rewrite_in_progress")? != "0" {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        let wrote = begun.elapsed().as_secs_f64();
-        let bytes = client.info("aof_base_size")?.parse::<u64>().unwrap_or(0);
-        let status = client.info("aof_last_bgrewrite_status")?;
-        drop(server);
-        let begun = Instant::now();
-        server = Server::start(Side::Isotherm, &setting.clone().with("swap-checkpoint", refers), options)?;
-        let mut client = server.client()?;
-        await_keys(&mut client, keys)?;
-        let started = begun.elapsed().as_secs_f64();
-        let cold = swap(&mut client, "swap_keys")?;
-        progress(&format!("a base that {name}: {status}, {cold} of {keys} keys are cold after the start"));
-        let million = keys as f64 / 1e6;
-        let aim = |aim: &str| if refers == "yes" { aim.to_string() } else { "-".to_string() };
-        table.row([
-            format!("rewrite, all of {million:.2} M values on disk, the base {name}"),
-            format!("{wrote:.2} s, {:.1} MB", bytes as f64 / 1e6),
-            "-".into(),
-        ]);
-        table.row([
-            "start behind kill -9 from that base, to the first answer".into(),
-            format!("{started:.2} s, {:.0} ns a key", started * 1e9 / keys as f64),
-            aim("250 ns a key"),
-        ]);
-    }
-    drop(server);
-    let _ = std::fs::remove_dir_all(&folder);
-    Ok(())
-}
-
-fn await_keys(client: &mut Client, keys: u64) -> Fallible {
-    let waited = Instant::now();
-    while waited.elapsed() < PATIENCE * 5 {
-        match client.call(&["DBSIZE"]) {
-            Ok(Value::Integer(count)) if count as u64 == keys => return Ok(()),
-            Ok(Value::Integer(count)) => return Err(format!("{count} of {keys} keys are there")),
-            _ => std::thread::sleep(Duration::from_millis(2)),
-        }
-    }
-    Err("it does not end loading".to_string())
 }
 
 /// Both with the same limit, which is not reached.
