@@ -155,14 +155,15 @@ impl<S: Sink> ItemWriter<S> {
     /// Keys that lie elsewhere with their values.
     fn bundle(&mut self, bundle: &SnapshotBundle<'_>) {
         assert!(self.refers, "otherwise its entries were read before");
-        self.key_head(bundle.db, None, None);
+        self.key_head(bundle.db, bundle.expiring.map(|expiring| expiring.bound), None);
         self.writer.byte(record::BUNDLE);
         self.writer.raw(bundle.name.as_bytes());
         self.writer.raw(&bundle.slot.get().to_le_bytes());
         self.writer.raw(&bundle.reference.raw().to_le_bytes());
         let keys = u16::try_from(bundle.prints().len()).expect("a bundle has few keys");
         self.writer.raw(&keys.to_le_bytes());
-        self.writer.raw(&0_u16.to_le_bytes());
+        let volatile = bundle.expiring.map_or(0, |expiring| expiring.keys);
+        self.writer.raw(&volatile.to_le_bytes());
         bundle.prints().iter().for_each(|print| self.writer.raw(&print.to_le_bytes()));
     }
 

@@ -59,9 +59,9 @@ pub use accounting::sizes::{SIZE_BINS, SIZED_TYPES};
 pub use accounting::tally::ClassSums;
 pub use isotherm_arena::{ArenaStats, RESERVE_BYTES_MAX as ARENA_BYTES_MAX};
 pub use isotherm_stdx::{Slot, UnixMs};
-pub use layout::bundle::BundleName;
 #[cfg(fuzzing)]
 pub use layout::bundle::fuzz_bundle;
+pub use layout::bundle::{BundleName, Expiring};
 pub use layout::cold::{ColdKeeper, ColdRef, ColdValue};
 pub use layout::key::{Key, KeyHasher};
 pub use layout::kind::{Db, Encoding, Expiry, Full, NewValue, PackedValue, Type};
@@ -74,6 +74,7 @@ pub use reports::slot_size::SlotSize;
 pub use reports::survey::{DatabaseKeys, Sizes, Survey};
 pub use upkeep::age::{AgeHand, AgeStep, LRU_ROUND_SECONDS};
 pub use upkeep::compact::CompactStep;
+pub use upkeep::due::{DueBundle, DueHand};
 pub use upkeep::evict::{Evicted, EvictionPolicy};
 pub use upkeep::expire::ExpireStep;
 pub use upkeep::freeze::{Freezable, FreezeLimits};

@@ -11,7 +11,7 @@ use crate::access::txn::Txn;
 use crate::layout::entry::EntryBytes;
 use crate::layout::kind::Db;
 use crate::values::value::Entry;
-use isotherm_stdx::{Slot, Steps};
+use isotherm_stdx::{Slot, Steps, UnixMs};
 use std::sync::atomic::Ordering::Release;
 
 impl Keyspace {
@@ -26,15 +26,15 @@ impl Keyspace {
 }
 
 impl Partition {
-    /// A frozen key, each with about the same chance: of a random bundle, which is read. None if that cannot be.
-    fn random_frozen(&self, db: Db, random: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
+    /// A frozen key, each with about the same chance, and when it expires: of a random bundle, which is read. None if that cannot be.
+    fn random_frozen(&self, db: Db, random: &mut dyn FnMut(u64) -> u64) -> Option<(Vec<u8>, Option<UnixMs>)> {
         let frozen = self.table(db)?.frozen.as_ref()?;
         let (address, bundle) = frozen.nth(random(frozen.bundle_count()))?;
         let mut at = random(bundle.live());
         let mut found = None;
-        self.visit_bundle(&address, bundle, &mut |key, _| {
+        self.visit_bundle(&address, bundle, &mut |key, entry| {
             if at == 0 && found.is_none() {
-                found = Some(key.to_vec());
+                found = Some((key.to_vec(), entry.expiry));
             }
             at = at.wrapping_sub(1);
         });
@@ -100,7 +100,10 @@ impl Txn<'_, '_> {
         });
         for key in stale {
             let key = self.held.keyspace.key(&key);
-            self.locate(db, &key);
+            // A frozen one leaves by itself (`due`).
+            if !self.held.may_be_frozen(db, &key) {
+                self.locate(db, &key);
+            }
         }
         next
     }
@@ -122,6 +125,7 @@ impl Txn<'_, '_> {
     /// that keeps them the last that was met.
     pub fn random_key(&mut self, db: Db, random: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
         const TRIES_MAX: usize = 100;
+        let now = self.now();
         let mut last = None;
         for _ in 0..TRIES_MAX {
             let total = self.len(db);
@@ -137,8 +141,9 @@ impl Txn<'_, '_> {
             });
             let partition = partition.expect("the lengths add up to the total");
             if at >= partition.len_in_pages(db) {
-                if let Some(key) = partition.random_frozen(db, random) {
-                    return Some(key);
+                match partition.random_frozen(db, random) {
+                    Some((key, expiry)) if expiry.is_none_or(|at| at >= now) => return Some(key),
+                    found => last = found.map(|(key, _)| key).or(last),
                 }
                 continue;
             }

@@ -44,9 +44,7 @@ impl Txn<'_, '_> {
         let partition = self.held.partition(key.slot);
         let place = match partition.find(db, key) {
             Some(place) => place,
-            None if partition.has_frozen() && self.thaw_now(db, key) => {
-                return self.held.partition(key.slot).find(db, key);
-            }
+            None if partition.has_frozen() && self.thaw_now(db, key) => return self.find_thawed(db, key),
             None => return None,
         };
         if !partition.is_stale(place, now) {
@@ -61,15 +59,28 @@ impl Txn<'_, '_> {
     pub(super) fn locate(&mut self, db: Db, key: &Key<'_>) -> Option<Location> {
         let now = self.conditions.now;
         let partition = self.held.partition(key.slot);
-        let location = partition.locate_in_place(db, key)?;
+        let mut location = partition.locate_in_place(db, key)?;
         if location.spot.is_none() && partition.has_frozen() && self.thaw_now(db, key) {
-            return self.held.partition(key.slot).locate_in_place(db, key);
+            location = self.held.partition(key.slot).locate(db, key)?;
         }
         let partition = self.held.partition(key.slot);
         if !location.is_stale(&partition.store, now) {
             return Some(location);
         }
         self.meet_stale(db, key, location)
+    }
+
+    /// The same of one that has just come to memory.
+    #[cold]
+    fn find_thawed(&mut self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {
+        let now = self.conditions.now;
+        let partition = self.held.partition(key.slot);
+        let place = partition.find(db, key)?;
+        if !partition.is_stale(place, now) {
+            return Some(place);
+        }
+        let location = partition.locate(db, key)?;
+        self.meet_stale(db, key, location).map(|_| place)
     }
 
     #[cold]

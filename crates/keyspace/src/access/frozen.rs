@@ -18,7 +18,7 @@ use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::access::terms::{Missing, Whereabouts};
 use crate::access::txn::Txn;
-use crate::layout::bundle::{self, BUNDLE_KEYS_MAX, BundleName, Item};
+use crate::layout::bundle::{self, BUNDLE_KEYS_MAX, BundleName, Expiring, Item};
 use crate::layout::cold::ColdRef;
 use crate::layout::entry::{Place, read_int};
 use crate::layout::key::Key;
@@ -42,6 +42,7 @@ pub struct StoredBundle<'a> {
     pub reference: ColdRef,
     /// Of each key in the order of the record, little endian; 0: it has left.
     pub prints: &'a [[u8; 2]],
+    pub expiring: Option<Expiring>,
 }
 
 /// What a record could not be read for, or there was no memory.
@@ -231,7 +232,7 @@ impl Partition {
         }
     }
 
-    fn bundle_at(
+    pub(crate) fn bundle_at(
         &self,
         (db, slot): (Db, Slot),
         name: BundleName,
@@ -276,8 +277,7 @@ impl Partition {
             return Ok(false);
         };
         self.save_bundle(db, key.slot, &address);
-        self.set_at(db, self.locate(db, key), key, value_of(&items[ordinal]), Expiry::Clear, now)?;
-        self.leave(db, &address, ordinal);
+        self.come_home(db, &address, (key, ordinal), &items[ordinal], now)?;
         self.store.cold.thawed += 1;
         self.thaw_sparse(db, key.slot, &address, &items, now);
         Ok(true)
@@ -285,33 +285,66 @@ impl Partition {
 
     /// What is left of a bundle that most keys have left comes to memory too: else the place of its record, and of the bits of those that left,
     /// would be kept for few. Without memory for it, it stays.
-    fn thaw_sparse(&mut self, db: Db, slot: Slot, address: &BundleAddress, items: &[Item<'_>], now: UnixMs) {
-        let bundle = |partition: &Partition| {
-            let frozen = partition.table(db).and_then(|table| table.frozen.as_ref());
-            frozen.and_then(|frozen| frozen.get(address)).map(|bundle| bundle.prints().to_vec())
-        };
-        let Some(prints) = bundle(self) else { return };
-        let live: Vec<usize> = (0..prints.len()).filter(|ordinal| prints[*ordinal] != 0).collect();
-        if live.len() * SPARSE_DIVISOR >= prints.len() {
+    pub(crate) fn thaw_sparse(
+        &mut self,
+        db: Db,
+        slot: Slot,
+        address: &BundleAddress,
+        items: &[Item<'_>],
+        now: UnixMs,
+    ) {
+        let live = self.live_ordinals(db, address);
+        if live.is_empty() || live.len() * SPARSE_DIVISOR >= items.len() {
             return;
         }
         self.save_bundle(db, slot, address);
         let hasher = self.store.hasher;
         for ordinal in live {
             let key = hasher.key(items[ordinal].key);
-            let value = value_of(&items[ordinal]);
-            if self.set_at(db, self.locate(db, &key), &key, value, Expiry::Clear, now).is_err() {
+            if self.come_home(db, address, (&key, ordinal), &items[ordinal], now).is_err() {
                 return;
             }
-            self.leave(db, address, ordinal);
         }
     }
 
+    /// Keys of a bundle that have not left, by their place in the record; none if it is gone.
+    pub(crate) fn live_ordinals(&self, db: Db, address: &BundleAddress) -> Vec<usize> {
+        let frozen = self.table(db).and_then(|table| table.frozen.as_ref());
+        let prints = frozen.and_then(|frozen| frozen.get(address)).map_or(&[][..], Bundle::prints);
+        (0..prints.len()).filter(|ordinal| prints[*ordinal] != 0).collect()
+    }
+
+    /// Whether a key may lie outside memory itself, in a bundle of which some may be past their time.
+    pub(crate) fn may_be_due(&self, db: Db, key: &Key<'_>, now: UnixMs) -> bool {
+        if !self.has_frozen() || self.find(db, key).is_some() {
+            return false;
+        }
+        let proposed = self.proposal(db, key);
+        let frozen = self.table(db).and_then(|table| table.frozen.as_ref());
+        let expiring = proposed.zip(frozen).and_then(|((address, _), frozen)| frozen.expiring(&address));
+        expiring.is_some_and(|expiring| expiring.bound < now)
+    }
+
+    /// A key of a bundle, which was saved for a snapshot, comes to memory.
+    pub(crate) fn come_home(
+        &mut self,
+        db: Db,
+        address: &BundleAddress,
+        (key, ordinal): (&Key<'_>, usize),
+        item: &Item<'_>,
+        now: UnixMs,
+    ) -> Result<(), Full> {
+        let expiry = item.expiry.map_or(Expiry::Clear, Expiry::At);
+        self.set_at(db, self.locate(db, key), key, value_of(item), expiry, now)?;
+        self.leave(db, address, ordinal, item.expiry.is_some());
+        Ok(())
+    }
+
     /// A key is no longer in its bundle.
-    fn leave(&mut self, db: Db, address: &BundleAddress, ordinal: usize) {
+    fn leave(&mut self, db: Db, address: &BundleAddress, ordinal: usize, is_volatile: bool) {
         let (table, store) = self.table_and_store(db).expect("the bundle was found");
         let frozen = table.frozen.as_mut().expect("the bundle was found");
-        if let Some(reference) = frozen.leave(address, ordinal) {
+        if let Some(reference) = frozen.leave(address, ordinal, is_volatile) {
             store.cold.retire_bundle(reference);
         }
         store.cold.frozen_keys -= 1;
@@ -342,10 +375,12 @@ impl Partition {
         let version = self.store.snapshot.version();
         let hashes = keys.iter().map(|key| key.map(|key| key.hash));
         let bundle = Bundle::new(reference, version, hashes);
+        let came = items.iter().zip(&keys).filter(|(_, key)| key.is_some());
+        let expiring = Expiring::of(came.filter_map(|(item, _)| item.expiry));
         let place = self.geometry.place_of(slot);
         let part = name.interval().expect("it was made by `freeze_step`");
         let (table, store) = self.table_and_store(db).expect("the keys were found");
-        if table.frozen.get_or_insert_default().add(place, part, bundle).is_none() {
+        if table.frozen.get_or_insert_default().add(place, part, bundle, expiring).is_none() {
             table.frozen.take_if(|frozen| frozen.is_empty());
             return 0;
         }
@@ -360,10 +395,11 @@ impl Partition {
     }
 
     fn put_bundle(&mut self, (db, slot): (Db, Slot), stored: &StoredBundle<'_>) -> Result<u64, NotPut> {
-        let StoredBundle { name, reference, prints } = *stored;
+        let StoredBundle { name, reference, prints, expiring } = *stored;
         let bundle = Bundle::restored(reference, self.store.snapshot.version(), prints);
         let keys = bundle.live();
-        let part = name.interval().filter(|_| keys > 0 && prints.len() <= BUNDLE_KEYS_MAX);
+        let is_possible = expiring.is_none_or(|it| it.keys > 0 && u64::from(it.keys) <= keys);
+        let part = name.interval().filter(|_| is_possible && keys > 0 && prints.len() <= BUNDLE_KEYS_MAX);
         let part = part.ok_or(NotPut::Unsuited)?;
         if self.bundle_at((db, slot), name, reference).is_some() {
             return Err(NotPut::Repeated);
@@ -371,7 +407,7 @@ impl Partition {
         self.make_table(db).map_err(|Full| NotPut::Full)?;
         let place = self.geometry.place_of(slot);
         let (table, store) = self.table_and_store(db).expect("it was made");
-        if table.frozen.get_or_insert_default().add(place, part, bundle).is_none() {
+        if table.frozen.get_or_insert_default().add(place, part, bundle, expiring).is_none() {
             return Err(NotPut::Unsuited);
         }
         (store.cold.frozen_keys, store.cold.bundles) =
@@ -383,7 +419,7 @@ impl Partition {
     fn is_still(&self, db: Db, key: &Key<'_>, item: &Item<'_>) -> Option<Location> {
         let location = self.locate(db, key).filter(|location| location.spot.is_some())?;
         let entry = location.entry(&self.store);
-        let may_leave = entry.inline_key().is_some() && !entry.is_volatile();
+        let may_leave = entry.inline_key().is_some() && entry.expiry() == item.expiry;
         let is_small = matches!(entry.place(), Place::Inline | Place::Blob);
         let is_same = may_leave
             && is_small
@@ -393,7 +429,7 @@ impl Partition {
     }
 
     /// Has to be called before a bundle changes: a snapshot that has not seen it yet gets it first.
-    fn save_bundle(&mut self, db: Db, slot: Slot, address: &BundleAddress) {
+    pub(crate) fn save_bundle(&mut self, db: Db, slot: Slot, address: &BundleAddress) {
         let snapshot = &self.store.snapshot;
         if !snapshot.is_active() {
             return;
@@ -401,10 +437,11 @@ impl Partition {
         let (epoch, covers) = (snapshot.version(), snapshot.covers(|| slot));
         let (table, store) = self.table_and_store(db).expect("the bundle was found");
         let (db, frozen) = (table.snapshot_db, table.frozen.as_mut().expect("the bundle was found"));
+        let expiring = frozen.expiring(address);
         let bundle = frozen.get_mut(address).expect("the bundle was found");
         if std::mem::replace(&mut bundle.version, epoch) != epoch && covers {
             let (name, reference, prints) = (address.name(), bundle.reference, bundle.prints().into());
-            store.snapshot.save_bundle(SavedBundle { db, slot, name, reference, prints });
+            store.snapshot.save_bundle(SavedBundle { db, slot, name, reference, prints, expiring });
         }
     }
 }

@@ -271,6 +271,11 @@ impl Partition {
     }
 
     pub fn volatile_len(&self, db: Db) -> u64 {
+        self.table(db).map_or(0, Table::volatile_len)
+    }
+
+    /// The same of keys in pages.
+    pub fn volatile_len_in_pages(&self, db: Db) -> u64 {
         self.table(db).map_or(0, |table| table.volatile)
     }
 

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   record    name     [level u8][start u32]                                which part of the slot its keys are of
-//!             payload  [keys u16] then of each key [form u8][key u8][value u16][key ...][value ...]
+//!             payload  [keys u16] then of each key [form u8][key u8][value u16]([expiry, ms i64])[key ...][value ...]
+//!                                                   '- bit 7: it has an expiry
 //!   memory    [16 bits of each key's hash]     0: that key has left the bundle
 //! ```
 //! `start` is where the part begins in the bit-reversed order of hashes, in which SCAN goes and pages split; it has the first `level` bits
@@ -11,6 +12,7 @@
 //! The 16 bits only propose: a key of another name has the same with a chance of 1 in 65,536 a key. What lies outside is read to know.
 
 use crate::layout::kind::Form;
+use isotherm_stdx::UnixMs;
 
 /// A bundle's payload is no longer, unless one key alone is: one read of the disk gets it.
 pub(crate) const BUNDLE_BYTES_MAX: usize = 6000;
@@ -18,12 +20,14 @@ pub(crate) const BUNDLE_BYTES_MAX: usize = 6000;
 pub(crate) const BUNDLE_KEYS_MAX: usize = 256;
 /// What stands before a key.
 pub(crate) const ITEM_HEAD_BYTES: usize = 4;
+const EXPIRY_BYTES: usize = 8;
+const HAS_EXPIRY: u8 = 0x80;
 const COUNT_BYTES: usize = 2;
 const NAME_BYTES: usize = 5;
 /// The form of bundles, for their keeper: no value has it.
 pub(crate) const FORM_OF_BUNDLES: u8 = 15;
 
-const _: () = assert!(BUNDLE_KEYS_MAX < u16::MAX as usize);
+const _: () = assert!(BUNDLE_KEYS_MAX < u16::MAX as usize && FORM_OF_BUNDLES < HAS_EXPIRY);
 
 /// Sixteen bits of a key's hash that no page uses, never 0.
 pub(crate) fn print_of(hash: u64) -> u16 {
@@ -89,13 +93,36 @@ impl BundleName {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Item<'a> {
     pub form: Form,
+    pub expiry: Option<UnixMs>,
     pub key: &'a [u8],
     pub value: &'a [u8],
 }
 
 impl Item<'_> {
     pub fn bytes(&self) -> usize {
-        ITEM_HEAD_BYTES + self.key.len() + self.value.len()
+        ITEM_HEAD_BYTES + self.expiry.map_or(0, |_| EXPIRY_BYTES) + self.key.len() + self.value.len()
+    }
+
+    /// Its time is over: no reader sees it, as in memory.
+    pub fn is_due(&self, now: UnixMs) -> bool {
+        self.expiry.is_some_and(|at| at < now)
+    }
+}
+
+/// Of a bundle: how many of its keys expire, none of them before the bound.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Expiring {
+    pub keys: u16,
+    pub bound: UnixMs,
+}
+
+impl Expiring {
+    /// Of keys with these expiries; `None`: none of them has one.
+    pub fn of(expiries: impl Iterator<Item = UnixMs>) -> Option<Expiring> {
+        expiries.fold(None, |found: Option<Expiring>, at| {
+            let Expiring { keys, bound } = found.unwrap_or(Expiring { keys: 0, bound: at });
+            Some(Expiring { keys: keys + 1, bound: bound.min(at) })
+        })
     }
 }
 
@@ -104,11 +131,14 @@ pub(crate) fn write<'a>(items: impl ExactSizeIterator<Item = Item<'a>>, into: &m
     into.clear();
     into.extend_from_slice(&u16::try_from(items.len()).expect("a bundle has few keys").to_le_bytes());
     for item in items {
-        into.push(item.form as u8);
+        into.push(item.form as u8 | item.expiry.map_or(0, |_| HAS_EXPIRY));
         into.push(u8::try_from(item.key.len()).expect("keys of bundles lie in pages"));
         into.extend_from_slice(
             &u16::try_from(item.value.len()).expect("values of bundles are small").to_le_bytes(),
         );
+        if let Some(UnixMs(at)) = item.expiry {
+            into.extend_from_slice(&at.to_le_bytes());
+        }
         into.extend_from_slice(item.key);
         into.extend_from_slice(item.value);
     }
@@ -120,14 +150,20 @@ pub(crate) fn items(payload: &[u8]) -> Option<Vec<Item<'_>>> {
     let mut items = Vec::new();
     for _ in 0..u16::from_le_bytes(*count) {
         let (&[form, key_bytes, low, high], tail) = rest.split_first_chunk::<ITEM_HEAD_BYTES>()?;
-        let form = Form::of_number(form).filter(|form| !form.is_of_images())?;
+        let (expiry, tail) = match form & HAS_EXPIRY != 0 {
+            true => {
+                tail.split_first_chunk().map(|(at, tail)| (Some(UnixMs(i64::from_le_bytes(*at))), tail))?
+            }
+            false => (None, tail),
+        };
+        let form = Form::of_number(form & !HAS_EXPIRY).filter(|form| !form.is_of_images())?;
         let (key, tail) = tail.split_at_checked(usize::from(key_bytes))?;
         let (value, tail) = tail.split_at_checked(usize::from(u16::from_le_bytes([low, high])))?;
         // An integer takes a byte to eight.
         if form == Form::Int && !(1..=8).contains(&value.len()) {
             return None;
         }
-        items.push(Item { form, key, value });
+        items.push(Item { form, expiry, key, value });
         rest = tail;
     }
     rest.is_empty().then_some(items)
@@ -148,9 +184,9 @@ mod tests {
     #[test]
     fn items_come_back_and_no_cut_is_a_payload() {
         let all = [
-            Item { form: Form::Bytes, key: b"key", value: b"" },
-            Item { form: Form::Int, key: b"", value: &[7] },
-            Item { form: Form::Hash, key: &[1; 158], value: &[9; 500] },
+            Item { form: Form::Bytes, expiry: None, key: b"key", value: b"" },
+            Item { form: Form::Int, expiry: Some(UnixMs(-5)), key: b"", value: &[7] },
+            Item { form: Form::Hash, expiry: Some(UnixMs(1 << 41)), key: &[1; 158], value: &[9; 500] },
         ];
         let mut bytes = vec![1, 2, 3];
         write(all.iter().copied(), &mut bytes);
@@ -161,6 +197,7 @@ mod tests {
         }
         bytes.push(0);
         assert_eq!(items(&bytes), None);
+        assert!(all[1].is_due(UnixMs(-4)) && !all[1].is_due(UnixMs(-5)) && !all[0].is_due(UnixMs(i64::MAX)));
         assert_eq!(items(&[1, 0, Form::Int as u8, 0, 0, 0]), None, "an integer without a byte");
         assert_eq!(items(&[1, 0, Form::Skiplist as u8, 0, 0, 0]), None, "no image is in a bundle");
     }

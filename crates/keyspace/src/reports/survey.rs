@@ -78,7 +78,7 @@ impl<'h, 'k> Survey<'h, 'k> {
             survey.each_table(|db, table| {
                 let sums = &mut all[usize::from(db.0)];
                 sums.keys += table.len();
-                sums.volatile += table.volatile;
+                sums.volatile += table.volatile_len();
                 sums.timed_hashes += table.timed_hashes;
             });
             all

@@ -7,13 +7,18 @@
 //! Pages know nothing of it, so splits and merges read nothing. A key is in a page or in a bundle, never in both: it leaves the bundle (its
 //! bits become 0) when it comes to memory. A record is given back when all its keys have left.
 //!
-//! A bundle of 100 keys: 44 B in the map, which is two thirds full, so 66, and 208 B of bits: 2.8 B a key.
+//! A bundle of 100 keys: 44 B in the map, which is two thirds full, so 66, and 208 B of bits: 2.8 B a key. One with keys that expire is in a
+//! second map, with a bound: none of them expires before. It is not exact: keys leave, and only the record says when those expire that
+//! are left.
 //!
-//! Invariants: `keys` is the sum of what lives; no bundle is there of which nothing lives; `levels` counts them by level.
+//! Invariants: `keys` is the sum of what lives, `volatile` that of what expires; no bundle is there of which nothing lives; `levels` counts
+//! them by level.
 
-use crate::layout::bundle::{BundleName, Interval, order_of, print_of};
+use crate::layout::bundle::{BundleName, Expiring, Interval, order_of, print_of};
 use crate::layout::cold::ColdRef;
+use isotherm_stdx::UnixMs;
 use std::collections::BTreeMap;
+use std::ops::Bound;
 
 const LEVELS: usize = Interval::LEVEL_MAX as usize + 1;
 /// Nodes of the map are filled to two thirds, about.
@@ -40,6 +45,10 @@ impl BundleAddress {
 
     pub fn name(&self) -> BundleName {
         self.part.name()
+    }
+
+    pub fn place(&self) -> usize {
+        usize::from(self.place)
     }
 }
 
@@ -93,7 +102,10 @@ impl Bundle {
 #[derive(Default)]
 pub(crate) struct Frozen {
     bundles: BTreeMap<BundleAddress, Bundle>,
+    /// Those with keys that expire.
+    expiring: BTreeMap<BundleAddress, Expiring>,
     pub keys: u64,
+    pub volatile: u64,
     levels: Levels,
     /// Of the bits.
     heap_bytes: usize,
@@ -124,7 +136,8 @@ impl Frozen {
 
     pub fn memory_bytes(&self) -> usize {
         let place_bytes = size_of::<BundleAddress>() + size_of::<Bundle>();
-        self.bundles.len() * place_bytes * MAP_FILL.0 / MAP_FILL.1 + self.heap_bytes
+        let expiring_bytes = self.expiring.len() * (size_of::<BundleAddress>() + size_of::<Expiring>());
+        (self.bundles.len() * place_bytes + expiring_bytes) * MAP_FILL.0 / MAP_FILL.1 + self.heap_bytes
     }
 
     pub fn get(&self, address: &BundleAddress) -> Option<&Bundle> {
@@ -207,10 +220,51 @@ impl Frozen {
         self.bundles.iter().nth(number as usize).map(|(address, bundle)| (*address, bundle))
     }
 
+    // ---- what expires ----
+
+    pub fn expiring(&self, address: &BundleAddress) -> Option<Expiring> {
+        self.expiring.get(address).copied()
+    }
+
+    /// The first bundles behind an address that may have keys whose time was over at `before`, of the next `looks` that have keys that
+    /// expire; and the last one that was looked at, if there may be more.
+    pub fn due(
+        &self,
+        behind: Option<BundleAddress>,
+        before: UnixMs,
+        looks: usize,
+    ) -> (Vec<(BundleAddress, ColdRef)>, Option<BundleAddress>) {
+        let from = behind.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut found, mut last) = (Vec::new(), None);
+        for (looked, (address, expiring)) in self.expiring.range((from, Bound::Unbounded)).enumerate() {
+            if looked == looks {
+                return (found, last);
+            }
+            last = Some(*address);
+            if expiring.bound < before {
+                found.push((*address, self.bundles[address].reference));
+            }
+        }
+        (found, None)
+    }
+
+    /// The record was read: none of the keys that are left expires before.
+    pub fn set_bound(&mut self, address: &BundleAddress, bound: UnixMs) {
+        if let Some(expiring) = self.expiring.get_mut(address) {
+            expiring.bound = bound;
+        }
+    }
+
     // ---- changing ----
 
     /// Adds one that has keys. `None`: its part has too many.
-    pub fn add(&mut self, place: usize, part: Interval, bundle: Bundle) -> Option<BundleAddress> {
+    pub fn add(
+        &mut self,
+        place: usize,
+        part: Interval,
+        bundle: Bundle,
+        expiring: Option<Expiring>,
+    ) -> Option<BundleAddress> {
         debug_assert!(bundle.live > 0);
         let last = self.of_part(place, part).last().map(|(address, _)| address.number);
         let number = last.map_or(Some(0), |last| last.checked_add(1))?;
@@ -219,11 +273,23 @@ impl Frozen {
         self.levels.0[usize::from(part.level)] += 1;
         self.heap_bytes += bundle.heap_bytes();
         self.bundles.insert(address, bundle);
+        if let Some(expiring) = expiring {
+            self.volatile += u64::from(expiring.keys);
+            self.expiring.insert(address, expiring);
+        }
         Some(address)
     }
 
     /// A key has come to memory. The place of the record if it was the last of its bundle.
-    pub fn leave(&mut self, address: &BundleAddress, ordinal: usize) -> Option<ColdRef> {
+    pub fn leave(&mut self, address: &BundleAddress, ordinal: usize, is_volatile: bool) -> Option<ColdRef> {
+        if is_volatile {
+            let expiring = self.expiring.get_mut(address).expect("it has keys that expire");
+            expiring.keys -= 1;
+            self.volatile -= 1;
+            if expiring.keys == 0 {
+                self.expiring.remove(address);
+            }
+        }
         let bundle = self.bundles.get_mut(address).expect("it was found");
         assert!(bundle.is_live(ordinal), "a key leaves once");
         bundle.prints[ordinal] = 0;
@@ -246,6 +312,8 @@ impl Frozen {
     }
 
     fn forget(&mut self, address: &BundleAddress, bundle: &Bundle) {
+        let expiring = self.expiring.remove(address);
+        self.volatile -= expiring.map_or(0, |expiring| u64::from(expiring.keys));
         self.levels.0[usize::from(address.part.level)] -= 1;
         self.heap_bytes -= bundle.heap_bytes();
     }
@@ -263,6 +331,12 @@ impl Frozen {
             (keys, heap_bytes) = (keys + bundle.live(), heap_bytes + bundle.heap_bytes());
         }
         assert_eq!((self.keys, self.heap_bytes, self.levels.0), (keys, heap_bytes, levels.0));
+        let mut volatile = 0;
+        for (address, expiring) in &self.expiring {
+            assert!(expiring.keys > 0 && expiring.keys <= self.bundles[address].live);
+            volatile += u64::from(expiring.keys);
+        }
+        assert_eq!(self.volatile, volatile);
         [keys, self.bundle_count()]
     }
 }
@@ -271,6 +345,7 @@ impl Frozen {
 mod tests {
     use super::*;
     use isotherm_stdx::Prng;
+    use std::collections::BTreeSet;
 
     fn reference(number: u64) -> ColdRef {
         ColdRef::new(1 << 40 | number)
@@ -293,16 +368,19 @@ mod tests {
                 })
                 .collect();
             let bundle = Bundle::new(reference(number), 0, hashes.iter().map(|hash| Some(*hash)));
-            let address = frozen.add(place, part, bundle).unwrap();
+            // Every second key expires, at the number of its bundle.
+            let expiring = Expiring::of((1..hashes.len()).step_by(2).map(|_| UnixMs(number as i64)));
+            let address = frozen.add(place, part, bundle, expiring).unwrap();
             assert_eq!(frozen.at(place, part, reference(number)), Some(address));
             model.extend(hashes.iter().enumerate().map(|(at, hash)| (place, *hash, address, at)));
             for _ in 0..prng.below(4) {
                 let (_, _, address, at) = model.swap_remove(prng.below(model.len() as u64) as usize);
-                let left = frozen.leave(&address, at);
+                let left = frozen.leave(&address, at, at % 2 == 1);
                 assert_eq!(left.is_some(), model.iter().all(|other| other.2 != address));
             }
             frozen.check_invariants();
             assert_eq!(frozen.keys, model.len() as u64);
+            assert_eq!(frozen.volatile, model.iter().filter(|(.., at)| at % 2 == 1).count() as u64);
             for (place, hash, address, _) in &model {
                 let wanted = frozen.get(address).unwrap().reference;
                 let found = frozen.propose(*place, *hash, |bundle| bundle.reference == wanted);
@@ -329,9 +407,26 @@ mod tests {
             assert_eq!(met, model.iter().filter(|(at, ..)| *at == place).count());
             assert_eq!(met as u64, frozen.keys_of(place));
         }
+        // So does one over those that are due, in small steps.
+        let (mut behind, mut due) = (None, Vec::new());
+        loop {
+            let (found, next) = frozen.due(behind, UnixMs(150), 7);
+            due.extend(found);
+            behind = next;
+            if behind.is_none() {
+                break;
+            }
+        }
+        let wanted = model.iter().filter(|(.., at)| at % 2 == 1).map(|(_, _, address, _)| *address);
+        let wanted: BTreeSet<_> =
+            wanted.filter(|it| frozen.expiring(it).is_some_and(|it| it.bound < UnixMs(150))).collect();
+        assert!(wanted.len() > 10);
+        assert_eq!(due.iter().map(|(address, _)| *address).collect::<BTreeSet<_>>(), wanted);
+        frozen.set_bound(&due[0].0, UnixMs(1000));
+        assert_eq!(frozen.due(None, UnixMs(150), usize::MAX).0.len(), due.len() - 1);
         while let Some(bundle) = frozen.pop() {
             assert!(bundle.live() > 0);
         }
-        assert_eq!(frozen.check_invariants(), [0, 0]);
+        assert_eq!((frozen.check_invariants(), frozen.volatile), ([0, 0], 0));
     }
 }

@@ -5,7 +5,7 @@
 //!   a larger one                a step for each 2^k-th part of its hashes, which are in 32 to 63 pages
 //!   what a step has found       in the order of hashes, cut in halves until a half fits a record
 //! ```
-//! Keys with an expiry stay: what is outside memory nothing would find when its time has come.
+//! A key that expires soon stays: it would be read again to be removed.
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
@@ -33,6 +33,14 @@ pub struct FreezeLimits {
     pub idle_seconds_min: u32,
     /// Fewer keys of one part stay.
     pub keys_min: usize,
+    /// Keys that expire before stay.
+    pub expiry_min: UnixMs,
+}
+
+impl FreezeLimits {
+    pub(crate) fn permit(&self, expiry: Option<UnixMs>) -> bool {
+        expiry.is_none_or(|at| at >= self.expiry_min)
+    }
 }
 
 /// Keys that may leave memory as one record.
@@ -159,14 +167,17 @@ impl Partition {
         for spot in view.spots() {
             steps::note(1);
             let entry = EntryBytes(view.entry(spot));
-            let is_small = matches!(entry.place(), Place::Inline | Place::Blob) && !entry.is_volatile();
-            let Some(key) = entry.inline_key().filter(|_| is_small) else { continue };
+            let is_small = matches!(entry.place(), Place::Inline | Place::Blob);
+            let expiry = entry.expiry();
+            let Some(key) = entry.inline_key().filter(|_| is_small && limits.permit(expiry)) else {
+                continue;
+            };
             let value = self.store.value_bytes_of(entry);
             let own = view.access(spot.index, AccessMode::Lru.width());
             let idle_seconds = u32::from(last_used::idle_seconds(own.unwrap_or(view.stamp()), now));
             if value.len() <= limits.value_bytes_max && idle_seconds >= limits.idle_seconds_min {
                 let order = order_of(self.store.hasher.hash(key));
-                found.push(Candidate { order, item: Item { form: entry.form(), key, value } });
+                found.push(Candidate { order, item: Item { form: entry.form(), expiry, key, value } });
             }
         }
     }

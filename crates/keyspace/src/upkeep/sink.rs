@@ -14,6 +14,7 @@ use crate::layout::key::Key;
 use crate::layout::kind::{Db, Form};
 use crate::layout::last_used::{self, AccessMode};
 use crate::layout::page::Spot;
+use crate::upkeep::freeze::FreezeLimits;
 use crate::upkeep::sink_nodes::ByNodes;
 use crate::upkeep::slot_hand::SlotHand;
 use crate::values::image::{self, ImageRoom};
@@ -58,9 +59,10 @@ pub struct SinkRoom(ImageRoom);
 
 impl<'a> Sinkable<'a> {
     /// Whether the key could leave with its value instead (`freeze_step`).
-    pub fn may_freeze(&self, value_bytes_max: usize) -> bool {
-        let is_small = matches!(self.source, Source::Bytes(_, bytes) if bytes.len() <= value_bytes_max);
-        is_small && self.expiry.is_none()
+    pub fn may_freeze(&self, limits: FreezeLimits) -> bool {
+        let is_small =
+            matches!(self.source, Source::Bytes(_, bytes) if bytes.len() <= limits.value_bytes_max);
+        is_small && limits.permit(self.expiry)
     }
 
     /// Of a large collection: how many elements have to be gathered; else 0.

@@ -32,7 +32,7 @@
 
 use crate::access::lock::{Held, Keyspace, Want};
 use crate::access::partition::Partition;
-use crate::layout::bundle::{self, BundleName};
+use crate::layout::bundle::{self, BundleName, Expiring};
 use crate::layout::cold::ColdRef;
 use crate::layout::entry::read_int;
 use crate::layout::kind::{Db, Form};
@@ -95,6 +95,8 @@ pub struct SnapshotBundle<'a> {
     pub name: BundleName,
     pub reference: ColdRef,
     pub(crate) prints: &'a [u16],
+    /// Of its keys that expire, if there are any.
+    pub expiring: Option<Expiring>,
 }
 
 impl SnapshotBundle<'_> {
@@ -117,7 +119,7 @@ impl SnapshotBundle<'_> {
             db,
             key: item.key,
             value: Value::of_bytes(item.form, item.value, UnixMs(i64::MIN)),
-            expiry: None,
+            expiry: item.expiry,
             access: None,
         });
         Some(entries.collect())

@@ -54,9 +54,9 @@ impl Late {
     pub fn visit(self, visit: &mut dyn FnMut(SnapshotItem<'_>)) {
         match self {
             Late::Entry(saved) => visit(SnapshotItem::Entry(entry_of(&saved))),
-            Late::Bundle(SavedBundle { db, slot, name, reference, prints }) => {
+            Late::Bundle(SavedBundle { db, slot, name, reference, prints, expiring }) => {
                 let prints = &prints;
-                visit(SnapshotItem::Bundle(SnapshotBundle { db, slot, name, reference, prints }));
+                visit(SnapshotItem::Bundle(SnapshotBundle { db, slot, name, reference, prints, expiring }));
             }
             Late::Part(LongPart::Node(part)) => visit(SnapshotItem::Node(SnapshotNode { part })),
             Late::Part(part) => visit_long(&part, &mut |part| visit(SnapshotItem::Part(part))),
@@ -329,7 +329,8 @@ impl Partition {
         drop(bundles);
         let frozen = table.frozen.as_mut().expect("it has a bundle");
         frozen.get_mut(&address).expect("it was found").version = epoch;
-        walk.bundle(SavedBundle { db, slot, name, reference, prints });
+        let expiring = frozen.expiring(&address);
+        walk.bundle(SavedBundle { db, slot, name, reference, prints, expiring });
         Some(address)
     }
 

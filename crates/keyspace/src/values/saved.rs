@@ -1,6 +1,6 @@
 //! What a partition keeps for the snapshot under way: entries and fields as they were before their page changed.
 
-use crate::layout::bundle::BundleName;
+use crate::layout::bundle::{BundleName, Expiring};
 use crate::layout::cold::ColdRef;
 use crate::layout::entry::{EntryBytes, split_keyed};
 use crate::layout::kind::{Db, Form};
@@ -109,6 +109,7 @@ pub(crate) struct SavedBundle {
     pub reference: ColdRef,
     /// Of each key in the order of the record; 0: it has left.
     pub prints: Box<[u16]>,
+    pub expiring: Option<Expiring>,
 }
 
 impl SavedBundle {

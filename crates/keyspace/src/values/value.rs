@@ -136,7 +136,11 @@ impl<'a> Entry<'a> {
         let spot = page::append(&mut bytes, 1, draft.as_bytes(), 0);
         let now = UnixMs(i64::MIN);
         let value = Value::of_bytes(item.form, item.value, now);
-        visit(&Entry { value, expiry: None, meta: EntryMeta { store, page: Page(&bytes), spot, now } });
+        visit(&Entry {
+            value,
+            expiry: item.expiry,
+            meta: EntryMeta { store, page: Page(&bytes), spot, now },
+        });
     }
 
     pub fn kind(&self) -> Type {

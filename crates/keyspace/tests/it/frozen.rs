@@ -23,6 +23,10 @@ struct World {
     model: Model,
     frozen: u64,
     moved: u64,
+    /// It goes on, and keys are due.
+    now: i64,
+    due: u64,
+    hand: DueHand,
 }
 
 impl World {
@@ -39,6 +43,9 @@ impl World {
             model: Model::new(),
             frozen: 0,
             moved: 0,
+            now: START,
+            due: 0,
+            hand: DueHand::default(),
         }
     }
 
@@ -76,11 +83,16 @@ impl World {
     fn freeze(&mut self) {
         let slot = self.slot();
         let keys_min = 1 + self.prng.below(4) as usize;
-        let limits = FreezeLimits { value_bytes_max: 450, idle_seconds_min: 0, keys_min };
+        let limits = FreezeLimits {
+            value_bytes_max: 450,
+            idle_seconds_min: 0,
+            keys_min,
+            expiry_min: UnixMs(self.now + 2),
+        };
         let mut hand = SlotHand::at(slot);
         let mut shown = Vec::new();
         while hand.slot() == slot {
-            self.held(slot).freeze_step(&mut hand, limits, UnixMs(START), &mut |it| {
+            self.held(slot).freeze_step(&mut hand, limits, UnixMs(self.now), &mut |it| {
                 assert!(it.keys >= keys_min);
                 shown.push((it.db, it.name, it.payload.to_vec(), it.keys));
             });
@@ -94,7 +106,7 @@ impl World {
             }
             let reference = self.keeper.keep(&payload);
             let count =
-                self.held(slot).freeze((db, slot), name, &payload, reference, keys_min, UnixMs(START));
+                self.held(slot).freeze((db, slot), name, &payload, reference, keys_min, UnixMs(self.now));
             assert!(count == 0 || (keys_min..=keys).contains(&count));
             self.frozen += count as u64;
         }
@@ -136,9 +148,10 @@ impl World {
             let Whereabouts::Frozen(reference, _) = place else { break };
             assert!(self.held(key.slot).may_be_frozen(Db(db), &key));
             let payload = self.keeper.read(reference);
-            let came = self.held(key.slot).thaw(Db(db), &key, &payload, reference, UnixMs(START));
+            let came = self.held(key.slot).thaw(Db(db), &key, &payload, reference, UnixMs(self.now));
             if came == Ok(true) {
-                assert!(self.model.contains_key(&(db, name.clone())));
+                let is_seen = txn(&self.keyspace, self.now, |txn| txn.contains(Db(db), &txn.key(&name)));
+                assert_eq!(is_seen, self.model.contains_key(&(db, name.clone())), "it may be due");
                 break;
             }
         }
@@ -149,9 +162,12 @@ impl World {
         let (other_db, other) = self.draw_name();
         let id = (db, name.clone());
         let (value, choice) = (self.draw_value(), self.prng.below(12));
+        let seconds = if self.prng.one_in(2) { 1000 } else { 1 + self.prng.below(60) as i64 };
+        // Between two moments of the test: the expiry cycle finds what was due a quarter of a second ago.
+        let expires_at = self.now + seconds * 1000 - 500;
         let expected = self.model.get(&id).cloned();
         let model = &mut self.model;
-        txn(&self.keyspace, START, |txn| {
+        txn(&self.keyspace, self.now, |txn| {
             let key = txn.key(&name);
             let other_key = txn.key(&other);
             match choice {
@@ -178,7 +194,7 @@ impl World {
                     model.insert((other_db, other), expected.expect("it is there"));
                 }
                 8 => {
-                    let at = UnixMs(START + 1_000_000);
+                    let at = UnixMs(expires_at);
                     assert_eq!(txn.set_expiry(Db(db), &key, Some(at)), Ok(expected.is_some()));
                     model.entry(id).and_modify(|kept| kept.1 = Some(at.0));
                 }
@@ -192,25 +208,57 @@ impl World {
         });
     }
 
+    /// Some keys are due: they are seen no more. Later their records are read, and the expiry cycle removes them.
+    fn pass_time(&mut self) {
+        self.now += self.prng.below(30) as i64 * 1000;
+        let now = self.now;
+        self.model.retain(|_, (_, expiry)| expiry.is_none_or(|at| at >= now));
+        if self.prng.one_in(2) {
+            self.remove_due();
+        }
+    }
+
+    /// All that is due leaves, as the server does it.
+    fn remove_due(&mut self) {
+        let end = self.hand.rounds + 2;
+        while self.hand.rounds < end {
+            let mut held = Held::new(&self.keyspace);
+            held.acquire(Want::One(self.hand.partition()));
+            let found = held.due_step(&mut self.hand, UnixMs(self.now));
+            drop(held);
+            for due in found {
+                let payload = self.keeper.read(due.reference);
+                let came = self.held(due.slot).thaw_due(&due, &payload, UnixMs(self.now));
+                self.due += came.expect("there is room") as u64;
+            }
+        }
+        for partition in 0..self.keyspace.partition_count() as u16 {
+            while self.keyspace.expire_step(partition, UnixMs(self.now), 50, &mut NoEffects).more {}
+        }
+    }
+
     fn step(&mut self) {
         match self.prng.below(30) {
             0..20 => self.op(),
-            20..24 => self.freeze(),
+            20..22 => self.freeze(),
+            22 => self.freeze_only(),
+            23 => self.pass_time(),
             24 => self.relocate(),
             25..28 => self.fetch(),
             28 if self.prng.one_in(15) => {
+                self.remove_due();
                 let db = self.prng.below(DATABASES) as u16;
-                let removed = txn(&self.keyspace, START, |txn| txn.flush(Some(Db(db))));
+                let removed = txn(&self.keyspace, self.now, |txn| txn.flush(Some(Db(db))));
                 let before = self.model.len();
                 self.model.retain(|(of, _), _| *of != db);
                 assert_eq!(removed, (before - self.model.len()) as u64);
                 if self.prng.one_in(2) {
-                    txn(&self.keyspace, START, |txn| txn.free_flushed_now());
+                    txn(&self.keyspace, self.now, |txn| txn.free_flushed_now());
                 }
             }
             28 => _ = compact(&self.keyspace, 20),
             _ => {
-                txn(&self.keyspace, START, |txn| txn.swap(Db(0), Db(1)));
+                txn(&self.keyspace, self.now, |txn| txn.swap(Db(0), Db(1)));
                 let swapped = std::mem::take(&mut self.model);
                 self.model = swapped.into_iter().map(|((db, key), kept)| ((1 - db, key), kept)).collect();
             }
@@ -223,18 +271,35 @@ impl World {
         counts.frozen_keys
     }
 
-    fn check(&self) {
+    fn check(&mut self) {
+        self.keyspace.check_invariants();
+        self.check_names();
+        self.remove_due();
+        self.check_names();
         self.keyspace.check_invariants();
         self.frozen_keys();
         for db in 0..DATABASES as u16 {
+            let of_db = || self.model.iter().filter(|((of, _), _)| *of == db);
+            let volatile = of_db().filter(|(_, (_, expiry))| expiry.is_some()).count();
+            txn(&self.keyspace, self.now, |txn| {
+                assert_eq!(
+                    (txn.len(Db(db)), txn.volatile_len(Db(db))),
+                    (of_db().count() as u64, volatile as u64)
+                );
+            });
+        }
+    }
+
+    /// What readers see, whether what is due has left or not.
+    fn check_names(&self) {
+        for db in 0..DATABASES as u16 {
             let names: BTreeSet<&[u8]> =
                 self.model.keys().filter(|(of, _)| *of == db).map(|(_, key)| &key[..]).collect();
-            txn(&self.keyspace, START, |txn| {
+            txn(&self.keyspace, self.now, |txn| {
                 let mut listed = Vec::new();
                 txn.for_each_key(Db(db), None, |key| listed.push(key.to_vec()));
                 assert_eq!(listed.len(), names.len());
                 assert_eq!(listed.iter().map(Vec::as_slice).collect::<BTreeSet<_>>(), names);
-                assert_eq!(txn.len(Db(db)), names.len() as u64);
                 if let Some(key) = txn.random_key(Db(db), &mut |n| n / 2) {
                     assert!(names.contains(&key[..]));
                 }
@@ -254,11 +319,13 @@ fn what_is_frozen_is_what_was_stored() {
             }
         }
         world.check();
-        assert!(world.frozen > 2000 && world.moved > 20, "{} {}", world.frozen, world.moved);
-        txn(&world.keyspace, START, |txn| txn.free_flushed_now());
+        let World { frozen, moved, due, .. } = world;
+        assert!(frozen > 2000 && moved > 20 && due > 50, "{frozen} {moved} {due}");
+        world.remove_due();
+        txn(&world.keyspace, world.now, |txn| txn.free_flushed_now());
         let model = std::mem::take(&mut world.model);
         for ((db, name), expected) in &model {
-            txn(&world.keyspace, START, |txn| {
+            txn(&world.keyspace, world.now, |txn| {
                 let key = txn.key(name);
                 let entry = txn.find(Db(*db), &key, Lookup::Silent).expect("it is there");
                 let found = (Stored::of(entry.value), entry.expiry.map(|at| at.0));
@@ -269,7 +336,7 @@ fn what_is_frozen_is_what_was_stored() {
         world.model = model;
         (0..10).for_each(|_| world.freeze());
         assert!(world.frozen_keys() > 0);
-        flush_and_check(&world.keyspace, START);
+        flush_and_check(&world.keyspace, world.now);
         assert!(world.keeper.values.lock().unwrap().is_empty(), "all records went back");
     }
 }
@@ -288,8 +355,9 @@ fn a_walk_misses_no_key_that_freezes_or_thaws() {
             let mut cursor = 0;
             loop {
                 let visit = |key: &[u8], _: &Entry<'_>| _ = seen.insert(key.to_vec());
-                cursor =
-                    txn(&world.keyspace, START, |txn| txn.scan(Db(db), cursor, 5, None, |_, _| true, visit));
+                cursor = txn(&world.keyspace, world.now, |txn| {
+                    txn.scan(Db(db), cursor, 5, None, |_, _| true, visit)
+                });
                 if cursor == 0 {
                     break;
                 }
@@ -312,17 +380,22 @@ impl World {
     /// Without changes in between.
     fn freeze_only(&mut self) {
         let slot = self.slot();
-        let limits = FreezeLimits { value_bytes_max: 450, idle_seconds_min: 0, keys_min: 1 };
+        let limits = FreezeLimits {
+            value_bytes_max: 450,
+            idle_seconds_min: 0,
+            keys_min: 1,
+            expiry_min: UnixMs(self.now + 2),
+        };
         let mut hand = SlotHand::at(slot);
         let mut shown = Vec::new();
         while hand.slot() == slot {
-            self.held(slot).freeze_step(&mut hand, limits, UnixMs(START), &mut |it| {
+            self.held(slot).freeze_step(&mut hand, limits, UnixMs(self.now), &mut |it| {
                 shown.push((it.db, it.name, it.payload.to_vec()));
             });
         }
         for (db, name, payload) in shown {
             let reference = self.keeper.keep(&payload);
-            self.held(slot).freeze((db, slot), name, &payload, reference, 1, UnixMs(START));
+            self.held(slot).freeze((db, slot), name, &payload, reference, 1, UnixMs(self.now));
         }
     }
 
@@ -342,20 +415,21 @@ struct FileBundle {
     name: BundleName,
     reference: ColdRef,
     prints: Vec<[u8; 2]>,
+    expiring: Option<Expiring>,
 }
 
 impl FileBundle {
     fn of(bundle: &SnapshotBundle<'_>) -> FileBundle {
-        let SnapshotBundle { db, slot, name, reference, .. } = *bundle;
+        let SnapshotBundle { db, slot, name, reference, expiring, .. } = *bundle;
         let prints = bundle.prints().iter().map(|print| print.to_le_bytes()).collect();
-        FileBundle { db, slot, name, reference, prints }
+        FileBundle { db, slot, name, reference, prints, expiring }
     }
 
     fn put(&self, keyspace: &Keyspace) -> Result<u64, NotPut> {
-        let FileBundle { db, slot, name, reference, ref prints } = *self;
+        let FileBundle { db, slot, name, reference, ref prints, expiring } = *self;
         let mut held = Held::new(keyspace);
         held.acquire(Want::One(keyspace.partition_of(slot)));
-        held.put_bundle((db, slot), &StoredBundle { name, reference, prints })
+        held.put_bundle((db, slot), &StoredBundle { name, reference, prints, expiring })
     }
 }
 
@@ -367,9 +441,11 @@ fn a_snapshot_has_frozen_keys_as_they_were() {
         let mut world = World::new(90 + seed, KEYS);
         (0..800).for_each(|_| world.step());
         (0..6).for_each(|_| world.freeze_only());
+        world.remove_due();
         let expected = world.model.clone();
         let keeper = Arc::clone(&world.keeper);
         let keyspace = Arc::clone(&world.keyspace);
+        let now = world.now;
         let at_cut: BTreeSet<u64> = keeper.values.lock().unwrap().keys().copied().collect();
         let mut snapshot = keyspace.snapshot().expect("there is none");
         let (mut emitted, mut bundles, mut hot) = (Model::new(), Vec::new(), Vec::new());
@@ -408,13 +484,14 @@ fn a_snapshot_has_frozen_keys_as_they_were() {
         assert_eq!(emitted, expected);
         assert!(bundles.len() > 3, "{}", bundles.len());
         keyspace.check_invariants();
-        restart(90 + seed, &keeper, &bundles, &hot, &expected);
+        restart((90 + seed, now), &keeper, &bundles, &hot, &expected);
     }
 }
 
 /// Another process has the bundles of a file, and its other keys.
-fn restart(seed: u64, keeper: &Keeper, bundles: &[FileBundle], hot: &[Name], expected: &Model) {
+fn restart((seed, now): (u64, i64), keeper: &Keeper, bundles: &[FileBundle], hot: &[Name], expected: &Model) {
     let mut world = World::new(seed, KEYS);
+    world.now = now;
     let ever = keeper.ever.lock().unwrap();
     let refer = |bundle: &FileBundle| {
         let raw = bundle.reference.raw();
@@ -437,7 +514,7 @@ fn restart(seed: u64, keeper: &Keeper, bundles: &[FileBundle], hot: &[Name], exp
     }
     for (db, name) in hot {
         let (value, expiry) = &expected[&(*db, name.clone())];
-        txn(&world.keyspace, START, |txn| {
+        txn(&world.keyspace, world.now, |txn| {
             let new = match value {
                 Stored::Int(int) => NewValue::Int(*int),
                 Stored::Bytes(bytes) | Stored::Raw(bytes) => NewValue::Bytes(bytes),

@@ -7,15 +7,18 @@
 //! ```
 //! Nothing here knows how records are found again: that is the keyspace's.
 
-use isotherm_keyspace::{BundleName, ColdRef, Db, FreezeLimits, Held, Keyspace, SlotHand, Want};
+use isotherm_keyspace::{BundleName, ColdRef, Db, FreezeLimits, Held, Keyspace, SlotHand, UnixMs, Want};
 use isotherm_tier::{Full, Log, Place, Record, Stream};
 
 use crate::process::time::unix_now;
 
 /// Larger values leave alone: of them a record would have few, and no key of it would be cheap.
-pub const VALUE_BYTES_MAX: usize = 512;
+const VALUE_BYTES_MAX: usize = 512;
 /// Fewer keys of one part of a slot stay, or leave by their values: the bundle would cost as much.
-pub const KEYS_MIN: usize = 4;
+const KEYS_MIN: usize = 4;
+
+/// Keys that expire within that time stay, or leave by their values: they would be read again to be removed.
+const TTL_MS_MIN: i64 = 300_000;
 
 pub const FORM: u8 = isotherm_keyspace::Freezable::FORM_NUMBER;
 
@@ -26,14 +29,28 @@ pub struct Gathered {
     pub keys: u64,
 }
 
+/// What leaves: keys that were not used for so long. In haste all that may (DEBUG SWAP-CHAOS).
+pub fn limits(idle_seconds_min: u32, in_haste: bool) -> FreezeLimits {
+    let ttl_ms_min = if in_haste { 0 } else { TTL_MS_MIN };
+    FreezeLimits {
+        value_bytes_max: VALUE_BYTES_MAX,
+        idle_seconds_min,
+        keys_min: keys_min(in_haste),
+        expiry_min: UnixMs(unix_now().0 + ttl_ms_min),
+    }
+}
+
+/// The fewest keys of a bundle.
+pub fn keys_min(in_haste: bool) -> usize {
+    if in_haste { 1 } else { KEYS_MIN }
+}
+
 /// One hold of the hand's slot: writes what may freeze to the log.
 pub fn gather(
     (keyspace, log): (&Keyspace, &mut Log),
     hand: &mut SlotHand,
-    idle_seconds_min: u32,
-    keys_min: usize,
+    limits: FreezeLimits,
 ) -> (Gathered, Result<(), Full>) {
-    let limits = FreezeLimits { value_bytes_max: VALUE_BYTES_MAX, idle_seconds_min, keys_min };
     let (mut gathered, mut result) = (Gathered::default(), Ok(()));
     let mut held = Held::new(keyspace);
     held.acquire(Want::One(keyspace.partition_of(hand.slot())));

@@ -24,6 +24,7 @@ pub mod checkpoint;
 pub mod cleaner;
 #[cfg(test)]
 mod crashes;
+pub mod due;
 pub mod fetches;
 pub mod files;
 pub mod frozen;

@@ -349,6 +349,7 @@ impl Sinker {
             return self.gather_frozen();
         }
         let freezes_slot = self.freezes_slot;
+        let freezes = frozen::limits(0, self.is_in_haste());
         let slot = self.hand.slot();
         let Sinker { node, log, hand, threshold_s, room, shown_bytes, .. } = self;
         let limits = SinkLimits {
@@ -361,7 +362,7 @@ impl Sinker {
         let (mut result, mut taken, mut worked) = (Ok(()), 0, 0);
         held.sink_step(hand, limits, LOOKS_PER_HOLD, unix_now(), &mut |value: Sinkable<'_>| {
             let bytes = value.bytes as u64;
-            if freezes_slot && value.may_freeze(frozen::VALUE_BYTES_MAX) {
+            if freezes_slot && value.may_freeze(freezes) {
                 return;
             }
             *shown_bytes += bytes;
@@ -383,9 +384,9 @@ impl Sinker {
 
     /// The same of keys that leave with their values.
     fn gather_frozen(&mut self) -> Result<(), Full> {
-        let Sinker { node, log, freeze_hand, threshold_s, .. } = self;
-        let keys_min = keys_min(node);
-        let (gathered, result) = frozen::gather((&node.keyspace, log), freeze_hand, *threshold_s, keys_min);
+        let limits = frozen::limits(self.threshold_s, self.is_in_haste());
+        let Sinker { node, log, freeze_hand, .. } = self;
+        let (gathered, result) = frozen::gather((&node.keyspace, log), freeze_hand, limits);
         self.freezes_slot |= gathered.keys > 0;
         self.shown_bytes += gathered.bytes;
         self.note_taken(gathered.bytes);
@@ -494,8 +495,13 @@ impl Sinker {
         }
     }
 
+    fn is_in_haste(&self) -> bool {
+        self.node.debug.swap_chaos.is_on()
+    }
+
     fn flip_bundle(&self, record: &Record<'_>, before: Option<Place>, to: Place) {
-        let keys = frozen::flip(&self.node.keyspace, record, before, to, keys_min(self.node));
+        let keys_min = frozen::keys_min(self.is_in_haste());
+        let keys = frozen::flip(&self.node.keyspace, record, before, to, keys_min);
         if keys > 0 {
             self.tier.counters.sunk_values.fetch_add(keys as u64, Relaxed);
             self.tier.counters.sunk_bytes.fetch_add(record.payload.len() as u64, Relaxed);
@@ -522,11 +528,6 @@ impl Sinker {
 /// Which collections go by nodes.
 fn by_nodes(node: &Node) -> ByNodes {
     if node.debug.swap_chaos_nodes.is_on() { ByNodes::Some } else { ByNodes::Large }
-}
-
-/// The fewest keys of a bundle.
-fn keys_min(node: &Node) -> usize {
-    if node.debug.swap_chaos.is_on() { 1 } else { frozen::KEYS_MIN }
 }
 
 fn share(limit: u64, percent: u64) -> u64 {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::base_head;
+use super::due::Due;
 use super::owner::Claim;
 use super::reads::{Done, READERS, Reader};
 use super::round::Round;
@@ -61,6 +62,7 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     let why = |error: std::io::Error| format!("Can't start a thread of swap-mode: {}", os_text(&error));
     start_readers(node, &tier).map_err(why)?;
     routines::start("swap-round", Round::new(node, Arc::clone(&tier))).map_err(why)?;
+    routines::start("swap-due", Due::new(node, Arc::clone(&tier))).map_err(why)?;
     routines::start("swap-watch", Watch::new(node, Arc::clone(&tier))).map_err(why)?;
     routines::start("swap-writer", Sinker::new(node, tier, log)).map_err(why)?;
     log::warning(format!(

@@ -79,6 +79,12 @@ pub struct Cron {
     watch: Watch,
 }
 
+/// Whether keys leave when their time has come. A replica's leave by what its primary sends.
+pub fn expires_keys(node: &Node) -> bool {
+    let stays = Tasks::PAUSES.or(Tasks::LOADING).or(Tasks::REPLICA);
+    !node.mail.tasks().has(stays) && !node.debug.no_active_expire.is_on() && !node.config.import_mode()
+}
+
 impl Cron {
     pub fn new(node: &'static Node) -> Cron {
         let now = Instant::now();
@@ -140,12 +146,10 @@ impl Cron {
         self.note_memory();
         // What is being loaded is left alone too.
         let paused = self.node.mail.tasks().has(Tasks::PAUSES.or(Tasks::LOADING));
-        // A replica's keys expire by what its primary sends.
         let follows = self.node.mail.tasks().has(Tasks::REPLICA);
         let begun = Instant::now();
         let mut undone = false;
-        if !paused && !follows && !self.node.debug.no_active_expire.is_on() && !self.node.config.import_mode()
-        {
+        if expires_keys(self.node) {
             let out_of_time = self.expire(begun + period * self.expire_percent() / 100);
             undone |= out_of_time;
             let values = &self.node.control_stats().values;

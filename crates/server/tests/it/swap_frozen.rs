@@ -199,6 +199,78 @@ fn nothing_frozen_is_lost_with_the_process() {
     }
 }
 
+/// Keys that expire: frozen ones are counted, seen by none when their time is over, and then leave as any other.
+#[test]
+fn frozen_keys_expire() {
+    const STAY: usize = 2000;
+    const GO: usize = 1000;
+    let folder = Folder::new("frozen-expire");
+    let server = folder.start_freezing(&["--notify-keyspace-events", "Ex"]);
+    let replica = Server::start(&["--replicaof", "127.0.0.1", &server.port.to_string()]);
+    let (mut client, mut events, mut follower) = (server.client(), server.client(), replica.client());
+    events.check(
+        "SUBSCRIBE __keyevent@0__:expired",
+        "*3\r\n$9\r\nsubscribe\r\n$22\r\n__keyevent@0__:expired\r\n:1\r\n",
+    );
+    client.check("DEBUG SET-ACTIVE-EXPIRE 0", "+OK\r\n");
+    set(&mut client, 0..STAY);
+    let all = (STAY + GO) as u64;
+    let at = || client_time_ms() + 4000;
+    let moment = at();
+    let goes = |n: usize| encode(&["SET", &format!("goes:{n}"), "soon", "PXAT", &moment.to_string()]);
+    client.send((0..GO).flat_map(goes).collect::<Vec<u8>>());
+    (0..GO).for_each(|_| client.expect("+OK\r\n"));
+    for n in 0..100 {
+        client.check(&format!("EXPIRE {} 5000", name(n)), ":1\r\n");
+    }
+    freeze(&mut client, all);
+    wait_until("the replica has them", || follower.ask("DBSIZE") == format!(":{all}\r\n"));
+    assert!(
+        client.ask("INFO keyspace").contains("keys=3000,expires=1100"),
+        "{}",
+        client.ask("INFO keyspace")
+    );
+    // What comes to memory has its expiry, and freezes with it again.
+    assert!(client.ask(&format!("TTL {}", name(1))).starts_with(":49") || client_time_ms() > moment);
+    freeze(&mut client, all);
+    client.check("WATCH goes:1", "+OK\r\n");
+    wait_until("their time is over", || client_time_ms() > moment);
+    client.check("MULTI", "+OK\r\n");
+    client.check("PING", "+QUEUED\r\n");
+    client.check("EXEC", "*-1\r\n");
+    client.check("KEYS goes:*", "*0\r\n");
+    assert!(!client.ask("SCAN 0 COUNT 100000").contains("goes"));
+    for _ in 0..30 {
+        assert!(client.ask("RANDOMKEY").contains("key:"));
+    }
+    // One was met in memory.
+    assert!(client.ask_number("DBSIZE") >= all as i64 - 1);
+    client.check("GET goes:2", "$-1\r\n");
+    client.check("EXISTS goes:3", ":0\r\n");
+    client.check("SET goes:4 x NX", "+OK\r\n");
+    client.check("DEL goes:4", ":1\r\n");
+    let frozen = swap(&mut client, "swap_frozen_keys");
+    assert!(frozen > all - 400, "{frozen}");
+    client.check("DEBUG SET-ACTIVE-EXPIRE 1", "+OK\r\n");
+    client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
+    wait_until("they leave", || client.ask("DBSIZE") == format!(":{STAY}\r\n"));
+    wait_until("on the replica too", || follower.ask("DBSIZE") == format!(":{STAY}\r\n"));
+    client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
+    assert_eq!(field(&client.ask("INFO stats"), "expired_keys"), GO as u64);
+    let mut gone: Vec<String> =
+        (0..GO).map(|_| String::from_utf8_lossy(&events.read_reply()).into_owned()).collect();
+    gone.sort_unstable();
+    gone.dedup();
+    assert!(gone.len() == GO && gone.iter().all(|event| event.contains("goes:")), "each once");
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+    assert!(client.ask("INFO keyspace").contains("keys=2000,expires=100"));
+    check(&mut client, 0..STAY);
+}
+
+fn client_time_ms() -> u128 {
+    std::time::UNIX_EPOCH.elapsed().expect("it is later").as_millis()
+}
+
 /// What cannot be read is an error and never "no such key".
 #[test]
 fn a_record_that_cannot_be_read_is_an_error() {

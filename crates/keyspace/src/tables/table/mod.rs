@@ -247,6 +247,11 @@ impl Table {
         self.keys == 0 && self.frozen.is_none()
     }
 
+    /// The same of those that expire.
+    pub fn volatile_len(&self) -> u64 {
+        self.volatile + self.frozen.as_ref().map_or(0, |frozen| frozen.volatile)
+    }
+
     pub fn frozen_keys(&self) -> u64 {
         self.frozen.as_ref().map_or(0, |frozen| frozen.keys)
     }

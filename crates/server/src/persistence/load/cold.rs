@@ -5,8 +5,8 @@
 
 use isotherm_codec::LoadError;
 use isotherm_keyspace::{
-    AccessNote, BundleName, ColdRef, ColdValue, Conditions, Db, ExpiryMode, NoEffects, NotPut, Slot,
-    StoredBundle, Txn, UnixMs, Want,
+    AccessNote, BundleName, ColdRef, ColdValue, Conditions, Db, Expiring, ExpiryMode, NoEffects, NotPut,
+    Slot, StoredBundle, Txn, UnixMs, Want,
 };
 use isotherm_persist::rdb::file::{Bundle, Key};
 use std::sync::Arc;
@@ -72,11 +72,16 @@ impl Load<'_> {
         let failure = |load: &Self| load.texts.failure_of_bundle(db);
         let place = BundleName::of_bytes(&read.name).zip(slot_of(read.slot));
         let reference = ColdRef::new(read.reference);
+        // What expires has a bound.
+        let place = place.filter(|_| read.volatile == 0 || read.bound_ms.is_some());
         let place = place.filter(|(name, _)| durable.has(reference, name.as_bytes().len()));
         let Some((name, slot)) = place else { return Err(failure(self)) };
         self.held.acquire(Want::One(self.store.keyspace.partition_of(slot)));
         tier.add(reference);
-        let put = self.held.put_bundle((db, slot), &StoredBundle { name, reference, prints: read.prints });
+        let bound = read.bound_ms.map(UnixMs).filter(|_| read.volatile > 0);
+        let expiring = bound.map(|bound| Expiring { keys: read.volatile, bound });
+        let stored = StoredBundle { name, reference, prints: read.prints, expiring };
+        let put = self.held.put_bundle((db, slot), &stored);
         let keys = put.map_err(|why| match why {
             NotPut::Full => self.texts.failure_to_store(db, &read.name, LoadError::Full),
             NotPut::Repeated | NotPut::Unsuited => failure(self),

@@ -1,0 +1,123 @@
+//! Frozen keys whose time is over: in which records they may be, and what becomes of them.
+//!
+//! ```text
+//!   due_step    one partition: bundles whose bound is over           (the caller reads their records, without a lock)
+//!   thaw_due    the keys that are due come to memory, the bundle gets another bound
+//!   expire      there the expiry cycle finds and removes them as any other: events, log and replicas follow from that
+//! ```
+//! No reader sees a frozen key that is due: who reads its record sees its expiry too.
+
+use crate::access::lock::Held;
+use crate::access::partition::Partition;
+use crate::layout::bundle::{self, BundleName};
+use crate::layout::cold::ColdRef;
+use crate::layout::key::Key;
+use crate::layout::kind::{Db, Full};
+use crate::tables::frozen::BundleAddress;
+use crate::tables::geometry::Geometry;
+use isotherm_stdx::{Slot, UnixMs, steps};
+
+/// Bundles with keys that expire that are looked at in one hold: their bounds lie side by side.
+const LOOKS_PER_HOLD: usize = 1000;
+
+/// Where the next look is.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct DueHand {
+    partition: u16,
+    db: u16,
+    behind: Option<BundleAddress>,
+    /// Rounds over all partitions that are complete.
+    pub rounds: u64,
+}
+
+/// A bundle that may have keys whose time is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DueBundle {
+    pub db: Db,
+    pub slot: Slot,
+    pub name: BundleName,
+    pub reference: ColdRef,
+}
+
+impl DueHand {
+    /// To be held.
+    pub fn partition(&self) -> u16 {
+        self.partition
+    }
+
+    fn pass_database(&mut self) {
+        (self.db, self.behind) = (self.db + 1, None);
+    }
+
+    fn pass_partition(&mut self, partitions: usize) {
+        let next = self.partition + 1;
+        let is_round = usize::from(next) == partitions;
+        let partition = if is_round { 0 } else { next };
+        *self = DueHand { partition, rounds: self.rounds + u64::from(is_round), ..DueHand::default() };
+    }
+}
+
+impl Held<'_> {
+    /// Bundles of the hand's partition that may have keys whose time was over at `before`; moves the hand on.
+    pub fn due_step(&mut self, hand: &mut DueHand, before: UnixMs) -> Vec<DueBundle> {
+        let partitions = self.keyspace.partition_count();
+        let partition = self.numbered(hand.partition);
+        let (mut found, mut looks) = (Vec::new(), LOOKS_PER_HOLD);
+        while looks > 0 {
+            if usize::from(hand.db) == partition.databases().len() {
+                hand.pass_partition(partitions);
+                break;
+            }
+            looks -= 1;
+            let db = Db(hand.db);
+            let frozen = partition.table(db).and_then(|table| table.frozen.as_ref());
+            let Some(frozen) = frozen.filter(|frozen| frozen.volatile > 0) else {
+                hand.pass_database();
+                continue;
+            };
+            let (due, behind) = frozen.due(hand.behind, before, looks);
+            looks = if behind.is_some() { 0 } else { looks.saturating_sub(due.len()) };
+            found.extend(due.into_iter().map(|(address, reference)| {
+                let spread = partition.geometry.spread_of(partition.number, address.place());
+                DueBundle { db, slot: Geometry::slot_at(spread), name: address.name(), reference }
+            }));
+            match behind {
+                Some(_) => hand.behind = behind,
+                None => hand.pass_database(),
+            }
+        }
+        steps::note((LOOKS_PER_HOLD - looks) as u64);
+        found
+    }
+
+    /// Keys of a bundle whose time is over come to memory, if it is still where its record was read. How many; an error if there is no memory for
+    /// all of them, or the record is none.
+    pub fn thaw_due(&mut self, due: &DueBundle, payload: &[u8], now: UnixMs) -> Result<usize, Full> {
+        self.partition(due.slot).thaw_due(due, payload, now)
+    }
+}
+
+impl Partition {
+    fn thaw_due(&mut self, due: &DueBundle, payload: &[u8], now: UnixMs) -> Result<usize, Full> {
+        let DueBundle { db, slot, name, reference } = *due;
+        let Some(address) = self.bundle_at((db, slot), name, reference) else { return Ok(0) };
+        let items = bundle::items(payload).ok_or(Full)?;
+        let live_ordinals = self.live_ordinals(db, &address);
+        let live = || live_ordinals.iter().filter_map(|ordinal| Some((*ordinal, items.get(*ordinal)?)));
+        let bound = live().filter(|(_, item)| !item.is_due(now)).filter_map(|(_, item)| item.expiry).min();
+        self.save_bundle(db, slot, &address);
+        let (hasher, mut came) = (self.store.hasher, 0);
+        for (ordinal, item) in live().filter(|(_, item)| item.is_due(now)) {
+            steps::note(1);
+            let key: Key<'_> = hasher.key(item.key);
+            self.come_home(db, &address, (&key, ordinal), item, now)?;
+            came += 1;
+        }
+        let frozen = self.table_and_store(db).and_then(|(table, _)| table.frozen.as_mut());
+        if let Some((bound, frozen)) = bound.zip(frozen) {
+            frozen.set_bound(&address, bound);
+        }
+        self.thaw_sparse(db, slot, &address, &items, now);
+        Ok(came)
+    }
+}
