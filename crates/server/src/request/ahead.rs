@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   GET a | GET b | TTL c | APPEND d x | ...      a is cold: its connection is parked
-//!           b               d                     are looked at too, and read if they are cold
+//!           b      (c)      d                     are looked at too, and read if they are cold; c if its key may be frozen
 //! ```
 //! It is a guess: a request may change what those behind it mean (SELECT, DEL), and then something was read without effect. What was read is
 //! lent, so the requests behind find it in memory when they run. Only workers with rings of their own do so (`tier::fetches`).
@@ -11,6 +11,7 @@ use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;
 use isotherm_keyspace::{Db, OnCold};
 
+use super::entry::Handler;
 use super::execute::Exec;
 use super::next::Ticket;
 use super::resolve::{Found, Request};
@@ -21,11 +22,14 @@ const AHEAD_MAX: usize = 32;
 /// `ticket` is what the request in front waits for.
 #[cold]
 pub fn want(exec: &mut Exec, ticket: Ticket, db: Db, requests: &[Request<'_>]) {
-    let Exec { wanted, locks, .. } = exec;
+    let Exec { node, wanted, locks, .. } = exec;
+    let may_be_frozen = node.cold.disk().is_some_and(|tier| tier.may_have_frozen());
     let Some((_, wanted)) = wanted.last_mut().filter(|(last, _)| *last == ticket) else { return };
     for request in requests {
         let Found::Command(command) = request.found else { continue };
-        if command.on_cold == OnCold::Show {
+        if command.on_cold == OnCold::Show
+            && !(may_be_frozen && matches!(command.handler, Some(Handler::Data(_))))
+        {
             continue;
         }
         let variable = command.spec.variable_key_flags.map(|flags| flags(request.args));
@@ -34,7 +38,7 @@ pub fn want(exec: &mut Exec, ticket: Ticket, db: Db, requests: &[Request<'_>]) {
                 return;
             }
             let need = command.spec.need_of(variable.unwrap_or(*flags), request.args);
-            if need != Need::Nothing {
+            if need != Need::Nothing || may_be_frozen {
                 // Lent, whatever it is for: one that is to be changed comes home when its command runs.
                 wanted.add_ahead(ColdKey::of(db, request.args.get(*at), need, false));
             }

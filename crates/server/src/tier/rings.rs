@@ -1,6 +1,7 @@
 //! What reads that workers do themselves need of the tier: where a key is, and whether what was read is its value (`fetches`).
 
 use isotherm_commands::call::ColdKey;
+use isotherm_commands::spec::Need;
 use isotherm_keyspace::{Held, Keyspace, Want};
 use isotherm_tier::Place;
 use std::io;
@@ -70,6 +71,10 @@ impl<M> Source<Target, Fetched> for TierSource<'_, M> {
         let found = Target::find(self.held, cold);
         self.held.release();
         let Some((target, lent)) = found else { return Look::Here };
+        // Read ahead for a command that needs no value, but its key.
+        if cold.need == Need::Nothing && !target.is_bundle() {
+            return Look::Here;
+        }
         if let Some(lent) = lent {
             return Look::Lent(target.fetched(Some(lent.into_vec())));
         }

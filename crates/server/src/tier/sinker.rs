@@ -503,6 +503,7 @@ impl Sinker {
         let keys_min = frozen::keys_min(self.is_in_haste());
         let keys = frozen::flip(&self.node.keyspace, record, before, to, keys_min);
         if keys > 0 {
+            self.tier.counters.frozen_keys.fetch_add(keys as u64, Relaxed);
             self.tier.counters.sunk_values.fetch_add(keys as u64, Relaxed);
             self.tier.counters.sunk_bytes.fetch_add(record.payload.len() as u64, Relaxed);
         }

@@ -101,6 +101,8 @@ pub struct Counters {
     pub sunk_values: AtomicU64,
     /// Nodes that left again without being written.
     pub clean_nodes: AtomicU64,
+    /// Keys that froze, or were found frozen by a start.
+    pub frozen_keys: AtomicU64,
     pub sunk_bytes: AtomicU64,
     pub written_bytes: AtomicU64,
     pub cleaned_segments: AtomicU64,
@@ -397,6 +399,11 @@ impl<M> Tier<M> {
     /// Values that commands met whose declarations do not lead to them: read under a lock.
     pub fn undeclared_reads(&self) -> u64 {
         self.undeclared_reads.load(Relaxed)
+    }
+
+    /// Whether keys may lie on disk themselves.
+    pub fn may_have_frozen(&self) -> bool {
+        self.counters.frozen_keys.load(Relaxed) > 0
     }
 
     /// A file refers to a value, and an entry is about to.

@@ -46,8 +46,13 @@ impl Target {
         }
     }
 
+    /// Whether keys are in it beside their values.
+    pub fn is_bundle(&self) -> bool {
+        matches!(self.record, Record::Bundle(_))
+    }
+
     pub fn fetched(&self, value: Option<Vec<u8>>) -> Fetched {
-        Fetched { from: self.from, is_bundle: matches!(self.record, Record::Bundle(_)), value }
+        Fetched { from: self.from, is_bundle: self.is_bundle(), value }
     }
 }
 

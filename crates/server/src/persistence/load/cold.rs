@@ -10,6 +10,7 @@ use isotherm_keyspace::{
 };
 use isotherm_persist::rdb::file::{Bundle, Key};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Load, LoadFailure, PIECES_PER_HOLD};
 use crate::mail::message::WorkerMessage;
@@ -86,6 +87,7 @@ impl Load<'_> {
             NotPut::Full => self.texts.failure_to_store(db, &read.name, LoadError::Full),
             NotPut::Repeated | NotPut::Unsuited => failure(self),
         })?;
+        tier.counters.frozen_keys.fetch_add(keys, Relaxed);
         self.counts.loaded += keys;
         self.let_others_in();
         Ok(())
