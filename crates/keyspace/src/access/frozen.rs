@@ -188,6 +188,14 @@ impl Txn<'_, '_> {
         }
     }
 
+    /// The same, if only its record says whether the time of a frozen key is over.
+    pub(super) fn thaw_if_due(&mut self, db: Db, key: &Key<'_>) {
+        let now = self.conditions.now;
+        if self.held.partition(key.slot).may_be_due(db, key, now) {
+            self.thaw_now(db, key);
+        }
+    }
+
     /// The same for a key that is about to be written over.
     pub(super) fn meet_frozen(&mut self, db: Db, key: &Key<'_>) -> Result<(), Full> {
         if self.held.may_be_frozen(db, key) {
@@ -258,7 +266,7 @@ impl Partition {
         Err(NotThawed)
     }
 
-    fn thaw(
+    pub(crate) fn thaw(
         &mut self,
         db: Db,
         key: &Key<'_>,

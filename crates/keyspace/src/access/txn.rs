@@ -532,6 +532,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         steps::note(1);
         let now = self.conditions.now;
         let key = self.key(name);
+        self.thaw_if_due(db, &key);
         let partition = self.held.partition(key.slot);
         let stale = partition.presence(db, &key, now) == Presence::Stale;
         partition.followers.watches.add(db, name, watcher, stale);
@@ -546,10 +547,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     pub fn watched_key_expired(&mut self, db: Db, key: &Key<'_>, watcher: &Arc<Watcher>) -> bool {
         steps::note(1);
         let now = self.conditions.now;
-        // It was in memory when it was watched, and left since.
-        if self.held.partition(key.slot).may_be_due(db, key, now) {
-            self.thaw_now(db, key);
-        }
+        self.thaw_if_due(db, key);
         let partition = self.held.partition(key.slot);
         partition.presence(db, key, now) == Presence::Stale
             && !partition.followers.watches.was_expired(db, key.bytes, watcher)

@@ -145,6 +145,14 @@ impl Watches {
         self.change(db, key, |list| list.retain(Watch::fail));
     }
 
+    /// Keys of a database were changed, those of which `is_changed` says so.
+    pub fn touch_some(&mut self, db: Db, is_changed: impl Fn(&[u8]) -> bool) {
+        let Some(keys) = self.databases.get(&db) else { return };
+        steps::note(keys.len() as u64);
+        let changed: Vec<Arc<[u8]>> = keys.keys().filter(|key| is_changed(key)).cloned().collect();
+        changed.iter().for_each(|key| self.touch(db, key));
+    }
+
     /// `key` leaves because its time has come. Watches that began after that moment have lost nothing; from now on the
     /// key is simply absent for them.
     pub fn expire(&mut self, db: Db, key: &[u8]) {

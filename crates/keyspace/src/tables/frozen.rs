@@ -90,7 +90,7 @@ impl Bundle {
         self.prints.get(ordinal).is_some_and(|print| *print != 0)
     }
 
-    fn proposes(&self, print: u16) -> bool {
+    pub fn proposes(&self, print: u16) -> bool {
         self.prints.contains(&print)
     }
 
@@ -304,6 +304,14 @@ impl Frozen {
     }
 
     /// Takes one out, whatever lives in it.
+    pub fn take(&mut self, address: &BundleAddress) -> Option<Bundle> {
+        let bundle = self.bundles.remove(address)?;
+        self.keys -= bundle.live();
+        self.forget(address, &bundle);
+        Some(bundle)
+    }
+
+    /// The same of the first one.
     pub fn pop(&mut self) -> Option<Bundle> {
         let (address, bundle) = self.bundles.pop_first()?;
         self.keys -= bundle.live();
@@ -424,6 +432,11 @@ mod tests {
         assert_eq!(due.iter().map(|(address, _)| *address).collect::<BTreeSet<_>>(), wanted);
         frozen.set_bound(&due[0].0, UnixMs(1000));
         assert_eq!(frozen.due(None, UnixMs(150), usize::MAX).0.len(), due.len() - 1);
+        let address = model[0].2;
+        assert!(
+            frozen.take(&address).is_some_and(|bundle| bundle.live() > 0) && frozen.take(&address).is_none()
+        );
+        frozen.check_invariants();
         while let Some(bundle) = frozen.pop() {
             assert!(bundle.live() > 0);
         }

@@ -76,6 +76,8 @@ pub(crate) struct Cold {
     pub came_home: u64,
     /// Frozen keys that came back to memory.
     pub thawed: u64,
+    /// Frozen keys that were given up, as their record could not be read.
+    pub lost: u64,
 }
 
 /// What partitions know of values that are not in memory, in all.
@@ -96,6 +98,7 @@ pub struct ColdCounts {
     pub lent_hits: u64,
     pub came_home: u64,
     pub thawed: u64,
+    pub lost: u64,
 }
 
 impl ColdCounts {
@@ -112,6 +115,7 @@ impl ColdCounts {
         self.nodes += other.nodes;
         self.node_bytes += other.node_bytes;
         self.nodes_home += other.nodes_home;
+        self.lost += other.lost;
     }
 }
 
@@ -364,6 +368,7 @@ impl Cold {
             nodes: self.nodes,
             node_bytes: self.node_bytes,
             nodes_home: self.nodes_home,
+            lost: self.lost,
         }
     }
 

@@ -18,11 +18,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{AdminCall, AdminHandler};
 use crate::mail::message::WorkerMessage;
 use crate::observe::info::swap::{SWAP as FIELDS, SwapField, View};
-use crate::tier::Tier;
+use crate::process::log;
+use crate::tier::{State, Tier};
 
 const NO_SWAP: &str = "ERR there are no values on disk: start with swap-mode yes and maxmemory";
 
-// COMPAT(server): SWAP VERIFY, CLEAN and STATUS are Isotherm's, about values that are not in memory. Why: operators of `swap-mode` need them.
+// COMPAT(server): SWAP VERIFY, CLEAN, FORGET and STATUS are Isotherm's, about values that are not in memory. Why: operators of `swap-mode` need them.
 const SWAP: Spec = Spec {
     name: "swap",
     summary: "A container for commands about values that are not in memory.",
@@ -51,6 +52,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
         SWAP,
         &[
             Command::new(Spec { name: "clean", summary: "Frees space on disk now.", ..SUBCOMMAND }, clean),
+            Command::new(SWAP_FORGET, forget),
             Command::new(SWAP_HELP, help),
             Command::new(SWAP_STATUS, status),
             Command::new(
@@ -150,6 +152,38 @@ fn clean(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
+const SWAP_FORGET: Spec = Spec {
+    name: "forget",
+    summary: "Gives up the keys of a record on disk that cannot be read.",
+    complexity: "O(N) with N being the number of keys in the record.",
+    arity: 3,
+    flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::NO_MULTI),
+    acl: AclCategories::DANGEROUS,
+    key_specs: &[KeySpec::one(2, KeyFlags::RW.or(KeyFlags::DELETE))],
+    need: NeedFrom::Stated(Need::Nothing),
+    arguments: &[Argument::key("key", 0)],
+    tips: &[],
+    ..SUBCOMMAND
+};
+
+/// A disk that is away for a moment is no reason to give up what lies there.
+const AWAY: &str = "ERR the disk does not answer: nothing is given up before it does (see INFO swap)";
+
+fn forget(call: &mut AdminCall<'_>) -> Outcome {
+    let Some(tier) = tier(call) else { return Outcome::Done };
+    if tier.state() == State::Failed {
+        call.reply.error(AWAY);
+        return Outcome::Done;
+    }
+    let (db, key) = (call.session.db, call.node.keyspace.key(call.args.get(2)));
+    let lost = call.exec.held.forget_unreadable(db, &key, call.now);
+    if lost > 0 {
+        log::warning(format!("swap: {lost} keys of records that cannot be read were given up (SWAP FORGET)"));
+    }
+    call.reply.integer(lost as i64);
+    Outcome::Done
+}
+
 const SWAP_STATUS: Spec =
     Spec { name: "status", summary: "Returns the figures of INFO swap.", reach: Reach::Each, ..SUBCOMMAND };
 
@@ -183,6 +217,8 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
         &[
             "CLEAN",
             "    Free space on disk now: segments are cleaned until a twentieth of the files at most is dead.",
+            "FORGET <key>",
+            "    Give up the record that may have this key and cannot be read, with all its keys. Return how many they are.",
             "STATUS",
             "    Return the figures of INFO swap, with the progress of CLEAN and VERIFY.",
             "VERIFY",

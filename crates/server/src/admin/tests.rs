@@ -7,7 +7,7 @@ use isotherm_commands::spec::Spec;
 const DECLARED: &str = include_str!("declared.tsv");
 
 /// Valkey 9.1.2 has no such command.
-const OURS: [&str; 21] = [
+const OURS: [&str; 22] = [
     "acl|digest",
     "client|maint_notifications",
     "dumpfromssdb",
@@ -26,6 +26,7 @@ const OURS: [&str; 21] = [
     "storetossdb",
     "swap",
     "swap|clean",
+    "swap|forget",
     "swap|help",
     "swap|status",
     "swap|verify",

@@ -75,6 +75,8 @@ pub const SWAP: &[SwapField] = {
         field("swap_nodes_came_home", Counter, |v| v.cold.nodes_home.to_string()),
         // Left again without being written.
         field("swap_nodes_left_clean", Counter, |v| text(&v.tier.counters.clean_nodes)),
+        // Frozen keys that were given up (SWAP FORGET).
+        field("swap_lost_keys", Counter, |v| v.cold.lost.to_string()),
         field("swap_file_bytes", Gauge, |v| text(&v.tier.counters.file_bytes)),
         field("swap_live_bytes", Gauge, |v| v.tier.live_bytes().to_string()),
         field("swap_dead_bytes", Gauge, |v| text(&v.tier.counters.dead_bytes)),

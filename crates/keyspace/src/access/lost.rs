@@ -1,0 +1,69 @@
+//! Records that cannot be read are given up, by an operator who has no other use for their keys (SWAP FORGET).
+//!
+//! What keys a record has only the record says: those that left with it are lost, and their names are not known. Nothing is reported of
+//! them, to the log or to replicas, which may still have them. A transaction that watches a key that may have been one of them fails.
+
+use crate::access::lock::Held;
+use crate::access::partition::Partition;
+use crate::layout::bundle::print_of;
+use crate::layout::cold::ColdRef;
+use crate::layout::key::Key;
+use crate::layout::kind::Db;
+use crate::tables::frozen::BundleAddress;
+use isotherm_stdx::{UnixMs, steps};
+
+/// Records that are read for one key.
+const READS_MAX: usize = 64;
+
+impl Held<'_> {
+    /// Gives up the records that may have a key and cannot be read; each is tried once more, and waited for. How many keys were lost. If one
+    /// can be read and has the key, that comes to memory, and all others stay as they are.
+    pub fn forget_unreadable(&mut self, db: Db, key: &Key<'_>, now: UnixMs) -> u64 {
+        let partition = self.partition(key.slot);
+        let mut lost = 0;
+        for _ in 0..READS_MAX {
+            if !partition.has_frozen() || partition.find(db, key).is_some() {
+                break;
+            }
+            let Some((address, reference)) = partition.proposal(db, key) else { break };
+            let cold = &mut partition.store.cold;
+            cold.take_back(reference);
+            let keeper = cold.keeper.as_ref().expect("what is frozen has a keeper");
+            match keeper.read(reference, address.name().as_bytes()) {
+                Some(payload) => {
+                    if partition.thaw(db, key, &payload, reference, now) != Ok(false) {
+                        break;
+                    }
+                }
+                None => lost += partition.lose_bundle(db, (&address, reference)),
+            }
+        }
+        lost
+    }
+}
+
+impl Partition {
+    /// Of a snapshot under way, which has not come to it, its keys are lost too.
+    fn lose_bundle(&mut self, db: Db, (address, reference): (&BundleAddress, ColdRef)) -> u64 {
+        let mut watches = std::mem::take(&mut self.followers.watches);
+        let frozen = self.table(db).and_then(|table| table.frozen.as_ref());
+        let bundle = frozen.and_then(|frozen| frozen.get(address)).expect("it was proposed");
+        let may_have = |name: &[u8]| {
+            let key = self.store.hasher.key(name);
+            self.find(db, &key).is_none() && bundle.proposes(print_of(key.hash))
+        };
+        watches.touch_some(db, may_have);
+        self.followers.watches = watches;
+        let (table, store) = self.table_and_store(db).expect("it was proposed");
+        let frozen = table.frozen.as_mut().expect("it was proposed");
+        let keys = frozen.take(address).expect("it was proposed").live();
+        if frozen.is_empty() {
+            table.frozen = None;
+        }
+        steps::note(1);
+        (store.cold.frozen_keys, store.cold.lost) = (store.cold.frozen_keys - keys, store.cold.lost + keys);
+        store.cold.retire_bundle(reference);
+        self.drop_table_if_empty(db);
+        keys
+    }
+}
