@@ -92,7 +92,7 @@ pub use values::stream::{
     Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, NewBlock, Pending, StreamBlock, StreamEdit,
     StreamEntry, StreamId, StreamPart, StreamState, StreamView, Trim,
 };
-pub use values::value::{Entry, Value};
+pub use values::value::{Entry, ReadValue, Value};
 pub use values::zset::{ZsetBound, ZsetEdit, ZsetUpdate, ZsetView};
 
 /// A key is at most this long; a value too (the protocol's own limit, proto-max-bulk-len).

@@ -111,7 +111,7 @@ impl Held<'_> {
                     && partition.warm(db, key, value, from, now) == Ok(true)
             });
             if !is_home {
-                partition.store.cold.lend(from, Lent::new(db, key.bytes, value, now));
+                partition.store.cold.lend(from, Lent::of_form(cold.form, db, key.bytes, value, now));
             }
         }
         self.trim_lent(key.slot, bytes_max, DROPPED_PER_LEND_MAX, now);
@@ -305,7 +305,7 @@ impl Partition {
         if !image::can_be_lent(form, value.len()) && self.warm(db, key, &value, reference, now) == Ok(true) {
             return self.find(db, key);
         }
-        self.store.cold.lend(reference, Lent::new(db, key.bytes, Some(&value), now));
+        self.store.cold.lend(reference, Lent::of_form(form, db, key.bytes, Some(&value), now));
         Some((page, spot))
     }
 

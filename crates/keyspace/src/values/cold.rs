@@ -10,8 +10,9 @@
 
 use crate::layout::cold::{ColdKeeper, ColdRef};
 use crate::layout::entry::BodyRef;
-use crate::layout::kind::Db;
+use crate::layout::kind::{Db, Form};
 use crate::layout::node_name::NodeName;
+use crate::values::stream::image::StreamImage;
 use isotherm_stdx::UnixMs;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -125,28 +126,46 @@ pub(crate) struct Lent {
     pub key: Box<[u8]>,
     /// `None`: the keeper cannot read it.
     pub value: Option<Box<[u8]>>,
+    /// Of a stream: what leads through its bytes.
+    stream: Option<Box<StreamImage>>,
     since: UnixMs,
     uses: Cell<u32>,
 }
 
 impl Lent {
     pub fn new(db: Db, key: &[u8], value: Option<&[u8]>, now: UnixMs) -> Lent {
-        Lent { db, key: key.into(), value: value.map(Into::into), since: now, uses: Cell::new(0) }
+        let value = value.map(Into::into);
+        Lent { db, key: key.into(), value, stream: None, since: now, uses: Cell::new(0) }
+    }
+
+    /// The same of a value in this form.
+    pub fn of_form(form: Form, db: Db, key: &[u8], value: Option<&[u8]>, now: UnixMs) -> Lent {
+        let bytes = value.filter(|_| form == Form::Stream);
+        Lent {
+            stream: bytes.map(|bytes| Box::new(StreamImage::open(bytes))),
+            ..Lent::new(db, key, value, now)
+        }
     }
 
     pub fn is_wanted_home(&self) -> bool {
         self.value.is_some() && self.uses.get() >= HOME_USES_MIN
     }
 
+    fn stream_bytes(&self) -> usize {
+        self.stream.as_ref().map_or(0, |stream| stream.memory_bytes())
+    }
+
     /// What it takes, with its place in the tables, about.
     fn bytes(&self) -> usize {
-        self.key.len() + self.value.as_ref().map_or(0, |value| value.len()) + 128
+        let value = self.value.as_ref().map_or(0, |value| value.len());
+        self.key.len() + value + self.stream_bytes() + 128
     }
 
     /// What its key and its value take, as allocators round: four sizes to each doubling.
     fn heap_bytes(&self) -> usize {
         let rounded = |len: usize| len.next_multiple_of((len.next_power_of_two() / 8).max(16));
-        rounded(self.key.len()) + self.value.as_ref().map_or(0, |value| rounded(value.len()))
+        let value = self.value.as_ref().map_or(0, |value| rounded(value.len()));
+        rounded(self.key.len()) + value + self.stream_bytes()
     }
 }
 
@@ -337,6 +356,12 @@ impl Cold {
         lent.uses.set(lent.uses.get().saturating_add(1));
         self.hits.set(self.hits.get() + 1);
         lent.value.as_deref()
+    }
+
+    /// Of a stream that is lent, what leads through its bytes, and these.
+    pub fn stream(&self, reference: ColdRef) -> Option<(&StreamImage, &[u8])> {
+        let bytes = self.used(reference)?;
+        Some((self.lent.get(&reference)?.stream.as_deref()?, bytes))
     }
 
     /// Whether any key or value is not in memory.

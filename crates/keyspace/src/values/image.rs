@@ -2,18 +2,20 @@
 //!
 //! ```text
 //!   object (pages, a tree, blocks)  --write-->  image: its elements packed (see `packed`), and a form  --object_of-->  object
+//!                                               of a stream see `stream::image`
 //!
 //!   form    what OBJECT ENCODING says     listpack, intset       List, Hash, Set, IntSet, Zset, as of a small collection
 //!                                         quicklist, hashtable,  Quicklist, TableHash, TableSet, Skiplist
 //!                                         skiplist
 //! ```
 //! An image is read as a packed collection is, element by element from its beginning, so only a short one is lent: a command that asks a
-//! long one for many elements would look at all of it each time. Others come home when they are read.
+//! long one for many elements would look at all of it each time. Others come home when they are read, streams always.
 //!
-//! Not as a whole: streams, hashes with fields that have a time (the active cycle has to find them), and what takes more than
+//! Not as a whole: hashes with fields that have a time (the active cycle has to find them), and what takes more than
 //! `SOURCE_BYTES_MAX` or has more than `ELEMENTS_MAX`.
 
 use crate::layout::kind::{Encoding, Form, Full, packed_encoding, stride_of};
+use crate::layout::nodes::{Reading, Room};
 use crate::layout::packed::{Element, PackedBuf};
 use crate::layout::packed_ints::{encode_ints, load_ints};
 use crate::values::collection::{PACKED_BYTES_MAX, Stored};
@@ -22,6 +24,7 @@ use crate::values::list::{End, ListView, blocks_from};
 use crate::values::object::{Object, Root};
 use crate::values::set::{SetView, members_from};
 use crate::values::store::Store;
+use crate::values::stream::Stream;
 use crate::values::zset::{ZsetView, tree_from};
 use isotherm_stdx::UnixMs;
 
@@ -43,18 +46,21 @@ pub(crate) struct ImageRoom {
     pub bytes: Vec<u8>,
 }
 
-/// Elements of an image: fields and values, members and scores.
+/// Elements of an image: fields and values, members and scores, entries and what is pending.
 pub(crate) fn element_count(root: &Root) -> u64 {
-    root.body.structure().len() * stride_of(root.body.form()) as u64
+    let structure = root.body.structure();
+    match root.body {
+        Object::Stream(_) => structure.parts(),
+        _ => structure.len() * stride_of(root.body.form()) as u64,
+    }
 }
 
 /// Whether an object can leave memory as a whole.
 pub(crate) fn has_image(root: &Root) -> bool {
     let structure = root.body.structure();
-    !matches!(root.body, Object::Stream(_))
-        && root.memory_bytes() <= SOURCE_BYTES_MAX
+    root.memory_bytes() <= SOURCE_BYTES_MAX
         && element_count(root) <= ELEMENTS_MAX
-        && structure.len() > 0
+        && (structure.len() > 0 || matches!(root.body, Object::Stream(_)))
         && !root.has_timed_fields()
         && !structure.has_garbage()
         && structure.away_nodes() == 0
@@ -63,6 +69,11 @@ pub(crate) fn has_image(root: &Root) -> bool {
 /// Writes the image of an object that has one. Its form.
 pub(crate) fn write(root: &Root, store: &Store, room: &mut ImageRoom) -> Form {
     let ImageRoom { packed, bytes } = room;
+    if let Object::Stream(stream) = &root.body {
+        bytes.clear();
+        stream.write_image(Reading { heap: &store.heap, large: &store.large }, bytes);
+        return Form::Stream;
+    }
     let stored = Stored::Object(root, store);
     packed.clear(stride_of(root.body.form()));
     match &root.body {
@@ -78,7 +89,7 @@ pub(crate) fn write(root: &Root, store: &Store, room: &mut ImageRoom) -> Form {
             let view = ZsetView::new(stored);
             view.for_each(0, view.len(), true, |member, score| packed.push_scored(as_number(member), score));
         }
-        Object::Stream(_) => unreachable!("a stream has no image"),
+        Object::Stream(_) => unreachable!("it was written"),
     }
     let form = form_of(root);
     match form {
@@ -110,17 +121,22 @@ fn form_of(root: &Root) -> Form {
 /// Whether bytes of this form are an image: in memory they are an object.
 #[inline]
 pub(crate) fn is_image(form: Form, bytes: usize) -> bool {
-    form.is_of_images() || form.is_collection() && bytes > PACKED_BYTES_MAX
+    form.is_of_images() || form == Form::Stream || form.is_collection() && bytes > PACKED_BYTES_MAX
 }
 
 /// Whether a value can be read as it is, while it is lent.
 pub(crate) fn can_be_lent(form: Form, bytes: usize) -> bool {
-    // A skiplist answers ranges by member otherwise than a listpack, if scores differ.
-    !is_image(form, bytes) || bytes <= LENT_BYTES_MAX && form != Form::Skiplist
+    // A skiplist answers ranges by member otherwise than a listpack, if scores differ. A stream would be taken apart for it.
+    !is_image(form, bytes) || bytes <= LENT_BYTES_MAX && !matches!(form, Form::Skiplist | Form::Stream)
 }
 
 /// The object again, under a number that is reserved for it.
 pub(crate) fn object_of(store: &mut Store, number: u32, form: Form, bytes: &[u8]) -> Result<Object, Full> {
+    if form == Form::Stream {
+        let epoch = store.snapshot.version();
+        let mut room = Room { epoch, heap: &mut store.heap, large: &mut store.large };
+        return Stream::of_image(number, &mut room, bytes).map(Object::Stream);
+    }
     let mut packed = PackedBuf::default();
     match form {
         Form::IntSet => load_ints(bytes, &mut packed),

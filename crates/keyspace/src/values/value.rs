@@ -15,6 +15,7 @@ use crate::values::list::ListView;
 use crate::values::set::SetView;
 use crate::values::store::Store;
 use crate::values::stream::StreamView;
+use crate::values::stream::image::StreamImage;
 use crate::values::zset::ZsetView;
 use isotherm_stdx::UnixMs;
 
@@ -78,6 +79,12 @@ impl<'a> Value<'a> {
             Place::Object => Value::collection(form, Stored::Object(store.objects.get(body.raw), store), now),
             Place::Cold => {
                 let reference = body.cold().expect("it is cold");
+                if form == Form::Stream {
+                    return match store.cold.stream(reference) {
+                        Some((image, bytes)) => Value::Stream(StreamView::of_image(image, bytes)),
+                        None => Value::Cold(ColdValue { form, reference }),
+                    };
+                }
                 match store.cold.used(reference) {
                     Some(bytes) => Value::of_bytes(form, bytes, now),
                     None => Value::Cold(ColdValue { form, reference }),
@@ -103,9 +110,27 @@ impl<'a> Value<'a> {
 
 impl ColdValue {
     /// The value, of the bytes that were read.
-    pub fn with_bytes(self, bytes: &[u8]) -> Value<'_> {
-        // A snapshot has what is stored, whether its time has come or not.
-        Value::of_bytes(self.form, bytes, UnixMs(i64::MIN))
+    pub fn with_bytes(self, bytes: &[u8]) -> ReadValue<'_> {
+        let stream = (self.form == Form::Stream).then(|| StreamImage::open(bytes));
+        ReadValue { form: self.form, bytes, stream }
+    }
+}
+
+/// A value that was read from where it is kept, without a partition.
+pub struct ReadValue<'a> {
+    form: Form,
+    bytes: &'a [u8],
+    /// Of a stream: what leads through its bytes.
+    stream: Option<StreamImage>,
+}
+
+impl ReadValue<'_> {
+    pub fn value(&self) -> Value<'_> {
+        match &self.stream {
+            Some(image) => Value::Stream(StreamView::of_image(image, self.bytes)),
+            // A snapshot has what is stored, whether its time has come or not.
+            None => Value::of_bytes(self.form, self.bytes, UnixMs(i64::MIN)),
+        }
     }
 }
 

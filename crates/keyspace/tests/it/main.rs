@@ -6,6 +6,7 @@ mod support;
 mod cold;
 mod cold_collections;
 mod cold_nodes;
+mod cold_streams;
 mod collections;
 mod evict;
 mod frozen;

@@ -33,7 +33,8 @@ pub fn with_value(
     {
         let tier = store.cold.disk().expect("values leave memory to a disk");
         let bytes = tier.read_in_order(cold.reference, entry.key)?;
-        visit(SnapshotItem::Entry(SnapshotEntry { value: cold.with_bytes(&bytes), ..*entry }));
+        let read = cold.with_bytes(&bytes);
+        visit(SnapshotItem::Entry(SnapshotEntry { value: read.value(), ..*entry }));
         return Ok(());
     }
     visit(item);

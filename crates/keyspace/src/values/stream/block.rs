@@ -273,7 +273,7 @@ fn read_id(bytes: &[u8], flags: u8, before: StreamId, at: &mut usize) -> StreamI
     StreamId { ms: before.ms + later_ms, seq }
 }
 
-fn read_number(bytes: &[u8], at: &mut usize) -> u64 {
+pub(super) fn read_number(bytes: &[u8], at: &mut usize) -> u64 {
     let (mut number, mut shift) = (0, 0);
     loop {
         let byte = bytes[*at];
@@ -307,7 +307,7 @@ fn read_data<'a>(bytes: &'a [u8], tag: u8, at: &mut usize) -> Element<'a> {
 
 // ---- writing ----
 
-fn push_number(out: &mut Vec<u8>, mut number: u64) {
+pub(super) fn push_number(out: &mut Vec<u8>, mut number: u64) {
     while number > 127 {
         out.push(number as u8 | 128);
         number >>= 7;

@@ -10,7 +10,8 @@
 use super::block::{self, Block, StreamBlock};
 use super::group::{ConsumerGroup, ConsumerGroups, Pending};
 use super::id::StreamId;
-use super::{Piece, Stream, StreamEntry, StreamState};
+use super::shown::{Piece, StreamState};
+use super::{Stream, StreamEntry};
 use crate::layout::chain::Chain;
 use crate::layout::nodes::{NodeId, Nodes, Room};
 use crate::values::cut::{Body, Cut, Piece as Cuttable, PieceBytes};

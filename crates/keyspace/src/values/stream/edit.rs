@@ -1,9 +1,11 @@
 //! Changes of a stream's entries. Whatever can fail for want of memory comes before the first change.
 
+use super::Stream;
 use super::block::{self, Block, HEAD_BYTES, NewBlock, SHARED_HEAD_BYTES};
 use super::group::ConsumerGroups;
 use super::id::StreamId;
-use super::{Piece, Stream};
+use super::image::{self, StreamImage};
+use super::shown::{Piece, Shown};
 use crate::layout::chain::{At, Chain};
 use crate::layout::kind::Full;
 use crate::layout::nodes::{NODE_HEAD_BYTES, Reading, Room, node_bytes};
@@ -371,10 +373,27 @@ impl Stream {
         }
     }
 
-    /// Fills this empty stream with copies of the blocks of one that lies elsewhere.
-    pub fn copy_from(&mut self, room: &mut Room<'_>, other: &Stream, from: Reading<'_>) -> Result<(), Full> {
+    /// Writes its image behind what is in `out`.
+    pub fn write_image(&self, reading: Reading<'_>, out: &mut Vec<u8>) {
+        image::write(&self.shown(reading), out);
+    }
+
+    /// The stream of an image, under a number that is reserved for it.
+    pub fn of_image(number: u32, room: &mut Room<'_>, bytes: &[u8]) -> Result<Stream, Full> {
+        let image = StreamImage::open(bytes);
+        let mut stream = Stream::new(number);
+        if let Err(full) = stream.copy_from(room, &image.shown(bytes)) {
+            while !stream.free_pieces(room, usize::MAX) {}
+            return Err(full);
+        }
+        stream.groups = Arc::new(image.into_groups());
+        Ok(stream)
+    }
+
+    /// Fills this empty stream with copies of the blocks of one that lies elsewhere. Groups are the caller's to set.
+    pub fn copy_from(&mut self, room: &mut Room<'_>, other: &Shown<'_>) -> Result<(), Full> {
         for piece in other.chain.iter() {
-            let block = other.block(from, piece);
+            let block = other.bodies.block(piece);
             let used = block.used();
             let copy = self.new_piece(room, piece.first, used)?;
             self.chain.push_back(Piece { live: piece.live, ..copy });
@@ -385,7 +404,7 @@ impl Stream {
                 block::set_room(target);
             }
         }
-        (self.state, self.groups) = (other.state, other.groups.clone());
+        self.state = *other.state;
         Ok(())
     }
 

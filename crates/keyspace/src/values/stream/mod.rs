@@ -10,23 +10,27 @@
 //! the global allocator. What XTRIM cuts off is freed in steps, as a list's.
 //!
 //! `mod` is the structure and reading, `edit` changes, `block` bytes, `group` consumer groups, `cut` the state at a
-//! snapshot, `view` what commands see.
+//! snapshot, `image` how it leaves memory, `shown` reading of either,
+//! `view` what commands see.
 
 mod block;
 mod cut;
 mod edit;
 mod group;
 mod id;
+pub(crate) mod image;
+mod shown;
 mod view;
 
 #[cfg(test)]
 mod tests;
 
-use crate::layout::chain::{self, At, Chain, Counted};
+use crate::layout::chain::{self, At, Chain};
 use crate::layout::heap::Heap;
 use crate::layout::nodes::{Nodes, Reading};
 use block::Block;
 use cut::StreamCut;
+use shown::{Bodies, Piece, block_of, find};
 use std::sync::Arc;
 
 pub use block::{NewBlock, StreamBlock, StreamEntry};
@@ -35,42 +39,14 @@ pub(crate) use cut::emit_block;
 pub use edit::Trim;
 pub use group::{Consumer, ConsumerGroup, ConsumerGroups, GroupEdit, Pending};
 pub use id::StreamId;
+pub(crate) use shown::Shown;
+pub use shown::{Range, RangeBack, StreamState};
 pub use view::{StreamEdit, StreamView};
 
 /// Steps of `Stream::prefetch`.
 pub(crate) const PREFETCH_STEPS: usize = chain::PREFETCH_STEPS + 3;
 /// Two values of 16 B.
 const TYPICAL_ENTRY_BYTES: usize = 34;
-
-/// What stands for the entries of a block.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Piece {
-    /// The id of its first entry, deleted or not.
-    first: StreamId,
-    /// A node, or a large body.
-    number: u32,
-    large: bool,
-    /// Entries that are not deleted.
-    live: u32,
-}
-
-impl Counted for Piece {
-    fn count(&self) -> u64 {
-        u64::from(self.live)
-    }
-}
-
-/// What a stream knows of all its entries, those that are gone included.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct StreamState {
-    /// Of the entries that are there; 0-0 if there are none.
-    pub first_id: StreamId,
-    /// The highest one ever.
-    pub last_id: StreamId,
-    /// The highest one that was deleted by XDEL.
-    pub max_deleted_id: StreamId,
-    pub entries_added: u64,
-}
 
 pub(crate) struct Stream {
     nodes: Nodes,
@@ -119,12 +95,13 @@ impl Stream {
     }
 
     fn block<'a>(&self, reading: Reading<'a>, piece: &Piece) -> Block<'a> {
-        if piece.large {
-            return Block(reading.large.get(piece.number));
-        }
-        let handle = self.nodes.handle(piece.number);
-        let room = Block(reading.heap.bytes(handle, block::HEAD_BYTES)).room();
-        Block(reading.heap.bytes(handle, room))
+        block_of(&self.nodes, reading, piece)
+    }
+
+    /// All of it, to read.
+    fn shown<'a>(&'a self, reading: Reading<'a>) -> Shown<'a> {
+        let bodies = Bodies::Nodes(&self.nodes, reading);
+        Shown { chain: &self.chain, state: &self.state, groups: &self.groups, bodies }
     }
 
     /// Asks for the memory that `add` will touch, in `PREFETCH_STEPS` steps: each reads what the ones before have asked for.
@@ -151,22 +128,17 @@ impl Stream {
 
     /// The last block that may hold `id`.
     fn find(&self, id: StreamId) -> Option<At> {
-        match self.chain.partition_point(|piece| piece.first <= id) {
-            Some(behind) => self.chain.previous(behind),
-            None => self.chain.last(),
-        }
+        find(&self.chain, id)
     }
 
     /// Entries from the lower to the higher id, both included.
     pub fn range<'a>(&'a self, reading: Reading<'a>, from: StreamId, to: StreamId) -> Range<'a> {
-        let at = if from > to { None } else { self.find(from).or_else(|| self.chain.first()) };
-        Range { stream: self, reading, from, to, at, block: None }
+        self.shown(reading).range(from, to)
     }
 
     /// The same, the highest first.
     pub fn range_back<'a>(&'a self, reading: Reading<'a>, from: StreamId, to: StreamId) -> RangeBack<'a> {
-        let at = if from > to { None } else { self.find(to) };
-        RangeBack { stream: self, reading, from, to, at, entries: Vec::new() }
+        self.shown(reading).range_back(from, to)
     }
 
     /// The first id of each block, and the bytes of Valkey's own, for XINFO.
@@ -205,63 +177,5 @@ impl Stream {
         let first = self.range(reading, StreamId::MIN, StreamId::MAX).next();
         assert_eq!(self.state.first_id, first.map_or(StreamId::MIN, |entry| entry.id));
         self.groups.check_invariants();
-    }
-}
-
-/// Entries in the order of their ids.
-pub struct Range<'a> {
-    stream: &'a Stream,
-    reading: Reading<'a>,
-    from: StreamId,
-    to: StreamId,
-    at: Option<At>,
-    block: Option<block::Entries<'a>>,
-}
-
-impl<'a> Iterator for Range<'a> {
-    type Item = StreamEntry<'a>;
-
-    fn next(&mut self) -> Option<StreamEntry<'a>> {
-        loop {
-            let at = self.at?;
-            let (stream, reading) = (self.stream, self.reading);
-            let entries =
-                self.block.get_or_insert_with(|| stream.block(reading, stream.chain.get(at)).entries());
-            match entries.find(|entry| entry.id >= self.from && !entry.is_deleted()) {
-                Some(entry) if entry.id <= self.to => return Some(entry),
-                Some(_) => self.at = None,
-                None => (self.at, self.block) = (self.stream.chain.next(at), None),
-            }
-        }
-    }
-}
-
-/// Entries against the order of their ids.
-pub struct RangeBack<'a> {
-    stream: &'a Stream,
-    reading: Reading<'a>,
-    from: StreamId,
-    to: StreamId,
-    /// The block to look at next.
-    at: Option<At>,
-    /// Those of the block before it that are still to come.
-    entries: Vec<StreamEntry<'a>>,
-}
-
-impl<'a> Iterator for RangeBack<'a> {
-    type Item = StreamEntry<'a>;
-
-    fn next(&mut self) -> Option<StreamEntry<'a>> {
-        loop {
-            if let Some(entry) = self.entries.pop() {
-                return Some(entry);
-            }
-            let at = self.at?;
-            let piece = self.stream.chain.get(at);
-            let (from, to) = (self.from, self.to);
-            let wanted = |entry: &StreamEntry<'a>| entry.id >= from && entry.id <= to && !entry.is_deleted();
-            self.entries.extend(self.stream.block(self.reading, piece).entries().filter(wanted));
-            self.at = if piece.first <= from { None } else { self.stream.chain.previous(at) };
-        }
     }
 }

@@ -1,10 +1,12 @@
 //! A stream as commands see it.
 
+use super::Stream;
 use super::block::{NewBlock, StreamBlock};
 use super::edit::Trim;
 use super::group::{ConsumerGroup, ConsumerGroups, GroupEdit};
 use super::id::StreamId;
-use super::{Range, RangeBack, Stream, StreamState};
+use super::image::StreamImage;
+use super::shown::{Range, RangeBack, Shown, StreamState};
 use crate::layout::kind::{Encoding, Full};
 use crate::layout::nodes::{Reading, Room};
 use crate::values::collection::{EditBody, Editing, Stored};
@@ -15,26 +17,42 @@ use isotherm_arena::Handle;
 use std::sync::Arc;
 
 /// A stream to read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy)]
 pub struct StreamView<'a> {
-    stored: Stored<'a>,
+    shown: Shown<'a>,
+}
+
+impl PartialEq for StreamView<'_> {
+    /// The same place.
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::eq(self.shown.state, other.shown.state)
+    }
+}
+
+impl Eq for StreamView<'_> {}
+
+impl std::fmt::Debug for StreamView<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("StreamView").field(&self.len()).finish()
+    }
 }
 
 impl<'a> StreamView<'a> {
     #[inline]
     pub(crate) fn new(stored: Stored<'a>) -> StreamView<'a> {
-        StreamView { stored }
+        let Stored::Object(root, store) = stored else { unreachable!("a stream is never packed") };
+        let Object::Stream(stream) = &root.body else { unreachable!("a stream's entry names a stream") };
+        StreamView { shown: stream.shown(reading(store)) }
     }
 
-    fn parts(&self) -> (&'a Stream, Reading<'a>) {
-        let Stored::Object(root, store) = self.stored else { unreachable!("a stream is never packed") };
-        let Object::Stream(stream) = &root.body else { unreachable!("a stream's entry names a stream") };
-        (stream, reading(store))
+    /// Of one that is not in memory, by its image, which these are the bytes of.
+    pub(crate) fn of_image(image: &'a StreamImage, bytes: &'a [u8]) -> StreamView<'a> {
+        StreamView { shown: image.shown(bytes) }
     }
 
     /// Entries.
     pub fn len(&self) -> u64 {
-        self.parts().0.len()
+        self.shown.chain.count()
     }
 
     pub fn is_empty(&self) -> bool {
@@ -42,11 +60,11 @@ impl<'a> StreamView<'a> {
     }
 
     pub fn state(&self) -> StreamState {
-        self.parts().0.state
+        *self.shown.state
     }
 
     pub fn groups(&self) -> &'a ConsumerGroups {
-        &self.parts().0.groups
+        self.shown.groups
     }
 
     pub fn group(&self, name: &[u8]) -> Option<&'a ConsumerGroup> {
@@ -55,25 +73,22 @@ impl<'a> StreamView<'a> {
 
     /// Entries from the lower to the higher id, both included.
     pub fn range(&self, from: StreamId, to: StreamId) -> Range<'a> {
-        let (stream, reading) = self.parts();
-        stream.range(reading, from, to)
+        self.shown.range(from, to)
     }
 
     /// The same, the highest first.
     pub fn range_back(&self, from: StreamId, to: StreamId) -> RangeBack<'a> {
-        let (stream, reading) = self.parts();
-        stream.range_back(reading, from, to)
+        self.shown.range_back(from, to)
     }
 
     /// The first id of each block.
     pub fn blocks(&self) -> impl Iterator<Item = StreamId> + 'a {
-        self.parts().0.blocks()
+        self.shown.chain.iter().map(|piece| piece.first)
     }
 
     /// All entries, block by block.
     pub fn whole_blocks(&self) -> impl Iterator<Item = StreamBlock<'a>> + 'a {
-        let (stream, reading) = self.parts();
-        stream.chain.iter().map(move |piece| StreamBlock(stream.block(reading, piece)))
+        self.shown.whole_blocks()
     }
 }
 
@@ -275,8 +290,11 @@ impl Structure for Stream {
     fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
         let mut copy = Stream::new(number);
         let mut room = room_of(store);
-        match copy.copy_from(&mut room, self, reading(from)) {
-            Ok(()) => Ok(Object::Stream(copy)),
+        match copy.copy_from(&mut room, &self.shown(reading(from))) {
+            Ok(()) => {
+                copy.groups = Arc::clone(&self.groups);
+                Ok(Object::Stream(copy))
+            }
             Err(full) => {
                 while !copy.free_pieces(&mut room, usize::MAX) {}
                 Err(full)

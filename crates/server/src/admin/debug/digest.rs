@@ -53,8 +53,9 @@ fn add(node: &Node, digest: &mut Digest, key: &[u8], entry: &Entry<'_>) {
     let Value::Cold(cold) = entry.value else { return add_value(digest, entry) };
     let tier = node.cold.disk().expect("values leave memory to a disk");
     if let Ok(bytes) = tier.read_in_order(cold.reference, key) {
+        let read = cold.with_bytes(&bytes);
         let mut entry = *entry;
-        entry.value = cold.with_bytes(&bytes);
+        entry.value = read.value();
         add_value(digest, &entry);
     }
 }
