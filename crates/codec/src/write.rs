@@ -129,10 +129,13 @@ impl<S: Sink> ItemWriter<S> {
                 if self.refers =>
             {
                 self.key_head(db, expiry, access);
-                self.writer.byte(record::COLD);
+                self.writer.byte(if cold.due().is_some() { record::COLD_TIMED } else { record::COLD });
                 self.writer.text(key);
                 self.writer.byte(cold.form_number());
                 self.writer.raw(&cold.reference.raw().to_le_bytes());
+                if let Some(UnixMs(due)) = cold.due() {
+                    self.writer.milliseconds(due);
+                }
             }
             SnapshotItem::Entry(entry) => {
                 self.key_head(entry.db, entry.expiry, entry.access);

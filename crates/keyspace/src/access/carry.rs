@@ -75,6 +75,7 @@ impl Partition {
         let (form, mut root) = (body.form(), Root::new(body, self.store.snapshot.version()));
         root.home = blob_head(key);
         self.store.objects.put(number, root);
+        self.store.list_bound(number);
         let location = self.locate(db, key);
         self.put_object_with(db, location, key, form, number, expiry, now)
     }
@@ -96,7 +97,7 @@ impl Partition {
         self.make_table(db)?;
         let mut location = self.locate(db, key).expect("the table is there");
         let raw = self.store.large.adopt(Shared::clone(body));
-        let body = BodyRef { place: Place::Large, raw, len: body.len() as u32, keyed: false };
+        let body = BodyRef { place: Place::Large, raw, len: body.len() as u32, keyed: false, timed: false };
         let draft = Draft::outside(key.bytes, form, body, expiry);
         let (table, store) = self.table_and_store(db).expect("the table is there");
         let done = table.put(store, &mut location, key, &draft, now);

@@ -26,6 +26,7 @@ use crate::tables::location::Location;
 use crate::values::cold::Lent;
 use crate::values::collection::EditError;
 use crate::values::image::{self, ImageRoom, is_image};
+use crate::values::timed::due_of;
 use crate::values::value::Entry;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, UnixMs};
@@ -177,7 +178,8 @@ impl Held<'_> {
             return Chilled::No;
         };
         let is_large = location.object(&partition.store).is_some();
-        match partition.chill_at(db, key, location, form, reference, now) {
+        let cold = ColdValue { form, reference, due: due_of(form, value) };
+        match partition.chill_at(db, key, location, cold, now) {
             true if is_large => Chilled::Large,
             true => Chilled::Small,
             false => Chilled::No,
@@ -354,9 +356,7 @@ impl Partition {
 
     fn cold_of(&self, db: Db, key: &Key<'_>) -> Option<ColdValue> {
         let (page, spot) = self.find(db, key)?;
-        let entry = EntryBytes(self.store.heap.page(page).entry(spot));
-        let reference = entry.cold()?;
-        Some(ColdValue { form: entry.form(), reference })
+        EntryBytes(self.store.heap.page(page).entry(spot)).cold_value()
     }
 
     /// The form of the value at a location, if it is these bytes in this form, and in memory: of an object, if they are its image.
@@ -382,14 +382,13 @@ impl Partition {
         db: Db,
         key: &Key<'_>,
         mut location: Location,
-        form: Form,
-        reference: ColdRef,
+        value: ColdValue,
         now: UnixMs,
     ) -> bool {
         let entry = location.entry(&self.store);
-        let draft = Draft::cold(key.bytes, form, reference, entry.expiry());
+        let draft = Draft::cold(key.bytes, value, entry.expiry());
         let stamp = location.page.map(|page| self.store.heap.page(page).stamp());
-        self.store.cold.note(reference);
+        self.store.cold.note(value.reference);
         let (table, store) = self.table_and_store(db).expect("the key was found");
         // A failure has given the reference back: the entry is as it was.
         if table.put(store, &mut location, key, &draft, now).is_err() {
@@ -419,7 +418,7 @@ impl Partition {
             self.store.cold.give_back(value.reference);
             NotPut::Full
         })?;
-        let draft = Draft::cold(key.bytes, value.form, value.reference, expiry);
+        let draft = Draft::cold(key.bytes, value, expiry);
         self.store.cold.note(value.reference);
         let (table, store) = self.table_and_store(db).expect("the table is there");
         // A failure has given the reference back.
@@ -434,7 +433,7 @@ impl Partition {
         let (page, spot) = location.page.zip(location.spot).expect("it was found");
         let snapshot_db = self.table(db).expect("the key was found").snapshot_db;
         self.store.before_change(snapshot_db, page);
-        let end = spot.offset + location.entry(&self.store).0.len();
-        self.store.heap.page_mut(page)[end - 8..end].copy_from_slice(&to.raw().to_le_bytes());
+        let at = spot.offset + location.entry(&self.store).cold_at();
+        self.store.heap.page_mut(page)[at..at + 8].copy_from_slice(&to.raw().to_le_bytes());
     }
 }

@@ -214,7 +214,7 @@ impl Partition {
             root.tallied = root.tally();
             root.timed = root.has_timed_fields();
         }
-        let body = BodyRef { place: Place::Object, raw: number, len: 0, keyed: plan.keyed };
+        let body = BodyRef { place: Place::Object, raw: number, len: 0, keyed: plan.keyed, timed: false };
         let draft = Draft::outside(key.bytes, form, body, expiry);
         let (table, store) = self.table_and_store(db).expect("the table is there");
         // An error frees the draft's body, which dooms the object.

@@ -71,7 +71,7 @@ impl Class {
     #[inline]
     pub fn of_value(form: Form, key_bytes: usize, value_bytes: usize, is_volatile: bool) -> Class {
         /// By form, and of bytes those that are not embedded.
-        const CLASSES_OF_FORMS: [u8; 13] = [2, 0, 2, 3, 10, 6, 5, 8, 12, 4, 11, 7, 9];
+        const CLASSES_OF_FORMS: [u8; 14] = [2, 0, 2, 3, 10, 6, 5, 8, 12, 4, 11, 7, 9, 11];
         match form {
             Form::Bytes if is_embstr(key_bytes, value_bytes, is_volatile) => Class(1),
             form => Class(CLASSES_OF_FORMS[form as usize]),

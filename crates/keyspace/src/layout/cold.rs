@@ -7,7 +7,9 @@
 //! In an entry it stands where an object's number would, in the same 8 B. An object has zeros where the length is, so one is
 //! never taken for the other.
 
-use crate::layout::kind::{Form, Type};
+use crate::layout::bound::{NEVER, bound_of, moment_of};
+use crate::layout::kind::{Db, Form, Type};
+use isotherm_stdx::UnixMs;
 
 const LENGTH_SHIFT: u32 = 40;
 
@@ -41,14 +43,25 @@ impl ColdRef {
 pub struct ColdValue {
     pub(crate) form: Form,
     pub reference: ColdRef,
+    /// The bound of the first of its fields that comes due; `NEVER` of all but hashes with such fields.
+    pub(crate) due: u32,
 }
 
 impl ColdValue {
-    /// What a file says of a value that is not in memory; `None` if there is no such value.
-    pub fn of_file(form_number: u8, raw: u64) -> Option<ColdValue> {
+    /// What a file says of a value that is not in memory; `None` if there is no such value. `due`: of a hash whose fields have times, and
+    /// of no other, when the first of them is due at the earliest.
+    pub fn of_file(form_number: u8, raw: u64, due: Option<UnixMs>) -> Option<ColdValue> {
         // What is stored as an integer never leaves.
         let form = Form::of_number(form_number).filter(|form| *form != Form::Int)?;
-        (raw >> LENGTH_SHIFT > 0).then_some(ColdValue { form, reference: ColdRef(raw) })
+        if raw >> LENGTH_SHIFT == 0 || due.is_some() != (form == Form::TimedHash) {
+            return None;
+        }
+        Some(ColdValue { form, reference: ColdRef(raw), due: due.map_or(NEVER, bound_of) })
+    }
+
+    /// The same, for a file.
+    pub fn due(self) -> Option<UnixMs> {
+        (self.form == Form::TimedHash).then(|| moment_of(self.due))
     }
 
     pub fn kind(self) -> Type {
@@ -78,6 +91,9 @@ pub trait ColdKeeper: Send + Sync {
     /// The value of a key, for a command that met one that its declaration does not lead to: under the lock, which waits for the disk.
     /// `None`: it cannot be read.
     fn read(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>>;
+
+    /// Fields of a hash are due: it should be read, and come home. It is asked for again until it does. Under the lock: it must not wait.
+    fn fields_are_due(&self, db: Db, key: &[u8]);
 
     /// Whether values that are used often may come back to memory.
     fn takes_home(&self) -> bool {

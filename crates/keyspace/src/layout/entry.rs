@@ -6,12 +6,13 @@
 //!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][value ...]          value inline
 //!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][ref u32][len u32]   value in a body elsewhere
 //!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][reference u64]      value not in memory (see `cold`)
+//!   [klen u8][meta u8][expiry 0, 5 or 8][key klen][reference u64][due u32]    the same of a hash with fields that have times
 //!   [  255  ][meta u8][expiry 0, 5 or 8]          [ref u32][len u32]   key and value in a body elsewhere
 //!
 //!   klen is at most 158. An entry is short if it can be: what it holds determines its bytes.
 //!
 //!   meta  bits 0-3  form: 0 bytes, 1 integer (1 to 8 B little endian), 2 bytes edited in place ("raw"),
-//!                   3 list, 4 hash, 5 set, 6 set of integers, 7 sorted set, 8 stream; 9 to 12 of images alone (see
+//!                   3 list, 4 hash, 5 set, 6 set of integers, 7 sorted set, 8 stream; 9 to 13 of images alone (see
 //!                   `values::image`)
 //!         bits 4-5  width of the expiry: 0 none, 1: 5 B, 2: 8 B
 //!         bits 6-7  where: 0 inline, 1 blob in the arena, 2 large value, 3 object (ref: its number; len: zeros) or,
@@ -27,13 +28,12 @@
 //!
 //! 16 B key and 16 B value: 1 + 16 + 16 = 33 B, 1 + 5 + 16 + 16 = 38 with an expiry.
 
-use crate::layout::cold::ColdRef;
+use crate::layout::bound::{EPOCH_MS, NEVER, bound_of};
+use crate::layout::cold::{ColdRef, ColdValue};
 use crate::layout::kind::{Form, NewValue};
 use crate::layout::page::ENTRY_BYTES_MAX;
 use isotherm_stdx::UnixMs;
 
-/// 2020-01-01T00:00:00Z: 18262 days after the epoch.
-pub(crate) const EPOCH_MS: i64 = 18_262 * 86_400_000;
 const SHORT_EXPIRY_MAX: i64 = (1 << 40) - 1;
 const SHORT_EXPIRY_BYTES: usize = 5;
 
@@ -45,6 +45,7 @@ pub(crate) const INLINE_KEY_BYTES_MAX: usize = 158;
 pub(crate) const BLOB_BODY_BYTES_MAX: usize = 4096;
 pub(crate) const BLOB_HEAD_BYTES: usize = 8;
 const REF_BYTES: usize = 8;
+const DUE_BYTES: usize = 4;
 const KLEN_ELSEWHERE: u8 = 255;
 /// The head of a short entry is this and its klen,
 const SHORT_HEAD: u8 = 159;
@@ -59,7 +60,7 @@ const _: () = assert!(SHORT_HEAD as usize + SHORT_KEY_BYTES_MAX < SHORT_VOLATILE
 const _: () = assert!(SHORT_VOLATILE_HEAD as usize + SHORT_KEY_BYTES_MAX < KLEN_ELSEWHERE as usize);
 
 // The largest entry: a key that just fits, a late expiry, and a reference.
-const _: () = assert!(2 + 8 + INLINE_KEY_BYTES_MAX + REF_BYTES <= ENTRY_BYTES_MAX);
+const _: () = assert!(2 + 8 + INLINE_KEY_BYTES_MAX + REF_BYTES + DUE_BYTES <= ENTRY_BYTES_MAX);
 // Setting an expiry never moves a value out of its page.
 const _: () = assert!(INLINE_BYTES_MAX + 8 <= ENTRY_BYTES_MAX);
 
@@ -92,6 +93,8 @@ pub(crate) struct BodyRef {
     pub len: u32,
     /// Whether the key lies in the body too.
     pub keyed: bool,
+    /// Not in memory, a hash with fields that have times.
+    pub timed: bool,
 }
 
 impl BodyRef {
@@ -153,7 +156,8 @@ impl Parts<'_> {
             _ if len == 0 => Place::Object,
             _ => Place::Cold,
         };
-        BodyRef { place, raw, len, keyed: self.key.is_none() }
+        let timed = self.meta & 15 == Form::TimedHash as u8;
+        BodyRef { place, raw, len, keyed: self.key.is_none(), timed }
     }
 
     #[inline]
@@ -311,6 +315,30 @@ impl<'a> EntryBytes<'a> {
         // Most are neither: one look at the meta byte answers.
         if self.meta() >> 6 != Place::Object as u8 { None } else { self.body().and_then(BodyRef::cold) }
     }
+    /// The value if it is not in memory.
+    pub fn cold_value(self) -> Option<ColdValue> {
+        let reference = self.cold()?;
+        Some(ColdValue { form: self.form(), reference, due: self.due().unwrap_or(NEVER) })
+    }
+    /// Where the reference to a value that is not in memory begins.
+    pub fn cold_at(self) -> usize {
+        self.key_range().end
+    }
+    /// The bound of the first field that comes due, of a hash that is not in memory.
+    #[inline]
+    pub fn due(self) -> Option<u32> {
+        if self.meta() & 15 != Form::TimedHash as u8 {
+            return None;
+        }
+        let due = &self.tail()[REF_BYTES..];
+        Some(u32::from_le_bytes(due.try_into().expect("four bytes")))
+    }
+    /// The bound of the first thing that comes due: the entry itself, or a field of a hash that is not in memory.
+    #[inline]
+    pub fn bound(self) -> u32 {
+        let own = self.expiry().map_or(NEVER, bound_of);
+        self.due().map_or(own, |due| own.min(due))
+    }
     /// The reference to the body, unless the value is inline.
     #[inline]
     pub fn body(self) -> Option<BodyRef> {
@@ -455,9 +483,12 @@ impl Draft {
     }
 
     /// An entry whose value is not in memory.
-    pub fn cold(key: &[u8], form: Form, reference: ColdRef, expiry: Option<UnixMs>) -> Draft {
-        let mut draft = Draft::head(form, Place::Cold, Some(key), expiry);
-        draft.push(&reference.raw().to_le_bytes());
+    pub fn cold(key: &[u8], value: ColdValue, expiry: Option<UnixMs>) -> Draft {
+        let mut draft = Draft::head(value.form, Place::Cold, Some(key), expiry);
+        draft.push(&value.reference.raw().to_le_bytes());
+        if value.form == Form::TimedHash {
+            draft.push(&value.due.to_le_bytes());
+        }
         draft
     }
 
@@ -504,85 +535,4 @@ pub(crate) fn value_bytes(value: NewValue<'_>) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn integers_take_the_bytes_they_need() {
-        let check = |int: i64, bytes: usize| {
-            assert_eq!(int_bytes(int), bytes, "{int}");
-            assert_eq!(read_int(&int.to_le_bytes()[..bytes]), int);
-        };
-        check(0, 1);
-        check(-1, 1);
-        check(127, 1);
-        check(-128, 1);
-        check(128, 2);
-        check(-129, 2);
-        check(32_767, 2);
-        check(32_768, 3);
-        check(1 << 31, 5);
-        check(i64::MAX, 8);
-        check(i64::MIN, 8);
-    }
-
-    #[test]
-    fn expiries_are_exact_in_every_form() {
-        for at in [
-            i64::MIN,
-            -1,
-            0,
-            1,
-            EPOCH_MS - 1,
-            EPOCH_MS,
-            EPOCH_MS + (1 << 40) - 1,
-            EPOCH_MS + (1 << 40),
-            i64::MAX,
-        ] {
-            let draft = Draft::inline(b"key", NewValue::Bytes(b"value"), Some(UnixMs(at)));
-            let entry = EntryBytes(draft.as_bytes());
-            assert_eq!(entry.expiry(), Some(UnixMs(at)));
-            assert_eq!((entry.inline_key(), entry.tail()), (Some(&b"key"[..]), &b"value"[..]));
-            let draft = Draft::with_expiry(entry, None);
-            assert_eq!(draft.as_bytes(), [&[SHORT_HEAD + 3], &b"keyvalue"[..]].concat());
-            let entry = EntryBytes(draft.as_bytes());
-            assert_eq!((entry.expiry(), entry.tail()), (None, &b"value"[..]));
-            let draft = Draft::with_expiry(entry, Some(UnixMs(at)));
-            let entry = EntryBytes(draft.as_bytes());
-            assert_eq!((entry.expiry(), entry.tail()), (Some(UnixMs(at)), &b"value"[..]));
-        }
-    }
-
-    /// Every length of a key on both sides of what is short, with values that are and are not plain.
-    #[test]
-    fn an_entry_is_short_if_it_can_be() {
-        let key = [b'k'; INLINE_KEY_BYTES_MAX];
-        let values: [(NewValue<'_>, &[u8], Form); 4] = [
-            (NewValue::Bytes(b""), b"", Form::Bytes),
-            (NewValue::Bytes(b"value"), b"value", Form::Bytes),
-            (NewValue::Raw(b"value"), b"value", Form::Raw),
-            (NewValue::Int(-2), &[254], Form::Int),
-        ];
-        for (klen, (value, bytes, form)) in (0..=key.len()).flat_map(|klen| values.map(|value| (klen, value)))
-        {
-            for (width, expiry) in [None, Some(UnixMs(EPOCH_MS)), Some(UnixMs(0))].into_iter().enumerate() {
-                let draft = Draft::inline(&key[..klen], value, expiry);
-                let entry = EntryBytes(draft.as_bytes());
-                assert_eq!((entry.inline_key(), entry.tail()), (Some(&key[..klen]), bytes));
-                assert_eq!((entry.form(), entry.place(), entry.expiry()), (form, Place::Inline, expiry));
-                let short = form == Form::Bytes && width < 2 && klen <= SHORT_KEY_BYTES_MAX;
-                let head = if short { 1 } else { 2 } + [0, 5, 8][width];
-                assert_eq!(entry.0.len(), head + klen + bytes.len());
-                for other in [Form::Bytes, Form::Raw, Form::Int] {
-                    let may = width == 2 || klen > SHORT_KEY_BYTES_MAX;
-                    let both_long = form != Form::Bytes && other != Form::Bytes;
-                    assert_eq!(
-                        entry.keeps_head(other),
-                        may || both_long || form == other,
-                        "{klen} {other:?}"
-                    );
-                }
-            }
-        }
-    }
-}
+mod tests;

@@ -55,6 +55,8 @@ pub(crate) enum Form {
     TableHash = 10,
     TableSet = 11,
     Skiplist = 12,
+    /// A hash with fields that have times (see `values::timed`).
+    TimedHash = 13,
 }
 
 impl Form {
@@ -75,6 +77,7 @@ impl Form {
             10 => Form::TableHash,
             11 => Form::TableSet,
             12 => Form::Skiplist,
+            13 => Form::TimedHash,
             _ => return None,
         })
     }
@@ -90,7 +93,7 @@ impl Form {
         match self {
             Form::Bytes | Form::Int | Form::Raw => Type::String,
             Form::List | Form::Quicklist => Type::List,
-            Form::Hash | Form::TableHash => Type::Hash,
+            Form::Hash | Form::TableHash | Form::TimedHash => Type::Hash,
             Form::Set | Form::IntSet | Form::TableSet => Type::Set,
             Form::Zset | Form::Skiplist => Type::Zset,
             Form::Stream => Type::Stream,
@@ -138,7 +141,7 @@ impl Encoding {
 /// Columns of a packed collection.
 pub(crate) fn stride_of(form: Form) -> usize {
     match form {
-        Form::Hash | Form::Zset | Form::TableHash | Form::Skiplist => 2,
+        Form::Hash | Form::Zset | Form::TableHash | Form::TimedHash | Form::Skiplist => 2,
         _ => 1,
     }
 }
@@ -149,7 +152,7 @@ pub(crate) fn packed_encoding(form: Form) -> Encoding {
         Form::IntSet => Encoding::Intset,
         Form::Stream => Encoding::Stream,
         Form::Quicklist => Encoding::Quicklist,
-        Form::TableHash | Form::TableSet => Encoding::Hashtable,
+        Form::TableHash | Form::TimedHash | Form::TableSet => Encoding::Hashtable,
         Form::Skiplist => Encoding::Skiplist,
         _ => Encoding::Listpack,
     }

@@ -5,6 +5,7 @@
 //!   key, entry, packed, page, ..    what the bytes of one thing mean
 //!   cold                            how an entry refers to a value that is not in memory
 //!   bundle                          several small keys as one record outside memory
+//!   bound                           what comes due at the earliest
 //!   record, directory               how the pages of one slot or one object are found
 //!   heap, large, pile, nodes        where the bytes lie: the arena, the global allocator
 //!   chain                           sequences of nodes
@@ -12,6 +13,7 @@
 //!
 //! Nothing here knows databases, locks or clients.
 
+pub(crate) mod bound;
 pub(crate) mod bundle;
 pub(crate) mod chain;
 pub(crate) mod cold;

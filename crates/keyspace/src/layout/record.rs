@@ -16,7 +16,7 @@
 //! `pages` is the whole state of linear hashing: 2^k + s pages, of which the first s and the last s are split.
 //! 16384 slots x 32 B = 512 KB in a full node, 0.08 B a key at 6.32 M keys; a run of 64 comes with its first key.
 
-use isotherm_stdx::UnixMs;
+pub(crate) use crate::layout::bound::{NEVER, bound_of, is_due};
 
 pub(crate) const RECORD_BYTES: usize = 32;
 /// The unit of `Record::outside`.
@@ -26,12 +26,6 @@ const SUM_BITS: u32 = 48;
 const SUM_MASK: u64 = (1 << SUM_BITS) - 1;
 const _: () =
     assert!(16 + 2 * SUM_BITS as usize / 8 + 4 == RECORD_BYTES && size_of::<Record>() == RECORD_BYTES);
-
-/// No expiry below this.
-pub(crate) const NEVER: u32 = u32::MAX;
-
-/// The unit of bounds: 256 ms, so that 40 bits of milliseconds become 32.
-const BOUND_SHIFT: u32 = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Record {
@@ -127,20 +121,6 @@ impl Units {
         let [a, b, c, d, e, f] = self.0;
         u64::from_le_bytes([a, b, c, d, e, f, 0, 0])
     }
-}
-
-/// The bound of an expiry: rounded down, so that it is a lower bound.
-#[inline]
-pub(crate) fn bound_of(expiry: UnixMs) -> u32 {
-    let since = expiry.0.saturating_sub(crate::layout::entry::EPOCH_MS) >> BOUND_SHIFT;
-    since.clamp(0, i64::from(NEVER) - 1) as u32
-}
-
-/// Whether everything that shares this bound is due: its whole unit has passed. (Keys leave at most 256 ms late by
-/// this way; a command that asks for one meets it expired to the millisecond.)
-#[inline]
-pub(crate) fn is_due(bound: u32, now: UnixMs) -> bool {
-    bound < bound_of(now) && bound != NEVER
 }
 
 /// The page that holds `hash` among `pages`.

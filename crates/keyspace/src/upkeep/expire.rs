@@ -11,6 +11,9 @@
 //! its budget is spent; the next one finds its way by the bounds. Databases and hashes take turns, so that one of them
 //! which always has more to do does not keep the others from theirs.
 //!
+//! A hash that is not in memory has the bound of its fields in its entry. When that is due it is asked for, and its fields leave when it has
+//! come home: a page's bound is then the moment at which it is asked for again.
+//!
 //! Keys that a script has leased stay until it is over, for it has read them: their bounds stay due, and are passed over.
 
 use crate::access::effect::EffectSink;
@@ -27,6 +30,8 @@ use isotherm_stdx::{Steps, UnixMs};
 
 /// Runs of slots, and slots, whose bounds count as one step: they lie side by side.
 const SUMS_A_STEP: usize = 64;
+/// A hash that was asked for and did not come home meanwhile is asked for again.
+const ASKED_AGAIN_MS: i64 = 1000;
 
 /// What one step did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -236,9 +241,13 @@ fn expire_page(
                 partition.followers.changed(db, key, ChangeCause::Expired, None, sink);
                 dead[spot.index] = true;
                 gone += 1;
+                continue;
             }
             Some(at) => bound = bound.min(bound_of(at)),
             None => {}
+        }
+        if let Some(due) = entry.due() {
+            bound = bound.min(ask_for(partition, db, entry, due, now));
         }
     }
     if gone == 0 {
@@ -249,6 +258,16 @@ fn expire_page(
         partition.store.freed_at_once_max = FREED_AT_ONCE_MAX;
     }
     (gone, has_leased)
+}
+
+/// A hash that is not in memory, with fields that come due at a bound: it is asked for when that is now. When to look at it next.
+fn ask_for(partition: &Partition, db: Db, entry: EntryBytes<'_>, due: u32, now: UnixMs) -> u32 {
+    if !is_due(due, now) {
+        return due;
+    }
+    let keeper = partition.store.cold.keeper.as_ref().expect("what is cold has a keeper");
+    keeper.fields_are_due(db, partition.store.key_of(entry));
+    bound_of(UnixMs(now.0 + ASKED_AGAIN_MS))
 }
 
 fn set_bound(partition: &mut Partition, db: Db, place: usize, index: u32, bound: u32) {

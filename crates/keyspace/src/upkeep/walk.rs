@@ -7,7 +7,6 @@
 //! ```
 
 use crate::access::partition::Partition;
-use crate::layout::cold::ColdValue;
 use crate::layout::directory;
 use crate::layout::entry::{EntryBytes, Place, read_int};
 use crate::layout::kind::{Db, Form};
@@ -71,7 +70,7 @@ const ALL_TIMES: UnixMs = UnixMs(i64::MIN);
 
 fn entry_of(saved: &Saved) -> SnapshotEntry<'_> {
     let value = match saved.value() {
-        (form, Err(reference)) => Value::Cold(ColdValue { form, reference }),
+        (_, Err(value)) => Value::Cold(value),
         (Form::Int, Ok(bytes)) => Value::Int(read_int(bytes)),
         (form, Ok(bytes)) if form.is_collection() => {
             Value::collection(form, Stored::Packed(bytes, form), ALL_TIMES)

@@ -8,12 +8,13 @@
 //! A field past its time is hidden from every reader, counts in the length, and leaves by the active cycle or when it
 //! is stored again: as in Valkey.
 
-use crate::layout::kind::{Encoding, Full, NewValue, packed_encoding};
+use crate::layout::kind::{Encoding, Form, Full, NewValue, packed_encoding};
 use crate::layout::packed::{Element, Packed, PackedBuf};
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored};
 use crate::values::fields::{Field, Fields};
 use crate::values::object::{Object, Root};
 use crate::values::store::Store;
+use crate::values::timed::{Timed, packed_part};
 use isotherm_stdx::{UnixMs, steps};
 
 /// A hash to read.
@@ -33,7 +34,12 @@ fn fields_of(root: &Root) -> &Fields {
 
 #[inline]
 fn is_visible(field: &Field<'_>, now: UnixMs) -> bool {
-    field.expiry.is_none_or(|at| at >= now)
+    is_visible_at(field.expiry, now)
+}
+
+#[inline]
+fn is_visible_at(expiry: Option<UnixMs>, now: UnixMs) -> bool {
+    expiry.is_none_or(|at| at >= now)
 }
 
 impl<'a> HashView<'a> {
@@ -51,7 +57,7 @@ impl<'a> HashView<'a> {
     #[allow(clippy::len_without_is_empty, reason = "an empty hash is absent")]
     pub fn len(&self) -> u64 {
         match self.stored {
-            Stored::Packed(bytes, _) => (Packed::new(bytes, 2).len() / 2) as u64,
+            Stored::Packed(bytes, form) => (Packed::new(packed_part(form, bytes), 2).len() / 2) as u64,
             Stored::Object(root, _) => root.body.structure().len(),
         }
     }
@@ -65,22 +71,31 @@ impl<'a> HashView<'a> {
 
     /// Whether any field has a time.
     pub fn has_volatile(&self) -> bool {
-        matches!(self.stored, Stored::Object(root, _) if fields_of(root).record.volatile > 0)
+        match self.stored {
+            Stored::Packed(_, form) => form == Form::TimedHash,
+            Stored::Object(root, _) => fields_of(root).record.volatile > 0,
+        }
     }
 
     #[inline]
     pub fn get(&self, field: &[u8]) -> Option<Element<'a>> {
         match self.stored {
-            Stored::Packed(bytes, _) => {
+            Stored::Packed(bytes, form) if form != Form::TimedHash => {
                 let (_, value) = Packed::new(bytes, 2).find_row(0, Element::of(field))?;
                 Some(value?.element())
             }
-            Stored::Object(..) => self.get_with_expiry(field).map(|(value, _)| value),
+            _ => self.get_with_expiry(field).map(|(value, _)| value),
         }
     }
 
     pub fn get_with_expiry(&self, field: &[u8]) -> Option<(Element<'a>, Option<UnixMs>)> {
         match self.stored {
+            Stored::Packed(bytes, Form::TimedHash) => {
+                let timed = Timed::new(bytes);
+                let (at, value) = Packed::new(timed.packed, 2).find_row(0, Element::of(field))?;
+                let time = timed.time(at / 2);
+                is_visible_at(time, self.now).then_some((value?.element(), time))
+            }
             Stored::Packed(..) => self.get(field).map(|value| (value, None)),
             Stored::Object(root, store) => {
                 let found = fields_of(root).get(store, field)?;
@@ -96,6 +111,17 @@ impl<'a> HashView<'a> {
 
     pub fn for_each_with_expiry(&self, mut visit: impl FnMut(Element<'a>, Element<'a>, Option<UnixMs>)) {
         match self.stored {
+            Stored::Packed(bytes, Form::TimedHash) => {
+                let timed = Timed::new(bytes);
+                let mut cells = Packed::new(timed.packed, 2).cells();
+                for time in timed.times() {
+                    let (field, value) =
+                        cells.next().zip(cells.next()).expect("each time is that of a field");
+                    if is_visible_at(time, self.now) {
+                        visit(field.element(), value.element(), time);
+                    }
+                }
+            }
             Stored::Packed(bytes, _) => {
                 let mut cells = Packed::new(bytes, 2).cells();
                 while let (Some(field), Some(value)) = (cells.next(), cells.next()) {
@@ -181,6 +207,7 @@ impl<'a> Draws<'a> {
     /// `None` if no field is visible, or if it is not in memory: then the command runs again when it is.
     pub fn next(&mut self, random: &mut dyn FnMut(u64) -> u64) -> Option<(Element<'a>, Element<'a>)> {
         let (root, store) = match self.view.stored {
+            Stored::Packed(_, Form::TimedHash) => return self.next_visible(random),
             Stored::Packed(bytes, _) => {
                 let packed = Packed::new(bytes, 2);
                 let row = random(packed.len() as u64 / 2) as usize;
@@ -200,6 +227,11 @@ impl<'a> Draws<'a> {
             }
             self.misses_left -= 1;
         }
+        self.next_visible(random)
+    }
+
+    /// Of all that are visible.
+    fn next_visible(&mut self, random: &mut dyn FnMut(u64) -> u64) -> Option<(Element<'a>, Element<'a>)> {
         let view = self.view;
         let visible = self.visible.get_or_insert_with(|| {
             let mut all = Vec::new();
@@ -392,7 +424,9 @@ impl HashEdit<'_, '_> {
     /// Makes it an object, or one that has crossed the limits.
     fn convert(&mut self, encoding: Encoding) -> Result<(), Full> {
         let now = self.editing.now;
-        self.editing.promote(|store, number, buf| fields_from(store, number, buf, encoding, now))?;
+        self.editing.promote(|store, number, buf| {
+            fields_from(store, number, buf, (encoding, now), std::iter::repeat(None))
+        })?;
         if encoding == Encoding::Hashtable {
             self.fields().0.encoding = encoding;
         }
@@ -400,13 +434,13 @@ impl HashEdit<'_, '_> {
     }
 }
 
-/// Pages of the same fields.
+/// Pages of the same fields, each of which has a time, or none.
 pub(crate) fn fields_from(
     store: &mut Store,
     number: u32,
     buf: &PackedBuf,
-    encoding: Encoding,
-    now: UnixMs,
+    (encoding, now): (Encoding, UnixMs),
+    mut times: impl Iterator<Item = Option<UnixMs>>,
 ) -> Result<Object, Full> {
     let mut fields = Fields::new(number, false, encoding);
     let packed = buf.view();
@@ -417,7 +451,8 @@ pub(crate) fn fields_from(
             Element::Bytes(bytes) => NewValue::Bytes(bytes),
         };
         let mut room = Default::default();
-        if let Err(full) = fields.set(store, field.element().text(&mut room), value, None, false, now) {
+        let (name, time) = (field.element().text(&mut room), times.next().flatten());
+        if let Err(full) = fields.set(store, name, value, time, false, now) {
             fields.free_all(store);
             return Err(full);
         }

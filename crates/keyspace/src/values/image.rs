@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   object (pages, a tree, blocks)  --write-->  image: its elements packed (see `packed`), and a form  --object_of-->  object
-//!                                               of a stream see `stream::image`
+//!                                               of a stream see `stream::image`, of fields with times `timed`
 //!
 //!   form    what OBJECT ENCODING says     listpack, intset       List, Hash, Set, IntSet, Zset, as of a small collection
 //!                                         quicklist, hashtable,  Quicklist, TableHash, TableSet, Skiplist
@@ -11,8 +11,7 @@
 //! An image is read as a packed collection is, element by element from its beginning, so only a short one is lent: a command that asks a
 //! long one for many elements would look at all of it each time. Others come home when they are read, streams always.
 //!
-//! Not as a whole: hashes with fields that have a time (the active cycle has to find them), and what takes more than
-//! `SOURCE_BYTES_MAX` or has more than `ELEMENTS_MAX`.
+//! Not as a whole: what takes more than `SOURCE_BYTES_MAX` or has more than `ELEMENTS_MAX`.
 
 use crate::layout::kind::{Encoding, Form, Full, packed_encoding, stride_of};
 use crate::layout::nodes::{Reading, Room};
@@ -25,6 +24,7 @@ use crate::values::object::{Object, Root};
 use crate::values::set::{SetView, members_from};
 use crate::values::store::Store;
 use crate::values::stream::Stream;
+use crate::values::timed::{self, Timed};
 use crate::values::zset::{ZsetView, tree_from};
 use isotherm_stdx::UnixMs;
 
@@ -43,6 +43,9 @@ const ANY_TIME: UnixMs = UnixMs(i64::MIN);
 #[derive(Default)]
 pub(crate) struct ImageRoom {
     packed: PackedBuf,
+    /// Of the fields of a hash.
+    times: Vec<Option<UnixMs>>,
+    pairs: Vec<u8>,
     pub bytes: Vec<u8>,
 }
 
@@ -61,14 +64,14 @@ pub(crate) fn has_image(root: &Root) -> bool {
     root.memory_bytes() <= SOURCE_BYTES_MAX
         && element_count(root) <= ELEMENTS_MAX
         && (structure.len() > 0 || matches!(root.body, Object::Stream(_)))
-        && !root.has_timed_fields()
         && !structure.has_garbage()
         && structure.away_nodes() == 0
 }
 
 /// Writes the image of an object that has one. Its form.
 pub(crate) fn write(root: &Root, store: &Store, room: &mut ImageRoom) -> Form {
-    let ImageRoom { packed, bytes } = room;
+    let ImageRoom { packed, times, pairs, bytes } = room;
+    times.clear();
     if let Object::Stream(stream) = &root.body {
         bytes.clear();
         stream.write_image(Reading { heap: &store.heap, large: &store.large }, bytes);
@@ -78,9 +81,10 @@ pub(crate) fn write(root: &Root, store: &Store, room: &mut ImageRoom) -> Form {
     packed.clear(stride_of(root.body.form()));
     match &root.body {
         Object::List(_) => ListView::new(stored).iter(0, End::Front).for_each(|element| packed.push(element)),
-        Object::Hash(_) => HashView::new(stored, ANY_TIME).for_each(|field, value| {
+        Object::Hash(_) => HashView::new(stored, ANY_TIME).for_each_with_expiry(|field, value, time| {
             packed.push(as_number(field));
             packed.push(value);
+            times.push(time);
         }),
         Object::Set(_) => {
             SetView::new(Form::Set, stored).for_each(|member| packed.push(as_number(member)));
@@ -94,6 +98,7 @@ pub(crate) fn write(root: &Root, store: &Store, room: &mut ImageRoom) -> Form {
     let form = form_of(root);
     match form {
         Form::IntSet => encode_ints(packed, bytes),
+        Form::TimedHash => timed::write(times, packed, pairs, bytes),
         _ => packed.encode(bytes),
     }
     form
@@ -109,6 +114,7 @@ fn as_number(element: Element<'_>) -> Element<'_> {
 
 fn form_of(root: &Root) -> Form {
     match (&root.body, root.body.structure().encoding()) {
+        (Object::Hash(_), _) if root.has_timed_fields() => Form::TimedHash,
         (Object::List(_), Encoding::Quicklist) => Form::Quicklist,
         (Object::Hash(_), Encoding::Hashtable) => Form::TableHash,
         (Object::Set(_), Encoding::Hashtable) => Form::TableSet,
@@ -126,8 +132,10 @@ pub(crate) fn is_image(form: Form, bytes: usize) -> bool {
 
 /// Whether a value can be read as it is, while it is lent.
 pub(crate) fn can_be_lent(form: Form, bytes: usize) -> bool {
-    // A skiplist answers ranges by member otherwise than a listpack, if scores differ. A stream would be taken apart for it.
-    !is_image(form, bytes) || bytes <= LENT_BYTES_MAX && !matches!(form, Form::Skiplist | Form::Stream)
+    // A skiplist answers ranges by member otherwise than a listpack, if scores differ. A stream would be taken apart for it, and
+    // fields that have a time are hidden, and found by the active cycle, where they are in memory.
+    !is_image(form, bytes)
+        || bytes <= LENT_BYTES_MAX && !matches!(form, Form::Skiplist | Form::Stream | Form::TimedHash)
 }
 
 /// The object again, under a number that is reserved for it.
@@ -140,12 +148,18 @@ pub(crate) fn object_of(store: &mut Store, number: u32, form: Form, bytes: &[u8]
     let mut packed = PackedBuf::default();
     match form {
         Form::IntSet => load_ints(bytes, &mut packed),
-        _ => packed.load(bytes, stride_of(form)),
+        _ => packed.load(timed::packed_part(form, bytes), stride_of(form)),
     }
     let encoding = packed_encoding(form);
     match form {
         Form::List | Form::Quicklist => blocks_from(store, number, &packed, encoding == Encoding::Quicklist),
-        Form::Hash | Form::TableHash => fields_from(store, number, &packed, encoding, ANY_TIME),
+        Form::Hash | Form::TableHash => {
+            fields_from(store, number, &packed, (encoding, ANY_TIME), std::iter::repeat(None))
+        }
+        Form::TimedHash => {
+            let times = Timed::new(bytes).times();
+            fields_from(store, number, &packed, (encoding, ANY_TIME), times)
+        }
         Form::Set | Form::IntSet | Form::TableSet => members_from(store, number, &packed, encoding, ANY_TIME),
         Form::Zset | Form::Skiplist => tree_from(store, number, &packed, encoding == Encoding::Listpack),
         Form::Bytes | Form::Int | Form::Raw | Form::Stream => unreachable!("it is no image"),

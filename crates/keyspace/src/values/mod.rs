@@ -28,5 +28,6 @@ pub(crate) mod saved;
 pub(crate) mod set;
 pub(crate) mod store;
 pub(crate) mod stream;
+pub(crate) mod timed;
 pub(crate) mod value;
 pub(crate) mod zset;

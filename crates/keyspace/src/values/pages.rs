@@ -8,7 +8,7 @@ use crate::layout::key::{Key, tag_of};
 use crate::layout::kind::{Db, Form, Full};
 use crate::layout::last_used::{self, AccessStamp};
 use crate::layout::page::{self, Page, Spot};
-use crate::layout::record::{NEVER, bound_of};
+use crate::layout::record::NEVER;
 use crate::values::saved::{Pending, Saved, SavedValue};
 use crate::values::store::Store;
 use isotherm_arena::{Handle, Kind, class_bytes};
@@ -203,7 +203,7 @@ impl Store {
             for spot in page.spots().filter(|spot| usize::from(goes[spot.index]) == side) {
                 let (entry, tag) = (page.entry(spot), page.tag(spot.index));
                 page::append(target, tag, entry, page.access(spot.index, width).unwrap_or(fresh));
-                *bound = EntryBytes(entry).expiry().map_or(*bound, |at| bound_of(at).min(*bound));
+                *bound = EntryBytes(entry).bound().min(*bound);
             }
         }
         Ok(halves)
@@ -288,9 +288,9 @@ impl Store {
     /// An entry whose value is no object, as it is.
     pub fn saved_entry(&self, db: Db, entry: EntryBytes<'_>, access: Option<AccessStamp>) -> Saved {
         let (form, expiry) = (entry.form(), entry.expiry());
-        if let Some(reference) = entry.cold() {
+        if let Some(value) = entry.cold_value() {
             let key = self.key_of(entry).into();
-            return Saved { db, key, value: SavedValue::Cold(form, reference), expiry, access };
+            return Saved { db, key, value: SavedValue::Cold(value), expiry, access };
         }
         let (key, value) = match entry.body().filter(|body| body.place == Place::Large) {
             Some(body) => {

@@ -1,7 +1,7 @@
 //! What a partition keeps for the snapshot under way: entries and fields as they were before their page changed.
 
 use crate::layout::bundle::{BundleName, Expiring};
-use crate::layout::cold::ColdRef;
+use crate::layout::cold::{ColdRef, ColdValue};
 use crate::layout::entry::{EntryBytes, split_keyed};
 use crate::layout::kind::{Db, Form};
 use crate::layout::large::Shared;
@@ -71,9 +71,9 @@ impl Saved {
     }
 
     /// Its form, and its bytes if they are in memory.
-    pub fn value(&self) -> (Form, Result<&[u8], ColdRef>) {
+    pub fn value(&self) -> (Form, Result<&[u8], ColdValue>) {
         match &self.value {
-            SavedValue::Cold(form, reference) => (*form, Err(*reference)),
+            SavedValue::Cold(value) => (value.form, Err(*value)),
             SavedValue::Bytes(form, bytes) => (*form, Ok(bytes)),
             SavedValue::Shared(form, body, false) => (*form, Ok(body)),
             SavedValue::Shared(form, body, true) => (*form, Ok(split_keyed(body).1)),
@@ -84,7 +84,7 @@ impl Saved {
     pub fn weight(&self, rule: impl Fn(Form, usize, usize) -> u64) -> u64 {
         match &self.value {
             SavedValue::Bytes(form, bytes) => rule(*form, self.key.len(), bytes.len()),
-            SavedValue::Cold(form, _) => rule(*form, self.key.len(), 0),
+            SavedValue::Cold(value) => rule(value.form, self.key.len(), 0),
             SavedValue::Shared(..) => 1,
         }
     }
@@ -122,7 +122,7 @@ pub(crate) enum SavedValue {
     /// Of a string or a small collection.
     Bytes(Form, Box<[u8]>),
     /// Not in memory.
-    Cold(Form, ColdRef),
+    Cold(ColdValue),
     /// A large body, shared, and whether it begins with the key.
     Shared(Form, Shared, bool),
 }

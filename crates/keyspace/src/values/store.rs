@@ -99,7 +99,10 @@ impl Store {
 
     /// Whether a body is a hash that has fields with a time, as its table counts it.
     pub fn is_timed(&self, body: BodyRef) -> bool {
-        body.place == Place::Object && self.objects.get(body.raw).timed
+        match body.place {
+            Place::Object => self.objects.get(body.raw).timed,
+            _ => body.timed,
+        }
     }
 
     /// What a body takes, in units of 16 B.
@@ -124,7 +127,7 @@ impl Store {
             Place::Object => unreachable!("an object has no body"),
             Place::Inline | Place::Cold => unreachable!("it has no body in memory"),
         };
-        let body = BodyRef { place: plan.place, raw, len: len as u32, keyed: plan.keyed };
+        let body = BodyRef { place: plan.place, raw, len: len as u32, keyed: plan.keyed, timed: false };
         if plan.keyed {
             let bytes = self.body_mut(body);
             bytes[..4].copy_from_slice(&(key.bytes.len() as u32).to_le_bytes());

@@ -82,12 +82,12 @@ impl<'a> Value<'a> {
                 if form == Form::Stream {
                     return match store.cold.stream(reference) {
                         Some((image, bytes)) => Value::Stream(StreamView::of_image(image, bytes)),
-                        None => Value::Cold(ColdValue { form, reference }),
+                        None => Value::Cold(entry.cold_value().expect("it is cold")),
                     };
                 }
                 match store.cold.used(reference) {
                     Some(bytes) => Value::of_bytes(form, bytes, now),
-                    None => Value::Cold(ColdValue { form, reference }),
+                    None => Value::Cold(entry.cold_value().expect("it is cold")),
                 }
             }
             _ => Value::of_bytes(form, store.value_bytes_of(entry), now),
@@ -99,7 +99,7 @@ impl<'a> Value<'a> {
     pub(crate) fn collection(form: Form, stored: Stored<'a>, now: UnixMs) -> Value<'a> {
         match form {
             Form::List | Form::Quicklist => Value::List(ListView::new(stored)),
-            Form::Hash | Form::TableHash => Value::Hash(HashView::new(stored, now)),
+            Form::Hash | Form::TableHash | Form::TimedHash => Value::Hash(HashView::new(stored, now)),
             Form::Set | Form::IntSet | Form::TableSet => Value::Set(SetView::new(form, stored)),
             Form::Zset | Form::Skiplist => Value::Zset(ZsetView::new(stored)),
             Form::Stream => Value::Stream(StreamView::new(stored)),

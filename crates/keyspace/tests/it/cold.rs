@@ -14,11 +14,17 @@ pub struct Keeper {
     /// What went back too, as a disk has it while a snapshot is under way.
     pub ever: Mutex<HashMap<u64, Vec<u8>>>,
     next: Mutex<u64>,
+    /// Hashes that were asked for.
+    pub asked: Mutex<Vec<(Db, Vec<u8>)>>,
 }
 
 impl ColdKeeper for Keeper {
     fn read(&self, reference: ColdRef, _key: &[u8]) -> Option<Vec<u8>> {
         self.values.lock().unwrap().get(&reference.raw()).cloned()
+    }
+
+    fn fields_are_due(&self, db: Db, key: &[u8]) {
+        self.asked.lock().unwrap().push((db, key.to_vec()));
     }
 
     fn retire(&self, reference: ColdRef) {

@@ -5,6 +5,7 @@ mod support;
 
 mod cold;
 mod cold_collections;
+mod cold_fields;
 mod cold_nodes;
 mod cold_streams;
 mod collections;

@@ -9,6 +9,7 @@
 //!   the disk fails         all of them         events -> health::Health -> state
 //!   the disk hangs         watch (1 thread)    who waits gives up
 //!   SWAP VERIFY, or off    round (1 thread)    goes over all cold entries, and reads their values
+//!   fields are due         round               the active cycle asked -> read -> keyspace::warm
 //! ```
 //! Without `swap-checkpoint` the files are scratch: what is durable is the append-only file or the RDB file, which have all values. So they
 //! are removed at start, and never synced. With it a base of the append-only file refers to them (`checkpoint`, `owner`, `start`).
@@ -19,6 +20,7 @@
 //!
 //! Nothing here knows commands or sessions.
 
+mod asked;
 pub mod base_head;
 pub mod checkpoint;
 pub mod cleaner;

@@ -3,6 +3,7 @@
 //! ```text
 //!   SWAP VERIFY          each value is read and checked against its key; none is changed. 64 MB a second at most
 //!   swap-mode no         each value is read and comes back to memory, as long as that is below maxmemory
+//!   fields are due       hashes that the active cycle asked for come back, whatever else there is
 //! ```
 //! One hold of a partition shows some entries; nothing is held while values are read.
 
@@ -33,6 +34,8 @@ const REST_LEFT: Duration = Duration::from_secs(1);
 const READS_MAX: u32 = 3;
 /// So many damaged values of a round are named in the server's log.
 const NAMED_MAX: u64 = 10;
+/// Hashes with fields that are due, between two looks at the rest.
+const DUE_PER_STEP: usize = 64;
 
 pub struct Round {
     node: &'static Node,
@@ -50,6 +53,7 @@ pub struct Round {
 impl Routine for Round {
     fn step(&mut self) -> bool {
         self.bytes = 0;
+        self.bring_due_home();
         match self.ends_at {
             None => self.begin(),
             Some(end) if self.hand.rounds >= end => self.end(),
@@ -62,7 +66,7 @@ impl Routine for Round {
         isotherm_allocator::settle();
         match self.ends_at {
             None if std::mem::take(&mut self.has_left) => std::thread::sleep(REST_LEFT),
-            None => std::thread::sleep(REST),
+            None => self.tier.due.wait(REST),
             Some(_) if self.verifies => {
                 std::thread::sleep(Duration::from_micros(self.bytes * 1_000_000 / VERIFY_BYTES_PER_S));
             }
@@ -252,6 +256,26 @@ impl Round {
             self.ends_at = None;
         }
         !is_full
+    }
+
+    /// Hashes that have fields that are due, so that the active cycle finds them. What cannot be read now is asked for again.
+    fn bring_due_home(&self) {
+        let keyspace = &self.node.keyspace;
+        for (db, key) in self.tier.due.take(DUE_PER_STEP) {
+            if self.tier.state() == State::Failed {
+                continue;
+            }
+            let cold = ColdKey { db, key, node: None, need: Need::All, home: true };
+            let fetched = self.tier.read_key(keyspace, &cold).filter(|fetched| !fetched.is_bundle);
+            let Some((from, value)) = fetched.and_then(|fetched| Some((fetched.from, fetched.value?))) else {
+                continue;
+            };
+            let key = keyspace.key(&cold.key);
+            let mut held = Held::new(keyspace);
+            held.acquire(Want::One(keyspace.partition_of(key.slot)));
+            // Without memory it stays where it is.
+            _ = held.warm(cold.db, &key, &value, from, unix_now());
+        }
     }
 
     fn bring_home(&mut self, cold: ColdKey) {

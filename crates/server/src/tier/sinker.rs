@@ -252,7 +252,7 @@ impl Sinker {
     }
 
     fn has_asked_work(&self) -> bool {
-        let leaves = !self.tier.is_off() && self.tier.asked() > 0;
+        let leaves = !self.tier.is_off() && self.tier.to_leave.len() > 0;
         self.tier.may_write() && (leaves || self.wants_cleaning())
     }
 
@@ -311,7 +311,7 @@ impl Sinker {
         if self.tier.is_off() || !self.tier.may_write() {
             return;
         }
-        let asked = self.tier.take_asked();
+        let asked = self.tier.to_leave.take(usize::MAX);
         if asked.is_empty() {
             return;
         }

@@ -4,12 +4,12 @@ use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_disk::Disk;
 use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Held, Keyspace, Want};
 use isotherm_tier::{Checkpoint, Live, Log, LogConfig, Place};
-use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::asked::Asked;
 use super::checkpoint::{Ask, Checkpoints};
 use super::files::{Files, ReadError};
 use super::health::{Event, Health};
@@ -60,6 +60,8 @@ pub struct Verify {
 
 /// Keys whose values are asked to leave memory, and not gone yet.
 const ASKED_MAX: usize = 1024;
+/// Hashes with fields that are due, and that were not read yet: some 100 B each. Others are asked for again a second later.
+const DUE_MAX: usize = 8192;
 
 impl State {
     pub fn name(self) -> &'static str {
@@ -152,7 +154,10 @@ pub struct Tier<M> {
     pub verify: Verify,
     /// SWAP CLEAN: so many segments are cleaned at most.
     pub cleanings_wanted: AtomicU64,
-    asked: Mutex<VecDeque<(Db, Box<[u8]>)>>,
+    /// Keys whose values are to leave memory: STORETOSSDB.
+    pub to_leave: Asked,
+    /// Hashes that have fields that are due.
+    pub due: Asked,
     began: Instant,
     /// Since when commands that write wait for the sinker; 0: they do not.
     slowed_since_ms: AtomicU64,
@@ -167,6 +172,10 @@ pub struct Tier<M> {
 }
 
 impl<M: Send> ColdKeeper for Tier<M> {
+    fn fields_are_due(&self, db: Db, key: &[u8]) {
+        self.due.push(db, key);
+    }
+
     fn retire(&self, reference: ColdRef) {
         self.live.retire(Place::from_raw(reference.raw()));
     }
@@ -222,7 +231,8 @@ impl<M: Send + 'static> Tier<M> {
             is_off: AtomicBool::new(false),
             verify: Verify::default(),
             cleanings_wanted: AtomicU64::new(0),
-            asked: Mutex::default(),
+            to_leave: Asked::new(ASKED_MAX),
+            due: Asked::new(DUE_MAX),
             began: Instant::now(),
             slowed_since_ms: AtomicU64::new(0),
             sinker_waits_since_ms: AtomicU64::new(0),
@@ -282,22 +292,9 @@ impl<M> Tier<M> {
 
     /// The value of this key leaves memory as soon as it can. Whether it was noted: not if too many are.
     pub fn ask_to_leave(&self, db: Db, key: &[u8]) -> bool {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        let has_room = asked.len() < ASKED_MAX;
-        if has_room {
-            asked.push_back((db, key.into()));
-        }
-        drop(asked);
+        let has_room = self.to_leave.push(db, key);
         self.wake();
         has_room
-    }
-
-    pub fn take_asked(&self) -> VecDeque<(Db, Box<[u8]>)> {
-        std::mem::take(&mut *self.asked.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    pub fn asked(&self) -> usize {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
     // ---- how it is, in detail ----

@@ -56,6 +56,7 @@ mod swap;
 mod swap_backends;
 mod swap_checkpoint;
 mod swap_faults;
+mod swap_fields;
 mod swap_frozen;
 mod swap_frozen_base;
 mod swap_nodes;

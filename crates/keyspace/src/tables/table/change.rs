@@ -8,7 +8,7 @@ use crate::layout::entry::{Draft, EntryBytes, INLINE_BYTES_MAX, Place, Plan, for
 use crate::layout::key::{Key, tag_of};
 use crate::layout::kind::{Expiry, Form, Full, NewValue, PackedValue};
 use crate::layout::page::{self, ENTRY_BYTES_MAX, Spot};
-use crate::layout::record::{Record, UNIT_BYTES, bound_of};
+use crate::layout::record::{NEVER, Record, UNIT_BYTES, bound_of};
 use crate::tables::location::{Location, OldEntry, SlotRef};
 use crate::values::linear::{self, PagePlace};
 use crate::values::store::{Store, inline_account};
@@ -178,9 +178,10 @@ impl Table {
             }
             _ => self.count_outside(store, record, key, entry, old.as_ref()),
         }
-        if let Some(at) = entry.expiry() {
-            record.volatile += 1;
-            directory::lower_bound(&mut store.heap, record, location.page_index, bound_of(at));
+        record.volatile += u32::from(entry.is_volatile());
+        let bound = entry.bound();
+        if bound != NEVER {
+            directory::lower_bound(&mut store.heap, record, location.page_index, bound);
         }
         self.store(&mut store.heap, &location.slot, &before);
         let dense = location.page.filter(|page| linear::is_dense(store.heap.page(*page)));

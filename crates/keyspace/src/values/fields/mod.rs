@@ -385,7 +385,8 @@ impl Fields {
             Place::Blob => store.heap.new_node_body(self.number, key.hash as u32, head + len)?.raw(),
             _ => store.large.insert(head + len)?,
         };
-        let body = BodyRef { place: plan.place, raw, len: (head + len) as u32, keyed: plan.keyed };
+        let len_all = (head + len) as u32;
+        let body = BodyRef { place: plan.place, raw, len: len_all, keyed: plan.keyed, timed: false };
         let bytes = store.body_mut(body);
         if plan.keyed {
             bytes[..4].copy_from_slice(&(key.bytes.len() as u32).to_le_bytes());

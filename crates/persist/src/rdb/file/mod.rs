@@ -19,6 +19,7 @@
 //!   [fc][bound, ms i64][e1][name 5 B][slot u16][reference u64][keys u16][volatile u16][u16 of each key]
 //!                                                                       of 2: keys that lie there with their values (a bundle);
 //!                                                                       the bound if some of them expire
+//!   [expiry ...][e4][key][form u8][reference u64][ms i64]               the same as e0 of a hash whose fields have times: when the first is due
 //! ```
 //! Numbers are little endian. `e2` to `f2` are left for what a later version refers to in another way; they are refused.
 //!
@@ -45,7 +46,7 @@ pub use version::{FileVersion, MAGIC_BYTES};
 pub(super) mod opcode {
     /// Slots that are being imported (Valkey 9), or metadata of a key (from version 13 of the other line on).
     pub const SLOT_IMPORT: u8 = 243;
-    pub use crate::rdb::record::{BUNDLE, COLD};
+    pub use crate::rdb::record::{BUNDLE, COLD, COLD_TIMED};
     pub const SLOT_INFO: u8 = 244;
     pub const FUNCTION2: u8 = 245;
     pub const FUNCTION_PRE_GA: u8 = 246;

@@ -54,6 +54,8 @@ pub enum Item<'a> {
         key: Key<'a>,
         form_number: u8,
         reference: u64,
+        /// Of a hash whose fields have times: when the first of them is due at the earliest.
+        due_ms: Option<i64>,
     },
     /// Keys that lie in the swap log with their values.
     Bundle(Bundle<'a>),
@@ -155,7 +157,7 @@ enum Found {
     Database,
     Sizes(u64, u64),
     Text(Place),
-    Cold(u8, u64),
+    Cold(u8, u64, Option<i64>),
     /// And where in the buffer it ends.
     Bundle(FoundBundle, usize),
     Whole,
@@ -339,7 +341,7 @@ impl FileReader {
                     return Ok(Found::Nothing);
                 }
                 _ if code >= opcode::SLOT_IMPORT => return self.opcode(code),
-                opcode::COLD if self.version.references > 0 => return self.cold(),
+                opcode::COLD | opcode::COLD_TIMED if self.version.references > 0 => return self.cold(code),
                 opcode::BUNDLE if self.version.has_bundles() => return self.bundle(),
                 _ => return self.record(code),
             }
@@ -386,11 +388,14 @@ impl FileReader {
     }
 
     /// A key, and where its value is.
-    fn cold(&mut self) -> Attempt {
+    fn cold(&mut self, code: u8) -> Attempt {
         let mut reader = Reader::new(&self.buffer[self.at + 1..], &self.options.limits);
-        self.code = opcode::COLD;
+        self.code = code;
         reader.text_into(&mut self.key)?;
-        let found = Found::Cold(reader.byte()?, u64::from_le_bytes(reader.array()?));
+        let (form, reference) = (reader.byte()?, u64::from_le_bytes(reader.array()?));
+        let due_ms =
+            if code == opcode::COLD_TIMED { Some(i64::from_le_bytes(reader.array()?)) } else { None };
+        let found = Found::Cold(form, reference, due_ms);
         self.at = self.buffer.len() - reader.left();
         Ok(found)
     }
@@ -511,8 +516,8 @@ impl FileReader {
             Found::Database => Item::Database(self.db),
             Found::Sizes(keys, volatile) => Item::Sizes { keys: *keys, volatile: *volatile },
             Found::Text(text) => whole(PieceValue::Text(self.text(text))),
-            Found::Cold(form_number, reference) => {
-                Item::Cold { key, form_number: *form_number, reference: *reference }
+            Found::Cold(form_number, reference, due_ms) => {
+                Item::Cold { key, form_number: *form_number, reference: *reference, due_ms: *due_ms }
             }
             Found::Bundle(found, end) => Item::Bundle(found.show(key.db, expiry_ms, &self.buffer[..*end])),
             Found::Whole => whole(PieceValue::Collection(self.value.as_ref().expect("a value was read"))),

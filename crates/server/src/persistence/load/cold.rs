@@ -25,13 +25,12 @@ impl Load<'_> {
     pub(super) fn take_cold(
         &mut self,
         read: &Key<'_>,
-        form_number: u8,
-        reference: u64,
+        (form_number, reference, due_ms): (u8, u64, Option<i64>),
     ) -> Result<(), LoadFailure> {
         let db = Db(u16::try_from(read.db).expect("the database was checked"));
         let tier = self.tier()?;
         let durable = self.durable.get_or_insert_with(|| tier.files.durable());
-        let value = ColdValue::of_file(form_number, reference)
+        let value = ColdValue::of_file(form_number, reference, due_ms.map(UnixMs))
             .filter(|value| durable.has(value.reference, read.name.len()))
             .ok_or_else(|| self.texts.failure_of_reference(db, read.name))?;
         let key = self.store.keyspace.key(read.name);

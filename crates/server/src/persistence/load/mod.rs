@@ -264,8 +264,8 @@ impl Load<'_> {
                     self.keep_below_limit()?;
                 }
                 Ok(Step::Item(Item::Piece(piece))) => self.take_piece(&piece)?,
-                Ok(Step::Item(Item::Cold { key, form_number, reference })) => {
-                    self.take_cold(&key, form_number, reference)?;
+                Ok(Step::Item(Item::Cold { key, form_number, reference, due_ms })) => {
+                    self.take_cold(&key, (form_number, reference, due_ms))?;
                 }
                 Ok(Step::Item(Item::Bundle(bundle))) => self.take_bundle(&bundle)?,
                 Ok(Step::Item(item)) => self.note(&item)?,
