@@ -14,6 +14,7 @@ use isotherm_keyspace::{Db, OnCold};
 use super::entry::Handler;
 use super::execute::Exec;
 use super::next::Ticket;
+use super::nodes::named_nodes;
 use super::resolve::{Found, Request};
 
 /// Keys that are read for requests behind the one that waits.
@@ -22,7 +23,7 @@ const AHEAD_MAX: usize = 32;
 /// `ticket` is what the request in front waits for.
 #[cold]
 pub fn want(exec: &mut Exec, ticket: Ticket, db: Db, requests: &[Request<'_>]) {
-    let Exec { node, wanted, locks, .. } = exec;
+    let Exec { node, wanted, locks, held, .. } = exec;
     let may_be_frozen = node.cold.disk().is_some_and(|tier| tier.may_have_frozen());
     let Some((_, wanted)) = wanted.last_mut().filter(|(last, _)| *last == ticket) else { return };
     for request in requests {
@@ -41,6 +42,16 @@ pub fn want(exec: &mut Exec, ticket: Ticket, db: Db, requests: &[Request<'_>]) {
             if need != Need::Nothing || may_be_frozen {
                 // Lent, whatever it is for: one that is to be changed comes home when its command runs.
                 wanted.add_ahead(ColdKey::of(db, request.args.get(*at), need, false));
+            }
+            // Of a large collection the part with what it names, if its partition happens to be held: it is where all go to one key.
+            if need == Need::Elements && command.element > 0 {
+                let key = node.keyspace.key(request.args.get(*at));
+                let element = request.args.try_get(usize::from(command.element));
+                if held.holds(&key) {
+                    named_nodes(held, (db, &key), element, &mut |node| {
+                        wanted.add_ahead(ColdKey::of_node(node))
+                    });
+                }
             }
         }
     }

@@ -66,6 +66,17 @@ pub(super) fn find_nodes(
     Ok(())
 }
 
+/// The part of a collection that has an element, if it is not in memory.
+pub(super) fn named_nodes(
+    held: &mut Held<'_>,
+    (db, key): (Db, &Key<'_>),
+    element: Option<&[u8]>,
+    visit: &mut dyn FnMut(NodeAt),
+) {
+    let need = NodeNeed::Of { elements: element.as_slice(), reshapes: false };
+    held.away_nodes(db, key, need, 1).into_iter().for_each(visit);
+}
+
 impl Exec {
     /// All parts of a collection come to memory, for one that cannot say what it needs. Whether they did.
     #[cold]

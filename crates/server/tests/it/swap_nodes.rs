@@ -88,6 +88,10 @@ fn each_command_finds_what_it_names() {
         assert_eq!(call(&mut client, &["SISMEMBER", "set", &value(n)]), ":1\r\n");
         assert_eq!(call(&mut client, &["SISMEMBER", "set", "no such"]), ":0\r\n");
     }
+    // A pipeline reads ahead.
+    let fields = (0..FIELDS).step_by(1301).map(field_name).collect::<Vec<_>>();
+    client.send(fields.iter().flat_map(|name| encode(&["HGET", "hash", name])).collect::<Vec<u8>>());
+    (0..FIELDS).step_by(1301).for_each(|n| client.expect(&bulk(&value(n))));
     // Changes: of a field that is away, of a new one, and back.
     for n in (0..FIELDS).step_by(1009) {
         client.check(&format!("HSETNX hash {} x", field_name(n)), ":0\r\n");
