@@ -23,6 +23,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
+use std::time::Duration;
 
 /// Reads under way.
 pub const RING_READS_MAX: usize = 64;
@@ -168,6 +169,25 @@ impl Ring {
         Ok(self.ring.submission().taskrun() || !self.ring.completion().is_empty())
     }
 
+    /// The same for a thread that has nothing else to do: it waits until some have ended, or so long.
+    pub fn wait(&mut self, at_most: Duration) -> io::Result<()> {
+        let timeout = types::Timespec::from(at_most);
+        let ends = self.ring.completion();
+        ends.disable_eventfd();
+        drop(ends);
+        let result = self.ring.submitter().submit_with_args(1, &types::SubmitArgs::new().timespec(&timeout));
+        let ends = self.ring.completion();
+        ends.enable_eventfd();
+        drop(ends);
+        match result {
+            Ok(_) => Ok(()),
+            Err(error) if is_passing(&error) || error.kind() == io::ErrorKind::TimedOut => Ok(()),
+            // ETIME is no kind of the standard library's.
+            Err(error) if error.raw_os_error() == Some(rustix::io::Errno::TIME.raw_os_error()) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The next of those that have ended, if [`Ring::submit`] has brought any.
     pub fn next_ended(&mut self) -> Option<Ended<'_>> {
         self.settle();
@@ -290,6 +310,9 @@ mod tests {
                 let room = ring.begin(file, at as u64, len).expect("there is room");
                 wanted[room] = (at, len);
                 begun += 1;
+            }
+            if prng.one_in(2) && ring.under_way() > 0 {
+                ring.wait(Duration::from_secs(10)).expect("it takes them");
             }
             // An event may be of what was seen already.
             while !ring.submit().expect("it takes them") && ring.under_way() > 0 {

@@ -37,6 +37,7 @@ use crate::scripting::function_engine::{FunctionEngine, LoadTime};
 use crate::scripting::library_change::{self, Change};
 use crate::scripting::library_head;
 use crate::session::ClientShared;
+use crate::tier::together::Together;
 
 /// Commands of a transaction that are kept until its EXEC. More than any client can have queued is damage.
 const QUEUED_BYTES_MAX: usize = 4 << 30;
@@ -96,6 +97,8 @@ pub struct Applier {
     pub failure: Option<CommandFailure>,
     /// What was run, and holds what it has locked until `end_hold`.
     ran: Option<&'static Entry>,
+    /// What this thread reads for commands that are to come.
+    pub together: Together,
 }
 
 /// `Replication::generation` of a link.
@@ -142,6 +145,7 @@ impl Applier {
             failed: 0,
             failure: None,
             ran: None,
+            together: Together::default(),
         }
     }
 

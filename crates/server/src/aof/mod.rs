@@ -19,3 +19,4 @@ mod slots;
 pub mod staged;
 pub mod state;
 pub mod switch;
+pub mod thawing;

@@ -20,6 +20,7 @@ use std::thread::{Builder, JoinHandle};
 
 use super::applier::{Applier, CommandFailure, Refused};
 use super::staged::Staged;
+use super::thawing;
 use crate::node::Node;
 use crate::request::entry::{Entry, Handler};
 use crate::request::resolve::{Found, Request};
@@ -299,6 +300,13 @@ impl Window {
         };
         // Stable: those of a partition stay in their order.
         numbers.sort_by_key(|number| command(number).partition);
+        let keyspace = &applier.node().keyspace;
+        let keys = numbers.iter().map(|number| {
+            let command = command(number);
+            let name = self.args(command).get(usize::from(command.entry.first_key));
+            (command.db, keyspace.key(name))
+        });
+        thawing::thaw(applier, keys);
         for (hold, some) in numbers.chunks(TOGETHER).enumerate() {
             if hold > 0 && (hold * TOGETHER).is_multiple_of(COMMANDS_PER_HOLD) {
                 applier.release();

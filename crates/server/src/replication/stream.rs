@@ -22,6 +22,7 @@ use isotherm_resp::{Args, Limits, Parsed, Parser, ProtocolError, Span, errors, l
 use std::fmt;
 
 use crate::aof::applier::{Applier, CommandFailure, Refused};
+use crate::aof::thawing;
 use crate::node::Node;
 use crate::replication::role;
 use crate::request::resolve::{self, Request};
@@ -191,6 +192,8 @@ impl Stream {
             let args = Args::new(&buffer[one.start..], spans);
             requests.push(resolve::resolve_logged(&node.commands, &node.keyspace, args));
         }
+        let db = applier.db();
+        thawing::thaw(applier, requests.iter().filter_map(|request| Some((db, request.key?))));
         applier.prefetch(&requests);
         for (request, one) in requests.iter().zip(found.iter()) {
             seen.asks_ack |= asks_ack(request.args);

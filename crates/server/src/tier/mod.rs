@@ -42,6 +42,7 @@ pub mod start;
 pub mod state;
 pub mod target;
 pub mod times;
+pub mod together;
 pub mod watch;
 
 pub use files::ReadError;

@@ -57,6 +57,9 @@ fn frozen_keys_stay_where_they_are_over_a_restart() {
     let frozen = field(&info, "swap_frozen_keys");
     assert!(frozen > all - 200 && field(&info, "swap_bundles") > 0, "{info}");
     assert!(field(&info, "swap_reads") < 200, "what the log behind the base names is read: {info}");
+    if info.contains("swap_backend:io_uring") {
+        assert!(field(&info, "swap_reads_in_commands") < 5, "and together: {info}");
+    }
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
     client.check("KEYS goes:*", "*0\r\n");
     let found = client.ask("DEBUG DIGEST");

@@ -1,0 +1,16 @@
+//! Frozen keys that commands of a log are about to name come to memory, together.
+
+use isotherm_keyspace::{Db, Key};
+
+use super::applier::Applier;
+
+/// Nothing is held afterwards; a thread that holds everything goes on doing so, and its commands read by themselves.
+pub fn thaw<'k>(applier: &mut Applier, keys: impl Iterator<Item = (Db, Key<'k>)>) {
+    let node = applier.node();
+    let tier = node.cold.disk().filter(|tier| !applier.is_within() && tier.may_have_frozen());
+    if let Some(tier) = tier {
+        applier.release();
+        let keys: Vec<_> = keys.collect();
+        applier.together.thaw((&node.keyspace, tier), &keys);
+    }
+}
