@@ -181,7 +181,7 @@ fn expiry_bytes_of_meta(meta: u8) -> usize {
 impl<'a> EntryBytes<'a> {
     /// Short and without an expiry, as most are: the first byte answers all questions.
     #[inline(always)]
-    fn is_plain(self) -> bool {
+    pub fn is_plain(self) -> bool {
         (SHORT_HEAD..SHORT_VOLATILE_HEAD).contains(&self.0[0])
     }
     /// Whether the key is this one, where its place is quickly found: of a plain entry, and of a long one with its key.
@@ -336,6 +336,9 @@ impl<'a> EntryBytes<'a> {
     /// The bound of the first thing that comes due: the entry itself, or a field of a hash that is not in memory.
     #[inline]
     pub fn bound(self) -> u32 {
+        if self.is_plain() {
+            return NEVER;
+        }
         let own = self.expiry().map_or(NEVER, bound_of);
         self.due().map_or(own, |due| own.min(due))
     }

@@ -3,7 +3,7 @@
 //! It shows; whether one leaves is for the caller to decide, by its length and by how long it was not used. What is shown in one
 //! step lies in the order of slots, so that what is written together belongs to slots that follow each other.
 //!
-//! Not shown: integers, large collections that cannot leave as a whole (`values::image`), keys that do not lie in their page, values
+//! Not shown: integers, hashes with a field that is about to be due, large collections that cannot leave as a whole (`values::image`), keys that do not lie in their page, values
 //! outside of `SinkLimits`, and pages that a snapshot under way has yet to see: those it would have to save, and could no longer read in
 //! memory.
 
@@ -22,6 +22,11 @@ use crate::values::object::Root;
 use crate::values::store::Store;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, Steps, UnixMs};
+
+/// A hash stays if a field of it is due within so long,
+const STAYS_BEFORE_MS: i64 = 1000;
+/// and was not for longer than that: on a replica it is not taken out by time.
+const STAYS_BEHIND_MS: i64 = 600_000;
 
 /// A value in memory that could leave it.
 #[derive(Clone, Copy)]
@@ -126,6 +131,10 @@ impl Held<'_> {
     }
 }
 
+fn is_due_soon(root: &Root, now: UnixMs) -> bool {
+    root.has_fields_due(UnixMs(now.0 - STAYS_BEHIND_MS), UnixMs(now.0 + STAYS_BEFORE_MS))
+}
+
 impl Partition {
     fn show_page(
         &self,
@@ -158,6 +167,8 @@ impl Partition {
         let (key, source) = entry.inline_key().zip(self.source_of(entry, limits.by_nodes))?;
         let bytes = match source {
             Source::Bytes(_, bytes) => bytes.len(),
+            // The active cycle would ask for it at once.
+            Source::Object(root, _) if is_due_soon(root, now) => return None,
             Source::Object(root, _) => root.memory_bytes() as usize,
         };
         if !(limits.value_bytes_min..=limits.value_bytes_max).contains(&bytes) {

@@ -14,7 +14,7 @@
 use crate::accounting::tally::{Class, Tallied};
 use crate::layout::kind::{Encoding, Form, Full};
 use crate::layout::pile::Pile;
-use crate::layout::record::Units;
+use crate::layout::record::{Units, bound_of, is_due};
 use crate::values::fields::Fields;
 use crate::values::kept::KeptAccount;
 use crate::values::list::List;
@@ -24,6 +24,7 @@ use crate::values::store::Store;
 use crate::values::stream::Stream;
 use crate::values::zset::ZsetTree;
 use isotherm_arena::{Handle, prefetch_value};
+use isotherm_stdx::UnixMs;
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -209,6 +210,15 @@ impl Root {
 
     pub fn has_timed_fields(&self) -> bool {
         matches!(&self.body, Object::Hash(fields) if fields.record.volatile > 0)
+    }
+
+    /// Whether a field of a hash may come due between these moments.
+    pub fn has_fields_due(&self, from: UnixMs, to: UnixMs) -> bool {
+        let bound = match &self.body {
+            Object::Hash(fields) if fields.record.volatile > 0 => fields.record.bound,
+            _ => return false,
+        };
+        bound >= bound_of(from) && is_due(bound, to)
     }
 
     /// As it is now.

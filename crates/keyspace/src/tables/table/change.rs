@@ -178,10 +178,13 @@ impl Table {
             }
             _ => self.count_outside(store, record, key, entry, old.as_ref()),
         }
-        record.volatile += u32::from(entry.is_volatile());
-        let bound = entry.bound();
-        if bound != NEVER {
-            directory::lower_bound(&mut store.heap, record, location.page_index, bound);
+        // Nothing of a plain one comes due.
+        if !entry.is_plain() {
+            record.volatile += u32::from(entry.is_volatile());
+            let bound = entry.bound();
+            if bound != NEVER {
+                directory::lower_bound(&mut store.heap, record, location.page_index, bound);
+            }
         }
         self.store(&mut store.heap, &location.slot, &before);
         let dense = location.page.filter(|page| linear::is_dense(store.heap.page(*page)));
