@@ -124,7 +124,8 @@ impl Held<'_> {
         let keyspace = self.keyspace;
         for _ in 0..dropped_max {
             let cold = &mut self.partition(slot).store.cold;
-            let takes_home = cold.keeper.as_ref().is_some_and(|it| it.takes_home());
+            let hits = cold.take_new_hits();
+            let takes_home = cold.keeper.as_ref().is_some_and(|it| it.takes_home(hits));
             let Some((reference, lent)) = cold.take_oldest(bytes_max, now) else { return false };
             if let Some(value) = lent.value.as_deref().filter(|_| takes_home && lent.is_wanted_home()) {
                 let key = keyspace.key(&lent.key);
@@ -350,7 +351,7 @@ impl Partition {
             true => self.put_image(db, key, form, value, expiry, now)?,
             false => self.set_at(db, Some(location), key, as_form(form, value), Expiry::Keep, now)?,
         }
-        self.store.cold.came_home += 1;
+        self.store.cold.note_home(from);
         Ok(true)
     }
 

@@ -95,10 +95,14 @@ pub trait ColdKeeper: Send + Sync {
     /// Fields of a hash are due: it should be read, and come home. It is asked for again until it does. Under the lock: it must not wait.
     fn fields_are_due(&self, db: Db, key: &[u8]);
 
-    /// Whether values that are used often may come back to memory.
-    fn takes_home(&self) -> bool {
+    /// Whether values that are used often may come back to memory. `hits`: uses of values that were lent, since it was last asked for the
+    /// partition.
+    fn takes_home(&self, _hits: u64) -> bool {
         true
     }
+
+    /// A value has come back to memory from there.
+    fn came_home(&self, _reference: ColdRef) {}
 }
 
 #[cfg(test)]

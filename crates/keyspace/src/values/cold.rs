@@ -73,8 +73,10 @@ pub(crate) struct Cold {
     lent_heap_bytes: usize,
     /// Uses of what was lent.
     hits: Cell<u64>,
+    /// Those that the keeper knows of.
+    hits_known: u64,
     /// Values that came back to memory.
-    pub came_home: u64,
+    came_home: u64,
     /// Frozen keys that came back to memory.
     pub thawed: u64,
     /// Frozen keys that were given up, as their record could not be read.
@@ -179,6 +181,12 @@ impl Cold {
     /// No entry refers to it.
     pub fn give_back(&self, reference: ColdRef) {
         self.keeper.as_ref().expect("what is cold has a keeper").retire(reference);
+    }
+
+    /// A value came back to memory from there.
+    pub fn note_home(&mut self, reference: ColdRef) {
+        self.came_home += 1;
+        self.keeper.as_ref().expect("what is cold has a keeper").came_home(reference);
     }
 
     /// An entry no longer refers to its value.
@@ -348,6 +356,12 @@ impl Cold {
 
     pub fn lent(&self, reference: ColdRef) -> Option<&Lent> {
         self.lent.get(&reference)
+    }
+
+    /// Uses that the keeper does not know of yet.
+    pub fn take_new_hits(&mut self) -> u64 {
+        let hits = self.hits.get();
+        hits - std::mem::replace(&mut self.hits_known, hits)
     }
 
     /// The bytes of a value that is lent, for a command that uses them.

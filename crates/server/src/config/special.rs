@@ -77,6 +77,30 @@ fn parse_save(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
     Ok(arguments.join(&b' '))
 }
 
+// ---- swap-load-rule ----
+
+/// Seconds and uses in turn.
+pub static LOAD_RULE: Special = Special { default: Vec::new, parse: parse_load_rule, show: as_kept };
+
+const LOAD_RULES_MAX: usize = 16;
+/// A longer stretch of time than a year is a mistake.
+const LOAD_RULE_SECONDS_MAX: i64 = 31_536_000;
+
+fn parse_load_rule(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
+    if matches!(arguments, [only] if only.is_empty()) {
+        return Ok(Vec::new());
+    }
+    let valid = |(at, argument): (usize, &&[u8])| {
+        parse_c_i64(argument)
+            .is_some_and(|value| value >= 1 && (at % 2 == 1 || value <= LOAD_RULE_SECONDS_MAX))
+    };
+    let is_valid = arguments.len().is_multiple_of(2) && arguments.iter().enumerate().all(valid);
+    if !is_valid || arguments.len() > 2 * LOAD_RULES_MAX {
+        return Err("swap-load-rule is up to 16 pairs of seconds and uses, both above 0".into());
+    }
+    Ok(arguments.join(&b' '))
+}
+
 // ---- client-output-buffer-limit ----
 
 /// How much unread reply a client of one class may have: more than `hard_bytes` at any time, or more than `soft_bytes`

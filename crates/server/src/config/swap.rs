@@ -1,6 +1,6 @@
 //! Parameters of values that are not in memory.
 
-use super::{Config, Id, id};
+use super::{Config, Id, id, special};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -78,6 +78,13 @@ impl Config {
     pub fn swap_lower_percent(&self) -> u64 {
         const LOWER: Id = id("swap-transfer-lower-limit");
         self.number(LOWER) as u64
+    }
+
+    /// Seconds, and uses of values on disk within them.
+    pub fn swap_load_rule(&self) -> Vec<(u64, u64)> {
+        const RULE: Id = id("swap-load-rule");
+        let pairs = special::save_points(&self.text(RULE));
+        pairs.iter().map(|(seconds, uses)| (*seconds as u64, *uses as u64)).collect()
     }
 
     /// 0..=100; 0: there is no limit.

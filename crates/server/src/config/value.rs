@@ -279,6 +279,15 @@ mod tests {
             refused("save", bad, "Invalid save parameters");
         }
         check("save", "", "");
+        assert_eq!(set("swap-load-rule", &["1", "100", "10", "800"]).as_deref(), Ok("1 100 10 800"));
+        check("ssdb-load-rule", "", "");
+        for bad in [&["1"][..], &["0", "1"], &["1", "0"], &["1", "x"], &["1"; 34]] {
+            refused(
+                "swap-load-rule",
+                bad,
+                "swap-load-rule is up to 16 pairs of seconds and uses, both above 0",
+            );
+        }
         assert_eq!(set("bind", &["127.0.0.1", "-::1"]).as_deref(), Ok("127.0.0.1 -::1"));
         refused("bind", &["1"; 17], "Too many bind addresses specified.");
         check("jemalloc-slab-sizes", "128-128:2|200-1024:8", "128-128:2|200-1024:8");

@@ -31,6 +31,7 @@ pub mod fetches;
 pub mod files;
 pub mod frozen;
 pub mod health;
+pub mod homes;
 mod nodes;
 pub mod owner;
 pub mod pace;

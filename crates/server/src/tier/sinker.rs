@@ -191,7 +191,7 @@ impl Sinker {
         let (node, tier) = (self.node, &self.tier);
         let (limit, used) = (node.config.maxmemory_bytes(), node.counted_memory_bytes());
         let upper = node.config.swap_upper_percent();
-        tier.set_takes_home(limit == 0 || upper == 0 || used < share(limit, upper));
+        tier.homes.judge(limit == 0 || upper == 0 || used < share(limit, upper));
         self.relieve();
         tier.counters.file_bytes.store(self.log.file_bytes(), Relaxed);
         tier.counters.dead_bytes.store(self.log.dead_bytes(), Relaxed);
@@ -457,6 +457,7 @@ impl Sinker {
     fn flip(&mut self, group: &Group) {
         let keyspace = &self.node.keyspace;
         let records: Vec<_> = group.records().collect();
+        self.tier.homes.note_left(&records);
         let mut rest = &records[..];
         while let Some(count) = flips_per_hold(rest.iter().map(|(_, record, _)| record.payload.len())) {
             let some = rest.split_off(..count).expect("there are so many");

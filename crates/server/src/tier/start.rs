@@ -57,6 +57,7 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     let (tier, log) = Tier::open(disk, &folder, terms, &node.keyspace, &claim)?;
     tier.is_restoring.store(!named.is_empty() && config.flag(id("appendonly")), Relaxed);
     tier.set_read_timeout(config.swap_read_timeout());
+    tier.homes.set_rules(&config.swap_load_rule());
     choose_backend(node, &tier);
     node.cold.set_disk(Arc::clone(&tier));
     let why = |error: std::io::Error| format!("Can't start a thread of swap-mode: {}", os_text(&error));
@@ -108,6 +109,9 @@ fn claim(node: &'static Node) -> Result<Claim, String> {
 pub fn configure(node: &Node) -> Result<(), String> {
     let config = &node.config;
     config.check_swap_limits()?;
+    if let Some(tier) = node.cold.disk() {
+        tier.homes.set_rules(&config.swap_load_rule());
+    }
     match (config.swaps(), node.cold.disk()) {
         (true, None) => {
             Err("it can be switched on at start only: start with swap-mode yes and maxmemory".to_string())

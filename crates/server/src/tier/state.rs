@@ -13,6 +13,7 @@ use super::asked::Asked;
 use super::checkpoint::{Ask, Checkpoints};
 use super::files::{Files, ReadError};
 use super::health::{Event, Health};
+use super::homes::Homes;
 use super::owner::Claim;
 use super::reads::Reads;
 use super::rings::Rings;
@@ -143,7 +144,7 @@ pub struct Tier<M> {
     pub is_awaiting_base: AtomicBool,
     live: Arc<Live>,
     undeclared_reads: AtomicU64,
-    takes_home: AtomicBool,
+    pub homes: Homes,
     health: Mutex<Health>,
     /// As `health` has it.
     state: AtomicU8,
@@ -186,8 +187,12 @@ impl<M: Send> ColdKeeper for Tier<M> {
         self.read_held(reference, key)
     }
 
-    fn takes_home(&self) -> bool {
-        self.takes_home.load(Relaxed)
+    fn takes_home(&self, hits: u64) -> bool {
+        self.homes.takes_home(hits)
+    }
+
+    fn came_home(&self, reference: ColdRef) {
+        self.homes.note_home(reference);
     }
 }
 
@@ -223,7 +228,7 @@ impl<M: Send + 'static> Tier<M> {
             is_awaiting_base: AtomicBool::new(false),
             live: log.live(),
             undeclared_reads: AtomicU64::new(0),
-            takes_home: AtomicBool::new(true),
+            homes: Homes::default(),
             health: Mutex::default(),
             state: AtomicU8::new(State::Works as u8),
             suspects_reads: AtomicBool::new(false),
@@ -381,11 +386,6 @@ impl<M> Tier<M> {
         self.counters.read_errors.fetch_add(1, Relaxed);
         self.note(Event::ReadFailed);
         self.probe_if_due();
-    }
-
-    /// Above a share of the limit values that are read stay where they are.
-    pub fn set_takes_home(&self, takes: bool) {
-        self.takes_home.store(takes, Relaxed);
     }
 
     /// Of one partition.

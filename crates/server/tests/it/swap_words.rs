@@ -191,3 +191,43 @@ fn the_words_of_swapdb() {
     }
     assert!(!client.ask("INFO").contains("ssdb"));
 }
+
+fn set_rule(client: &mut Client, rule: &str) {
+    client.send(encode(&["CONFIG", "SET", "ssdb-load-rule", rule]));
+    client.expect("+OK\r\n");
+}
+
+/// Values that are used often come home while the rule is met, and what had left within the minute before is counted.
+#[test]
+fn a_rule_says_when_values_come_home() {
+    let folder = Folder::new("load-rule");
+    let server = folder.start(&["--swap-cache", "0", "--ssdb-load-rule", "3600 50"]);
+    let mut client = server.client();
+    client.check("CONFIG GET swap-load-rule", "*2\r\n$14\r\nswap-load-rule\r\n$7\r\n3600 50\r\n");
+    client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
+    set(&mut client, 0..20, 0);
+    wait_until("all values leave memory", || swap(&mut client, "swap_keys") == 20);
+    client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
+    let use_some = |client: &mut Client| {
+        (0..3).for_each(|_| check(client, 0..3, 0));
+        wait_until("they go", || swap(client, "swap_lent_values") == 0);
+        swap(client, "swap_came_home")
+    };
+    assert_eq!(use_some(&mut client), 0, "so few uses bring nothing home");
+    // 50 are enough; so is no rule.
+    wait_until("some come home", || {
+        (0..3).for_each(|_| check(&mut client, 3..6, 0));
+        use_some(&mut client) > 0
+    });
+    set_rule(&mut client, "3600 1000000 1 100000");
+    (0..3).for_each(|_| check(&mut client, 10..13, 0));
+    let came_home = use_some(&mut client);
+    (0..3).for_each(|_| check(&mut client, 13..16, 0));
+    assert_eq!(use_some(&mut client), came_home);
+    assert_eq!(swap(&mut client, "swap_regrets"), came_home);
+    set_rule(&mut client, "");
+    (0..3).for_each(|_| check(&mut client, 16..19, 0));
+    wait_until("they come home", || swap(&mut client, "swap_came_home") > came_home);
+    let refused = client.ask("CONFIG SET swap-load-rule 10");
+    assert!(refused.contains("up to 16 pairs of seconds and uses"), "{refused}");
+}

@@ -8,7 +8,7 @@
 
 use super::table::WORKERS_BY_CPUS;
 use super::value::os_error_text;
-use super::{Config, PARAMS, find, id};
+use super::{Config, Id, PARAMS, find, id};
 use crate::process::log;
 use isotherm_acl::RuleError;
 use isotherm_stdx::args_split::{Dialect, args_split};
@@ -84,8 +84,8 @@ pub fn load(
     };
     let options = command_line(options, file.is_none());
     let config = Config::default();
-    let (users, depth, has_save_points) = (Vec::new(), 0, false);
-    let mut reader = Reader { config: &config, rename, depth, has_save_points, users, check_user };
+    let (users, depth, named) = (Vec::new(), 0, Vec::new());
+    let mut reader = Reader { config: &config, rename, depth, named, users, check_user };
     let mut text = Vec::new();
     if let Some(file) = &file {
         text = read_files(file.as_os_str().as_bytes())?;
@@ -203,8 +203,8 @@ struct Reader<'a> {
     config: &'a Config,
     rename: &'a mut Rename<'a>,
     depth: usize,
-    /// A line has named some: the next one adds to them, where the first replaces the default.
-    has_save_points: bool,
+    /// Parameters of pairs that a line has named: the next one adds to its pairs, where the first replaces the default.
+    named: Vec<Id>,
     /// Of each `user` line the words behind that.
     users: Vec<Vec<Vec<u8>>>,
     check_user: CheckUser,
@@ -270,7 +270,7 @@ impl Reader<'_> {
             };
             let before = self.config.text(id);
             let arguments = match PARAMS[id.index()].name {
-                "save" => self.with_save_points(&before, arguments),
+                "save" | "swap-load-rule" => self.with_pairs(id, &before, arguments),
                 _ => arguments,
             };
             if !multi_arg && arguments.len() != 1 {
@@ -314,8 +314,9 @@ impl Reader<'_> {
     }
 
     /// The arguments of a line `save`, behind those of the lines before it. `save ""` forgets these.
-    fn with_save_points<'t>(&mut self, before: &'t [u8], arguments: Vec<&'t [u8]>) -> Vec<&'t [u8]> {
-        let adds = std::mem::replace(&mut self.has_save_points, true) && !before.is_empty();
+    fn with_pairs<'t>(&mut self, id: Id, before: &'t [u8], arguments: Vec<&'t [u8]>) -> Vec<&'t [u8]> {
+        let adds = self.named.contains(&id) && !before.is_empty();
+        self.named.push(id);
         if !adds || matches!(&arguments[..], [only] if only.is_empty()) {
             return arguments;
         }

@@ -40,7 +40,7 @@ fn read(text: &str) -> Result<Config, String> {
         config: &config,
         rename: &mut rename,
         depth: 0,
-        has_save_points: false,
+        named: Vec::new(),
         users: Vec::new(),
         check_user: ANY,
     };
@@ -72,6 +72,8 @@ fn good_lines() {
     check("save 900 1\nsave 300 10 60 100", "save", "900 1 300 10 60 100");
     check("save 900 1\nsave \"\"", "save", "");
     check("save \"\"\nsave 5 1", "save", "5 1");
+    check("", "swap-load-rule", "");
+    check("ssdb-load-rule 1 100\nssdb-load-rule 10 800", "swap-load-rule", "1 100 10 800");
     check("slave-priority 9", "replica-priority", "9");
     check(
         "client-output-buffer-limit normal 1 2 3\nclient-output-buffer-limit pubsub 0 0 0",

@@ -103,6 +103,8 @@ pub const SWAP: &[SwapField] = {
         field("swap_lent_bytes", Gauge, |v| v.cold.lent_bytes.to_string()),
         field("swap_lent_hits", Counter, |v| v.cold.lent_hits.to_string()),
         field("swap_came_home", Counter, |v| v.cold.came_home.to_string()),
+        // Of these, what had left within the minute before.
+        field("swap_regrets", Counter, |v| text(&v.tier.homes.regrets)),
         field("swap_write_errors", Counter, |v| text(&v.tier.counters.write_errors)),
         field("swap_read_errors", Counter, |v| text(&v.tier.counters.read_errors)),
         field("swap_damaged", Counter, |v| text(&v.tier.counters.damaged)),
