@@ -28,5 +28,5 @@ pub use commands::CommandWriter;
 pub use digest::{add_value, mix, xor};
 pub use load::{FileTerms, LoadError, Loaded, load, load_piece};
 pub use portions::{Payload, Portions};
-pub use save::{dump, saved_bytes};
+pub use save::{ListNodes, dump, list_nodes, saved_bytes};
 pub use write::ItemWriter;

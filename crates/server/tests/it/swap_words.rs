@@ -231,3 +231,43 @@ fn a_rule_says_when_values_come_home() {
     let refused = client.ask("CONFIG SET swap-load-rule 10");
     assert!(refused.contains("up to 16 pairs of seconds and uses"), "{refused}");
 }
+
+/// Of a list that is not in memory DEBUG OBJECT says what it says of one that is.
+#[test]
+fn objects_that_are_not_in_memory_are_described() {
+    let folder = Folder::new("objects");
+    let server = folder.start(&["--list-max-listpack-size", "4"]);
+    let mut client = server.client();
+    let long = "x".repeat(9000);
+    let words: Vec<String> = (0..50).map(|at| format!("element:{at}")).chain([long]).collect();
+    for word in &words {
+        client.send(encode(&["RPUSH", "list", word]));
+        client.read_reply();
+    }
+    client.ask(&format!("SET text {}", value(0, 0)));
+    client.ask(&format!("XADD stream 1-1 field {}", value(0, 0)));
+    client.ask(&format!("HSET hash field {}", value(0, 0)));
+    client.ask("HEXPIRE hash 1000 FIELDS 1 field");
+    let names = ["list", "text", "stream", "hash"];
+    let without_use = |text: String| {
+        text.split(" lru:")
+            .next()
+            .map(|first| [first, text.find(" ql_").map_or("", |at| &text[at..])].concat())
+    };
+    let describe =
+        |client: &mut Client| names.map(|name| without_use(client.ask(&format!("DEBUG OBJECT {name}"))));
+    let all = describe(&mut client);
+    let described = client.ask("DEBUG OBJECT list");
+    assert!(described.contains(" encoding:quicklist "), "{described}");
+    assert!(
+        described.contains(
+            " ql_nodes:14 ql_avg_node:3.64 ql_listpack_max:4 ql_compressed:0 ql_uncompressed_size:9681"
+        ),
+        "{described}"
+    );
+    client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
+    wait_until("they leave memory", || swap(&mut client, "swap_keys") == names.len() as u64);
+    client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
+    assert_eq!(describe(&mut client), all);
+    assert_eq!(swap(&mut client, "swap_keys"), names.len() as u64, "none came home for it");
+}

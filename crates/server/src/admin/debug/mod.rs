@@ -7,6 +7,7 @@
 
 mod cluster;
 mod digest;
+mod object;
 mod protocol;
 mod reload;
 mod restart;
@@ -39,7 +40,7 @@ const WORDS: &[Word] = &[
     word("client-enforce-reply-list", 3..=3, enforce_reply_list),
     word("set-skip-checksum-validation", 3..=3, set_skip_checksum_validation),
     word("force-tls-write-error", 3..=3, force_tls_write_error),
-    word("object", 3..=4, object),
+    word("object", 3..=4, object::object),
     word("digest", 2..=2, digest::all),
     word("digest-value", 2..=usize::MAX, digest::values),
     word("protocol", 3..=3, protocol::example),
@@ -233,33 +234,6 @@ fn set_disable_deny_scripts(call: &mut AdminCall<'_>) {
 }
 
 // ---- keys ----
-
-fn object(call: &mut AdminCall<'_>) {
-    let (db, name) = (call.session.db, call.args.get(2));
-    let fast = call.args.try_get(3).is_some_and(|word| word.eq_ignore_ascii_case(b"fast"));
-    let is_lfu = call.node.config.evicts_by_lfu();
-    let limits = call.node.config.collection_limits();
-    let mut txn = call.debug_txn();
-    let key = txn.key(name);
-    let Some(entry) = txn.find(db, &key, Lookup::Silent) else {
-        call.reply.error(errors::NO_SUCH_KEY);
-        return;
-    };
-    // Entries move when memory is compacted, so the address shown is one that stays: that of the key's name.
-    // COMPAT(debug): DEBUG OBJECT derives the address from the name of the key. Why: entries move in memory.
-    let address = isotherm_stdx::crc64::crc64(0, name) >> 16;
-    let mut text = format!("Value at:0x{address:x} refcount:1 encoding:{}", entry.encoding().name());
-    if !fast {
-        text.push_str(&format!(" serializedlength:{}", isotherm_codec::saved_bytes(&entry, &limits)));
-    }
-    let (idle, frequency) = (entry.idle_seconds(), entry.frequency());
-    text.push_str(&if is_lfu {
-        format!(" lfu_freq:{frequency} lfu_access_time_minutes:0")
-    } else {
-        format!(" lru:0 lru_seconds_idle:{idle}")
-    });
-    call.reply.simple(&text);
-}
 
 /// `POPULATE count [prefix] [size]`: keys that are there stay as they are.
 fn populate(call: &mut AdminCall<'_>) {
