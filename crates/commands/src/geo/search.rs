@@ -321,6 +321,7 @@ struct Found {
 
 fn search(call: &mut Call<'_, '_, '_>, variant: Variant) -> Outcome {
     let source = call.key(variant.source_at());
+    call.txn.read_first();
     let (args, is_there) = (call.args, look_up(call, &source));
     let Some(is_there) = is_there else { return call.fail(errors::WRONG_TYPE) };
     let parsed = {

@@ -311,6 +311,9 @@ fn combine(call: &mut Call<'_, '_, '_>, operation: Operation, form: Form, name: 
         return call.fail(errors::SYNTAX);
     }
     let options_at = keys_at + count as usize;
+    if form == Form::Store {
+        call.txn.read_first();
+    }
     let mut sources = match look_up(call, keys_at..options_at) {
         Ok(sources) => sources,
         Err(error) => return call.fail(error),

@@ -207,16 +207,21 @@ fn pop_from_one(call: &mut Call<'_, '_, '_>, end: End) -> Outcome {
     Outcome::Done
 }
 
-/// Takes up to `count` members out of a sorted set that is there, and emits the events. `None`: memory ended.
+/// Takes up to `count` members, one at least, out of a sorted set that is there, and emits the events. `None`: memory ended.
 fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, end: End, count: u64) -> Option<Vec<(Vec<u8>, f64)>> {
     let edited = call.txn.edit_zset(call.db, key, &call.settings.limits, |edit| {
         let count = count.min(edit.len());
-        let mut popped = Vec::with_capacity(count as usize);
-        edit.for_each(0, count, end == End::Min, |member, score| popped.push((member.to_vec(), score)));
-        edit.remove_range(if end == End::Min { 0 } else { edit.len() - count }, count);
+        let first = if end == End::Min { 0 } else { edit.len() - count };
+        let mut popped = Vec::new();
+        if edit.wants_range(first, count) {
+            popped.reserve(count as usize);
+            edit.for_each(0, count, end == End::Min, |member, score| popped.push((member.to_vec(), score)));
+            edit.remove_range(first, count);
+        }
         popped
     });
-    let edited = edited.ok()?;
+    // Without any it runs again, or cannot be done.
+    let edited = edited.ok().filter(|edited| !edited.result.is_empty())?;
     call.wrote(EventClass::Zset, end.event(), key, edited.result.len() as u64);
     Some(edited.result)
 }

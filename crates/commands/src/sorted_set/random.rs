@@ -45,7 +45,11 @@ fn zrandmember(call: &mut Call<'_, '_, '_>) -> Outcome {
     if call.args.len() == 2 {
         let number = call.prng.next_u64();
         return read_zset(call, Reply::null, |reply, view| {
-            reply_element(reply, view.nth(number % view.len()).0);
+            match view.nth(number % view.len()) {
+                Some((member, _)) => reply_element(reply, member),
+                // It runs again.
+                None => reply.null(),
+            }
         });
     }
     let count = match parse_i64(call.args.get(2)) {
@@ -119,7 +123,9 @@ fn write_ranks(
         if reply.is_discarded() {
             return;
         }
-        let (member, score) = view.nth(rank);
-        write_scored(reply, member, with_scores.then_some(score));
+        // What is not in memory is noted, and the command runs again.
+        if let Some((member, score)) = view.nth(rank) {
+            write_scored(reply, member, with_scores.then_some(score));
+        }
     }
 }

@@ -222,6 +222,7 @@ fn zrangestore(call: &mut Call<'_, '_, '_>) -> Outcome {
         Err(error) => return call.fail(error),
     };
     let source = call.key(2);
+    call.txn.read_first();
     let mut members: Vec<Scored> = Vec::new();
     match call.txn.find(call.db, &source, Lookup::Read).map(|entry| entry.value) {
         Some(Value::Zset(view)) => {

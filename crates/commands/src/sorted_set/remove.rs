@@ -111,8 +111,7 @@ fn remove_range(
 ) -> Outcome {
     remove(call, event, |edit| {
         let (start, count) = range(edit).unwrap_or_default();
-        edit.remove_range(start, count);
-        count
+        if edit.wants_range(start, count) { edit.remove_range(start, count) } else { 0 }
     })
 }
 

@@ -6,7 +6,7 @@ use isotherm_keyspace::{EventClass, Key};
 pub(crate) type Scored = (Vec<u8>, f64);
 
 /// Stores the members under `key`, or removes it if there are none, and replies how many there are. A store counts as
-/// `changes`.
+/// `changes`. Sources were read behind `Txn::read_first`: if not all could be shown, the command runs again.
 pub(crate) fn store_members(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,
@@ -14,6 +14,9 @@ pub(crate) fn store_members(
     event: &'static str,
     changes: u64,
 ) -> Outcome {
+    if !call.txn.begin_changes() {
+        return call.out_of_memory();
+    }
     let existed = call.txn.clear(call.db, key);
     if members.is_empty() {
         call.result_is_empty(key, existed);

@@ -1,17 +1,17 @@
 //! Nodes of large collections leave memory, move where they are kept, and come back, one at a time, under the lock of their partition.
 //!
 //! ```text
-//!   a page of a hash or set  --chill_node: its bytes are those that were written out-->  a stub
+//!   a page or leaf           --chill_node: its bytes are those that were written out-->  a stub
 //!   a stub at a              --move_node: the keeper has it at b now-->                  a stub at b
-//!   a stub                   --give_node: its record was read-->                         a page
+//!   a stub                   --give_node: its record was read-->                         a page or leaf
 //! ```
-//! None of these is a change of the data, nor a use of the key. The collection keeps its entry and its directory; what else lies in it
-//! stays where it is. A command finds nothing of what is away, and notes it (`Cold::note_missed`); one that changes a collection has what
+//! None of these is a change of the data, nor a use of the key. The collection keeps its entry and what leads to its nodes; what else lies in
+//! it stays where it is. A command finds nothing of what is away, and notes it (`Cold::note_missed`); one that changes a collection has what
 //! it names read before (`away_nodes`).
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
-use crate::access::terms::Missing;
+use crate::access::terms::{Missing, OnCold};
 use crate::access::txn::Txn;
 use crate::layout::cold::ColdRef;
 use crate::layout::entry::EntryBytes;
@@ -19,8 +19,7 @@ use crate::layout::key::{Key, slot_of_blob_head};
 use crate::layout::kind::{Db, Full};
 use crate::layout::node_name::{NodeAt, NodeName};
 use crate::values::cold::Lent;
-use crate::values::fields::Fields;
-use crate::values::object::{Object, Root};
+use crate::values::nodewise::Nodewise;
 use crate::values::store::Store;
 use isotherm_stdx::UnixMs;
 
@@ -38,20 +37,24 @@ pub enum NodeNeed<'n> {
 impl Held<'_> {
     /// Whether anything refers to the record of a node: it is away, or has come back and was not changed since.
     pub fn refers_to_node(&mut self, at: NodeAt, reference: ColdRef) -> bool {
-        self.node_reference(at) == Some(reference)
-            || self.partition(at.slot).store.cold.clean(at.name) == Some(reference)
+        let store = &self.partition(at.slot).store;
+        let Some(collection) = nodewise_at(store, at.name) else { return false };
+        let away = collection.away_at(store, at.name.index());
+        [away, store.cold.clean(at.name)].contains(&Some(reference))
     }
 
     /// A node leaves again that was not changed since it came back. Whether it did.
     pub fn chill_clean_node(&mut self, at: NodeAt, now: UnixMs) -> bool {
-        let leave = |fields: &mut Fields, store: &mut Store| fields.chill_clean(store, at.name.index(), now);
-        self.partition(at.slot).change_fields(at.name, leave).unwrap_or(false)
+        let leave = |collection: &mut dyn Nodewise, store: &mut Store| {
+            collection.chill_clean(store, at.name.index(), now)
+        };
+        self.partition(at.slot).change_nodes(at.name, leave).unwrap_or(false)
     }
 
     /// Where a node is, if it is not in memory.
     pub fn node_reference(&mut self, at: NodeAt) -> Option<ColdRef> {
         let store = &self.partition(at.slot).store;
-        fields_at(store, at.name)?.away_at(store, at.name.index())
+        nodewise_at(store, at.name)?.away_at(store, at.name.index())
     }
 
     /// Whether it was tried to read a node, without success.
@@ -64,8 +67,8 @@ impl Held<'_> {
     pub fn chill_node(&mut self, at: NodeAt, payload: &[u8], reference: ColdRef, now: UnixMs) -> bool {
         let partition = self.partition(at.slot);
         let chilled = partition
-            .change_fields(at.name, |fields, store| {
-                fields.chill(store, at.name.index(), payload, reference, now)
+            .change_nodes(at.name, |collection, store| {
+                collection.chill(store, at.name.index(), payload, reference, now)
             })
             .unwrap_or(false);
         if !chilled {
@@ -78,7 +81,7 @@ impl Held<'_> {
     pub fn move_node(&mut self, at: NodeAt, from: ColdRef, to: ColdRef) -> bool {
         let partition = self.partition(at.slot);
         let moved = partition
-            .change_fields(at.name, |fields, store| fields.move_node(store, at.name.index(), from, to))
+            .change_nodes(at.name, |collection, store| collection.move_node(store, at.name.index(), from, to))
             .unwrap_or(false);
         if !moved {
             partition.store.cold.give_back(to);
@@ -91,10 +94,10 @@ impl Held<'_> {
     pub fn give_node(&mut self, at: NodeAt, payload: Option<&[u8]>, from: ColdRef, keeps: bool, now: UnixMs) {
         let partition = self.partition(at.slot);
         let is_home = payload.is_some_and(|payload| {
-            let warm = |fields: &mut Fields, store: &mut Store| {
-                fields.warm(store, at.name.index(), payload, from, keeps, now).is_ok()
+            let warm = |collection: &mut dyn Nodewise, store: &mut Store| {
+                collection.warm(store, at.name.index(), payload, from, keeps, now).is_ok()
             };
-            partition.change_fields(at.name, warm).unwrap_or(true)
+            partition.change_nodes(at.name, warm).unwrap_or(true)
         });
         match is_home {
             true => partition.store.cold.note_given(at.name, now),
@@ -119,25 +122,23 @@ impl Held<'_> {
         let store = &partition.store;
         let found = partition.find(db, key);
         let number = found.and_then(|(page, spot)| EntryBytes(store.heap.page(page).entry(spot)).object());
-        let Some((number, fields)) = number.and_then(|number| {
-            Some((number, fields_of(store.objects.get(number))?)).filter(|it| it.1.away().pages > 0)
-        }) else {
+        let root = number.map(|number| (number, &store.objects.get(number).body));
+        let root = root.filter(|(_, body)| body.structure().away_nodes() > 0);
+        let Some((number, collection)) = root.and_then(|(number, body)| Some((number, body.nodewise()?)))
+        else {
             return Vec::new();
         };
         let at = |index| NodeAt { slot: key.slot, name: NodeName::new(number, index) };
-        let is_away = |index: &u32| fields.away_at(store, *index).is_some();
-        let away: Vec<NodeAt> = match need {
-            NodeNeed::All => (0..fields.page_count()).filter(is_away).take(nodes_max).map(at).collect(),
+        let is_away = |index: &u32| collection.away_at(store, *index).is_some();
+        match need {
+            NodeNeed::All => (0..collection.node_count()).filter(is_away).take(nodes_max).map(at).collect(),
             NodeNeed::Of { elements, reshapes } => {
-                let mut pages: Vec<u32> =
-                    elements.iter().map(|element| fields.page_of(store, element)).collect();
-                pages.extend(fields.pages_to_reshape().iter().filter(|_| reshapes));
-                pages.sort_unstable();
-                pages.dedup();
-                pages.into_iter().filter(is_away).take(nodes_max).map(at).collect()
+                let mut nodes = collection.needed(store, elements, reshapes);
+                nodes.sort_unstable();
+                nodes.dedup();
+                nodes.into_iter().filter(is_away).take(nodes_max).map(at).collect()
             }
-        };
-        away
+        }
     }
 
     pub(crate) fn has_missed_nodes(&self) -> bool {
@@ -162,6 +163,23 @@ impl Held<'_> {
 }
 
 impl Txn<'_, '_> {
+    /// A command that changes something only when it has read all that it needs: until then what it meets is collected, as by one that only
+    /// reads.
+    pub fn read_first(&mut self) {
+        if self.on_cold == OnCold::Read {
+            self.on_cold = OnCold::Collect;
+        }
+    }
+
+    /// From now on it changes something. Whether it was shown all; if not it is to end here, and runs again when that was read.
+    pub fn begin_changes(&mut self) -> bool {
+        if self.on_cold == OnCold::Collect {
+            self.on_cold = OnCold::Read;
+            return !self.held.has_missed();
+        }
+        true
+    }
+
     /// A command that could not be shown a part of what it looked at changes nothing: its answer is that it could not be read.
     #[cold]
     pub(super) fn refuse_failed(&self) -> Result<(), Full> {
@@ -171,20 +189,16 @@ impl Txn<'_, '_> {
 }
 
 impl Partition {
-    /// Changes a hash or set that an entry names; `None` if there is none.
-    fn change_fields<R>(
+    /// Changes nodes of a collection that an entry names; `None` if there is none.
+    fn change_nodes<R>(
         &mut self,
         name: NodeName,
-        change: impl FnOnce(&mut Fields, &mut Store) -> R,
+        change: impl FnOnce(&mut dyn Nodewise, &mut Store) -> R,
     ) -> Option<R> {
         let number = name.object();
-        fields_at(&self.store, name)?;
+        nodewise_at(&self.store, name)?;
         let mut root = self.store.objects.take(number);
-        let fields = match &mut root.body {
-            Object::Hash(fields) | Object::Set(fields) => fields,
-            _ => unreachable!("it was looked at"),
-        };
-        let result = change(fields, &mut self.store);
+        let result = change(root.body.nodewise_mut().expect("it was looked at"), &mut self.store);
         self.store.objects.put(number, root);
         if let Some((db, location, _)) = self.find_object(number) {
             self.recount(db, &location, number);
@@ -193,15 +207,8 @@ impl Partition {
     }
 }
 
-fn fields_of(root: &Root) -> Option<&Fields> {
-    match &root.body {
-        Object::Hash(fields) | Object::Set(fields) => Some(fields),
-        _ => None,
-    }
-}
-
-/// The hash or set that a node is of, if there is one and an entry names it.
-fn fields_at(store: &Store, name: NodeName) -> Option<&Fields> {
+/// The collection that a node is of, if there is one and an entry names it.
+fn nodewise_at(store: &Store, name: NodeName) -> Option<&dyn Nodewise> {
     let root = store.objects.find(name.object())?;
-    fields_of(root).filter(|_| root.references > 0)
+    root.body.nodewise().filter(|_| root.references > 0)
 }

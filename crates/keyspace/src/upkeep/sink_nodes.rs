@@ -1,16 +1,16 @@
 //! The hand that goes round the large collections of all partitions and shows nodes that may leave memory.
 //!
-//! Shown are pages of hashes and sets that cannot leave as a whole (`values::image`), but for those with a time in them, those with
-//! values so large that they would be long to read, and those that a snapshot under way has yet to see. How long ago a page was changed
+//! Shown are pages of hashes and sets, and leaves of sorted sets, that cannot leave as a whole (`values::image`), but for those with a time in them, those with
+//! values so large that they would be long to read, and those that a snapshot under way has yet to see. How long ago a node was changed
 //! stands in it; that it was read does not: what left and is needed comes back, and is as recent as what was changed then.
 
 use crate::access::lock::Held;
 use crate::layout::cold::ColdRef;
 use crate::layout::key::slot_of_blob_head;
 use crate::layout::node_name::{FORM_OF_NODES, NodeAt, NodeName};
-use crate::values::fields::Fields;
 use crate::values::image;
-use crate::values::object::{Object, Root};
+use crate::values::nodewise::Nodewise;
+use crate::values::object::Root;
 use crate::values::store::Store;
 use isotherm_stdx::{Steps, UnixMs};
 
@@ -43,7 +43,7 @@ pub struct SinkableNode<'a> {
     pub is_awaited: bool,
     /// It was not changed since it came back: it need not be written (`chill_clean_node`).
     pub is_clean: bool,
-    fields: &'a Fields,
+    collection: &'a dyn Nodewise,
     store: &'a Store,
 }
 
@@ -52,7 +52,7 @@ impl SinkableNode<'_> {
     pub const FORM_NUMBER: u8 = FORM_OF_NODES;
 
     pub fn write_payload(&self, into: &mut Vec<u8>) {
-        self.fields.write_payload(self.store, self.at.name.index(), into);
+        self.collection.write_payload(self.store, self.at.name.index(), into);
     }
 }
 
@@ -67,8 +67,8 @@ pub enum ByNodes {
 
 impl ByNodes {
     pub(crate) fn are(self, root: &Root, number: u32) -> bool {
-        let has_pages = fields_of(root).is_some();
-        has_pages && (!image::has_image(root) || self == ByNodes::Some && number.is_multiple_of(2))
+        let has_nodes = nodewise(root).is_some();
+        has_nodes && (!image::has_image(root) || self == ByNodes::Some && number.is_multiple_of(2))
     }
 }
 
@@ -83,11 +83,11 @@ impl Held<'_> {
         visit: &mut dyn FnMut(SinkableNode<'_>),
     ) {
         let is_one = |root: &Root, number| which.are(root, number);
-        self.walk_nodes(hand, looks_max, &is_one, &mut |store, fields, at| {
-            if let Some((bytes, idle_seconds)) = fields.leaving(store, at.name.index(), now) {
+        self.walk_nodes(hand, looks_max, &is_one, &mut |store, collection, at| {
+            if let Some((bytes, idle_seconds)) = collection.leaving(store, at.name.index(), now) {
                 let is_awaited = store.cold.was_given(at.name, now);
                 let is_clean = store.cold.clean(at.name).is_some();
-                visit(SinkableNode { at, bytes, idle_seconds, is_awaited, is_clean, fields, store });
+                visit(SinkableNode { at, bytes, idle_seconds, is_awaited, is_clean, collection, store });
             }
         });
     }
@@ -101,8 +101,8 @@ impl Held<'_> {
         visit: &mut dyn FnMut(NodeAt, ColdRef),
     ) {
         let has_some = |root: &Root, _| root.body.structure().away_nodes() > 0;
-        self.walk_nodes(hand, looks_max, &has_some, &mut |store, fields, at| {
-            if let Some(reference) = fields.away_at(store, at.name.index()) {
+        self.walk_nodes(hand, looks_max, &has_some, &mut |store, collection, at| {
+            if let Some(reference) = collection.away_at(store, at.name.index()) {
                 visit(at, reference);
             }
         });
@@ -113,7 +113,7 @@ impl Held<'_> {
         hand: &mut NodeHand,
         looks_max: u64,
         is_one: &dyn Fn(&Root, u32) -> bool,
-        visit: &mut dyn FnMut(&Store, &Fields, NodeAt),
+        visit: &mut dyn FnMut(&Store, &dyn Nodewise, NodeAt),
     ) {
         let partitions = self.keyspace.partition_count() as u16;
         let store = &self.numbered(hand.partition).store;
@@ -130,10 +130,10 @@ impl Held<'_> {
                 return;
             }
             let root = store.objects.find(hand.object).filter(|root| is_one(root, hand.object));
-            match root.and_then(|root| fields_of(root).zip(Some(slot_of_blob_head(root.home)))) {
-                Some((fields, slot)) if hand.index < fields.page_count() => {
+            match root.and_then(|root| nodewise(root).zip(Some(slot_of_blob_head(root.home)))) {
+                Some((collection, slot)) if hand.index < collection.node_count() => {
                     let name = NodeName::new(hand.object, hand.index);
-                    visit(store, fields, NodeAt { slot, name });
+                    visit(store, collection, NodeAt { slot, name });
                     hand.index += 1;
                 }
                 _ => (hand.object, hand.index) = (hand.object + 1, 0),
@@ -143,9 +143,6 @@ impl Held<'_> {
 }
 
 /// Of an object that an entry names.
-fn fields_of(root: &Root) -> Option<&Fields> {
-    match &root.body {
-        Object::Hash(fields) | Object::Set(fields) if root.references > 0 => Some(fields),
-        _ => None,
-    }
+fn nodewise(root: &Root) -> Option<&dyn Nodewise> {
+    root.body.nodewise().filter(|_| root.references > 0)
 }

@@ -43,9 +43,10 @@ use crate::layout::pile::Pile;
 use crate::upkeep::walk::{Late, Walk, WalkPlace};
 use crate::values::fields::ReadPage;
 use crate::values::parts::{Outline, Part};
-use crate::values::receiver::NodePart;
+use crate::values::receiver::{NodeOf, NodePart};
 use crate::values::saved::{EPOCHS_BEHIND_MAX, Leftovers};
 use crate::values::value::Value;
+use crate::values::zset;
 use isotherm_stdx::{Slot, UnixMs};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -142,14 +143,19 @@ impl SnapshotNode {
     }
 
     /// Its parts, of the record that was read. False if that is none.
-    pub fn parts<'p>(&self, payload: &'p [u8], mut visit: impl FnMut(Part<'p>)) -> bool {
+    pub fn parts(&self, payload: &[u8], mut visit: impl FnMut(Part<'_>)) -> bool {
+        if self.part.of == NodeOf::Zset {
+            return zset::read_payload(payload, &mut |member, score| {
+                visit(Part::Scored(Element::Bytes(member), score));
+            });
+        }
         let Some(page) = ReadPage::of(payload) else { return false };
         for (name, form, value) in page.entries() {
             let name = Element::Bytes(name);
-            visit(match (self.part.is_set, form) {
-                (true, _) => Part::Member(name),
-                (false, Form::Int) => Part::Field(name, Element::Int(read_int(value)), None),
-                (false, _) => Part::Field(name, Element::Bytes(value), None),
+            visit(match (self.part.of, form) {
+                (NodeOf::Hash, Form::Int) => Part::Field(name, Element::Int(read_int(value)), None),
+                (NodeOf::Hash, _) => Part::Field(name, Element::Bytes(value), None),
+                (NodeOf::Set | NodeOf::Zset, _) => Part::Member(name),
             });
         }
         true

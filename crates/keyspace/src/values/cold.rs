@@ -310,6 +310,12 @@ impl Cold {
         self.failed.set(self.failed.get() || !is_readable);
     }
 
+    /// A command that has changed nothing yet has met a node that is not in memory: it is read, and the command runs again.
+    pub fn note_wanted(&self, name: NodeName, reference: ColdRef) {
+        self.missed.borrow_mut().push((name, !self.is_unreadable(reference)));
+        self.failed.set(true);
+    }
+
     fn is_unreadable(&self, reference: ColdRef) -> bool {
         self.lent.get(&reference).is_some_and(|lent| lent.value.is_none())
     }

@@ -161,7 +161,9 @@ pub(crate) fn object_of(store: &mut Store, number: u32, form: Form, bytes: &[u8]
             fields_from(store, number, &packed, (encoding, ANY_TIME), times)
         }
         Form::Set | Form::IntSet | Form::TableSet => members_from(store, number, &packed, encoding, ANY_TIME),
-        Form::Zset | Form::Skiplist => tree_from(store, number, &packed, encoding == Encoding::Listpack),
+        Form::Zset | Form::Skiplist => {
+            tree_from(store, number, &packed, encoding == Encoding::Listpack, ANY_TIME)
+        }
         Form::Bytes | Form::Int | Form::Raw | Form::Stream => unreachable!("it is no image"),
     }
 }

@@ -18,6 +18,7 @@ use crate::layout::record::{Units, bound_of, is_due};
 use crate::values::fields::Fields;
 use crate::values::kept::KeptAccount;
 use crate::values::list::List;
+use crate::values::nodewise::Nodewise;
 use crate::values::parts::Outline;
 use crate::values::receiver::Receiver;
 use crate::values::store::Store;
@@ -129,6 +130,23 @@ impl Object {
             Object::Zset(zset) => zset,
             Object::List(list) => list,
             Object::Stream(stream) => stream,
+        }
+    }
+
+    /// Those whose nodes leave memory one by one.
+    pub fn nodewise(&self) -> Option<&dyn Nodewise> {
+        match self {
+            Object::Hash(fields) | Object::Set(fields) => Some(fields),
+            Object::Zset(zset) => Some(zset),
+            Object::List(_) | Object::Stream(_) => None,
+        }
+    }
+
+    pub fn nodewise_mut(&mut self) -> Option<&mut dyn Nodewise> {
+        match self {
+            Object::Hash(fields) | Object::Set(fields) => Some(fields),
+            Object::Zset(zset) => Some(zset),
+            Object::List(_) | Object::Stream(_) => None,
         }
     }
 

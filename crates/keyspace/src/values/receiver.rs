@@ -56,12 +56,20 @@ impl<F: FnMut(Part<'_>)> Receiver for F {
     }
 }
 
-/// The fields or members of a page that is not in memory: who takes it reads the page.
+/// The fields or members of a node that is not in memory: who takes it reads the node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NodePart {
     pub name: NodeName,
     pub reference: ColdRef,
-    pub is_set: bool,
+    pub of: NodeOf,
+}
+
+/// Of which type a collection is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum NodeOf {
+    Hash,
+    Set,
+    Zset,
 }
 
 /// A part, or parts in a row, whose bytes are shared.

@@ -8,6 +8,7 @@ mod cold_collections;
 mod cold_fields;
 mod cold_nodes;
 mod cold_streams;
+mod cold_zsets;
 mod collections;
 mod evict;
 mod frozen;

@@ -20,6 +20,7 @@ use crate::layout::last_used;
 use crate::layout::node_name::NodeName;
 use crate::layout::page::{self, Page, Spot, stub};
 use crate::layout::record::{buddy, page_index};
+use crate::values::nodewise::Nodewise;
 use crate::values::store::Store;
 use isotherm_arena::{Handle, Kind};
 use isotherm_stdx::UnixMs;
@@ -61,117 +62,9 @@ fn used_of(payload: &[u8]) -> usize {
 }
 
 impl Fields {
-    pub fn away(&self) -> &Away {
-        &self.away
-    }
-
-    /// The pages that a walk over nodes goes through.
-    pub fn page_count(&self) -> u32 {
-        self.record.pages
-    }
-
-    /// Where page `index` is, if it is not in memory.
-    pub fn away_at(&self, store: &Store, index: u32) -> Option<ColdRef> {
-        if self.away.pages == 0 || index >= self.record.pages {
-            return None;
-        }
-        store.heap.page(directory::get(&store.heap, &self.record, index).0?).away()
-    }
-
     /// The page that an element is in, or would be.
     pub fn page_of(&self, store: &Store, element: &[u8]) -> u32 {
         page_index(store.hasher.hash(element), self.record.pages)
-    }
-
-    /// Pages beside those of its elements that a change needs: the next to split, or those that would be merged.
-    pub fn pages_to_reshape(&self) -> [u32; 3] {
-        let pages = self.record.pages;
-        [buddy(pages), pages - 1, buddy((pages - 1).max(1))]
-    }
-
-    /// Of a page that may leave: the bytes of its payload, and when it was changed last.
-    pub fn leaving(&self, store: &Store, index: u32, now: UnixMs) -> Option<(usize, u32)> {
-        let page = store.heap.page(directory::get(&store.heap, &self.record, index).0?);
-        let snapshot = &store.snapshot;
-        if page.away().is_some() || snapshot.is_active() && page.version() != snapshot.version() {
-            return None;
-        }
-        let mut bytes = page.used();
-        for spot in page.spots() {
-            let entry = EntryBytes(page.entry(spot));
-            if entry.is_volatile() {
-                return None;
-            }
-            bytes += entry.body().map_or(0, |body| body.len as usize);
-        }
-        (bytes <= NODE_BYTES_MAX).then(|| (bytes, u32::from(last_used::idle_seconds(page.stamp(), now))))
-    }
-
-    /// Writes the payload of a page that may leave.
-    pub fn write_payload(&self, store: &Store, index: u32, into: &mut Vec<u8>) {
-        let page = directory::get(&store.heap, &self.record, index).0.expect("it may leave");
-        let page = store.heap.page(page);
-        stub::bare(page, into);
-        for spot in page.spots() {
-            if let Some(body) = EntryBytes(page.entry(spot)).body() {
-                let end = spot.offset + page.entry(spot).len();
-                let at = into.len() as u32;
-                into[end - 8..end - 4].copy_from_slice(&at.to_le_bytes());
-                into.extend_from_slice(store.body(body));
-            }
-        }
-    }
-
-    /// A page leaves whose payload was written out, if it is still as it was. Whether it did.
-    pub fn chill(
-        &mut self,
-        store: &mut Store,
-        index: u32,
-        payload: &[u8],
-        reference: ColdRef,
-        now: UnixMs,
-    ) -> bool {
-        if index >= self.record.pages || self.leaving(store, index, now).is_none() {
-            return false;
-        }
-        let mut bytes = std::mem::take(&mut store.scratch_bytes);
-        self.write_payload(store, index, &mut bytes);
-        let is_same = bytes == payload;
-        store.scratch_bytes = bytes;
-        is_same && self.leave(store, index, reference)
-    }
-
-    /// A page leaves that was not changed since it came back: its record is still there. Whether it did.
-    pub fn chill_clean(&mut self, store: &mut Store, index: u32, now: UnixMs) -> bool {
-        let name = NodeName::new(self.number, index);
-        if index >= self.record.pages || self.leaving(store, index, now).is_none() {
-            return false;
-        }
-        let Some(reference) = store.cold.take_clean(name) else { return false };
-        let has_left = self.leave(store, index, reference);
-        if !has_left {
-            store.cold.give_back(reference);
-        }
-        has_left
-    }
-
-    /// Puts a stub in the place of a page. Whether there was memory for it.
-    fn leave(&mut self, store: &mut Store, index: u32, reference: ColdRef) -> bool {
-        let Ok((stub, stub_bytes)) = store.heap.allocate(Kind::Page, stub::STUB_BYTES) else { return false };
-        let old = directory::get(&store.heap, &self.record, index).0.expect("it may leave");
-        let page = store.heap.page(old);
-        let used = page.used();
-        let bodies: Vec<BodyRef> =
-            page.spots().filter_map(|spot| EntryBytes(page.entry(spot)).body()).collect();
-        bodies.into_iter().for_each(|body| self.free_body(store, Some(body)));
-        let (page, target) = store.heap.bytes_pair((old, used), (stub, stub_bytes));
-        stub::write(target, self.number, Page(page), reference, index);
-        store.heap.release(old);
-        directory::set_page(&mut store.heap, &mut self.record, index, Some(stub));
-        self.away.add(used, store.heap.page(stub).used());
-        store.cold.drop_clean(NodeName::new(self.number, index));
-        store.cold.note_node(reference);
-        true
     }
 
     /// The page with this first entry is about to change, or to go.
@@ -183,51 +76,6 @@ impl Fields {
         }
         let hash = store.hasher.hash(store.key_of(EntryBytes(view.entry(view.spot(0)))));
         store.cold.drop_clean(NodeName::new(self.number, page_index(hash, self.record.pages)));
-    }
-
-    /// The keeper has a page elsewhere now. Whether there is a stub that said so.
-    pub fn move_node(&self, store: &mut Store, index: u32, from: ColdRef, to: ColdRef) -> bool {
-        if self.away_at(store, index) != Some(from) {
-            return store.cold.move_clean(NodeName::new(self.number, index), from, to);
-        }
-        let stub = directory::get(&store.heap, &self.record, index).0.expect("it is away");
-        stub::set_reference(store.heap.page_mut(stub), to);
-        store.cold.note_node(to);
-        store.cold.retire_node(from);
-        true
-    }
-
-    /// A page comes back, if it still is where its payload was read. Whether it did. `keeps`: its record stays until it changes.
-    pub fn warm(
-        &mut self,
-        store: &mut Store,
-        index: u32,
-        payload: &[u8],
-        from: ColdRef,
-        keeps: bool,
-        now: UnixMs,
-    ) -> Result<bool, Full> {
-        if self.away_at(store, index) != Some(from) {
-            return Ok(false);
-        }
-        let stub = directory::get(&store.heap, &self.record, index).0.expect("it is away");
-        let used = used_of(payload);
-        let mut bare = payload[..used].to_vec();
-        self.place_bodies(store, &mut bare, payload)?;
-        let allocated = store.heap.allocate(Kind::Page, used);
-        let Ok((page, size)) = allocated else {
-            let page = Page(&bare);
-            bodies_of(page).into_iter().for_each(|(_, body)| self.free_body(store, Some(body)));
-            return Err(Full);
-        };
-        let version = store.heap.page(stub).version();
-        let stub_used = store.heap.page(stub).used();
-        stub::restore(store.heap.bytes_mut(page, size), &bare, self.number, version, last_used::stamp(now));
-        store.heap.release(stub);
-        directory::set_page(&mut store.heap, &mut self.record, index, Some(page));
-        self.away.remove(used, stub_used);
-        store.cold.node_came_home(NodeName::new(self.number, index), from, keeps);
-        Ok(true)
     }
 
     /// Makes the bodies of the entries of a page anew, which has their places in the payload. On an error nothing is left of them.
@@ -312,6 +160,123 @@ impl Fields {
         self.record.change_page_bytes(used as u64, 0);
         store.cold.retire_node(reference);
         store.heap.release(stub);
+    }
+}
+
+impl Nodewise for Fields {
+    fn node_count(&self) -> u32 {
+        self.record.pages
+    }
+
+    fn name(&self, index: u32) -> NodeName {
+        NodeName::new(self.number, index)
+    }
+
+    /// Where page `index` is, if it is not in memory.
+    fn away_at(&self, store: &Store, index: u32) -> Option<ColdRef> {
+        if self.away.pages == 0 || index >= self.record.pages {
+            return None;
+        }
+        store.heap.page(directory::get(&store.heap, &self.record, index).0?).away()
+    }
+
+    /// The pages of the elements; the next to split, and those that would be merged.
+    fn needed(&self, store: &Store, elements: &[&[u8]], reshapes: bool) -> Vec<u32> {
+        let pages = self.record.pages;
+        let mut needed: Vec<u32> = elements.iter().map(|element| self.page_of(store, element)).collect();
+        let to_reshape = [buddy(pages), pages - 1, buddy((pages - 1).max(1))];
+        needed.extend(to_reshape.iter().filter(|_| reshapes));
+        needed
+    }
+
+    /// Of a page that may leave: the bytes of its payload, and when it was changed last.
+    fn leaving(&self, store: &Store, index: u32, now: UnixMs) -> Option<(usize, u32)> {
+        let page = store.heap.page(directory::get(&store.heap, &self.record, index).0?);
+        let snapshot = &store.snapshot;
+        if page.away().is_some() || snapshot.is_active() && page.version() != snapshot.version() {
+            return None;
+        }
+        let mut bytes = page.used();
+        for spot in page.spots() {
+            let entry = EntryBytes(page.entry(spot));
+            if entry.is_volatile() {
+                return None;
+            }
+            bytes += entry.body().map_or(0, |body| body.len as usize);
+        }
+        (bytes <= NODE_BYTES_MAX).then(|| (bytes, u32::from(last_used::idle_seconds(page.stamp(), now))))
+    }
+
+    /// Writes the payload of a page that may leave.
+    fn write_payload(&self, store: &Store, index: u32, into: &mut Vec<u8>) {
+        let page = directory::get(&store.heap, &self.record, index).0.expect("it may leave");
+        let page = store.heap.page(page);
+        stub::bare(page, into);
+        for spot in page.spots() {
+            if let Some(body) = EntryBytes(page.entry(spot)).body() {
+                let end = spot.offset + page.entry(spot).len();
+                let at = into.len() as u32;
+                into[end - 8..end - 4].copy_from_slice(&at.to_le_bytes());
+                into.extend_from_slice(store.body(body));
+            }
+        }
+    }
+
+    /// Puts a stub in the place of a page. Whether there was memory for it.
+    fn leave(&mut self, store: &mut Store, index: u32, reference: ColdRef) -> bool {
+        let Ok((stub, stub_bytes)) = store.heap.allocate(Kind::Page, stub::STUB_BYTES) else { return false };
+        let old = directory::get(&store.heap, &self.record, index).0.expect("it may leave");
+        let page = store.heap.page(old);
+        let used = page.used();
+        let bodies: Vec<BodyRef> =
+            page.spots().filter_map(|spot| EntryBytes(page.entry(spot)).body()).collect();
+        bodies.into_iter().for_each(|body| self.free_body(store, Some(body)));
+        let (page, target) = store.heap.bytes_pair((old, used), (stub, stub_bytes));
+        stub::write(target, self.number, Page(page), reference, index);
+        store.heap.release(old);
+        directory::set_page(&mut store.heap, &mut self.record, index, Some(stub));
+        self.away.add(used, store.heap.page(stub).used());
+        store.cold.drop_clean(NodeName::new(self.number, index));
+        store.cold.note_node(reference);
+        true
+    }
+
+    fn set_reference(&self, store: &mut Store, index: u32, to: ColdRef) {
+        let stub = directory::get(&store.heap, &self.record, index).0.expect("it is away");
+        stub::set_reference(store.heap.page_mut(stub), to);
+    }
+
+    /// A page comes back, if it still is where its payload was read. Whether it did. `keeps`: its record stays until it changes.
+    fn warm(
+        &mut self,
+        store: &mut Store,
+        index: u32,
+        payload: &[u8],
+        from: ColdRef,
+        keeps: bool,
+        now: UnixMs,
+    ) -> Result<bool, Full> {
+        if self.away_at(store, index) != Some(from) {
+            return Ok(false);
+        }
+        let stub = directory::get(&store.heap, &self.record, index).0.expect("it is away");
+        let used = used_of(payload);
+        let mut bare = payload[..used].to_vec();
+        self.place_bodies(store, &mut bare, payload)?;
+        let allocated = store.heap.allocate(Kind::Page, used);
+        let Ok((page, size)) = allocated else {
+            let page = Page(&bare);
+            bodies_of(page).into_iter().for_each(|(_, body)| self.free_body(store, Some(body)));
+            return Err(Full);
+        };
+        let version = store.heap.page(stub).version();
+        let stub_used = store.heap.page(stub).used();
+        stub::restore(store.heap.bytes_mut(page, size), &bare, self.number, version, last_used::stamp(now));
+        store.heap.release(stub);
+        directory::set_page(&mut store.heap, &mut self.record, index, Some(page));
+        self.away.remove(used, stub_used);
+        store.cold.node_came_home(NodeName::new(self.number, index), from, keeps);
+        Ok(true)
     }
 }
 

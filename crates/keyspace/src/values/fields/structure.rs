@@ -12,7 +12,7 @@ use crate::layout::page::{self, Spot};
 use crate::layout::record::{Record, UNIT_BYTES, bound_of, page_index};
 use crate::values::object::{Footprint, Object, Structure};
 use crate::values::parts::Part;
-use crate::values::receiver::{LongPart, NodePart, PAGE_WEIGHT_MAX, Receiver, weight_of};
+use crate::values::receiver::{LongPart, NodeOf, NodePart, PAGE_WEIGHT_MAX, Receiver, weight_of};
 use crate::values::saved::{SavedField, SavedText};
 use crate::values::store::Store;
 use isotherm_arena::Handle;
@@ -76,7 +76,8 @@ impl Fields {
         let view = store.heap.page(page);
         if let Some(reference) = view.away() {
             let name = NodeName::new(self.number, view.away_index());
-            receiver.long(LongPart::Node(NodePart { name, reference, is_set: self.is_set }));
+            let of = if self.is_set { NodeOf::Set } else { NodeOf::Hash };
+            receiver.long(LongPart::Node(NodePart { name, reference, of }));
             let epoch = store.snapshot.version();
             return page::set_version(store.heap.page_mut(page), epoch);
         }

@@ -2,13 +2,14 @@
 
 use super::ZsetBound;
 use super::packed_set::PackedSet;
-use super::tree::{ZsetTree, room_of};
+use super::tree::{ZsetTree, reading_of, room_of};
 use super::view::Source;
 use crate::layout::kind::Full;
 use crate::layout::packed::{Element, PackedBuf, TextRoom};
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX};
 use crate::values::object::Object;
 use crate::values::store::Store;
+use isotherm_stdx::UnixMs;
 
 pub struct ZsetEdit<'c, 'e> {
     pub(crate) editing: &'c mut Editing<'e>,
@@ -62,17 +63,51 @@ impl ZsetEdit<'_, '_> {
         self.len() == 0
     }
 
-    pub fn score(&self, member: &[u8]) -> Option<f64> {
-        self.source().score(member)
+    /// What is not in memory of a range is noted: a command that has changed nothing by then runs again when it was read. Whether all is
+    /// there.
+    pub fn wants_range(&self, rank: u64, count: u64) -> bool {
+        match self.source() {
+            Source::Tree(tree, store) => tree.wants_range(reading_of(store), rank, count),
+            Source::Packed(_) => true,
+        }
     }
 
+    /// How many members lie in front of a boundary, before anything was changed. What decides is noted in the same way; then the answer is
+    /// less, and nothing can be changed.
     pub fn rank_of(&self, bound: ZsetBound<'_>) -> u64 {
-        self.source().rank_of(bound)
+        match self.source() {
+            Source::Tree(tree, store) => tree.rank_wanted(reading_of(store), bound),
+            packed => packed.rank_of(bound),
+        }
     }
 
-    /// As `ZsetView::lex_range`.
+    /// As `ZsetView::lex_range`, and as `rank_of`.
     pub fn lex_range(&self, start: ZsetBound<'_>, end: ZsetBound<'_>, forward: bool) -> (u64, u64) {
-        self.source().lex_range(start, end, forward)
+        match self.source() {
+            Source::Tree(tree, _) if !tree.compact => {
+                let (start, end) = (self.rank_of(start), self.rank_of(end));
+                (start, end.saturating_sub(start))
+            }
+            _ if !self.wants_range(0, self.len()) => (0, 0),
+            source => source.lex_range(start, end, forward),
+        }
+    }
+
+    fn bring_range_home(&mut self, rank: u64, count: u64) -> Result<(), Full> {
+        let now = self.editing.now;
+        match tree_of(&mut self.editing.body, self.editing.store) {
+            Some((tree, store)) => tree.bring_range_home(&mut room_of(store, now), rank, count),
+            None => Ok(()),
+        }
+    }
+
+    /// The score of a member that is about to change.
+    fn score_home(&mut self, member: &[u8]) -> Result<Option<f64>, Full> {
+        let now = self.editing.now;
+        match tree_of(&mut self.editing.body, self.editing.store) {
+            Some((tree, store)) => tree.score_home(&mut room_of(store, now), member),
+            None => Ok(self.source().score(member)),
+        }
     }
 
     /// So many members come, the longest of so many bytes: what is too much for a listpack ends it now, even if some
@@ -82,16 +117,25 @@ impl ZsetEdit<'_, '_> {
         if members <= limits.zset_max_listpack_entries && longest_bytes <= limits.zset_max_listpack_value {
             return Ok(());
         }
-        self.editing.promote(|store, number, buf| tree_from(store, number, buf, true))?;
+        self.promote()?;
         if let Some((tree, _)) = tree_of(&mut self.editing.body, self.editing.store) {
             tree.compact = false;
         }
         Ok(())
     }
 
-    /// Calls `visit` with `count` members from `rank` on, in order; backward, `rank` counts from the end.
-    pub fn for_each(&self, rank: u64, count: u64, forward: bool, visit: impl FnMut(Element<'_>, f64)) {
-        self.source().for_each(rank, count, forward, visit);
+    fn promote(&mut self) -> Result<(), Full> {
+        let now = self.editing.now;
+        self.editing.promote(|store, number, buf| tree_from(store, number, buf, true, now))
+    }
+
+    /// Calls `visit` with `count` members from `rank` on, in order; backward, `rank` counts from the end. With none if some cannot be brought
+    /// to memory: then nothing changes any more.
+    pub fn for_each(&mut self, rank: u64, count: u64, forward: bool, visit: impl FnMut(Element<'_>, f64)) {
+        let first = if forward { rank } else { self.len().saturating_sub(rank + count) };
+        if self.bring_range_home(first, count).is_ok() {
+            self.source().for_each(rank, count, forward, visit);
+        }
     }
 
     /// Gives a member the score that `choose` finds for it, from the one it has; `None` leaves it as it is.
@@ -100,7 +144,7 @@ impl ZsetEdit<'_, '_> {
         member: &[u8],
         choose: impl FnOnce(Option<f64>) -> Option<f64>,
     ) -> Result<ZsetUpdate, Full> {
-        let old = self.score(member);
+        let old = self.score_home(member)?;
         let Some(new) = choose(old) else { return Ok(ZsetUpdate { old, new: old }) };
         debug_assert!(!new.is_nan());
         match old {
@@ -117,7 +161,7 @@ impl ZsetEdit<'_, '_> {
     }
 
     fn add(&mut self, member: &[u8], score: f64) -> Result<(), Full> {
-        let limits = self.editing.limits;
+        let (limits, now) = (self.editing.limits, self.editing.now);
         let fits_listpack = self.len() < limits.zset_max_listpack_entries as u64
             && member.len() <= limits.zset_max_listpack_value;
         if let EditBody::Packed(buf) = &mut self.editing.body {
@@ -126,18 +170,19 @@ impl ZsetEdit<'_, '_> {
                 self.editing.changed = true;
                 return Ok(());
             }
-            self.editing.promote(|store, number, buf| tree_from(store, number, buf, true))?;
+            self.promote()?;
             self.editing.changed = true;
         }
         let (tree, store) = tree_of(&mut self.editing.body, self.editing.store).expect("it is a tree now");
         let score = if tree.compact && fits_listpack { listpack_score(score) } else { score };
-        tree.insert(&mut room_of(store), member, score)?;
+        tree.insert(&mut room_of(store, now), member, score)?;
         tree.compact &= fits_listpack;
         self.editing.changed = true;
         Ok(())
     }
 
     fn change(&mut self, member: &[u8], score: f64) -> Result<(), Full> {
+        let now = self.editing.now;
         self.editing.changed = true;
         if let EditBody::Packed(buf) = &mut self.editing.body {
             let (row, _) = PackedSet(buf.view()).find(member).expect("it was found");
@@ -147,11 +192,12 @@ impl ZsetEdit<'_, '_> {
         }
         let (tree, store) = tree_of(&mut self.editing.body, self.editing.store).expect("it is a tree");
         let score = if tree.compact { listpack_score(score) } else { score };
-        tree.update(&mut room_of(store), member, score)
+        tree.update(&mut room_of(store, now), member, score)
     }
 
     /// Takes a member out; its score if it was there.
     pub fn remove(&mut self, member: &[u8]) -> Option<f64> {
+        let now = self.editing.now;
         let removed = match &mut self.editing.body {
             EditBody::Packed(buf) => {
                 let found = PackedSet(buf.view()).find(member);
@@ -162,26 +208,26 @@ impl ZsetEdit<'_, '_> {
             }
             body => {
                 let (tree, store) = tree_of(body, self.editing.store).expect("it is a tree");
-                tree.remove(&mut room_of(store), member)
+                tree.remove(&mut room_of(store, now), member)
             }
         };
         self.editing.changed |= removed.is_some();
         removed
     }
 
-    /// Takes out `count` members from `rank` on.
-    pub fn remove_range(&mut self, rank: u64, count: u64) {
-        if count == 0 {
-            return;
+    /// Takes out `count` members from `rank` on. How many went: all, unless some cannot be brought to memory.
+    pub fn remove_range(&mut self, rank: u64, count: u64) -> u64 {
+        if count == 0 || self.bring_range_home(rank, count).is_err() {
+            return 0;
         }
+        let now = self.editing.now;
         self.editing.changed = true;
         if let EditBody::Packed(buf) = &mut self.editing.body {
-            return buf.remove(2 * rank as usize, 2 * count as usize);
+            buf.remove(2 * rank as usize, 2 * count as usize);
+            return count;
         }
-        let (tree, store) = tree_of(&mut self.editing.body, self.editing.store).expect("it is a tree");
-        for _ in 0..count {
-            tree.remove_nth(&mut room_of(store), rank);
-        }
+        let (tree, store) = tree_of(&mut self.editing.body, self.editing.store).expect("it is a tree now");
+        (0..count).take_while(|_| tree.remove_nth(&mut room_of(store, now), rank).is_ok()).count() as u64
     }
 
     /// Takes out the first or the last member.
@@ -211,14 +257,15 @@ pub(crate) fn tree_from(
     number: u32,
     buf: &PackedBuf,
     compact: bool,
+    now: UnixMs,
 ) -> Result<Object, Full> {
     let mut tree = ZsetTree::new(number);
     tree.compact = compact;
     let mut text = TextRoom::default();
     for (member, score) in PackedSet(buf.view()).rows() {
-        let inserted = tree.insert(&mut room_of(store), member.text(&mut text), score);
+        let inserted = tree.insert(&mut room_of(store, now), member.text(&mut text), score);
         if inserted.is_err() {
-            tree.free(&mut store.heap);
+            tree.free(&mut room_of(store, now));
             return Err(Full);
         }
     }

@@ -18,7 +18,7 @@ pub use edit::{ZsetEdit, ZsetUpdate};
 pub use view::ZsetView;
 
 pub(crate) use edit::tree_from;
-pub(crate) use tree::ZsetTree;
+pub(crate) use tree::{ZsetTree, read_payload};
 
 /// Where a range begins or ends.
 #[derive(Clone, Copy, PartialEq, Debug)]

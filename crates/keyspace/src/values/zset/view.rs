@@ -2,7 +2,7 @@
 
 use super::ZsetBound;
 use super::packed_set::PackedSet;
-use super::tree::ZsetTree;
+use super::tree::{ZsetTree, reading_of};
 use crate::layout::kind::{Encoding, packed_encoding};
 use crate::layout::packed::{Element, Packed, TextRoom};
 use crate::layout::record::advance;
@@ -60,7 +60,7 @@ impl<'a> ZsetView<'a> {
     pub fn rank(&self, member: &[u8]) -> Option<(u64, f64)> {
         match self.source() {
             Source::Packed(set) => set.find(member).map(|(rank, score)| (rank as u64, score)),
-            Source::Tree(tree, store) => tree.rank(&store.heap, &store.hasher, member),
+            Source::Tree(tree, store) => tree.rank(reading_of(store), member),
         }
     }
 
@@ -75,7 +75,8 @@ impl<'a> ZsetView<'a> {
         self.source().lex_range(start, end, forward)
     }
 
-    /// Calls `visit` with `count` members from `rank` on, in order; backward, `rank` counts from the end.
+    /// Calls `visit` with `count` members from `rank` on, in order; backward, `rank` counts from the end. Members that are not in memory are
+    /// noted and left out.
     pub fn for_each(&self, rank: u64, count: u64, forward: bool, visit: impl FnMut(Element<'a>, f64)) {
         self.source().for_each(rank, count, forward, visit);
     }
@@ -91,11 +92,11 @@ impl<'a> ZsetView<'a> {
         self.source().for_each_while(rank, count, forward, visit);
     }
 
-    /// The member of a rank.
-    pub fn nth(&self, rank: u64) -> (Element<'a>, f64) {
+    /// The member of a rank, which is below the length. `None`: it is not in memory, which was noted.
+    pub fn nth(&self, rank: u64) -> Option<(Element<'a>, f64)> {
         let mut found = None;
         self.for_each(rank, 1, true, |member, score| found = Some((member, score)));
-        found.expect("the rank is below the length")
+        found
     }
 
     /// ZSCAN: goes on at `cursor` until `count` members were seen; the next cursor, 0 at the end. What is a listpack to
@@ -112,7 +113,7 @@ impl<'a> ZsetView<'a> {
         let (mut position, mut seen) = (cursor as u32, 0);
         loop {
             let (page, next) = advance(position, tree.scan_pages());
-            tree.scan_page(&store.heap, &store.hasher, page, &mut |member, score| {
+            tree.scan_page(reading_of(store), page, &mut |member, score| {
                 seen += 1;
                 visit(Element::Bytes(member), score);
             });
@@ -135,14 +136,14 @@ impl<'a> Source<'a> {
     pub fn score(self, member: &[u8]) -> Option<f64> {
         match self {
             Source::Packed(set) => set.find(member).map(|(_, score)| score),
-            Source::Tree(tree, store) => tree.score(&store.heap, &store.hasher, member),
+            Source::Tree(tree, store) => tree.score(reading_of(store), member),
         }
     }
 
     pub fn rank_of(self, bound: ZsetBound<'_>) -> u64 {
         match self {
             Source::Packed(set) => set.rank_of(bound) as u64,
-            Source::Tree(tree, store) => tree.rank_of(&store.heap, bound),
+            Source::Tree(tree, store) => tree.rank_of(reading_of(store), bound),
         }
     }
 
@@ -198,7 +199,7 @@ impl<'a> Source<'a> {
                 rows.into_iter().rev().skip(skip).take(take).all(|(member, score)| visit(member, score));
             }
             Source::Tree(tree, store) => {
-                let mut members = tree.members(&store.heap, rank, count, forward);
+                let mut members = tree.members(reading_of(store), rank, count, forward);
                 members.all(|(member, score)| visit(Element::Bytes(member), score));
             }
         }

@@ -1,11 +1,12 @@
 //! Everything that the files of this folder call an invariant, checked on a whole sorted set.
 
 use super::inner::{self, CHILDREN_MAX};
+use super::node::Reading;
 use super::node::{self, INDEX, INNER};
 use super::score::order_of;
 use super::{ZsetTree, leaf};
 use crate::layout::heap::Heap;
-use crate::layout::key::KeyHasher;
+use crate::values::cold::Cold;
 
 /// The scores that members below a node may have.
 #[derive(Clone, Copy)]
@@ -21,10 +22,12 @@ struct Found {
     leaves: usize,
     inners: usize,
     longs: usize,
+    away: usize,
 }
 
 impl ZsetTree {
-    pub fn check_tree(&self, heap: &Heap, hasher: &KeyHasher) {
+    pub fn check_tree(&self, at: Reading<'_>) {
+        let heap = at.heap;
         for table in [&self.leaves, &self.inners, &self.pages] {
             table.check_invariants();
         }
@@ -37,8 +40,11 @@ impl ZsetTree {
         assert_eq!(found.leaves, self.leaves.live());
         assert_eq!(found.inners, self.inners.live());
         assert_eq!(found.longs, self.longs.live());
-        self.check_order(heap);
-        self.check_index(heap, hasher);
+        assert_eq!(found.away, self.away as usize);
+        // What is not in memory is no command's to miss.
+        let at = Reading { cold: &Cold::default(), ..at };
+        self.check_order(at);
+        self.check_index(at);
         assert_eq!(self.bytes_of_nodes(heap), self.nodes.live_bytes);
     }
 
@@ -64,28 +70,34 @@ impl ZsetTree {
     fn check_leaf(&self, heap: &Heap, number: u32, limits: Limits, found: &mut Found) {
         let bytes = node::bytes(heap, self.leaves.get(number));
         assert_eq!(node::identity(bytes), (self.nodes.object, number));
+        found.leaves += 1;
+        if node::used(bytes) == 0 {
+            found.away += 1;
+            found.members += node::count(bytes) as u64;
+            return assert!(node::count(bytes) > 0 && self.reference_at(heap, number).is_some());
+        }
         let leaf = self.leaf(heap, number);
         leaf.check_invariants();
         assert!(limits.low <= leaf.order(0) && leaf.order(leaf.len() - 1) <= limits.high);
-        found.leaves += 1;
         found.members += leaf.len() as u64;
         found.longs += leaf.cells().filter(|cell| cell.tag == leaf::LONG).count();
     }
 
     /// From leaf to leaf, too.
-    fn check_order(&self, heap: &Heap) {
+    fn check_order(&self, at: Reading<'_>) {
         let mut last: Option<(u64, &[u8])> = None;
-        for (member, score) in self.members(heap, 0, self.len, true) {
+        for (member, score) in self.members(at, 0, self.len, true) {
             let this = (order_of(super::score::bits_of(score)), member);
             assert!(last.is_none_or(|last| last < this), "members are in order");
             last = Some(this);
         }
     }
 
-    fn check_index(&self, heap: &Heap, hasher: &KeyHasher) {
+    fn check_index(&self, at: Reading<'_>) {
+        let heap = at.heap;
         assert_eq!(self.index_entries(heap), self.len);
-        for (member, score) in self.members(heap, 0, self.len, true) {
-            let found = self.score(heap, hasher, member);
+        for (member, score) in self.members(at, 0, self.len, true) {
+            let found = self.score(at, member);
             assert_eq!(found.map(f64::to_bits), Some(score.to_bits()), "every member is in the index");
         }
         for number in 0..self.pages.len() {

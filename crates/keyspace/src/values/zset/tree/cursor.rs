@@ -1,14 +1,14 @@
-//! Members in order, from any rank, in both directions.
+//! Members in order, from any rank, in both directions. Those of leaves that are not in memory are passed over, and the leaves noted.
 
 use super::ZsetTree;
 use super::leaf::Leaf;
+use super::node::{self, Reading};
 use super::seek::Path;
-use crate::layout::heap::Heap;
 
 /// Walks over members in order. One path from the root, one leaf at a time.
 pub(crate) struct Members<'a> {
     zset: &'a ZsetTree,
-    heap: &'a Heap,
+    at: Reading<'a>,
     path: Path,
     leaf: Leaf<'a>,
     /// The next member, and where its bytes begin; backward: the one after it.
@@ -22,7 +22,7 @@ impl<'a> Members<'a> {
     /// `count` members from `rank` on; backward, `rank` counts from the end. Both stay within the set.
     pub(super) fn new(
         zset: &'a ZsetTree,
-        heap: &'a Heap,
+        at: Reading<'a>,
         rank: u64,
         count: u64,
         forward: bool,
@@ -31,21 +31,49 @@ impl<'a> Members<'a> {
             return None;
         }
         assert!(rank + count <= zset.len, "the caller has cut the range");
-        let path = zset.descend_to_rank(heap, if forward { rank } else { zset.len - 1 - rank });
-        let leaf = zset.leaf(heap, path.leaf);
-        let index = path.index + usize::from(!forward);
+        let mut path = zset.descend_to_rank(at.heap, if forward { rank } else { zset.len - 1 - rank });
+        let start = path.index + usize::from(!forward);
+        let mut left = count;
+        let (leaf, index) = find_leaf(zset, at, &mut path, Some(start), forward, &mut left)?;
         let place = if forward { leaf.place(index) } else { 0 };
-        Some(Members { zset, heap, path, leaf, index, place, forward, left: count })
+        Some(Members { zset, at, path, leaf, index, place, forward, left })
     }
 
-    fn next_leaf(&mut self) {
-        let more = self.zset.step_leaf(self.heap, &mut self.path, self.forward);
+    /// Whether there is one with members of the range.
+    fn next_leaf(&mut self) -> bool {
+        let more = self.zset.step_leaf(self.at.heap, &mut self.path, self.forward);
         assert!(more, "the counts say that there are more members");
-        self.leaf = self.zset.leaf(self.heap, self.path.leaf);
-        self.index = if self.forward { 0 } else { self.leaf.len() };
+        let next = find_leaf(self.zset, self.at, &mut self.path, None, self.forward, &mut self.left);
+        let Some((leaf, index)) = next else { return false };
+        (self.leaf, self.index) = (leaf, index);
         if self.forward {
             self.place = self.leaf.place(0);
         }
+        true
+    }
+}
+
+/// From the path's leaf on, the first that is in memory, and the place where its members begin: `start` in the path's own.
+fn find_leaf<'a>(
+    zset: &'a ZsetTree,
+    at: Reading<'a>,
+    path: &mut Path,
+    mut start: Option<usize>,
+    forward: bool,
+    left: &mut u64,
+) -> Option<(Leaf<'a>, usize)> {
+    loop {
+        let count = node::count(node::bytes(at.heap, zset.leaves.get(path.leaf)));
+        let index = start.take().unwrap_or(if forward { 0 } else { count });
+        if let Some(leaf) = zset.shown(at, zset.leaf_here(at.heap, path.leaf)) {
+            return Some((leaf, index));
+        }
+        *left = left.saturating_sub((if forward { count - index } else { index }) as u64);
+        if *left == 0 {
+            return None;
+        }
+        let more = zset.step_leaf(at.heap, path, forward);
+        assert!(more, "the counts say that there are more members");
     }
 }
 
@@ -54,24 +82,29 @@ impl<'a> Iterator for Members<'a> {
 
     #[inline]
     fn next(&mut self) -> Option<(&'a [u8], f64)> {
-        self.left = self.left.checked_sub(1)?;
+        if self.left == 0 {
+            return None;
+        }
         if self.forward {
-            if self.index == self.leaf.len() {
-                self.next_leaf();
+            if self.index == self.leaf.len() && !self.next_leaf() {
+                return None;
             }
+            self.left -= 1;
             let (index, cell) = (self.index, self.leaf.cell_at(self.index, self.place));
             self.index += 1;
             self.place += cell.raw.len();
             return Some((self.leaf.resolve(cell), self.leaf.score(index)));
         }
-        if self.index == 0 {
-            self.next_leaf();
+        if self.index == 0 && !self.next_leaf() {
+            return None;
         }
+        self.left -= 1;
         self.index -= 1;
         Some((self.leaf.member(self.index), self.leaf.score(self.index)))
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {
-        (self.left as usize, Some(self.left as usize))
+        let least = if self.zset.away > 0 { 0 } else { self.left as usize };
+        (least, Some(self.left as usize))
     }
 }

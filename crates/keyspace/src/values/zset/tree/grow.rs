@@ -13,6 +13,7 @@ use super::node::{self, INNER, LEAVES_MAX, Nodes, Room};
 use super::score::order_of;
 use super::seek::{Path, UpTo};
 use crate::layout::kind::Full;
+use crate::layout::last_used;
 
 /// A leaf is split when it would outgrow this.
 const LEAF_BYTES_MAX: usize = 1024;
@@ -29,7 +30,7 @@ impl ZsetTree {
         if self.len == 0 {
             return self.insert_first(room, bits, cell);
         }
-        let mut path = self.descend(room.heap, &UpTo { bits, member });
+        let mut path = self.at_home(room, |zset, heap| zset.descend(heap, &UpTo { bits, member }))?;
         let leaf = self.leaf(room.heap, path.leaf);
         if leaf.len() < MEMBERS_MAX {
             if leaf.fits(bits, cell.tag) {
@@ -133,7 +134,9 @@ impl ZsetTree {
             return Err(Full);
         }
         let handle = self.nodes.allocate(room, number, draft.size(range.clone()))?;
-        draft.write(range, node::bytes_mut(room.heap, handle));
+        let bytes = node::bytes_mut(room.heap, handle);
+        draft.write(range, bytes);
+        leaf::set_stamp(bytes, last_used::stamp(room.now));
         Ok(self.leaves.insert(handle))
     }
 

@@ -17,6 +17,7 @@
 //!
 //! The index is derived from the leaves; snapshots do not know it.
 
+use super::away::Away;
 use super::leaf::Leaf;
 use super::node::{self, INDEX, Nodes, Room};
 use super::{ZsetTree, leaf};
@@ -43,7 +44,7 @@ const _: () = assert!(DENSE_ENTRIES < ENTRIES_MAX);
 const SPREAD_PAGES_MAX: u32 = 1 << 14;
 
 /// Pages are split above so many members a page, and merged below so many.
-const PAGE_MEMBERS: u64 = 40;
+pub(super) const PAGE_MEMBERS: u64 = 40;
 const PAGE_MEMBERS_MIN: u64 = 28;
 
 const LEAF_BITS: u32 = 24;
@@ -158,17 +159,30 @@ impl ZsetTree {
     }
 
     /// The leaf that has the member, and its place there.
-    pub(super) fn find_member(&self, heap: &Heap, hasher: &KeyHasher, member: &[u8]) -> Option<(u32, usize)> {
+    pub(super) fn find_member(
+        &self,
+        heap: &Heap,
+        hasher: &KeyHasher,
+        member: &[u8],
+    ) -> Result<Option<(u32, usize)>, Away> {
         if self.pages.len() == 0 {
-            return None;
+            return Ok(None);
         }
         let hash = hasher.hash(member);
         let page = self.page(heap, page_index(hash, self.pages.len()));
-        let mut found = None;
-        find(page, hash, |number| {
-            let index = self.leaf(heap, number).find(member);
-            found = index.map(|index| (number, index));
-            index.is_some()
+        let mut found = Ok(None);
+        find(page, hash, |number| match self.leaf_here(heap, number) {
+            Ok(leaf) => match leaf.find(member) {
+                Some(index) => {
+                    found = Ok(Some((number, index)));
+                    true
+                }
+                None => false,
+            },
+            Err(away) => {
+                found = Err(away);
+                false
+            }
         });
         found
     }
@@ -224,6 +238,9 @@ impl ZsetTree {
     fn spread(&mut self, room: &mut Room<'_>, hash: u64) {
         let mut hashes = vec![hash];
         let number = page_index(hash, self.pages.len());
+        if self.bring_page_home(room, number).is_err() {
+            return;
+        }
         self.for_each_of_page(room.heap, room.hasher, number, &mut |hash, _, _, _| hashes.push(hash));
         let pages_max = u64::from(SPREAD_PAGES_MAX).max(self.len);
         let Some(wanted) = pages_to_part(hashes.into_iter()).filter(|wanted| u64::from(*wanted) <= pages_max)
@@ -315,7 +332,42 @@ impl ZsetTree {
         Entries(fresh)
     }
 
-    /// Every member whose hash belongs to a page.
+    /// Leaves with members of a page, in rising order.
+    pub(super) fn leaves_of_page(&self, heap: &Heap, number: u32) -> Vec<u32> {
+        let page = self.page(heap, number);
+        let mut leaves: Vec<u32> =
+            (0..node::count(page)).map(|index| reference(page, index) & LEAF_MASK).collect();
+        leaves.sort_unstable();
+        leaves.dedup();
+        leaves
+    }
+
+    /// The leaves of a page are in memory: it is about to be made anew of them.
+    fn bring_page_home(&mut self, room: &mut Room<'_>, number: u32) -> Result<(), Full> {
+        if self.away == 0 {
+            return Ok(());
+        }
+        let leaves = self.leaves_of_page(room.heap, number);
+        if leaves.into_iter().all(|leaf| self.is_brought_home(room, leaf)) { Ok(()) } else { Err(Full) }
+    }
+
+    /// The page that is split next, and the bits that its entries are to have then.
+    fn next_split(&self, heap: &Heap) -> (u32, u8) {
+        let (new, old) = (self.pages.len(), buddy(self.pages.len()));
+        // The bit in which the two differ.
+        let level = new.ilog2();
+        let old_base = base(self.page(heap, old));
+        let has_bit = (u32::from(old_base)..u32::from(old_base) + WINDOW_BITS).contains(&level);
+        (old, if has_bit { old_base } else { level as u8 })
+    }
+
+    /// Leaves that the next split of a page needs: none as a rule.
+    pub(super) fn leaves_of_split(&self, heap: &Heap) -> Vec<u32> {
+        let (old, wanted) = self.next_split(heap);
+        if base(self.page(heap, old)) == wanted { Vec::new() } else { self.leaves_of_page(heap, old) }
+    }
+
+    /// Every member whose hash belongs to a page. Those of leaves that are not in memory are passed over.
     pub(super) fn for_each_of_page<'a>(
         &'a self,
         heap: &'a Heap,
@@ -323,16 +375,12 @@ impl ZsetTree {
         number: u32,
         visit: &mut dyn FnMut(u64, u32, Leaf<'a>, usize),
     ) {
-        let page = self.page(heap, number);
-        let mut leaves: Vec<u32> =
-            (0..node::count(page)).map(|index| reference(page, index) & LEAF_MASK).collect();
-        leaves.sort_unstable();
-        leaves.dedup();
+        let leaves = self.leaves_of_page(heap, number);
         for &leaf in &leaves {
             heap.arena().prefetch(self.leaves.get(leaf).raw(), 0);
         }
         for leaf_number in leaves {
-            let leaf = self.leaf(heap, leaf_number);
+            let Ok(leaf) = self.leaf_here(heap, leaf_number) else { continue };
             for (index, cell) in leaf.cells().enumerate() {
                 let hash = hasher.hash(leaf.resolve(cell));
                 if page_index(hash, self.pages.len()) == number {
@@ -345,12 +393,11 @@ impl ZsetTree {
     /// One more page: the next one in turn gives away about half of its entries.
     fn split_page(&mut self, room: &mut Room<'_>) -> Result<(), Full> {
         let new = self.pages.len();
-        let old = buddy(new);
-        // The bit in which the two differ.
         let level = new.ilog2();
-        let old_base = base(self.page(room.heap, old));
-        let has_bit = (u32::from(old_base)..u32::from(old_base) + WINDOW_BITS).contains(&level);
-        let wanted = if has_bit { old_base } else { level as u8 };
+        let (old, wanted) = self.next_split(room.heap);
+        if base(self.page(room.heap, old)) != wanted {
+            self.bring_page_home(room, old)?;
+        }
         let Entries(all) = self.entries_of(room.heap, room.hasher, old, wanted);
         let goes = |entry: &(u8, u32)| entry.1 >> (LEAF_BITS + level - u32::from(wanted)) & 1 == 1;
         let (moved, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(goes);
@@ -381,6 +428,9 @@ impl ZsetTree {
         let total = node::count(self.page(room.heap, into)) + node::count(self.page(room.heap, last));
         if total > ENTRIES_MAX {
             return Err(Full);
+        }
+        if base(self.page(room.heap, last)) != wanted {
+            self.bring_page_home(room, last)?;
         }
         let mut entries = self.entries_of(room.heap, room.hasher, into, wanted);
         entries.0.extend(self.entries_of(room.heap, room.hasher, last, wanted).0);

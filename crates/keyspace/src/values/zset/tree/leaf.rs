@@ -1,18 +1,19 @@
 //! A leaf: up to some 48 members in order, with their scores.
 //!
 //! ```text
-//!   0     13    14    15
-//!   [head][form][even][lead bytes][score x count][len x count][member x count]
+//!   0     13    14    15         17
+//!   [head][form][even][stamp u16][lead bytes][score x count][len x count][member x count]
 //!
 //!   form   bits 0-3  lead: bytes that all scores begin with; they stand once, in front
 //!          bits 4-6  trail: bytes that all scores end with, all 00 or, with bit 7, all ff; they stand nowhere
 //!   even   0..=200: every member has this length, and there is no column of lengths
 //!          255: a column; 254: a column, in which 255 marks a long member ([number u32] in place of its bytes)
+//!   stamp  when it was changed last, or came to memory (`layout::last_used`)
 //!   score  8 - lead - trail bytes, big endian, of `score::bits_of`
 //! ```
 //!
 //! Random doubles between 0 and 1, a million of them: a leaf's share their first 3 bytes; 40 members of 16 B take
-//! 15 + 3 + 40 x (5 + 16) = 858 B, where plain scores and lengths would take 1013.
+//! 17 + 3 + 40 x (5 + 16) = 860 B, where plain scores and lengths would take 1015.
 //!
 //! Invariants: members are in order of (score, member); `used` is the end of the last member.
 
@@ -25,7 +26,8 @@ use std::sync::Arc;
 
 const FORM: usize = node::HEAD_BYTES;
 const EVEN: usize = FORM + 1;
-const LEAD: usize = FORM + 2;
+const STAMP: usize = FORM + 2;
+const LEAD: usize = FORM + 4;
 
 const LEAD_BITS: u8 = 0x0f;
 const TRAIL_SHIFT: u8 = 4;
@@ -196,6 +198,21 @@ pub(super) trait Target {
     fn by_order(&self, order: u64) -> Option<bool>;
     /// Whether this member does.
     fn includes(&self, order: u64, member: &[u8]) -> bool;
+}
+
+/// When it was changed last, or came to memory.
+pub(super) fn stamp(bytes: &[u8]) -> u16 {
+    u16::from_le_bytes([bytes[STAMP], bytes[STAMP + 1]])
+}
+
+#[inline]
+pub(super) fn set_stamp(bytes: &mut [u8], stamp: u16) {
+    bytes[STAMP..LEAD].copy_from_slice(&stamp.to_le_bytes());
+}
+
+/// Whether some members may not lie in the leaf.
+pub(super) fn has_longs(bytes: &[u8]) -> bool {
+    bytes[EVEN] == EVEN_LONG
 }
 
 /// A leaf to read.

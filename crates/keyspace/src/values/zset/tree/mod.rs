@@ -25,8 +25,11 @@
 //! No operation on one member touches more than a path of the tree, two leaves and two index pages; growth and
 //! shrinking happen a node at a time.
 //!
-//! Reading order: `score`, `leaf`, `draft`, `inner`, `node`, `seek`, `grow`, `shrink`, `index`, `cursor`, `saved`.
+//! A leaf may leave memory: what else there is stays (`away`).
+//!
+//! Reading order: `score`, `leaf`, `draft`, `inner`, `node`, `seek`, `grow`, `shrink`, `index`, `cursor`, `saved`, `away`.
 
+mod away;
 mod check;
 mod cursor;
 mod draft;
@@ -42,22 +45,23 @@ mod score;
 mod seek;
 mod shrink;
 
-pub(crate) use node::Room;
-pub(crate) use object::room_of;
+pub(crate) use away::read_payload;
+pub(crate) use node::{Reading, Room};
+pub(crate) use object::{reading_of, room_of};
 
 use cursor::Members;
 
 use crate::layout::heap::Heap;
-use crate::layout::key::KeyHasher;
 use crate::layout::kind::Full;
 use crate::layout::nodes::Table;
 use crate::layout::pile::Pile;
 use crate::values::zset::ZsetBound;
+use away::Away;
 use leaf::{Cell, INLINE_BYTES_MAX, LONG};
 use long::Longs;
 use node::Nodes;
 use saved::SavedLeaf;
-use seek::{ByMember, ByScore, UpTo};
+use seek::{ByMember, ByScore, Path, UpTo};
 
 pub(crate) struct ZsetTree {
     len: u64,
@@ -70,6 +74,8 @@ pub(crate) struct ZsetTree {
     inners: Table,
     pages: Table,
     longs: Longs,
+    /// Leaves that are not in memory.
+    away: u32,
     /// A snapshot is under way that has yet to see some leaves: what it has not seen is saved before it changes.
     saving: bool,
     saved: Pile<SavedLeaf>,
@@ -90,6 +96,7 @@ impl ZsetTree {
             inners: Table::default(),
             pages: Table::default(),
             longs: Longs::default(),
+            away: 0,
             saving: false,
             saved: Pile::default(),
             saved_bytes: 0,
@@ -107,49 +114,55 @@ impl ZsetTree {
         self.nodes.live_bytes + tables.iter().sum::<usize>() + self.longs.memory_bytes()
     }
 
-    // ---- reading ----
+    // ---- reading: what is not in memory is noted, and nothing of it shown ----
 
-    pub fn score(&self, heap: &Heap, hasher: &KeyHasher, member: &[u8]) -> Option<f64> {
-        let (leaf, index) = self.find_member(heap, hasher, member)?;
-        Some(self.leaf(heap, leaf).score(index))
+    pub fn score(&self, at: Reading<'_>, member: &[u8]) -> Option<f64> {
+        let (leaf, index) = self.shown(at, self.find_member(at.heap, at.hasher, member))??;
+        Some(self.leaf(at.heap, leaf).score(index))
     }
 
     /// How many members lie in front of this one, and its score.
-    pub fn rank(&self, heap: &Heap, hasher: &KeyHasher, member: &[u8]) -> Option<(u64, f64)> {
-        let (leaf, index) = self.find_member(heap, hasher, member)?;
-        let leaf = self.leaf(heap, leaf);
-        let path = self.descend(heap, &UpTo { bits: leaf.bits(index), member });
+    pub fn rank(&self, at: Reading<'_>, member: &[u8]) -> Option<(u64, f64)> {
+        let (leaf, index) = self.shown(at, self.find_member(at.heap, at.hasher, member))??;
+        let leaf = self.leaf(at.heap, leaf);
+        let path = self.shown(at, self.descend(at.heap, &UpTo { bits: leaf.bits(index), member }))?;
         Some((path.rank - 1, leaf.score(index)))
     }
 
-    /// How many members lie in front of a boundary.
-    pub fn rank_of(&self, heap: &Heap, bound: ZsetBound<'_>) -> u64 {
+    /// How many members lie in front of a boundary. Less than that, where a leaf that decides is not in memory.
+    pub fn rank_of(&self, at: Reading<'_>, bound: ZsetBound<'_>) -> u64 {
+        self.look_rank(at.heap, bound).unwrap_or_else(|away| {
+            self.note_missed(at, away.leaf);
+            away.rank
+        })
+    }
+
+    fn look_rank(&self, heap: &Heap, bound: ZsetBound<'_>) -> Result<u64, Away> {
         let by_score = |score: f64, with_equal| {
             let order = score::order_of(score::bits_of(score));
-            self.descend(heap, &ByScore { order, with_equal }).rank
+            self.descend(heap, &ByScore { order, with_equal })
         };
-        match bound {
-            ZsetBound::Start => 0,
-            ZsetBound::End => self.len,
-            _ if self.len == 0 => 0,
+        let path = match bound {
+            ZsetBound::Start => return Ok(0),
+            ZsetBound::End => return Ok(self.len),
+            _ if self.len == 0 => return Ok(0),
             ZsetBound::BeforeScore(score) => by_score(score, false),
             ZsetBound::AfterScore(score) => by_score(score, true),
-            ZsetBound::BeforeMember(member) => {
-                self.descend(heap, &ByMember { member, with_equal: false }).rank
-            }
-            ZsetBound::AfterMember(member) => self.descend(heap, &ByMember { member, with_equal: true }).rank,
-        }
+            ZsetBound::BeforeMember(member) => self.descend(heap, &ByMember { member, with_equal: false }),
+            ZsetBound::AfterMember(member) => self.descend(heap, &ByMember { member, with_equal: true }),
+        };
+        path.map(|path| path.rank)
     }
 
     /// `count` members from `rank` on; backward, `rank` counts from the end.
     pub fn members<'a>(
         &'a self,
-        heap: &'a Heap,
+        at: Reading<'a>,
         rank: u64,
         count: u64,
         forward: bool,
     ) -> impl Iterator<Item = (&'a [u8], f64)> + use<'a> {
-        Members::new(self, heap, rank, count, forward).into_iter().flatten()
+        Members::new(self, at, rank, count, forward).into_iter().flatten()
     }
 
     /// Pages of the index: what a scan goes over, in the order that the caller chooses.
@@ -158,19 +171,27 @@ impl ZsetTree {
     }
 
     /// The members of one page of the index.
-    pub fn scan_page<'a>(
-        &'a self,
-        heap: &'a Heap,
-        hasher: &KeyHasher,
-        page: u32,
-        visit: &mut dyn FnMut(&'a [u8], f64),
-    ) {
-        self.for_each_of_page(heap, hasher, page, &mut |_, _, leaf, index| {
+    pub fn scan_page<'a>(&'a self, at: Reading<'a>, page: u32, visit: &mut dyn FnMut(&'a [u8], f64)) {
+        if self.away > 0 {
+            self.leaves_of_page(at.heap, page).into_iter().for_each(|leaf| self.note_missed(at, leaf));
+        }
+        self.for_each_of_page(at.heap, at.hasher, page, &mut |_, _, leaf, index| {
             visit(leaf.member(index), leaf.score(index));
         });
     }
 
-    // ---- changing ----
+    // ---- changing: what is not in memory is brought home first, or nothing changes ----
+
+    /// The score of a member that is about to change.
+    pub fn score_home(&mut self, room: &mut Room<'_>, member: &[u8]) -> Result<Option<f64>, Full> {
+        let found = self.find_home(room, member)?;
+        Ok(found.map(|(leaf, index)| self.leaf(room.heap, leaf).score(index)))
+    }
+
+    fn find_home(&mut self, room: &mut Room<'_>, member: &[u8]) -> Result<Option<(u32, usize)>, Full> {
+        let hasher = room.hasher;
+        self.at_home(room, |zset, heap| zset.find_member(heap, hasher, member))
+    }
 
     /// Adds a member that is not there.
     pub fn insert(&mut self, room: &mut Room<'_>, member: &[u8], score: f64) -> Result<(), Full> {
@@ -205,7 +226,7 @@ impl ZsetTree {
 
     /// Gives a member that is there another score.
     pub fn update(&mut self, room: &mut Room<'_>, member: &[u8], score: f64) -> Result<(), Full> {
-        let (leaf, index) = self.find_member(room.heap, room.hasher, member).expect("the member is there");
+        let (leaf, index) = self.find_home(room, member)?.expect("the member is there");
         let old_bits = self.leaf(room.heap, leaf).bits(index);
         if self.update_in_leaf(room, leaf, index, member, score::bits_of(score)) {
             return Ok(());
@@ -213,11 +234,18 @@ impl ZsetTree {
         // In first, so that a lack of memory changes nothing. The index learns of it before anything can merge.
         let to = self.insert_member(room, member, score)?;
         self.len += 1;
-        let path = self.descend(room.heap, &UpTo { bits: old_bits, member });
+        let path = self.path_of_old(room, &UpTo { bits: old_bits, member });
         self.repoint(room, room.hasher.hash(member), path.leaf, to);
         self.remove_at(room, &path);
         self.len -= 1;
         Ok(())
+    }
+
+    /// The way to a member whose leaf is in memory.
+    fn path_of_old(&mut self, room: &mut Room<'_>, member: &UpTo<'_>) -> Path {
+        // Among equal scores a leaf may decide that cannot be read.
+        let path = self.at_home(room, |zset, heap| zset.descend(heap, member));
+        path.unwrap_or_else(|_| self.search(room.heap, member))
     }
 
     /// Moves a member within its leaf, if it stays between two others and the new score fits the leaf's form.
@@ -246,9 +274,9 @@ impl ZsetTree {
 
     /// Takes a member out; its score if it was there.
     pub fn remove(&mut self, room: &mut Room<'_>, member: &[u8]) -> Option<f64> {
-        let (leaf, index) = self.find_member(room.heap, room.hasher, member)?;
+        let (leaf, index) = self.find_home(room, member).ok()??;
         let bits = self.leaf(room.heap, leaf).bits(index);
-        let path = self.descend(room.heap, &UpTo { bits, member });
+        let path = self.at_home(room, |zset, heap| zset.descend(heap, &UpTo { bits, member })).ok()?;
         assert_eq!(path.leaf, leaf, "the tree and the index agree");
         self.index_remove(room, room.hasher.hash(member), leaf);
         self.remove_at(room, &path);
@@ -257,32 +285,42 @@ impl ZsetTree {
         Some(score::score_of(bits))
     }
 
-    /// Takes out the member of a rank.
-    pub fn remove_nth(&mut self, room: &mut Room<'_>, rank: u64) {
+    /// Takes out the member of a rank, if its leaf can be had.
+    pub fn remove_nth(&mut self, room: &mut Room<'_>, rank: u64) -> Result<(), Full> {
         let mut path = self.descend_to_rank(room.heap, rank);
+        if self.away > 0 {
+            self.bring_home(room, path.leaf)?;
+        }
         path.index += 1;
         let hash = room.hasher.hash(self.leaf(room.heap, path.leaf).member(path.index - 1));
         self.index_remove(room, hash, path.leaf);
         self.remove_at(room, &path);
         self.len -= 1;
         self.index_shrink(room);
+        Ok(())
     }
 
     // ---- the whole ----
 
     /// Frees all nodes of a small set at once.
-    pub fn free(mut self, heap: &mut Heap) {
-        while !self.free_nodes(heap, usize::MAX) {}
+    pub fn free(mut self, room: &mut Room<'_>) {
+        while !self.free_nodes(room, usize::MAX) {}
     }
 
     /// Frees up to `nodes_max` nodes of a set that is not used any more. Whether nothing is left.
-    fn free_nodes(&mut self, heap: &mut Heap, nodes_max: usize) -> bool {
+    fn free_nodes(&mut self, room: &mut Room<'_>, nodes_max: usize) -> bool {
         self.len = 0;
         for _ in 0..nodes_max {
-            let tables = [&mut self.pages, &mut self.inners, &mut self.leaves];
-            match tables.into_iter().find_map(Table::pop) {
-                Some(Some(handle)) => self.nodes.release(heap, handle),
-                Some(None) => {}
+            let tables = [&mut self.pages, &mut self.inners];
+            if let Some(popped) = tables.into_iter().find_map(Table::pop) {
+                popped.into_iter().for_each(|handle| self.nodes.release(room.heap, handle));
+                continue;
+            }
+            match self.leaves.pop() {
+                Some(popped) => {
+                    let leaf = self.leaves.len();
+                    popped.into_iter().for_each(|handle| self.release_leaf(room, leaf, handle));
+                }
                 None => return self.longs.free_step(nodes_max),
             }
         }

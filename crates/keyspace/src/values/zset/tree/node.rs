@@ -6,7 +6,7 @@
 //!
 //!   number   0 .. 2^24        a leaf                 class   x 32 B: the node's size, whatever is used of it
 //!            2^30 + n         inner node n           version of the last snapshot that saw it (leaves)
-//!            2^31 + n         index page n
+//!            2^31 + n         index page n           used    0: the stub of a leaf that is not in memory (`away`)
 //! ```
 //!
 //! Nodes refer to each other by number only, so that compaction moves a node by changing one word of a table.
@@ -14,7 +14,9 @@
 use crate::layout::heap::Heap;
 use crate::layout::key::KeyHasher;
 use crate::layout::kind::Full;
+use crate::values::cold::Cold;
 use isotherm_arena::{Handle, Kind};
+use isotherm_stdx::UnixMs;
 
 const OBJECT: usize = 0;
 const NUMBER: usize = 4;
@@ -37,8 +39,19 @@ pub(super) const LEAVES_MAX: u32 = 1 << 24;
 pub(crate) struct Room<'a> {
     pub heap: &'a mut Heap,
     pub hasher: &'a KeyHasher,
+    /// What is not in memory.
+    pub cold: &'a mut Cold,
     /// The version that nodes are born with.
     pub version: u8,
+    pub now: UnixMs,
+}
+
+/// The same to read.
+#[derive(Clone, Copy)]
+pub(crate) struct Reading<'a> {
+    pub heap: &'a Heap,
+    pub hasher: &'a KeyHasher,
+    pub cold: &'a Cold,
 }
 
 // ---- the head ----
@@ -75,6 +88,18 @@ pub(super) fn word(node: &[u8], at: usize) -> u32 {
 #[inline]
 pub(super) fn set_word(node: &mut [u8], at: usize, word: u32) {
     node[at..at + 4].copy_from_slice(&word.to_le_bytes());
+}
+/// The part of a node's bytes that says what is in it: in its head only count and used.
+pub(super) fn bare(node: &[u8], into: &mut Vec<u8>) {
+    into.clear();
+    into.extend_from_slice(&node[..used(node)]);
+    into[..COUNT].fill(0);
+    into[CLASS] = 0;
+}
+/// Writes these to a node of the same number again.
+pub(super) fn restore(node: &mut [u8], bare: &[u8]) {
+    node[COUNT..CLASS].copy_from_slice(&bare[COUNT..CLASS]);
+    node[HEAD_BYTES..bare.len()].copy_from_slice(&bare[HEAD_BYTES..]);
 }
 /// The object that the node belongs to, and its number there.
 pub(super) fn identity(node: &[u8]) -> (u32, u32) {

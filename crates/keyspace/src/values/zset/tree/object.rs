@@ -1,18 +1,29 @@
 //! The tree as one of the large collections of a partition.
 
 use super::ZsetTree;
-use super::node::{self, INDEX, INNER, NODE_BYTES_MAX, Nodes, Room};
+use super::node::{self, INDEX, INNER, NODE_BYTES_MAX, Nodes, Reading, Room};
 use crate::layout::kind::{Encoding, Full};
 use crate::layout::nodes::Table;
 use crate::values::object::{Footprint, Object, Structure};
 use crate::values::receiver::Receiver;
 use crate::values::store::Store;
 use isotherm_arena::Handle;
+use isotherm_stdx::UnixMs;
 
 /// What a change of a sorted set needs of the store; the objects are left alone.
-pub(crate) fn room_of(store: &mut Store) -> Room<'_> {
-    Room { version: store.snapshot.version(), heap: &mut store.heap, hasher: &store.hasher }
+pub(crate) fn room_of(store: &mut Store, now: UnixMs) -> Room<'_> {
+    let Store { heap, hasher, cold, snapshot, .. } = store;
+    Room { heap, hasher, cold, version: snapshot.version(), now }
 }
+
+/// The same to read.
+#[inline]
+pub(crate) fn reading_of(store: &Store) -> Reading<'_> {
+    Reading { heap: &store.heap, hasher: &store.hasher, cold: &store.cold }
+}
+
+/// For what gives no leaf a time of its own.
+const NO_TIME: UnixMs = UnixMs(0);
 
 impl Structure for ZsetTree {
     fn len(&self) -> u64 {
@@ -45,10 +56,11 @@ impl Structure for ZsetTree {
     }
 
     fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
-        self.free_nodes(&mut store.heap, nodes_max)
+        self.free_nodes(&mut room_of(store, NO_TIME), nodes_max)
     }
 
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
+        self.refuse_away(store)?;
         self.copy_with(store, number, |nodes, room, handle| {
             let mut node = [0; NODE_BYTES_MAX];
             let source = node::bytes(room.heap, handle);
@@ -59,6 +71,7 @@ impl Structure for ZsetTree {
     }
 
     fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
+        self.refuse_away(from)?;
         // The index holds hashes of members: both stores hash under the same secret.
         self.copy_with(store, number, |nodes, room, handle| nodes.copy(room, node::bytes(&from.heap, handle)))
     }
@@ -68,8 +81,7 @@ impl Structure for ZsetTree {
     }
 
     fn emit_step(&mut self, store: &mut Store, cursor: &mut u64, receiver: &mut dyn Receiver) -> bool {
-        let version = store.snapshot.version();
-        self.emit_leaf(&mut store.heap, version, cursor, receiver)
+        self.emit_leaf(&mut room_of(store, NO_TIME), cursor, receiver)
     }
 
     fn forget_step(&mut self, _: &mut Store, nodes_max: usize) -> bool {
@@ -81,6 +93,10 @@ impl Structure for ZsetTree {
 
     fn kept_bytes(&self) -> u64 {
         self.saved_bytes
+    }
+
+    fn away_nodes(&self) -> u64 {
+        u64::from(self.away)
     }
 
     fn parts(&self) -> u64 {
@@ -105,7 +121,7 @@ impl Structure for ZsetTree {
         assert_eq!(self.nodes.object, number);
         // One that is being freed is no longer a tree.
         if self.len > 0 {
-            self.check_tree(&store.heap, &store.hasher);
+            self.check_tree(reading_of(store));
         }
         [&self.leaves, &self.inners, &self.pages].map(Table::live).iter().sum::<usize>() as u64
     }
@@ -121,6 +137,15 @@ impl ZsetTree {
         }
     }
 
+    /// All leaves were to be read before a copy: two sets cannot have the same record.
+    fn refuse_away(&self, store: &Store) -> Result<(), Full> {
+        if self.away == 0 {
+            return Ok(());
+        }
+        (0..self.leaves.len()).for_each(|leaf| self.note_missed(reading_of(store), leaf));
+        Err(Full)
+    }
+
     /// The same set again: every node copied by `copy`, under the same numbers.
     fn copy_with(
         &self,
@@ -132,13 +157,13 @@ impl ZsetTree {
         target.longs = self.longs.clone();
         (target.len, target.root, target.height) = (self.len, self.root, self.height);
         target.compact = self.compact;
-        let room = &mut room_of(store);
+        let room = &mut room_of(store, NO_TIME);
         let ZsetTree { nodes, leaves, inners, pages, .. } = &mut target;
         let copied = [(&self.leaves, leaves), (&self.inners, inners), (&self.pages, pages)]
             .into_iter()
             .try_for_each(|(from, to)| from.duplicate(to, |handle| copy(nodes, room, handle)));
         if copied.is_err() {
-            target.free(&mut store.heap);
+            target.free(room);
             return Err(Full);
         }
         Ok(Object::Zset(target))

@@ -11,11 +11,11 @@
 
 use super::leaf::Leaf;
 use super::node::{self, Room};
-use super::{ZsetTree, score};
-use crate::layout::heap::Heap;
+use super::{ZsetTree, leaf, score};
+use crate::layout::last_used;
 use crate::layout::packed::Element;
 use crate::values::parts::Part;
-use crate::values::receiver::{LongPart, Receiver, SHORT_BYTES_MAX};
+use crate::values::receiver::{LongPart, NodeOf, NodePart, Receiver, SHORT_BYTES_MAX};
 use std::sync::Arc;
 
 /// Members of one leaf as they were: [score bits u64][len u32][member] one behind another. Long members are shared.
@@ -58,6 +58,15 @@ impl SavedLeaf {
     }
 }
 
+fn emit(leaf: &Leaf<'_>, receiver: &mut dyn Receiver) {
+    for (index, cell) in leaf.cells().enumerate() {
+        match leaf.share(cell) {
+            Some(member) => emit_shared(member, leaf.score(index), receiver),
+            None => receiver.part(Part::Scored(Element::Bytes(cell.raw), leaf.score(index))),
+        }
+    }
+}
+
 /// A leaf may have dozens of them.
 fn emit_shared(member: Arc<[u8]>, score: f64, receiver: &mut dyn Receiver) {
     if receiver.is_full() || member.len() > SHORT_BYTES_MAX {
@@ -68,12 +77,15 @@ fn emit_shared(member: Arc<[u8]>, score: f64, receiver: &mut dyn Receiver) {
 }
 
 impl ZsetTree {
-    /// Has to be called before a leaf changes or goes.
+    /// Has to be called before a leaf changes or goes, which is in memory.
     #[inline]
-    pub(super) fn before_change(&mut self, room: &mut Room<'_>, leaf: u32) {
+    pub(super) fn before_change(&mut self, room: &mut Room<'_>, number: u32) {
         if self.saving {
-            self.save(room, leaf);
+            self.save(room, number);
         }
+        self.drop_clean(room, number);
+        let bytes = node::bytes_mut(room.heap, self.leaves.get(number));
+        leaf::set_stamp(bytes, last_used::stamp(room.now));
     }
 
     pub(super) fn pop_saved(&mut self) -> Option<SavedLeaf> {
@@ -98,8 +110,7 @@ impl ZsetTree {
     /// all have been emitted.
     pub(super) fn emit_leaf(
         &mut self,
-        heap: &mut Heap,
-        version: u8,
+        room: &mut Room<'_>,
         at: &mut u64,
         receiver: &mut dyn Receiver,
     ) -> bool {
@@ -110,16 +121,17 @@ impl ZsetTree {
         let numbers = u64::from(self.leaves.len());
         if *at < numbers
             && let Some(handle) = self.leaves.find(*at as u32)
-            && node::version(node::bytes(heap, handle)) != version
+            && node::version(node::bytes(room.heap, handle)) != room.version
         {
-            let leaf = self.leaf(heap, *at as u32);
-            for (index, cell) in leaf.cells().enumerate() {
-                match leaf.share(cell) {
-                    Some(member) => emit_shared(member, leaf.score(index), receiver),
-                    None => receiver.part(Part::Scored(Element::Bytes(cell.raw), leaf.score(index))),
+            let number = *at as u32;
+            match self.reference_at(room.heap, number) {
+                Some(reference) => {
+                    let name = self.name_of(number);
+                    receiver.long(LongPart::Node(NodePart { name, reference, of: NodeOf::Zset }));
                 }
+                None => emit(&self.leaf(room.heap, number), receiver),
             }
-            node::set_version(node::bytes_mut(heap, handle), version);
+            node::set_version(node::bytes_mut(room.heap, handle), room.version);
         }
         *at += 1;
         *at >= numbers

@@ -1,8 +1,9 @@
 //! The way down: to a member's leaf, to the place of a boundary, to a rank.
 //!
 //! Separators hold scores only. Where a score ties, the first member below the child decides, which lies in the child's
-//! leftmost leaf: a few more steps, paid only among equal scores.
+//! leftmost leaf: a few more steps, paid only among equal scores. If a leaf that decides is not in memory, the way ends there (`Away`).
 
+use super::away::Away;
 use super::inner;
 use super::leaf::{Leaf, Target};
 use super::score::order_of;
@@ -89,9 +90,21 @@ impl Target for ByMember<'_> {
 }
 
 impl ZsetTree {
+    /// A leaf that is known to be in memory.
     #[inline]
     pub(super) fn leaf<'a>(&'a self, heap: &'a Heap, number: u32) -> Leaf<'a> {
-        Leaf::new(node::bytes(heap, self.leaves.get(number)), &self.longs)
+        let bytes = node::bytes(heap, self.leaves.get(number));
+        assert!(node::used(bytes) > 0, "the leaf was brought home");
+        Leaf::new(bytes, &self.longs)
+    }
+
+    #[inline]
+    pub(super) fn leaf_here<'a>(&'a self, heap: &'a Heap, number: u32) -> Result<Leaf<'a>, Away> {
+        let bytes = node::bytes(heap, self.leaves.get(number));
+        match node::used(bytes) {
+            0 => Err(Away { leaf: number, rank: 0 }),
+            _ => Ok(Leaf::new(bytes, &self.longs)),
+        }
     }
 
     #[inline]
@@ -100,37 +113,82 @@ impl ZsetTree {
     }
 
     /// The way to a boundary. The set has members.
-    pub(super) fn descend(&self, heap: &Heap, target: &impl Target) -> Path {
+    pub(super) fn descend(&self, heap: &Heap, target: &impl Target) -> Result<Path, Away> {
         let mut path = Path::new();
         let mut at = self.root;
         for below in (0..usize::from(self.height)).rev() {
             let bytes = self.inner(heap, at);
-            let index = self.choose(heap, bytes, below, target);
+            let index =
+                self.choose(heap, bytes, below, target).map_err(|leaf| Away { leaf, rank: path.rank })?;
             steps::note(1);
             path.rank += (0..index).map(|left| u64::from(inner::members(bytes, left))).sum::<u64>();
             path.push(at, index);
             at = inner::number(bytes, index);
         }
         path.leaf = at;
-        path.index = self.leaf(heap, at).partition(target);
+        let leaf = self.leaf_here(heap, at).map_err(|away| Away { rank: path.rank, ..away })?;
+        path.index = leaf.partition(target);
         path.rank += path.index as u64;
-        path
+        Ok(path)
     }
 
     /// The last child whose first member lies on the left of the boundary, or the first one. `below` levels of inner
-    /// nodes lie under the children.
-    fn choose(&self, heap: &Heap, bytes: &[u8], below: usize, target: &impl Target) -> usize {
+    /// nodes lie under the children. Where a leaf decides that is not in memory: that leaf.
+    fn choose(&self, heap: &Heap, bytes: &[u8], below: usize, target: &impl Target) -> Result<usize, u32> {
         let (mut low, mut high) = (0, node::count(bytes) - 1);
         while low < high {
             let middle = (low + high).div_ceil(2);
-            let is_left = target.by_order(inner::separator(bytes, middle)).unwrap_or_else(|| {
-                let first = self.first_leaf(heap, inner::number(bytes, middle), below);
-                let leaf = self.leaf(heap, first);
-                target.includes(leaf.order(0), leaf.member(0))
-            });
+            let is_left = match target.by_order(inner::separator(bytes, middle)) {
+                Some(decided) => decided,
+                None => {
+                    let first = self.first_leaf(heap, inner::number(bytes, middle), below);
+                    let leaf = self.leaf_here(heap, first).map_err(|away| away.leaf)?;
+                    target.includes(leaf.order(0), leaf.member(0))
+                }
+            };
             if is_left { low = middle } else { high = middle - 1 }
         }
-        low
+        Ok(low)
+    }
+
+    /// The way to a member whose leaf is in memory, whichever others are not: by looking at all leaves that may have it. For what cannot be
+    /// given up any more when one of the others cannot be read.
+    #[cold]
+    pub(super) fn search(&self, heap: &Heap, member: &UpTo<'_>) -> Path {
+        let mut path = Path::new();
+        let is_found = self.search_below(heap, (self.root, usize::from(self.height)), member, &mut path);
+        assert!(is_found, "a member lies between the separators that its score lies between");
+        path
+    }
+
+    fn search_below(
+        &self,
+        heap: &Heap,
+        (number, height): (u32, usize),
+        member: &UpTo<'_>,
+        path: &mut Path,
+    ) -> bool {
+        let order = order_of(member.bits);
+        if height == 0 {
+            let Ok(leaf) = self.leaf_here(heap, number) else { return false };
+            (path.leaf, path.index) = (number, leaf.partition(member));
+            let last = path.index.checked_sub(1);
+            return last.is_some_and(|at| leaf.order(at) == order && leaf.member(at) == member.member);
+        }
+        let bytes = self.inner(heap, number);
+        let children = node::count(bytes);
+        for index in 0..children {
+            let is_left = index + 1 < children && inner::separator(bytes, index + 1) < order;
+            if is_left || index > 0 && inner::separator(bytes, index) > order {
+                continue;
+            }
+            path.push(number, index);
+            if self.search_below(heap, (inner::number(bytes, index), height - 1), member, path) {
+                return true;
+            }
+            path.len -= 1;
+        }
+        false
     }
 
     fn first_leaf(&self, heap: &Heap, mut number: u32, levels: usize) -> u32 {

@@ -5,15 +5,17 @@
 //! index change. A merge that finds no memory is left for the next removal.
 
 use super::ZsetTree;
+use super::away::used_there;
 use super::draft::Draft;
 use super::inner::{self, CHILDREN_MAX, Child};
 use super::leaf::{self, MEMBERS_MAX};
 use super::node::{self, Room};
 use super::seek::Path;
+use crate::layout::heap::Heap;
 
 /// A leaf with less is merged, if the two together are at most `MERGED_BYTES_MAX`.
 const SMALL_BYTES: usize = 512;
-const MERGED_BYTES_MAX: usize = 800;
+pub(super) const MERGED_BYTES_MAX: usize = 800;
 
 const SMALL_CHILDREN: usize = 12;
 const MERGED_CHILDREN_MAX: usize = 24;
@@ -62,24 +64,38 @@ impl ZsetTree {
     }
 
     /// Two neighbours of one parent: the child of the path and the one behind it, or in front of it.
-    fn neighbours(path: &Path, level: usize, children: usize) -> impl Iterator<Item = usize> {
+    fn neighbours(path: &Path, level: usize, children: usize) -> impl Iterator<Item = usize> + use<> {
         let index = usize::from(path.steps[level].1);
         let behind = (index + 1 < children).then_some(index);
         behind.into_iter().chain(index.checked_sub(1))
     }
 
-    /// Merges the path's leaf with a neighbour, if they are small enough together.
+    /// The pairs of leaves that may be merged: the path's own and a neighbour, and the place of the left one in their parent.
+    pub(super) fn pairs_of<'a>(
+        &'a self,
+        heap: &'a Heap,
+        path: &Path,
+    ) -> impl Iterator<Item = (usize, u32, u32)> + use<'a> {
+        let parent = self.inner(heap, path.steps[path.len - 1].0);
+        let pairs = Self::neighbours(path, path.len - 1, node::count(parent));
+        pairs.map(|left| (left, inner::number(parent, left), inner::number(parent, left + 1)))
+    }
+
+    /// Merges the path's leaf with a neighbour, if they are small enough together. One that is away is read if they are.
     fn merge_leaf(&mut self, room: &mut Room<'_>, path: &Path) -> bool {
         let level = path.len - 1;
-        let parent = self.inner(room.heap, path.steps[level].0);
-        let pairs = Self::neighbours(path, level, node::count(parent));
-        let pairs = pairs.map(|left| (left, inner::number(parent, left), inner::number(parent, left + 1)));
+        let pairs: Vec<_> = self.pairs_of(room.heap, path).collect();
         let mut chosen = None;
         for (index, left, right) in pairs {
-            let (a, b) = (self.leaf(room.heap, left), self.leaf(room.heap, right));
-            if a.used() + b.used() > MERGED_BYTES_MAX || a.len() + b.len() > MEMBERS_MAX {
+            let [a, b] = [left, right].map(|leaf| node::bytes(room.heap, self.leaves.get(leaf)));
+            let is_small = used_there(a) + used_there(b) <= MERGED_BYTES_MAX;
+            if !is_small || node::count(a) + node::count(b) > MEMBERS_MAX {
                 continue;
             }
+            if self.away > 0 && ![left, right].into_iter().all(|leaf| self.is_brought_home(room, leaf)) {
+                continue;
+            }
+            let (a, b) = (self.leaf(room.heap, left), self.leaf(room.heap, right));
             let mut draft = Draft::of(&a);
             draft.append(&b);
             if draft.size(0..draft.len()) <= MERGED_BYTES_MAX {

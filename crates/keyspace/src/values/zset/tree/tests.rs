@@ -1,10 +1,12 @@
 //! Sorted sets beside a plain ordered set, with random operations from printed seeds.
 
 use super::*;
+use crate::layout::key::KeyHasher;
 use crate::layout::packed::Element;
+use crate::values::cold::Cold;
 use crate::values::parts::Part;
 use isotherm_arena::{Arena, ArenaConfig};
-use isotherm_stdx::Prng;
+use isotherm_stdx::{Prng, UnixMs};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -52,6 +54,7 @@ impl Model {
 struct Bench {
     heap: Heap,
     hasher: KeyHasher,
+    cold: Cold,
     version: u8,
     zset: ZsetTree,
     model: Model,
@@ -62,16 +65,28 @@ impl Bench {
         let arena = Arc::new(Arena::new(ArenaConfig { reserve_bytes }).expect("address space"));
         let heap = Heap::new(arena, 0);
         let hasher = KeyHasher::new(secret);
-        Bench { heap, hasher, version: 0, zset: ZsetTree::new(OBJECT), model: Model::default() }
+        Bench {
+            heap,
+            hasher,
+            cold: Cold::default(),
+            version: 0,
+            zset: ZsetTree::new(OBJECT),
+            model: Model::default(),
+        }
     }
 
     fn change<R>(&mut self, change: impl FnOnce(&mut ZsetTree, &mut Room<'_>) -> R) -> R {
-        let mut room = Room { heap: &mut self.heap, hasher: &self.hasher, version: self.version };
+        let Bench { heap, hasher, cold, version, .. } = self;
+        let mut room = Room { heap, hasher, cold, version: *version, now: UnixMs(0) };
         change(&mut self.zset, &mut room)
     }
 
+    fn reading(&self) -> Reading<'_> {
+        Reading { heap: &self.heap, hasher: &self.hasher, cold: &self.cold }
+    }
+
     fn set(&mut self, member: &[u8], score: f64) -> Result<(), Full> {
-        let old = self.zset.score(&self.heap, &self.hasher, member);
+        let old = self.zset.score(self.reading(), member);
         assert_eq!(old, self.model.scores.get(member).copied());
         match old {
             None => self.change(|zset, room| zset.insert(room, member, score))?,
@@ -88,16 +103,16 @@ impl Bench {
     }
 
     fn check(&self) {
-        self.zset.check_tree(&self.heap, &self.hasher);
+        self.zset.check_tree(self.reading());
         assert_eq!(self.zset.len(), self.model.scores.len() as u64);
-        let members = self.zset.members(&self.heap, 0, self.zset.len(), true);
+        let members = self.zset.members(self.reading(), 0, self.zset.len(), true);
         for ((member, score), (model_score, model_member)) in members.zip(&self.model.order) {
             assert_eq!((member, score.to_bits()), (&model_member[..], model_score.0.to_bits()));
         }
     }
 
     fn check_reads(&self, prng: &mut Prng, member: &[u8]) {
-        let rank = self.zset.rank(&self.heap, &self.hasher, member);
+        let rank = self.zset.rank(self.reading(), member);
         assert_eq!(rank.map(|(rank, _)| rank), self.model.rank(member));
         if self.zset.len() == 0 {
             return;
@@ -105,7 +120,7 @@ impl Bench {
         let from = prng.below(self.zset.len());
         let count = prng.below(self.zset.len() - from + 1).min(200);
         let forward = prng.one_in(2);
-        let got: Vec<_> = self.zset.members(&self.heap, from, count, forward).map(|(m, _)| m).collect();
+        let got: Vec<_> = self.zset.members(self.reading(), from, count, forward).map(|(m, _)| m).collect();
         let all: Vec<&[u8]> = self.model.order.iter().map(|(_, member)| &member[..]).collect();
         let want: Vec<_> = match forward {
             true => all.into_iter().skip(from as usize).take(count as usize).collect(),
@@ -115,8 +130,8 @@ impl Bench {
         let bound = draw_score(prng);
         let below = self.model.order.iter().filter(|(score, _)| score.0 < bound).count() as u64;
         let up_to = self.model.order.iter().filter(|(score, _)| score.0 <= bound).count() as u64;
-        assert_eq!(self.zset.rank_of(&self.heap, ZsetBound::BeforeScore(bound)), below);
-        assert_eq!(self.zset.rank_of(&self.heap, ZsetBound::AfterScore(bound)), up_to);
+        assert_eq!(self.zset.rank_of(self.reading(), ZsetBound::BeforeScore(bound)), below);
+        assert_eq!(self.zset.rank_of(self.reading(), ZsetBound::AfterScore(bound)), up_to);
     }
 
     fn compact(&mut self) {
@@ -135,7 +150,7 @@ impl Bench {
     }
 
     fn free(&mut self) {
-        while !self.zset.free_nodes(&mut self.heap, 5) {}
+        while !self.change(|zset, room| zset.free_nodes(room, 5)) {}
         assert_eq!(self.zset.nodes.live_bytes, 0);
         assert_eq!(self.heap.arena().live_bytes(), 0);
     }
@@ -242,8 +257,8 @@ fn equal_scores_are_ordered_by_member() {
         let member = draw_member(&mut prng, 50_000, false);
         let below = all.partition_point(|other| other < &member) as u64;
         let up_to = all.partition_point(|other| other <= &member) as u64;
-        assert_eq!(bench.zset.rank_of(&bench.heap, ZsetBound::BeforeMember(&member)), below);
-        assert_eq!(bench.zset.rank_of(&bench.heap, ZsetBound::AfterMember(&member)), up_to);
+        assert_eq!(bench.zset.rank_of(bench.reading(), ZsetBound::BeforeMember(&member)), below);
+        assert_eq!(bench.zset.rank_of(bench.reading(), ZsetBound::AfterMember(&member)), up_to);
     }
     for member in all {
         bench.remove(&member);
@@ -300,7 +315,7 @@ fn a_scan_meets_every_member_once() {
     }
     let mut met = BTreeMap::new();
     for page in 0..bench.zset.scan_pages() {
-        bench.zset.scan_page(&bench.heap, &bench.hasher, page, &mut |member, score| {
+        bench.zset.scan_page(bench.reading(), page, &mut |member, score| {
             assert!(met.insert(member.to_vec(), score).is_none());
         });
     }
@@ -329,11 +344,12 @@ fn a_snapshot_is_the_state_at_its_cut() {
                         _ => bench.remove(&member),
                     }
                 }
-                done =
-                    bench.zset.emit_leaf(&mut bench.heap, bench.version, &mut at, &mut |part: Part<'_>| {
+                done = bench.change(|zset, room| {
+                    zset.emit_leaf(room, &mut at, &mut |part: Part<'_>| {
                         let Part::Scored(Element::Bytes(member), score) = part else { unreachable!() };
                         assert!(emitted.insert(member.to_vec(), score).is_none(), "emitted twice");
-                    });
+                    })
+                });
             }
             bench.zset.saving = false;
             assert_eq!(emitted, expected);

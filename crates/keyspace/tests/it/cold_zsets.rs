@@ -1,0 +1,546 @@
+//! Sorted sets whose leaves leave memory one by one, beside a model: as a server does it, commands that meet a leaf that is away run again
+//! when it was read, and commands that change something have what they need read before, or wait for it.
+
+use crate::cold::Keeper;
+use crate::support::*;
+use isotherm_keyspace::*;
+use isotherm_stdx::Prng;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+const KEYS: u64 = 5;
+const MEMBERS: u64 = 1500;
+
+/// Members and scores, by key.
+type Model = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, f64>>;
+
+struct World {
+    keyspace: &'static Keyspace,
+    keeper: Arc<Keeper>,
+    prng: Prng,
+    model: Model,
+    hand: NodeHand,
+    /// What came back, and where it was.
+    given: Vec<(NodeAt, ColdRef)>,
+    now: i64,
+    counts: Counts,
+}
+
+#[derive(Default, Debug)]
+struct Counts {
+    chilled: u64,
+    clean: u64,
+    moved: u64,
+    moved_clean: u64,
+    runs_again: u64,
+    changes_again: u64,
+    waits: u64,
+}
+
+fn name_of(number: u64) -> Vec<u8> {
+    format!("zset:{number}").into_bytes()
+}
+
+/// All members of this one have one score, so that members decide everywhere.
+fn is_even(name: &[u8]) -> bool {
+    name == b"zset:0"
+}
+
+fn member_of(number: u64) -> Vec<u8> {
+    match number % 17 {
+        0 => number.to_string().into_bytes(),
+        1 => [format!("{number}:").into_bytes(), vec![b'l'; 150]].concat(),
+        // Leaves with such a one stay.
+        2 if number.is_multiple_of(7) => [format!("{number}:").into_bytes(), vec![b'l'; 400]].concat(),
+        _ => format!("member:{number}").into_bytes(),
+    }
+}
+
+/// In the order of the set.
+fn ordered(members: &BTreeMap<Vec<u8>, f64>) -> Vec<(Vec<u8>, f64)> {
+    let mut all: Vec<_> = members.iter().map(|(member, score)| (member.clone(), *score)).collect();
+    all.sort_by(|a, b| a.1.partial_cmp(&b.1).expect("no NaN").then_with(|| a.0.cmp(&b.0)));
+    all
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let keyspace: &'static Keyspace = Box::leak(Box::new(keyspace(2, 1, 1 << 30, seed as u8)));
+        let keeper: Arc<Keeper> = Arc::default();
+        let shared: Arc<dyn ColdKeeper> = keeper.clone();
+        keyspace.keep_cold(&shared);
+        World {
+            keyspace,
+            keeper,
+            prng: Prng::new(seed),
+            model: Model::new(),
+            hand: NodeHand::default(),
+            given: Vec::new(),
+            now: START,
+            counts: Counts::default(),
+        }
+    }
+
+    fn score(&mut self, name: &[u8]) -> f64 {
+        match self.prng.below(4) {
+            _ if is_even(name) => 1.0,
+            0 => self.prng.below(10) as f64,
+            1 => -(self.prng.below(1 << 30) as f64),
+            _ => self.prng.next_u64() as f64 / 2f64.powi(60),
+        }
+    }
+
+    /// What was met is read. Whether something was.
+    fn give_missing(&mut self, held: &mut Held<'_>) -> bool {
+        let missing = held.take_missing();
+        for missed in &missing {
+            assert!(missed.is_readable);
+            let node = missed.node.expect("no value is away as a whole");
+            self.given.extend(give(&self.keeper, held, node, self.now));
+        }
+        !missing.is_empty()
+    }
+
+    /// A command that only reads: what it meets is read, and it runs again.
+    fn read<R>(&mut self, work: impl Fn(&mut Txn<'_, '_>) -> R) -> R {
+        loop {
+            let mut held = Held::new(self.keyspace);
+            held.acquire(Want::All);
+            let mut sink = NoEffects;
+            let mut txn = Txn::new(&mut held, conditions(self.now), &mut sink);
+            txn.on_cold = OnCold::Collect;
+            let answer = work(&mut txn);
+            txn.finish();
+            if !self.give_missing(&mut held) {
+                return answer;
+            }
+            self.counts.runs_again += 1;
+        }
+    }
+
+    /// One that changes elements of a key: it may want something before it has changed anything.
+    fn change<R>(
+        &mut self,
+        name: &[u8],
+        need: Option<NodeNeed<'_>>,
+        mut work: impl FnMut(&mut Txn<'_, '_>) -> R,
+    ) -> R {
+        let keyspace = self.keyspace;
+        let mut held = Held::new(keyspace);
+        held.acquire(Want::All);
+        let key = keyspace.key(name);
+        // What is read shows what else is needed.
+        while let Some(need) = need {
+            let nodes = held.away_nodes(Db(0), &key, need, usize::MAX);
+            if nodes.is_empty() {
+                break;
+            }
+            for node in nodes {
+                give(&self.keeper, &mut held, node, self.now);
+            }
+        }
+        self.counts.waits += u64::from(need.is_none());
+        loop {
+            let mut sink = NoEffects;
+            let mut txn = Txn::new(&mut held, conditions(self.now), &mut sink);
+            txn.on_cold = OnCold::Read;
+            let answer = work(&mut txn);
+            txn.finish();
+            if !self.give_missing(&mut held) {
+                return answer;
+            }
+            self.counts.changes_again += 1;
+        }
+    }
+
+    fn edit(&mut self) {
+        let name = name_of(self.prng.below(KEYS));
+        let many = if self.prng.one_in(4) { 300 } else { 5 };
+        let count = 1 + self.prng.below(many);
+        let grows = self.prng.below(5) > 1;
+        let words: Vec<(Vec<u8>, f64)> =
+            (0..count).map(|_| (member_of(self.prng.below(MEMBERS)), self.score(&name))).collect();
+        let texts: Vec<(String, &[u8])> =
+            words.iter().map(|(member, score)| (score.to_string(), &member[..])).collect();
+        let elements: Vec<&[u8]> = match grows {
+            true => texts.iter().flat_map(|(score, member)| [score.as_bytes(), *member]).collect(),
+            false => texts.iter().map(|(_, member)| *member).collect(),
+        };
+        let need = NodeNeed::Of { elements: &elements, reshapes: true };
+        let need = (self.prng.below(4) > 0).then_some(need);
+        let limits = Limits::default();
+        let known = self.model.get(&name).cloned().unwrap_or_default();
+        self.change(&name, need, |txn| {
+            let (key, mut seen) = (txn.key(&name), known.clone());
+            _ = txn.edit_zset(Db(0), &key, &limits, |zset| {
+                for (member, score) in &words {
+                    let had = seen.get(member).copied();
+                    if grows {
+                        let expected = ZsetUpdate { old: had, new: Some(*score) };
+                        assert_eq!(zset.set(member, *score), Ok(expected));
+                        seen.insert(member.clone(), *score);
+                    } else {
+                        assert_eq!(zset.remove(member), had);
+                        seen.remove(member);
+                    }
+                }
+            });
+        });
+        let members = self.model.entry(name.clone()).or_default();
+        for (member, score) in words {
+            _ = if grows { members.insert(member, score) } else { members.remove(&member) };
+        }
+        self.forget_empty(&name);
+    }
+
+    fn forget_empty(&mut self, name: &[u8]) {
+        if self.model.get(name).is_some_and(BTreeMap::is_empty) {
+            self.model.remove(name);
+        }
+    }
+
+    /// ZPOPMIN, ZPOPMAX, and the like in the middle.
+    fn take_range(&mut self) {
+        let name = name_of(self.prng.below(KEYS));
+        let Some(members) = self.model.get(&name) else { return };
+        let all = ordered(members);
+        let len = all.len() as u64;
+        let count = (1 + self.prng.below(60)).min(len);
+        let first = match self.prng.below(3) {
+            0 => 0,
+            1 => len - count,
+            _ => self.prng.below(len - count + 1),
+        };
+        let (forward, waits) = (self.prng.one_in(2), self.prng.one_in(3));
+        let limits = Limits::default();
+        self.counts.waits += u64::from(waits);
+        let taken = self.change(&name, Some(NodeNeed::Of { elements: &[], reshapes: true }), |txn| {
+            let key = txn.key(&name);
+            let edited = txn.edit_zset(Db(0), &key, &limits, |zset| {
+                let mut taken = Vec::new();
+                if waits || zset.wants_range(first, count) {
+                    let rank = if forward { first } else { len - count - first };
+                    zset.for_each(rank, count, forward, |member, score| taken.push((member.to_vec(), score)));
+                    assert_eq!(zset.remove_range(first, count), count);
+                }
+                taken
+            });
+            edited.expect("a sorted set").result
+        });
+        let mut expected = all[first as usize..(first + count) as usize].to_vec();
+        if !forward {
+            expected.reverse();
+        }
+        assert_eq!(taken, expected);
+        let members = self.model.get_mut(&name).expect("it was there");
+        expected.iter().for_each(|(member, _)| _ = members.remove(member));
+        self.forget_empty(&name);
+    }
+
+    /// ZREMRANGEBYSCORE, or BYLEX.
+    fn take_between(&mut self) {
+        let name = name_of(self.prng.below(KEYS));
+        let Some(members) = self.model.get(&name) else { return };
+        let all = ordered(members);
+        let (low, high) = (self.prng.below(all.len() as u64) as usize, all.len() - 1);
+        let (low, high) = (&all[low], &all[high.min(low + self.prng.below(80) as usize)]);
+        let even = is_even(&name);
+        let is_taken = |(member, score): &(Vec<u8>, f64)| match even {
+            true => *member > low.0 && *member <= high.0,
+            false => *score > low.1 && *score <= high.1,
+        };
+        let expected: Vec<_> = all.iter().filter(|pair| is_taken(pair)).collect();
+        let limits = Limits::default();
+        let removed = self.change(&name, Some(NodeNeed::Of { elements: &[], reshapes: true }), |txn| {
+            let key = txn.key(&name);
+            let edited = txn.edit_zset(Db(0), &key, &limits, |zset| {
+                let (start, count) = if even {
+                    let (low, high) = (ZsetBound::AfterMember(&low.0), ZsetBound::AfterMember(&high.0));
+                    zset.lex_range(low, high, true)
+                } else {
+                    let start = zset.rank_of(ZsetBound::AfterScore(low.1));
+                    (start, zset.rank_of(ZsetBound::AfterScore(high.1)).saturating_sub(start))
+                };
+                if zset.wants_range(start, count) { zset.remove_range(start, count) } else { 0 }
+            });
+            edited.expect("a sorted set").result
+        });
+        assert_eq!(removed, expected.len() as u64);
+        let members = self.model.get_mut(&name).expect("it was there");
+        expected.iter().for_each(|(member, _)| _ = members.remove(member));
+        self.forget_empty(&name);
+    }
+
+    fn look(&mut self) {
+        let name = name_of(self.prng.below(KEYS));
+        let Some(members) = self.model.get(&name) else { return };
+        let all = ordered(members);
+        let member = member_of(self.prng.below(MEMBERS));
+        let expected = members
+            .get(&member)
+            .map(|score| (all.iter().position(|pair| pair.0 == member).expect("it is there") as u64, *score));
+        let len = all.len() as u64;
+        let (rank, forward) = (self.prng.below(len), self.prng.one_in(2));
+        let count = self.prng.below(len - rank + 1).min(100);
+        let bound = all[self.prng.below(len) as usize].clone();
+        let what = self.prng.below(4);
+        let (found, range, below) = self.read(|txn| {
+            let key = txn.key(&name);
+            let Some(entry) = txn.find(Db(0), &key, Lookup::Read) else { panic!("it is there") };
+            let Value::Zset(zset) = entry.value else { panic!("a sorted set") };
+            let (mut found, mut range, mut below) = (None, Vec::new(), None);
+            match what {
+                0 => found = zset.rank(&member),
+                1 => found = zset.score(&member).map(|score| (0, score)),
+                2 => {
+                    zset.for_each(rank, count, forward, |member, score| range.push((member.to_vec(), score)))
+                }
+                _ if is_even(&name) => below = Some(zset.rank_of(ZsetBound::BeforeMember(&bound.0))),
+                _ => below = Some(zset.rank_of(ZsetBound::BeforeScore(bound.1))),
+            }
+            (found, range, below)
+        });
+        match what {
+            0 => assert_eq!(found, expected),
+            1 => assert_eq!(found.map(|it| it.1), expected.map(|it| it.1)),
+            2 => {
+                let from = if forward { rank } else { len - rank - count } as usize;
+                let mut expected = all[from..from + count as usize].to_vec();
+                if !forward {
+                    expected.reverse();
+                }
+                assert_eq!(range, expected);
+            }
+            _ => {
+                let is_below = |pair: &&(Vec<u8>, f64)| match is_even(&name) {
+                    true => pair.0 < bound.0,
+                    false => pair.1 < bound.1,
+                };
+                assert_eq!(below, Some(all.iter().filter(is_below).count() as u64));
+            }
+        }
+    }
+
+    /// All of a key, in order, and by its scan.
+    fn check(&mut self, name: &[u8]) {
+        let (all, scanned, len) = self.read(|txn| {
+            let key = txn.key(name);
+            let (mut all, mut scanned) = (Vec::new(), BTreeMap::new());
+            let Some(entry) = txn.find(Db(0), &key, Lookup::Read) else { return (all, scanned, 0) };
+            let Value::Zset(zset) = entry.value else { panic!("a sorted set") };
+            zset.for_each(0, zset.len(), true, |member, score| all.push((member.to_vec(), score)));
+            let mut cursor = 0;
+            loop {
+                cursor = zset.scan(cursor, 20, |member, score| _ = scanned.insert(member.to_vec(), score));
+                if cursor == 0 {
+                    return (all, scanned, zset.len());
+                }
+            }
+        });
+        let expected = self.model.get(name).cloned().unwrap_or_default();
+        assert_eq!(len, expected.len() as u64);
+        assert!(all == ordered(&expected), "{}", String::from_utf8_lossy(name));
+        assert!(scanned == expected, "{}", String::from_utf8_lossy(name));
+    }
+
+    fn move_or_remove(&mut self) {
+        let (name, other) = (name_of(self.prng.below(KEYS)), name_of(self.prng.below(KEYS)));
+        let what = self.prng.below(3);
+        if name == other || is_even(&name) != is_even(&other) || !self.model.contains_key(&name) {
+            return;
+        }
+        self.change(&name, Some(NodeNeed::All), |txn| {
+            let (from, to) = (txn.key(&name), txn.key(&other));
+            match what {
+                0 => _ = txn.remove(Db(0), &from),
+                1 => txn.rename((Db(0), &from), (Db(0), &to)).expect("there is room"),
+                _ => txn.copy((Db(0), &from), (Db(0), &to)).expect("there is room"),
+            }
+        });
+        match what {
+            0 => _ = self.model.remove(&name),
+            1 => {
+                let members = self.model.remove(&name).expect("it was there");
+                self.model.insert(other, members);
+            }
+            _ => {
+                let members = self.model[&name].clone();
+                self.model.insert(other, members);
+            }
+        }
+    }
+
+    /// What the hand shows leaves memory; sometimes it has changed since it was shown.
+    fn sink(&mut self) {
+        let (mut shown, mut clean) = (Vec::new(), Vec::new());
+        let keyspace = self.keyspace;
+        {
+            let mut held = Held::new(keyspace);
+            held.acquire(Want::One(self.hand.partition()));
+            let now = UnixMs(self.now + 1000);
+            held.sink_nodes_step(&mut self.hand, ByNodes::Some, 80, now, &mut |node| {
+                assert!(node.idle_seconds < 600, "a stamp is its last change");
+                if node.is_clean {
+                    return clean.push(node.at);
+                }
+                let mut payload = Vec::new();
+                node.write_payload(&mut payload);
+                assert_eq!(payload.len(), node.bytes);
+                shown.push((node.at, payload));
+            });
+        }
+        if self.prng.one_in(5) {
+            self.edit();
+        }
+        for at in clean {
+            let mut held = Held::new(self.keyspace);
+            held.acquire(Want::One(self.keyspace.partition_of(at.slot)));
+            // Unless it has changed meanwhile.
+            self.counts.clean += u64::from(held.chill_clean_node(at, UnixMs(self.now)));
+        }
+        for (at, payload) in shown {
+            let reference = self.keeper.keep(&payload);
+            let mut held = Held::new(self.keyspace);
+            held.acquire(Want::One(self.keyspace.partition_of(at.slot)));
+            self.counts.chilled += u64::from(held.chill_node(at, &payload, reference, UnixMs(self.now)));
+        }
+    }
+
+    fn clean(&mut self) {
+        let mut hand = NodeHand::default();
+        while hand.rounds == 0 {
+            let mut held = Held::new(self.keyspace);
+            held.acquire(Want::One(hand.partition()));
+            let mut found = Vec::new();
+            held.away_nodes_step(&mut hand, 500, &mut |node, reference| found.push((node, reference)));
+            for (node, reference) in found.into_iter().filter(|_| self.prng.one_in(4)) {
+                let to = self.keeper.keep(&self.keeper.read(reference));
+                assert!(held.move_node(node, reference, to));
+                self.counts.moved += 1;
+            }
+        }
+        // Those that have come back too, if they were not changed since.
+        for (node, reference) in std::mem::take(&mut self.given) {
+            let Some(payload) = self.keeper.ever.lock().unwrap().get(&reference.raw()).cloned() else {
+                continue;
+            };
+            let to = self.keeper.keep(&payload);
+            let mut held = Held::new(self.keyspace);
+            held.acquire(Want::One(self.keyspace.partition_of(node.slot)));
+            let is_referred = held.refers_to_node(node, reference);
+            assert_eq!(held.move_node(node, reference, to), is_referred);
+            self.counts.moved_clean += u64::from(is_referred);
+        }
+    }
+
+    fn step(&mut self) {
+        self.now += self.prng.below(50) as i64;
+        match self.prng.below(40) {
+            0..12 => self.edit(),
+            12..14 => self.take_range(),
+            14 => self.take_between(),
+            15..23 => self.look(),
+            23 => self.check(&name_of(self.prng.clone().below(KEYS))),
+            24 => self.move_or_remove(),
+            25 => self.clean(),
+            26..39 => self.sink(),
+            _ => _ = compact(self.keyspace, 20),
+        }
+    }
+}
+
+/// The node, and where it was.
+fn give(keeper: &Keeper, held: &mut Held<'_>, node: NodeAt, now: i64) -> Option<(NodeAt, ColdRef)> {
+    let from = held.node_reference(node)?;
+    let payload = keeper.read(from);
+    held.give_node(node, Some(&payload), from, true, UnixMs(now));
+    Some((node, from))
+}
+
+/// Takes what a snapshot emits.
+#[derive(Default)]
+struct Taken {
+    model: Model,
+    key: Vec<u8>,
+    nodes: u64,
+}
+
+impl Taken {
+    fn take(&mut self, keeper: &Keeper, item: SnapshotItem<'_>) {
+        match item {
+            SnapshotItem::Begin { key, .. } => {
+                assert!(self.model.insert(key.to_vec(), BTreeMap::new()).is_none());
+                self.key = key.to_vec();
+            }
+            SnapshotItem::Part(part) => self.part(part),
+            SnapshotItem::Node(node) => {
+                self.nodes += 1;
+                let payload = keeper.ever.lock().unwrap()[&node.reference().raw()].clone();
+                assert!(node.parts(&payload, |part| self.part(part)));
+            }
+            SnapshotItem::Entry(entry) => {
+                let members = self.model.entry(entry.key.to_vec()).or_default();
+                let Value::Zset(zset) = entry.value else { panic!("a sorted set") };
+                zset.for_each(0, zset.len(), true, |member, score| {
+                    _ = members.insert(member.to_vec(), score);
+                });
+            }
+            SnapshotItem::End => {}
+            SnapshotItem::Bundle(_) => panic!("nothing is frozen"),
+        }
+    }
+
+    fn part(&mut self, part: Part<'_>) {
+        let members = self.model.get_mut(&self.key).expect("it was begun");
+        let Part::Scored(member, score) = part else { panic!("{part:?}") };
+        assert!(members.insert(member.to_vec(), score).is_none(), "each comes once");
+    }
+}
+
+#[test]
+fn leaves_that_left_memory_are_what_they_were() {
+    for seed in 0..6 {
+        println!("seed {seed}");
+        let mut world = World::new(seed);
+        for step in 0..1500 {
+            world.step();
+            if step % 50 == 0 {
+                world.keyspace.check_invariants();
+            }
+        }
+        (0..KEYS).for_each(|number| world.check(&name_of(number)));
+        let Counts { chilled, clean, moved, moved_clean, runs_again, changes_again, waits } = world.counts;
+        let counts = [chilled, clean, moved, moved_clean, runs_again, changes_again, waits];
+        assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
+        flush_and_check(world.keyspace, world.now);
+        assert!(world.keeper.values.lock().unwrap().is_empty(), "all references went back");
+    }
+}
+
+#[test]
+fn snapshots_have_them_as_they_were_at_the_cut() {
+    let mut nodes = 0;
+    for seed in 0..8 {
+        println!("seed {seed}");
+        let mut world = World::new(100 + seed);
+        (0..300).for_each(|_| world.step());
+        for _ in 0..6 {
+            (0..10).for_each(|_| world.sink());
+            let keyspace = world.keyspace;
+            let expected = world.model.clone();
+            let mut snapshot = keyspace.snapshot().expect("there is one at a time");
+            let (mut taken, keeper) = (Taken::default(), Arc::clone(&world.keeper));
+            while snapshot.step(40, &mut |item| taken.take(&keeper, item)) {
+                if world.prng.one_in(2) {
+                    world.step();
+                }
+            }
+            assert!(taken.model == expected);
+            nodes += taken.nodes;
+            world.keyspace.check_invariants();
+        }
+        flush_and_check(world.keyspace, world.now);
+        assert!(world.keeper.values.lock().unwrap().is_empty(), "all references went back");
+    }
+    assert!(nodes > 100, "{nodes}");
+}
