@@ -42,6 +42,7 @@ mod script_libraries;
 mod scripts;
 mod speed;
 mod swap;
+mod swap_nodes;
 mod swap_reads;
 mod swap_restart;
 mod threads;

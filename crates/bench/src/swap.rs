@@ -13,9 +13,9 @@ use crate::durability::median;
 use crate::options::Options;
 use crate::process::{Server, Setting, Side};
 use crate::report::Table;
-use crate::{Fallible, progress, swap_restart};
+use crate::{Fallible, progress, swap_nodes, swap_restart};
 
-pub const ROWS: [&str; 4] = ["swap-fill", "swap-frozen", "swap-cost", "swap-restart"];
+pub const ROWS: [&str; 5] = ["swap-fill", "swap-frozen", "swap-nodes", "swap-cost", "swap-restart"];
 
 const KEYS: u64 = 2_000_000;
 const VALUE_BYTES: usize = 400;
@@ -37,6 +37,9 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     }
     if options.wants("swap-frozen") {
         frozen(options, &mut table)?;
+    }
+    if options.wants("swap-nodes") {
+        swap_nodes::nodes(options, &mut table)?;
     }
     if options.wants("swap-cost") {
         cost(options, &mut table)?;
