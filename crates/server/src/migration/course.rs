@@ -11,7 +11,9 @@ use isotherm_commands::call::HashedKeys;
 use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_commands::generic::remove_moved;
 use isotherm_commands::spec::Need;
-use isotherm_keyspace::{Conditions, ExpiryMode, LeaseId, Lookup, Slot, Txn, UnixMs, Watcher, Whereabouts};
+use isotherm_keyspace::{
+    Conditions, ExpiryMode, Held, LeaseId, Lookup, NodeNeed, Slot, Txn, UnixMs, Want, Watcher, Whereabouts,
+};
 use isotherm_resp::{ArgsBuf, Reply, errors};
 use isotherm_stdx::steps;
 use std::collections::HashMap;
@@ -36,6 +38,9 @@ const LEASED_ROUND: u32 = 3;
 const ROUNDS_MAX: u32 = 8;
 /// Keys that are looked at, or leave, under one hold.
 const KEYS_PER_HOLD: usize = 64;
+/// Parts of a collection on disk that are looked for in one hold, and so often before a value is written: a million of them.
+const NODES_PER_HOLD: usize = 256;
+const READ_HOLDS_MAX: u32 = 4096;
 /// How often it is looked whether a script, or a pause, has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -335,6 +340,33 @@ impl<'j> Course<'j> {
         Ok(batch)
     }
 
+    /// Parts of a large collection that are on disk come to memory, read without a lock. What is not there afterwards, or cannot be read, is for
+    /// `load_portion`, which waits for it.
+    fn read_nodes(&mut self, exec: &mut Exec, number: usize) -> Result<(), Stopped> {
+        let (node, db) = (self.node, self.job.db);
+        let Some(tier) = node.cold.disk() else { return Ok(()) };
+        for _ in 0..READ_HOLDS_MAX {
+            let away = self.held(exec, &[number], |course, exec| {
+                let key = node.keyspace.key(&course.keys[number].name);
+                exec.held.away_nodes(db, &key, NodeNeed::All, NODES_PER_HOLD)
+            })?;
+            if away.is_empty() {
+                break;
+            }
+            for at in away {
+                let cold = ColdKey::of_node(at);
+                let Some(fetched) = tier.read_key(&node.keyspace, &cold) else { continue };
+                if !fetched.is_there() {
+                    return Ok(());
+                }
+                let mut held = Held::new(&node.keyspace);
+                held.acquire(Want::One(node.keyspace.partition_of(at.slot)));
+                tier.hand_over(&mut held, &cold, &fetched);
+            }
+        }
+        Ok(())
+    }
+
     /// A large value is written a portion at a time, and given up for this round if it changes in between.
     fn load_key(
         &mut self,
@@ -344,6 +376,7 @@ impl<'j> Course<'j> {
         batch: &mut Batch,
     ) -> Result<(), Stopped> {
         let (mut began, before) = (None, batch.memory_bytes());
+        self.read_nodes(exec, number)?;
         let last = loop {
             let load = |course: &mut Course<'j>, exec: &mut Exec| {
                 course.load_portion(exec, number, portions, &mut began)
