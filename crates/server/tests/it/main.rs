@@ -63,6 +63,7 @@ mod swap_nodes;
 mod swap_parked;
 mod swap_streams;
 mod swap_words;
+mod swap_zsets;
 mod tls;
 mod tls_bad_input;
 mod tls_links;
