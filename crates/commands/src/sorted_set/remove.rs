@@ -26,7 +26,13 @@ pub const ZREM: Command<Handler> = Command::new(
 
 fn zrem(call: &mut Call<'_, '_, '_>) -> Outcome {
     let members = call.args.from(2);
-    remove(call, "zrem", |edit| members.iter().filter(|member| edit.remove(member).is_some()).count() as u64)
+    remove(call, "zrem", |edit| {
+        // All or none: the log has them all.
+        if members.len() > 1 && !edit.wants_members(&members.iter().collect::<Vec<_>>()) {
+            return 0;
+        }
+        members.iter().filter(|member| edit.remove(member).is_some()).count() as u64
+    })
 }
 
 pub const ZREMRANGEBYRANK: Command<Handler> = Command::new(

@@ -372,6 +372,11 @@ impl World {
 
     /// What the hand shows leaves memory; sometimes it has changed since it was shown.
     fn sink(&mut self) {
+        let changes = self.prng.one_in(5);
+        self.sink_with(changes);
+    }
+
+    fn sink_with(&mut self, changes: bool) {
         let (mut shown, mut clean) = (Vec::new(), Vec::new());
         let keyspace = self.keyspace;
         {
@@ -389,7 +394,7 @@ impl World {
                 shown.push((node.at, payload));
             });
         }
-        if self.prng.one_in(5) {
+        if changes {
             self.edit();
         }
         for at in clean {
@@ -514,6 +519,59 @@ fn leaves_that_left_memory_are_what_they_were() {
         assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
         flush_and_check(world.keyspace, world.now);
         assert!(world.keeper.values.lock().unwrap().is_empty(), "all references went back");
+    }
+}
+
+/// Among equal scores first members decide, of leaves that may be away. One that cannot be read is no reason to stop half way.
+#[test]
+fn a_member_moves_though_other_leaves_cannot_be_read() {
+    let mut world = World::new(7);
+    let (name, limits) = (name_of(0), Limits::default());
+    let long = |n: u32| format!("m{n:05}{}", "x".repeat(30)).into_bytes();
+    let members: BTreeMap<Vec<u8>, f64> = (0..3000).map(|n| (long(n), 1.0)).collect();
+    world.change(&name, None, |txn| {
+        let key = txn.key(&name);
+        let set = |zset: &mut ZsetEdit<'_, '_>| {
+            members.iter().for_each(|(member, score)| _ = zset.set(member, *score))
+        };
+        txn.edit_zset(Db(0), &key, &limits, set).expect("room");
+    });
+    world.model.insert(name.clone(), members);
+    for moved in [777, 778, 100].map(long) {
+        for _ in 0..100 {
+            world.sink_with(false);
+        }
+        let mut held = Held::new(world.keyspace);
+        held.acquire(Want::All);
+        let key = world.keyspace.key(&name);
+        let elements =
+            [&moved[..], &world.model[&name].iter().map(|pair| pair.0.clone()).next_back().unwrap()];
+        for at in held.away_nodes(Db(0), &key, NodeNeed::Of { elements: &elements, reshapes: false }, 9) {
+            let from = held.node_reference(at).expect("it is away");
+            let payload = world.keeper.read(from);
+            held.give_node(at, Some(&payload), from, false, UnixMs(world.now));
+        }
+        assert!(held.away_nodes(Db(0), &key, NodeNeed::All, 99).len() > 5);
+        let aside = std::mem::take(&mut *world.keeper.values.lock().unwrap());
+        let mut sink = NoEffects;
+        let mut txn = Txn::new(&mut held, conditions(world.now), &mut sink);
+        txn.on_cold = OnCold::Read;
+        let edited = txn.edit_zset(Db(0), &key, &limits, |zset| {
+            let first = zset.set(&moved, 5.0);
+            // From here on nothing changes any more.
+            assert_eq!((zset.remove(&long(999)), zset.set(b"new", 1.0)), (None, Err(Full)));
+            assert_eq!(zset.remove_range(0, 3), 0);
+            first
+        });
+        let expected = ZsetUpdate { old: Some(1.0), new: Some(5.0) };
+        assert_eq!(edited.map(|edited| edited.result), Ok(Ok(expected)));
+        txn.finish();
+        assert!(held.take_missing().iter().any(|missed| !missed.is_readable));
+        *world.keeper.values.lock().unwrap() = aside;
+        drop(held);
+        world.model.get_mut(&name).unwrap().insert(moved, 5.0);
+        world.keyspace.check_invariants();
+        world.check(&name);
     }
 }
 

@@ -72,6 +72,14 @@ impl ZsetEdit<'_, '_> {
         }
     }
 
+    /// The same of members that are about to be taken out.
+    pub fn wants_members(&self, members: &[&[u8]]) -> bool {
+        match self.source() {
+            Source::Tree(tree, store) => tree.wants_members(store, members),
+            Source::Packed(_) => true,
+        }
+    }
+
     /// How many members lie in front of a boundary, before anything was changed. What decides is noted in the same way; then the answer is
     /// less, and nothing can be changed.
     pub fn rank_of(&self, bound: ZsetBound<'_>) -> u64 {

@@ -15,7 +15,7 @@ use super::index::PAGE_MEMBERS;
 use super::leaf::{self, Leaf};
 use super::long::Longs;
 use super::node::{self, Reading, Room};
-use super::object::room_of;
+use super::object::{reading_of, room_of};
 use super::seek::UpTo;
 use super::shrink::MERGED_BYTES_MAX;
 use super::{ZsetTree, score};
@@ -187,6 +187,18 @@ impl ZsetTree {
     pub fn wants_range(&self, at: Reading<'_>, rank: u64, count: u64) -> bool {
         let away = self.away_in_range(at.heap, rank, count);
         away.iter().for_each(|leaf| self.note_wanted(at, *leaf));
+        away.is_empty()
+    }
+
+    /// The same of the leaves of members that are about to be taken out.
+    pub fn wants_members(&self, store: &Store, members: &[&[u8]]) -> bool {
+        if self.away == 0 {
+            return true;
+        }
+        let needed = self.needed(store, members, true);
+        let away: Vec<u32> =
+            needed.into_iter().filter(|leaf| self.reference_at(&store.heap, *leaf).is_some()).collect();
+        away.iter().for_each(|leaf| self.note_wanted(reading_of(store), *leaf));
         away.is_empty()
     }
 
