@@ -280,7 +280,7 @@ mod tests {
         }
         check("save", "", "");
         assert_eq!(set("swap-load-rule", &["1", "100", "10", "800"]).as_deref(), Ok("1 100 10 800"));
-        check("ssdb-load-rule", "", "");
+        check("swap-load-rule", "", "");
         for bad in [&["1"][..], &["0", "1"], &["1", "0"], &["1", "x"], &["1"; 34]] {
             refused(
                 "swap-load-rule",
