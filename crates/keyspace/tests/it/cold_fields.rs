@@ -111,7 +111,7 @@ impl Pair {
                     }
                 })
                 .expect("it is a hash");
-                if number % 5 == 0 && words.len() % 7 == 3 {
+                if number.is_multiple_of(5) && words.len() % 7 == 3 {
                     let at = Some(UnixMs(now + 5_000 + words.len() as i64));
                     txn.set_expiry(Db(0), &key, at).expect("there is room");
                 }
