@@ -163,11 +163,23 @@ impl Lent {
         self.key.len() + value + self.stream_bytes() + 128
     }
 
-    /// What its key and its value take, as allocators round: four sizes to each doubling.
+    /// What its key and its value take.
     fn heap_bytes(&self) -> usize {
-        let rounded = |len: usize| len.next_multiple_of((len.next_power_of_two() / 8).max(16));
         let value = self.value.as_ref().map_or(0, |value| rounded(value.len()));
         rounded(self.key.len()) + value + self.stream_bytes()
+    }
+}
+
+/// As allocators round: four sizes to each doubling.
+fn rounded(bytes: usize) -> usize {
+    bytes.next_multiple_of((bytes.next_power_of_two() / 8).max(16))
+}
+
+/// Of a map that has room for so many pairs: it is filled to seven eighths, with a byte for each place.
+fn map_bytes(capacity: usize, pair_bytes: usize) -> usize {
+    match capacity {
+        0 => 0,
+        _ => rounded((capacity * 8 / 7).next_power_of_two() * (pair_bytes + 1)),
     }
 }
 
@@ -391,12 +403,10 @@ impl Cold {
     }
 
     fn table_bytes(&self) -> usize {
-        // A table is filled to seven eighths, with a byte for each place.
-        let places = (self.lent.capacity() * 8 / 7).next_power_of_two();
-        let used = if self.lent.capacity() == 0 { 0 } else { places };
-        let nodes = self.clean.capacity() * size_of::<(NodeName, ColdRef)>()
-            + self.given.capacity() * size_of::<(NodeName, UnixMs)>();
-        used * (size_of::<(ColdRef, Lent)>() + 1) + self.order.capacity() * size_of::<ColdRef>() + nodes
+        map_bytes(self.lent.capacity(), size_of::<(ColdRef, Lent)>())
+            + map_bytes(self.clean.capacity(), size_of::<(NodeName, ColdRef)>())
+            + map_bytes(self.given.capacity(), size_of::<(NodeName, UnixMs)>())
+            + self.order.capacity() * size_of::<ColdRef>()
     }
 
     pub fn counts(&self) -> ColdCounts {
