@@ -1,7 +1,7 @@
 //! Parts of large collections that leave memory one by one: what the thread that writes does with them.
 //!
 //! ```text
-//!   gather    a partition, under its lock:  a page of a hash or set  -->  a record  -->  the open group
+//!   gather    a partition, under its lock:  a page or a leaf  -->  a record  -->  the open group
 //!   flip      the group is on disk:         pages that are still these bytes leave
 //!   clean     a record lives while a stub refers to it, or the page has come back and was not changed since
 //! ```
