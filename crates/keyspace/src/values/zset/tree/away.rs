@@ -35,6 +35,8 @@ const STUB_BYTES: usize = USED_THERE + 2;
 const _: () = assert!(STUB_BYTES <= 32, "the smallest class");
 /// A smaller leaf saves too little.
 const LEAF_BYTES_MIN: usize = 96;
+/// Pages of the index for which leaves are read before.
+const SPLITS_MAX: u32 = 64;
 /// Leaves that are looked for because of one command that names more than it needs.
 const NEEDED_MAX: usize = 4096;
 
@@ -392,12 +394,13 @@ impl Nodewise for ZsetTree {
 }
 
 impl ZsetTree {
-    /// Leaves that are away and that the next page of the index needs, if one is about to be made of them.
+    /// Leaves that the next pages of the index need which are about to be made of them, when so many members come.
     fn leaves_to_split(&self, heap: &Heap, more: u64) -> Vec<u32> {
         let pages = u64::from(self.pages.len());
         if self.away == 0 || pages == 0 || self.len + more < pages * PAGE_MEMBERS {
             return Vec::new();
         }
-        self.leaves_of_split(heap)
+        let splits = (self.len + more - pages * PAGE_MEMBERS) / PAGE_MEMBERS + 1;
+        self.leaves_of_splits(heap, splits.min(u64::from(SPLITS_MAX)) as u32)
     }
 }

@@ -351,9 +351,9 @@ impl ZsetTree {
         if leaves.into_iter().all(|leaf| self.is_brought_home(room, leaf)) { Ok(()) } else { Err(Full) }
     }
 
-    /// The page that is split next, and the bits that its entries are to have then.
-    fn next_split(&self, heap: &Heap) -> (u32, u8) {
-        let (new, old) = (self.pages.len(), buddy(self.pages.len()));
+    /// The page that is split to make page `new`, and the bits that its entries are to have then.
+    fn split_to(&self, heap: &Heap, new: u32) -> (u32, u8) {
+        let old = buddy(new);
         // The bit in which the two differ.
         let level = new.ilog2();
         let old_base = base(self.page(heap, old));
@@ -361,10 +361,15 @@ impl ZsetTree {
         (old, if has_bit { old_base } else { level as u8 })
     }
 
-    /// Leaves that the next split of a page needs: none as a rule.
-    pub(super) fn leaves_of_split(&self, heap: &Heap) -> Vec<u32> {
-        let (old, wanted) = self.next_split(heap);
-        if base(self.page(heap, old)) == wanted { Vec::new() } else { self.leaves_of_page(heap, old) }
+    /// Leaves that the next splits of pages need: none as a rule.
+    pub(super) fn leaves_of_splits(&self, heap: &Heap, splits: u32) -> Vec<u32> {
+        let pages = self.pages.len();
+        let sources = (pages..pages + splits).filter(|new| buddy(*new) < pages);
+        let leaves = sources.flat_map(|new| {
+            let (old, wanted) = self.split_to(heap, new);
+            if base(self.page(heap, old)) == wanted { Vec::new() } else { self.leaves_of_page(heap, old) }
+        });
+        leaves.collect()
     }
 
     /// Every member whose hash belongs to a page. Those of leaves that are not in memory are passed over.
@@ -394,7 +399,7 @@ impl ZsetTree {
     fn split_page(&mut self, room: &mut Room<'_>) -> Result<(), Full> {
         let new = self.pages.len();
         let level = new.ilog2();
-        let (old, wanted) = self.next_split(room.heap);
+        let (old, wanted) = self.split_to(room.heap, new);
         if base(self.page(room.heap, old)) != wanted {
             self.bring_page_home(room, old)?;
         }
