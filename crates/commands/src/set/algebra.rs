@@ -137,7 +137,12 @@ fn reply_members(call: &mut Call<'_, '_, '_>, operation: Operation) -> Outcome {
 
 /// Stores the result under the first key, whatever was there.
 fn store(call: &mut Call<'_, '_, '_>, operation: Operation, event: &'static str) -> Outcome {
+    call.txn.read_first();
     let members = or_fail!(call, compute(call, 2..call.args.len(), operation));
+    if !call.txn.begin_changes() {
+        // What was not shown is read, and it runs again.
+        return call.out_of_memory();
+    }
     let target = call.key(1);
     let existed = call.txn.clear(call.db, &target);
     if members.is_empty() {

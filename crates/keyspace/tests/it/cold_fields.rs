@@ -91,7 +91,7 @@ impl Pair {
         let words: Vec<(Vec<u8>, u64, u64)> = (0..self.prng.below(fields))
             .map(|_| {
                 let field = format!("field:{}", self.prng.below(fields)).into_bytes();
-                (field, self.prng.below(8), self.prng.below(6_000))
+                (field, self.prng.below(8), self.prng.below(40_000))
             })
             .collect();
         let now = self.now;
@@ -222,8 +222,8 @@ impl Pair {
 fn fields_of_hashes_that_left_memory_leave_when_they_are_due() {
     for seed in 0..4 {
         let mut pair = Pair::new(seed);
-        for step in 0..3000 {
-            pair.now += pair.prng.below(30) as i64;
+        for step in 0..4000 {
+            pair.now += pair.prng.below(60) as i64;
             match pair.prng.below(20) {
                 0..6 => pair.change(),
                 6..16 => pair.sink(),
@@ -235,11 +235,12 @@ fn fields_of_hashes_that_left_memory_leave_when_they_are_due() {
                 pair.check();
             }
         }
-        assert!(pair.chilled > 200 && pair.came > 50 && pair.moved > 50);
+        let counts = [pair.chilled, pair.came, pair.moved];
+        assert!(counts[0] > 200 && counts[1] > 20 && counts[2] > 50, "{counts:?}");
         // Nothing is asked for any more: all left that was due.
         pair.settle();
         pair.gone = Default::default();
-        pair.now += 20_000;
+        pair.now += 60_000;
         pair.settle();
         pair.check();
         assert_eq!(pair.timed(), [0, 0]);

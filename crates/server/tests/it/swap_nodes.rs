@@ -193,6 +193,12 @@ fn transactions_scripts_and_sort_wait_for_them() {
     client.check("HSET by_2 w 2", ":1\r\n");
     client.check("HSET by_1 w 3", ":1\r\n");
     client.check("SORT numbers BY by_*->w", sorted);
+    // What is stored is read first.
+    client.check("COPY hash hash7", ":1\r\n");
+    client.check("RPUSH seven 7", ":1\r\n");
+    sink(&mut client);
+    client.check(&format!("SORT seven BY nosort GET hash*->{} STORE seven", field_name(7)), ":1\r\n");
+    client.check("LRANGE seven 0 -1", &format!("*1\r\n{}", bulk(&value(7))));
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 

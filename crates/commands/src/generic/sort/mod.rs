@@ -152,6 +152,9 @@ fn run(call: &mut Call<'_, '_, '_>, may_store: bool) -> Outcome {
         Err(error) => return call.fail(error),
     };
     let key = call.key(1);
+    if options.store.is_some() {
+        call.txn.read_first();
+    }
     let Some((mut elements, is_set)) = load(call, &key) else {
         return call.fail(errors::WRONG_TYPE);
     };
@@ -321,6 +324,10 @@ fn answer(call: &mut Call<'_, '_, '_>, elements: &[Vec<u8>], options: &Options<'
 fn store(call: &mut Call<'_, '_, '_>, elements: &[Vec<u8>], options: &Options<'_>, at: usize) -> Outcome {
     let mut values: Vec<Vec<u8>> = Vec::new();
     each_answer(call, elements, options, |_, value| values.push(value.unwrap_or_default().to_vec()));
+    if !call.txn.begin_changes() {
+        // What was not shown is read, and it runs again.
+        return call.out_of_memory();
+    }
     let target = call.key(at);
     let existed = call.txn.clear(call.db, &target);
     if values.is_empty() {
