@@ -109,12 +109,25 @@ impl ZsetTree {
     // ---- for writers ----
 
     /// Looks until what it looks at is in memory.
+    #[inline(always)]
     pub(super) fn at_home<T>(
         &mut self,
         room: &mut Room<'_>,
-        look: impl Fn(&ZsetTree, &Heap) -> Result<T, Away>,
+        mut look: impl FnMut(&ZsetTree, &Heap) -> Result<T, Away>,
     ) -> Result<T, Full> {
-        if self.away > 0 && room.cold.has_failed() {
+        match look(self, room.heap) {
+            Ok(found) if self.away == 0 => Ok(found),
+            _ => self.brought_home(room, look),
+        }
+    }
+
+    #[cold]
+    fn brought_home<T>(
+        &mut self,
+        room: &mut Room<'_>,
+        mut look: impl FnMut(&ZsetTree, &Heap) -> Result<T, Away>,
+    ) -> Result<T, Full> {
+        if room.cold.has_failed() {
             return Err(Full);
         }
         loop {

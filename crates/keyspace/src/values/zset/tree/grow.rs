@@ -30,7 +30,8 @@ impl ZsetTree {
         if self.len == 0 {
             return self.insert_first(room, bits, cell);
         }
-        let mut path = self.at_home(room, |zset, heap| zset.descend(heap, &UpTo { bits, member }))?;
+        let mut path = Path::new();
+        self.at_home(room, |zset, heap| zset.descend_by(heap, &UpTo { bits, member }, &mut path))?;
         let leaf = self.leaf(room.heap, path.leaf);
         if leaf.len() < MEMBERS_MAX {
             if leaf.fits(bits, cell.tag) {

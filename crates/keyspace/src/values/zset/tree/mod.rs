@@ -234,7 +234,8 @@ impl ZsetTree {
         // In first, so that a lack of memory changes nothing. The index learns of it before anything can merge.
         let to = self.insert_member(room, member, score)?;
         self.len += 1;
-        let path = self.path_of_old(room, &UpTo { bits: old_bits, member });
+        let mut path = Path::new();
+        self.path_of_old(room, &UpTo { bits: old_bits, member }, &mut path);
         self.repoint(room, room.hasher.hash(member), path.leaf, to);
         self.remove_at(room, &path);
         self.len -= 1;
@@ -242,10 +243,11 @@ impl ZsetTree {
     }
 
     /// The way to a member whose leaf is in memory.
-    fn path_of_old(&mut self, room: &mut Room<'_>, member: &UpTo<'_>) -> Path {
+    fn path_of_old(&mut self, room: &mut Room<'_>, member: &UpTo<'_>, path: &mut Path) {
         // Among equal scores a leaf may decide that cannot be read.
-        let path = self.at_home(room, |zset, heap| zset.descend(heap, member));
-        path.unwrap_or_else(|_| self.search(room.heap, member))
+        if self.at_home(room, |zset, heap| zset.descend_by(heap, member, path)).is_err() {
+            *path = self.search(room.heap, member);
+        }
     }
 
     /// Moves a member within its leaf, if it stays between two others and the new score fits the leaf's form.
@@ -276,7 +278,8 @@ impl ZsetTree {
     pub fn remove(&mut self, room: &mut Room<'_>, member: &[u8]) -> Option<f64> {
         let (leaf, index) = self.find_home(room, member).ok()??;
         let bits = self.leaf(room.heap, leaf).bits(index);
-        let path = self.at_home(room, |zset, heap| zset.descend(heap, &UpTo { bits, member })).ok()?;
+        let mut path = Path::new();
+        self.at_home(room, |zset, heap| zset.descend_by(heap, &UpTo { bits, member }, &mut path)).ok()?;
         assert_eq!(path.leaf, leaf, "the tree and the index agree");
         self.index_remove(room, room.hasher.hash(member), leaf);
         self.remove_at(room, &path);

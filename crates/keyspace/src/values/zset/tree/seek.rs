@@ -98,7 +98,7 @@ impl ZsetTree {
         Leaf::new(bytes, &self.longs)
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn leaf_here<'a>(&'a self, heap: &'a Heap, number: u32) -> Result<Leaf<'a>, Away> {
         let bytes = node::bytes(heap, self.leaves.get(number));
         match node::used(bytes) {
@@ -113,8 +113,15 @@ impl ZsetTree {
     }
 
     /// The way to a boundary. The set has members.
+    #[inline]
     pub(super) fn descend(&self, heap: &Heap, target: &impl Target) -> Result<Path, Away> {
         let mut path = Path::new();
+        self.descend_by(heap, target, &mut path).map(|()| path)
+    }
+
+    /// The same into a path that is there: it is long to copy.
+    pub(super) fn descend_by(&self, heap: &Heap, target: &impl Target, path: &mut Path) -> Result<(), Away> {
+        (path.len, path.rank) = (0, 0);
         let mut at = self.root;
         for below in (0..usize::from(self.height)).rev() {
             let bytes = self.inner(heap, at);
@@ -129,7 +136,7 @@ impl ZsetTree {
         let leaf = self.leaf_here(heap, at).map_err(|away| Away { rank: path.rank, ..away })?;
         path.index = leaf.partition(target);
         path.rank += path.index as u64;
-        Ok(path)
+        Ok(())
     }
 
     /// The last child whose first member lies on the left of the boundary, or the first one. `below` levels of inner
