@@ -324,6 +324,14 @@ impl<'k> Snapshot<'k> {
 
     /// Ends it at once, as dropping does.
     pub fn abort(self) {}
+
+    /// The same for a thread that holds partitions: to drop it would wait for itself.
+    pub fn abort_in(mut self, held: &mut Held<'k>) {
+        for (number, _) in std::mem::take(&mut self.partitions) {
+            held.acquire(Want::One(number));
+            drop(held.numbered(number).abort_snapshot());
+        }
+    }
 }
 
 impl Drop for Snapshot<'_> {

@@ -126,23 +126,18 @@ impl Target {
 /// Writes the file, in steps under locks of its own.
 pub fn write(store: Store<'static>, cut: Cut) -> Result<(), SaveError> {
     let target = Target::db_file(store);
-    write_by(store, cut, &target, &mut |snapshot, items, visit| snapshot.step(items, visit)).map(drop)
+    let mut writing = Writing::new(store, cut, target);
+    writing.all_by(&mut |snapshot, items, visit| snapshot.step(items, visit)).map(drop)
 }
 
 /// The same for a thread that holds everything.
 pub fn write_held(store: Store<'static>, cut: Cut, held: &mut Held<'static>) -> Result<(), SaveError> {
-    let target = Target::db_file(store);
-    write_by(store, cut, &target, &mut |snapshot, items, visit| snapshot.step_in(held, items, visit))
-        .map(drop)
-}
-
-fn write_by(store: Store<'static>, cut: Cut, target: &Target, step: &mut Step<'_>) -> Result<u64, SaveError> {
-    let mut writing = Writing::new(store, cut, target.clone());
-    loop {
-        if let Some(bytes) = writing.step_by(step)? {
-            return Ok(bytes);
-        }
+    let mut writing = Writing::new(store, cut, Target::db_file(store));
+    let written = writing.all_by(&mut |snapshot, items, visit| snapshot.step_in(held, items, visit));
+    if let Some(snapshot) = writing.left.take() {
+        snapshot.abort_in(held);
     }
+    written.map(drop)
 }
 
 /// A file on its way, from the cut to its name.
@@ -150,6 +145,8 @@ pub struct Writing {
     store: Store<'static>,
     target: Target,
     stage: Stage,
+    /// Of a file that failed: not over yet.
+    left: Option<Snapshot<'static>>,
 }
 
 enum Stage {
@@ -163,15 +160,27 @@ enum Stage {
 
 impl Writing {
     pub fn new(store: Store<'static>, cut: Cut, target: Target) -> Writing {
-        Writing { store, target, stage: Stage::Begin(cut) }
+        Writing { store, target, stage: Stage::Begin(cut), left: None }
+    }
+
+    /// All of it. The file's bytes.
+    fn all_by(&mut self, step: &mut Step<'_>) -> Result<u64, SaveError> {
+        loop {
+            if let Some(bytes) = self.step_by(step)? {
+                return Ok(bytes);
+            }
+        }
     }
 
     /// The next part of it, under locks of its own. The file's bytes when it is complete and has its name.
     pub fn step(&mut self) -> Result<Option<u64>, SaveError> {
-        self.step_by(&mut |snapshot, items, visit| snapshot.step(items, visit))
+        let stepped = self.step_by(&mut |snapshot, items, visit| snapshot.step(items, visit));
+        // Nothing is held here: it ends where it is dropped.
+        self.left = None;
+        stepped
     }
 
-    /// After a failure the temporary file is gone, and the cut is over.
+    /// After a failure the temporary file is gone, and the cut is to be ended (`left`).
     fn step_by(&mut self, step: &mut Step<'_>) -> Result<Option<u64>, SaveError> {
         let is_beginning = matches!(self.stage, Stage::Begin(_));
         let stepped = self.try_step(step);
@@ -193,15 +202,25 @@ impl Writing {
     fn try_step(&mut self, step: &mut Step<'_>) -> Result<Option<u64>, SaveError> {
         self.stage = match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Begin(cut) => {
-                let file = create(self.store, &self.target)?;
+                let file = match create(self.store, &self.target) {
+                    Ok(file) => file,
+                    Err(error) => {
+                        self.left = Some(cut.snapshot);
+                        return Err(error);
+                    }
+                };
                 let output = Output::new(self.store, file, &self.target);
                 let (snapshot, items) = output.items(cut, self.target.swap_log.as_deref());
                 Stage::Walk(output, snapshot, items)
             }
             Stage::Walk(mut output, mut snapshot, mut items) => {
-                match output.walk(&mut snapshot, &mut items, step)? {
-                    true => Stage::Walk(output, snapshot, items),
-                    false => Stage::End(output, items),
+                match output.walk(&mut snapshot, &mut items, step) {
+                    Ok(true) => Stage::Walk(output, snapshot, items),
+                    Ok(false) => Stage::End(output, items),
+                    Err(error) => {
+                        self.left = Some(snapshot);
+                        return Err(error);
+                    }
                 }
             }
             Stage::End(output, items) => Stage::Move(output.end(items)?),

@@ -573,7 +573,7 @@ fn debug_reload_is_refused_while_a_save_is_under_way() {
 
 #[test]
 fn debug_reload_drops_what_has_expired_unless_a_replica_has_it() {
-    let folder = Folder::new("expired");
+    let folder = Folder::new("expired-fields");
     let server = start_in(&folder.0, &[]);
     let mut client = server.client();
     let follower = Server::start(&[]);
@@ -587,4 +587,15 @@ fn debug_reload_drops_what_has_expired_unless_a_replica_has_it() {
     wait_until("no replica is left", || client.info("replication", "connected_slaves") == 0);
     client.check("DEBUG RELOAD", OK);
     client.check("EXISTS hash", ":0\r\n");
+}
+
+/// A thread that holds everything ends its own snapshot.
+#[test]
+fn debug_reload_that_cannot_save_is_an_error() {
+    let folder = Folder::new("no-folder");
+    let server = start_in(&folder.0, &[]);
+    let mut client = server.client();
+    std::fs::remove_dir_all(&folder.0).expect("it was there");
+    client.check("DEBUG RELOAD", "-ERR\r\n");
+    client.check("GET key", "$-1\r\n");
 }

@@ -84,7 +84,7 @@ fn space_on_disk_is_freed_when_it_is_wanted() {
 
 #[test]
 fn it_is_switched_off_when_there_is_room() {
-    let folder = Folder::new("off");
+    let folder = Folder::new("off-words");
     let server = folder.start(&[]);
     let mut client = server.client();
     set(&mut client, 0..40_000, 0);
