@@ -87,9 +87,14 @@ fn pop_several(call: &mut Call<'_, '_, '_>) -> Outcome {
 /// Everything leaves, and the key with it.
 fn pop_all(call: &mut Call<'_, '_, '_>, len: u64) -> Outcome {
     let key = call.key(1);
+    call.txn.read_first();
     if let Some(view) = or_fail!(call, set(call.txn.find(call.db, &key, Lookup::Write))) {
         call.reply.set(view.len() as usize);
         view.for_each(|member| reply_element(call.reply, member));
+    }
+    if !call.txn.begin_changes() {
+        // What was not shown is read, and it runs again.
+        return call.out_of_memory();
     }
     call.wrote(EventClass::Set, "spop", &key, len);
     call.txn.remove(call.db, &key);
@@ -158,10 +163,13 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
     };
     let count = wanted.unsigned_abs();
     if wanted < 0 {
+        let mut missed = 0;
         for _ in 0..count {
-            // What is not in memory is noted, and the command runs again.
-            if view.random(&mut |n| prng.below(n)).is_some_and(|member| !write(member)) {
-                break;
+            match view.random(&mut |n| prng.below(n)) {
+                Some(member) if write(member) => {}
+                // What is not in memory is noted, and the command runs again.
+                None if missed < view.len() => missed += 1,
+                Some(_) | None => break,
             }
         }
     } else if count >= view.len() {
@@ -171,7 +179,8 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
     } else if count * 3 > view.len() {
         let mut members = Vec::new();
         view.for_each(|member| members.push(member));
-        for at in 0..count as usize {
+        // Those that are not in memory are lacking: then it runs again.
+        for at in 0..(count as usize).min(members.len()) {
             let other = at + prng.below((members.len() - at) as u64) as usize;
             members.swap(at, other);
             write(members[at]);

@@ -11,7 +11,7 @@ const NAME_BYTES: usize = 8;
 /// The form of nodes, for their keeper: no value has it.
 pub(crate) const FORM_OF_NODES: u8 = 14;
 
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeName([u8; NAME_BYTES]);
 
 impl NodeName {

@@ -32,11 +32,11 @@ const OLDEST_LOOKS_MAX: usize = 16;
 /// Keys that a record was read for and did not have are remembered until their commands ran again.
 const ABSENT_MAX: usize = 256;
 /// So long a node stays that came back for a command, whatever is short: the command is about to run.
-const GIVEN_MS: i64 = 50;
+const GIVEN_MS: i64 = 500;
 /// So many records are kept of nodes that came back: 2 MB in a partition.
 const CLEAN_MAX: usize = 1 << 16;
-/// So many of them are remembered: 1.5 MB in a partition.
-const GIVEN_MAX: usize = 1 << 16;
+/// So many of them are remembered: 3 MB in a partition.
+const GIVEN_MAX: usize = 1 << 17;
 /// So often a value was used while it was lent that it is worth its place in memory.
 const HOME_USES_MIN: u32 = 2;
 
@@ -318,7 +318,15 @@ impl Cold {
     /// A reader has met a node that is not in memory.
     pub fn note_missed(&self, name: NodeName, reference: ColdRef) {
         let is_readable = self.collects.get() && !self.is_unreadable(reference);
-        self.missed.borrow_mut().push((name, is_readable));
+        let mut missed = self.missed.borrow_mut();
+        if missed.last() != Some(&(name, is_readable)) {
+            // A walk or a draw may meet a node as often as it has elements: of those each is kept once.
+            if missed.len() == missed.capacity() {
+                missed.sort_unstable();
+                missed.dedup();
+            }
+            missed.push((name, is_readable));
+        }
         self.failed.set(self.failed.get() || !is_readable);
     }
 
@@ -354,7 +362,10 @@ impl Cold {
 
     pub fn take_missed(&mut self) -> Vec<(NodeName, bool)> {
         self.failed.set(false);
-        std::mem::take(self.missed.get_mut())
+        let mut missed = std::mem::take(self.missed.get_mut());
+        missed.sort_unstable();
+        missed.dedup();
+        missed
     }
 
     // ---- what is lent ----

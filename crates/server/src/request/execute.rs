@@ -426,6 +426,7 @@ impl Exec {
         args: Args<'_>,
         db: Db,
     ) -> Result<Option<Box<ColdKeys>>, Unreadable> {
+        let has_waited = self.has_waited;
         let Exec { node, held, locks, .. } = self;
         let positions = locks.find_keys(command, args).unwrap_or_default();
         let variable = command.spec.variable_key_flags.map(|flags| flags(args));
@@ -441,8 +442,9 @@ impl Exec {
                 Has::All if need == Need::All || need == Need::Elements => {
                     // A script says later what it needs of a collection.
                     if command.locks != Locks::Script {
-                        let reads = command.on_cold == OnCold::Collect;
-                        find_nodes(held, (db, &key), need, (args, *at), reads, &mut keys)?;
+                        // Without those that would be split or merged it goes on, if they could not be read.
+                        let reshapes = command.on_cold != OnCold::Collect && !has_waited;
+                        find_nodes(held, (db, &key), need, (args, *at), reshapes, &mut keys)?;
                     }
                 }
                 Has::All => {}

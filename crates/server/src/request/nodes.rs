@@ -46,14 +46,12 @@ pub(super) fn find_nodes(
     (db, key): (Db, &Key<'_>),
     need: Need,
     (args, at): (Args<'_>, usize),
-    reads: bool,
+    reshapes: bool,
     keys: &mut Vec<ColdKey>,
 ) -> Result<(), Unreadable> {
     let need = match need {
         // What follows the key names elements, or is something else: then a part too many is read.
-        Need::Elements => {
-            NodeNeed::Of { elements: &args.from(at + 1).iter().collect::<Vec<_>>(), reshapes: !reads }
-        }
+        Need::Elements => NodeNeed::Of { elements: &args.from(at + 1).iter().collect::<Vec<_>>(), reshapes },
         _ => NodeNeed::All,
     };
     for node in held.away_nodes(db, key, need, usize::MAX) {

@@ -136,7 +136,7 @@ impl<M, F> Reads<M, F> {
             answered: Condvar::new(),
         });
         lock(&self.queue).works.push_front(Work::Now(Arc::clone(&now)));
-        self.some.notify_one();
+        self.some.notify_all();
         let is_awaited = |answer: &mut Answer| matches!(answer, Answer::Awaited);
         let answer = lock(&now.answer);
         let mut answer = match at_most {
@@ -161,7 +161,7 @@ impl<M, F> Reads<M, F> {
         // While all readers hang none is taken.
         if !matches!(queue.works.front(), Some(Work::Probe)) {
             queue.works.push_front(Work::Probe);
-            self.some.notify_one();
+            self.some.notify_all();
         }
     }
 
@@ -206,7 +206,16 @@ impl<M, F> Reads<M, F> {
 
     /// Waits for work, and does it. A job is done for the one that has read its last key.
     pub fn help(&self, reader: &impl Reader<F>) -> Option<Done<M, F>> {
-        match self.take() {
+        self.do_work(self.take(), reader)
+    }
+
+    /// The same of what commands wait for under their locks alone: other readers may wait for these locks.
+    pub fn help_now(&self, reader: &impl Reader<F>) {
+        _ = self.do_work(self.take_now(), reader);
+    }
+
+    fn do_work(&self, work: Work<M, F>, reader: &impl Reader<F>) -> Option<Done<M, F>> {
+        match work {
             Work::Job(job) => help_job(job, reader),
             Work::Now(now) => {
                 if matches!(*lock(&now.answer), Answer::Awaited) {
@@ -220,6 +229,23 @@ impl<M, F> Reads<M, F> {
                 reader.probe();
                 None
             }
+        }
+    }
+
+    fn take_now(&self) -> Work<M, F> {
+        let mut queue = lock(&self.queue);
+        loop {
+            match queue.works.pop_front() {
+                Some(work @ (Work::Now(_) | Work::Probe)) => return work,
+                Some(job) => {
+                    // It was woken for another one.
+                    queue.works.push_front(job);
+                    self.some.notify_one();
+                }
+                None => {}
+            }
+            isotherm_allocator::settle();
+            queue = self.some.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
 

@@ -191,6 +191,12 @@ impl TierReader {
 
 /// Threads that read what others wait for. They end with the process.
 fn start_readers(node: &'static Node, tier: &Arc<Tier<WorkerMessage>>) -> std::io::Result<()> {
+    let reader = TierReader { node, tier: Arc::clone(tier) };
+    std::thread::Builder::new().name("swap-read-now".to_string()).spawn(move || {
+        loop {
+            reader.tier.reads.help_now(&reader);
+        }
+    })?;
     for number in 0..READERS {
         let reader = TierReader { node, tier: Arc::clone(tier) };
         std::thread::Builder::new().name(format!("swap-read-{number}")).spawn(move || {

@@ -124,6 +124,19 @@ fn walks_and_draws_read_what_they_meet() {
         assert_eq!(drawn.len(), if command.ends_with('0') { 50 } else { 1 }, "{command}");
         assert!(swap(&mut client, "swap_nodes") > 1000, "a draw needs few parts");
     }
+    // All members, most, a few, and more than there are, with all of them on disk.
+    for (command, count) in [
+        (format!("SRANDMEMBER set {}", FIELDS / 2), FIELDS / 2),
+        (format!("SRANDMEMBER set {}", FIELDS * 2), FIELDS),
+        (format!("SRANDMEMBER set -{}", FIELDS * 2), FIELDS * 2),
+        (format!("HRANDFIELD hash {}", FIELDS / 2), FIELDS / 2),
+        (format!("HRANDFIELD hash -{}", FIELDS * 2), FIELDS * 2),
+        (format!("SRANDMEMBER set {}", FIELDS / 10), FIELDS / 10),
+    ] {
+        let drawn = client.ask(&command);
+        assert!(drawn.starts_with(&format!("*{count}\r\n")), "{command}: {}", &drawn[..20]);
+        sink(&mut client);
+    }
     // A scan reads what it passes.
     let (mut cursor, mut seen, nodes) = ("0".to_string(), Vec::new(), swap(&mut client, "swap_nodes"));
     for step in 0.. {
@@ -153,6 +166,15 @@ fn walks_and_draws_read_what_they_meet() {
     client.check("SINTERCARD 2 set other", &format!(":{FIELDS}\r\n"));
     assert_eq!(words_of(&client.ask("SPOP other 20")).len(), 20);
     client.check("SCARD other", &format!(":{}\r\n", FIELDS - 20));
+    client.check("COPY set last", ":1\r\n");
+    sink(&mut client);
+    let popped = client.ask(&format!("SPOP last {}", FIELDS * 2));
+    assert!(
+        popped.starts_with(&format!("*{FIELDS}\r\n")) || popped.starts_with(&format!("~{FIELDS}\r\n")),
+        "{}",
+        &popped[..20]
+    );
+    client.check("EXISTS last", ":0\r\n");
     client.check("COPY hash hash2", ":1\r\n");
     sink(&mut client);
     client.check("RENAME hash2 {hash2}3", "+OK\r\n");
@@ -197,6 +219,8 @@ fn transactions_scripts_and_sort_wait_for_them() {
     client.check("COPY hash hash7", ":1\r\n");
     client.check("RPUSH seven 7", ":1\r\n");
     sink(&mut client);
+    let sorted = format!("*1\r\n{}", bulk(&value(8)));
+    client.check(&format!("SORT seven BY nosort GET hash*->{}", field_name(8)), &sorted);
     client.check(&format!("SORT seven BY nosort GET hash*->{} STORE seven", field_name(7)), ":1\r\n");
     client.check("LRANGE seven 0 -1", &format!("*1\r\n{}", bulk(&value(7))));
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");

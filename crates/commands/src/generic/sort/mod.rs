@@ -152,9 +152,7 @@ fn run(call: &mut Call<'_, '_, '_>, may_store: bool) -> Outcome {
         Err(error) => return call.fail(error),
     };
     let key = call.key(1);
-    if options.store.is_some() {
-        call.txn.read_first();
-    }
+    call.txn.read_first();
     let Some((mut elements, is_set)) = load(call, &key) else {
         return call.fail(errors::WRONG_TYPE);
     };

@@ -123,6 +123,28 @@ impl Fields {
         self.bring_home_slowly(store, index, now)
     }
 
+    /// The same for what a change can do without. Whether the page is in memory.
+    #[inline]
+    pub(super) fn is_brought_home(&mut self, store: &mut Store, index: u32, now: UnixMs) -> bool {
+        self.away.pages == 0 || self.is_brought_home_slowly(store, index, now)
+    }
+
+    #[cold]
+    fn is_brought_home_slowly(&mut self, store: &mut Store, index: u32, now: UnixMs) -> bool {
+        let Some(from) = self.away_at(store, index) else { return true };
+        if store.cold.has_failed() {
+            return false;
+        }
+        let payload = store.cold.read_node(from, NodeName::new(self.number, index));
+        payload.is_some_and(|payload| self.warm(store, index, &payload, from, false, now) == Ok(true))
+    }
+
+    /// Whether the pages that the next merge is of are in memory.
+    pub(super) fn has_last_pages(&self, store: &Store) -> bool {
+        let last = self.record.pages.saturating_sub(1);
+        self.away_at(store, last).is_none() && self.away_at(store, buddy(last.max(1))).is_none()
+    }
+
     #[cold]
     fn bring_home_slowly(&mut self, store: &mut Store, index: u32, now: UnixMs) -> Result<(), Full> {
         if store.cold.has_failed() {

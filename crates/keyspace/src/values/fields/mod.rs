@@ -354,7 +354,9 @@ impl Fields {
             let left = store.remove_entries(handle, &dead);
             linear::settle_removal(store, &mut self.record, index, (handle, used), left);
             let mut merges = count;
-            while self.record.keys > 0 && merges > 0 && self.shrink(store, now) {
+            // This is no command's work: no page is read for it.
+            while self.record.keys > 0 && merges > 0 && self.has_last_pages(store) && self.shrink(store, now)
+            {
                 merges -= 1;
             }
         }
@@ -470,7 +472,7 @@ impl Fields {
         if !is_dense && !linear::is_overfull(&self.record) {
             return;
         }
-        let is_away = self.bring_home(store, buddy(self.record.pages), now).is_err();
+        let is_away = !self.is_brought_home(store, buddy(self.record.pages), now);
         let mut record = self.record;
         let before_change = |store: &mut Store, page| self.before_change(store, page);
         // Without a page that is to be split and cannot be read all stays as it is, as without memory.
@@ -486,8 +488,9 @@ impl Fields {
         if !linear::is_sparse(&self.record) {
             return false;
         }
+        // A merge that cannot be had is left for the next removal.
         let last = self.record.pages - 1;
-        if self.bring_home(store, last, now).is_err() || self.bring_home(store, buddy(last), now).is_err() {
+        if !self.is_brought_home(store, last, now) || !self.is_brought_home(store, buddy(last), now) {
             return false;
         }
         let mut record = self.record;

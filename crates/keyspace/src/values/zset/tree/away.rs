@@ -37,8 +37,6 @@ const _: () = assert!(STUB_BYTES <= 32, "the smallest class");
 const LEAF_BYTES_MIN: usize = 96;
 /// Pages of the index for which leaves are read before.
 const SPLITS_MAX: u32 = 64;
-/// Leaves that are looked for because of one command that names more than it needs.
-const NEEDED_MAX: usize = 4096;
 
 /// A leaf that is not in memory was met, and so many members of the set lie on its left in any case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -361,7 +359,9 @@ impl Nodewise for ZsetTree {
         if reshapes {
             needed.extend(self.leaves_to_split(heap, elements.len() as u64));
         }
-        needed.truncate(NEEDED_MAX);
+        needed.sort_unstable();
+        needed.dedup();
+        needed.retain(|leaf| self.reference_at(heap, *leaf).is_some());
         needed
     }
 
