@@ -120,8 +120,9 @@ impl<'h, 'k> Survey<'h, 'k> {
     /// What is known of values that are not in memory.
     pub fn cold(&mut self) -> ColdCounts {
         let mut sum = ColdCounts::default();
+        let class_bytes = self.held.keyspace.config().class_bytes;
         for number in 0..self.held.keyspace.partition_count() as u16 {
-            sum.add(&self.look(number, |partition| partition.store.cold.counts()));
+            sum.add(&self.look(number, |partition| partition.store.cold.counts(class_bytes)));
         }
         sum
     }

@@ -177,10 +177,7 @@ fn rounded(bytes: usize) -> usize {
 
 /// Of a map that has room for so many pairs: it is filled to seven eighths, with a byte for each place.
 fn map_bytes(capacity: usize, pair_bytes: usize) -> usize {
-    match capacity {
-        0 => 0,
-        _ => rounded((capacity * 8 / 7).next_power_of_two() * (pair_bytes + 1)),
-    }
+    if capacity == 0 { 0 } else { (capacity * 8 / 7).next_power_of_two() * (pair_bytes + 1) }
 }
 
 impl Cold {
@@ -413,19 +410,23 @@ impl Cold {
         self.keys + self.frozen_keys + self.nodes > 0
     }
 
-    fn table_bytes(&self) -> usize {
-        map_bytes(self.lent.capacity(), size_of::<(ColdRef, Lent)>())
-            + map_bytes(self.clean.capacity(), size_of::<(NodeName, ColdRef)>())
-            + map_bytes(self.given.capacity(), size_of::<(NodeName, UnixMs)>())
-            + self.order.capacity() * size_of::<ColdRef>()
+    fn table_bytes(&self, class_bytes: fn(usize) -> usize) -> usize {
+        let tables = [
+            map_bytes(self.lent.capacity(), size_of::<(ColdRef, Lent)>()),
+            map_bytes(self.clean.capacity(), size_of::<(NodeName, ColdRef)>()),
+            map_bytes(self.given.capacity(), size_of::<(NodeName, UnixMs)>()),
+            self.order.capacity() * size_of::<ColdRef>(),
+        ];
+        tables.into_iter().filter(|bytes| *bytes > 0).map(class_bytes).sum()
     }
 
-    pub fn counts(&self) -> ColdCounts {
+    /// `class_bytes`: what the allocator gives for so many.
+    pub fn counts(&self, class_bytes: fn(usize) -> usize) -> ColdCounts {
         ColdCounts {
             keys: self.keys,
             bytes: self.bytes,
             lent_values: self.lent.len() as u64,
-            lent_bytes: (self.lent_heap_bytes + self.table_bytes()) as u64,
+            lent_bytes: (self.lent_heap_bytes + self.table_bytes(class_bytes)) as u64,
             lent_hits: self.hits.get(),
             came_home: self.came_home,
             frozen_keys: self.frozen_keys,
