@@ -321,6 +321,9 @@ impl Cold {
             if missed.len() == missed.capacity() {
                 missed.sort_unstable();
                 missed.dedup();
+                // Half of it is free for others then, or each of a few would sort all again.
+                let more = missed.len();
+                missed.reserve(more);
             }
             missed.push((name, is_readable));
         }

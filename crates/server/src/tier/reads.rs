@@ -6,7 +6,8 @@
 //!                                   |
 //!   reader: next key of the job, read; the last one to end hands all over, then posts the message
 //!
-//!   read_now(place, key)         [now]  in front of all: a command waits for it under its locks
+//!   read_now(place, key)         [now]  in front of all: a command waits for it under its locks. One thread reads nothing else (`help_now`):
+//!                                       the others may wait for those locks
 //!   ask_probe()                  [probe]
 //!   expire(before)               jobs that were added before that: their messages; what is read of them is dropped
 //! ```
