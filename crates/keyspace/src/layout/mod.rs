@@ -7,7 +7,7 @@
 //!   bundle                          several small keys as one record outside memory
 //!   bound                           what comes due at the earliest
 //!   record, directory               how the pages of one slot or one object are found
-//!   heap, large, pile, nodes        where the bytes lie: the arena, the global allocator
+//!   heap, large, pile, handles      where the bytes lie: the arena, the global allocator
 //!   chain                           sequences of nodes
 //! ```
 //!
@@ -19,6 +19,7 @@ pub(crate) mod chain;
 pub(crate) mod cold;
 pub(crate) mod directory;
 pub(crate) mod entry;
+pub(crate) mod handles;
 pub(crate) mod heap;
 pub(crate) mod key;
 pub(crate) mod kind;
@@ -26,7 +27,6 @@ pub(crate) mod large;
 pub(crate) mod last_used;
 pub(crate) mod listpack;
 pub(crate) mod node_name;
-pub(crate) mod nodes;
 pub(crate) mod packed;
 pub(crate) mod packed_ints;
 pub(crate) mod page;

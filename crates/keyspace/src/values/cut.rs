@@ -14,7 +14,7 @@
 
 use crate::layout::chain::{At, Chain, Counted};
 use crate::layout::large::Shared;
-use crate::layout::nodes::{NodeId, Nodes, Room};
+use crate::values::nodes::{NodeId, Nodes, Room};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What stands for a few elements in a row.

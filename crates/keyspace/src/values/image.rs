@@ -14,12 +14,12 @@
 //! Not as a whole: what takes more than `SOURCE_BYTES_MAX` or has more than `ELEMENTS_MAX`.
 
 use crate::layout::kind::{Encoding, Form, Full, packed_encoding, stride_of};
-use crate::layout::nodes::{Reading, Room};
 use crate::layout::packed::{Element, PackedBuf};
 use crate::layout::packed_ints::{encode_ints, load_ints};
 use crate::values::collection::{PACKED_BYTES_MAX, Stored};
 use crate::values::hash::{HashView, fields_from};
 use crate::values::list::{End, ListView, blocks_from};
+use crate::values::nodes::{Reading, Room};
 use crate::values::object::{Object, Root};
 use crate::values::set::{SetView, members_from};
 use crate::values::store::Store;

@@ -4,7 +4,7 @@
 //!   value                                    an entry to read: what commands see
 //!   hash, set, list, stream, zset            each type: a view to read it, an edit to change it
 //!   collection                               where a collection is stored, and how one is changed
-//!   store, pages, linear, object, fields     the memory of a partition, its pages and its large objects
+//!   store, pages, linear, object, nodes, fields   the memory of a partition, its pages and its large objects
 //!   cold, nodewise                           what is not in memory, counted; collections that leave it node by node
 //!   parts, receiver, saved, cut              a collection in parts, and what a snapshot under way still needs
 //! ```
@@ -20,6 +20,7 @@ pub(crate) mod image;
 pub(crate) mod kept;
 pub(crate) mod linear;
 pub(crate) mod list;
+pub(crate) mod nodes;
 pub(crate) mod nodewise;
 pub(crate) mod object;
 pub(crate) mod pages;

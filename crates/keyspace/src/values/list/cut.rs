@@ -3,8 +3,8 @@
 use super::block::{self, Block};
 use super::{List, Piece};
 use crate::layout::chain::Chain;
-use crate::layout::nodes::{NodeId, Nodes, Room};
 use crate::values::cut::{Body, Cut, Piece as Cuttable, PieceBytes};
+use crate::values::nodes::{NodeId, Nodes, Room};
 use crate::values::parts::Part;
 use crate::values::receiver::{LongPart, Receiver};
 

@@ -5,8 +5,8 @@ use super::{End, List, Piece};
 use crate::layout::chain::{At, Counted};
 use crate::layout::kind::Full;
 use crate::layout::listpack::entry_bytes;
-use crate::layout::nodes::{NODE_HEAD_BYTES, NodeId, Room, node_bytes};
 use crate::layout::packed::{Coded, Element, LONG_TAG};
+use crate::values::nodes::{NODE_HEAD_BYTES, NodeId, Room, node_bytes};
 
 /// A block up to this size is written anew where it has no room at the end that is asked for.
 const REWRITTEN_BYTES_MAX: usize = 512;

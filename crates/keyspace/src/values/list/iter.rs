@@ -3,8 +3,8 @@
 use super::block::{Block, Cell};
 use super::{End, List, Piece};
 use crate::layout::chain::{At, Counted};
-use crate::layout::nodes::Reading;
 use crate::layout::packed::Element;
+use crate::values::nodes::Reading;
 
 pub struct Iter<'a> {
     list: &'a List,

@@ -28,9 +28,9 @@ mod tests;
 
 use crate::layout::chain::{At, Chain, Counted};
 use crate::layout::listpack::{LISTPACK_EMPTY_BYTES, entry_bytes};
-use crate::layout::nodes::{NodeId, Nodes, Reading};
 use crate::layout::packed::Element;
 use crate::values::cut::Cut;
+use crate::values::nodes::{NodeId, Nodes, Reading};
 use block::Block;
 use isotherm_arena::Handle;
 

@@ -7,9 +7,9 @@
 use super::{End, Iter, List};
 use crate::layout::kind::{Encoding, Full, packed_encoding};
 use crate::layout::listpack::{LISTPACK_EMPTY_BYTES, entry_bytes};
-use crate::layout::nodes::{Reading, Room};
 use crate::layout::packed::{Element, Packed, PackedBuf};
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored};
+use crate::values::nodes::{Reading, Room};
 use crate::values::object::{Footprint, Object, Structure};
 use crate::values::receiver::Receiver;
 use crate::values::store::Store;

@@ -8,7 +8,7 @@ use super::image::{self, StreamImage};
 use super::shown::{Piece, Shown};
 use crate::layout::chain::{At, Chain};
 use crate::layout::kind::Full;
-use crate::layout::nodes::{NODE_HEAD_BYTES, Reading, Room, node_bytes};
+use crate::values::nodes::{NODE_HEAD_BYTES, Reading, Room, node_bytes};
 use isotherm_arena::OBJECT_BYTES_MAX;
 use std::sync::Arc;
 

@@ -27,7 +27,7 @@ mod tests;
 
 use crate::layout::chain::{self, At, Chain};
 use crate::layout::heap::Heap;
-use crate::layout::nodes::{Nodes, Reading};
+use crate::values::nodes::{Nodes, Reading};
 use block::Block;
 use cut::StreamCut;
 use shown::{Bodies, Piece, block_of, find};

@@ -4,7 +4,7 @@ use super::block::{self, Block, StreamBlock, StreamEntry};
 use super::group::ConsumerGroups;
 use super::id::StreamId;
 use crate::layout::chain::{At, Chain, Counted};
-use crate::layout::nodes::{Nodes, Reading};
+use crate::values::nodes::{Nodes, Reading};
 
 /// What stands for the entries of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::layout::heap::Heap;
 use crate::layout::large::Large;
-use crate::layout::nodes::Room;
+use crate::values::nodes::Room;
 use isotherm_arena::{Arena, ArenaConfig};
 use isotherm_stdx::Prng;
 use std::collections::BTreeMap;

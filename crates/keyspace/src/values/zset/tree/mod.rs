@@ -51,9 +51,9 @@ pub(crate) use object::{reading_of, room_of};
 
 use cursor::Members;
 
+use crate::layout::handles::Table;
 use crate::layout::heap::Heap;
 use crate::layout::kind::Full;
-use crate::layout::nodes::Table;
 use crate::layout::pile::Pile;
 use crate::values::zset::ZsetBound;
 use away::Away;

@@ -2,8 +2,8 @@
 
 use super::ZsetTree;
 use super::node::{self, INDEX, INNER, NODE_BYTES_MAX, Nodes, Reading, Room};
+use crate::layout::handles::Table;
 use crate::layout::kind::{Encoding, Full};
-use crate::layout::nodes::Table;
 use crate::values::object::{Footprint, Object, Structure};
 use crate::values::receiver::Receiver;
 use crate::values::store::Store;
