@@ -1,7 +1,8 @@
 //! Large sorted sets of which leaves are on disk: they answer as a server does that has all of it in memory, whatever asks.
 
-use crate::common::{Client, Server, field, wait_until};
+use crate::common::{field, wait_until};
 use crate::swap::{Folder, swap};
+use crate::swap_pair::Pair;
 
 const MEMBERS: usize = 20_000;
 
@@ -14,63 +15,26 @@ fn score(number: usize) -> f64 {
     (number * 7919 % MEMBERS) as f64 / 4.0
 }
 
-/// One whose parts leave memory, and one that has all in memory.
-struct Pair {
-    client: Client,
-    other: Client,
-    _servers: [Server; 2],
+fn filled(folder: &Folder) -> Pair {
+    let mut pair = Pair::new(folder);
+    for from in (0..MEMBERS).step_by(100) {
+        let scored = (from..from + 100).map(|n| format!(" {} {}", score(n), member(n)));
+        pair.same(&format!("ZADD zset{}", scored.collect::<String>()));
+        let even = (from..from + 100).map(|n| format!(" 0 {}", member(n)));
+        pair.same(&format!("ZADD lex{}", even.collect::<String>()));
+    }
+    pair
 }
 
-impl Pair {
-    fn new(folder: &Folder) -> Pair {
-        let servers = [
-            folder.start(&["--maxmemory", "64mb"]),
-            Server::with_workers(1, &["--enable-debug-command", "yes"]),
-        ];
-        wait_until("it has loaded", || servers[0].client().ask("PING") == "+PONG\r\n");
-        let mut pair = Pair { client: servers[0].client(), other: servers[1].client(), _servers: servers };
-        for from in (0..MEMBERS).step_by(100) {
-            let scored = (from..from + 100).map(|n| format!(" {} {}", score(n), member(n)));
-            pair.same(&format!("ZADD zset{}", scored.collect::<String>()));
-            let even = (from..from + 100).map(|n| format!(" 0 {}", member(n)));
-            pair.same(&format!("ZADD lex{}", even.collect::<String>()));
-        }
-        pair
-    }
-
-    /// The reply that both give.
-    fn same(&mut self, request: &str) -> String {
-        let reply = self.client.ask(request);
-        assert!(reply == self.other.ask(request), "{request}: {reply:.300}");
-        reply
-    }
-
-    /// All that may leave has left.
-    fn sink(&mut self) {
-        self.client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
-        let mut before = 0;
-        wait_until("all leaves leave memory", || {
-            std::thread::sleep(std::time::Duration::from_millis(100));
-            let nodes = swap(&mut self.client, "swap_nodes");
-            nodes > 300 && std::mem::replace(&mut before, nodes) == nodes
-        });
-        self.client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
-    }
-
-    fn check(&mut self) {
-        for key in ["zset", "lex"] {
-            self.same(&format!("ZRANGE {key} 0 -1 WITHSCORES"));
-        }
-        self.client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
-    }
-}
+const ALL: [&str; 2] = ["ZRANGE zset 0 -1 WITHSCORES", "ZRANGE lex 0 -1 WITHSCORES"];
+const NODES_MIN: u64 = 300;
 
 #[test]
 fn readers_read_what_they_meet() {
     let folder = Folder::new("zsets-readers");
-    let mut pair = Pair::new(&folder);
+    let mut pair = filled(&folder);
     let hot = field(&pair.client.ask("INFO memory"), "used_memory");
-    pair.sink();
+    pair.sink(NODES_MIN);
     let cold = field(&pair.client.ask("INFO memory"), "used_memory");
     assert!(cold < hot * 2 / 3, "{hot} to {cold}");
     for request in ["ZCARD zset", "TYPE lex", "OBJECT ENCODING zset"] {
@@ -101,7 +65,7 @@ fn readers_read_what_they_meet() {
     }
     assert!(swap(&mut pair.client, "swap_nodes") > 100, "not all was needed");
     assert_eq!(swap(&mut pair.client, "swap_reads_in_commands"), 0);
-    pair.sink();
+    pair.sink(NODES_MIN);
     for request in ["ZRANDMEMBER zset", "ZRANDMEMBER lex 50", "ZRANDMEMBER zset -20 WITHSCORES"] {
         assert!(pair.client.ask(request).contains("member:"), "{request}");
     }
@@ -118,24 +82,22 @@ fn readers_read_what_they_meet() {
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len(), MEMBERS);
-    pair.sink();
+    pair.sink(NODES_MIN);
     for request in
         ["DEBUG DIGEST-VALUE zset", "ZDIFF 2 zset lex", "ZINTERCARD 2 zset lex LIMIT 500", "DUMP lex"]
     {
         pair.same(request);
-        pair.sink();
+        pair.sink(NODES_MIN);
     }
-    pair.check();
-    pair.same("DEL zset lex");
-    wait_until("all is given back", || swap(&mut pair.client, "swap_nodes") == 0);
-    wait_until("on disk too", || swap(&mut pair.client, "swap_live_bytes") == 0);
+    pair.check(&ALL);
+    pair.empty();
 }
 
 #[test]
 fn changes_have_what_they_need_read_before() {
     let folder = Folder::new("zsets-changes");
-    let mut pair = Pair::new(&folder);
-    pair.sink();
+    let mut pair = filled(&folder);
+    pair.sink(NODES_MIN);
     for n in (0..MEMBERS).step_by(911) {
         for request in [
             format!("ZADD zset {} {}", score(n) + 800.5, member(n)),
@@ -163,7 +125,7 @@ fn changes_have_what_they_need_read_before() {
         }
     }
     assert_eq!(swap(&mut pair.client, "swap_reads_in_commands"), 0, "what they need was read before");
-    pair.sink();
+    pair.sink(NODES_MIN);
     for request in [
         "ZRANGESTORE target zset 100 400",
         "ZRANGESTORE target zset 100 (900 BYSCORE",
@@ -175,21 +137,21 @@ fn changes_have_what_they_need_read_before() {
         "ZCARD {copy}2",
     ] {
         pair.same(request);
-        pair.sink();
+        pair.sink(NODES_MIN);
     }
     // Half of it goes, here and there: leaves are merged.
     for from in (0..MEMBERS).step_by(50) {
         let some = (from..from + 50).filter(|n| n % 3 > 0).map(|n| format!(" {}", member(n)));
         pair.same(&format!("ZREM zset{}", some.collect::<String>()));
     }
-    pair.check();
+    pair.check(&ALL);
 }
 
 #[test]
 fn transactions_scripts_and_files_have_them() {
     let folder = Folder::new("zsets-scripts");
-    let mut pair = Pair::new(&folder);
-    pair.sink();
+    let mut pair = filled(&folder);
+    pair.sink(NODES_MIN);
     for request in [
         "MULTI".to_string(),
         format!("ZRANK zset {}", member(4)),
@@ -213,26 +175,25 @@ fn transactions_scripts_and_files_have_them() {
     ] {
         pair.same(&format!("EVAL {body} 1 zset"));
     }
-    pair.sink();
+    pair.sink(NODES_MIN);
     pair.client.check("SAVE", "+OK\r\n");
     assert!(swap(&mut pair.client, "swap_nodes") > 300, "to write a file brings nothing home");
     let digest = pair.same("DEBUG DIGEST");
     pair.client.check("DEBUG RELOAD NOSAVE", "+OK\r\n");
     assert_eq!(pair.client.ask("DEBUG DIGEST"), digest);
-    pair.sink();
+    pair.sink(NODES_MIN);
     pair.client.check("CONFIG SET swap-mode no", "+OK\r\n");
     wait_until("all is home", || swap(&mut pair.client, "swap_nodes") == 0);
-    pair.check();
+    pair.check(&ALL);
 }
 
 #[test]
 fn what_cannot_be_read_is_an_error_and_nothing_changes() {
     let folder = Folder::new("zsets-faults");
-    let mut pair = Pair::new(&folder);
+    let mut pair = filled(&folder);
     pair.same("SET target kept");
-    pair.sink();
-    pair.client.check("DEBUG SWAP-FAULT READ IO", "+OK\r\n");
-    for request in [
+    pair.sink(NODES_MIN);
+    let requests = [
         format!("ZSCORE zset {}", member(1)),
         format!("ZRANK lex {}", member(1)),
         "ZRANGE zset 100 200".to_string(),
@@ -249,14 +210,10 @@ fn what_cannot_be_read_is_an_error_and_nothing_changes() {
         "ZUNIONSTORE target 1 zset".to_string(),
         "COPY zset copy".to_string(),
         "ZRANDMEMBER lex".to_string(),
-    ] {
-        let reply = pair.client.ask(&request);
-        assert!(reply.starts_with("-SWAPERR"), "{request}: {reply}");
-    }
-    pair.client.check("DEBUG SWAP-FAULT READ NONE", "+OK\r\n");
-    wait_until("the disk is back", || !pair.client.ask("ZRANGE zset 0 10").starts_with('-'));
+    ];
+    pair.fails(&requests, "ZRANGE zset 0 10");
     for request in ["GET target", "EXISTS copy", "ZCARD zset", "ZCARD lex"] {
         pair.same(request);
     }
-    pair.check();
+    pair.check(&ALL);
 }
