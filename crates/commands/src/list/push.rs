@@ -143,7 +143,6 @@ pub const LINSERT: Command<Handler> = Command::new(
         arity: 5,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::LIST,
-        need: NeedFrom::Stated(Need::All),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::INSERT))],
         arguments: &[
             Argument::key("key", 0),
@@ -174,7 +173,7 @@ fn linsert(call: &mut Call<'_, '_, '_>) -> Outcome {
     }
     let edited = call.txn.edit_list(call.db, &key, &call.settings.limits, |list| {
         list.before_growth(std::iter::once(text))?;
-        let Some(at) = list.iter(0, End::Front).position(|element| element.is_text(pivot)) else {
+        let Some(at) = list.iter(0, End::Front).searching().position(|element| element.is_text(pivot)) else {
             return Ok(None);
         };
         list.insert(at as u64 + behind, text).map(|()| Some(list.len()))

@@ -121,7 +121,7 @@ pub const LPOS: Command<Handler> = Command::new(
         arity: -3,
         flags: Flags::READONLY,
         acl: AclCategories::LIST,
-        need: NeedFrom::Stated(Need::All),
+        need: NeedFrom::Stated(Need::Elements),
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         arguments: &[
             Argument::key("key", 0),
@@ -180,7 +180,7 @@ impl Search {
         let (first, backwards) = if self.from == End::Front { (0, false) } else { (last, true) };
         let looked_at = if self.len_max == 0 { usize::MAX } else { self.len_max as usize };
         let wanted = Element::of(text);
-        let found = list.iter(first, self.from).take(looked_at).enumerate();
+        let found = list.iter(first, self.from).searching().take(looked_at).enumerate();
         let found = found.filter(move |(_, element)| *element == wanted);
         let found = found.map(move |(at, _)| if backwards { last - at as u64 } else { at as u64 });
         found.skip((self.rank - 1) as usize)

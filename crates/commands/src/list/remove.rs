@@ -15,7 +15,6 @@ pub const LREM: Command<Handler> = Command::new(
         arity: 4,
         flags: Flags::WRITE,
         acl: AclCategories::LIST,
-        need: NeedFrom::Stated(Need::All),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::DELETE))],
         arguments: &[Argument::key("key", 0), Argument::integer("count"), Argument::string("element")],
         ..Spec::BASE

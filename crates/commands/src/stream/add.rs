@@ -92,6 +92,7 @@ fn xadd(call: &mut Call<'_, '_, '_>) -> Outcome {
     let now = call.txn.now();
     let edited = call.txn.edit_stream(call.db, &key, &call.settings.limits, |stream| {
         let id = next_id(stream, options.id, now)?;
+        stream.want_add(options.trimming.as_ref().map(Trimming::terms))?;
         stream.add(id, &fields)?;
         let Some(trimming) = options.trimming else { return Ok((id, 0, None)) };
         let trimmed = trimming.run(stream);
@@ -185,6 +186,7 @@ fn xdel(call: &mut Call<'_, '_, '_>) -> Outcome {
     };
     let edited = call.txn.edit_stream(call.db, &key, &call.settings.limits, |stream| {
         let (mut deleted, mut tried) = (0, 0);
+        stream.want_ids(&ids)?;
         for &id in &ids {
             let Ok(is_deleted) = stream.delete(id) else { break };
             if is_deleted {
@@ -194,9 +196,9 @@ fn xdel(call: &mut Call<'_, '_, '_>) -> Outcome {
             }
             tried += 1;
         }
-        (deleted, tried)
+        Ok::<_, EditError>((deleted, tried))
     });
-    let Ok((deleted, tried)) = edited.map(|edited| edited.result) else { return call.out_of_memory() };
+    let Ok((deleted, tried)) = edited.and_then(|edited| edited.result) else { return call.out_of_memory() };
     if deleted > 0 {
         call.wrote(EventClass::Stream, "xdel", &key, deleted);
     }
@@ -261,13 +263,14 @@ fn parse_xsetid(call: &mut Call<'_, '_, '_>) -> Result<(), &'static str> {
         at += 2;
     }
     let key = call.key(1);
+    call.txn.read_first();
     match call.txn.find(call.db, &key, Lookup::Write).map(|entry| entry.value) {
         None => return Err(errors::NO_SUCH_KEY),
         Some(Value::Stream(stream)) => {
             if id < stream.state().max_deleted_id {
                 return Err("ERR The ID specified in XSETID is smaller than current max_deleted_entry_id");
             }
-            let top = stream.range_back(StreamId::MIN, StreamId::MAX).next();
+            let top = stream.range_back(StreamId::MIN, StreamId::MAX).at_most(1).next();
             if top.is_some_and(|top| id < top.id) {
                 return Err("ERR The ID specified in XSETID is smaller than the target stream top item");
             }
@@ -278,6 +281,9 @@ fn parse_xsetid(call: &mut Call<'_, '_, '_>) -> Result<(), &'static str> {
             }
         }
         Some(_) => return Err(errors::WRONG_TYPE),
+    }
+    if !call.txn.begin_changes() {
+        return Err(errors::NO_MEMORY_FOR_KEY);
     }
     let edited = call.txn.edit_stream(call.db, &key, &call.settings.limits, |stream| {
         let state = stream.state_mut();

@@ -6,7 +6,7 @@ use super::{no_key_or_group, reply_entry, reply_id};
 use crate::call::is_word;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::{EventClass, Key, Lookup, Pending, StreamEdit, StreamId, Value};
+use isotherm_keyspace::{EditError, EventClass, Key, Lookup, Pending, StreamEdit, StreamId, Value};
 use isotherm_resp::{Reply, errors};
 use isotherm_stdx::parse_i64;
 use std::sync::Arc;
@@ -126,6 +126,9 @@ fn xclaim(call: &mut Call<'_, '_, '_>) -> Outcome {
     let reply = &mut *call.reply;
     let mut log = Log::default();
     let edited = call.txn.edit_stream(call.db, &key, &call.settings.limits, |stream| {
+        if !stream.wants(wanted.ids.iter().copied()) {
+            return Err(EditError::Full);
+        }
         let mut group = stream.group_mut(name).expect("it was found");
         let mut records_last_id = wanted.last_id > group.last_id;
         group.last_id = group.last_id.max(wanted.last_id);
@@ -161,9 +164,9 @@ fn xclaim(call: &mut Call<'_, '_, '_>) -> Outcome {
             let group = stream.group_mut(name).expect("it was found");
             log.push_all(group_id(key.bytes, name, &group));
         }
-        created
+        Ok(created)
     });
-    let Ok(created) = edited.map(|edited| edited.result) else { return call.out_of_memory() };
+    let Ok(created) = edited.and_then(|edited| edited.result) else { return call.out_of_memory() };
     finish(call, &key, created, log);
     Outcome::Done
 }
@@ -263,6 +266,28 @@ fn parse_auto(call: &Call<'_, '_, '_>) -> Result<(i64, StreamId, u64, bool), &'s
     Ok((idle.max(0), start, count, just_id))
 }
 
+/// Whether the entries that it will look at are in memory: then it finds out which of them are still there.
+fn wants_pending(
+    stream: &StreamEdit<'_, '_>,
+    group: &[u8],
+    (start, count): (StreamId, u64),
+    is_young: impl Fn(&Pending) -> bool,
+) -> bool {
+    if !stream.has_away() {
+        return true;
+    }
+    let group = stream.groups().and_then(|groups| groups.get(group)).expect("it was found");
+    let (mut left, tries) = (count, usize::try_from(count * TRIES_EACH).unwrap_or(usize::MAX));
+    for old in group.pending_from(start).take(tries) {
+        if left == 0 {
+            break;
+        }
+        let is_there = stream.range(old.id, old.id).next().is_some();
+        left -= u64::from(!(is_there && is_young(old)));
+    }
+    stream.was_shown()
+}
+
 fn xautoclaim(call: &mut Call<'_, '_, '_>) -> Outcome {
     let (idle_min_ms, start, count, just_id) = match parse_auto(call) {
         Ok(parsed) => parsed,
@@ -276,6 +301,10 @@ fn xautoclaim(call: &mut Call<'_, '_, '_>) -> Outcome {
     let reply = &mut *call.reply;
     let mut log = Log::default();
     let edited = call.txn.edit_stream(call.db, &key, &call.settings.limits, |stream| {
+        let is_young = |old: &Pending| idle_min_ms > 0 && now_ms - old.delivered_ms < idle_min_ms;
+        if !wants_pending(stream, name, (start, count), is_young) {
+            return Err(EditError::Full);
+        }
         let created = super::consumer(stream, name, consumer, now_ms);
         let (mut tries, mut left, mut next) = (count * TRIES_EACH, count, Some(start));
         let (mut claimed, mut gone, mut entries) = (0, Vec::new(), Reply::new(reply.proto));
@@ -294,7 +323,7 @@ fn xautoclaim(call: &mut Call<'_, '_, '_>) -> Outcome {
                 left -= 1;
                 continue;
             }
-            if idle_min_ms > 0 && now_ms - old.delivered_ms < idle_min_ms {
+            if is_young(&old) {
                 continue;
             }
             let deliveries = old.deliveries + u64::from(!just_id);
@@ -308,9 +337,9 @@ fn xautoclaim(call: &mut Call<'_, '_, '_>) -> Outcome {
         reply.raw(&entries.out);
         reply.array(gone.len());
         gone.into_iter().for_each(|id| reply_id(reply, id));
-        created
+        Ok(created)
     });
-    let Ok(created) = edited.map(|edited| edited.result) else { return call.out_of_memory() };
+    let Ok(created) = edited.and_then(|edited| edited.result) else { return call.out_of_memory() };
     finish(call, &key, created, log);
     Outcome::Done
 }

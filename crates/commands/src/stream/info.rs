@@ -239,8 +239,8 @@ fn stream(call: &mut Call<'_, '_, '_>) -> Outcome {
         match full {
             None => {
                 number(reply, "groups", stream.groups().len() as u64);
-                edge(reply, "first-entry", stream.range(StreamId::MIN, StreamId::MAX).next());
-                edge(reply, "last-entry", stream.range_back(StreamId::MIN, StreamId::MAX).next());
+                edge(reply, "first-entry", stream.range(StreamId::MIN, StreamId::MAX).at_most(1).next());
+                edge(reply, "last-entry", stream.range_back(StreamId::MIN, StreamId::MAX).at_most(1).next());
             }
             Some(count) => reply_all(reply, stream, if count == 0 { usize::MAX } else { count }),
         }
@@ -258,7 +258,7 @@ fn edge(reply: &mut Reply, name: &str, entry: Option<StreamEntry<'_>>) {
 
 fn reply_all(reply: &mut Reply, stream: StreamView<'_>, count: usize) {
     reply.bulk(b"entries");
-    reply_entries(reply, stream.range(StreamId::MIN, StreamId::MAX).take(count));
+    reply_entries(reply, stream.range(StreamId::MIN, StreamId::MAX).at_most(count));
     reply.bulk(b"groups");
     reply.array(stream.groups().len());
     for (name, group) in stream.groups().iter() {

@@ -91,9 +91,9 @@ fn range(call: &mut Call<'_, '_, '_>, backwards: bool) -> Outcome {
         Some(Value::Stream(stream)) => {
             let most = count.unwrap_or(usize::MAX);
             if backwards {
-                reply_entries(reply, stream.range_back(from, to).take(most));
+                reply_entries(reply, stream.range_back(from, to).at_most(most));
             } else {
-                reply_entries(reply, stream.range(from, to).take(most));
+                reply_entries(reply, stream.range(from, to).at_most(most));
             }
         }
         Some(_) => return call.fail(errors::WRONG_TYPE),

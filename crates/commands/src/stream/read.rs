@@ -8,7 +8,7 @@ use crate::spec::*;
 use crate::wait::Wait;
 use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{
-    Consumer, EventClass, Key, Lookup, Pending, StreamEdit, StreamId, Type, UnixMs, Value,
+    Consumer, EventClass, Key, Lookup, OnCold, Pending, StreamEdit, StreamId, Type, UnixMs, Value,
 };
 use isotherm_resp::reply::Protocol;
 use isotherm_resp::{ArgsBuf, Reply, errors};
@@ -217,6 +217,9 @@ fn read(call: &mut Call<'_, '_, '_>, grouped: bool) -> Outcome {
             Err(error) => return call.fail(error),
         }
     }
+    if !wants_groups(call, &request, &behind) {
+        return call.out_of_memory();
+    }
     let wait_instead = behind_now(call, &request, &behind);
     let (mark, open) = (call.reply.len(), call.reply.defer());
     let mut served = 0;
@@ -289,7 +292,7 @@ fn read_one(call: &mut Call<'_, '_, '_>, request: &Request<'_>, key: &Key<'_>, b
     };
     let Some(from) = behind.next() else { return false };
     let most = if request.count == 0 { usize::MAX } else { request.count };
-    let mut entries = stream.range(from, StreamId::MAX).take(most).peekable();
+    let mut entries = stream.range(from, StreamId::MAX).at_most(most).peekable();
     if entries.peek().is_none() {
         return false;
     }
@@ -326,7 +329,7 @@ fn read_grouped(
             None => {
                 let from = last_id.next()?;
                 let ids: Vec<StreamId> =
-                    stream.range(from, StreamId::MAX).take(most).map(|entry| entry.id).collect();
+                    stream.range(from, StreamId::MAX).at_most(most).map(|entry| entry.id).collect();
                 if !ids.is_empty() {
                     reply_name(reply, key);
                     super::reply_entries(reply, stream.range(from, StreamId::MAX).take(ids.len()));
@@ -344,6 +347,40 @@ fn read_grouped(
     call.count(u64::from(created) + u64::from(served));
     log.record(call);
     served
+}
+
+/// Whether all entries that a consumer is about to get are in memory: of one stream they are not given before those of all can be.
+fn wants_groups(call: &mut Call<'_, '_, '_>, request: &Request<'_>, behind: &[Option<StreamId>]) -> bool {
+    let Some((group, consumer)) = request.group.filter(|_| call.txn.on_cold == OnCold::Read) else {
+        return true;
+    };
+    let most = if request.count == 0 { usize::MAX } else { request.count };
+    let mut has_all = true;
+    for (number, behind) in behind.iter().enumerate() {
+        let key = call.key(request.keys_at + number);
+        if !call.reaches(&key) {
+            continue;
+        }
+        let edited = call.txn.edit_stream(call.db, &key, &call.settings.limits, |stream| {
+            let Some(group) = stream.groups().and_then(|groups| groups.get(group)) else { return true };
+            match (behind, group.consumers().get(consumer)) {
+                _ if !stream.has_away() => true,
+                (None, _) => {
+                    let from = group.last_id.next().unwrap_or(StreamId::MAX);
+                    stream.range(from, StreamId::MAX).at_most(most).for_each(|_| {});
+                    stream.was_shown()
+                }
+                (Some(behind), Some(consumer)) => {
+                    let from = behind.next().unwrap_or(StreamId::MIN);
+                    stream.wants(consumer.pending_from(from).take(most))
+                }
+                (Some(_), None) => true,
+            }
+        });
+        // Where the stream before lacks something this one is not looked at.
+        has_all &= edited.is_ok_and(|edited| edited.result);
+    }
+    has_all
 }
 
 /// The entries that a consumer has not acknowledged, behind an id.

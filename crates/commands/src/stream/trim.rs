@@ -121,6 +121,11 @@ impl Trimming {
         Ok(Trimming { keep, at: number_at, whole: sign == Some(b"~"), limit: 0 })
     }
 
+    /// What it keeps, whether only whole blocks go, and how many entries at most.
+    pub(super) fn terms(&self) -> (Trim, bool, u64) {
+        (self.keep, self.whole, self.limit)
+    }
+
     /// Takes away what has to go; how many entries.
     pub(super) fn run(&self, stream: &mut StreamEdit<'_, '_>) -> Result<u64, EditError> {
         Ok(stream.trim(self.keep, self.whole, self.limit)?)

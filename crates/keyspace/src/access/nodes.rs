@@ -1,13 +1,13 @@
 //! Nodes of large collections leave memory, move where they are kept, and come back, one at a time, under the lock of their partition.
 //!
 //! ```text
-//!   a page or leaf           --chill_node: its bytes are those that were written out-->  a stub
+//!   a page, leaf or block    --chill_node: its bytes are those that were written out-->  a stub
 //!   a stub at a              --move_node: the keeper has it at b now-->                  a stub at b
-//!   a stub                   --give_node: its record was read-->                         a page or leaf
+//!   a stub                   --give_node: its record was read-->                         a page, leaf or block
 //! ```
 //! None of these is a change of the data, nor a use of the key. The collection keeps its entry and what leads to its nodes; what else lies in
 //! it stays where it is. A command finds nothing of what is away, and notes it (`Cold::note_missed`); one that changes a collection has what
-//! it names read before (`away_nodes`).
+//! it names read before (`away_nodes`), or says what it wants before it changes anything (`Cold::note_wanted`).
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
@@ -124,8 +124,7 @@ impl Held<'_> {
         let number = found.and_then(|(page, spot)| EntryBytes(store.heap.page(page).entry(spot)).object());
         let root = number.map(|number| (number, &store.objects.get(number).body));
         let root = root.filter(|(_, body)| body.structure().away_nodes() > 0);
-        let Some((number, collection)) = root.and_then(|(number, body)| Some((number, body.nodewise()?)))
-        else {
+        let Some((number, collection)) = root.map(|(number, body)| (number, body.nodewise())) else {
             return Vec::new();
         };
         let at = |index| NodeAt { slot: key.slot, name: NodeName::new(number, index) };
@@ -198,7 +197,7 @@ impl Partition {
         let number = name.object();
         nodewise_at(&self.store, name)?;
         let mut root = self.store.objects.take(number);
-        let result = change(root.body.nodewise_mut().expect("it was looked at"), &mut self.store);
+        let result = change(root.body.nodewise_mut(), &mut self.store);
         self.store.objects.put(number, root);
         if let Some((db, location, _)) = self.find_object(number) {
             self.recount(db, &location, number);
@@ -210,5 +209,5 @@ impl Partition {
 /// The collection that a node is of, if there is one and an entry names it.
 fn nodewise_at(store: &Store, name: NodeName) -> Option<&dyn Nodewise> {
     let root = store.objects.find(name.object())?;
-    root.body.nodewise().filter(|_| root.references > 0)
+    (root.references > 0).then(|| root.body.nodewise())
 }

@@ -312,10 +312,13 @@ impl<'t, 'k> Txn<'t, 'k> {
         work: impl FnOnce(&mut Editing<'_>) -> R,
     ) -> Result<Edited<R>, EditError> {
         let now = self.conditions.now;
-        if self.on_cold != OnCold::Show && self.held.partition(key.slot).has_cold() {
-            self.held.partition(key.slot).store.cold.set_collects(false);
+        if self.on_cold != OnCold::Show {
+            // What is missing may be of another key, in another partition: LMOVE would push what it has not seen.
             self.refuse_failed()?;
-            self.bring_home(db, key)?;
+            if self.held.partition(key.slot).has_cold() {
+                self.held.partition(key.slot).store.cold.set_collects(false);
+                self.bring_home(db, key)?;
+            }
         }
         let seen = self.find_again(db, key);
         let was_touched = seen.is_some_and(|found| found.touched) || self.conditions.no_touch;

@@ -1,8 +1,9 @@
 //! The hand that goes round the large collections of all partitions and shows nodes that may leave memory.
 //!
-//! Shown are pages of hashes and sets, and leaves of sorted sets, that cannot leave as a whole (`values::image`), but for those with a time in them, those with
-//! values so large that they would be long to read, and those that a snapshot under way has yet to see. How long ago a node was changed
-//! stands in it; that it was read does not: what left and is needed comes back, and is as recent as what was changed then.
+//! Shown are pages of hashes and sets, leaves of sorted sets and blocks of lists and streams that cannot leave as a whole (`values::image`),
+//! but for those with a time in them, those with values so large that they would be long to read, and those that a snapshot under way has
+//! yet to see. How long ago a node was changed stands in it (of a block of a stream, in its last id); that it was read does not: what left
+//! and is needed comes back, and is as recent as what was changed then.
 
 use crate::access::lock::Held;
 use crate::layout::cold::ColdRef;
@@ -67,8 +68,7 @@ pub enum ByNodes {
 
 impl ByNodes {
     pub(crate) fn are(self, root: &Root, number: u32) -> bool {
-        let has_nodes = nodewise(root).is_some();
-        has_nodes && (!image::has_image(root) || self == ByNodes::Some && number.is_multiple_of(2))
+        !image::has_image(root) || self == ByNodes::Some && number.is_multiple_of(2)
     }
 }
 
@@ -144,5 +144,5 @@ impl Held<'_> {
 
 /// Of an object that an entry names.
 fn nodewise(root: &Root) -> Option<&dyn Nodewise> {
-    root.body.nodewise().filter(|_| root.references > 0)
+    (root.references > 0).then(|| root.body.nodewise())
 }

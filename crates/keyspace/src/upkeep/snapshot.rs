@@ -46,7 +46,7 @@ use crate::values::parts::{Outline, Part};
 use crate::values::receiver::{NodeOf, NodePart};
 use crate::values::saved::{EPOCHS_BEHIND_MAX, Leftovers};
 use crate::values::value::Value;
-use crate::values::zset;
+use crate::values::{list, stream, zset};
 use isotherm_stdx::{Slot, UnixMs};
 use std::collections::VecDeque;
 use std::ops::RangeInclusive;
@@ -144,10 +144,15 @@ impl SnapshotNode {
 
     /// Its parts, of the record that was read. False if that is none.
     pub fn parts(&self, payload: &[u8], mut visit: impl FnMut(Part<'_>)) -> bool {
-        if self.part.of == NodeOf::Zset {
-            return zset::read_payload(payload, &mut |member, score| {
-                visit(Part::Scored(Element::Bytes(member), score));
-            });
+        match self.part.of {
+            NodeOf::Hash | NodeOf::Set => {}
+            NodeOf::Zset => {
+                return zset::read_payload(payload, &mut |member, score| {
+                    visit(Part::Scored(Element::Bytes(member), score));
+                });
+            }
+            NodeOf::List => return list::read_payload(payload, &mut visit),
+            NodeOf::Stream => return stream::read_payload(payload, &mut |part| visit(Part::Stream(part))),
         }
         let Some(page) = ReadPage::of(payload) else { return false };
         for (name, form, value) in page.entries() {
@@ -155,7 +160,7 @@ impl SnapshotNode {
             visit(match (self.part.of, form) {
                 (NodeOf::Hash, Form::Int) => Part::Field(name, Element::Int(read_int(value)), None),
                 (NodeOf::Hash, _) => Part::Field(name, Element::Bytes(value), None),
-                (NodeOf::Set | NodeOf::Zset, _) => Part::Member(name),
+                _ => Part::Member(name),
             });
         }
         true

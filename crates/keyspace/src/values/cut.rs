@@ -8,12 +8,16 @@
 //!   the walk                                  piece by piece of the cut's chain: what was saved, else what is there
 //! ```
 //!
+//! A block that is not in memory stays so: what takes the snapshot reads its record. One that the cut has yet to see does not leave.
+//!
 //! A block that the walk has seen carries the snapshot's epoch, and so does one that was born after the cut: neither is
 //! saved. What a cut takes follows what was written: what is cut off ten million elements at once is kept, not copied.
 //! An orphan keeps its number; the number of a large body may be taken anew, for a body that the cut does not have.
 
 use crate::layout::chain::{At, Chain, Counted};
+use crate::layout::cold::ColdRef;
 use crate::layout::large::Shared;
+use crate::layout::node_name::NodeName;
 use crate::values::nodes::{NodeId, Nodes, Room};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,6 +38,8 @@ pub(crate) enum Body {
 /// A piece as it was.
 pub(crate) enum PieceBytes<'a> {
     Node(&'a [u8]),
+    /// It is not in memory.
+    Away(NodeName, ColdRef),
     Large(Shared),
 }
 
@@ -117,7 +123,7 @@ impl<P: Piece> Cut<P> {
                     self.saved_bytes -= bytes.len() as u64;
                     emit(PieceBytes::Node(&bytes));
                 }
-                None => self.emit_live(room, nodes, node, &mut |bytes| emit(PieceBytes::Node(bytes))),
+                None => self.emit_live(room, nodes, node, emit),
             },
         }
         true
@@ -128,11 +134,14 @@ impl<P: Piece> Cut<P> {
         room: &mut Room<'_>,
         nodes: &mut Nodes,
         node: NodeId,
-        emit: &mut dyn FnMut(&[u8]),
+        emit: &mut dyn FnMut(PieceBytes<'_>),
     ) {
         debug_assert_ne!(nodes.version(room.heap, node), room.epoch, "it is emitted once");
         let size = P::node_bytes(room, nodes, node);
-        emit(room.heap.bytes(nodes.handle(node), size));
+        emit(match nodes.reference_at(room.heap, node) {
+            Some(reference) => PieceBytes::Away(nodes.name(node), reference),
+            None => PieceBytes::Node(room.heap.bytes(nodes.handle(node), size)),
+        });
         if self.orphans.remove(&node) {
             nodes.release(room, node, size);
         } else {

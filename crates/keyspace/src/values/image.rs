@@ -74,7 +74,7 @@ pub(crate) fn write(root: &Root, store: &Store, room: &mut ImageRoom) -> Form {
     times.clear();
     if let Object::Stream(stream) = &root.body {
         bytes.clear();
-        stream.write_image(Reading { heap: &store.heap, large: &store.large }, bytes);
+        stream.write_image(Reading::of(store), bytes);
         return Form::Stream;
     }
     let stored = Stored::Object(root, store);
@@ -141,9 +141,7 @@ pub(crate) fn can_be_lent(form: Form, bytes: usize) -> bool {
 /// The object again, under a number that is reserved for it.
 pub(crate) fn object_of(store: &mut Store, number: u32, form: Form, bytes: &[u8]) -> Result<Object, Full> {
     if form == Form::Stream {
-        let epoch = store.snapshot.version();
-        let mut room = Room { epoch, heap: &mut store.heap, large: &mut store.large };
-        return Stream::of_image(number, &mut room, bytes).map(Object::Stream);
+        return Stream::of_image(number, &mut Room::of(store, ANY_TIME), bytes).map(Object::Stream);
     }
     let mut packed = PackedBuf::default();
     match form {
@@ -152,7 +150,9 @@ pub(crate) fn object_of(store: &mut Store, number: u32, form: Form, bytes: &[u8]
     }
     let encoding = packed_encoding(form);
     match form {
-        Form::List | Form::Quicklist => blocks_from(store, number, &packed, encoding == Encoding::Quicklist),
+        Form::List | Form::Quicklist => {
+            blocks_from(store, number, &packed, encoding == Encoding::Quicklist, ANY_TIME)
+        }
         Form::Hash | Form::TableHash => {
             fields_from(store, number, &packed, (encoding, ANY_TIME), std::iter::repeat(None))
         }

@@ -5,12 +5,13 @@
 //!   hash, set, list, stream, zset            each type: a view to read it, an edit to change it
 //!   collection                               where a collection is stored, and how one is changed
 //!   store, pages, linear, object, nodes, fields   the memory of a partition, its pages and its large objects
-//!   cold, nodewise                           what is not in memory, counted; collections that leave it node by node
+//!   cold, nodewise, blocks                   what is not in memory, counted; collections that leave it node by node
 //!   parts, receiver, saved, cut              a collection in parts, and what a snapshot under way still needs
 //! ```
 //!
 //! Nothing here knows which slot or database a value belongs to.
 
+pub(crate) mod blocks;
 pub(crate) mod cold;
 pub(crate) mod collection;
 pub(crate) mod cut;

@@ -1,26 +1,45 @@
 //! The nodes of one collection: movable objects of the arena, known by small numbers.
 //!
 //! ```text
-//!   node      [object u32][id u32][version u8] ...          whose it is, which one, and the snapshot that saw it last
-//!   handles   id -> where it lies now                       4 B a node; the only reference to it
+//!   node      [object u32][id u32][version u8][flags u8] ...     whose it is, which one, and the snapshot that saw it last
+//!   handles   id -> where it lies now                            4 B a node; the only reference to it
+//!
+//!   stub      0       9            10            12   16            18        24
+//!             [as any][flags: AWAY][32 u16]      [-]  [32 u16]      [-]       [reference u64]      32 B, of a node that is not in memory
 //! ```
+//! A stub says its own size where blocks of streams (10) and of lists (16) say theirs.
+//!
 //!
 //! Compaction meets a node by its address, reads from its head whose it is, and has that object change its table.
 //! Whatever else refers to a node does so by its id.
 
+use crate::layout::cold::ColdRef;
 use crate::layout::handles::Table;
 use crate::layout::heap::Heap;
 use crate::layout::kind::Full;
 use crate::layout::large::Large;
+use crate::layout::node_name::NodeName;
+use crate::values::cold::Cold;
+use crate::values::store::Store;
 use isotherm_arena::{Handle, Kind, class_bytes};
+use isotherm_stdx::UnixMs;
 
 /// Bytes at the beginning of every node.
 pub(crate) const NODE_HEAD_BYTES: usize = 9;
+const FLAGS: usize = NODE_HEAD_BYTES;
+/// The node is not in memory.
+pub(crate) const AWAY: u8 = 0x80;
+const SIZES: [usize; 2] = [10, 16];
+const REFERENCE: usize = 24;
+const STUB_BYTES: usize = REFERENCE + size_of::<ColdRef>();
+const _: () = assert!(node_bytes(STUB_BYTES) == STUB_BYTES);
 
 /// Where a structure keeps its nodes and its large elements, to change them.
 pub(crate) struct Room<'a> {
     pub heap: &'a mut Heap,
     pub large: &'a mut Large,
+    pub cold: &'a mut Cold,
+    pub now: UnixMs,
     /// Carried by whatever the latest snapshot has seen, and by what was born since it began.
     pub epoch: u8,
 }
@@ -30,11 +49,30 @@ pub(crate) struct Room<'a> {
 pub(crate) struct Reading<'a> {
     pub heap: &'a Heap,
     pub large: &'a Large,
+    pub cold: &'a Cold,
+    /// A change is about to come: what it meets that is not in memory is read before, and the command runs again.
+    pub wants: bool,
 }
 
-impl Room<'_> {
+impl<'a> Room<'a> {
+    pub fn of(store: &'a mut Store, now: UnixMs) -> Room<'a> {
+        let Store { heap, large, cold, snapshot, .. } = store;
+        Room { heap, large, cold, now, epoch: snapshot.version() }
+    }
+
     pub fn reading(&self) -> Reading<'_> {
-        Reading { heap: self.heap, large: self.large }
+        Reading { heap: self.heap, large: self.large, cold: self.cold, wants: true }
+    }
+}
+
+impl<'a> Reading<'a> {
+    pub fn of(store: &'a Store) -> Reading<'a> {
+        Reading { heap: &store.heap, large: &store.large, cold: &store.cold, wants: false }
+    }
+
+    /// The same for a command that is about to change what it looks at.
+    pub fn to_change(store: &'a Store) -> Reading<'a> {
+        Reading { wants: true, ..Reading::of(store) }
     }
 }
 
@@ -46,11 +84,13 @@ pub(crate) struct Nodes {
     handles: Table,
     /// Bytes of the classes of all nodes.
     bytes: u64,
+    /// How many are stubs.
+    away: u32,
 }
 
 impl Nodes {
     pub fn new(object: u32) -> Nodes {
-        Nodes { object, handles: Table::default(), bytes: 0 }
+        Nodes { object, handles: Table::default(), bytes: 0, away: 0 }
     }
 
     pub fn len(&self) -> usize {
@@ -89,10 +129,10 @@ impl Nodes {
 
     fn write_head(&self, room: &mut Room<'_>, handle: Handle, id: NodeId) {
         let epoch = room.epoch;
-        let head = room.heap.bytes_mut(handle, NODE_HEAD_BYTES);
+        let head = room.heap.bytes_mut(handle, FLAGS + 1);
         head[..4].copy_from_slice(&self.object.to_le_bytes());
         head[4..8].copy_from_slice(&id.to_le_bytes());
-        head[8] = epoch;
+        (head[8], head[FLAGS]) = (epoch, 0);
     }
 
     /// Gives a node another area, of at least `bytes`; `fill` makes the new one's bytes of the old one's.
@@ -116,6 +156,13 @@ impl Nodes {
     }
 
     pub fn release(&mut self, room: &mut Room<'_>, id: NodeId, size: usize) {
+        match self.reference_at(room.heap, id) {
+            Some(reference) => {
+                room.cold.retire_node(reference);
+                self.away -= 1;
+            }
+            None => self.drop_clean(room.cold, id),
+        }
         room.heap.release(self.handles.remove(id));
         self.bytes -= size as u64;
         if self.handles.live() == 0 {
@@ -142,6 +189,117 @@ impl Nodes {
 
     pub fn set_version(&self, heap: &mut Heap, id: NodeId, version: u8) {
         heap.bytes_mut(self.handle(id), NODE_HEAD_BYTES)[8] = version;
+    }
+
+    // ---- nodes that are not in memory ----
+
+    pub fn away(&self) -> u32 {
+        self.away
+    }
+
+    /// Numbers that nodes may have: all below it.
+    pub fn numbers(&self) -> u32 {
+        self.handles.len()
+    }
+
+    pub fn find(&self, id: NodeId) -> Option<Handle> {
+        (id < self.handles.len()).then(|| self.handles.find(id))?
+    }
+
+    pub fn name(&self, id: NodeId) -> NodeName {
+        NodeName::new(self.object, id)
+    }
+
+    /// Where a node is, if it is not in memory.
+    #[inline]
+    pub fn reference_at(&self, heap: &Heap, id: NodeId) -> Option<ColdRef> {
+        if self.away == 0 { None } else { self.stub_at(heap, id) }
+    }
+
+    #[cold]
+    fn stub_at(&self, heap: &Heap, id: NodeId) -> Option<ColdRef> {
+        let handle = self.find(id)?;
+        let is_away = heap.bytes(handle, FLAGS + 1)[FLAGS] & AWAY != 0;
+        is_away.then(|| {
+            let bytes = &heap.bytes(handle, STUB_BYTES)[REFERENCE..];
+            ColdRef::new(u64::from_le_bytes(bytes.try_into().expect("eight bytes")))
+        })
+    }
+
+    /// Whether a node is in memory. If not that is noted: its command runs again when it was read.
+    #[inline]
+    pub fn is_shown(&self, reading: Reading<'_>, id: NodeId) -> bool {
+        let Some(reference) = self.reference_at(reading.heap, id) else { return true };
+        match reading.wants {
+            true => reading.cold.note_wanted(self.name(id), reference),
+            false => reading.cold.note_missed(self.name(id), reference),
+        }
+        false
+    }
+
+    /// All nodes were to be read before a copy: two collections cannot have the same record.
+    pub fn refuse_away(&self, reading: Reading<'_>) -> Result<(), Full> {
+        let away = (0..self.numbers()).filter(|id| !self.is_shown(reading, *id)).count();
+        if self.away == 0 || away == 0 { Ok(()) } else { Err(Full) }
+    }
+
+    /// A node is about to change, or to go: what was read from disk is no longer what it is.
+    #[inline]
+    pub fn drop_clean(&self, cold: &mut Cold, id: NodeId) {
+        if cold.has_clean() {
+            cold.drop_clean(self.name(id));
+        }
+    }
+
+    /// Puts a stub in the place of a node of this size. Whether there was memory for it.
+    pub fn put_stub(&mut self, room: &mut Room<'_>, id: NodeId, size: usize, reference: ColdRef) -> bool {
+        let version = self.version(room.heap, id);
+        self.drop_clean(room.cold, id);
+        let stub = |_: &[u8], bytes: &mut [u8]| {
+            bytes[NODE_HEAD_BYTES..STUB_BYTES].fill(0);
+            bytes[FLAGS] = AWAY;
+            SIZES.into_iter().for_each(|at| bytes[at] = STUB_BYTES as u8);
+            bytes[REFERENCE..STUB_BYTES].copy_from_slice(&reference.raw().to_le_bytes());
+        };
+        if self.replace(room, id, size, STUB_BYTES, stub).is_err() {
+            return false;
+        }
+        self.set_version(room.heap, id, version);
+        self.away += 1;
+        room.cold.note_node(reference);
+        true
+    }
+
+    pub fn set_reference(&self, heap: &mut Heap, id: NodeId, to: ColdRef) {
+        let stub = heap.bytes_mut(self.handle(id), STUB_BYTES);
+        stub[REFERENCE..].copy_from_slice(&to.raw().to_le_bytes());
+    }
+
+    /// A node of `bytes` takes the place of its stub, if that still refers there; `fill` writes it. Whether it did. `keeps`: its record stays
+    /// until it changes.
+    pub fn take_stub(
+        &mut self,
+        room: &mut Room<'_>,
+        id: NodeId,
+        (from, keeps): (ColdRef, bool),
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<bool, Full> {
+        if self.reference_at(room.heap, id) != Some(from) {
+            return Ok(false);
+        }
+        let version = self.version(room.heap, id);
+        self.replace(room, id, STUB_BYTES, bytes, |_, node| fill(node))?;
+        self.set_version(room.heap, id, version);
+        self.away -= 1;
+        room.cold.node_came_home(self.name(id), from, keeps);
+        Ok(true)
+    }
+
+    /// Asserts that so many nodes are not in memory.
+    pub fn check_away(&self, heap: &Heap) {
+        let away = (0..self.numbers()).filter(|id| self.reference_at(heap, *id).is_some()).count();
+        assert_eq!(away, self.away as usize);
     }
 
     /// Asserts that a node's head says what the table says.

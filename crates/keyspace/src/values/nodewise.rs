@@ -1,4 +1,5 @@
-//! What a collection can do whose nodes leave memory one by one: pages of a hash or set, leaves of a sorted set.
+//! What every large collection can do: its nodes leave memory one by one, pages of a hash or set, leaves of a sorted set, blocks of a list
+//! or stream.
 //!
 //! ```text
 //!   a node  --chill: its bytes are those that were written out-->           a stub

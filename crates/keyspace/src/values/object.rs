@@ -133,20 +133,22 @@ impl Object {
         }
     }
 
-    /// Those whose nodes leave memory one by one.
-    pub fn nodewise(&self) -> Option<&dyn Nodewise> {
+    /// Its nodes as they leave memory one by one.
+    pub fn nodewise(&self) -> &dyn Nodewise {
         match self {
-            Object::Hash(fields) | Object::Set(fields) => Some(fields),
-            Object::Zset(zset) => Some(zset),
-            Object::List(_) | Object::Stream(_) => None,
+            Object::Hash(fields) | Object::Set(fields) => fields,
+            Object::Zset(zset) => zset,
+            Object::List(list) => list,
+            Object::Stream(stream) => stream,
         }
     }
 
-    pub fn nodewise_mut(&mut self) -> Option<&mut dyn Nodewise> {
+    pub fn nodewise_mut(&mut self) -> &mut dyn Nodewise {
         match self {
-            Object::Hash(fields) | Object::Set(fields) => Some(fields),
-            Object::Zset(zset) => Some(zset),
-            Object::List(_) | Object::Stream(_) => None,
+            Object::Hash(fields) | Object::Set(fields) => fields,
+            Object::Zset(zset) => zset,
+            Object::List(list) => list,
+            Object::Stream(stream) => stream,
         }
     }
 

@@ -70,6 +70,8 @@ pub(crate) enum NodeOf {
     Hash,
     Set,
     Zset,
+    List,
+    Stream,
 }
 
 /// A part, or parts in a row, whose bytes are shared.

@@ -2,13 +2,16 @@
 //!
 //! ```text
 //!   0             4        8           9         10          12          14        16         18        20
-//!   [object u32][id u32][version u8][flags u8][count u16][start u16][end u16][room u16][dead u16][tag u8][-]   24 B
+//!   [object u32][id u32][version u8][flags u8][count u16][start u16][end u16][room u16][dead u16][tag u8][-][stamp u16]
+//!                                                                                                     21  22   24 B
 //!
 //!   [head 24][ freed ][data ............][ room to grow ][tag n-1]..[tag 1][tag 0][freed]
 //!            24      start              end                                       room - dead
 //!
 //!   flags  bit 0  reversed: the last element lies first, so that a push to the front is an append too
 //!          bit 1  uniform: all tags are `tag`, and there is no column
+//!          bit 7  not in memory: the node is a stub (see `values::nodes`)
+//!   stamp  when it was changed last (see `layout::last_used`)
 //!   tag    as in `packed`; a long string (255) has its length (u16) before and behind it, so that it is met from
 //!          either side
 //! ```
@@ -30,6 +33,9 @@ pub(super) const BLOCK_ELEMENTS_MAX: usize = 2048;
 pub(super) const DATA_BYTES_MAX: usize = BLOCK_BYTES_MAX - HEAD_BYTES - 1;
 const LONG_LENGTHS_BYTES: usize = 4;
 
+/// What lies in front belongs to the node.
+const FLAGS: usize = 9;
+const STAMP: usize = 22;
 const REVERSED: u8 = 1;
 const UNIFORM: u8 = 2;
 
@@ -86,6 +92,9 @@ impl<'a> Block<'a> {
     #[inline]
     pub fn dead(self) -> usize {
         self.u16(18)
+    }
+    pub fn stamp(self) -> u16 {
+        self.u16(STAMP) as u16
     }
     #[inline]
     fn common_tag(self) -> u8 {
@@ -285,8 +294,27 @@ fn set_u16(block: &mut [u8], at: usize, value: usize) {
     block[at..at + 2].copy_from_slice(&(value as u16).to_le_bytes());
 }
 
+#[inline]
+pub(super) fn set_stamp(block: &mut [u8], stamp: u16) {
+    set_u16(block, STAMP, usize::from(stamp));
+}
+
+/// The block laid out anew, as short as may be, without what belongs to its node.
+pub(super) fn write_payload(block: Block<'_>, into: &mut Vec<u8>) {
+    into.resize(block.bytes(), 0);
+    into[..FLAGS].fill(0);
+    lay_out(block.0, into);
+    set_stamp(into, 0);
+}
+
+/// The elements of a payload. `None` if it is none.
+pub(super) fn of_payload(payload: &[u8]) -> Option<Block<'_>> {
+    let block = Block(payload);
+    (payload.len() >= HEAD_BYTES && block.room() == payload.len()).then_some(block)
+}
+
 /// Makes an empty block of what is behind the common head; `block` is the whole room.
-pub(super) fn init(block: &mut [u8], reversed: bool) {
+pub(super) fn init(block: &mut [u8], reversed: bool, stamp: u16) {
     let room = block.len();
     block[9] = UNIFORM | if reversed { REVERSED } else { 0 };
     set_u16(block, 10, 0);
@@ -294,7 +322,8 @@ pub(super) fn init(block: &mut [u8], reversed: bool) {
     set_u16(block, 14, HEAD_BYTES);
     set_u16(block, 16, room);
     set_u16(block, 18, 0);
-    block[20..HEAD_BYTES].fill(0);
+    block[20..STAMP].fill(0);
+    set_stamp(block, stamp);
 }
 
 /// Writes the column out, so that the next tag may be another one. There is room for it.
@@ -383,7 +412,7 @@ pub(super) fn overwrite(block: &mut [u8], cell: Cell, coded: &Coded<'_>) {
 /// Copies the elements of `old` into `new`, an area of another size (its common head written), without freed bytes.
 pub(super) fn lay_out(old: &[u8], new: &mut [u8]) {
     let view = Block(old);
-    init(new, view.is_reversed());
+    init(new, view.is_reversed(), view.stamp());
     let (count, data, tags) = (view.count(), &old[view.start()..view.end()], view.tags());
     let room = new.len();
     let end = HEAD_BYTES + data.len();
@@ -432,8 +461,8 @@ impl Draft {
     }
 
     /// Makes `block`, its common head written, of these elements.
-    pub fn write(&self, block: &mut [u8]) {
-        init(block, false);
+    pub fn write(&self, block: &mut [u8], stamp: u16) {
+        init(block, false, stamp);
         let (room, end) = (block.len(), HEAD_BYTES + self.data.len());
         block[HEAD_BYTES..end].copy_from_slice(&self.data);
         if self.is_uniform() {

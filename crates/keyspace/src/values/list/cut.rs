@@ -3,10 +3,11 @@
 use super::block::{self, Block};
 use super::{List, Piece};
 use crate::layout::chain::Chain;
+use crate::layout::last_used::stamp;
 use crate::values::cut::{Body, Cut, Piece as Cuttable, PieceBytes};
 use crate::values::nodes::{NodeId, Nodes, Room};
 use crate::values::parts::Part;
-use crate::values::receiver::{LongPart, Receiver};
+use crate::values::receiver::{LongPart, NodeOf, NodePart, Receiver};
 
 impl Cuttable for Piece {
     fn body(&self) -> Body {
@@ -19,6 +20,18 @@ impl Cuttable for Piece {
     fn node_bytes(room: &Room<'_>, nodes: &Nodes, node: NodeId) -> usize {
         Block(room.heap.bytes(nodes.handle(node), block::HEAD_BYTES)).room()
     }
+}
+
+fn emit_block(block: Block<'_>, visit: &mut dyn FnMut(Part<'_>)) {
+    visit(Part::Node { alone: false });
+    block.cells().for_each(|cell| visit(Part::Item(block.element(cell))));
+}
+
+/// The parts of a block that was read. False if its payload is none.
+pub(crate) fn read_payload(payload: &[u8], visit: &mut dyn FnMut(Part<'_>)) -> bool {
+    let block = block::of_payload(payload);
+    block.into_iter().for_each(|block| emit_block(block, visit));
+    block.is_some()
 }
 
 impl List {
@@ -48,9 +61,12 @@ impl List {
     /// Has to come before every change of a block.
     #[inline]
     pub(super) fn before_change(&mut self, room: &mut Room<'_>, node: NodeId) {
+        self.nodes.drop_clean(room.cold, node);
         if let Some(cut) = &mut self.cut {
             cut.before_change(room, &self.nodes, Body::Node(node));
         }
+        let stamp = stamp(room.now);
+        block::set_stamp(self.block_mut(room, node), stamp);
     }
 
     /// Has to come before a piece is freed. Whether it is to stay instead.
@@ -65,10 +81,11 @@ impl List {
         let cut = self.cut.as_mut().expect("it was just begun");
         let emitted = cut.emit_next(room, &mut self.nodes, &mut |piece| match piece {
             PieceBytes::Large(body) => receiver.long(LongPart::Item(body)),
+            PieceBytes::Away(name, reference) => {
+                receiver.long(LongPart::Node(NodePart { name, reference, of: NodeOf::List }));
+            }
             PieceBytes::Node(bytes) => {
-                receiver.part(Part::Node { alone: false });
-                let block = Block(bytes);
-                block.cells().for_each(|cell| receiver.part(Part::Item(block.element(cell))));
+                emit_block(Block(bytes), &mut |part| receiver.part(part));
             }
         });
         let done = !emitted && cut.drop_step(64);

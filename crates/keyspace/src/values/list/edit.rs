@@ -4,6 +4,7 @@ use super::block::{self, BLOCK_BYTES_MAX, BLOCK_ELEMENTS_MAX, Block, DATA_BYTES_
 use super::{End, List, Piece};
 use crate::layout::chain::{At, Counted};
 use crate::layout::kind::Full;
+use crate::layout::last_used::stamp;
 use crate::layout::listpack::entry_bytes;
 use crate::layout::packed::{Coded, Element, LONG_TAG};
 use crate::values::nodes::{NODE_HEAD_BYTES, NodeId, Room, node_bytes};
@@ -33,7 +34,7 @@ impl List {
             let need = HEAD_BYTES + block::data_bytes(&coded) + 1;
             let (node, size) = self.nodes.allocate(room, least.max(need))?;
             let bytes = room.heap.bytes_mut(self.nodes.handle(node), size);
-            block::init(bytes, end == End::Front);
+            block::init(bytes, end == End::Front, stamp(room.now));
             block::append(bytes, &coded);
             Piece::Block { node, count: 1, listpack: entry_bytes(element) as u32 }
         };
@@ -55,7 +56,7 @@ impl List {
     ) -> Result<bool, Full> {
         let Some(at) = self.end_at(end) else { return Ok(false) };
         let Piece::Block { node, count, .. } = *self.chain.get(at) else { return Ok(false) };
-        if usize::from(count) == BLOCK_ELEMENTS_MAX {
+        if usize::from(count) == BLOCK_ELEMENTS_MAX || self.nodes.reference_at(room.heap, node).is_some() {
             return Ok(false);
         }
         self.before_change(room, node);
@@ -86,6 +87,7 @@ impl List {
         if index == 0 {
             return self.push(room, End::Front, element);
         }
+        self.want_at(room.reading(), index)?;
         let Some((at, rest)) = self.chain.find(index) else {
             assert_eq!(index, self.len(), "an element is put among the others");
             return self.push(room, End::Back, element);
@@ -95,6 +97,7 @@ impl List {
 
     /// Puts an element in the place of element `index`.
     pub fn set(&mut self, room: &mut Room<'_>, index: u64, element: Element<'_>) -> Result<(), Full> {
+        self.want_at(room.reading(), index)?;
         let (at, rest) = self.chain.find(index).expect("the element is there");
         let coded = Coded::element(element);
         if let Piece::Block { node, .. } = *self.chain.get(at) {
@@ -114,6 +117,7 @@ impl List {
     /// Takes out `count` elements from `index` on; they are there.
     pub fn remove(&mut self, room: &mut Room<'_>, index: u64, count: u64) -> Result<(), Full> {
         assert!(index + count <= self.len(), "the elements are there");
+        self.want_edges(room.reading(), [index, index + count])?;
         self.sweep(room, DEBRIS_LATER);
         if count == 0 {
             return Ok(());
@@ -173,6 +177,7 @@ impl List {
         count: u64,
         element: Element<'_>,
     ) -> Result<u64, Full> {
+        self.want_equal(room.reading(), from, count, element)?;
         let coded = Coded::element(element);
         let (mut removed, mut passed) = (0, 0);
         while removed < count && passed < self.len() {
@@ -372,7 +377,8 @@ impl List {
     #[cold]
     fn rewrite_block(&mut self, room: &mut Room<'_>, at: At, node: NodeId, draft: &Draft) {
         self.before_change(room, node);
-        draft.write(self.block_mut(room, node));
+        let stamp = stamp(room.now);
+        draft.write(self.block_mut(room, node), stamp);
         let view = self.block(room.reading(), node);
         let bytes: u64 = view.cells().map(|cell| entry_bytes(view.element(cell))).sum();
         let old = *self.chain.get(at);
@@ -434,7 +440,7 @@ impl List {
         }
         let (node, size) = self.nodes.allocate(room, draft.bytes())?;
         let bytes = room.heap.bytes_mut(self.nodes.handle(node), size);
-        draft.write(bytes);
+        draft.write(bytes, stamp(room.now));
         let view = Block(bytes);
         let listpack: u64 = view.cells().map(|cell| entry_bytes(view.element(cell))).sum();
         pieces.push(Piece::Block { node, count: draft.len() as u16, listpack: listpack as u32 });
@@ -475,8 +481,8 @@ impl List {
     /// Joins a block that has become small with a neighbour, if that has room.
     fn join(&mut self, room: &mut Room<'_>, at: At) {
         let Piece::Block { node, .. } = *self.chain.get(at) else { return };
-        let own = self.block(room.reading(), node);
-        if own.bytes() > LONELY_BYTES_MAX {
+        let is_away = |node| self.nodes.reference_at(room.heap, node).is_some();
+        if is_away(node) || self.block(room.reading(), node).bytes() > LONELY_BYTES_MAX {
             return;
         }
         let neighbours =
@@ -487,6 +493,10 @@ impl List {
             else {
                 continue;
             };
+            // What is not in memory stays as it is.
+            if is_away(first) || is_away(second) {
+                continue;
+            }
             let (first, second) = (self.block(room.reading(), first), self.block(room.reading(), second));
             let mut draft = Draft::default();
             // Columns may have to be opened: a byte an element.

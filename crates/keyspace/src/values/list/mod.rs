@@ -14,9 +14,10 @@
 //! What is cut off in one go (LTRIM, LPOP with a count) leaves the chain at once and is freed in steps from `debris`,
 //! so that ten million elements stall no client.
 //!
-//! `mod` is the structure and reading, `edit` changes, `block` bytes, `cut` the state at a snapshot, `view` what
-//! commands see.
+//! `mod` is the structure and reading, `edit` changes, `block` bytes, `cut` the state at a snapshot, `away` blocks that
+//! are not in memory, `view` what commands see.
 
+mod away;
 mod block;
 mod cut;
 mod edit;
@@ -34,6 +35,7 @@ use crate::values::nodes::{NodeId, Nodes, Reading};
 use block::Block;
 use isotherm_arena::Handle;
 
+pub(crate) use cut::read_payload;
 pub use iter::Iter;
 pub use view::{Elements, ListEdit, ListView};
 pub(crate) use view::{blocks_from, pack_again};
@@ -61,6 +63,9 @@ enum Piece {
 }
 
 const _: () = assert!(size_of::<Piece>() == 12);
+
+/// What a reader is shown of each element that is not in memory: its reply is thrown away, and it runs again when that was read.
+const ABSENT: Element<'static> = Element::Int(0);
 
 impl Piece {
     /// Bytes of its elements' entries in a listpack.
@@ -152,6 +157,7 @@ impl List {
     fn element_in<'a>(&self, reading: Reading<'a>, at: At, index: usize) -> Element<'a> {
         match *self.chain.get(at) {
             Piece::Large { number, .. } => Element::Bytes(reading.large.get(number)),
+            Piece::Block { node, .. } if !self.nodes.is_shown(reading, node) => ABSENT,
             Piece::Block { node, .. } => {
                 let block = self.block(reading, node);
                 block.element(block.get(index))
@@ -194,6 +200,10 @@ impl List {
         let waste = self.cut.iter().flat_map(|cut| cut.waste());
         for piece in self.chain.iter().chain(self.debris.iter()).chain(waste) {
             match *piece {
+                Piece::Block { node, .. } if self.nodes.reference_at(reading.heap, node).is_some() => {
+                    self.nodes.check(reading.heap, node);
+                    (nodes, sizes) = (nodes + 1, sizes + self.block(reading, node).room());
+                }
                 Piece::Block { node, count, listpack } => {
                     self.nodes.check(reading.heap, node);
                     let block = self.block(reading, node);
@@ -215,6 +225,7 @@ impl List {
             (nodes, sizes) = (nodes + 1, sizes + self.block(reading, node).room());
         }
         self.nodes.check_sum(nodes, sizes);
+        self.nodes.check_away(reading.heap);
         assert_eq!((self.large, self.large_bytes), large);
         assert_eq!(self.listpack_bytes, self.chain.iter().map(Piece::listpack).sum::<u64>());
     }

@@ -3,16 +3,18 @@
 use super::*;
 use crate::layout::heap::Heap;
 use crate::layout::large::Large;
+use crate::values::cold::Cold;
 use crate::values::nodes::Room;
 use crate::values::parts::Part;
 use isotherm_arena::{Arena, ArenaConfig};
-use isotherm_stdx::Prng;
+use isotherm_stdx::{Prng, UnixMs};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 struct World {
     heap: Heap,
     large: Large,
+    cold: Cold,
     epoch: u8,
     list: List,
 }
@@ -24,16 +26,17 @@ impl World {
             Heap::new(Arc::new(arena), 0),
             Large::new(&Arc::new(crate::layout::large::LargeAccount::new(|bytes| bytes))),
         );
-        World { heap, large, epoch: 1, list: List::new(7) }
+        World { heap, large, cold: Cold::default(), epoch: 1, list: List::new(7) }
     }
 
     fn with<R>(&mut self, work: impl FnOnce(&mut List, &mut Room<'_>) -> R) -> R {
-        let mut room = Room { heap: &mut self.heap, large: &mut self.large, epoch: self.epoch };
+        let World { heap, large, cold, epoch, .. } = self;
+        let mut room = Room { heap, large, cold, now: UnixMs(0), epoch: *epoch };
         work(&mut self.list, &mut room)
     }
 
     fn reading(&self) -> Reading<'_> {
-        Reading { heap: &self.heap, large: &self.large }
+        Reading { heap: &self.heap, large: &self.large, cold: &self.cold, wants: false }
     }
 
     fn texts(&self, from: End) -> Vec<Vec<u8>> {

@@ -14,12 +14,15 @@ use crate::values::object::{Footprint, Object, Structure};
 use crate::values::receiver::Receiver;
 use crate::values::store::Store;
 use isotherm_arena::Handle;
-use isotherm_stdx::steps;
+use isotherm_stdx::{UnixMs, steps};
 
 /// Blocks whose elements take no more than this in a listpack are packed again.
 const PACKED_AGAIN_BYTES: u64 = PACKED_BYTES_MAX as u64 / 2;
 /// What a limit by count still allows in bytes.
 const COUNTED_LISTPACK_BYTES_MAX: u64 = 8192;
+
+/// What is changed without a command has no time of its own.
+const NO_TIME: UnixMs = UnixMs(0);
 
 /// A list to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,7 +58,7 @@ impl<'a> ListView<'a> {
             Stored::Packed(bytes, _) => {
                 Some(Packed::new(bytes, 1).get(usize::try_from(index).ok()?)?.element())
             }
-            Stored::Object(root, store) => blocks(&root.body).get(reading(store), index),
+            Stored::Object(root, store) => blocks(&root.body).get(Reading::of(store), index),
         }
     }
 
@@ -64,7 +67,7 @@ impl<'a> ListView<'a> {
         match self.stored {
             Stored::Packed(bytes, _) => Elements::packed(Packed::new(bytes, 1), index, from),
             Stored::Object(root, store) => {
-                Elements::Blocks(blocks(&root.body).iter(reading(store), index, from))
+                Elements::Blocks(blocks(&root.body).iter(Reading::of(store), index, from))
             }
         }
     }
@@ -75,11 +78,6 @@ fn blocks(object: &Object) -> &List {
         Object::List(list) => list,
         _ => unreachable!("a list's entry names a list"),
     }
-}
-
-#[inline]
-fn reading(store: &Store) -> Reading<'_> {
-    Reading { heap: &store.heap, large: &store.large }
 }
 
 /// Elements in a row.
@@ -103,6 +101,16 @@ impl<'a> Elements<'a> {
             }
         };
         Elements::Packed(elements.into_iter())
+    }
+}
+
+impl Elements<'_> {
+    /// For one that looks for an element: it may be found before all blocks were read that are not in memory.
+    pub fn searching(self) -> Self {
+        match self {
+            Elements::Blocks(elements) => Elements::Blocks(elements.searching()),
+            packed => packed,
+        }
     }
 }
 
@@ -138,7 +146,9 @@ impl ListEdit<'_, '_> {
     pub fn get(&self, index: u64) -> Option<Element<'_>> {
         match &self.editing.body {
             EditBody::Packed(buf) => Some(buf.view().get(usize::try_from(index).ok()?)?.element()),
-            EditBody::Object(_, root) => blocks(&root.body).get(reading(self.editing.store), index),
+            EditBody::Object(_, root) => {
+                blocks(&root.body).get(Reading::to_change(self.editing.store), index)
+            }
         }
     }
 
@@ -153,7 +163,7 @@ impl ListEdit<'_, '_> {
                     })?
                     .element(),
             ),
-            EditBody::Object(_, root) => blocks(&root.body).end(reading(self.editing.store), end),
+            EditBody::Object(_, root) => blocks(&root.body).end(Reading::to_change(self.editing.store), end),
         }
     }
 
@@ -162,7 +172,7 @@ impl ListEdit<'_, '_> {
         match &self.editing.body {
             EditBody::Packed(buf) => Elements::packed(buf.view(), index, from),
             EditBody::Object(_, root) => {
-                Elements::Blocks(blocks(&root.body).iter(reading(self.editing.store), index, from))
+                Elements::Blocks(blocks(&root.body).iter(Reading::to_change(self.editing.store), index, from))
             }
         }
     }
@@ -229,6 +239,10 @@ impl ListEdit<'_, '_> {
 
     /// Takes out all but the elements of a range.
     pub fn trim(&mut self, kept: std::ops::Range<u64>) -> Result<(), Full> {
+        if let EditBody::Object(_, root) = &self.editing.body {
+            let (list, reading) = (blocks(&root.body), Reading::to_change(self.editing.store));
+            list.want_edges(reading, [kept.start, kept.end])?;
+        }
         let behind = self.len() - kept.end;
         if behind > 0 {
             self.remove(kept.end, behind)?;
@@ -270,13 +284,22 @@ impl ListEdit<'_, '_> {
     }
 
     fn make_blocks(&mut self, quick: bool) -> Result<(), Full> {
-        self.editing.promote(|store, number, buf| blocks_from(store, number, buf, quick))
+        let now = self.editing.now;
+        self.editing.promote(|store, number, buf| blocks_from(store, number, buf, quick, now))
     }
 
-    fn with_blocks<R>(&mut self, work: impl FnOnce(&mut List, &mut Room<'_>) -> R) -> R {
+    fn with_blocks<R>(
+        &mut self,
+        work: impl FnOnce(&mut List, &mut Room<'_>) -> Result<R, Full>,
+    ) -> Result<R, Full> {
+        // What the command has looked at before may not have been there.
+        if self.editing.store.cold.has_failed() {
+            return Err(Full);
+        }
         let EditBody::Object(_, root) = &mut self.editing.body else { unreachable!("it is not packed") };
         let Object::List(list) = &mut root.body else { unreachable!("a list's entry names a list") };
-        work(list, &mut room_of(self.editing.store))
+        let now = self.editing.now;
+        work(list, &mut Room::of(self.editing.store, now))
     }
 
     // ---- encodings ----
@@ -342,7 +365,7 @@ impl ListEdit<'_, '_> {
 }
 
 fn is_packed_again(list: &List) -> bool {
-    !list.quick && list.listpack_bytes() <= PACKED_AGAIN_BYTES && !list.is_empty()
+    !list.quick && list.listpack_bytes() <= PACKED_AGAIN_BYTES && !list.is_empty() && list.nodes.away() == 0
 }
 
 /// Fills `buf` with the elements of a list of blocks, if it is small enough to be packed again.
@@ -351,7 +374,7 @@ pub(crate) fn pack_again(object: &Object, store: &Store, buf: &mut PackedBuf) ->
     let is_small = is_packed_again(list);
     if is_small {
         buf.clear(1);
-        list.iter(reading(store), 0, End::Front).for_each(|element| buf.push(element));
+        list.iter(Reading::of(store), 0, End::Front).for_each(|element| buf.push(element));
     }
     is_small
 }
@@ -362,10 +385,11 @@ pub(crate) fn blocks_from(
     number: u32,
     buf: &PackedBuf,
     quick: bool,
+    now: UnixMs,
 ) -> Result<Object, Full> {
     let mut list = List::new(number);
     list.quick = quick;
-    let mut room = room_of(store);
+    let mut room = Room::of(store, now);
     for cell in buf.view().cells() {
         if let Err(full) = list.push(&mut room, End::Back, cell.element()) {
             while !list.free_pieces(&mut room, usize::MAX) {}
@@ -387,11 +411,6 @@ fn remove_equal_packed(buf: &mut PackedBuf, from: End, count: u64, element: Elem
     }
     found.iter().rev().for_each(|&index| buf.remove(index, 1));
     count as u64
-}
-
-#[inline]
-fn room_of(store: &mut Store) -> Room<'_> {
-    Room { epoch: store.snapshot.version(), heap: &mut store.heap, large: &mut store.large }
 }
 
 /// What one listpack may hold.
@@ -448,8 +467,12 @@ impl Structure for List {
         self.chain.items()
     }
 
+    fn away_nodes(&self) -> u64 {
+        u64::from(self.nodes.away())
+    }
+
     fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool {
-        let size = self.block(reading(store), id).room();
+        let size = self.block(Reading::of(store), id).room();
         let Ok((moved, _)) = store.heap.reallocate(handle, size, size) else { return false };
         if moved != handle {
             self.moved(id, handle, moved);
@@ -458,13 +481,14 @@ impl Structure for List {
     }
 
     fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
-        self.free_pieces(&mut room_of(store), nodes_max)
+        self.free_pieces(&mut Room::of(store, NO_TIME), nodes_max)
     }
 
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
+        self.nodes.refuse_away(Reading::of(store))?;
         let mut copy = List::new(number);
         copy.quick = self.quick;
-        let mut room = room_of(store);
+        let mut room = Room::of(store, NO_TIME);
         match copy.copy_pieces(&mut room, self) {
             Ok(()) => Ok(Object::List(copy)),
             Err(full) => {
@@ -475,10 +499,11 @@ impl Structure for List {
     }
 
     fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
+        self.nodes.refuse_away(Reading::of(from))?;
         let mut copy = List::new(number);
         copy.quick = self.quick;
-        let mut room = room_of(store);
-        for element in self.iter(reading(from), 0, End::Front) {
+        let mut room = Room::of(store, NO_TIME);
+        for element in self.iter(Reading::of(from), 0, End::Front) {
             if let Err(full) = copy.push(&mut room, End::Back, element) {
                 while !copy.free_pieces(&mut room, usize::MAX) {}
                 return Err(full);
@@ -492,11 +517,11 @@ impl Structure for List {
     }
 
     fn emit_step(&mut self, store: &mut Store, _: &mut u64, receiver: &mut dyn Receiver) -> bool {
-        self.emit_cut(&mut room_of(store), receiver)
+        self.emit_cut(&mut Room::of(store, NO_TIME), receiver)
     }
 
     fn forget_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
-        self.forget_cut(&mut room_of(store), nodes_max)
+        self.forget_cut(&mut Room::of(store, NO_TIME), nodes_max)
     }
 
     fn kept_bytes(&self) -> u64 {
@@ -508,7 +533,7 @@ impl Structure for List {
     }
 
     fn sweep_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
-        self.sweep(&mut room_of(store), nodes_max)
+        self.sweep(&mut Room::of(store, NO_TIME), nodes_max)
     }
 
     fn parts(&self) -> u64 {
@@ -516,7 +541,7 @@ impl Structure for List {
     }
 
     fn check_invariants(&self, store: &Store, _: u32) -> u64 {
-        List::check_invariants(self, reading(store));
+        List::check_invariants(self, Reading::of(store));
         self.nodes.len() as u64
     }
 

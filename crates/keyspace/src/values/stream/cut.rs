@@ -16,7 +16,7 @@ use crate::layout::chain::Chain;
 use crate::values::cut::{Body, Cut, Piece as Cuttable, PieceBytes};
 use crate::values::nodes::{NodeId, Nodes, Room};
 use crate::values::parts::Part;
-use crate::values::receiver::{LongPart, Receiver};
+use crate::values::receiver::{LongPart, NodeOf, NodePart, Receiver};
 use std::sync::Arc;
 
 /// Ids that are emitted for one node of the walk's budget.
@@ -114,6 +114,9 @@ impl Stream {
 
     /// Has to come before every change of a block.
     pub(super) fn before_change(&mut self, room: &mut Room<'_>, piece: Piece) {
+        if !piece.large {
+            self.nodes.drop_clean(room.cold, piece.number);
+        }
         if let Some(cut) = &mut self.cut {
             cut.blocks.before_change(room, &self.nodes, piece.body());
         }
@@ -143,6 +146,9 @@ impl StreamCut {
             Walk::Blocks => {
                 let emitted = self.blocks.emit_next(room, nodes, &mut |piece| match piece {
                     PieceBytes::Large(body) => receiver.long(LongPart::Block(body)),
+                    PieceBytes::Away(name, reference) => {
+                        receiver.long(LongPart::Node(NodePart { name, reference, of: NodeOf::Stream }));
+                    }
                     PieceBytes::Node(bytes) => {
                         emit_block(bytes, &mut |part| receiver.part(Part::Stream(part)));
                     }
@@ -167,6 +173,15 @@ pub(crate) fn emit_block(bytes: &[u8], visit: &mut dyn FnMut(StreamPart<'_>)) {
     let block = StreamBlock(Block(bytes));
     visit(StreamPart::Block(block));
     block.entries().for_each(|entry| visit(StreamPart::Entry(entry)));
+}
+
+/// The parts of a block that was read. False if its payload is none.
+pub(crate) fn read_payload(payload: &[u8], visit: &mut dyn FnMut(StreamPart<'_>)) -> bool {
+    let is_one = payload.len() > block::HEAD_BYTES && Block(payload).used() == payload.len();
+    if is_one {
+        emit_block(payload, visit);
+    }
+    is_one
 }
 
 impl Walk {

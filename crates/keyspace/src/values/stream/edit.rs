@@ -42,6 +42,7 @@ impl Stream {
         node_entries_max: usize,
     ) -> Result<(), Full> {
         debug_assert!(id > self.state.last_id);
+        self.want_last(room.reading())?;
         self.sweep(room, DEBRIS_LATER);
         let text_bytes: usize = fields.iter().map(|text| text.len()).sum();
         let last = self.chain.last().filter(|&at| {
@@ -204,6 +205,7 @@ impl Stream {
 
     /// Deletes an entry. Whether it was there.
     pub fn delete(&mut self, room: &mut Room<'_>, id: StreamId) -> Result<bool, Full> {
+        self.want_ids(room.reading(), &[id])?;
         let Some(at) = self.find(id) else { return Ok(false) };
         let piece = *self.chain.get(at);
         let block = self.block(room.reading(), &piece);
@@ -232,13 +234,15 @@ impl Stream {
     }
 
     fn find_first(&mut self, room: &Room<'_>) {
-        let first = self.range(room.reading(), StreamId::MIN, StreamId::MAX).next().map(|entry| entry.id);
+        let mut entries = self.range(room.reading(), StreamId::MIN, StreamId::MAX).at_most(1);
+        let first = entries.next().map(|entry| entry.id);
         self.state.first_id = first.unwrap_or(StreamId::MIN);
     }
 
     /// Takes entries from the front. `whole`: only whole blocks (XTRIM ~). At most `limit` entries, if it is not 0.
     /// How many went.
     pub fn trim(&mut self, room: &mut Room<'_>, keep: Trim, whole: bool, limit: u64) -> Result<u64, Full> {
+        self.want_trim(room.reading(), keep, (whole, limit), 0)?;
         self.sweep(room, DEBRIS_LATER);
         let (mut gone, mut next) = (0, self.chain.first());
         let mut stopped = true;
@@ -277,6 +281,7 @@ impl Stream {
     fn goes_whole(&self, room: &Room<'_>, at: At, keep: Trim, left: u64, live: u64) -> bool {
         match keep {
             Trim::Len(len) => left - live >= len,
+            Trim::From(id) if self.chain.get(at).first >= id => false,
             Trim::From(id) => match self.chain.next(at) {
                 Some(next) if self.chain.get(next).first <= id => true,
                 _ => self.block(room.reading(), self.chain.get(at)).last() < id,
@@ -287,6 +292,9 @@ impl Stream {
     /// Entry by entry, within the block that does not go as a whole.
     fn trim_first_block(&mut self, room: &mut Room<'_>, keep: Trim) -> Result<u64, Full> {
         let Some(at) = self.chain.first() else { return Ok(0) };
+        if matches!(keep, Trim::From(id) if self.chain.get(at).first >= id) {
+            return Ok(0);
+        }
         let most = match keep {
             Trim::Len(len) => self.len() - len,
             Trim::From(_) => u64::MAX,

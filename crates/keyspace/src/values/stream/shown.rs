@@ -60,10 +60,19 @@ pub(super) enum Bodies<'a> {
 }
 
 impl<'a> Bodies<'a> {
+    /// Of a block that is in memory.
     pub fn block(self, piece: &Piece) -> Block<'a> {
         match self {
             Bodies::Nodes(nodes, reading) => block_of(nodes, reading, piece),
             Bodies::Image(bytes) => block_at(bytes, piece.number as usize),
+        }
+    }
+
+    /// `None`: the block is not in memory, which was noted.
+    pub fn shown(self, piece: &Piece) -> Option<Block<'a>> {
+        match self {
+            Bodies::Nodes(nodes, reading) if !piece.large && !nodes.is_shown(reading, piece.number) => None,
+            _ => Some(self.block(piece)),
         }
     }
 }
@@ -80,16 +89,16 @@ pub(crate) struct Shown<'a> {
 impl<'a> Shown<'a> {
     pub fn range(self, from: StreamId, to: StreamId) -> Range<'a> {
         let at = if from > to { None } else { find(self.chain, from).or_else(|| self.chain.first()) };
-        Range { shown: self, from, to, at, block: None }
+        Range { shown: self, from, to, at, block: None, left: u64::MAX }
     }
 
     pub fn range_back(self, from: StreamId, to: StreamId) -> RangeBack<'a> {
         let at = if from > to { None } else { find(self.chain, to) };
-        RangeBack { shown: self, from, to, at, entries: Vec::new() }
+        RangeBack { shown: self, from, to, at, entries: Vec::new(), left: u64::MAX }
     }
 
     pub fn whole_blocks(self) -> impl Iterator<Item = StreamBlock<'a>> + 'a {
-        self.chain.iter().map(move |piece| StreamBlock(self.bodies.block(piece)))
+        self.chain.iter().filter_map(move |piece| Some(StreamBlock(self.bodies.shown(piece)?)))
     }
 }
 
@@ -100,6 +109,28 @@ pub struct Range<'a> {
     to: StreamId,
     at: Option<At>,
     block: Option<block::Entries<'a>>,
+    /// So many entries are still to come, those counted that are not in memory.
+    left: u64,
+}
+
+impl Range<'_> {
+    /// No more than so many, nor blocks read for more.
+    pub fn at_most(mut self, entries: usize) -> Self {
+        self.left = entries as u64;
+        self
+    }
+
+    /// A block that is not in memory is passed.
+    #[cold]
+    fn pass(&mut self, at: At) {
+        let chain = self.shown.chain;
+        let (piece, next) = (chain.get(at), chain.next(at));
+        let is_within = piece.first >= self.from && next.is_some_and(|next| chain.get(next).first <= self.to);
+        if is_within {
+            self.left = self.left.saturating_sub(piece.count());
+        }
+        self.at = next.filter(|next| chain.get(*next).first <= self.to);
+    }
 }
 
 impl<'a> Iterator for Range<'a> {
@@ -107,11 +138,21 @@ impl<'a> Iterator for Range<'a> {
 
     fn next(&mut self) -> Option<StreamEntry<'a>> {
         loop {
-            let at = self.at?;
+            let at = self.at.filter(|_| self.left > 0)?;
             let Shown { chain, bodies, .. } = self.shown;
-            let entries = self.block.get_or_insert_with(|| bodies.block(chain.get(at)).entries());
+            if self.block.is_none() {
+                let Some(block) = bodies.shown(chain.get(at)) else {
+                    self.pass(at);
+                    continue;
+                };
+                self.block = Some(block.entries());
+            }
+            let entries = self.block.as_mut().expect("it was just put there");
             match entries.find(|entry| entry.id >= self.from && !entry.is_deleted()) {
-                Some(entry) if entry.id <= self.to => return Some(entry),
+                Some(entry) if entry.id <= self.to => {
+                    self.left -= 1;
+                    return Some(entry);
+                }
                 Some(_) => self.at = None,
                 None => (self.at, self.block) = (chain.next(at), None),
             }
@@ -128,6 +169,28 @@ pub struct RangeBack<'a> {
     at: Option<At>,
     /// Those of the block before it that are still to come.
     entries: Vec<StreamEntry<'a>>,
+    /// As of `Range`.
+    left: u64,
+}
+
+impl RangeBack<'_> {
+    /// No more than so many, nor blocks read for more.
+    pub fn at_most(mut self, entries: usize) -> Self {
+        self.left = entries as u64;
+        self
+    }
+
+    /// A block that is not in memory is passed; where the range ends in it, one too many is read.
+    #[cold]
+    fn pass(&mut self, at: At) {
+        let chain = self.shown.chain;
+        let (piece, next) = (chain.get(at), chain.next(at));
+        let is_within = piece.first >= self.from && next.is_none_or(|next| chain.get(next).first <= self.to);
+        if is_within {
+            self.left = self.left.saturating_sub(piece.count());
+        }
+        self.at = if piece.first <= self.from { None } else { chain.previous(at) };
+    }
 }
 
 impl<'a> Iterator for RangeBack<'a> {
@@ -135,15 +198,23 @@ impl<'a> Iterator for RangeBack<'a> {
 
     fn next(&mut self) -> Option<StreamEntry<'a>> {
         loop {
+            if self.left == 0 {
+                return None;
+            }
             if let Some(entry) = self.entries.pop() {
+                self.left -= 1;
                 return Some(entry);
             }
             let at = self.at?;
             let Shown { chain, bodies, .. } = self.shown;
             let piece = chain.get(at);
+            let Some(block) = bodies.shown(piece) else {
+                self.pass(at);
+                continue;
+            };
             let (from, to) = (self.from, self.to);
             let wanted = |entry: &StreamEntry<'a>| entry.id >= from && entry.id <= to && !entry.is_deleted();
-            self.entries.extend(bodies.block(piece).entries().filter(wanted));
+            self.entries.extend(block.entries().filter(wanted));
             self.at = if piece.first <= from { None } else { chain.previous(at) };
         }
     }

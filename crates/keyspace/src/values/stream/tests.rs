@@ -3,9 +3,10 @@
 use super::*;
 use crate::layout::heap::Heap;
 use crate::layout::large::Large;
+use crate::values::cold::Cold;
 use crate::values::nodes::Room;
 use isotherm_arena::{Arena, ArenaConfig};
-use isotherm_stdx::Prng;
+use isotherm_stdx::{Prng, UnixMs};
 use std::collections::BTreeMap;
 
 type Fields = Vec<Vec<u8>>;
@@ -13,6 +14,7 @@ type Fields = Vec<Vec<u8>>;
 struct World {
     heap: Heap,
     large: Large,
+    cold: Cold,
     stream: Stream,
 }
 
@@ -22,16 +24,18 @@ impl World {
         World {
             heap: Heap::new(Arc::new(arena), 0),
             large: Large::new(&Arc::new(crate::layout::large::LargeAccount::new(|bytes| bytes))),
+            cold: Cold::default(),
             stream: Stream::new(7),
         }
     }
 
     fn with<R>(&mut self, work: impl FnOnce(&mut Stream, &mut Room<'_>) -> R) -> R {
-        work(&mut self.stream, &mut Room { heap: &mut self.heap, large: &mut self.large, epoch: 1 })
+        let World { heap, large, cold, stream } = self;
+        work(stream, &mut Room { heap, large, cold, now: UnixMs(0), epoch: 1 })
     }
 
     fn reading(&self) -> Reading<'_> {
-        Reading { heap: &self.heap, large: &self.large }
+        Reading { heap: &self.heap, large: &self.large, cold: &self.cold, wants: false }
     }
 
     fn add(&mut self, id: StreamId, fields: &[Vec<u8>], bytes_max: usize, entries_max: usize) {

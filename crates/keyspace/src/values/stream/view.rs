@@ -14,7 +14,11 @@ use crate::values::object::{Footprint, Object, Structure};
 use crate::values::receiver::Receiver;
 use crate::values::store::Store;
 use isotherm_arena::Handle;
+use isotherm_stdx::UnixMs;
 use std::sync::Arc;
+
+/// What is changed without a command has no time of its own.
+const NO_TIME: UnixMs = UnixMs(0);
 
 /// A stream to read.
 #[derive(Clone, Copy)]
@@ -42,7 +46,7 @@ impl<'a> StreamView<'a> {
     pub(crate) fn new(stored: Stored<'a>) -> StreamView<'a> {
         let Stored::Object(root, store) = stored else { unreachable!("a stream is never packed") };
         let Object::Stream(stream) = &root.body else { unreachable!("a stream's entry names a stream") };
-        StreamView { shown: stream.shown(reading(store)) }
+        StreamView { shown: stream.shown(Reading::of(store)) }
     }
 
     /// Of one that is not in memory, by its image, which these are the bytes of.
@@ -116,11 +120,12 @@ impl StreamEdit<'_, '_> {
     }
 
     fn parts(&mut self) -> (&mut Stream, Room<'_>) {
+        let now = self.editing.now;
         let EditBody::Object(_, root) = &mut self.editing.body else {
             unreachable!("a stream is never packed")
         };
         let Object::Stream(stream) = &mut root.body else { unreachable!("a stream's entry names a stream") };
-        (stream, room_of(self.editing.store))
+        (stream, Room::of(self.editing.store, now))
     }
 
     pub fn len(&self) -> u64 {
@@ -184,6 +189,45 @@ impl StreamEdit<'_, '_> {
         added
     }
 
+    /// What is not in memory of what a command is about to change is noted: it runs again when that was read. Here an entry is put behind the
+    /// others, then some are taken from the front.
+    pub fn want_add(&self, trim: Option<(Trim, bool, u64)>) -> Result<(), Full> {
+        if self.is_absent() {
+            return Ok(());
+        }
+        let (stream, reading) = (self.stream(), Reading::to_change(self.editing.store));
+        let last = stream.want_last(reading);
+        let trimmed =
+            trim.map_or(Ok(()), |(keep, whole, limit)| stream.want_trim(reading, keep, (whole, limit), 1));
+        // Both are read at once.
+        last.and(trimmed)
+    }
+
+    /// The same of entries that are deleted.
+    pub fn want_ids(&self, ids: &[StreamId]) -> Result<(), Full> {
+        let reading = Reading::to_change(self.editing.store);
+        if self.is_absent() { Ok(()) } else { self.stream().want_ids(reading, ids) }
+    }
+
+    /// The same of entries that are looked at. Whether all are there.
+    pub fn wants(&self, ids: impl Iterator<Item = StreamId>) -> bool {
+        if self.has_away() {
+            ids.for_each(|id| _ = self.range(id, id).next());
+        }
+        self.was_shown()
+    }
+
+    /// Whether a block is not in memory.
+    #[inline]
+    pub fn has_away(&self) -> bool {
+        !self.is_absent() && self.stream().nodes.away() > 0
+    }
+
+    /// Whether all that the command has looked at was in memory. If not it is to change nothing.
+    pub fn was_shown(&self) -> bool {
+        !self.editing.store.cold.has_failed()
+    }
+
     /// Puts a block of entries behind all others.
     pub fn put_block(&mut self, block: &NewBlock) -> Result<(), Full> {
         self.create()?;
@@ -215,21 +259,13 @@ impl StreamEdit<'_, '_> {
 
     /// Entries from the lower to the higher id, both included.
     pub fn range(&self, from: StreamId, to: StreamId) -> Range<'_> {
-        self.stream().range(reading(self.editing.store), from, to)
+        self.stream().range(Reading::to_change(self.editing.store), from, to)
     }
 
     /// The same, the highest first.
     pub fn range_back(&self, from: StreamId, to: StreamId) -> RangeBack<'_> {
-        self.stream().range_back(reading(self.editing.store), from, to)
+        self.stream().range_back(Reading::to_change(self.editing.store), from, to)
     }
-}
-
-fn reading(store: &Store) -> Reading<'_> {
-    Reading { heap: &store.heap, large: &store.large }
-}
-
-fn room_of(store: &mut Store) -> Room<'_> {
-    Room { epoch: store.snapshot.version(), heap: &mut store.heap, large: &mut store.large }
 }
 
 impl Structure for Stream {
@@ -254,6 +290,10 @@ impl Structure for Stream {
         self.chain.items()
     }
 
+    fn away_nodes(&self) -> u64 {
+        u64::from(self.nodes.away())
+    }
+
     fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool {
         let size = super::Block(store.heap.bytes(handle, super::block::HEAD_BYTES)).room();
         let Ok((moved, _)) = store.heap.reallocate(handle, size, size) else { return false };
@@ -264,7 +304,7 @@ impl Structure for Stream {
     }
 
     fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
-        self.free_pieces(&mut room_of(store), nodes_max)
+        self.free_pieces(&mut Room::of(store, NO_TIME), nodes_max)
     }
 
     fn set_saving(&mut self, saving: bool) {
@@ -272,12 +312,13 @@ impl Structure for Stream {
     }
 
     fn emit_step(&mut self, store: &mut Store, _: &mut u64, receiver: &mut dyn Receiver) -> bool {
-        self.emit_cut(&mut room_of(store), receiver)
+        self.emit_cut(&mut Room::of(store, NO_TIME), receiver)
     }
 
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
+        self.nodes.refuse_away(Reading::of(store))?;
         let mut copy = Stream::new(number);
-        let mut room = room_of(store);
+        let mut room = Room::of(store, NO_TIME);
         match copy.copy_of(&mut room, self) {
             Ok(()) => Ok(Object::Stream(copy)),
             Err(full) => {
@@ -288,9 +329,10 @@ impl Structure for Stream {
     }
 
     fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
+        self.nodes.refuse_away(Reading::of(from))?;
         let mut copy = Stream::new(number);
-        let mut room = room_of(store);
-        match copy.copy_from(&mut room, &self.shown(reading(from))) {
+        let mut room = Room::of(store, NO_TIME);
+        match copy.copy_from(&mut room, &self.shown(Reading::of(from))) {
             Ok(()) => {
                 copy.groups = Arc::clone(&self.groups);
                 Ok(Object::Stream(copy))
@@ -303,7 +345,7 @@ impl Structure for Stream {
     }
 
     fn forget_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
-        self.forget_cut(&mut room_of(store), nodes_max)
+        self.forget_cut(&mut Room::of(store, NO_TIME), nodes_max)
     }
 
     fn kept_bytes(&self) -> u64 {
@@ -320,11 +362,11 @@ impl Structure for Stream {
     }
 
     fn sweep_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
-        self.sweep(&mut room_of(store), nodes_max)
+        self.sweep(&mut Room::of(store, NO_TIME), nodes_max)
     }
 
     fn check_invariants(&self, store: &Store, _: u32) -> u64 {
-        Stream::check_invariants(self, reading(store));
+        Stream::check_invariants(self, Reading::of(store));
         self.nodes.len() as u64
     }
 

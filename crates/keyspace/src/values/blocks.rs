@@ -1,0 +1,94 @@
+//! Blocks of large lists and streams that leave memory one by one, and come back.
+//!
+//! ```text
+//!   payload   the bytes of the block, laid out anew, without what its node begins with
+//!   stub      see `nodes`; what the collection knows of the block (its chain) stays
+//! ```
+//! A reader that meets a stub notes it, is shown elements without meaning in its place, or none, and runs again when it was read. What is
+//! about to change blocks looks first whether they are in memory, and changes nothing if not (`Reading::to_change`).
+//!
+//! Both ends leave as the others do: of a list that no one has used they are up to a quarter.
+
+use crate::layout::cold::ColdRef;
+use crate::layout::kind::Full;
+use crate::layout::node_name::NodeName;
+use crate::values::nodes::{Nodes, Room};
+use crate::values::nodewise::Nodewise;
+use crate::values::store::Store;
+use isotherm_stdx::UnixMs;
+
+/// A smaller block saves too little.
+const BLOCK_BYTES_MIN: usize = 96;
+
+/// What is known of the blocks of a type.
+pub(crate) trait Blocks {
+    fn nodes(&self) -> &Nodes;
+    fn nodes_mut(&mut self) -> &mut Nodes;
+    /// The whole node of a block that is in memory, and its stub's.
+    fn node<'a>(&self, store: &'a Store, id: u32) -> &'a [u8];
+    /// Bytes of its payload.
+    fn payload_bytes(node: &[u8]) -> usize;
+    fn write_payload(node: &[u8], into: &mut Vec<u8>);
+    /// Writes the node of a payload, but for its head; the node has room for it.
+    fn restore(payload: &[u8], node: &mut [u8], now: UnixMs);
+    /// Seconds since a block was changed or came.
+    fn idle_seconds(node: &[u8], now: UnixMs) -> u32;
+}
+
+impl<T: Blocks> Nodewise for T {
+    fn node_count(&self) -> u32 {
+        self.nodes().numbers()
+    }
+
+    fn name(&self, index: u32) -> NodeName {
+        self.nodes().name(index)
+    }
+
+    fn away_at(&self, store: &Store, index: u32) -> Option<ColdRef> {
+        self.nodes().reference_at(&store.heap, index)
+    }
+
+    /// None: a command that changes something says itself what it needs, by positions and ids.
+    fn needed(&self, _: &Store, _: &[&[u8]], _: bool) -> Vec<u32> {
+        Vec::new()
+    }
+
+    fn leaving(&self, store: &Store, index: u32, now: UnixMs) -> Option<(usize, u32)> {
+        self.nodes().find(index)?;
+        let snapshot = &store.snapshot;
+        let is_to_be_seen =
+            snapshot.is_active() && self.nodes().version(&store.heap, index) != snapshot.version();
+        if is_to_be_seen || self.away_at(store, index).is_some() {
+            return None;
+        }
+        let node = self.node(store, index);
+        (node.len() >= BLOCK_BYTES_MIN).then(|| (T::payload_bytes(node), T::idle_seconds(node, now)))
+    }
+
+    fn write_payload(&self, store: &Store, index: u32, into: &mut Vec<u8>) {
+        into.clear();
+        T::write_payload(self.node(store, index), into);
+    }
+
+    fn leave(&mut self, store: &mut Store, index: u32, reference: ColdRef) -> bool {
+        let size = self.node(store, index).len();
+        self.nodes_mut().put_stub(&mut Room::of(store, UnixMs(0)), index, size, reference)
+    }
+
+    fn set_reference(&self, store: &mut Store, index: u32, to: ColdRef) {
+        self.nodes().set_reference(&mut store.heap, index, to);
+    }
+
+    fn warm(
+        &mut self,
+        store: &mut Store,
+        index: u32,
+        payload: &[u8],
+        from: ColdRef,
+        keeps: bool,
+        now: UnixMs,
+    ) -> Result<bool, Full> {
+        let fill = |node: &mut [u8]| T::restore(payload, node, now);
+        self.nodes_mut().take_stub(&mut Room::of(store, now), index, (from, keeps), payload.len(), fill)
+    }
+}

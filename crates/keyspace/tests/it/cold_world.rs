@@ -1,0 +1,213 @@
+//! A keyspace whose large collections leave memory node by node, as a server does it: commands that meet a node that is away run again when
+//! it was read; nodes leave, move and come back between them.
+
+use crate::cold::Keeper;
+use crate::support::*;
+use isotherm_keyspace::*;
+use isotherm_stdx::Prng;
+use std::sync::Arc;
+
+pub struct ColdWorld {
+    pub keyspace: &'static Keyspace,
+    pub keeper: Arc<Keeper>,
+    pub prng: Prng,
+    hand: NodeHand,
+    /// What came back, and where it was.
+    given: Vec<(NodeAt, ColdRef)>,
+    pub now: i64,
+    pub counts: Counts,
+}
+
+#[derive(Default, Debug)]
+pub struct Counts {
+    pub chilled: u64,
+    pub clean: u64,
+    pub moved: u64,
+    pub moved_clean: u64,
+    pub runs_again: u64,
+    pub changes_again: u64,
+}
+
+impl Counts {
+    pub fn all(&self) -> [u64; 6] {
+        let Counts { chilled, clean, moved, moved_clean, runs_again, changes_again } = *self;
+        [chilled, clean, moved, moved_clean, runs_again, changes_again]
+    }
+}
+
+/// What left since it was shown, to be written out.
+pub struct Shown {
+    written: Vec<(NodeAt, Vec<u8>)>,
+    clean: Vec<NodeAt>,
+}
+
+impl ColdWorld {
+    pub fn new(seed: u64) -> ColdWorld {
+        let keyspace: &'static Keyspace = Box::leak(Box::new(keyspace(2, 1, 1 << 30, seed as u8)));
+        let keeper: Arc<Keeper> = Arc::default();
+        let shared: Arc<dyn ColdKeeper> = keeper.clone();
+        keyspace.keep_cold(&shared);
+        ColdWorld {
+            keyspace,
+            keeper,
+            prng: Prng::new(seed),
+            hand: NodeHand::default(),
+            given: Vec::new(),
+            now: START,
+            counts: Counts::default(),
+        }
+    }
+
+    /// What was met is read. How many nodes.
+    fn give_missing(&mut self, held: &mut Held<'_>) -> u64 {
+        let missing = held.take_missing();
+        for missed in &missing {
+            assert!(missed.is_readable);
+            let node = missed.node.expect("no value is away as a whole");
+            let Some(from) = held.node_reference(node) else { continue };
+            let payload = self.keeper.read(from);
+            held.give_node(node, Some(&payload), from, true, UnixMs(self.now));
+            self.given.push((node, from));
+        }
+        missing.len() as u64
+    }
+
+    /// A command that only reads: what it meets is read, and it runs again.
+    pub fn read<R>(&mut self, work: impl Fn(&mut Txn<'_, '_>) -> R) -> R {
+        self.read_counted(work).0
+    }
+
+    /// The same, and how many nodes were read for it.
+    pub fn read_counted<R>(&mut self, work: impl Fn(&mut Txn<'_, '_>) -> R) -> (R, u64) {
+        let mut nodes = 0;
+        loop {
+            let mut held = Held::new(self.keyspace);
+            held.acquire(Want::All);
+            let mut sink = NoEffects;
+            let mut txn = Txn::new(&mut held, conditions(self.now), &mut sink);
+            txn.on_cold = OnCold::Collect;
+            let answer = work(&mut txn);
+            txn.finish();
+            match self.give_missing(&mut held) {
+                0 => return (answer, nodes),
+                more => nodes += more,
+            }
+            self.counts.runs_again += 1;
+        }
+    }
+
+    /// One that changes something: it may want something before it has changed anything.
+    pub fn change<R>(&mut self, mut work: impl FnMut(&mut Txn<'_, '_>) -> R) -> R {
+        let mut held = Held::new(self.keyspace);
+        held.acquire(Want::All);
+        loop {
+            let mut sink = NoEffects;
+            let mut txn = Txn::new(&mut held, conditions(self.now), &mut sink);
+            txn.on_cold = OnCold::Read;
+            let answer = work(&mut txn);
+            let dirty = txn.finish().dirty;
+            if self.give_missing(&mut held) == 0 {
+                return answer;
+            }
+            assert_eq!(dirty, 0, "what runs again has changed nothing");
+            self.counts.changes_again += 1;
+        }
+    }
+
+    /// One that needs all of a key's nodes, read before.
+    pub fn change_whole<R>(&mut self, name: &[u8], work: impl FnMut(&mut Txn<'_, '_>) -> R) -> R {
+        {
+            let mut held = Held::new(self.keyspace);
+            held.acquire(Want::All);
+            let key = self.keyspace.key(name);
+            for node in held.away_nodes(Db(0), &key, NodeNeed::All, usize::MAX) {
+                let from = held.node_reference(node).expect("it is away");
+                let payload = self.keeper.read(from);
+                held.give_node(node, Some(&payload), from, false, UnixMs(self.now));
+            }
+        }
+        self.change(work)
+    }
+
+    /// The hand shows what may leave memory.
+    pub fn show(&mut self) -> Shown {
+        let (mut written, mut clean) = (Vec::new(), Vec::new());
+        let mut held = Held::new(self.keyspace);
+        held.acquire(Want::One(self.hand.partition()));
+        let now = UnixMs(self.now + 1000);
+        held.sink_nodes_step(&mut self.hand, ByNodes::Some, 80, now, &mut |node| {
+            if node.is_clean {
+                return clean.push(node.at);
+            }
+            let mut payload = Vec::new();
+            node.write_payload(&mut payload);
+            assert_eq!(payload.len(), node.bytes);
+            written.push((node.at, payload));
+        });
+        Shown { written, clean }
+    }
+
+    /// It leaves, unless it has changed since.
+    pub fn chill(&mut self, shown: Shown) {
+        for at in shown.clean {
+            let mut held = self.holding(at);
+            let has_left = held.chill_clean_node(at, UnixMs(self.now));
+            drop(held);
+            self.counts.clean += u64::from(has_left);
+        }
+        for (at, payload) in shown.written {
+            let reference = self.keeper.keep(&payload);
+            let mut held = self.holding(at);
+            let has_left = held.chill_node(at, &payload, reference, UnixMs(self.now));
+            drop(held);
+            self.counts.chilled += u64::from(has_left);
+        }
+    }
+
+    pub fn sink(&mut self) {
+        let shown = self.show();
+        self.chill(shown);
+    }
+
+    fn holding(&self, at: NodeAt) -> Held<'static> {
+        let mut held = Held::new(self.keyspace);
+        held.acquire(Want::One(self.keyspace.partition_of(at.slot)));
+        held
+    }
+
+    /// The keeper moves records: those of nodes that are away, and of those that came back and were not changed since.
+    pub fn clean(&mut self) {
+        let mut hand = NodeHand::default();
+        while hand.rounds == 0 {
+            let mut held = Held::new(self.keyspace);
+            held.acquire(Want::One(hand.partition()));
+            let mut found = Vec::new();
+            held.away_nodes_step(&mut hand, 500, &mut |node, reference| found.push((node, reference)));
+            for (node, reference) in found.into_iter().filter(|_| self.prng.one_in(4)) {
+                let to = self.keeper.keep(&self.keeper.read(reference));
+                assert!(held.move_node(node, reference, to));
+                self.counts.moved += 1;
+            }
+        }
+        for (node, reference) in std::mem::take(&mut self.given) {
+            let Some(payload) = self.keeper.ever.lock().unwrap().get(&reference.raw()).cloned() else {
+                continue;
+            };
+            let to = self.keeper.keep(&payload);
+            let mut held = self.holding(node);
+            let is_referred = held.refers_to_node(node, reference);
+            assert_eq!(held.move_node(node, reference, to), is_referred);
+            self.counts.moved_clean += u64::from(is_referred);
+        }
+    }
+
+    pub fn compact(&self) {
+        compact(self.keyspace, 20);
+    }
+
+    /// Nothing is left, neither here nor with the keeper.
+    pub fn end(&self) {
+        flush_and_check(self.keyspace, self.now);
+        assert!(self.keeper.values.lock().unwrap().is_empty(), "all references went back");
+    }
+}
