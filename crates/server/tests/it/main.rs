@@ -54,6 +54,7 @@ mod slots;
 mod slow_scripts;
 mod swap;
 mod swap_backends;
+mod swap_blocks;
 mod swap_checkpoint;
 mod swap_faults;
 mod swap_fields;
