@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use isotherm_probe::command;
+use isotherm_probe::{Client, command};
 
 use crate::durability::median;
 use crate::options::Options;
@@ -26,14 +26,34 @@ struct Case {
     asks: &'static [(&'static str, &'static str)],
 }
 
-const CASES: [Case; 3] = [
+const CASES: [Case; 5] = [
     Case { name: "hash", fill: "HSET", has_value: true, asks: &[("HGET", "1")] },
     Case { name: "set", fill: "SADD", has_value: false, asks: &[("SISMEMBER", "1")] },
     Case { name: "zset", fill: "ZADD", has_value: true, asks: &[("ZSCORE", "2"), ("ZRANGE", "4")] },
+    Case { name: "list", fill: "RPUSH", has_value: false, asks: &[("LINDEX", "1"), ("LRANGE", "2")] },
+    Case { name: "stream", fill: "XADD", has_value: true, asks: &[("XRANGE", "2")] },
 ];
 
 fn element(number: u64) -> String {
     format!("element:{number:08}")
+}
+
+/// All that may leave memory leaves it. How many parts are on disk.
+fn sink(client: &mut Client) -> Fallible<u64> {
+    client.call(&["DEBUG", "SWAP-CHAOS", "1"])?;
+    let (begun, mut before) = (Instant::now(), 0);
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let parts = swap(client, "swap_nodes")?;
+        if parts > 0 && parts == before || begun.elapsed() > PATIENCE {
+            break;
+        }
+        before = parts;
+    }
+    client.call(&["DEBUG", "SWAP-CHAOS", "0"])?;
+    // What was read again goes, too, before it is measured.
+    std::thread::sleep(Duration::from_secs(2));
+    Ok(before)
 }
 
 pub fn nodes(options: &Options, table: &mut Table) -> Fallible {
@@ -46,11 +66,15 @@ pub fn nodes(options: &Options, table: &mut Table) -> Fallible {
         let server = Server::start(Side::Isotherm, &setting, options)?;
         let mut client = server.client()?;
         let empty = client.used_memory_bytes()?;
-        send_all(&mut client, count / FILLED_AT_ONCE, |batch_number, batch| {
+        let at_once = if fill == "XADD" { 1 } else { FILLED_AT_ONCE };
+        send_all(&mut client, count / at_once, |batch_number, batch| {
             let mut words: Vec<Vec<u8>> = vec![fill.into(), name.into()];
-            for number in batch_number * FILLED_AT_ONCE..(batch_number + 1) * FILLED_AT_ONCE {
+            for number in batch_number * at_once..(batch_number + 1) * at_once {
                 let element = element(number).into_bytes();
                 match (has_value, fill) {
+                    (_, "XADD") => {
+                        words.extend([(number + 1).to_string().into_bytes(), b"field".into(), element]);
+                    }
                     (true, "ZADD") => words.extend([(number * 7).to_string().into_bytes(), element]),
                     (true, _) => words.extend([element.clone(), element]),
                     (false, _) => words.push(element),
@@ -59,27 +83,16 @@ pub fn nodes(options: &Options, table: &mut Table) -> Fallible {
             command(batch, words.iter().map(Vec::as_slice));
         })?;
         let hot = client.used_memory_bytes()? - empty;
-        client.call(&["DEBUG", "SWAP-CHAOS", "1"])?;
-        let begun = Instant::now();
-        let mut before = 0;
-        loop {
-            std::thread::sleep(Duration::from_millis(500));
-            let parts = swap(&mut client, "swap_nodes")?;
-            if parts > 0 && parts == before || begun.elapsed() > PATIENCE {
-                break;
-            }
-            before = parts;
-        }
-        client.call(&["DEBUG", "SWAP-CHAOS", "0"])?;
-        std::thread::sleep(Duration::from_secs(2));
+        let parts = sink(&mut client)?;
         let cold = client.used_memory_bytes()? - empty;
-        progress(&format!("{name}: {before} parts on disk, {hot} B in memory before and {cold} after"));
+        progress(&format!("{name}: {parts} parts on disk, {hot} B in memory before and {cold} after"));
         table.row([
             format!("memory of a {name} of {count} elements of 16 B, all on disk, over all in memory"),
             format!("{:.2} x ({:.1} MB)", cold as f64 / hot as f64, cold as f64 / 1e6),
             "64 KB".into(),
         ]);
         for (ask, aim) in asks {
+            sink(&mut client)?;
             let reads = swap(&mut client, "swap_reads")?;
             let (cpu, mut times) = (server.cpu_ns()?, Vec::new());
             for number in 0..READS {
@@ -88,14 +101,16 @@ pub fn nodes(options: &Options, table: &mut Table) -> Fallible {
                     (element(number), number.to_string(), (number + RANGE - 1).to_string());
                 let begun = Instant::now();
                 match *ask {
-                    "ZRANGE" => client.call(&[ask, name, &from, &to])?,
+                    "ZRANGE" | "LRANGE" => client.call(&[ask, name, &from, &to])?,
+                    "LINDEX" => client.call(&[ask, name, &from])?,
+                    "XRANGE" => client.call(&[ask, name, &from, "+", "COUNT", &RANGE.to_string()])?,
                     _ => client.call(&[ask, name, &element])?,
                 };
                 times.push(begun.elapsed().as_secs_f64() * 1e6);
             }
             let reads = (swap(&mut client, "swap_reads")? - reads) as f64 / READS as f64;
             let cpu_us = (server.cpu_ns()? - cpu) as f64 / READS as f64 / 1e3;
-            let what = if *ask == "ZRANGE" { format!("{ask} of {RANGE}") } else { ask.to_string() };
+            let what = if ask.ends_with("RANGE") { format!("{ask} of {RANGE}") } else { ask.to_string() };
             table.row([
                 format!("{what} of it, while most is on disk: reads; p50; CPU"),
                 format!("{reads:.2}; {:.0} us; {cpu_us:.0} us", median(times).unwrap_or_default()),

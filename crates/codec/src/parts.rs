@@ -25,7 +25,7 @@ pub fn outline(value: &Value<'_>, list_size: i32) -> Option<Outline> {
             Outline { nodes, ..of(view.encoding(), view.len()) }
         }
         Value::Stream(view) => {
-            Outline { nodes: view.blocks().count() as u64, ..of(Encoding::Stream, view.len()) }
+            Outline { nodes: view.whole_blocks().count() as u64, ..of(Encoding::Stream, view.len()) }
         }
     })
 }

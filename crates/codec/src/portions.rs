@@ -182,7 +182,7 @@ impl Portions {
                 At::Nodes { index: 0, shape: self.shape_of(view), nodes: 0 }
             }
             Value::Stream(view) => {
-                self.open(Type::Stream, Encoding::Stream, view.len(), view.blocks().count() as u64);
+                self.open(Type::Stream, Encoding::Stream, view.len(), view.whole_blocks().count() as u64);
                 At::Blocks(0)
             }
             Value::Cold(cold) => cold.not_fetched(),
