@@ -83,6 +83,14 @@ impl ZsetTree {
         if self.saving {
             self.save(room, number);
         }
+        // Where no leaf ever leaves memory, none has a record, and no one asks when it was changed.
+        if room.cold.keeper.is_some() {
+            self.note_change(room, number);
+        }
+    }
+
+    #[inline(never)]
+    fn note_change(&self, room: &mut Room<'_>, number: u32) {
         self.drop_clean(room, number);
         let bytes = node::bytes_mut(room.heap, self.leaves.get(number));
         leaf::set_stamp(bytes, last_used::stamp(room.now));
