@@ -84,9 +84,10 @@ impl ZsetTree {
     /// Merges the path's leaf with a neighbour, if they are small enough together. One that is away is read if they are.
     fn merge_leaf(&mut self, room: &mut Room<'_>, path: &Path) -> bool {
         let level = path.len - 1;
-        let pairs: Vec<_> = self.pairs_of(room.heap, path).collect();
+        let mut pairs = [None; 2];
+        pairs.iter_mut().zip(self.pairs_of(room.heap, path)).for_each(|(place, pair)| *place = Some(pair));
         let mut chosen = None;
-        for (index, left, right) in pairs {
+        for (index, left, right) in pairs.into_iter().flatten() {
             let [a, b] = [left, right].map(|leaf| node::bytes(room.heap, self.leaves.get(leaf)));
             let is_small = used_there(a) + used_there(b) <= MERGED_BYTES_MAX;
             if !is_small || node::count(a) + node::count(b) > MEMBERS_MAX {
