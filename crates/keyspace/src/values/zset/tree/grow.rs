@@ -144,8 +144,8 @@ impl ZsetTree {
     pub(super) fn count_path(&mut self, room: &mut Room<'_>, path: &Path, more: i32) {
         for &(number, child) in &path.steps[..path.len] {
             let bytes = node::bytes_mut(room.heap, self.inners.get(number));
-            let members = inner::members(bytes, usize::from(child));
-            inner::set_members(bytes, usize::from(child), members.wrapping_add_signed(more));
+            let members = inner::members(bytes, child as usize);
+            inner::set_members(bytes, child as usize, members.wrapping_add_signed(more));
         }
     }
 
@@ -204,8 +204,8 @@ impl ZsetTree {
             self.add_child(room, path, Child { separator: 0, number, members: 1 }, false);
             let (parent, child) = path.steps[path.len - 1];
             let bytes = node::bytes_mut(room.heap, self.inners.get(parent));
-            let neighbour = inner::child(bytes, usize::from(child) + 1);
-            inner::set_child(bytes, usize::from(child) + 1, Child { separator: next, ..neighbour });
+            let neighbour = inner::child(bytes, child as usize + 1);
+            inner::set_child(bytes, child as usize + 1, Child { separator: next, ..neighbour });
         }
         Ok(number)
     }
@@ -214,7 +214,7 @@ impl ZsetTree {
     fn add_child(&mut self, room: &mut Room<'_>, path: &Path, child: Child, behind: bool) {
         self.count_path(room, path, 1);
         let (parent, index) = path.steps[path.len - 1];
-        let index = usize::from(index);
+        let index = index as usize;
         let bytes = node::bytes_mut(room.heap, self.inners.get(parent));
         inner::set_members(bytes, index, inner::members(bytes, index) - child.members);
         inner::insert(bytes, index + usize::from(behind), child);
@@ -289,7 +289,7 @@ impl ZsetTree {
         self.give_inner_room(room, parent)?;
         let children: Vec<Child> = inner::children(self.inner(room.heap, number)).collect();
         // What grows at one end only keeps its nodes full.
-        let middle = match usize::from(child) {
+        let middle = match child as usize {
             0 => 1,
             last if last + 1 == children.len() => last,
             _ => children.len() / 2,
@@ -301,11 +301,11 @@ impl ZsetTree {
         self.tighten_inner(room, number);
         let members = moved.iter().map(|child| child.members).sum();
         let bytes = node::bytes_mut(room.heap, self.inners.get(parent));
-        let place = usize::from(place);
+        let place = place as usize;
         inner::set_members(bytes, place, inner::members(bytes, place) - members);
         inner::insert(bytes, place + 1, Child { separator: moved[0].separator, number: right, members });
-        if usize::from(child) >= middle {
-            path.steps[level] = (right, child - middle as u8);
+        if child as usize >= middle {
+            path.steps[level] = (right, child - middle as u32);
             path.steps[level - 1].1 += 1;
         }
         Ok(())

@@ -18,8 +18,8 @@ pub(super) const LEVELS_MAX: usize = 16;
 /// From the root to a leaf.
 #[derive(Clone, Copy)]
 pub(super) struct Path {
-    /// Inner nodes from the root down, and which child the way goes through.
-    pub steps: [(u32, u8); LEVELS_MAX],
+    /// Inner nodes from the root down, and which child the way goes through: two words, which are zeroed without gaps.
+    pub steps: [(u32, u32); LEVELS_MAX],
     pub len: usize,
     pub leaf: u32,
     /// Members of the leaf on the left of the place.
@@ -35,7 +35,7 @@ impl Path {
 
     fn push(&mut self, node: u32, child: usize) {
         assert!(self.len < LEVELS_MAX, "a tree of 16 levels does not fit into memory");
-        self.steps[self.len] = (node, child as u8);
+        self.steps[self.len] = (node, child as u32);
         self.len += 1;
     }
 }
@@ -230,16 +230,16 @@ impl ZsetTree {
             let (number, child) = path.steps[level];
             let last = node::count(self.inner(heap, number)) - 1;
             let next = match forward {
-                true if usize::from(child) < last => child + 1,
+                true if (child as usize) < last => child + 1,
                 false if child > 0 => child - 1,
                 _ => continue,
             };
             path.steps[level].1 = next;
-            let mut at = inner::number(self.inner(heap, number), usize::from(next));
+            let mut at = inner::number(self.inner(heap, number), next as usize);
             for lower in level + 1..path.len {
                 let bytes = self.inner(heap, at);
                 let child = if forward { 0 } else { node::count(bytes) - 1 };
-                path.steps[lower] = (at, child as u8);
+                path.steps[lower] = (at, child as u32);
                 at = inner::number(bytes, child);
             }
             path.leaf = at;

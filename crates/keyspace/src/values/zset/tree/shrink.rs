@@ -54,7 +54,7 @@ impl ZsetTree {
         let (number, index) = path.steps[level - 1];
         let handle = self.inners.get(number);
         let bytes = node::bytes_mut(room.heap, handle);
-        inner::remove(bytes, usize::from(index));
+        inner::remove(bytes, index as usize);
         if node::count(bytes) == 0 {
             self.nodes.release(room.heap, handle);
             self.inners.remove(number);
@@ -65,7 +65,7 @@ impl ZsetTree {
 
     /// Two neighbours of one parent: the child of the path and the one behind it, or in front of it.
     fn neighbours(path: &Path, level: usize, children: usize) -> impl Iterator<Item = usize> + use<> {
-        let index = usize::from(path.steps[level].1);
+        let index = path.steps[level].1 as usize;
         let behind = (index + 1 < children).then_some(index);
         behind.into_iter().chain(index.checked_sub(1))
     }
