@@ -91,7 +91,7 @@ impl Target for ByMember<'_> {
 
 impl ZsetTree {
     /// A leaf that is known to be in memory.
-    #[inline]
+    #[inline(always)]
     pub(super) fn leaf<'a>(&'a self, heap: &'a Heap, number: u32) -> Leaf<'a> {
         let bytes = node::bytes(heap, self.leaves.get(number));
         assert!(node::used(bytes) > 0, "the leaf was brought home");
