@@ -114,6 +114,11 @@ impl Reply {
         self.bytes_max > 0 && self.bytes() >= self.bytes_max
     }
 
+    /// A command that has written errors since there were so many was not run: it runs again.
+    pub fn forget_errors(&mut self, count: u64) {
+        self.errors = count;
+    }
+
     /// Takes back what was written since `len()` was `mark`. Errors counted since then stay counted.
     pub fn truncate(&mut self, mark: usize) {
         self.out.truncate(mark);

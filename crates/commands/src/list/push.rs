@@ -3,7 +3,7 @@
 use crate::call::is_word;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::{EditError, End, EventClass, Lookup, Value};
+use isotherm_keyspace::{EditError, Element, End, EventClass, Lookup, Value};
 use isotherm_resp::errors;
 use isotherm_stdx::{parse_i64, steps};
 
@@ -173,10 +173,9 @@ fn linsert(call: &mut Call<'_, '_, '_>) -> Outcome {
     }
     let edited = call.txn.edit_list(call.db, &key, &call.settings.limits, |list| {
         list.before_growth(std::iter::once(text))?;
-        let Some(at) = list.iter(0, End::Front).searching().position(|element| element.is_text(pivot)) else {
-            return Ok(None);
-        };
-        list.insert(at as u64 + behind, text).map(|()| Some(list.len()))
+        let found = list.iter(0, End::Front).search(Element::of(pivot), u64::MAX).next();
+        let Some(at) = found else { return Ok(None) };
+        list.insert(at + behind, text).map(|()| Some(list.len()))
     });
     let inserted = match edited {
         Ok(edited) => edited.result,

@@ -178,11 +178,9 @@ impl Search {
     fn matches(&self, list: ListView<'_>, text: &[u8]) -> impl Iterator<Item = u64> {
         let last = list.len() - 1;
         let (first, backwards) = if self.from == End::Front { (0, false) } else { (last, true) };
-        let looked_at = if self.len_max == 0 { usize::MAX } else { self.len_max as usize };
-        let wanted = Element::of(text);
-        let found = list.iter(first, self.from).searching().take(looked_at).enumerate();
-        let found = found.filter(move |(_, element)| *element == wanted);
-        let found = found.map(move |(at, _)| if backwards { last - at as u64 } else { at as u64 });
+        let len_max = if self.len_max == 0 { u64::MAX } else { self.len_max };
+        let found = list.iter(first, self.from).search(Element::of(text), len_max);
+        let found = found.map(move |at| if backwards { last - at } else { at });
         found.skip((self.rank - 1) as usize)
     }
 }

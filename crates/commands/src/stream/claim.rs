@@ -208,7 +208,7 @@ fn reply_claimed(stream: &StreamEdit<'_, '_>, reply: &mut Reply, id: StreamId, j
     if just_id {
         reply_id(reply, id);
     } else {
-        stream.range(id, id).for_each(|entry| reply_entry(reply, &entry));
+        stream.range(id, id).next().into_iter().for_each(|entry| reply_entry(reply, &entry));
     }
 }
 
@@ -278,14 +278,13 @@ fn wants_pending(
     }
     let group = stream.groups().and_then(|groups| groups.get(group)).expect("it was found");
     let (mut left, tries) = (count, usize::try_from(count * TRIES_EACH).unwrap_or(usize::MAX));
-    for old in group.pending_from(start).take(tries) {
-        if left == 0 {
-            break;
-        }
-        let is_there = stream.range(old.id, old.id).next().is_some();
-        left -= u64::from(!(is_there && is_young(old)));
-    }
-    stream.was_shown()
+    // Of the young ones none is claimed, unless it is gone.
+    let looked_at = group.pending_from(start).take(tries).take_while(|old| {
+        let is_one = left > 0;
+        left -= u64::from(is_one && !is_young(old));
+        is_one
+    });
+    stream.wants(looked_at.map(|old| old.id))
 }
 
 fn xautoclaim(call: &mut Call<'_, '_, '_>) -> Outcome {

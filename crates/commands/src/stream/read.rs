@@ -354,10 +354,13 @@ fn wants_groups(call: &mut Call<'_, '_, '_>, request: &Request<'_>, behind: &[Op
     let Some((group, consumer)) = request.group.filter(|_| call.txn.on_cold == OnCold::Read) else {
         return true;
     };
-    let most = if request.count == 0 { usize::MAX } else { request.count };
     let mut has_all = true;
     for (number, behind) in behind.iter().enumerate() {
         let key = call.key(request.keys_at + number);
+        // Of a stream that is named again what comes next.
+        let keys = call.args.iter().skip(request.keys_at).take(number + 1);
+        let times = keys.filter(|name| *name == key.bytes).count();
+        let most = if request.count == 0 { usize::MAX } else { request.count.saturating_mul(times) };
         if !call.reaches(&key) {
             continue;
         }

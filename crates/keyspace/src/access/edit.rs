@@ -385,8 +385,18 @@ fn run_edit<R>(
     };
     let home = blob_head(key);
     let absent = found.is_none();
-    let mut editing =
-        Editing { store, limits, now, form, body, changed: false, absent, home, has_shrunk: false };
+    let mut editing = Editing {
+        store,
+        limits,
+        now,
+        fields_from: now,
+        form,
+        body,
+        changed: false,
+        absent,
+        home,
+        has_shrunk: false,
+    };
     let result = work(&mut editing);
     let Editing { form, body, changed, has_shrunk, .. } = editing;
     Ok(Left { result, form, body, changed, object, has_shrunk })

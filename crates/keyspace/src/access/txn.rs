@@ -346,7 +346,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         };
         let terms = crate::access::edit::EditTerms { form, limits, now };
         let edited = partition.edit(db, location, key, terms, |editing| {
-            editing.now = fields_from;
+            editing.fields_from = fields_from;
             work(editing)
         })?;
         if edited.changed {

@@ -17,8 +17,8 @@ use crate::values::nodewise::Nodewise;
 use crate::values::store::Store;
 use isotherm_stdx::UnixMs;
 
-/// A smaller block saves too little.
-const BLOCK_BYTES_MIN: usize = 96;
+/// A smaller block saves too little: it may be one that is about to grow.
+const PAYLOAD_BYTES_MIN: usize = 256;
 
 /// What is known of the blocks of a type.
 pub(crate) trait Blocks {
@@ -62,7 +62,8 @@ impl<T: Blocks> Nodewise for T {
             return None;
         }
         let node = self.node(store, index);
-        (node.len() >= BLOCK_BYTES_MIN).then(|| (T::payload_bytes(node), T::idle_seconds(node, now)))
+        let bytes = T::payload_bytes(node);
+        (bytes >= PAYLOAD_BYTES_MIN).then(|| (bytes, T::idle_seconds(node, now)))
     }
 
     fn write_payload(&self, store: &Store, index: u32, into: &mut Vec<u8>) {

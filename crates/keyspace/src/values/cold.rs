@@ -332,7 +332,11 @@ impl Cold {
 
     /// A command that has changed nothing yet has met a node that is not in memory: it is read, and the command runs again.
     pub fn note_wanted(&self, name: NodeName, reference: ColdRef) {
-        self.missed.borrow_mut().push((name, !self.is_unreadable(reference)));
+        let wanted = (name, !self.is_unreadable(reference));
+        let mut missed = self.missed.borrow_mut();
+        if missed.last() != Some(&wanted) {
+            missed.push(wanted);
+        }
         self.failed.set(true);
     }
 

@@ -111,8 +111,9 @@ pub struct Edited<R> {
 pub(crate) struct Editing<'e> {
     pub store: &'e mut Store,
     pub limits: &'e Limits,
-    /// Fields whose time was before this are hidden: the transaction's moment, or none are.
     pub now: UnixMs,
+    /// Fields whose time was before this are hidden: the transaction's moment, or none are.
+    pub fields_from: UnixMs,
     /// The form to store; set conversions change it.
     pub form: Form,
     pub body: EditBody,

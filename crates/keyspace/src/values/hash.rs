@@ -296,7 +296,7 @@ impl HashEdit<'_, '_> {
             }
             EditBody::Object(_, root) => {
                 let found = fields_of(root).get(self.editing.store, field)?;
-                is_visible(&found, self.editing.now).then_some((found.value, found.expiry))
+                is_visible(&found, self.editing.fields_from).then_some((found.value, found.expiry))
             }
         }
     }
@@ -307,7 +307,7 @@ impl HashEdit<'_, '_> {
             EditBody::Packed(_) => false,
             EditBody::Object(_, root) => {
                 let found = fields_of(root).get(self.editing.store, field);
-                found.is_some_and(|found| !is_visible(&found, self.editing.now))
+                found.is_some_and(|found| !is_visible(&found, self.editing.fields_from))
             }
         }
     }
@@ -348,9 +348,10 @@ impl HashEdit<'_, '_> {
             }
             return self.keep_small().map(|()| FieldSet { is_new: false, was_expired: false });
         }
-        let (now, (fields, store)) = (self.editing.now, self.fields());
+        let (now, fields_from) = (self.editing.now, self.editing.fields_from);
+        let (fields, store) = self.fields();
         // Most hashes have no field with a time, and need no look at the old one.
-        let is_over = |old: Field<'_>| old.expiry.is_some_and(|at| at <= now);
+        let is_over = |old: Field<'_>| old.expiry.is_some_and(|at| at <= fields_from);
         let is_expired = fields.record.volatile > 0 && fields.get(store, field).is_some_and(is_over);
         let new = match new {
             Element::Int(int) => NewValue::Int(int),

@@ -124,8 +124,8 @@ impl World {
         }
         let (pivot, new) = (text(&mut self.cold.prng), text(&mut self.cold.prng));
         let at = self.edit(&name, |list| {
-            let at = list.iter(0, End::Front).searching().position(|found| found.is_text(&pivot));
-            at.map_or(Ok(None), |at| list.insert(at as u64 + 1, &new).map(|()| Some(at)))
+            let at = list.iter(0, End::Front).search(Element::of(&pivot), u64::MAX).next();
+            at.map_or(Ok(None), |at| list.insert(at + 1, &new).map(|()| Some(at as usize)))
         });
         let list = self.model.get_mut(&name).expect("it is there");
         let expected = list.iter().position(|text| *text == pivot);
@@ -227,8 +227,8 @@ impl World {
                 0 => (list.get(index).map(Element::to_vec), Vec::new(), None),
                 1 => (None, list.iter(index, from).take(count).map(Element::to_vec).collect(), None),
                 _ => {
-                    let mut all = list.iter(0, End::Front).searching();
-                    (None, Vec::new(), all.position(|found| found.is_text(&wanted)))
+                    let mut all = list.iter(0, End::Front).search(Element::of(&wanted), u64::MAX);
+                    (None, Vec::new(), all.next().map(|at| at as usize))
                 }
             }
         });
@@ -408,19 +408,21 @@ fn a_command_reads_the_blocks_that_it_needs() {
         look(list)
     };
     type Look<'l> = &'l dyn Fn(ListView<'_>) -> u64;
-    let looks: [(Look<'_>, u64, u64); 4] = [
+    let looks: [(Look<'_>, u64, u64); 5] = [
         (&|list| u64::from(list.get(123_456).is_some()), 1, 1),
         (&|list| list.iter(100_000, End::Front).take(100).count() as u64, 100, 2),
         (&|list| list.iter(199_999, End::Back).take(10).count() as u64, 10, 1),
         // A block has some 478: the 20th has it.
         (
             &|list| {
-                let mut all = list.iter(0, End::Front).searching();
-                all.position(|element| element.is_text(b"element:00009000")).map_or(0, |at| at as u64)
+                let wanted = Element::of(b"element:00009000");
+                list.iter(0, End::Front).search(wanted, u64::MAX).next().unwrap_or_default()
             },
             9000,
             64,
         ),
+        // What is shown in the place of elements that are away is not found: 64 blocks, then 64, 128 and so on.
+        (&|list| list.iter(0, End::Front).search(Element::of(b"0"), 100_000).count() as u64, 0, 220),
     ];
     for (look, expected, nodes_max) in looks {
         sink(&mut world);

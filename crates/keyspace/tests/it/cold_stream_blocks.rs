@@ -73,7 +73,8 @@ impl World {
         let terms = self.cold.prng.one_in(8).then(|| self.terms(&name));
         let count = if terms.is_none() && self.cold.prng.one_in(4) { 120 } else { 1 };
         for _ in 0..count {
-            self.last_ms += self.cold.prng.below(3);
+            // Ids with gaps between them too: a bound may lie between two blocks.
+            self.last_ms += self.cold.prng.below(if name == name_of(0) { 40 } else { 3 });
             let seq = self.model.get(&name).and_then(|entries| entries.last_key_value());
             let seq = seq.filter(|(id, _)| id.ms == self.last_ms).map_or(0, |(id, _)| id.seq + 1);
             let id = StreamId { ms: self.last_ms.max(1), seq };
@@ -139,9 +140,23 @@ impl World {
             return;
         }
         let mut ids: Vec<StreamId> = (0..1 + self.cold.prng.below(4)).map(|_| self.pick_id(&name)).collect();
-        if self.cold.prng.one_in(6) {
+        match self.cold.prng.below(8) {
             // Whole blocks, from the front.
-            ids = self.model[&name].keys().take(150).copied().collect();
+            0 => ids = self.model[&name].keys().take(150).copied().collect(),
+            // Many here and there, so that blocks end in what was deleted, and have few left.
+            1 => {
+                ids = self.model[&name]
+                    .keys()
+                    .filter(|_| !self.cold.prng.one_in(4))
+                    .take(400)
+                    .copied()
+                    .collect()
+            }
+            _ => {}
+        }
+        if self.cold.prng.one_in(3) {
+            // Some twice.
+            ids.extend_from_within(..ids.len().min(5));
         }
         let deleted = self.edit(&name, |stream| {
             stream.want_ids(&ids)?;

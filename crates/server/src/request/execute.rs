@@ -11,7 +11,7 @@
 use isotherm_commands::call::{ColdKey, ColdKeys, HashedKeys};
 use isotherm_commands::spec::{KeyFlags, Need};
 use isotherm_commands::{Call, Flags, Handler, Outcome, Records};
-use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Missing, OnCold, Slot, Txn, UnixMs};
+use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Missing, OnCold, Slot, Txn, TxnCounts, UnixMs};
 use isotherm_log::LogOffset;
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::{Prng, steps};
@@ -157,11 +157,12 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
     if exec.held.has_missed() {
         reply.truncate(mark);
+        reply.forget_errors(errors_before);
         if let Some(prng) = drew_with {
             exec.draws.keep(caller.id, prng);
         }
         exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
-        return exec.missed(command, caller.authority, reply);
+        return exec.missed(command, caller.authority, counts, reply);
     }
     exec.stats.count_txn(counts);
     match outcome {
@@ -379,7 +380,13 @@ impl Exec {
 
     /// A command that only reads has met values that are not in memory, and has no reply yet.
     #[cold]
-    fn missed(&mut self, command: &'static Entry, authority: Authority, reply: &mut Reply) -> Outcome {
+    fn missed(
+        &mut self,
+        command: &'static Entry,
+        authority: Authority,
+        counts: TxnCounts,
+        reply: &mut Reply,
+    ) -> Outcome {
         let missing = self.held.take_missing();
         if let Some(lost) = missing.iter().find(|missing| !missing.is_readable) {
             match lost.node {
@@ -395,6 +402,8 @@ impl Exec {
             }
             return self.answer_unreadable(command, reply);
         }
+        let expired = counts.expired + counts.expired_fields;
+        debug_assert!(counts.dirty <= expired, "what runs again has changed nothing: {}", command.name);
         if !self.may_fetch(authority) {
             return self.answer_unreadable(command, reply);
         }

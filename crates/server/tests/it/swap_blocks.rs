@@ -1,6 +1,6 @@
 //! Large lists and streams of which blocks are on disk: they answer as a server does that has all of it in memory, whatever asks.
 
-use crate::common::{field, wait_until};
+use crate::common::{Client, Server, field, wait_until};
 use crate::swap::{Folder, swap};
 use crate::swap_pair::Pair;
 
@@ -32,6 +32,21 @@ fn filled(folder: &Folder) -> Pair {
         pair.same(&format!("XGROUP CREATE stream {group} 0"));
     }
     pair
+}
+
+/// The same in one server, without swap.
+fn filled_alone() -> (Server, Client) {
+    let server = Server::with_workers(1, &["--enable-debug-command", "yes"]);
+    let mut client = server.client();
+    for from in (0..ELEMENTS).step_by(100) {
+        let texts: String = (from..from + 100).map(|n| format!(" {}", element(n))).collect();
+        client.ask(&format!("RPUSH list{texts}"));
+    }
+    for n in 1..=ELEMENTS / 3 {
+        client.ask(&format!("XADD stream {n}-1 field {} name value:{n}", element(n)));
+    }
+    client.check("XGROUP CREATE stream first 0", "+OK\r\n");
+    (server, client)
 }
 
 #[test]
@@ -128,7 +143,8 @@ fn changes_of_lists_have_what_they_need_read_before() {
         "COPY list copy",
         "RENAME copy {copy}2",
         "SORT other BY nosort LIMIT 0 40 STORE sorted",
-        "LREM {copy}2 0 3",
+        "LREM {copy}2 0 0",
+        "LPOS {copy}2 0",
         "LLEN {copy}2",
     ] {
         pair.same(request);
@@ -207,6 +223,89 @@ fn a_group_reads_several_streams_once() {
         pair.same(&format!("XPENDING {key} g"));
         pair.same(&format!("XACK {key} g 1-1 700-1 3000-1"));
     }
+    for options in ["COUNT 130", "COUNT 100 NOACK"] {
+        pair.sink(0);
+        pair.same(&format!("XREADGROUP GROUP g ann {options} STREAMS {{s}}1 {{s}}1 > >"));
+    }
+    pair.same("XPENDING {s}1 g");
+}
+
+/// Blocks end where a command does, and where there is no entry.
+#[test]
+fn edges_of_blocks_are_looked_at_before_the_first_change() {
+    let folder = Folder::new("blocks-edges");
+    let mut pair = filled(&folder);
+    for key in ["gaps", "long", "single"] {
+        for n in 1..=3000 {
+            // Blocks of 100, and between them nothing for a while; of some, one entry a block.
+            let ms = n + n / 100 * 1000;
+            let value = if key == "long" { "v".repeat(4500) } else { element(n) };
+            if key == "gaps" || n <= 300 {
+                pair.same(&format!("XADD {key} {ms}-1 field {value}"));
+            }
+        }
+        pair.same(&format!("XGROUP CREATE {key} g 0"));
+        pair.same(&format!("XREADGROUP GROUP g ann STREAMS {key} >"));
+    }
+    for n in 1..20 {
+        let bound = n * 1100 - 500;
+        for request in [
+            format!("XCLAIM gaps g bob 0 {}-1", 500 + n * 1100 - 1),
+            format!("XAUTOCLAIM gaps g cid 0 {}-1 COUNT 100", 4000 + n),
+            format!("XAUTOCLAIM long g cid 0 {} COUNT 3", 10 + n),
+            format!("XADD gaps MINID ~ {bound} 9999999-{n} field value"),
+            "XINFO STREAM gaps".to_string(),
+            format!("XDEL long {n}-1 {n}-1 {}-1", n + 1),
+            format!("XDEL single {}-1 {}-1", 100 - n, 100 - n),
+            format!("XTRIM gaps MINID {}", bound + 300),
+            "XINFO STREAM gaps".to_string(),
+            "XINFO STREAM long".to_string(),
+        ] {
+            pair.sink(0);
+            pair.same(&request);
+        }
+    }
+    pair.check(&["XRANGE gaps - +", "XRANGE long - +", "XPENDING gaps g", "XPENDING long g"]);
+}
+
+/// To run again is no failure of what is played back, and no command is applied twice.
+#[test]
+fn a_replica_applies_what_its_blocks_are_read_for_once() {
+    let folder = Folder::new("blocks-replica");
+    let mut primary = filled_alone();
+    let replica = folder.start(&["--maxmemory", "64mb"]);
+    let mut client = replica.client();
+    wait_until("it has loaded", || replica.client().ask("PING") == "+PONG\r\n");
+    client.check(&format!("REPLICAOF 127.0.0.1 {}", primary.0.port), "+OK\r\n");
+    let is_up = |client: &mut Client| client.ask("INFO replication").contains("master_link_status:up");
+    wait_until("it follows", || is_up(&mut client));
+    for round in 0..12 {
+        client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
+        wait_until("blocks leave memory", || swap(&mut client, "swap_nodes") > 100);
+        client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
+        let n = 1000 + round * 50;
+        for request in [
+            "LPOP list".to_string(),
+            "RPOP list 700".to_string(),
+            format!("LSET list {} x", n * 5),
+            format!("LREM list 1 {}", element(n * 9)),
+            "LMOVE list list LEFT RIGHT".to_string(),
+            "LTRIM list 200 -3".to_string(),
+            format!("XDEL stream {n}-1"),
+            format!("XTRIM stream MINID {}", n - 100),
+            format!("XREADGROUP GROUP first ann COUNT 30 STREAMS stream >"),
+            format!("XCLAIM stream first bob 0 {}-1", n - 20),
+            format!("XADD stream {}-{round} f v", ELEMENTS),
+        ] {
+            let reply = primary.1.ask(&request);
+            assert!(!reply.starts_with('-'), "{request}: {reply}");
+        }
+        let digest = primary.1.ask("DEBUG DIGEST");
+        wait_until("it has all", || client.ask("DEBUG DIGEST") == digest);
+    }
+    let info = primary.1.ask("INFO stats");
+    assert_eq!((field(&info, "sync_full"), field(&info, "sync_partial_ok")), (1, 0));
+    assert!(is_up(&mut client));
 }
 
 #[test]

@@ -50,7 +50,7 @@ impl List {
             return Ok(());
         }
         let index = if from == End::Front { 0 } else { self.len() - 1 };
-        let equal = self.iter(reading, index, from).searching().filter(|found| *found == element);
+        let equal = self.iter(reading, index, from).search(element, u64::MAX);
         _ = equal.take(usize::try_from(count).unwrap_or(usize::MAX)).count();
         self.refuse_wanted(reading)
     }

@@ -1,94 +1,77 @@
-//! Elements in a row, in either direction.
+//! Elements in a row, in either direction, and those that equal one.
 
 use super::block::{Block, Cell};
 use super::{ABSENT, End, List, Piece};
 use crate::layout::chain::{At, Counted};
 use crate::layout::packed::Element;
 use crate::values::nodes::Reading;
+use isotherm_stdx::steps;
 
 pub struct Iter<'a> {
     list: &'a List,
     reading: Reading<'a>,
     forward: bool,
+    /// The next element's piece.
     at: Option<At>,
-    /// The block at `at`, an element's index there and where it lies; `None`: a large element, or a block that is not in memory.
-    inside: Option<(Block<'a>, usize, Cell)>,
-    /// Of a block that is not in memory, how many elements of it are still to come.
-    away: u64,
-    /// Blocks that were met, and those of them that are not in memory.
-    blocks: u64,
-    unseen: u64,
-    searches: bool,
+    inside: Inside<'a>,
 }
 
-/// Of a search: it ends, and begins again when these were read, once it has met so many blocks that are not in memory beside as many as are.
-const UNSEEN_MAX: u64 = 64;
+/// Where in a piece the next element is.
+enum Inside<'a> {
+    /// At the piece's edge; it was not looked at yet.
+    Edge,
+    /// In a block: the element's index there and where it lies.
+    Block(Block<'a>, usize, Cell),
+    /// In a block that is not in memory: how many elements of it are still to come.
+    Away(u64),
+    /// It is one element.
+    Large(&'a [u8]),
+}
 
 impl<'a> Iter<'a> {
     pub(super) fn new(list: &'a List, reading: Reading<'a>, index: u64, from: End) -> Iter<'a> {
-        let forward = from == End::Front;
-        let mut iter = Iter {
-            list,
-            reading,
-            forward,
-            at: None,
-            inside: None,
-            away: 0,
-            blocks: 0,
-            unseen: 0,
-            searches: false,
-        };
+        let mut iter = Iter { list, reading, forward: from == End::Front, at: None, inside: Inside::Edge };
         if let Some((at, rest)) = list.chain.find(index) {
-            iter.enter(at, rest as usize);
+            (iter.at, iter.inside) = (Some(at), iter.enter(at, rest as usize));
         }
         iter
     }
 
-    /// The same for one that looks for an element: it may be found before all others were read that are not in memory.
-    pub fn searching(mut self) -> Iter<'a> {
-        self.searches = true;
-        self
-    }
-
-    fn enter(&mut self, at: At, index: usize) {
-        (self.at, self.inside) = (Some(at), None);
-        let Piece::Block { node, count, .. } = *self.list.chain.get(at) else { return };
-        self.blocks += 1;
-        if self.list.nodes.is_shown(self.reading, node) {
-            let block = self.list.block(self.reading, node);
-            self.inside = Some((block, index, block.get(index)));
-        } else {
-            self.pass(u64::from(count), index as u64);
+    fn enter(&self, at: At, index: usize) -> Inside<'a> {
+        match *self.list.chain.get(at) {
+            Piece::Large { number, .. } => Inside::Large(self.reading.large.get(number)),
+            Piece::Block { node, .. } if self.list.nodes.is_shown(self.reading, node) => {
+                let block = self.list.block(self.reading, node);
+                Inside::Block(block, index, block.get(index))
+            }
+            Piece::Block { count, .. } if self.forward => Inside::Away(u64::from(count) - index as u64),
+            Piece::Block { .. } => Inside::Away(index as u64 + 1),
         }
     }
 
-    /// Elements of a block that is not in memory are passed one by one, so that who counts them comes as far as it will.
-    #[cold]
-    fn pass(&mut self, count: u64, index: u64) {
-        self.unseen += 1;
-        self.away = if self.forward { count - index } else { index + 1 };
-        if self.searches && self.unseen >= UNSEEN_MAX.max(self.blocks / 2) {
-            self.at = None;
-        }
-    }
-
-    /// One of them.
-    #[cold]
-    fn pass_one(&mut self, at: At) -> Element<'a> {
-        self.away -= 1;
-        if self.away == 0 {
-            self.leave(at);
-        }
-        ABSENT
-    }
-
+    /// At the next piece's edge that was not looked at.
     fn leave(&mut self, at: At) {
         let chain = &self.list.chain;
-        match if self.forward { chain.next(at) } else { chain.previous(at) } {
-            Some(next) if self.forward => self.enter(next, 0),
-            Some(next) => self.enter(next, chain.get(next).count() as usize - 1),
-            None => self.at = None,
+        self.at = if self.forward { chain.next(at) } else { chain.previous(at) };
+        self.inside = Inside::Edge;
+    }
+
+    #[inline]
+    fn enter_edge(&mut self, at: At) {
+        if matches!(self.inside, Inside::Edge) {
+            let last = self.list.chain.get(at).count() as usize - 1;
+            self.inside = self.enter(at, if self.forward { 0 } else { last });
         }
+    }
+
+    /// One of a block that is not in memory: they are passed one by one, so that who counts them comes as far as it will.
+    #[cold]
+    fn pass_one(&mut self, at: At, left: u64) -> Element<'a> {
+        match left {
+            1 => self.leave(at),
+            _ => self.inside = Inside::Away(left - 1),
+        }
+        ABSENT
     }
 }
 
@@ -98,22 +81,81 @@ impl<'a> Iterator for Iter<'a> {
     #[inline]
     fn next(&mut self) -> Option<Element<'a>> {
         let at = self.at?;
-        let Some((block, index, cell)) = self.inside else {
-            if self.away > 0 {
-                return Some(self.pass_one(at));
+        self.enter_edge(at);
+        let (block, index, cell) = match self.inside {
+            Inside::Block(block, index, cell) => (block, index, cell),
+            Inside::Large(bytes) => {
+                self.leave(at);
+                return Some(Element::Bytes(bytes));
             }
-            let Piece::Large { number, .. } = *self.list.chain.get(at) else {
-                unreachable!("it is no block")
-            };
-            self.leave(at);
-            return Some(Element::Bytes(self.reading.large.get(number)));
+            Inside::Away(left) => return Some(self.pass_one(at, left)),
+            Inside::Edge => unreachable!("it was entered"),
         };
         let next = if self.forward { block.next(index, cell) } else { block.previous(index, cell) };
         match next {
-            Some(cell) if self.forward => self.inside = Some((block, index + 1, cell)),
-            Some(cell) => self.inside = Some((block, index - 1, cell)),
+            Some(cell) if self.forward => self.inside = Inside::Block(block, index + 1, cell),
+            Some(cell) => self.inside = Inside::Block(block, index - 1, cell),
             None => self.leave(at),
         }
         Some(block.element(cell))
+    }
+}
+
+/// A search ends, and begins again when these were read, once it has met so many blocks that are not in memory, and half as many as it has met
+/// in all.
+const UNSEEN_MAX: u64 = 64;
+
+/// How many elements come before each one that equals `wanted`, of the next `left` ones. Of blocks that are not in memory none is met, so
+/// that an element may be found before all of them were read.
+pub struct Search<'a, 'w> {
+    elements: Iter<'a>,
+    wanted: Element<'w>,
+    left: u64,
+    passed: u64,
+    /// Pieces that were met, and blocks among them that are not in memory.
+    pieces: u64,
+    unseen: u64,
+}
+
+impl<'a> Iter<'a> {
+    pub fn search<'w>(self, wanted: Element<'w>, left: u64) -> Search<'a, 'w> {
+        Search { elements: self, wanted, left, passed: 0, pieces: 0, unseen: 0 }
+    }
+}
+
+impl Search<'_, '_> {
+    /// Passes a block that is not in memory.
+    #[cold]
+    fn pass(&mut self, at: At, count: u64) {
+        let count = count.min(self.left);
+        (self.passed, self.left) = (self.passed + count, self.left - count);
+        self.unseen += 1;
+        self.elements.leave(at);
+        if self.unseen >= UNSEEN_MAX.max(self.pieces / 2) {
+            self.left = 0;
+        }
+    }
+}
+
+impl Iterator for Search<'_, '_> {
+    type Item = u64;
+
+    fn next(&mut self) -> Option<u64> {
+        while self.left > 0 {
+            let at = self.elements.at?;
+            self.pieces += u64::from(matches!(self.elements.inside, Inside::Edge));
+            self.elements.enter_edge(at);
+            if let Inside::Away(count) = self.elements.inside {
+                self.pass(at, count);
+                continue;
+            }
+            steps::note(1);
+            let element = self.elements.next()?;
+            (self.passed, self.left) = (self.passed + 1, self.left - 1);
+            if element == self.wanted {
+                return Some(self.passed - 1);
+            }
+        }
+        None
     }
 }

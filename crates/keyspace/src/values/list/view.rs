@@ -104,13 +104,17 @@ impl<'a> Elements<'a> {
     }
 }
 
-impl Elements<'_> {
-    /// For one that looks for an element: it may be found before all blocks were read that are not in memory.
-    pub fn searching(self) -> Self {
-        match self {
-            Elements::Blocks(elements) => Elements::Blocks(elements.searching()),
-            packed => packed,
-        }
+impl<'a> Elements<'a> {
+    /// How many elements come before each one that equals `wanted`, of the next `len_max` ones. It may be found before all blocks were read
+    /// that are not in memory.
+    pub fn search<'w>(self, wanted: Element<'w>, len_max: u64) -> impl Iterator<Item = u64> + use<'a, 'w> {
+        let (packed, blocks) = match self {
+            Elements::Packed(elements) => (Some(elements), None),
+            Elements::Blocks(elements) => (None, Some(elements.search(wanted, len_max))),
+        };
+        let looked_at = packed.into_iter().flatten().inspect(|_| steps::note(1));
+        let found = looked_at.zip(0..len_max).filter(move |(element, _)| *element == wanted);
+        found.map(|(_, at)| at).chain(blocks.into_iter().flatten())
     }
 }
 

@@ -1,7 +1,8 @@
 //! Blocks of a stream that are not in memory (see `crate::values::blocks`): what a change needs, and what their bytes are.
 //!
 //! A change wants the blocks that it writes to, and the one that its first entry will be in; blocks that it drops as a whole are not read. A
-//! command that makes several changes wants all of them before the first one. How long a block was idle is told from the time in its last id.
+//! command that makes several changes wants all of them before the first one. How long a block was idle is told from the time in its last id,
+//! and, as ids need not be times, from a coarse stamp.
 
 use super::Stream;
 use super::block::{self, Block, SHARED_HEAD_BYTES};
@@ -25,6 +26,12 @@ impl Stream {
     #[inline]
     pub fn want_last(&self, reading: Reading<'_>) -> Result<(), Full> {
         if self.nodes.away() == 0 { Ok(()) } else { self.want(reading, self.chain.last()) }
+    }
+
+    /// The block that an entry is in, or would be.
+    #[inline]
+    pub(super) fn want_block(&self, reading: Reading<'_>, at: Option<At>) -> Result<(), Full> {
+        if self.nodes.away() == 0 { Ok(()) } else { self.want(reading, at) }
     }
 
     /// Entries are about to be deleted. If all of a block go, the first one of the next may be the stream's first, and an id that is not there
@@ -62,20 +69,25 @@ impl Stream {
             let goes_whole = match keep {
                 _ if is_over => false,
                 Trim::Len(len) => left - live >= len,
-                Trim::From(id) => self.chain.next(at).is_some_and(|next| self.chain.get(next).first <= id),
+                Trim::From(id) if self.chain.get(at).first >= id => false,
+                Trim::From(_) if self.is_away(reading.heap, self.chain.get(at)) => false,
+                Trim::From(_) => self.goes_whole(reading, at, keep, left, live),
             };
             if !goes_whole {
-                let is_looked_at = match keep {
+                let loses_some = match keep {
+                    _ if is_over => false,
                     Trim::Len(_) => !whole,
                     Trim::From(id) => self.chain.get(at).first < id,
                 };
-                // The first entry of what is left is in it.
-                next = next.filter(|_| gone > 0 || !is_over && is_looked_at);
-                break;
+                // The first entry of what is left is in it, or, if what it loses is all that it has, in the next.
+                let behind = next.filter(|_| loses_some && matches!(keep, Trim::From(_)));
+                let behind = behind.and_then(|at| self.chain.next(at));
+                next = next.filter(|_| gone > 0 || loses_some);
+                return self.want(reading, next.into_iter().chain(behind));
             }
             (gone, next) = (gone + live, self.chain.next(at));
         }
-        self.want(reading, next)
+        Ok(())
     }
 
     #[cold]
@@ -112,13 +124,15 @@ impl Blocks for Stream {
         into[..SHARED_HEAD_BYTES].fill(0);
     }
 
-    fn restore(payload: &[u8], node: &mut [u8], _: UnixMs) {
+    fn restore(payload: &[u8], node: &mut [u8], now: UnixMs) {
+        block::set_stamp(node, now);
         node[SHARED_HEAD_BYTES..payload.len()].copy_from_slice(&payload[SHARED_HEAD_BYTES..]);
         block::set_room(node);
     }
 
     fn idle_seconds(node: &[u8], now: UnixMs) -> u32 {
         let then = i64::try_from(Block(node).last().ms).unwrap_or(i64::MAX);
-        u32::try_from(now.0.saturating_sub(then).max(0) / 1000).unwrap_or(u32::MAX)
+        let since_last = u32::try_from(now.0.saturating_sub(then).max(0) / 1000).unwrap_or(u32::MAX);
+        since_last.min(block::idle_seconds_max(node, now))
     }
 }

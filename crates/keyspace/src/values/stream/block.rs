@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   0            4       8           9    12        16           20            24        28
-//!   [object u32][id u32][version u8][room][live u32][deleted u32][listpack u32][used u32][tags at u32]
+//!   [object u32][id u32][version u8][stamp u8][room u16][live u32][deleted u32][listpack u32][used u32][tags at u32]
 //!   32            48           64
 //!   [first id 16][last id 16] [count of fields][name][name] ... [entry][entry] ...
 //!
@@ -25,13 +25,19 @@
 //! because XTRIM ~ and XINFO show it. `listpack` is what Valkey's block would take.
 
 use super::id::StreamId;
+use crate::layout::last_used;
 use crate::layout::listpack::{LISTPACK_EMPTY_BYTES, entry_bytes};
 use crate::layout::packed::{Coded, Element, LONG_TAG, fixed_bytes};
-use isotherm_stdx::steps;
+use isotherm_stdx::{UnixMs, steps};
 
 pub(super) const HEAD_BYTES: usize = 64;
-/// What each node begins with, and its room: not the block's to write.
+/// What each node begins with, its stamp and its room: not part of what a block says.
 pub(super) const SHARED_HEAD_BYTES: usize = 12;
+/// When the node was changed or came, in seven bits; the eighth says that it is a stub (see `values::nodes`).
+const STAMP: usize = 9;
+const STAMP_SHIFT: u32 = 9;
+const STAMP_MASK: u8 = 0x7f;
+const _: () = assert!(u16::MAX >> STAMP_SHIFT == STAMP_MASK as u16);
 
 const DELETED: u8 = 1;
 const OWN_FIELDS: u8 = 2;
@@ -67,6 +73,9 @@ impl<'a> Block<'a> {
     }
     pub fn used(self) -> usize {
         self.u32(24) as usize
+    }
+    fn stamp(self) -> u8 {
+        self.0[STAMP] & STAMP_MASK
     }
     fn tags_at(self) -> usize {
         self.u32(28) as usize
@@ -118,6 +127,19 @@ impl<'a> Block<'a> {
         assert_eq!(before, Some(self.last()));
         assert_eq!(self.entries().next().map(|entry| entry.id), Some(self.first()));
     }
+}
+
+/// Notes when a node was changed or came, to 512 seconds.
+#[inline]
+pub(super) fn set_stamp(node: &mut [u8], now: UnixMs) {
+    node[STAMP] = (last_used::stamp(now) >> STAMP_SHIFT) as u8;
+}
+
+/// No more seconds have passed since, but for 18 hours and their multiples.
+pub(super) fn idle_seconds_max(node: &[u8], now: UnixMs) -> u32 {
+    let now = (last_used::stamp(now) >> STAMP_SHIFT) as u8;
+    let steps = now.wrapping_sub(Block(node).stamp()) & STAMP_MASK;
+    ((u32::from(steps) + 1) << STAMP_SHIFT) - 1
 }
 
 /// A block of a stream, to be written as it is.

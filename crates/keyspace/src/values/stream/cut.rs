@@ -79,7 +79,7 @@ impl Cuttable for Piece {
     }
 
     fn node_bytes(room: &Room<'_>, nodes: &Nodes, node: NodeId) -> usize {
-        Block(room.heap.bytes(nodes.handle(node), block::HEAD_BYTES)).room()
+        Block(room.heap.bytes(nodes.handle(node), block::SHARED_HEAD_BYTES)).room()
     }
 }
 
@@ -116,6 +116,8 @@ impl Stream {
     pub(super) fn before_change(&mut self, room: &mut Room<'_>, piece: Piece) {
         if !piece.large {
             self.nodes.drop_clean(room.cold, piece.number);
+            let (now, handle) = (room.now, self.nodes.handle(piece.number));
+            block::set_stamp(room.heap.bytes_mut(handle, block::SHARED_HEAD_BYTES), now);
         }
         if let Some(cut) = &mut self.cut {
             cut.blocks.before_change(room, &self.nodes, piece.body());

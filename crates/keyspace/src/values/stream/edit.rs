@@ -138,7 +138,10 @@ impl Stream {
         let (number, _) = self.nodes.allocate(room, bytes)?;
         let handle = self.nodes.handle(number);
         let size = node_bytes(bytes);
-        block::set_room(room.heap.bytes_mut(handle, size));
+        let now = room.now;
+        let node = room.heap.bytes_mut(handle, size);
+        block::set_room(node);
+        block::set_stamp(node, now);
         Ok(Piece { first, number, large: false, live: 0 })
     }
 
@@ -205,8 +208,8 @@ impl Stream {
 
     /// Deletes an entry. Whether it was there.
     pub fn delete(&mut self, room: &mut Room<'_>, id: StreamId) -> Result<bool, Full> {
-        self.want_ids(room.reading(), &[id])?;
         let Some(at) = self.find(id) else { return Ok(false) };
+        self.want_block(room.reading(), Some(at))?;
         let piece = *self.chain.get(at);
         let block = self.block(room.reading(), &piece);
         let found = block.entries().find(|entry| entry.id >= id);
@@ -214,6 +217,9 @@ impl Stream {
             return Ok(false);
         };
         let start = entry.start;
+        if piece.live == 1 && id == self.state.first_id {
+            self.want_block(room.reading(), self.chain.next(at))?;
+        }
         self.delete_at(room, at, start)?;
         if id == self.state.first_id {
             self.find_first(room);
@@ -252,7 +258,7 @@ impl Stream {
             if matches!(keep, Trim::Len(len) if left <= len) || limit > 0 && gone + live > limit {
                 break;
             }
-            if !self.goes_whole(room, at, keep, left, live) {
+            if !self.goes_whole(room.reading(), at, keep, left, live) {
                 stopped = false;
                 break;
             }
@@ -278,13 +284,14 @@ impl Stream {
         Ok(gone)
     }
 
-    fn goes_whole(&self, room: &Room<'_>, at: At, keep: Trim, left: u64, live: u64) -> bool {
+    /// Whether a block of this many entries, of so many that are left, goes as a whole.
+    pub(super) fn goes_whole(&self, reading: Reading<'_>, at: At, keep: Trim, left: u64, live: u64) -> bool {
         match keep {
             Trim::Len(len) => left - live >= len,
             Trim::From(id) if self.chain.get(at).first >= id => false,
             Trim::From(id) => match self.chain.next(at) {
                 Some(next) if self.chain.get(next).first <= id => true,
-                _ => self.block(room.reading(), self.chain.get(at)).last() < id,
+                _ => self.block(reading, self.chain.get(at)).last() < id,
             },
         }
     }

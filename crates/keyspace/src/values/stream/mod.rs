@@ -116,6 +116,9 @@ impl Stream {
         if step == chain::PREFETCH_STEPS {
             return self.nodes.prefetch_handle(piece.number);
         }
+        if self.is_away(heap, piece) {
+            return;
+        }
         let node = self.nodes.handle(piece.number);
         let line = |at: usize| heap.arena().prefetch(node.raw(), at);
         if step == chain::PREFETCH_STEPS + 1 {

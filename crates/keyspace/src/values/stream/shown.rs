@@ -48,7 +48,7 @@ pub(super) fn block_of<'a>(nodes: &Nodes, reading: Reading<'a>, piece: &Piece) -
         return Block(reading.large.get(piece.number));
     }
     let handle = nodes.handle(piece.number);
-    let room = Block(reading.heap.bytes(handle, block::HEAD_BYTES)).room();
+    let room = Block(reading.heap.bytes(handle, block::SHARED_HEAD_BYTES)).room();
     Block(reading.heap.bytes(handle, room))
 }
 
@@ -154,7 +154,10 @@ impl<'a> Iterator for Range<'a> {
                     return Some(entry);
                 }
                 Some(_) => self.at = None,
-                None => (self.at, self.block) = (chain.next(at), None),
+                None => {
+                    self.at = chain.next(at).filter(|next| chain.get(*next).first <= self.to);
+                    self.block = None;
+                }
             }
         }
     }

@@ -212,7 +212,8 @@ impl StreamEdit<'_, '_> {
     /// The same of entries that are looked at. Whether all are there.
     pub fn wants(&self, ids: impl Iterator<Item = StreamId>) -> bool {
         if self.has_away() {
-            ids.for_each(|id| _ = self.range(id, id).next());
+            let (stream, reading) = (self.stream(), Reading::to_change(self.editing.store));
+            ids.for_each(|id| _ = stream.want_block(reading, stream.find(id)));
         }
         self.was_shown()
     }
@@ -295,7 +296,7 @@ impl Structure for Stream {
     }
 
     fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool {
-        let size = super::Block(store.heap.bytes(handle, super::block::HEAD_BYTES)).room();
+        let size = super::Block(store.heap.bytes(handle, super::block::SHARED_HEAD_BYTES)).room();
         let Ok((moved, _)) = store.heap.reallocate(handle, size, size) else { return false };
         if moved != handle {
             self.nodes.relocate(id, handle, moved);
