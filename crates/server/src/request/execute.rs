@@ -109,7 +109,8 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     }
     if fetches {
         let looked_before = steps::looked();
-        let found = exec.find_cold_keys(command, args, db);
+        // One that only reads meets its parts.
+        let found = exec.find_cold_keys(command, args, db, on_cold != OnCold::Collect);
         // As many as its client has named.
         exec.held.exempt(steps::looked().wrapping_sub(looked_before));
         match found {
@@ -425,7 +426,7 @@ impl Exec {
             return None;
         }
         // What cannot be read is for its command to say.
-        self.find_cold_keys(command, args, db).ok().flatten()
+        self.find_cold_keys(command, args, db, true).ok().flatten()
     }
 
     #[cold]
@@ -434,6 +435,7 @@ impl Exec {
         command: &Entry,
         args: Args<'_>,
         db: Db,
+        with_nodes: bool,
     ) -> Result<Option<Box<ColdKeys>>, Unreadable> {
         let has_waited = self.has_waited;
         let Exec { node, held, locks, .. } = self;
@@ -450,7 +452,7 @@ impl Exec {
             match node.cold.look(held, db, name, home) {
                 Has::All if need == Need::All || need == Need::Elements => {
                     // A script says later what it needs of a collection.
-                    if command.locks != Locks::Script {
+                    if with_nodes && command.locks != Locks::Script {
                         // Without those that would be split or merged it goes on, if they could not be read.
                         let reshapes = command.on_cold != OnCold::Collect && !has_waited;
                         find_nodes(held, (db, &key), need, (args, *at), reshapes, &mut keys)?;
