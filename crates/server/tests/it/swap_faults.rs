@@ -157,6 +157,31 @@ fn a_read_that_hangs_is_given_up_and_hot_keys_feel_nothing() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
+/// All readers wait for locks that a transaction has, which waits for a value under them: one more thread reads for such as that one alone.
+#[test]
+fn a_read_under_locks_needs_no_reader_that_waits_for_them() {
+    let folder = Folder::new("read-now");
+    let server = with_cold(&folder, 200, &["--swap-read-timeout", "3000"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    fault(&mut client, "read hang");
+    // More keys than readers: each is about to look for its next one.
+    let keys: Vec<String> = (0..150).map(name).collect();
+    let words: Vec<&str> = std::iter::once("MGET").chain(keys.iter().map(String::as_str)).collect();
+    other.send(encode(&words));
+    std::thread::sleep(Duration::from_millis(200));
+    client.check("MULTI", "+OK\r\n");
+    client.check("DEBUG SWAP-FAULT read none", "+QUEUED\r\n");
+    client.check("DEBUG SLEEP 0.3", "+QUEUED\r\n");
+    let script = format!("return redis.call('GET', '{}')", name(180));
+    client.send(encode(&["EVAL", &script, "0"]));
+    client.expect("+QUEUED\r\n");
+    client.check("EXEC", &format!("*3\r\n+OK\r\n+OK\r\n$1000\r\n{}\r\n", value(180, 0)));
+    let all: String = (0..150).map(|n| format!("$1000\r\n{}\r\n", value(n, 0))).collect();
+    other.expect(&format!("*150\r\n{all}"));
+    assert_eq!(swap(&mut other, "swap_timeouts"), 0);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
 #[test]
 fn a_disk_that_never_answers_is_not_waited_for() {
     let folder = Folder::new("gone");
