@@ -85,6 +85,8 @@ pub enum WorkerMessage {
         ticket: Ticket,
         is_there: bool,
     },
+    /// Threads have read for you: you look at it at the end of your turn.
+    ReadsEnded,
     /// Some of yours listen to its channel, or to these patterns.
     Published {
         message: Arc<Message>,

@@ -5,7 +5,7 @@
 //!           b      (c)      d                     are looked at too, and read if they are cold; c if its key may be frozen
 //! ```
 //! It is a guess: a request may change what those behind it mean (SELECT, DEL), and then something was read without effect. What was read is
-//! lent, so the requests behind find it in memory when they run. Only workers with rings of their own do so (`tier::fetches`).
+//! lent, so the requests behind find it in memory when they run.
 
 use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;

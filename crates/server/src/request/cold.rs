@@ -113,11 +113,6 @@ impl<M> ColdTier<M> {
         self.in_use.store(true, Ordering::Relaxed);
     }
 
-    /// Whether workers read by themselves.
-    pub fn reads_by_rings(&self) -> bool {
-        self.disk.get().is_some_and(|tier| tier.rings.is_on())
-    }
-
     /// Begins to fetch; the message goes to the worker when all of it is there.
     pub fn fetch(&self, keys: ColdKeys, worker: u16, message: M) {
         match self.disk.get() {

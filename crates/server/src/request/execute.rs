@@ -479,7 +479,7 @@ impl Exec {
     #[cold]
     pub fn fetch(&mut self, keys: ColdKeys) -> Ticket {
         let (worker, ticket) = (self.meter.thread() as u16, self.next_ticket());
-        match usize::from(worker) < self.node.worker_count() && self.node.cold.reads_by_rings() {
+        match usize::from(worker) < self.node.worker_count() && self.node.cold.disk().is_some() {
             true => self.wanted.push((ticket, Wanted::of(keys))),
             false => {
                 self.node.cold.fetch(keys, worker, WorkerMessage::Fetched { ticket, is_there: true });

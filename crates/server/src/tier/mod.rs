@@ -3,7 +3,7 @@
 //! ```text
 //!   memory is short        sinker (1 thread)   keyspace::sink_step -> tier::Log -> segment files -> keyspace::chill
 //!   a command needs some   its worker          its ring -> record verified -> keyspace::lend or warm; its connection goes on (`fetches`)
-//!                          readers             the same by threads, where that cannot be: a message to its worker (`reads`)
+//!                          readers             read for workers without a ring (`errands`), and what does not go well (`reads`)
 //!   disk space is short    sinker              segment -> what lives of it -> other segment -> keyspace::move_cold
 //!   a snapshot is written  its thread          reads by `Tier::read`, without a lock
 //!   the disk fails         all of them         events -> health::Health -> state
@@ -27,6 +27,7 @@ pub mod cleaner;
 #[cfg(test)]
 mod crashes;
 pub mod due;
+pub mod errands;
 pub mod fetches;
 pub mod files;
 pub mod frozen;

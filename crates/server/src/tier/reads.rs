@@ -8,11 +8,13 @@
 //!
 //!   read_now(place, key)         [now]  in front of all: a command waits for it under its locks. One thread reads nothing else (`help_now`):
 //!                                       the others may wait for those locks
+//!   add_errands(errands)         [errand][errand]  reads of a worker without a ring (`errands`): a thread notifies it
 //!   ask_probe()                  [probe]
 //!   expire(before)               jobs that were added before that: their messages; what is read of them is dropped
 //! ```
 //! All values of a command are handed over at one moment, so that the first one is not dropped while the last one is read.
-//! Invariant: a job has its message until it ends or is given up: it comes once.
+//! As many threads are woken as there is work for, of those that rest. Invariants: a job has its message until it ends or is given up: it
+//! comes once. No more threads rest unwoken than `resting` says.
 
 use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_keyspace::ColdRef;
@@ -20,6 +22,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
+
+use super::errands::Errand;
 
 /// Reads under way: an SSD answers some 30 at once as fast as one.
 pub const READERS: usize = 16;
@@ -59,6 +63,7 @@ struct Now {
 enum Work<M, F> {
     Job(Arc<Job<M, F>>),
     Now(Arc<Now>),
+    Errand(Errand),
     Probe,
 }
 
@@ -66,11 +71,15 @@ struct Queue<M, F> {
     works: VecDeque<Work<M, F>>,
     /// In the order in which they were added; some are over.
     jobs: VecDeque<Weak<Job<M, F>>>,
+    /// Threads that wait for any work and were not woken yet. After one has gone on without cause it may say more.
+    resting: usize,
 }
 
 pub struct Reads<M, F> {
     queue: Mutex<Queue<M, F>>,
+    /// Something has come; something that a command waits for under its locks.
     some: Condvar,
+    now: Condvar,
     /// Commands that gave up.
     timeouts: AtomicU64,
 }
@@ -82,6 +91,8 @@ pub trait Reader<F> {
     /// The value at a place that does not change meanwhile. `None`: it cannot be read.
     fn read_at(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>>;
     fn probe(&self);
+    /// Errands of this worker have ended.
+    fn notify(&self, worker: u16);
 }
 
 /// A job whose keys were all read.
@@ -91,8 +102,9 @@ pub struct Done<M, F> {
 
 impl<M, F> Default for Reads<M, F> {
     fn default() -> Reads<M, F> {
-        let queue = Queue { works: VecDeque::new(), jobs: VecDeque::new() };
-        Reads { queue: Mutex::new(queue), some: Condvar::new(), timeouts: AtomicU64::new(0) }
+        let queue = Queue { works: VecDeque::new(), jobs: VecDeque::new(), resting: 0 };
+        let (some, now) = Default::default();
+        Reads { queue: Mutex::new(queue), some, now, timeouts: AtomicU64::new(0) }
     }
 }
 
@@ -121,10 +133,26 @@ impl<M, F> Reads<M, F> {
         let mut queue = lock(&self.queue);
         queue.jobs.push_back(Arc::downgrade(&job));
         queue.works.extend((0..helpers).map(|_| Work::Job(Arc::clone(&job))));
+        self.wake(queue, helpers);
+    }
+
+    /// Their worker is notified when they have ended.
+    pub fn add_errands(&self, errands: impl ExactSizeIterator<Item = Errand>) {
+        let count = errands.len();
+        let mut queue = lock(&self.queue);
+        queue.works.extend(errands.map(Work::Errand));
+        self.wake(queue, count);
+    }
+
+    /// So much has come. Threads that do not rest look into the queue before they do.
+    fn wake(&self, mut queue: MutexGuard<'_, Queue<M, F>>, works: usize) {
+        let woken = works.min(queue.resting);
+        queue.resting -= woken;
+        let is_all = queue.resting == 0;
         drop(queue);
-        match helpers {
-            1 => self.some.notify_one(),
-            _ => self.some.notify_all(),
+        match woken {
+            2.. if is_all => self.some.notify_all(),
+            _ => (0..woken).for_each(|_| self.some.notify_one()),
         }
     }
 
@@ -136,8 +164,7 @@ impl<M, F> Reads<M, F> {
             answer: Mutex::new(Answer::Awaited),
             answered: Condvar::new(),
         });
-        lock(&self.queue).works.push_front(Work::Now(Arc::clone(&now)));
-        self.some.notify_all();
+        self.add_front(Work::Now(Arc::clone(&now)), lock(&self.queue));
         let is_awaited = |answer: &mut Answer| matches!(answer, Answer::Awaited);
         let answer = lock(&now.answer);
         let mut answer = match at_most {
@@ -158,12 +185,17 @@ impl<M, F> Reads<M, F> {
 
     /// A reader looks whether the disk works.
     pub fn ask_probe(&self) {
-        let mut queue = lock(&self.queue);
+        let queue = lock(&self.queue);
         // While all readers hang none is taken.
         if !matches!(queue.works.front(), Some(Work::Probe)) {
-            queue.works.push_front(Work::Probe);
-            self.some.notify_all();
+            self.add_front(Work::Probe, queue);
         }
+    }
+
+    fn add_front(&self, work: Work<M, F>, mut queue: MutexGuard<'_, Queue<M, F>>) {
+        queue.works.push_front(work);
+        self.wake(queue, 1);
+        self.now.notify_one();
     }
 
     /// Jobs that were added before that are over: their messages, and for which workers. So are others that have ended.
@@ -183,7 +215,7 @@ impl<M, F> Reads<M, F> {
             queue.works.retain(|work| match work {
                 Work::Job(job) => !job.is_over(),
                 Work::Now(now) => matches!(*lock(&now.answer), Answer::Awaited),
-                Work::Probe => true,
+                Work::Errand(_) | Work::Probe => true,
             });
         }
         self.timeouts.fetch_add(expired.len() as u64, Ordering::Relaxed);
@@ -226,6 +258,10 @@ impl<M, F> Reads<M, F> {
                 }
                 None
             }
+            Work::Errand(errand) => {
+                errand.run().into_iter().for_each(|worker| reader.notify(worker));
+                None
+            }
             Work::Probe => {
                 reader.probe();
                 None
@@ -236,17 +272,12 @@ impl<M, F> Reads<M, F> {
     fn take_now(&self) -> Work<M, F> {
         let mut queue = lock(&self.queue);
         loop {
-            match queue.works.pop_front() {
-                Some(work @ (Work::Now(_) | Work::Probe)) => return work,
-                Some(job) => {
-                    // It was woken for another one.
-                    queue.works.push_front(job);
-                    self.some.notify_one();
-                }
-                None => {}
+            let is_now = |work: &mut Work<M, F>| matches!(work, Work::Now(_) | Work::Probe);
+            if let Some(work) = queue.works.pop_front_if(is_now) {
+                return work;
             }
             isotherm_allocator::settle();
-            queue = self.some.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self.now.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -258,6 +289,7 @@ impl<M, F> Reads<M, F> {
                 None => {
                     // What a thread has lent to others is to be counted while it rests.
                     isotherm_allocator::settle();
+                    queue.resting = (queue.resting + 1).min(READERS);
                     queue = self.some.wait(queue).unwrap_or_else(PoisonError::into_inner);
                 }
             }
@@ -319,6 +351,7 @@ mod tests {
         }
 
         fn probe(&self) {}
+        fn notify(&self, _: u16) {}
     }
 
     #[test]

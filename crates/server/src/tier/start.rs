@@ -159,6 +159,10 @@ impl Reader<Fetched> for TierReader {
     fn probe(&self) {
         self.tier.probe();
     }
+
+    fn notify(&self, worker: u16) {
+        self.node.mail.post(usize::from(worker), WorkerMessage::ReadsEnded);
+    }
 }
 
 impl TierReader {

@@ -217,6 +217,7 @@ impl Worker {
                     how.into_iter().for_each(|how| self.inner.answer(&waiter, Answer::Without(how)));
                 }
                 WorkerMessage::Fetched { ticket, is_there } => self.inner.fetched(ticket, is_there),
+                WorkerMessage::ReadsEnded => {}
                 WorkerMessage::Published { message, patterns } => self.inner.deliver(&message, &patterns),
                 WorkerMessage::Line(line) => self.inner.send_to_monitors(&line),
                 WorkerMessage::Stale { key, ids, author } => self.inner.send_stale(&key, &ids, author),

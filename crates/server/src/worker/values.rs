@@ -1,18 +1,20 @@
-//! Values on disk that commands of this worker wait for, read by a ring of its own.
+//! Values on disk that commands of this worker wait for, read by a ring of its own, or by threads of the tier.
 //!
 //! ```text
 //!   a turn of the event loop:   commands that meet cold values leave tickets (`Exec::wanted`)
 //!   at its end:                 what has ended is handed over, and its connections go on
-//!                               what is wanted is begun: one call of the system for all of it
-//!   an event of the ring:       ends the wait for events, nothing else
+//!                               what is wanted is begun: one call of the system for all of it, or one lock of the queue of the threads
+//!   an event of the ring, or a message of a thread:      ends the wait for events, nothing else
 //!   each 50 ms meanwhile:       those that wait longer than swap-read-timeout get their error
 //! ```
-//! There is a ring since the first value was wanted, if there can be one; without it, and for all that does not go well, the threads of the
-//! tier read (`tier::reads`).
+//! There is a ring since the first value was wanted, if there can be one; without it the threads read where it would (`tier::errands`). All
+//! that does not go well is theirs in any case, job by job (`tier::reads`).
 
-use isotherm_disk::Ring;
+use isotherm_disk::{Ended, File, Refusal, Ring};
 use isotherm_keyspace::Want;
 use isotherm_reactor::{Events, Token};
+use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Due, Inner, Worker};
@@ -21,7 +23,8 @@ use crate::observe::latency::monitor::Event as LatencyEvent;
 use crate::process::log;
 use crate::request::next::Ticket;
 use crate::tier::Tier;
-use crate::tier::fetches::{End, Fetches};
+use crate::tier::errands::Errands;
+use crate::tier::fetches::{End, Fetches, Port};
 use crate::tier::health::Event;
 use crate::tier::rings::TierSource;
 use crate::tier::target::{Fetched, Target, slot_of};
@@ -29,12 +32,17 @@ use crate::tier::target::{Fetched, Target, slot_of};
 /// How much later than its time a wait may end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What a worker reads itself.
+/// Who reads.
+enum Way {
+    Ring(Box<Ring>),
+    Threads(Errands),
+}
+
+/// What a worker reads.
 #[derive(Default)]
 pub struct Values {
-    ring: Option<Ring>,
-    /// There can be none.
-    is_refused: bool,
+    /// Since something was wanted.
+    way: Option<Way>,
     fetches: Fetches<Ticket, Target, Fetched>,
     /// Some have ended that are not handed over.
     has_more: bool,
@@ -47,7 +55,11 @@ pub struct Values {
 impl Values {
     #[inline]
     pub fn is_busy(&self) -> bool {
-        self.ring.as_ref().is_some_and(|ring| ring.under_way() > 0)
+        match &self.way {
+            Some(Way::Ring(ring)) => ring.under_way() > 0,
+            Some(Way::Threads(errands)) => errands.under_way() > 0,
+            None => false,
+        }
     }
 
     /// Whether there is something to do without waiting for an event.
@@ -56,8 +68,13 @@ impl Values {
         self.has_more
     }
 
-    fn open_ring(&mut self, events: &Events) {
-        if self.ring.is_some() || self.is_refused {
+    /// Before something is read for this worker.
+    fn open(&mut self, events: &Events, worker: u16, by_ring: bool) {
+        if self.way.is_some() {
+            return;
+        }
+        if !by_ring {
+            self.way = Some(Way::Threads(Errands::new(worker)));
             return;
         }
         let opened = Ring::new().and_then(|ring| {
@@ -65,27 +82,51 @@ impl Values {
             Ok(ring)
         });
         match opened {
-            Ok(ring) => self.ring = Some(ring),
-            Err(why) => self.refuse(&why),
+            Ok(ring) => self.way = Some(Way::Ring(Box::new(ring))),
+            Err(why) => self.refuse(&why, worker),
         }
     }
 
     /// Threads read from now on.
-    fn refuse(&mut self, why: &std::io::Error) {
+    fn refuse(&mut self, why: &io::Error, worker: u16) {
         log::warning(format!("swap: a worker cannot read by io_uring any more ({why}): threads read for it"));
-        self.is_refused = true;
-        self.ring = None;
+        self.way = Some(Way::Threads(Errands::new(worker)));
         self.has_more = false;
         self.fetches.give_up_all();
     }
 
-    /// Hands to the system what was begun, and takes what has ended.
-    fn submit(&mut self) {
-        if let Some(ring) = &mut self.ring {
-            match ring.submit() {
+    /// Hands over what was begun; a ring takes what has ended.
+    fn submit(&mut self, tier: &Tier<WorkerMessage>, worker: u16) {
+        match &mut self.way {
+            Some(Way::Ring(ring)) => match ring.submit() {
                 Ok(has_more) => self.has_more = has_more,
-                Err(why) => self.refuse(&why),
-            }
+                Err(why) => self.refuse(&why, worker),
+            },
+            Some(Way::Threads(errands)) => errands.submit(&tier.reads),
+            None => {}
+        }
+    }
+}
+
+impl Port for Way {
+    fn begin(&mut self, file: &Arc<dyn File>, at: u64, len: usize) -> Result<usize, Refusal> {
+        match self {
+            Way::Ring(ring) => ring.begin(file, at, len),
+            Way::Threads(errands) => errands.begin(file, at, len),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        match self {
+            Way::Ring(ring) => ring.is_full(),
+            Way::Threads(errands) => errands.is_full(),
+        }
+    }
+
+    fn next_ended(&mut self) -> Option<Ended<'_>> {
+        match self {
+            Way::Ring(ring) => ring.next_ended(),
+            Way::Threads(errands) => errands.next_ended(),
         }
     }
 }
@@ -102,11 +143,12 @@ impl Worker {
     #[cold]
     fn read_values(&mut self) {
         let Some(tier) = self.inner.node.cold.disk() else { return };
-        self.inner.values.open_ring(&self.events);
-        self.inner.values.submit();
+        let worker = self.inner.number;
+        self.inner.values.open(&self.events, worker, tier.rings.is_on());
+        self.inner.values.submit(tier, worker);
         self.inner.collect_values(tier);
         self.inner.begin_values(tier);
-        self.inner.values.submit();
+        self.inner.values.submit(tier, worker);
         let values = &mut self.inner.values;
         tier.rings.note_waiting(&mut values.waiting, values.fetches.waiting() as u64);
     }
@@ -115,11 +157,11 @@ impl Worker {
 impl Inner {
     fn collect_values(&mut self, tier: &Tier<WorkerMessage>) {
         let values = &mut self.values;
-        if let Some(ring) = &mut values.ring {
+        if let Some(way) = &mut values.way {
             let (node, held) = (self.node, &mut self.dispatcher.exec.held);
             let note_time = |took| node.note_latency(LatencyEvent::SwapRead, took);
             let keyspace = &node.keyspace;
-            values.fetches.collect(ring, &mut TierSource { keyspace, tier, held, note_time: &note_time });
+            values.fetches.collect(way, &mut TierSource { keyspace, tier, held, note_time: &note_time });
         }
         self.hand_over_values(tier);
     }
@@ -134,14 +176,11 @@ impl Inner {
                 self.timers.add(now + LOOK_INTERVAL, Due::ValuesLook);
             }
         }
-        match &mut values.ring {
-            Some(ring) => {
-                let (node, held) = (self.node, &mut self.dispatcher.exec.held);
-                let note_time = |took| node.note_latency(LatencyEvent::SwapRead, took);
-                let keyspace = &node.keyspace;
-                values.fetches.advance(ring, &mut TierSource { keyspace, tier, held, note_time: &note_time });
-            }
-            None => values.fetches.give_up_all(),
+        if let Some(way) = &mut values.way {
+            let (node, held) = (self.node, &mut self.dispatcher.exec.held);
+            let note_time = |took| node.note_latency(LatencyEvent::SwapRead, took);
+            let keyspace = &node.keyspace;
+            values.fetches.advance(way, &mut TierSource { keyspace, tier, held, note_time: &note_time });
         }
         self.hand_over_values(tier);
     }
