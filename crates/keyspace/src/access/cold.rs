@@ -26,6 +26,7 @@ use crate::tables::location::Location;
 use crate::values::cold::Lent;
 use crate::values::collection::EditError;
 use crate::values::image::{self, ImageRoom, is_image};
+use crate::values::stream::image as stream_image;
 use crate::values::timed::due_of;
 use crate::values::value::Entry;
 use isotherm_arena::Handle;
@@ -112,7 +113,10 @@ impl Held<'_> {
                     && partition.warm(db, key, value, from, now) == Ok(true)
             });
             if !is_home {
-                partition.store.cold.lend(from, Lent::of_form(cold.form, db, key.bytes, value, now));
+                partition.store.cold.lend(
+                    from,
+                    Lent::new(db, key.bytes, value, now).with_image(stream_image::of_form(cold.form, value)),
+                );
             }
         }
         self.trim_lent(key.slot, bytes_max, DROPPED_PER_LEND_MAX, now);
@@ -308,7 +312,10 @@ impl Partition {
         if !image::can_be_lent(form, value.len()) && self.warm(db, key, &value, reference, now) == Ok(true) {
             return self.find(db, key);
         }
-        self.store.cold.lend(reference, Lent::of_form(form, db, key.bytes, Some(&value), now));
+        self.store.cold.lend(
+            reference,
+            Lent::new(db, key.bytes, Some(&value), now).with_image(stream_image::of_form(form, Some(&value))),
+        );
         Some((page, spot))
     }
 

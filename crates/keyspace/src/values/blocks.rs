@@ -5,20 +5,36 @@
 //!   stub      see `nodes`; what the collection knows of the block (its chain) stays
 //! ```
 //! A reader that meets a stub notes it, is shown elements without meaning in its place, or none, and runs again when it was read. What is
-//! about to change blocks looks first whether they are in memory, and changes nothing if not (`Reading::to_change`).
+//! about to change blocks looks first whether they are in memory, and changes nothing if not (`reading_to_change`).
 //!
 //! Both ends leave as the others do: of a list that no one has used they are up to a quarter.
 
 use crate::layout::cold::ColdRef;
 use crate::layout::kind::Full;
 use crate::layout::node_name::NodeName;
-use crate::values::nodes::{Nodes, Room};
+use crate::values::nodes::{Nodes, Reading, Room};
 use crate::values::nodewise::Nodewise;
 use crate::values::store::Store;
 use isotherm_stdx::UnixMs;
 
 /// A smaller block saves too little: it may be one that is about to grow.
 const PAYLOAD_BYTES_MIN: usize = 256;
+
+/// Where the blocks of a partition are, to change them.
+pub(crate) fn room_of(store: &mut Store, now: UnixMs) -> Room<'_> {
+    let Store { heap, large, cold, snapshot, .. } = store;
+    Room { heap, large, cold, now, epoch: snapshot.version() }
+}
+
+/// The same to read.
+pub(crate) fn reading_of(store: &Store) -> Reading<'_> {
+    Reading { heap: &store.heap, large: &store.large, cold: &store.cold, wants: false }
+}
+
+/// The same for a command that is about to change what it looks at.
+pub(crate) fn reading_to_change(store: &Store) -> Reading<'_> {
+    Reading { wants: true, ..reading_of(store) }
+}
 
 /// What is known of the blocks of a type.
 pub(crate) trait Blocks {
@@ -73,7 +89,7 @@ impl<T: Blocks> Nodewise for T {
 
     fn leave(&mut self, store: &mut Store, index: u32, reference: ColdRef) -> bool {
         let size = self.node(store, index).len();
-        self.nodes_mut().put_stub(&mut Room::of(store, UnixMs(0)), index, size, reference)
+        self.nodes_mut().put_stub(&mut room_of(store, UnixMs(0)), index, size, reference)
     }
 
     fn set_reference(&self, store: &mut Store, index: u32, to: ColdRef) {
@@ -90,6 +106,6 @@ impl<T: Blocks> Nodewise for T {
         now: UnixMs,
     ) -> Result<bool, Full> {
         let fill = |node: &mut [u8]| T::restore(payload, node, now);
-        self.nodes_mut().take_stub(&mut Room::of(store, now), index, (from, keeps), payload.len(), fill)
+        self.nodes_mut().take_stub(&mut room_of(store, now), index, (from, keeps), payload.len(), fill)
     }
 }

@@ -10,10 +10,10 @@
 
 use crate::layout::cold::{ColdKeeper, ColdRef};
 use crate::layout::entry::BodyRef;
-use crate::layout::kind::{Db, Form};
+use crate::layout::kind::Db;
 use crate::layout::node_name::NodeName;
-use crate::values::stream::image::StreamImage;
 use isotherm_stdx::UnixMs;
+use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -122,14 +122,20 @@ impl ColdCounts {
     }
 }
 
+/// What leads through the bytes of a lent value.
+pub(crate) trait LentImage: Send {
+    fn memory_bytes(&self) -> usize;
+    fn as_any(&self) -> &dyn Any;
+}
+
 /// A value that was read, or could not be.
 pub(crate) struct Lent {
     pub db: Db,
     pub key: Box<[u8]>,
     /// `None`: the keeper cannot read it.
     pub value: Option<Box<[u8]>>,
-    /// Of a stream: what leads through its bytes.
-    stream: Option<Box<StreamImage>>,
+    /// Of a stream.
+    image: Option<Box<dyn LentImage>>,
     since: UnixMs,
     uses: Cell<u32>,
 }
@@ -137,36 +143,32 @@ pub(crate) struct Lent {
 impl Lent {
     pub fn new(db: Db, key: &[u8], value: Option<&[u8]>, now: UnixMs) -> Lent {
         let value = value.map(Into::into);
-        Lent { db, key: key.into(), value, stream: None, since: now, uses: Cell::new(0) }
+        Lent { db, key: key.into(), value, image: None, since: now, uses: Cell::new(0) }
     }
 
-    /// The same of a value in this form.
-    pub fn of_form(form: Form, db: Db, key: &[u8], value: Option<&[u8]>, now: UnixMs) -> Lent {
-        let bytes = value.filter(|_| form == Form::Stream);
-        Lent {
-            stream: bytes.map(|bytes| Box::new(StreamImage::open(bytes))),
-            ..Lent::new(db, key, value, now)
-        }
+    /// The same with what leads through its bytes.
+    pub fn with_image(self, image: Option<Box<dyn LentImage>>) -> Lent {
+        Lent { image, ..self }
     }
 
     pub fn is_wanted_home(&self) -> bool {
         self.value.is_some() && self.uses.get() >= HOME_USES_MIN
     }
 
-    fn stream_bytes(&self) -> usize {
-        self.stream.as_ref().map_or(0, |stream| stream.memory_bytes())
+    fn image_bytes(&self) -> usize {
+        self.image.as_ref().map_or(0, |image| image.memory_bytes())
     }
 
     /// What it takes, with its place in the tables, about.
     fn bytes(&self) -> usize {
         let value = self.value.as_ref().map_or(0, |value| value.len());
-        self.key.len() + value + self.stream_bytes() + 128
+        self.key.len() + value + self.image_bytes() + 128
     }
 
     /// What its key and its value take.
     fn heap_bytes(&self) -> usize {
         let value = self.value.as_ref().map_or(0, |value| rounded(value.len()));
-        rounded(self.key.len()) + value + self.stream_bytes()
+        rounded(self.key.len()) + value + self.image_bytes()
     }
 }
 
@@ -405,10 +407,10 @@ impl Cold {
         lent.value.as_deref()
     }
 
-    /// Of a stream that is lent, what leads through its bytes, and these.
-    pub fn stream(&self, reference: ColdRef) -> Option<(&StreamImage, &[u8])> {
+    /// Of a value that is lent, what leads through its bytes, and these.
+    pub fn image<T: 'static>(&self, reference: ColdRef) -> Option<(&T, &[u8])> {
         let bytes = self.used(reference)?;
-        Some((self.lent.get(&reference)?.stream.as_deref()?, bytes))
+        Some((self.lent.get(&reference)?.image.as_ref()?.as_any().downcast_ref()?, bytes))
     }
 
     /// Whether any key or value is not in memory.

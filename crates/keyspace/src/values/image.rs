@@ -16,10 +16,10 @@
 use crate::layout::kind::{Encoding, Form, Full, packed_encoding, stride_of};
 use crate::layout::packed::{Element, PackedBuf};
 use crate::layout::packed_ints::{encode_ints, load_ints};
+use crate::values::blocks::{reading_of, room_of};
 use crate::values::collection::{PACKED_BYTES_MAX, Stored};
 use crate::values::hash::{HashView, fields_from};
 use crate::values::list::{End, ListView, blocks_from};
-use crate::values::nodes::{Reading, Room};
 use crate::values::object::{Object, Root};
 use crate::values::set::{SetView, members_from};
 use crate::values::store::Store;
@@ -74,7 +74,7 @@ pub(crate) fn write(root: &Root, store: &Store, room: &mut ImageRoom) -> Form {
     times.clear();
     if let Object::Stream(stream) = &root.body {
         bytes.clear();
-        stream.write_image(Reading::of(store), bytes);
+        stream.write_image(reading_of(store), bytes);
         return Form::Stream;
     }
     let stored = Stored::Object(root, store);
@@ -141,7 +141,7 @@ pub(crate) fn can_be_lent(form: Form, bytes: usize) -> bool {
 /// The object again, under a number that is reserved for it.
 pub(crate) fn object_of(store: &mut Store, number: u32, form: Form, bytes: &[u8]) -> Result<Object, Full> {
     if form == Form::Stream {
-        return Stream::of_image(number, &mut Room::of(store, ANY_TIME), bytes).map(Object::Stream);
+        return Stream::of_image(number, &mut room_of(store, ANY_TIME), bytes).map(Object::Stream);
     }
     let mut packed = PackedBuf::default();
     match form {

@@ -20,7 +20,6 @@ use crate::layout::kind::Full;
 use crate::layout::large::Large;
 use crate::layout::node_name::NodeName;
 use crate::values::cold::Cold;
-use crate::values::store::Store;
 use isotherm_arena::{Handle, Kind, class_bytes};
 use isotherm_stdx::UnixMs;
 
@@ -54,25 +53,9 @@ pub(crate) struct Reading<'a> {
     pub wants: bool,
 }
 
-impl<'a> Room<'a> {
-    pub fn of(store: &'a mut Store, now: UnixMs) -> Room<'a> {
-        let Store { heap, large, cold, snapshot, .. } = store;
-        Room { heap, large, cold, now, epoch: snapshot.version() }
-    }
-
+impl Room<'_> {
     pub fn reading(&self) -> Reading<'_> {
         Reading { heap: self.heap, large: self.large, cold: self.cold, wants: true }
-    }
-}
-
-impl<'a> Reading<'a> {
-    pub fn of(store: &'a Store) -> Reading<'a> {
-        Reading { heap: &store.heap, large: &store.large, cold: &store.cold, wants: false }
-    }
-
-    /// The same for a command that is about to change what it looks at.
-    pub fn to_change(store: &'a Store) -> Reading<'a> {
-        Reading { wants: true, ..Reading::of(store) }
     }
 }
 

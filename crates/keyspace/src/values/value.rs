@@ -80,7 +80,7 @@ impl<'a> Value<'a> {
             Place::Cold => {
                 let reference = body.cold().expect("it is cold");
                 if form == Form::Stream {
-                    return match store.cold.stream(reference) {
+                    return match store.cold.image::<StreamImage>(reference) {
                         Some((image, bytes)) => Value::Stream(StreamView::of_image(image, bytes)),
                         None => Value::Cold(entry.cold_value().expect("it is cold")),
                     };

@@ -162,7 +162,6 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
         if let Some(prng) = drew_with {
             exec.draws.keep(caller.id, prng);
         }
-        exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
         return exec.missed(command, caller.authority, counts, reply);
     }
     exec.stats.count_txn(counts);

@@ -9,7 +9,7 @@ use crate::layout::chain::At;
 use crate::layout::kind::Full;
 use crate::layout::last_used;
 use crate::layout::packed::Element;
-use crate::values::blocks::Blocks;
+use crate::values::blocks::{Blocks, reading_of};
 use crate::values::nodes::{Nodes, Reading};
 use crate::values::store::Store;
 use isotherm_stdx::UnixMs;
@@ -81,7 +81,7 @@ impl Blocks for List {
     }
 
     fn node<'a>(&self, store: &'a Store, id: u32) -> &'a [u8] {
-        self.block(Reading::of(store), id).0
+        self.block(reading_of(store), id).0
     }
 
     fn payload_bytes(node: &[u8]) -> usize {

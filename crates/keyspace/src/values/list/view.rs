@@ -8,8 +8,9 @@ use super::{End, Iter, List};
 use crate::layout::kind::{Encoding, Full, packed_encoding};
 use crate::layout::listpack::{LISTPACK_EMPTY_BYTES, entry_bytes};
 use crate::layout::packed::{Element, Packed, PackedBuf};
+use crate::values::blocks::{reading_of, reading_to_change, room_of};
 use crate::values::collection::{EditBody, Editing, PACKED_BYTES_MAX, Stored};
-use crate::values::nodes::{Reading, Room};
+use crate::values::nodes::Room;
 use crate::values::object::{Footprint, Object, Structure};
 use crate::values::receiver::Receiver;
 use crate::values::store::Store;
@@ -58,7 +59,7 @@ impl<'a> ListView<'a> {
             Stored::Packed(bytes, _) => {
                 Some(Packed::new(bytes, 1).get(usize::try_from(index).ok()?)?.element())
             }
-            Stored::Object(root, store) => blocks(&root.body).get(Reading::of(store), index),
+            Stored::Object(root, store) => blocks(&root.body).get(reading_of(store), index),
         }
     }
 
@@ -67,7 +68,7 @@ impl<'a> ListView<'a> {
         match self.stored {
             Stored::Packed(bytes, _) => Elements::packed(Packed::new(bytes, 1), index, from),
             Stored::Object(root, store) => {
-                Elements::Blocks(blocks(&root.body).iter(Reading::of(store), index, from))
+                Elements::Blocks(blocks(&root.body).iter(reading_of(store), index, from))
             }
         }
     }
@@ -150,9 +151,7 @@ impl ListEdit<'_, '_> {
     pub fn get(&self, index: u64) -> Option<Element<'_>> {
         match &self.editing.body {
             EditBody::Packed(buf) => Some(buf.view().get(usize::try_from(index).ok()?)?.element()),
-            EditBody::Object(_, root) => {
-                blocks(&root.body).get(Reading::to_change(self.editing.store), index)
-            }
+            EditBody::Object(_, root) => blocks(&root.body).get(reading_to_change(self.editing.store), index),
         }
     }
 
@@ -167,7 +166,7 @@ impl ListEdit<'_, '_> {
                     })?
                     .element(),
             ),
-            EditBody::Object(_, root) => blocks(&root.body).end(Reading::to_change(self.editing.store), end),
+            EditBody::Object(_, root) => blocks(&root.body).end(reading_to_change(self.editing.store), end),
         }
     }
 
@@ -176,7 +175,7 @@ impl ListEdit<'_, '_> {
         match &self.editing.body {
             EditBody::Packed(buf) => Elements::packed(buf.view(), index, from),
             EditBody::Object(_, root) => {
-                Elements::Blocks(blocks(&root.body).iter(Reading::to_change(self.editing.store), index, from))
+                Elements::Blocks(blocks(&root.body).iter(reading_to_change(self.editing.store), index, from))
             }
         }
     }
@@ -244,7 +243,7 @@ impl ListEdit<'_, '_> {
     /// Takes out all but the elements of a range.
     pub fn trim(&mut self, kept: std::ops::Range<u64>) -> Result<(), Full> {
         if let EditBody::Object(_, root) = &self.editing.body {
-            let (list, reading) = (blocks(&root.body), Reading::to_change(self.editing.store));
+            let (list, reading) = (blocks(&root.body), reading_to_change(self.editing.store));
             list.want_edges(reading, [kept.start, kept.end])?;
         }
         let behind = self.len() - kept.end;
@@ -303,7 +302,7 @@ impl ListEdit<'_, '_> {
         let EditBody::Object(_, root) = &mut self.editing.body else { unreachable!("it is not packed") };
         let Object::List(list) = &mut root.body else { unreachable!("a list's entry names a list") };
         let now = self.editing.now;
-        work(list, &mut Room::of(self.editing.store, now))
+        work(list, &mut room_of(self.editing.store, now))
     }
 
     // ---- encodings ----
@@ -378,7 +377,7 @@ pub(crate) fn pack_again(object: &Object, store: &Store, buf: &mut PackedBuf) ->
     let is_small = is_packed_again(list);
     if is_small {
         buf.clear(1);
-        list.iter(Reading::of(store), 0, End::Front).for_each(|element| buf.push(element));
+        list.iter(reading_of(store), 0, End::Front).for_each(|element| buf.push(element));
     }
     is_small
 }
@@ -393,7 +392,7 @@ pub(crate) fn blocks_from(
 ) -> Result<Object, Full> {
     let mut list = List::new(number);
     list.quick = quick;
-    let mut room = Room::of(store, now);
+    let mut room = room_of(store, now);
     for cell in buf.view().cells() {
         if let Err(full) = list.push(&mut room, End::Back, cell.element()) {
             while !list.free_pieces(&mut room, usize::MAX) {}
@@ -476,7 +475,7 @@ impl Structure for List {
     }
 
     fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool {
-        let size = self.block(Reading::of(store), id).room();
+        let size = self.block(reading_of(store), id).room();
         let Ok((moved, _)) = store.heap.reallocate(handle, size, size) else { return false };
         if moved != handle {
             self.moved(id, handle, moved);
@@ -485,14 +484,14 @@ impl Structure for List {
     }
 
     fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
-        self.free_pieces(&mut Room::of(store, NO_TIME), nodes_max)
+        self.free_pieces(&mut room_of(store, NO_TIME), nodes_max)
     }
 
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
-        self.nodes.refuse_away(Reading::of(store))?;
+        self.nodes.refuse_away(reading_of(store))?;
         let mut copy = List::new(number);
         copy.quick = self.quick;
-        let mut room = Room::of(store, NO_TIME);
+        let mut room = room_of(store, NO_TIME);
         match copy.copy_pieces(&mut room, self) {
             Ok(()) => Ok(Object::List(copy)),
             Err(full) => {
@@ -503,11 +502,11 @@ impl Structure for List {
     }
 
     fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
-        self.nodes.refuse_away(Reading::of(from))?;
+        self.nodes.refuse_away(reading_of(from))?;
         let mut copy = List::new(number);
         copy.quick = self.quick;
-        let mut room = Room::of(store, NO_TIME);
-        for element in self.iter(Reading::of(from), 0, End::Front) {
+        let mut room = room_of(store, NO_TIME);
+        for element in self.iter(reading_of(from), 0, End::Front) {
             if let Err(full) = copy.push(&mut room, End::Back, element) {
                 while !copy.free_pieces(&mut room, usize::MAX) {}
                 return Err(full);
@@ -521,11 +520,11 @@ impl Structure for List {
     }
 
     fn emit_step(&mut self, store: &mut Store, _: &mut u64, receiver: &mut dyn Receiver) -> bool {
-        self.emit_cut(&mut Room::of(store, NO_TIME), receiver)
+        self.emit_cut(&mut room_of(store, NO_TIME), receiver)
     }
 
     fn forget_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
-        self.forget_cut(&mut Room::of(store, NO_TIME), nodes_max)
+        self.forget_cut(&mut room_of(store, NO_TIME), nodes_max)
     }
 
     fn kept_bytes(&self) -> u64 {
@@ -537,7 +536,7 @@ impl Structure for List {
     }
 
     fn sweep_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
-        self.sweep(&mut Room::of(store, NO_TIME), nodes_max)
+        self.sweep(&mut room_of(store, NO_TIME), nodes_max)
     }
 
     fn parts(&self) -> u64 {
@@ -545,7 +544,7 @@ impl Structure for List {
     }
 
     fn check_invariants(&self, store: &Store, _: u32) -> u64 {
-        List::check_invariants(self, Reading::of(store));
+        List::check_invariants(self, reading_of(store));
         self.nodes.len() as u64
     }
 

@@ -1,7 +1,7 @@
 //! Blocks of a stream that are not in memory (see `crate::values::blocks`): what a change needs, and what their bytes are.
 //!
 //! A change wants the blocks that it writes to, and the one that its first entry will be in; blocks that it drops as a whole are not read. A
-//! command that makes several changes wants all of them before the first one. How long a block was idle is told from the time in its last id,
+//! command that makes several changes wants all of them before the first one. How long a block was idle is read from the time in its last id,
 //! and, as ids need not be times, from a coarse stamp.
 
 use super::Stream;
@@ -12,7 +12,7 @@ use super::shown::Piece;
 use crate::layout::chain::At;
 use crate::layout::heap::Heap;
 use crate::layout::kind::Full;
-use crate::values::blocks::Blocks;
+use crate::values::blocks::{Blocks, reading_of};
 use crate::values::nodes::{Nodes, Reading};
 use crate::values::store::Store;
 use isotherm_stdx::UnixMs;
@@ -112,7 +112,7 @@ impl Blocks for Stream {
     }
 
     fn node<'a>(&self, store: &'a Store, id: u32) -> &'a [u8] {
-        self.block(Reading::of(store), &Piece { first: StreamId::MIN, number: id, large: false, live: 0 }).0
+        self.block(reading_of(store), &Piece { first: StreamId::MIN, number: id, large: false, live: 0 }).0
     }
 
     fn payload_bytes(node: &[u8]) -> usize {

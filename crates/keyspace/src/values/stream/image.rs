@@ -18,6 +18,9 @@ use super::group::{Consumer, ConsumerGroup, ConsumerGroups, Pending};
 use super::id::StreamId;
 use super::shown::{Bodies, Piece, Shown, StreamState};
 use crate::layout::chain::Chain;
+use crate::layout::kind::Form;
+use crate::values::cold::LentImage;
+use std::any::Any;
 use std::sync::Arc;
 
 /// What there is to find the parts of an image, whose bytes lie elsewhere.
@@ -42,6 +45,22 @@ pub(super) fn write(stream: &Shown<'_>, out: &mut Vec<u8>) {
     push_number(out, entries_added);
     push_number(out, stream.groups.len() as u64);
     stream.groups.iter().for_each(|(name, group)| push_group(out, name, group));
+}
+
+/// The same beside a value of this form, if it is a stream.
+pub(crate) fn of_form(form: Form, value: Option<&[u8]>) -> Option<Box<dyn LentImage>> {
+    let bytes = value.filter(|_| form == Form::Stream)?;
+    Some(Box::new(StreamImage::open(bytes)))
+}
+
+impl LentImage for StreamImage {
+    fn memory_bytes(&self) -> usize {
+        StreamImage::memory_bytes(self)
+    }
+
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
 }
 
 impl StreamImage {

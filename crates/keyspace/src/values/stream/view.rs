@@ -8,8 +8,9 @@ use super::id::StreamId;
 use super::image::StreamImage;
 use super::shown::{Range, RangeBack, Shown, StreamState};
 use crate::layout::kind::{Encoding, Full};
+use crate::values::blocks::{reading_of, reading_to_change, room_of};
 use crate::values::collection::{EditBody, Editing, Stored};
-use crate::values::nodes::{Reading, Room};
+use crate::values::nodes::Room;
 use crate::values::object::{Footprint, Object, Structure};
 use crate::values::receiver::Receiver;
 use crate::values::store::Store;
@@ -46,7 +47,7 @@ impl<'a> StreamView<'a> {
     pub(crate) fn new(stored: Stored<'a>) -> StreamView<'a> {
         let Stored::Object(root, store) = stored else { unreachable!("a stream is never packed") };
         let Object::Stream(stream) = &root.body else { unreachable!("a stream's entry names a stream") };
-        StreamView { shown: stream.shown(Reading::of(store)) }
+        StreamView { shown: stream.shown(reading_of(store)) }
     }
 
     /// Of one that is not in memory, by its image, which these are the bytes of.
@@ -125,7 +126,7 @@ impl StreamEdit<'_, '_> {
             unreachable!("a stream is never packed")
         };
         let Object::Stream(stream) = &mut root.body else { unreachable!("a stream's entry names a stream") };
-        (stream, Room::of(self.editing.store, now))
+        (stream, room_of(self.editing.store, now))
     }
 
     pub fn len(&self) -> u64 {
@@ -195,7 +196,7 @@ impl StreamEdit<'_, '_> {
         if self.is_absent() {
             return Ok(());
         }
-        let (stream, reading) = (self.stream(), Reading::to_change(self.editing.store));
+        let (stream, reading) = (self.stream(), reading_to_change(self.editing.store));
         let last = stream.want_last(reading);
         let trimmed =
             trim.map_or(Ok(()), |(keep, whole, limit)| stream.want_trim(reading, keep, (whole, limit), 1));
@@ -205,14 +206,14 @@ impl StreamEdit<'_, '_> {
 
     /// The same of entries that are deleted.
     pub fn want_ids(&self, ids: &[StreamId]) -> Result<(), Full> {
-        let reading = Reading::to_change(self.editing.store);
+        let reading = reading_to_change(self.editing.store);
         if self.is_absent() { Ok(()) } else { self.stream().want_ids(reading, ids) }
     }
 
     /// The same of entries that are looked at. Whether all are there.
     pub fn wants(&self, ids: impl Iterator<Item = StreamId>) -> bool {
         if self.has_away() {
-            let (stream, reading) = (self.stream(), Reading::to_change(self.editing.store));
+            let (stream, reading) = (self.stream(), reading_to_change(self.editing.store));
             ids.for_each(|id| _ = stream.want_block(reading, stream.find(id)));
         }
         self.was_shown()
@@ -260,12 +261,12 @@ impl StreamEdit<'_, '_> {
 
     /// Entries from the lower to the higher id, both included.
     pub fn range(&self, from: StreamId, to: StreamId) -> Range<'_> {
-        self.stream().range(Reading::to_change(self.editing.store), from, to)
+        self.stream().range(reading_to_change(self.editing.store), from, to)
     }
 
     /// The same, the highest first.
     pub fn range_back(&self, from: StreamId, to: StreamId) -> RangeBack<'_> {
-        self.stream().range_back(Reading::to_change(self.editing.store), from, to)
+        self.stream().range_back(reading_to_change(self.editing.store), from, to)
     }
 }
 
@@ -305,7 +306,7 @@ impl Structure for Stream {
     }
 
     fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
-        self.free_pieces(&mut Room::of(store, NO_TIME), nodes_max)
+        self.free_pieces(&mut room_of(store, NO_TIME), nodes_max)
     }
 
     fn set_saving(&mut self, saving: bool) {
@@ -313,13 +314,13 @@ impl Structure for Stream {
     }
 
     fn emit_step(&mut self, store: &mut Store, _: &mut u64, receiver: &mut dyn Receiver) -> bool {
-        self.emit_cut(&mut Room::of(store, NO_TIME), receiver)
+        self.emit_cut(&mut room_of(store, NO_TIME), receiver)
     }
 
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
-        self.nodes.refuse_away(Reading::of(store))?;
+        self.nodes.refuse_away(reading_of(store))?;
         let mut copy = Stream::new(number);
-        let mut room = Room::of(store, NO_TIME);
+        let mut room = room_of(store, NO_TIME);
         match copy.copy_of(&mut room, self) {
             Ok(()) => Ok(Object::Stream(copy)),
             Err(full) => {
@@ -330,10 +331,10 @@ impl Structure for Stream {
     }
 
     fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
-        self.nodes.refuse_away(Reading::of(from))?;
+        self.nodes.refuse_away(reading_of(from))?;
         let mut copy = Stream::new(number);
-        let mut room = Room::of(store, NO_TIME);
-        match copy.copy_from(&mut room, &self.shown(Reading::of(from))) {
+        let mut room = room_of(store, NO_TIME);
+        match copy.copy_from(&mut room, &self.shown(reading_of(from))) {
             Ok(()) => {
                 copy.groups = Arc::clone(&self.groups);
                 Ok(Object::Stream(copy))
@@ -346,7 +347,7 @@ impl Structure for Stream {
     }
 
     fn forget_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
-        self.forget_cut(&mut Room::of(store, NO_TIME), nodes_max)
+        self.forget_cut(&mut room_of(store, NO_TIME), nodes_max)
     }
 
     fn kept_bytes(&self) -> u64 {
@@ -363,11 +364,11 @@ impl Structure for Stream {
     }
 
     fn sweep_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {
-        self.sweep(&mut Room::of(store, NO_TIME), nodes_max)
+        self.sweep(&mut room_of(store, NO_TIME), nodes_max)
     }
 
     fn check_invariants(&self, store: &Store, _: u32) -> u64 {
-        Stream::check_invariants(self, Reading::of(store));
+        Stream::check_invariants(self, reading_of(store));
         self.nodes.len() as u64
     }
 
