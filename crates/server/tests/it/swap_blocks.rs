@@ -293,7 +293,7 @@ fn a_replica_applies_what_its_blocks_are_read_for_once() {
             "LTRIM list 200 -3".to_string(),
             format!("XDEL stream {n}-1"),
             format!("XTRIM stream MINID {}", n - 100),
-            format!("XREADGROUP GROUP first ann COUNT 30 STREAMS stream >"),
+            "XREADGROUP GROUP first ann COUNT 30 STREAMS stream >".to_string(),
             format!("XCLAIM stream first bob 0 {}-1", n - 20),
             format!("XADD stream {}-{round} f v", ELEMENTS),
         ] {
