@@ -61,12 +61,20 @@ impl List {
     /// Has to come before every change of a block.
     #[inline]
     pub(super) fn before_change(&mut self, room: &mut Room<'_>, node: NodeId) {
-        self.nodes.drop_clean(room.cold, node);
+        // Where no block ever leaves memory, none has a record, and no one asks when it was changed.
+        if room.cold.keeper.is_some() {
+            self.note_change(room, node);
+        }
         if let Some(cut) = &mut self.cut {
             cut.before_change(room, &self.nodes, Body::Node(node));
         }
-        let stamp = stamp(room.now);
-        block::set_stamp(self.block_mut(room, node), stamp);
+    }
+
+    #[inline(never)]
+    fn note_change(&self, room: &mut Room<'_>, node: NodeId) {
+        self.nodes.drop_clean(room.cold, node);
+        let handle = self.nodes.handle(node);
+        block::set_stamp(room.heap.bytes_mut(handle, block::HEAD_BYTES), stamp(room.now));
     }
 
     /// Has to come before a piece is freed. Whether it is to stay instead.

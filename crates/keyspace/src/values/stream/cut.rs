@@ -114,14 +114,20 @@ impl Stream {
 
     /// Has to come before every change of a block.
     pub(super) fn before_change(&mut self, room: &mut Room<'_>, piece: Piece) {
-        if !piece.large {
-            self.nodes.drop_clean(room.cold, piece.number);
-            let (now, handle) = (room.now, self.nodes.handle(piece.number));
-            block::set_stamp(room.heap.bytes_mut(handle, block::SHARED_HEAD_BYTES), now);
+        // Where no block ever leaves memory, none has a record, and no one asks when it was changed.
+        if room.cold.keeper.is_some() && !piece.large {
+            self.note_change(room, piece.number);
         }
         if let Some(cut) = &mut self.cut {
             cut.blocks.before_change(room, &self.nodes, piece.body());
         }
+    }
+
+    #[inline(never)]
+    fn note_change(&self, room: &mut Room<'_>, node: NodeId) {
+        self.nodes.drop_clean(room.cold, node);
+        let (now, handle) = (room.now, self.nodes.handle(node));
+        block::set_stamp(room.heap.bytes_mut(handle, block::SHARED_HEAD_BYTES), now);
     }
 
     /// Has to come before a block is freed. Whether it is to stay instead.
