@@ -400,5 +400,14 @@ fn a_command_reads_the_blocks_that_it_needs() {
         stream.trim(Trim::Len(50_000), false, 0)
     });
     assert_eq!((gone, world.cold.counts.changes_again), (Ok(50_001), again + 1));
+    sink(&mut world);
+    let (again, home) = (world.cold.counts.changes_again, world.cold.given());
+    let gone = world.edit(&name, |stream| stream.trim(Trim::From(id(90_050)), false, 0));
+    assert_eq!(gone, Ok(40_049));
+    let reads = world.cold.given() - home;
+    assert!(
+        world.cold.counts.changes_again == again + 1 && reads <= 2,
+        "blocks that go are not read: {reads}"
+    );
     world.cold.end();
 }

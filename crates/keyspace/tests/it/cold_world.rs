@@ -214,6 +214,11 @@ impl ColdWorld {
         }
     }
 
+    /// How many nodes were read since the keeper moved some.
+    pub fn given(&self) -> usize {
+        self.given.len()
+    }
+
     pub fn compact(&self) {
         compact(self.keyspace, 20);
     }

@@ -69,9 +69,11 @@ impl Stream {
             let goes_whole = match keep {
                 _ if is_over => false,
                 Trim::Len(len) => left - live >= len,
-                Trim::From(id) if self.chain.get(at).first >= id => false,
-                Trim::From(_) if self.is_away(reading.heap, self.chain.get(at)) => false,
-                Trim::From(_) => self.goes_whole(reading, at, keep, left, live),
+                Trim::From(id) => match self.chain.next(at) {
+                    Some(next) if self.chain.get(next).first <= id => true,
+                    _ if self.is_away(reading.heap, self.chain.get(at)) => false,
+                    _ => self.goes_whole(reading, at, keep, left, live),
+                },
             };
             if !goes_whole {
                 let loses_some = match keep {
