@@ -183,8 +183,9 @@ fn transfer(call: &mut Call<'_, '_, '_>, from: End, to: End) -> Option<Outcome> 
         let read = call
             .txn
             .edit_list(call.db, &source, limits, |list| list.end(from).map(|element| element.to_vec()));
+        // Without memory for a list that is to come home there is none.
         let Ok(Some(element)) = read.map(|edited| edited.result) else {
-            unreachable!("a list that is there has elements")
+            return Some(call.out_of_memory());
         };
         let pushed =
             call.txn.edit_list(call.db, &target, limits, |list| list.push(to, std::iter::once(&element[..])));

@@ -352,6 +352,12 @@ impl ThreadStats {
         }
     }
 
+    /// Of a command that runs again: what has expired has left all the same.
+    pub fn count_expired(&self, counts: TxnCounts) {
+        let TxnCounts { expired, expired_fields, .. } = counts;
+        self.count_txn(TxnCounts { expired, expired_fields, ..TxnCounts::default() });
+    }
+
     /// An error reply, by its first word.
     pub fn count_error(&self, code: &[u8]) {
         self.values.error_replies.add(1);

@@ -157,6 +157,7 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     }
     exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
     if exec.held.has_missed() {
+        exec.stats.count_expired(counts);
         reply.truncate(mark);
         reply.forget_errors(errors_before);
         if let Some(prng) = drew_with {
@@ -402,8 +403,7 @@ impl Exec {
             }
             return self.answer_unreadable(command, reply);
         }
-        let expired = counts.expired + counts.expired_fields;
-        debug_assert!(counts.dirty <= expired, "what runs again has changed nothing: {}", command.name);
+        debug_assert!(counts.dirty <= counts.expired + counts.expired_fields, "{} runs again", command.name);
         if !self.may_fetch(authority) {
             return self.answer_unreadable(command, reply);
         }

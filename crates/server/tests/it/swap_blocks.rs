@@ -268,6 +268,38 @@ fn edges_of_blocks_are_looked_at_before_the_first_change() {
     pair.check(&["XRANGE gaps - +", "XRANGE long - +", "XPENDING gaps g", "XPENDING long g"]);
 }
 
+/// Of what is pending some was trimmed away, in front of a first block that is away.
+#[test]
+fn what_is_pending_may_be_gone() {
+    let folder = Folder::new("blocks-gone");
+    let mut pair = filled(&folder);
+    for n in 1..=4000 {
+        pair.same(&format!("XADD {{s}}other {n}-1 field {}", element(n)));
+        pair.same(&format!("XADD {{s}}stream {n}-1 field {}", element(n)));
+    }
+    for key in ["{s}stream", "{s}other"] {
+        pair.same(&format!("XGROUP CREATE {key} g 0"));
+    }
+    pair.same("XREADGROUP GROUP g ann STREAMS {s}stream >");
+    pair.same("XTRIM {s}stream MAXLEN 3000");
+    std::thread::sleep(std::time::Duration::from_millis(60));
+    for request in [
+        "XCLAIM {s}stream g bob 50 3500-1 999-1 2000-1",
+        "XREADGROUP GROUP g ann COUNT 20 STREAMS {s}other {s}stream > 0",
+        "XREADGROUP GROUP g ann COUNT 30 NOACK STREAMS {s}other {s}stream > 500",
+        "XAUTOCLAIM {s}stream g cid 50 990 COUNT 30",
+        "XAUTOCLAIM {s}stream g cid 50 960 COUNT 60",
+        "XPENDING {s}stream g",
+        "XPENDING {s}other g",
+        "XRANGE {s}stream 5 6",
+        "XREVRANGE {s}stream 6 5",
+    ] {
+        pair.sink(0);
+        pair.same(request);
+    }
+    pair.check(&["XRANGE {s}stream - +", "XINFO STREAM {s}stream"]);
+}
+
 /// To run again is no failure of what is played back, and no command is applied twice.
 #[test]
 fn a_replica_applies_what_its_blocks_are_read_for_once() {

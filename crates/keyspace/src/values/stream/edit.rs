@@ -414,10 +414,7 @@ impl Stream {
             self.chain.push_back(Piece { live: piece.live, ..copy });
             let at = self.chain.last().expect("it was just put there");
             let target = self.bytes_mut(room, at)?;
-            target[NODE_HEAD_BYTES..used].copy_from_slice(&block.0[NODE_HEAD_BYTES..used]);
-            if !copy.large {
-                block::set_room(target);
-            }
+            target[SHARED_HEAD_BYTES..used].copy_from_slice(&block.0[SHARED_HEAD_BYTES..used]);
         }
         self.state = *other.state;
         Ok(())

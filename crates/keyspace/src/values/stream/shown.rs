@@ -88,7 +88,9 @@ pub(crate) struct Shown<'a> {
 
 impl<'a> Shown<'a> {
     pub fn range(self, from: StreamId, to: StreamId) -> Range<'a> {
-        let at = if from > to { None } else { find(self.chain, from).or_else(|| self.chain.first()) };
+        // In front of the first block there is nothing: it is looked at only if it begins within the range.
+        let first = || self.chain.first().filter(|at| self.chain.get(*at).first <= to);
+        let at = if from > to { None } else { find(self.chain, from).or_else(first) };
         Range { shown: self, from, to, at, block: None, left: u64::MAX }
     }
 
