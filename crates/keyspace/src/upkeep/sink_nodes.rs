@@ -68,7 +68,7 @@ pub enum ByNodes {
 
 impl ByNodes {
     pub(crate) fn are(self, root: &Root, number: u32) -> bool {
-        !image::has_image(root) || self == ByNodes::Some && number.is_multiple_of(2)
+        image::goes_by_nodes(root) || self == ByNodes::Some && number.is_multiple_of(2)
     }
 }
 

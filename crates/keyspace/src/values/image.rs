@@ -58,14 +58,19 @@ pub(crate) fn element_count(root: &Root) -> u64 {
     }
 }
 
-/// Whether an object can leave memory as a whole.
+/// Whether an object leaves memory node by node: it is too large, or has begun so.
+pub(crate) fn goes_by_nodes(root: &Root) -> bool {
+    root.body.structure().away_nodes() > 0
+        || root.memory_bytes() > SOURCE_BYTES_MAX
+        || element_count(root) > ELEMENTS_MAX
+}
+
+/// Whether an object can leave memory as a whole now: not with garbage, which is freed soon.
 pub(crate) fn has_image(root: &Root) -> bool {
     let structure = root.body.structure();
-    root.memory_bytes() <= SOURCE_BYTES_MAX
-        && element_count(root) <= ELEMENTS_MAX
+    !goes_by_nodes(root)
         && (structure.len() > 0 || matches!(root.body, Object::Stream(_)))
         && !structure.has_garbage()
-        && structure.away_nodes() == 0
 }
 
 /// Writes the image of an object that has one. Its form.
