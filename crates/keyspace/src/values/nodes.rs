@@ -222,8 +222,11 @@ impl Nodes {
 
     /// All nodes were to be read before a copy: two collections cannot have the same record.
     pub fn refuse_away(&self, reading: Reading<'_>) -> Result<(), Full> {
-        let away = (0..self.numbers()).filter(|id| !self.is_shown(reading, *id)).count();
-        if self.away == 0 || away == 0 { Ok(()) } else { Err(Full) }
+        if self.away == 0 {
+            return Ok(());
+        }
+        (0..self.numbers()).for_each(|id| _ = self.is_shown(reading, id));
+        Err(Full)
     }
 
     /// A node is about to change, or to go: what was read from disk is no longer what it is.

@@ -47,7 +47,7 @@ impl EffectSink for Written {
     }
 }
 
-/// What left since it was shown, to be written out.
+/// Nodes that may leave memory: those that are written out first, and those whose records are still there.
 pub struct Shown {
     written: Vec<(NodeAt, Vec<u8>)>,
     clean: Vec<NodeAt>,

@@ -99,6 +99,13 @@ impl<'a> Shown<'a> {
         RangeBack { shown: self, from, to, at, entries: Vec::new(), left: u64::MAX }
     }
 
+    /// The entries of a block that lies in a range as a whole, as far as its neighbour shows; else none.
+    fn entries_within(self, at: At, from: StreamId, to: StreamId) -> u64 {
+        let (piece, next) = (self.chain.get(at), self.chain.next(at));
+        let is_within = piece.first >= from && next.is_none_or(|next| self.chain.get(next).first <= to);
+        if is_within { piece.count() } else { 0 }
+    }
+
     pub fn whole_blocks(self) -> impl Iterator<Item = StreamBlock<'a>> + 'a {
         self.chain.iter().filter_map(move |piece| Some(StreamBlock(self.bodies.shown(piece)?)))
     }
@@ -126,12 +133,8 @@ impl Range<'_> {
     #[cold]
     fn pass(&mut self, at: At) {
         let chain = self.shown.chain;
-        let (piece, next) = (chain.get(at), chain.next(at));
-        let is_within = piece.first >= self.from && next.is_some_and(|next| chain.get(next).first <= self.to);
-        if is_within {
-            self.left = self.left.saturating_sub(piece.count());
-        }
-        self.at = next.filter(|next| chain.get(*next).first <= self.to);
+        self.left = self.left.saturating_sub(self.shown.entries_within(at, self.from, self.to));
+        self.at = chain.next(at).filter(|next| chain.get(*next).first <= self.to);
     }
 }
 
@@ -189,12 +192,8 @@ impl RangeBack<'_> {
     #[cold]
     fn pass(&mut self, at: At) {
         let chain = self.shown.chain;
-        let (piece, next) = (chain.get(at), chain.next(at));
-        let is_within = piece.first >= self.from && next.is_none_or(|next| chain.get(next).first <= self.to);
-        if is_within {
-            self.left = self.left.saturating_sub(piece.count());
-        }
-        self.at = if piece.first <= self.from { None } else { chain.previous(at) };
+        self.left = self.left.saturating_sub(self.shown.entries_within(at, self.from, self.to));
+        self.at = if chain.get(at).first <= self.from { None } else { chain.previous(at) };
     }
 }
 
