@@ -6,7 +6,6 @@ mod fake;
 
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Write};
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -14,6 +13,7 @@ use std::time::Duration;
 
 use fake::Fake;
 use isotherm_cli::docs::{Arg, Docs, Entry, Kind};
+use isotherm_probe::free_port;
 use isotherm_resp::reply_parse::Value;
 
 fn peer(program: &str) -> Option<PathBuf> {
@@ -264,7 +264,7 @@ fn conversations_over_a_pipe() {
 #[test]
 fn the_built_in_list_of_commands_is_that_of_valkey() {
     let Some(valkey) = peer("valkey-server") else { return };
-    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let port = free_port().unwrap();
     let mut server = Command::new(valkey)
         .args(["--port", &port.to_string(), "--save", ""])
         .stdout(Stdio::null())

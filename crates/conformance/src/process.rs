@@ -1,9 +1,11 @@
 //! Servers that the tools start themselves, and end when they are done.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use isotherm_probe::free_port;
 
 use crate::Fallible;
 
@@ -58,9 +60,4 @@ impl Drop for Server {
         self.child.wait().ok();
         std::fs::remove_dir_all(&self.folder).ok();
     }
-}
-
-pub fn free_port() -> Fallible<u16> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|why| format!("no free port: {why}"))?;
-    Ok(listener.local_addr().map_err(|why| why.to_string())?.port())
 }

@@ -13,10 +13,12 @@
 //! A program is a path and arguments here: whose it is, and what is measured, the tools know that use this.
 
 mod client;
+mod port;
 mod scale;
 mod server;
 
 pub use client::{Ahead, Client, command, info_field};
+pub use port::free_port;
 pub use scale::Scale;
 pub use server::{Server, Thread};
 

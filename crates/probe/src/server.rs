@@ -5,7 +5,6 @@
 //! milliseconds).
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use isotherm_resp::reply_parse::Value;
 
 use crate::Fallible;
 use crate::client::Client;
+use crate::port::free_port;
 
 pub struct Server {
     /// What it is called in the lines that a user reads.
@@ -238,16 +238,4 @@ impl Drop for Server {
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.folder);
     }
-}
-
-/// A port that is free now, and so is the one 10000 above it, where Valkey's cluster bus listens.
-fn free_port() -> Fallible<u16> {
-    for _ in 0..100 {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|why| format!("no free port: {why}"))?;
-        let port = listener.local_addr().map_err(|why| why.to_string())?.port();
-        if port < 55_000 && TcpListener::bind(("127.0.0.1", port + 10_000)).is_ok() {
-            return Ok(port);
-        }
-    }
-    Err("no pair of free ports".to_string())
 }

@@ -1,6 +1,6 @@
 //! Real nodes of Valkey for a test, on this machine only, and what a test asks them. Needs `ISOTHERM_PEER_BIN`.
 
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use isotherm_cli::address::Address;
 use isotherm_cli::cluster::node::{Line, parse};
 use isotherm_cli::connection::{Connection, Dial};
+use isotherm_probe::free_port;
 use isotherm_resp::reply_parse::Value;
 
 /// What is waited for takes a second at most; a machine under load takes longer.
@@ -48,7 +49,7 @@ pub struct Node {
 
 impl Node {
     pub fn start(bin: &Path, is_cluster: bool, more: &[&str]) -> Node {
-        let (port, bus) = (free_port(), free_port());
+        let (port, bus) = (free_port().unwrap(), free_port().unwrap());
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("manager-{port}"));
         std::fs::create_dir_all(&folder).unwrap();
         let file = folder.join("valkey.conf");
@@ -111,18 +112,6 @@ impl Drop for Node {
         self.child.kill().ok();
         self.child.wait().ok();
         std::fs::remove_dir_all(&self.folder).ok();
-    }
-}
-
-fn free_port() -> u16 {
-    static GIVEN: Mutex<Vec<u16>> = Mutex::new(Vec::new());
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-        if !given.contains(&port) {
-            given.push(port);
-            return port;
-        }
     }
 }
 

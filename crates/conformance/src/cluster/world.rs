@@ -3,13 +3,14 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use isotherm_probe::free_port;
 use isotherm_resp::reply_parse::Value;
 
 use super::Places;
 use crate::Fallible;
 use crate::bounded;
 use crate::client::Client;
-use crate::process::{Server, free_port};
+use crate::process::Server;
 
 /// A command of the tool ends within this time.
 const TOOL_TIME: Duration = Duration::from_secs(120);

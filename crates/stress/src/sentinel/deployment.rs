@@ -1,13 +1,12 @@
 //! Three nodes and three sentinels of Valkey: their files, their processes, and what the sentinels say.
 
 use std::fs;
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use isotherm_probe::Client;
+use isotherm_probe::{Client, free_port};
 use isotherm_resp::reply_parse::Value;
 
 use crate::Fallible;
@@ -256,9 +255,4 @@ fn wait(what: &str, mut is_so: impl FnMut() -> Fallible<bool>) -> Fallible {
         thread::sleep(BETWEEN_LOOKS);
     }
     Ok(())
-}
-
-fn free_port() -> Fallible<u16> {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).map_err(|why| format!("no free port: {why}"))?;
-    Ok(listener.local_addr().map_err(|why| why.to_string())?.port())
 }

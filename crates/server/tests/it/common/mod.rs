@@ -1,13 +1,11 @@
 //! A server started from the built binary, and a client that speaks bytes.
 #![allow(dead_code)]
 
-use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Whatever takes longer than this has failed.
@@ -182,17 +180,8 @@ pub fn binary() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_isotherm-server"))
 }
 
-/// Each is given out once: a test that connects to its port before its server listens must not meet the socket with which
-/// another test has just found the same port.
 pub fn free_port() -> u16 {
-    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
-    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
-    loop {
-        let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
-        if given.insert(port) {
-            return port;
-        }
-    }
+    isotherm_probe::free_port().unwrap()
 }
 
 /// A connection, and the bytes that were read from it but not asked for.

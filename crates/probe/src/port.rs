@@ -1,0 +1,67 @@
+//! Ports for servers that tests and measurements start side by side.
+//!
+//! The system gives out ports from 32,768 on by itself (`ip_local_port_range`), to listeners on port 0 and to clients that
+//! connect: a port of that range which was free a moment ago may be the local end of a connection by the time a
+//! server binds it. So the ports here lie below:
+//!
+//! ```text
+//!   11,000          21,000          31,000   32,768          60,999
+//!     | ports given   | + 10,000:     |        | the system's range |
+//!     | out           | cluster bus   |        |
+//! ```
+
+use std::collections::BTreeSet;
+use std::net::TcpListener;
+use std::ops::Range;
+use std::sync::{Mutex, PoisonError};
+
+use crate::Fallible;
+
+const PORTS: Range<u16> = 11_000..21_000;
+/// Where a node of a cluster listens for other nodes, above its port, when no other port is configured.
+const BUS_OFFSET: u16 = 10_000;
+/// Below the range from which the system takes ports.
+const _: () = assert!(PORTS.end + BUS_OFFSET <= 32_768);
+/// Processes begin this far apart, times their number: a prime, so that neighbours meet late.
+const STRIDE: u32 = 1_009;
+
+/// A port that is free now, and so is the one of its cluster bus. Each is given out once by a process: what connects to it
+/// before its server listens must not meet another server.
+pub fn free_port() -> Fallible<u16> {
+    static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
+    let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let count = u32::from(PORTS.end - PORTS.start);
+    let first = std::process::id().wrapping_mul(STRIDE) % count;
+    for step in 0..count {
+        let port = PORTS.start + ((first + step) % count) as u16;
+        if !given.contains(&port) && is_free(port) && is_free(port + BUS_OFFSET) {
+            given.insert(port);
+            return Ok(port);
+        }
+    }
+    Err(format!("no free port from {} to {}", PORTS.start, PORTS.end - 1))
+}
+
+fn is_free(port: u16) -> bool {
+    TcpListener::bind(("127.0.0.1", port)).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_given_out_once() {
+        let ports: Vec<u16> = (0..50).map(|_| free_port().unwrap()).collect();
+        assert!(ports.iter().all(|port| PORTS.contains(port)));
+        assert_eq!(ports.iter().collect::<BTreeSet<_>>().len(), ports.len());
+    }
+
+    #[test]
+    fn a_port_whose_bus_is_taken_is_passed_over() {
+        let port = free_port().unwrap();
+        let next = PORTS.start + (port + 1 - PORTS.start) % (PORTS.end - PORTS.start);
+        let _bus = TcpListener::bind(("127.0.0.1", next + BUS_OFFSET));
+        assert_ne!(free_port().unwrap(), next);
+    }
+}
