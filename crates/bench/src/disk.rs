@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use isotherm_disk::{BLOCK_BYTES, Disk, Ended, File, Mode, OsDisk, Ring, write_all_at};
+use isotherm_disk::{BLOCK_BYTES, Disk, Ended, File, Mode, OsDisk, Ring, read_exact_at, write_all_at};
 use isotherm_stdx::Prng;
 
 use crate::options::Options;
@@ -57,6 +57,16 @@ impl Probe {
         file.sync_all().map_err(why)?;
         let written = bytes as f64 / 1e6 / begun.elapsed().as_secs_f64();
         Ok(Probe { file, path, bytes, written })
+    }
+
+    /// Seconds in which one thread reads all of it, from end to end.
+    pub fn read_through(&self) -> Fallible<f64> {
+        let mut stretch = vec![0; WRITE_BYTES];
+        let begun = Instant::now();
+        for at in (0..self.bytes).step_by(WRITE_BYTES) {
+            read_exact_at(&*self.file, &mut stretch, at).map_err(|error| error.to_string())?;
+        }
+        Ok(begun.elapsed().as_secs_f64())
     }
 
     /// `reads` reads of 4 KB by so many threads together.

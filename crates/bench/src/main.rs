@@ -45,6 +45,7 @@ mod swap;
 mod swap_nodes;
 mod swap_reads;
 mod swap_restart;
+mod swap_sync;
 mod threads;
 mod tls;
 

@@ -1,5 +1,6 @@
 //! `swap-mode`, of Isotherm alone: memory of a key whose value is on disk, how the limit is kept while eight times as much is written,
-//! what a read from disk costs, what the mode costs while nothing is there, and rewrites and restarts with bases that refer to the disk.
+//! what a read from disk costs, what the mode costs while nothing is there, rewrites and restarts with bases that refer to the
+//! disk, and full synchronizations from a primary whose values are there.
 //!
 //! Files are read past the page cache, where the file system of the benchmark's folder can do that: delays are beside those of its disk.
 
@@ -13,9 +14,10 @@ use crate::durability::median;
 use crate::options::Options;
 use crate::process::{Server, Setting, Side};
 use crate::report::Table;
-use crate::{Fallible, progress, swap_nodes, swap_restart};
+use crate::{Fallible, progress, swap_nodes, swap_restart, swap_sync};
 
-pub const ROWS: [&str; 5] = ["swap-fill", "swap-frozen", "swap-nodes", "swap-cost", "swap-restart"];
+pub const ROWS: [&str; 6] =
+    ["swap-fill", "swap-frozen", "swap-nodes", "swap-cost", "swap-restart", "swap-sync"];
 
 const KEYS: u64 = 2_000_000;
 const VALUE_BYTES: usize = 400;
@@ -47,10 +49,13 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     if options.wants("swap-restart") {
         swap_restart::restart(options, &mut table)?;
     }
+    if options.wants("swap-sync") {
+        swap_sync::sync(options, &mut table)?;
+    }
     Ok(vec![table])
 }
 
-fn key(number: u64) -> String {
+pub fn key(number: u64) -> String {
     format!("key:{number:016}")
 }
 

@@ -24,6 +24,8 @@ mod sync;
 mod sync_load;
 mod wait;
 
+pub use pair::{follow, link_is_up};
+
 pub const ROWS: [&str; 9] =
     ["sync", "sync-load", "feed", "apply", "wait", "failover", "slow", "restart", "cut"];
 
