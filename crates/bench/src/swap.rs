@@ -16,13 +16,13 @@ use crate::process::{Server, Setting, Side};
 use crate::report::Table;
 use crate::{Fallible, progress, swap_nodes, swap_restart, swap_sync};
 
-pub const ROWS: [&str; 6] =
-    ["swap-fill", "swap-frozen", "swap-nodes", "swap-cost", "swap-restart", "swap-sync"];
+pub const ROWS: [&str; 7] =
+    ["swap-fill", "swap-fill-large", "swap-frozen", "swap-nodes", "swap-cost", "swap-restart", "swap-sync"];
 
 const KEYS: u64 = 2_000_000;
 const VALUE_BYTES: usize = 400;
-/// Of the data that is written, with keys of 20 B.
-const LIMIT_DIVISOR: u64 = 8;
+/// How many times `maxmemory` is written, with keys of 20 B.
+const LIMIT_TIMES: u64 = 8;
 const READS: u64 = 20_000;
 const COMMANDS: u64 = 2_000_000;
 const BATCH: u64 = 200;
@@ -36,6 +36,9 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     );
     if options.wants("swap-fill") {
         fill(options, &mut table)?;
+    }
+    if options.wants("swap-fill-large") {
+        LARGE.run(options, &mut table)?;
     }
     if options.wants("swap-frozen") {
         frozen(options, &mut table)?;
@@ -67,19 +70,40 @@ pub fn swap(client: &mut Client, field: &str) -> Fallible<u64> {
     value.parse().map_err(|_| format!("{field}:{value} is no number"))
 }
 
-/// Sends requests in batches; the longest one.
-pub fn send_all(client: &mut Client, count: u64, make: impl Fn(u64, &mut Vec<u8>)) -> Fallible<Duration> {
-    send_paced(client, count, f64::INFINITY, make)
+/// Sends requests in batches.
+pub fn send_all(client: &mut Client, count: u64, make: impl Fn(u64, &mut Vec<u8>)) -> Fallible {
+    send_paced(client, count, f64::INFINITY, make).map(drop)
 }
 
-/// The same, no more than so many a second.
+/// How long batches took.
+#[derive(Default)]
+struct Waits {
+    longest: Duration,
+    batches: u64,
+    /// Longer than is aimed at.
+    long: u64,
+}
+
+impl Waits {
+    fn note(&mut self, took: Duration) {
+        self.longest = self.longest.max(took);
+        self.batches += 1;
+        self.long += u64::from(took > Duration::from_millis(10));
+    }
+
+    fn text(&self) -> String {
+        format!("{:.1} ms, {} of {}", self.longest.as_secs_f64() * 1e3, self.long, self.batches)
+    }
+}
+
+/// The same, no more than so many a second; how long batches took.
 fn send_paced(
     client: &mut Client,
     count: u64,
     rate: f64,
     make: impl Fn(u64, &mut Vec<u8>),
-) -> Fallible<Duration> {
-    let (mut longest, start) = (Duration::ZERO, Instant::now());
+) -> Fallible<Waits> {
+    let (mut waits, start) = (Waits::default(), Instant::now());
     for from in (0..count).step_by(BATCH as usize) {
         let (mut batch, to) = (Vec::new(), (from + BATCH).min(count));
         (from..to).for_each(|number| make(number, &mut batch));
@@ -88,9 +112,9 @@ fn send_paced(
         let begun = Instant::now();
         client.send(&batch)?;
         (from..to).try_for_each(|_| client.read().map(drop))?;
-        longest = longest.max(begun.elapsed());
+        waits.note(begun.elapsed());
     }
-    Ok(longest)
+    Ok(waits)
 }
 
 fn set(number: u64, value: &[u8], batch: &mut Vec<u8>) {
@@ -98,33 +122,56 @@ fn set(number: u64, value: &[u8], batch: &mut Vec<u8>) {
     isotherm_probe::command(batch, [&b"SET"[..], key.as_bytes(), value].into_iter());
 }
 
+/// Data that is written over a limit: so many keys, so many times as much as `maxmemory`.
+struct Fill {
+    keys: u64,
+    times: u64,
+}
+
+/// So much that the program itself takes little of the limit.
+const LARGE: Fill = Fill { keys: 10_000_000, times: 10 };
+const SMALL: Fill = Fill { keys: KEYS, times: LIMIT_TIMES };
+
+impl Fill {
+    /// A new server that was written full, in batches: then once more, no faster than it takes without being held up.
+    fn run(&self, options: &Options, table: &mut Table) -> Fallible<(Server, u64)> {
+        let (keys, times) = (options.scaled(self.keys), self.times);
+        let limit = keys * (VALUE_BYTES as u64 + 20) / times;
+        let setting = Setting { workers: 1, ..Setting::default() }
+            .with("maxmemory", limit)
+            .with("swap-mode", "yes")
+            .with("enable-debug-command", "yes");
+        let server = Server::start(Side::Isotherm, &setting, options)?;
+        let mut client = server.client()?;
+        let empty = client.used_memory_bytes()?;
+        let value = vec![b'v'; VALUE_BYTES];
+        let begun = Instant::now();
+        let waits = send_paced(&mut client, keys, f64::INFINITY, |number, batch| set(number, &value, batch))?;
+        let took = begun.elapsed();
+        let (used, resident) = (client.used_memory_bytes()?, server.resident_bytes()?);
+        let part = |bytes: u64| format!("{:.2} x", bytes as f64 / limit as f64);
+        let (million, mb) = (keys as f64 / 1e6, limit as f64 / 1e6);
+        let what =
+            format!("{million:.1} M keys written, {times} x maxmemory ({mb:.0} MB): used_memory over it");
+        table.row([what, part(used), "1.03 x".into()]);
+        table.row(["the same: RSS over it".into(), part(resident), "1.12 x".into()]);
+        let rate = format!("{:.0} k/s", keys as f64 / took.as_secs_f64() / 1e3);
+        table.row(["SETs while the disk takes what is too much".into(), rate, "-".into()]);
+        let what = "the longest batch of 200 of them, and how many took more than 10 ms";
+        table.row([what.into(), waits.text(), "-".into()]);
+        // What is there already is written again.
+        let paced = keys as f64 / took.as_secs_f64() * 0.8;
+        let waits = send_paced(&mut client, keys, paced, |number, batch| set(number, &value, batch))?;
+        table.row(["the same at 0.8 of that rate".into(), waits.text(), "10 ms, 0".into()]);
+        Ok((server, empty))
+    }
+}
+
+/// What a key costs whose value is on disk, and a GET of one.
 fn fill(options: &Options, table: &mut Table) -> Fallible {
     let keys = options.scaled(KEYS);
-    let limit = keys * (VALUE_BYTES as u64 + 20) / LIMIT_DIVISOR;
-    let setting = Setting { workers: 1, ..Setting::default() }
-        .with("maxmemory", limit)
-        .with("swap-mode", "yes")
-        .with("enable-debug-command", "yes");
-    let server = Server::start(Side::Isotherm, &setting, options)?;
+    let (server, empty) = SMALL.run(options, table)?;
     let mut client = server.client()?;
-    let empty = client.used_memory_bytes()?;
-    let value = vec![b'v'; VALUE_BYTES];
-    let begun = Instant::now();
-    let longest = send_all(&mut client, keys, |number, batch| set(number, &value, batch))?;
-    let took = begun.elapsed();
-    let (used, resident) = (client.used_memory_bytes()?, server.resident_bytes()?);
-    let part = |bytes: u64| format!("{:.2} x", bytes as f64 / limit as f64);
-    table.row(["written 8 x maxmemory: used_memory over it".into(), part(used), "1.03 x".into()]);
-    table.row(["the same: RSS over it".into(), part(resident), "1.12 x".into()]);
-    let rate = format!("{:.0} k/s", keys as f64 / took.as_secs_f64() / 1e3);
-    table.row(["SETs while the disk takes what is too much".into(), rate, "-".into()]);
-    let stall = format!("{:.1} ms", longest.as_secs_f64() * 1e3);
-    table.row(["the longest batch of 200 of them".into(), stall, "-".into()]);
-    // What is there already is written again.
-    let paced = keys as f64 / took.as_secs_f64() * 0.8;
-    let longest = send_paced(&mut client, keys, paced, |number, batch| set(number, &value, batch))?;
-    let stall = format!("{:.1} ms", longest.as_secs_f64() * 1e3);
-    table.row(["the same at 0.8 of that rate".into(), stall, "10 ms".into()]);
     client.call(&["DEBUG", "SWAP-CHAOS", "1"])?;
     let waited = Instant::now();
     while swap(&mut client, "swap_keys")? < keys && waited.elapsed() < PATIENCE {
