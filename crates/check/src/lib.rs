@@ -4,7 +4,7 @@
 //! isotherm-check-rdb  --> rdb::check  --> persist::rdb::file       what a server that loads the file would find
 //! isotherm-check-aof  --> aof::check  --> persist::aof::{manifest, commit}
 //!                             |
-//!                             base with an RDB head --> rdb::check
+//!                             base with an RDB head --> rdb::check --> swap      what it refers to, if it is named (--swap-dir)
 //! ```
 //! The reports are Valkey's, so that scripts which read them go on working. Files are read in portions: memory follows the longest
 //! string of an RDB file, and does not follow an AOF at all. No length from a file takes memory before its bytes are there.
@@ -13,6 +13,7 @@
 pub mod aof;
 pub mod progress;
 pub mod rdb;
+pub mod swap;
 
 use std::ffi::OsStr;
 use std::io::{self, Write};

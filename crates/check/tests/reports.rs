@@ -15,7 +15,7 @@ use isotherm_stdx::crc64::crc64;
 const SMALL: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 
 fn checked(folder: &Folder, name: &str, repair: Repair) -> (bool, String) {
-    let options = Options { path: folder.path().join(name).into_os_string(), repair };
+    let options = Options { path: folder.path().join(name).into_os_string(), repair, swap_dir: None };
     let mut out = Vec::new();
     let ended = check(&mut Report(&mut out), &options, &mut b"yes\n".as_slice());
     (ended.is_ok(), String::from_utf8_lossy(&out).into_owned())

@@ -35,6 +35,9 @@ pub use config::LogConfig;
 pub use group::{BLOCK_BYTES, GROUP_BYTES, Group};
 pub use live::Live;
 pub use log::{Full, GROUPS_WAITING_MAX, Log, Stream, Ticket, Write, Written};
-pub use place::{ADDRESS_UNIT_BYTES, PAYLOAD_BYTES_MAX, Place, SEGMENT_BYTES, SEGMENTS_MAX, SegmentNumber};
+pub use place::{
+    ADDRESS_UNIT_BYTES, PAYLOAD_BYTES_MAX, Place, SEGMENT_BYTES, SEGMENT_FILE_SUFFIX, SEGMENTS_MAX,
+    SegmentNumber,
+};
 pub use record::{Damage, HEAD_BYTES, KEY_BYTES_MAX, Record, record_bytes};
 pub use segments::{Named, SegmentState, Snapshots};

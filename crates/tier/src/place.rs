@@ -26,6 +26,15 @@ const _: () = assert!((PAYLOAD_BYTES_MAX as u64) < SEGMENT_BYTES / 2);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SegmentNumber(pub u32);
 
+/// How the names of their files end.
+pub const SEGMENT_FILE_SUFFIX: &str = ".cold";
+
+impl SegmentNumber {
+    pub fn file_name(self) -> String {
+        format!("{:08}{SEGMENT_FILE_SUFFIX}", self.0)
+    }
+}
+
 /// Where a record lies, and how long its payload is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place(u64);

@@ -9,10 +9,12 @@
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, Seek, SeekFrom};
+use std::path::Path;
 
 use super::Repair;
 use super::input::Input;
 use crate::progress::Progress;
+use crate::swap::SwapDir;
 use crate::{Checked, Report, bytes_of, c_string, rdb, reason};
 
 /// Valkey's buffers, without their NUL.
@@ -39,6 +41,8 @@ pub struct Job<'j> {
     pub is_rdb: bool,
     /// So many bytes of the file count, if its manifest says so.
     pub bytes: Option<u64>,
+    /// Where values are that it refers to.
+    pub swap_dir: Option<&'j Path>,
 }
 
 // COMPAT(tools): isotherm-check-aof counts the lines of each file from 1; valkey-check-aof goes on counting from file to file.
@@ -112,9 +116,13 @@ impl Job<'_> {
 
     /// Checks the RDB file in front; returns where it ends.
     fn preamble(&self, report: &mut Report<'_>, file: &mut File, progress: &mut Progress) -> Checked<u64> {
-        let outcome = rdb::check_base(report, bytes_of(self.path), file, progress)?;
+        let mut swap = self.swap_dir.map(|folder| SwapDir::new(folder.into()));
+        let outcome = rdb::check_base(report, bytes_of(self.path), file, progress, swap.as_mut())?;
         if !outcome.is_sound {
             return report.fail("RDB preamble of AOF file is not sane, aborting.");
+        }
+        if swap.is_some_and(|swap| swap.faults > 0) {
+            return report.fail("What the AOF file refers to in the swap-dir is not sane, aborting.");
         }
         report.line("RDB preamble is OK, proceeding with AOF tail...")?;
         match file.seek(SeekFrom::Start(outcome.bytes)) {

@@ -15,7 +15,7 @@ use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::{Checked, Report, bytes_of, c_string, reason};
 use file::{Found, Job};
@@ -28,6 +28,8 @@ const LINE_BYTES_MAX: usize = 1024;
 pub struct Options {
     pub path: OsString,
     pub repair: Repair,
+    /// Where values are that a base refers to. `None`: these are not looked at.
+    pub swap_dir: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,6 +64,7 @@ pub fn check(report: &mut Report<'_>, options: &Options, answers: &mut dyn BufRe
                 repair: options.repair,
                 is_rdb: matches!(style, Style::RdbPreamble),
                 bytes: None,
+                swap_dir: options.swap_dir.as_deref(),
             };
             let found = job.run(report, answers)?;
             show(report, found, path, "AOF", options.repair)
@@ -126,7 +129,7 @@ fn check_all(report: &mut Report<'_>, options: &Options, answers: &mut dyn BufRe
         let is_rdb = is_rdb(report, &path)?;
         let format = if is_rdb { "RDB" } else { "RESP" };
         report.line(format!("Start to check BASE AOF ({format} format)."))?;
-        let found = job(base, &path, total == 1, is_rdb, options.repair).run(report, answers)?;
+        let found = job(base, &path, total == 1, is_rdb, options).run(report, answers)?;
         show(report, found, &base.name, "BASE AOF", options.repair)?;
     }
     if !manifest.incr.is_empty() {
@@ -135,16 +138,24 @@ fn check_all(report: &mut Report<'_>, options: &Options, answers: &mut dyn BufRe
     let first = usize::from(manifest.base.is_some()) + 1;
     for (number, listed) in (first..).zip(&manifest.incr) {
         let path = folder.join(OsStr::from_bytes(&listed.name)).into_os_string();
-        let found = job(listed, &path, number == total, false, options.repair).run(report, answers)?;
+        let found = job(listed, &path, number == total, false, options).run(report, answers)?;
         show(report, found, &listed.name, "INCR AOF", options.repair)?;
     }
     report.line("All AOF files and manifest are valid")
 }
 
-fn job<'j>(listed: &'j AofFile, path: &'j OsStr, is_last: bool, is_rdb: bool, repair: Repair) -> Job<'j> {
+fn job<'j>(
+    listed: &'j AofFile,
+    path: &'j OsStr,
+    is_last: bool,
+    is_rdb: bool,
+    options: &'j Options,
+) -> Job<'j> {
     // What lies behind the bytes that are listed is not part of the log.
     let bytes = listed.place.and_then(|place| place.len);
-    Job { name: &listed.name, path, is_last, repair, is_rdb, bytes }
+    let Options { repair, swap_dir, .. } = options;
+    let swap_dir = swap_dir.as_deref();
+    Job { name: &listed.name, path, is_last, repair: *repair, is_rdb, bytes, swap_dir }
 }
 
 fn load_manifest(report: &mut Report<'_>, path: &OsStr) -> Checked<Manifest> {

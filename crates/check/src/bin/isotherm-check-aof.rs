@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufWriter, stdin, stdout};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use isotherm_check::aof::{Options, Repair, check};
@@ -24,8 +25,10 @@ fn main() -> ExitCode {
         Asked::Check(options) => check(&mut report, &options, &mut stdin().lock()),
         Asked::Version => report.line(format!("isotherm-check-aof {VERSION}")),
         Asked::BadTimestamp => report.fail("Invalid timestamp, aborting..."),
+        // COMPAT(tools): isotherm-check-aof has an option more, `--swap-dir`, and names it when it is called wrongly. Why: bases of
+        // Isotherm alone refer to values in such a folder.
         Asked::Usage => report.fail(format!(
-            "Usage: {} [--fix|--truncate-to-timestamp $timestamp] <file.manifest|file.aof>",
+            "Usage: {} [--swap-dir $folder] [--fix|--truncate-to-timestamp $timestamp] <file.manifest|file.aof>",
             program.to_string_lossy()
         )),
     };
@@ -36,7 +39,13 @@ fn main() -> ExitCode {
 }
 
 fn parse(words: &[OsString]) -> Asked {
-    let options = |path: &OsString, repair| Asked::Check(Options { path: path.clone(), repair });
+    let (swap_dir, words) = match words {
+        [word, folder, rest @ ..] if word == "--swap-dir" => (Some(PathBuf::from(folder)), rest),
+        _ => (None, words),
+    };
+    let options = |path: &OsString, repair| {
+        Asked::Check(Options { path: path.clone(), repair, swap_dir: swap_dir.clone() })
+    };
     match words {
         [word] if word == "-v" || word == "--version" => Asked::Version,
         [path] => options(path, Repair::None),

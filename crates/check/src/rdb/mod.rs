@@ -24,6 +24,7 @@ use std::io::{self, Read};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::progress::Progress;
+use crate::swap::SwapDir;
 use crate::{Checked, Report, c_string};
 use repeats::Repeats;
 use stats::Stats;
@@ -64,14 +65,16 @@ struct Fault {
     type_code: Option<u8>,
 }
 
-/// The same of the base of an append-only file, which may refer to values in a swap-dir. These are not looked at.
+/// The same of the base of an append-only file, which may refer to values in a swap-dir. These are looked at where it is given.
 pub fn check_base(
     report: &mut Report<'_>,
     name: &[u8],
     input: &mut dyn Read,
     progress: &mut Progress,
+    swap: Option<&mut SwapDir>,
 ) -> Checked<Outcome> {
-    check_options(report, name, input, progress, (false, true))
+    let options = options(true);
+    check_with(report, name, input, progress, Check { swap, ..Check::new(options, false) })
 }
 
 /// Checks `input` to the end of its RDB part. `wants_stats`: of each database and type, for `--stats`.
@@ -82,29 +85,22 @@ pub fn check(
     progress: &mut Progress,
     wants_stats: bool,
 ) -> Checked<Outcome> {
-    check_options(report, name, input, progress, (wants_stats, false))
+    check_with(report, name, input, progress, Check::new(options(false), wants_stats))
 }
 
-fn check_options(
+fn options(references: bool) -> Options {
+    let limits = Limits { text_bytes_max: u64::from(u32::MAX), unfolded_bytes_max: u64::MAX };
+    Options { limits, strict_version: false, checksum: true, references }
+}
+
+fn check_with(
     report: &mut Report<'_>,
     name: &[u8],
     input: &mut dyn Read,
     progress: &mut Progress,
-    (wants_stats, references): (bool, bool),
+    mut check: Check<'_>,
 ) -> Checked<Outcome> {
     report.line([b"[offset 0] Checking RDB file ".as_slice(), c_string(name)].concat())?;
-    let limits = Limits { text_bytes_max: u64::from(u32::MAX), unfolded_bytes_max: u64::MAX };
-    let options = Options { limits, strict_version: false, checksum: true, references };
-    let mut check = Check {
-        reader: FileReader::new(options),
-        counts: Counts::default(),
-        repeats: Repeats::default(),
-        stats: Stats::new(wants_stats),
-        is_version_shown: false,
-        has_sum: true,
-        is_within_key: false,
-        now_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64),
-    };
     let fault = check.run(report, input, progress)?;
     progress.clear();
     if let Some(fault) = &fault {
@@ -113,7 +109,7 @@ fn check_options(
     check.conclude(report, fault.as_ref())
 }
 
-struct Check {
+struct Check<'s> {
     reader: FileReader,
     counts: Counts,
     repeats: Repeats,
@@ -123,9 +119,24 @@ struct Check {
     /// The key that more pieces belong to was counted.
     is_within_key: bool,
     now_ms: i64,
+    swap: Option<&'s mut SwapDir>,
 }
 
-impl Check {
+impl<'s> Check<'s> {
+    fn new(options: Options, wants_stats: bool) -> Check<'s> {
+        Check {
+            reader: FileReader::new(options),
+            counts: Counts::default(),
+            repeats: Repeats::default(),
+            stats: Stats::new(wants_stats),
+            is_version_shown: false,
+            has_sum: true,
+            is_within_key: false,
+            now_ms: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64),
+            swap: None,
+        }
+    }
+
     fn run(
         &mut self,
         report: &mut Report<'_>,
@@ -190,7 +201,10 @@ impl Check {
                 return Ok(Next::Item);
             }
             Ok(Step::Item(Item::Aux { name, value })) if name == SWAP_LOG.as_bytes() => {
-                format!("It refers to a swap-dir , of which its head has {} B", value.len()).into_bytes()
+                if let Some(swap) = &mut self.swap {
+                    swap.begin(report, value)?;
+                }
+                format!("It refers to a swap-dir, of which its head has {} B", value.len()).into_bytes()
             }
             // No secret is shown.
             Ok(Step::Item(Item::Aux { name, .. })) if name == SWAP_KEY_SECRET.as_bytes() => {
@@ -206,13 +220,19 @@ impl Check {
                 self.counts.functions += 1;
                 return Ok(Next::Item);
             }
-            Ok(Step::Item(Item::Cold { key, .. })) => {
+            Ok(Step::Item(Item::Cold { key, reference, .. })) => {
+                if let Some(swap) = &mut self.swap {
+                    swap.check_value(report, key.name, reference)?;
+                }
                 self.counts.keys += 1;
                 self.counts.cold += 1;
                 self.counts.note_expiry(key.expiry_ms, self.now_ms);
                 return Ok(Next::Item);
             }
             Ok(Step::Item(Item::Bundle(bundle))) => {
+                if let Some(swap) = &mut self.swap {
+                    swap.check_bundle(report, &bundle)?;
+                }
                 self.counts.keys += bundle.keys();
                 self.counts.cold += bundle.keys();
                 self.counts.expires += u64::from(bundle.volatile);
@@ -318,9 +338,13 @@ impl Check {
         report.line(format!("[info] {expires} expires"))?;
         report.line(format!("[info] {already_expired} already expired"))?;
         report.line(format!("[info] {functions} functions"))?;
-        if cold > 0 {
-            report
-                .line(format!("[info] {cold} keys whose values are in a swap-dir, which is not checked"))?;
+        match &self.swap {
+            Some(swap) => swap.show(report)?,
+            None if cold == 0 => {}
+            None => {
+                let what = "keys whose values are in a swap-dir, which is not checked without --swap-dir";
+                report.line(format!("[info] {cold} {what}"))?;
+            }
         }
         if lua_scripts > 0 {
             report.line(format!("[info] {lua_scripts} lua scripts read"))?;

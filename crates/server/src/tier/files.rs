@@ -16,8 +16,8 @@
 use isotherm_disk::{Disk, File, Lock, Mode, direct_rooms_bytes, read_exact_at, write_all_at};
 use isotherm_keyspace::ColdRef;
 use isotherm_tier::{
-    BLOCK_BYTES, Checkpoint, Damage, LogId, Named, NamedSegment, Place, Record, SegmentNumber, block_sum,
-    record_bytes,
+    BLOCK_BYTES, Checkpoint, Damage, LogId, Named, NamedSegment, Place, Record, SEGMENT_FILE_SUFFIX,
+    SegmentNumber, block_sum, record_bytes,
 };
 use std::fmt;
 use std::io;
@@ -49,7 +49,6 @@ impl fmt::Display for ReadError {
     }
 }
 
-const SUFFIX: &str = ".cold";
 /// Files that are looked at to know whether the disk answers.
 const PROBED_MAX: usize = 8;
 
@@ -189,7 +188,8 @@ impl Files {
     /// Files of segments that no base refers to.
     fn remove_others(&self) -> io::Result<()> {
         for name in self.disk.list(&self.folder)? {
-            let number = name.strip_suffix(SUFFIX).map(|number| number.parse().ok().map(SegmentNumber));
+            let number =
+                name.strip_suffix(SEGMENT_FILE_SUFFIX).map(|number| number.parse().ok().map(SegmentNumber));
             let Some(number) = number else { continue };
             let is_named = number.is_some_and(|number| {
                 self.is_within(number) && self.path(number).ends_with(&name) && self.get(number).is_some()
@@ -220,7 +220,7 @@ impl Files {
     }
 
     fn path(&self, segment: SegmentNumber) -> PathBuf {
-        self.folder.join(format!("{:08}{SUFFIX}", segment.0))
+        self.folder.join(segment.file_name())
     }
 
     fn is_within(&self, segment: SegmentNumber) -> bool {

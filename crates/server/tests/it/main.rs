@@ -55,6 +55,7 @@ mod slow_scripts;
 mod swap;
 mod swap_backends;
 mod swap_blocks;
+mod swap_check;
 mod swap_checkpoint;
 mod swap_faults;
 mod swap_fields;

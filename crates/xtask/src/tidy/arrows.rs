@@ -49,7 +49,7 @@ const MAY_USE: [(&str, &[&str]); 26] = [
     // of a cluster.
     ("probe", &["stdx", "resp"]),
     ("bench", &["stdx", "arena", "disk", "cluster", "keyspace", "resp", "probe"]),
-    ("check", &["stdx", "persist"]),
+    ("check", &["stdx", "persist", "tier"]),
     ("cli", &["stdx", "resp", "reactor", "tls"]),
     ("conformance", &["stdx", "resp", "probe"]),
     ("memlab", &["stdx", "allocator", "probe"]),
@@ -58,13 +58,14 @@ const MAY_USE: [(&str, &[&str]); 26] = [
 ];
 
 /// What the tests of a crate may use beside that: the allocator counts what a command or a writer takes, and random commands
-/// come from the grammar of the differential tester; the log is written to a disk that crashes; servers need ports.
+/// come from the grammar of the differential tester; the log is written to a disk that crashes; servers need ports,
+/// and what they write is checked.
 const TESTS_MAY_USE: &[(&str, &[&str])] = &[
     ("codec", &["allocator"]),
     ("commands", &["allocator", "conformance"]),
     ("log", &["disk", "persist"]),
     ("cli", &["probe"]),
-    ("server", &["probe"]),
+    ("server", &["check", "probe"]),
 ];
 
 pub fn check(files: &[File]) -> Vec<Finding> {
