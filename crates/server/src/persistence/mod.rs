@@ -19,6 +19,7 @@
 mod away;
 pub mod background;
 mod delay;
+mod items;
 pub mod load;
 pub mod report;
 pub mod room;

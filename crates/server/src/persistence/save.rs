@@ -19,6 +19,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use super::delay::delay;
+use super::items::Items;
 use super::{Store, away};
 use crate::config::{Id, id};
 use crate::observe::latency::monitor::Event;
@@ -269,41 +270,6 @@ fn move_into_place(disk: &dyn Disk, target: &Target) -> Result<(), SaveError> {
         log::warning(format!("Failed to fsync directory while saving DB: {}", os_text(&error)));
         SaveError::Failed
     })
-}
-
-/// What makes bytes of items.
-enum Items {
-    Rdb(Box<ItemWriter<Vec<u8>>>),
-    Commands(CommandWriter),
-}
-
-impl Items {
-    fn item(&mut self, item: SnapshotItem<'_>) {
-        match self {
-            Items::Rdb(writer) => writer.item(item),
-            Items::Commands(writer) => writer.item(item),
-        }
-    }
-
-    fn sink_mut(&mut self) -> &mut Vec<u8> {
-        match self {
-            Items::Rdb(writer) => writer.sink_mut(),
-            Items::Commands(writer) => writer.sink_mut(),
-        }
-    }
-
-    /// Whether values that are not in memory stay where they are.
-    fn refers(&self) -> bool {
-        matches!(self, Items::Rdb(writer) if writer.refers())
-    }
-
-    /// The first key that a file of version 11 has no place for.
-    fn field_expiry(&self) -> Option<(Db, &[u8])> {
-        match self {
-            Items::Rdb(writer) => writer.field_expiry(),
-            Items::Commands(_) => None,
-        }
-    }
 }
 
 /// A step of the walk, in memory. Whether there is more, and how many keys it met.
