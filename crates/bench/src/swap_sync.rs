@@ -121,7 +121,7 @@ fn await_cold(server: &Server, keys: u64) -> Fallible {
 fn sync_once(primary: &Server, options: &Options, keys: u64) -> Fallible<Sync> {
     let setting = Setting { workers: 1, ..Setting::default() };
     let replica = Server::start(Side::Isotherm, &setting, options)?;
-    let (before_bytes, before_ns) = (primary.resident_bytes()?, primary.cpu_ns()?);
+    let (before_bytes, before_ns) = (primary.resident_bytes()?, primary.whole_cpu_ns()?);
     let is_over = AtomicBool::new(false);
     let (took, longest, peak) = thread::scope(|scope| {
         let gets = scope.spawn(|| longest_get(primary.client()?, &is_over));
@@ -140,7 +140,7 @@ fn sync_once(primary: &Server, options: &Options, keys: u64) -> Fallible<Sync> {
         took_s: took.as_secs_f64(),
         longest_get_ms: longest.as_secs_f64() * 1e3,
         grown: peak as f64 / before_bytes as f64,
-        cpu_s: (primary.cpu_ns()? - before_ns) as f64 / 1e9,
+        cpu_s: (primary.whole_cpu_ns()? - before_ns) as f64 / 1e9,
     })
 }
 

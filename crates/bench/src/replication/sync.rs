@@ -38,7 +38,7 @@ pub fn measure(options: &Options, table: &mut Table) -> Fallible {
 fn sync(primary: Side, replica: Side, keys: u64, round: usize, options: &Options) -> Fallible<(f64, f64)> {
     let pair = Pair::start(primary, replica, options)?;
     fill(&pair.primary, &mut Shape::new(Verb::Set, keys), keys, "keys")?;
-    let cpu_ns = || Fallible::Ok(pair.primary.cpu_ns()? + pair.replica.cpu_ns()?);
+    let cpu_ns = || Fallible::Ok(pair.primary.whole_cpu_ns()? + pair.replica.whole_cpu_ns()?);
     let before_ns = cpu_ns()?;
     let took = pair.join()?.as_secs_f64();
     let cost = (cpu_ns()? - before_ns) as f64 / 1e9;

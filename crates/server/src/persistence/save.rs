@@ -28,6 +28,7 @@ use crate::process::log;
 use crate::process::time::unix_now;
 use crate::replication::state::Place;
 use crate::scripting::libraries::Catalog;
+use crate::tier::in_order::InOrder;
 
 /// Items of one step: some 20 us of small keys.
 const STEP_ITEMS: u64 = 500;
@@ -276,7 +277,7 @@ fn move_into_place(disk: &dyn Disk, target: &Target) -> Result<(), SaveError> {
 fn walk(
     store: Store<'static>,
     snapshot: &mut Snapshot<'static>,
-    items: &mut Items,
+    (items, reading): (&mut Items, &mut InOrder),
     step: &mut Step<'_>,
 ) -> Result<(bool, u64), SaveError> {
     let progress = &store.state.progress;
@@ -290,7 +291,7 @@ fn walk(
         };
         if items.refers() && !matches!(item, SnapshotItem::Node(_)) {
             items.item(item);
-        } else if let Err(error) = away::with_value(store, item, |item| items.item(item)) {
+        } else if let Err(error) = away::with_value(store, reading, item, |item| items.item(item)) {
             unreadable = Some(error);
         }
     });
@@ -355,6 +356,7 @@ pub struct Streaming {
     /// Without a snapshot nothing is walked: the file says only where the log stands.
     snapshot: Option<Snapshot<'static>>,
     items: Option<Items>,
+    reading: InOrder,
 }
 
 /// Takes bytes, and empties what they lie in.
@@ -374,6 +376,7 @@ impl Streaming {
             sum,
             snapshot: Some(snapshot).filter(|_| !filter.without_data),
             items: Some(items),
+            reading: InOrder::default(),
         }
     }
 
@@ -400,7 +403,7 @@ impl Streaming {
             |snapshot: &mut Snapshot<'static>, count: u64, visit: &mut dyn FnMut(SnapshotItem<'_>)| {
                 snapshot.step(count, visit)
             };
-        let (more, keys) = walk(self.store, snapshot, &mut items, &mut step)?;
+        let (more, keys) = walk(self.store, snapshot, (&mut items, &mut self.reading), &mut step)?;
         if !more {
             self.snapshot = None;
         }
@@ -446,6 +449,7 @@ struct Output {
     syncs: bool,
     format: Format,
     refers: bool,
+    reading: InOrder,
 }
 
 impl Output {
@@ -453,7 +457,8 @@ impl Output {
         let sums = store.config.sums_rdb_files();
         let Target { syncs, format, .. } = *target;
         let refers = target.swap_log.is_some();
-        Output { store, file, at: 0, synced: 0, sum: 0, sums, syncs, format, refers }
+        let reading = InOrder::default();
+        Output { store, file, at: 0, synced: 0, sum: 0, sums, syncs, format, refers, reading }
     }
 
     fn items(&self, cut: Cut, swap_log: Option<&[u8]>) -> (Snapshot<'static>, Items) {
@@ -480,7 +485,7 @@ impl Output {
         items: &mut Items,
         step: &mut Step<'_>,
     ) -> Result<bool, SaveError> {
-        let (more, keys) = walk(self.store, snapshot, items, step)?;
+        let (more, keys) = walk(self.store, snapshot, (items, &mut self.reading), step)?;
         if items.sink_mut().len() >= WRITE_BYTES {
             self.put(items.sink_mut())?;
         }

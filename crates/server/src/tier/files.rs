@@ -348,18 +348,23 @@ impl Files {
 
     /// The same for one who reads many, about in the order in which they were written.
     pub fn read_in_order(&self, place: Place, key: &[u8]) -> Result<Vec<u8>, ReadError> {
-        let found = self.get(place.segment()).ok_or(ReadError::NoFile)?;
+        Files::read_from(&*self.file_in_order(place.segment())?, place, key)
+    }
+
+    /// What such a reader reads of a segment: the same file as long as that is not written anew.
+    pub fn file_in_order(&self, segment: SegmentNumber) -> Result<Arc<dyn File>, ReadError> {
+        let found = self.get(segment).ok_or(ReadError::NoFile)?;
         if !self.is_direct {
-            return Files::read_from(&*found.file, place, key);
+            return Ok(Arc::clone(&found.file));
         }
         let in_order = match found.in_order.get() {
             Some(file) => file,
             None => {
-                let file = self.disk.open(&self.path(place.segment()), Mode::Read).map_err(ReadError::Io)?;
+                let file = self.disk.open(&self.path(segment), Mode::Read).map_err(ReadError::Io)?;
                 found.in_order.get_or_init(|| file)
             }
         };
-        Files::read_from(&**in_order, place, key)
+        Ok(Arc::clone(in_order))
     }
 
     /// Where the record of a key of so many bytes lies: the file, its first byte and its length. `None`: it was freed.

@@ -33,6 +33,7 @@ pub mod files;
 pub mod frozen;
 pub mod health;
 pub mod homes;
+pub mod in_order;
 mod nodes;
 pub mod owner;
 pub mod pace;

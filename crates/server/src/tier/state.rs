@@ -461,13 +461,21 @@ impl<M> Tier<M> {
     /// A read that began then has ended.
     pub fn note_read_end(&self, from: Instant, value: &Result<Vec<u8>, ReadError>) {
         self.note_read(value);
+        self.count_read(from, value.as_ref().map_or(0, Vec::len));
+    }
+
+    /// The same of one that has brought several values.
+    pub fn note_read_bytes(&self, from: Instant, bytes: usize) {
+        self.note_read(&Ok(()));
+        self.count_read(from, bytes);
+    }
+
+    fn count_read(&self, from: Instant, bytes: usize) {
         self.counters.reads.fetch_add(1, Relaxed);
         let us = from.elapsed().as_micros() as u64;
         self.counters.read_us.fetch_add(us, Relaxed);
         self.counters.read_times.add(us);
-        if let Ok(value) = value {
-            self.counters.read_bytes.fetch_add(value.len() as u64, Relaxed);
-        }
+        self.counters.read_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
     /// Reads what a key refers to, as often as it refers to something else meanwhile. Holds its partition only to look. `None`: it is

@@ -1,0 +1,259 @@
+//! Reads of many records, about in the order in which they were written: what a snapshot asks for.
+//!
+//! ```text
+//!   the values of a slot left memory at several times, so a walk by slots follows several places of the log at once
+//!
+//!   segment 3   ...[r1][r4][r5]...      stretch A: r1, r4, r5 ...
+//!   segment 9   ...[r2][r3][r6]...      stretch B: r2, r3, r6 ...
+//! ```
+//! A stretch is what one call of the system has brought. The one behind it is twice as long, up to 128 KB, so some hundred values share a
+//! call; a place that no stretch leads to is read to the end of its block, as nothing says that more is wanted.
+//!
+//! Once written, the bytes of a segment's file do not change, and a segment that is written anew has another file. But a stretch may end in
+//! bytes that were not written yet: what does not verify in a stretch is read again, alone.
+
+use isotherm_disk::File;
+use isotherm_keyspace::ColdRef;
+use isotherm_tier::{BLOCK_BYTES, Place, Record, record_bytes};
+use std::borrow::Cow;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::{ReadError, Tier};
+
+/// So many places are followed. With the longest stretches they take 1 MB.
+const STRETCHES_MAX: usize = 8;
+const STRETCH_BYTES_MAX: usize = 128 << 10;
+/// A longer record is read alone: it gains nothing.
+const RECORD_BYTES_MAX: usize = STRETCH_BYTES_MAX / 2;
+
+/// Where a payload lies in the first stretch.
+type Found = Range<usize>;
+
+#[derive(Default)]
+pub struct InOrder {
+    /// The one that was used last is the first.
+    stretches: Vec<Stretch>,
+}
+
+struct Stretch {
+    file: Arc<dyn File>,
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl InOrder {
+    /// The payload of a record.
+    pub fn read<M>(
+        &mut self,
+        tier: &Tier<M>,
+        reference: ColdRef,
+        key: &[u8],
+    ) -> Result<Cow<'_, [u8]>, ReadError> {
+        let place = Place::from_raw(reference.raw());
+        let from = Instant::now();
+        let found = match tier.files.file_in_order(place.segment()) {
+            Ok(file) => self.look(&file, place, key, |bytes| tier.note_read_bytes(from, bytes)),
+            Err(_) => None,
+        };
+        match found {
+            Some(found) => Ok(Cow::Borrowed(&self.stretches[0].bytes[found])),
+            // It is long, or what fails is noted and repeated.
+            None => tier.read_in_order(reference, key).map(Cow::Owned),
+        }
+    }
+
+    /// Looks for the payload of a record, and reads if it has to: `note_read` takes how many bytes. `None`: it is too long for a stretch,
+    /// cannot be read, or is not that of the key.
+    fn look(
+        &mut self,
+        file: &Arc<dyn File>,
+        place: Place,
+        key: &[u8],
+        note_read: impl FnOnce(usize),
+    ) -> Option<Found> {
+        let len = record_bytes(key.len(), place.payload_bytes());
+        if len > RECORD_BYTES_MAX {
+            return None;
+        }
+        let at = place.offset();
+        let has = |stretch: &Stretch| stretch.is_of(file) && stretch.has(at, len);
+        match self.stretches.iter().position(has) {
+            Some(number) => self.bring_forward(number),
+            None => note_read(self.bring(file, at, len).ok()?),
+        }
+        let stretch = &self.stretches[0];
+        let begin = (at - stretch.start) as usize;
+        let bytes = &stretch.bytes[begin..begin + len];
+        let record = Record::read(place, bytes).ok().filter(|record| record.key == key)?;
+        let payload = begin + (record.payload.as_ptr() as usize - bytes.as_ptr() as usize);
+        Some(payload..payload + record.payload.len())
+    }
+
+    fn bring_forward(&mut self, number: usize) {
+        self.stretches[..=number].rotate_right(1);
+    }
+
+    /// The stretch that has these bytes becomes the first. How many bytes were read.
+    fn bring(&mut self, file: &Arc<dyn File>, at: u64, len: usize) -> io::Result<usize> {
+        let leads = |stretch: &Stretch| stretch.is_of(file) && stretch.leads_to(at);
+        let wanted = match self.stretches.iter().position(leads) {
+            Some(number) => {
+                self.bring_forward(number);
+                (self.stretches[0].bytes.len() * 2).min(STRETCH_BYTES_MAX).max(len)
+            }
+            None => {
+                if self.stretches.len() < STRETCHES_MAX {
+                    self.stretches.push(Stretch { file: Arc::clone(file), start: at, bytes: Vec::new() });
+                }
+                self.bring_forward(self.stretches.len() - 1);
+                (at + len as u64).next_multiple_of(BLOCK_BYTES as u64) as usize - at as usize
+            }
+        };
+        self.stretches[0].fill(file, at, wanted, len).inspect_err(|_| {
+            self.stretches.remove(0);
+        })
+    }
+}
+
+impl Stretch {
+    fn is_of(&self, file: &Arc<dyn File>) -> bool {
+        Arc::ptr_eq(&self.file, file)
+    }
+
+    fn end(&self) -> u64 {
+        self.start + self.bytes.len() as u64
+    }
+
+    fn has(&self, at: u64, len: usize) -> bool {
+        self.start <= at && at + len as u64 <= self.end()
+    }
+
+    /// Whether a place lies in it, or no further behind it than it is long.
+    fn leads_to(&self, at: u64) -> bool {
+        self.start <= at && at <= self.end() + self.bytes.len() as u64
+    }
+
+    /// Reads `wanted` bytes, of which the file may have fewer, but not fewer than `len`.
+    fn fill(&mut self, file: &Arc<dyn File>, at: u64, wanted: usize, len: usize) -> io::Result<usize> {
+        self.file = Arc::clone(file);
+        self.start = at;
+        self.bytes.resize(wanted, 0);
+        let mut read = 0;
+        while read < wanted {
+            match file.read_at(&mut self.bytes[read..], at + read as u64) {
+                Ok(0) => break,
+                Ok(count) => read += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.bytes.truncate(read);
+        if read < len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(read) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use isotherm_disk::{Disk, Mode, Plan, SimDisk, write_all_at};
+    use isotherm_keyspace::Slot;
+    use isotherm_stdx::Prng;
+    use isotherm_tier::{Log, LogConfig, Stream};
+    use std::path::Path;
+
+    struct Records {
+        file: Arc<dyn File>,
+        all: Vec<(Place, Vec<u8>, Vec<u8>)>,
+    }
+
+    /// Records of one segment, one behind the other.
+    fn records(disk: &dyn Disk, name: &str, count: usize, prng: &mut Prng) -> Records {
+        let file = disk.open(Path::new(name), Mode::Truncate).unwrap();
+        let mut log = Log::new(LogConfig::of_bytes(1 << 30));
+        let mut all = Vec::new();
+        for number in 0..count {
+            let (key, value) =
+                (format!("key:{number}").into_bytes(), vec![number as u8; prng.below(900) as usize]);
+            let record = Record {
+                form: 0,
+                expiry: None,
+                database: 0,
+                slot: Slot::of_key(&key),
+                key: &key,
+                payload: &value,
+            };
+            let place = log.append(Stream::Fresh, &record, None).unwrap();
+            all.push((place, key, value));
+        }
+        log.seal(Stream::Fresh);
+        let write = log.next_write().unwrap();
+        write_all_at(&*file, write.bytes, write.offset).unwrap();
+        Records { file, all }
+    }
+
+    fn read(reading: &mut InOrder, records: &Records, number: usize, reads: &mut usize) -> Vec<u8> {
+        let (place, key, _) = &records.all[number];
+        let found = reading.look(&records.file, *place, key, |_| *reads += 1);
+        reading.stretches[0].bytes[found.expect("it is there")].to_vec()
+    }
+
+    #[test]
+    fn places_that_are_followed_share_reads() {
+        let disk = SimDisk::new(7, Plan::default());
+        let mut prng = Prng::new(3);
+        let logs: Vec<Records> =
+            ["a", "b", "c"].iter().map(|name| records(&disk, name, 1000, &mut prng)).collect();
+        let (mut reading, mut reads) = (InOrder::default(), 0);
+        let mut next = [0; 3];
+        while let Some(log) = Some(prng.below(3) as usize).filter(|_| next.iter().any(|next| *next < 1000)) {
+            if next[log] < 1000 {
+                assert_eq!(read(&mut reading, &logs[log], next[log], &mut reads), logs[log].all[next[log]].2);
+                // Some are in memory.
+                next[log] += 1 + prng.below(2) as usize;
+            }
+        }
+        assert!(reads < 3 * 16, "{reads} reads of some 2,000 records");
+    }
+
+    #[test]
+    fn any_order_is_right() {
+        let disk = SimDisk::new(7, Plan::default());
+        let mut prng = Prng::new(5);
+        let logs: Vec<Records> = (0..12).map(|n| records(&disk, &n.to_string(), 300, &mut prng)).collect();
+        let (mut reading, mut reads) = (InOrder::default(), 0);
+        for _ in 0..5000 {
+            let (log, number) = (&logs[prng.below(12) as usize], prng.below(300) as usize);
+            assert_eq!(read(&mut reading, log, number, &mut reads), log.all[number].2);
+            assert!(reading.stretches.len() <= STRETCHES_MAX);
+            assert!(reading.stretches.iter().all(|stretch| stretch.bytes.len() <= STRETCH_BYTES_MAX));
+        }
+    }
+
+    #[test]
+    fn what_was_written_behind_a_stretch_is_not_taken_from_it() {
+        let disk = SimDisk::new(7, Plan::default());
+        let written = records(&disk, "a", 100, &mut Prng::new(5));
+        let bytes = {
+            let mut bytes = vec![0; written.file.len().unwrap() as usize];
+            isotherm_disk::read_exact_at(&*written.file, &mut bytes, 0).unwrap();
+            bytes
+        };
+        // The second half is not there yet.
+        let half = written.all[50].0.offset();
+        write_all_at(&*written.file, &vec![0; bytes.len() - half as usize], half).unwrap();
+        let (mut reading, mut reads) = (InOrder::default(), 0);
+        (0..50).for_each(|number| _ = read(&mut reading, &written, number, &mut reads));
+        write_all_at(&*written.file, &bytes, 0).unwrap();
+        let fails = (50..100).filter(|number| {
+            let (place, key, _) = &written.all[*number];
+            reading.look(&written.file, *place, key, |_| {}).is_none()
+        });
+        assert!(fails.count() > 0, "zeros are no record");
+        // Another file has other bytes, at the same places too.
+        let other = records(&disk, "b", 100, &mut Prng::new(6));
+        assert_eq!(read(&mut reading, &other, 3, &mut reads), other.all[3].2);
+    }
+}
