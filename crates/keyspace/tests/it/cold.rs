@@ -5,6 +5,7 @@ use crate::support::*;
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Keeps values by their reference, and checks that each goes back once.
@@ -14,12 +15,15 @@ pub struct Keeper {
     /// What went back too, as a disk has it while a snapshot is under way.
     pub ever: Mutex<HashMap<u64, Vec<u8>>>,
     next: Mutex<u64>,
+    /// How often the keyspace waited for a value or a part of one.
+    pub waits: AtomicU64,
     /// Hashes that were asked for.
     pub asked: Mutex<Vec<(Db, Vec<u8>)>>,
 }
 
 impl ColdKeeper for Keeper {
     fn read(&self, reference: ColdRef, _key: &[u8]) -> Option<Vec<u8>> {
+        self.waits.fetch_add(1, Relaxed);
         self.values.lock().unwrap().get(&reference.raw()).cloned()
     }
 

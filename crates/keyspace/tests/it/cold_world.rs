@@ -6,6 +6,7 @@ use crate::support::*;
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 pub struct ColdWorld {
     pub keyspace: &'static Keyspace,
@@ -26,11 +27,15 @@ pub struct Counts {
     pub moved_clean: u64,
     pub runs_again: u64,
     pub changes_again: u64,
+    /// Changes that waited for the disk themselves.
+    pub waits: u64,
 }
 
 impl Counts {
+    /// Of a world in which no change waits.
     pub fn all(&self) -> [u64; 6] {
-        let Counts { chilled, clean, moved, moved_clean, runs_again, changes_again } = *self;
+        let Counts { chilled, clean, moved, moved_clean, runs_again, changes_again, waits } = *self;
+        assert_eq!(waits, 0, "changes want what they need before");
         [chilled, clean, moved, moved_clean, runs_again, changes_again]
     }
 }
@@ -75,13 +80,34 @@ impl ColdWorld {
         let missing = held.take_missing();
         for missed in &missing {
             assert!(missed.is_readable);
-            let node = missed.node.expect("no value is away as a whole");
-            let Some(from) = held.node_reference(node) else { continue };
-            let payload = self.keeper.read(from);
-            held.give_node(node, Some(&payload), from, true, UnixMs(self.now));
-            self.given.push((node, from));
+            self.give(held, missed.node.expect("no value is away as a whole"), true);
         }
         missing.len() as u64
+    }
+
+    fn give(&mut self, held: &mut Held<'_>, node: NodeAt, keeps: bool) {
+        let Some(from) = held.node_reference(node) else { return };
+        let payload = self.keeper.read(from);
+        held.give_node(node, Some(&payload), from, keeps, UnixMs(self.now));
+        self.given.push((node, from));
+    }
+
+    /// What a change needs of a key is read before it. How often there was something: what is read may show what else is needed.
+    pub fn give_before(&mut self, name: &[u8], need: NodeNeed<'_>) -> u64 {
+        let mut held = Held::new(self.keyspace);
+        held.acquire(Want::All);
+        let key = self.keyspace.key(name);
+        for rounds in 0.. {
+            let nodes = held.away_nodes(Db(0), &key, need, usize::MAX);
+            if nodes.is_empty() {
+                return rounds;
+            }
+            for node in nodes {
+                let keeps = !self.prng.one_in(4);
+                self.give(&mut held, node, keeps);
+            }
+        }
+        unreachable!("what was given is not away")
     }
 
     /// A command that only reads: what it meets is read, and it runs again.
@@ -108,8 +134,15 @@ impl ColdWorld {
         }
     }
 
-    /// One that changes something: it may want something before it has changed anything.
-    pub fn change<R>(&mut self, mut work: impl FnMut(&mut Txn<'_, '_>) -> R) -> R {
+    /// One that changes something: it may want something before it has changed anything, or wait for the disk itself.
+    pub fn change<R>(&mut self, work: impl FnMut(&mut Txn<'_, '_>) -> R) -> R {
+        let before = self.keeper.waits.load(Relaxed);
+        let answer = self.run_change(work);
+        self.counts.waits += u64::from(self.keeper.waits.load(Relaxed) > before);
+        answer
+    }
+
+    fn run_change<R>(&mut self, mut work: impl FnMut(&mut Txn<'_, '_>) -> R) -> R {
         let mut held = Held::new(self.keyspace);
         held.acquire(Want::All);
         held.report_changes(true);
@@ -129,26 +162,23 @@ impl ColdWorld {
 
     /// One that needs all of a key's nodes, read before.
     pub fn change_whole<R>(&mut self, name: &[u8], work: impl FnMut(&mut Txn<'_, '_>) -> R) -> R {
-        {
-            let mut held = Held::new(self.keyspace);
-            held.acquire(Want::All);
-            let key = self.keyspace.key(name);
-            for node in held.away_nodes(Db(0), &key, NodeNeed::All, usize::MAX) {
-                let from = held.node_reference(node).expect("it is away");
-                let payload = self.keeper.read(from);
-                held.give_node(node, Some(&payload), from, false, UnixMs(self.now));
-            }
-        }
+        self.give_before(name, NodeNeed::All);
         self.change(work)
     }
 
     /// The hand shows what may leave memory.
     pub fn show(&mut self) -> Shown {
+        self.show_checked(|_| {})
+    }
+
+    pub fn show_checked(&mut self, check: impl Fn(&SinkableNode<'_>)) -> Shown {
         let (mut written, mut clean) = (Vec::new(), Vec::new());
         let mut held = Held::new(self.keyspace);
         held.acquire(Want::One(self.hand.partition()));
         let now = UnixMs(self.now + 1000);
         held.sink_nodes_step(&mut self.hand, ByNodes::Some, 80, now, &mut |node| {
+            assert!(!node.is_awaited, "a second has passed");
+            check(&node);
             if node.is_clean {
                 return clean.push(node.at);
             }

@@ -2,9 +2,9 @@
 //! when it was read, and commands that change something have what they need read before, or wait for it.
 
 use crate::cold::Keeper;
-use crate::support::*;
+use crate::cold_world::{ColdWorld, Counts};
+use crate::support::conditions;
 use isotherm_keyspace::*;
-use isotherm_stdx::Prng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -15,26 +15,8 @@ const MEMBERS: u64 = 1500;
 type Model = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, f64>>;
 
 struct World {
-    keyspace: &'static Keyspace,
-    keeper: Arc<Keeper>,
-    prng: Prng,
+    cold: ColdWorld,
     model: Model,
-    hand: NodeHand,
-    /// What came back, and where it was.
-    given: Vec<(NodeAt, ColdRef)>,
-    now: i64,
-    counts: Counts,
-}
-
-#[derive(Default, Debug)]
-struct Counts {
-    chilled: u64,
-    clean: u64,
-    moved: u64,
-    moved_clean: u64,
-    runs_again: u64,
-    changes_again: u64,
-    waits: u64,
 }
 
 fn name_of(number: u64) -> Vec<u8> {
@@ -65,101 +47,38 @@ fn ordered(members: &BTreeMap<Vec<u8>, f64>) -> Vec<(Vec<u8>, f64)> {
 
 impl World {
     fn new(seed: u64) -> World {
-        let keyspace: &'static Keyspace = Box::leak(Box::new(keyspace(2, 1, 1 << 30, seed as u8)));
-        let keeper: Arc<Keeper> = Arc::default();
-        let shared: Arc<dyn ColdKeeper> = keeper.clone();
-        keyspace.keep_cold(&shared);
-        World {
-            keyspace,
-            keeper,
-            prng: Prng::new(seed),
-            model: Model::new(),
-            hand: NodeHand::default(),
-            given: Vec::new(),
-            now: START,
-            counts: Counts::default(),
-        }
+        World { cold: ColdWorld::new(seed), model: Model::new() }
     }
 
     fn score(&mut self, name: &[u8]) -> f64 {
-        match self.prng.below(4) {
+        match self.cold.prng.below(4) {
             _ if is_even(name) => 1.0,
-            0 => self.prng.below(10) as f64,
-            1 => -(self.prng.below(1 << 30) as f64),
-            _ => self.prng.next_u64() as f64 / 2f64.powi(60),
+            0 => self.cold.prng.below(10) as f64,
+            1 => -(self.cold.prng.below(1 << 30) as f64),
+            _ => self.cold.prng.next_u64() as f64 / 2f64.powi(60),
         }
     }
 
-    /// What was met is read. Whether something was.
-    fn give_missing(&mut self, held: &mut Held<'_>) -> bool {
-        let missing = held.take_missing();
-        for missed in &missing {
-            assert!(missed.is_readable);
-            let node = missed.node.expect("no value is away as a whole");
-            self.given.extend(give(&self.keeper, held, node, self.now));
-        }
-        !missing.is_empty()
-    }
-
-    /// A command that only reads: what it meets is read, and it runs again.
-    fn read<R>(&mut self, work: impl Fn(&mut Txn<'_, '_>) -> R) -> R {
-        loop {
-            let mut held = Held::new(self.keyspace);
-            held.acquire(Want::All);
-            let mut sink = NoEffects;
-            let mut txn = Txn::new(&mut held, conditions(self.now), &mut sink);
-            txn.on_cold = OnCold::Collect;
-            let answer = work(&mut txn);
-            txn.finish();
-            if !self.give_missing(&mut held) {
-                return answer;
-            }
-            self.counts.runs_again += 1;
-        }
-    }
-
-    /// One that changes elements of a key: it may want something before it has changed anything.
+    /// One that changes elements of a key; without `need` what it does not want itself it waits for.
     fn change<R>(
         &mut self,
         name: &[u8],
         need: Option<NodeNeed<'_>>,
-        mut work: impl FnMut(&mut Txn<'_, '_>) -> R,
+        work: impl FnMut(&mut Txn<'_, '_>) -> R,
     ) -> R {
-        let keyspace = self.keyspace;
-        let mut held = Held::new(keyspace);
-        held.acquire(Want::All);
-        let key = keyspace.key(name);
-        // What is read shows what else is needed.
-        while let Some(need) = need {
-            let nodes = held.away_nodes(Db(0), &key, need, usize::MAX);
-            if nodes.is_empty() {
-                break;
-            }
-            for node in nodes {
-                give(&self.keeper, &mut held, node, self.now);
-            }
+        if let Some(need) = need {
+            self.cold.give_before(name, need);
         }
-        self.counts.waits += u64::from(need.is_none());
-        loop {
-            let mut sink = NoEffects;
-            let mut txn = Txn::new(&mut held, conditions(self.now), &mut sink);
-            txn.on_cold = OnCold::Read;
-            let answer = work(&mut txn);
-            txn.finish();
-            if !self.give_missing(&mut held) {
-                return answer;
-            }
-            self.counts.changes_again += 1;
-        }
+        self.cold.change(work)
     }
 
     fn edit(&mut self) {
-        let name = name_of(self.prng.below(KEYS));
-        let many = if self.prng.one_in(4) { 300 } else { 5 };
-        let count = 1 + self.prng.below(many);
-        let grows = self.prng.below(5) > 1;
+        let name = name_of(self.cold.prng.below(KEYS));
+        let many = if self.cold.prng.one_in(4) { 300 } else { 5 };
+        let count = 1 + self.cold.prng.below(many);
+        let grows = self.cold.prng.below(5) > 1;
         let words: Vec<(Vec<u8>, f64)> =
-            (0..count).map(|_| (member_of(self.prng.below(MEMBERS)), self.score(&name))).collect();
+            (0..count).map(|_| (member_of(self.cold.prng.below(MEMBERS)), self.score(&name))).collect();
         let texts: Vec<(String, &[u8])> =
             words.iter().map(|(member, score)| (score.to_string(), &member[..])).collect();
         let elements: Vec<&[u8]> = match grows {
@@ -167,7 +86,7 @@ impl World {
             false => texts.iter().map(|(_, member)| *member).collect(),
         };
         let need = NodeNeed::Of { elements: &elements, reshapes: true };
-        let need = (self.prng.below(4) > 0).then_some(need);
+        let need = (self.cold.prng.below(4) > 0).then_some(need);
         let limits = Limits::default();
         let known = self.model.get(&name).cloned().unwrap_or_default();
         self.change(&name, need, |txn| {
@@ -201,19 +120,18 @@ impl World {
 
     /// ZPOPMIN, ZPOPMAX, and the like in the middle.
     fn take_range(&mut self) {
-        let name = name_of(self.prng.below(KEYS));
+        let name = name_of(self.cold.prng.below(KEYS));
         let Some(members) = self.model.get(&name) else { return };
         let all = ordered(members);
         let len = all.len() as u64;
-        let count = (1 + self.prng.below(60)).min(len);
-        let first = match self.prng.below(3) {
+        let count = (1 + self.cold.prng.below(60)).min(len);
+        let first = match self.cold.prng.below(3) {
             0 => 0,
             1 => len - count,
-            _ => self.prng.below(len - count + 1),
+            _ => self.cold.prng.below(len - count + 1),
         };
-        let (forward, waits) = (self.prng.one_in(2), self.prng.one_in(3));
+        let (forward, waits) = (self.cold.prng.one_in(2), self.cold.prng.one_in(3));
         let limits = Limits::default();
-        self.counts.waits += u64::from(waits);
         let taken = self.change(&name, Some(NodeNeed::Of { elements: &[], reshapes: true }), |txn| {
             let key = txn.key(&name);
             let edited = txn.edit_zset(Db(0), &key, &limits, |zset| {
@@ -239,11 +157,11 @@ impl World {
 
     /// ZREMRANGEBYSCORE, or BYLEX.
     fn take_between(&mut self) {
-        let name = name_of(self.prng.below(KEYS));
+        let name = name_of(self.cold.prng.below(KEYS));
         let Some(members) = self.model.get(&name) else { return };
         let all = ordered(members);
-        let (low, high) = (self.prng.below(all.len() as u64) as usize, all.len() - 1);
-        let (low, high) = (&all[low], &all[high.min(low + self.prng.below(80) as usize)]);
+        let (low, high) = (self.cold.prng.below(all.len() as u64) as usize, all.len() - 1);
+        let (low, high) = (&all[low], &all[high.min(low + self.cold.prng.below(80) as usize)]);
         let even = is_even(&name);
         let is_taken = |(member, score): &(Vec<u8>, f64)| match even {
             true => *member > low.0 && *member <= high.0,
@@ -272,19 +190,19 @@ impl World {
     }
 
     fn look(&mut self) {
-        let name = name_of(self.prng.below(KEYS));
+        let name = name_of(self.cold.prng.below(KEYS));
         let Some(members) = self.model.get(&name) else { return };
         let all = ordered(members);
-        let member = member_of(self.prng.below(MEMBERS));
+        let member = member_of(self.cold.prng.below(MEMBERS));
         let expected = members
             .get(&member)
             .map(|score| (all.iter().position(|pair| pair.0 == member).expect("it is there") as u64, *score));
         let len = all.len() as u64;
-        let (rank, forward) = (self.prng.below(len), self.prng.one_in(2));
-        let count = self.prng.below(len - rank + 1).min(100);
-        let bound = all[self.prng.below(len) as usize].clone();
-        let what = self.prng.below(4);
-        let (found, range, below) = self.read(|txn| {
+        let (rank, forward) = (self.cold.prng.below(len), self.cold.prng.one_in(2));
+        let count = self.cold.prng.below(len - rank + 1).min(100);
+        let bound = all[self.cold.prng.below(len) as usize].clone();
+        let what = self.cold.prng.below(4);
+        let (found, range, below) = self.cold.read(|txn| {
             let key = txn.key(&name);
             let Some(entry) = txn.find(Db(0), &key, Lookup::Read) else { panic!("it is there") };
             let Value::Zset(zset) = entry.value else { panic!("a sorted set") };
@@ -323,7 +241,7 @@ impl World {
 
     /// All of a key, in order, and by its scan.
     fn check(&mut self, name: &[u8]) {
-        let (all, scanned, len) = self.read(|txn| {
+        let (all, scanned, len) = self.cold.read(|txn| {
             let key = txn.key(name);
             let (mut all, mut scanned) = (Vec::new(), BTreeMap::new());
             let Some(entry) = txn.find(Db(0), &key, Lookup::Read) else { return (all, scanned, 0) };
@@ -344,12 +262,12 @@ impl World {
     }
 
     fn move_or_remove(&mut self) {
-        let (name, other) = (name_of(self.prng.below(KEYS)), name_of(self.prng.below(KEYS)));
-        let what = self.prng.below(3);
+        let (name, other) = (name_of(self.cold.prng.below(KEYS)), name_of(self.cold.prng.below(KEYS)));
+        let what = self.cold.prng.below(3);
         if name == other || is_even(&name) != is_even(&other) || !self.model.contains_key(&name) {
             return;
         }
-        self.change(&name, Some(NodeNeed::All), |txn| {
+        self.cold.change_whole(&name, |txn| {
             let (from, to) = (txn.key(&name), txn.key(&other));
             match what {
                 0 => _ = txn.remove(Db(0), &from),
@@ -372,94 +290,31 @@ impl World {
 
     /// What the hand shows leaves memory; sometimes it has changed since it was shown.
     fn sink(&mut self) {
-        let changes = self.prng.one_in(5);
-        self.sink_with(changes);
-    }
-
-    fn sink_with(&mut self, changes: bool) {
-        let (mut shown, mut clean) = (Vec::new(), Vec::new());
-        let keyspace = self.keyspace;
-        {
-            let mut held = Held::new(keyspace);
-            held.acquire(Want::One(self.hand.partition()));
-            let now = UnixMs(self.now + 1000);
-            held.sink_nodes_step(&mut self.hand, ByNodes::Some, 80, now, &mut |node| {
-                assert!(node.idle_seconds < 600, "a stamp is its last change");
-                if node.is_clean {
-                    return clean.push(node.at);
-                }
-                let mut payload = Vec::new();
-                node.write_payload(&mut payload);
-                assert_eq!(payload.len(), node.bytes);
-                shown.push((node.at, payload));
-            });
-        }
-        if changes {
+        let shown = self.cold.show_checked(is_recent);
+        if self.cold.prng.one_in(5) {
             self.edit();
         }
-        for at in clean {
-            let mut held = Held::new(self.keyspace);
-            held.acquire(Want::One(self.keyspace.partition_of(at.slot)));
-            // Unless it has changed meanwhile.
-            self.counts.clean += u64::from(held.chill_clean_node(at, UnixMs(self.now)));
-        }
-        for (at, payload) in shown {
-            let reference = self.keeper.keep(&payload);
-            let mut held = Held::new(self.keyspace);
-            held.acquire(Want::One(self.keyspace.partition_of(at.slot)));
-            self.counts.chilled += u64::from(held.chill_node(at, &payload, reference, UnixMs(self.now)));
-        }
-    }
-
-    fn clean(&mut self) {
-        let mut hand = NodeHand::default();
-        while hand.rounds == 0 {
-            let mut held = Held::new(self.keyspace);
-            held.acquire(Want::One(hand.partition()));
-            let mut found = Vec::new();
-            held.away_nodes_step(&mut hand, 500, &mut |node, reference| found.push((node, reference)));
-            for (node, reference) in found.into_iter().filter(|_| self.prng.one_in(4)) {
-                let to = self.keeper.keep(&self.keeper.read(reference));
-                assert!(held.move_node(node, reference, to));
-                self.counts.moved += 1;
-            }
-        }
-        // Those that have come back too, if they were not changed since.
-        for (node, reference) in std::mem::take(&mut self.given) {
-            let Some(payload) = self.keeper.ever.lock().unwrap().get(&reference.raw()).cloned() else {
-                continue;
-            };
-            let to = self.keeper.keep(&payload);
-            let mut held = Held::new(self.keyspace);
-            held.acquire(Want::One(self.keyspace.partition_of(node.slot)));
-            let is_referred = held.refers_to_node(node, reference);
-            assert_eq!(held.move_node(node, reference, to), is_referred);
-            self.counts.moved_clean += u64::from(is_referred);
-        }
+        self.cold.chill(shown);
     }
 
     fn step(&mut self) {
-        self.now += self.prng.below(50) as i64;
-        match self.prng.below(40) {
+        self.cold.now += self.cold.prng.below(50) as i64;
+        match self.cold.prng.below(40) {
             0..12 => self.edit(),
             12..14 => self.take_range(),
             14 => self.take_between(),
             15..23 => self.look(),
-            23 => self.check(&name_of(self.prng.clone().below(KEYS))),
+            23 => self.check(&name_of(self.cold.prng.clone().below(KEYS))),
             24 => self.move_or_remove(),
-            25 => self.clean(),
+            25 => self.cold.clean(),
             26..39 => self.sink(),
-            _ => _ = compact(self.keyspace, 20),
+            _ => self.cold.compact(),
         }
     }
 }
 
-/// The node, and where it was.
-fn give(keeper: &Keeper, held: &mut Held<'_>, node: NodeAt, now: i64) -> Option<(NodeAt, ColdRef)> {
-    let from = held.node_reference(node)?;
-    let payload = keeper.read(from);
-    held.give_node(node, Some(&payload), from, true, UnixMs(now));
-    Some((node, from))
+fn is_recent(node: &SinkableNode<'_>) {
+    assert!(node.idle_seconds < 600, "a stamp is its last change");
 }
 
 /// Takes what a snapshot emits.
@@ -510,15 +365,15 @@ fn leaves_that_left_memory_are_what_they_were() {
         for step in 0..1500 {
             world.step();
             if step % 50 == 0 {
-                world.keyspace.check_invariants();
+                world.cold.keyspace.check_invariants();
             }
         }
         (0..KEYS).for_each(|number| world.check(&name_of(number)));
-        let Counts { chilled, clean, moved, moved_clean, runs_again, changes_again, waits } = world.counts;
+        let Counts { chilled, clean, moved, moved_clean, runs_again, changes_again, waits } =
+            world.cold.counts;
         let counts = [chilled, clean, moved, moved_clean, runs_again, changes_again, waits];
         assert!(counts.iter().all(|count| *count > 20), "{counts:?}");
-        flush_and_check(world.keyspace, world.now);
-        assert!(world.keeper.values.lock().unwrap().is_empty(), "all references went back");
+        world.cold.end();
     }
 }
 
@@ -539,22 +394,23 @@ fn a_member_moves_though_other_leaves_cannot_be_read() {
     world.model.insert(name.clone(), members);
     for moved in [777, 778, 100].map(long) {
         for _ in 0..100 {
-            world.sink_with(false);
+            let shown = world.cold.show_checked(is_recent);
+            world.cold.chill(shown);
         }
-        let mut held = Held::new(world.keyspace);
+        let mut held = Held::new(world.cold.keyspace);
         held.acquire(Want::All);
-        let key = world.keyspace.key(&name);
+        let key = world.cold.keyspace.key(&name);
         let elements =
             [&moved[..], &world.model[&name].iter().map(|pair| pair.0.clone()).next_back().unwrap()];
         for at in held.away_nodes(Db(0), &key, NodeNeed::Of { elements: &elements, reshapes: false }, 9) {
             let from = held.node_reference(at).expect("it is away");
-            let payload = world.keeper.read(from);
-            held.give_node(at, Some(&payload), from, false, UnixMs(world.now));
+            let payload = world.cold.keeper.read(from);
+            held.give_node(at, Some(&payload), from, false, UnixMs(world.cold.now));
         }
         assert!(held.away_nodes(Db(0), &key, NodeNeed::All, 99).len() > 5);
-        let aside = std::mem::take(&mut *world.keeper.values.lock().unwrap());
+        let aside = std::mem::take(&mut *world.cold.keeper.values.lock().unwrap());
         let mut sink = NoEffects;
-        let mut txn = Txn::new(&mut held, conditions(world.now), &mut sink);
+        let mut txn = Txn::new(&mut held, conditions(world.cold.now), &mut sink);
         txn.on_cold = OnCold::Read;
         let edited = txn.edit_zset(Db(0), &key, &limits, |zset| {
             let first = zset.set(&moved, 5.0);
@@ -567,10 +423,10 @@ fn a_member_moves_though_other_leaves_cannot_be_read() {
         assert_eq!(edited.map(|edited| edited.result), Ok(Ok(expected)));
         txn.finish();
         assert!(held.take_missing().iter().any(|missed| !missed.is_readable));
-        *world.keeper.values.lock().unwrap() = aside;
+        *world.cold.keeper.values.lock().unwrap() = aside;
         drop(held);
         world.model.get_mut(&name).unwrap().insert(moved, 5.0);
-        world.keyspace.check_invariants();
+        world.cold.keyspace.check_invariants();
         world.check(&name);
     }
 }
@@ -584,21 +440,20 @@ fn snapshots_have_them_as_they_were_at_the_cut() {
         (0..300).for_each(|_| world.step());
         for _ in 0..6 {
             (0..10).for_each(|_| world.sink());
-            let keyspace = world.keyspace;
+            let keyspace = world.cold.keyspace;
             let expected = world.model.clone();
             let mut snapshot = keyspace.snapshot().expect("there is one at a time");
-            let (mut taken, keeper) = (Taken::default(), Arc::clone(&world.keeper));
+            let (mut taken, keeper) = (Taken::default(), Arc::clone(&world.cold.keeper));
             while snapshot.step(40, &mut |item| taken.take(&keeper, item)) {
-                if world.prng.one_in(2) {
+                if world.cold.prng.one_in(2) {
                     world.step();
                 }
             }
             assert!(taken.model == expected);
             nodes += taken.nodes;
-            world.keyspace.check_invariants();
+            world.cold.keyspace.check_invariants();
         }
-        flush_and_check(world.keyspace, world.now);
-        assert!(world.keeper.values.lock().unwrap().is_empty(), "all references went back");
+        world.cold.end();
     }
     assert!(nodes > 100, "{nodes}");
 }
