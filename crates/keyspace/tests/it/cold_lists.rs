@@ -1,19 +1,18 @@
 //! Lists whose blocks leave memory one by one, beside a model.
 
-use crate::cold::Keeper;
+use crate::cold_snapshots::*;
 use crate::cold_world::ColdWorld;
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
+use std::collections::VecDeque;
 
 const KEYS: u64 = 4;
 
-type Model = BTreeMap<Vec<u8>, VecDeque<Vec<u8>>>;
+type List = VecDeque<Vec<u8>>;
 
 struct World {
     cold: ColdWorld,
-    model: Model,
+    model: Model<List>,
 }
 
 fn name_of(number: u64) -> Vec<u8> {
@@ -32,10 +31,6 @@ fn text(prng: &mut Prng) -> Vec<u8> {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
-        World { cold: ColdWorld::new(seed), model: Model::new() }
-    }
-
     fn pick(&mut self) -> Vec<u8> {
         name_of(self.cold.prng.below(KEYS))
     }
@@ -272,15 +267,21 @@ impl World {
             self.model.insert(other, list);
         }
     }
+}
 
-    /// What the hand shows leaves memory; sometimes it has changed since it was shown.
-    fn sink(&mut self) {
-        let shown = self.cold.show();
-        if self.cold.prng.one_in(5) {
-            self.change_one();
-            self.pop();
-        }
-        self.cold.chill(shown);
+impl Modelled for World {
+    type Collection = List;
+
+    fn new(seed: u64) -> World {
+        World { cold: ColdWorld::new(seed), model: Model::new() }
+    }
+
+    fn cold(&mut self) -> &mut ColdWorld {
+        &mut self.cold
+    }
+
+    fn model(&self) -> &Model<List> {
+        &self.model
     }
 
     fn step(&mut self) {
@@ -304,41 +305,22 @@ impl World {
             _ => self.cold.compact(),
         }
     }
-}
 
-/// Takes what a snapshot emits.
-#[derive(Default)]
-struct Taken {
-    model: Model,
-    key: Vec<u8>,
-    nodes: u64,
-}
-
-impl Taken {
-    fn take(&mut self, keeper: &Keeper, item: SnapshotItem<'_>) {
-        match item {
-            SnapshotItem::Begin { key, .. } => {
-                assert!(self.model.insert(key.to_vec(), VecDeque::new()).is_none());
-                self.key = key.to_vec();
-            }
-            SnapshotItem::Part(part) => self.part(part),
-            SnapshotItem::Node(node) => {
-                self.nodes += 1;
-                let payload = keeper.ever.lock().unwrap()[&node.reference().raw()].clone();
-                assert!(node.parts(&payload, |part| self.part(part)));
-            }
-            SnapshotItem::Entry(entry) => {
-                let Value::List(list) = entry.value else { panic!("a list") };
-                let all = list.iter(0, End::Front).map(Element::to_vec).collect();
-                self.model.insert(entry.key.to_vec(), all);
-            }
-            SnapshotItem::End => {}
-            SnapshotItem::Bundle(_) => panic!("nothing is frozen"),
+    fn sink(&mut self) {
+        let shown = self.cold.show();
+        if self.cold.prng.one_in(5) {
+            self.change_one();
+            self.pop();
         }
+        self.cold.chill(shown);
     }
 
-    fn part(&mut self, part: Part<'_>) {
-        let list = self.model.get_mut(&self.key).expect("it was begun");
+    fn whole(value: Value<'_>) -> List {
+        let Value::List(list) = value else { panic!("a list") };
+        list.iter(0, End::Front).map(Element::to_vec).collect()
+    }
+
+    fn add_part(list: &mut List, part: Part<'_>) {
         match part {
             Part::Node { .. } => {}
             Part::Item(element) => list.push_back(element.to_vec()),
@@ -367,28 +349,7 @@ fn blocks_that_left_memory_are_what_they_were() {
 
 #[test]
 fn snapshots_have_them_as_they_were_at_the_cut() {
-    let mut nodes = 0;
-    for seed in 0..8 {
-        println!("seed {seed}");
-        let mut world = World::new(100 + seed);
-        (0..300).for_each(|_| world.step());
-        for _ in 0..6 {
-            (0..10).for_each(|_| world.sink());
-            let (keyspace, expected) = (world.cold.keyspace, world.model.clone());
-            let mut snapshot = keyspace.snapshot().expect("there is one at a time");
-            let (mut taken, keeper) = (Taken::default(), Arc::clone(&world.cold.keeper));
-            while snapshot.step(40, &mut |item| taken.take(&keeper, item)) {
-                if world.cold.prng.one_in(2) {
-                    world.step();
-                }
-            }
-            assert!(taken.model == expected);
-            nodes += taken.nodes;
-            keyspace.check_invariants();
-        }
-        world.cold.end();
-    }
-    assert!(nodes > 100, "{nodes}");
+    have_them_as_they_were_at_the_cut::<World>();
 }
 
 /// A list of 200,000: what is read is what is asked for.

@@ -1,23 +1,21 @@
 //! Hashes and sets whose pages leave memory one by one, beside a model: as a server does it, commands that meet a page that is away run
 //! again when it was read, and commands that change something have what they need read before, or wait for it.
 
-use crate::cold::Keeper;
+use crate::cold_snapshots::*;
 use crate::cold_world::{ColdWorld, Counts};
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 const KEYS: u64 = 6;
 const FIELDS: u64 = 900;
 
 /// Fields and values; of a set no values.
 type Fields = BTreeMap<Vec<u8>, Vec<u8>>;
-type Model = BTreeMap<Vec<u8>, Fields>;
 
 struct World {
     cold: ColdWorld,
-    model: Model,
+    model: Model<Fields>,
 }
 
 fn name_of(number: u64) -> Vec<u8> {
@@ -37,10 +35,6 @@ fn field_of(number: u64) -> Vec<u8> {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
-        World { cold: ColdWorld::new(seed), model: Model::new() }
-    }
-
     fn value(&mut self) -> Vec<u8> {
         match self.cold.prng.below(20) {
             0 => vec![b'x'; 5000 + self.cold.prng.below(100) as usize],
@@ -214,29 +208,6 @@ impl World {
             }
         }
     }
-
-    /// What the hand shows leaves memory; sometimes it has changed since it was shown.
-    fn sink(&mut self) {
-        let shown = self.cold.show();
-        if self.cold.prng.one_in(5) {
-            self.edit();
-        }
-        self.cold.chill(shown);
-    }
-
-    fn step(&mut self) {
-        self.cold.now += self.cold.prng.below(50) as i64;
-        match self.cold.prng.below(40) {
-            0..12 => self.edit(),
-            12..14 => self.pop(),
-            14..22 => self.look(),
-            22..24 => self.check(&name_of(self.cold.prng.clone().below(KEYS))),
-            24 => self.move_or_remove(),
-            25 => self.cold.clean(),
-            26..39 => self.sink(),
-            _ => self.cold.compact(),
-        }
-    }
 }
 
 /// Each answer is as what is known says; a word may come twice.
@@ -261,46 +232,56 @@ fn edit_hash(hash: &mut HashEdit<'_, '_>, words: &[(Vec<u8>, Vec<u8>)], grows: b
     }
 }
 
-/// Takes what a snapshot emits.
-#[derive(Default)]
-struct Taken {
-    model: Model,
-    key: Vec<u8>,
-    nodes: u64,
-}
+impl Modelled for World {
+    type Collection = Fields;
 
-impl Taken {
-    fn take(&mut self, keeper: &Keeper, item: SnapshotItem<'_>) {
-        match item {
-            SnapshotItem::Begin { key, .. } => {
-                assert!(self.model.insert(key.to_vec(), BTreeMap::new()).is_none());
-                self.key = key.to_vec();
-            }
-            SnapshotItem::Part(part) => self.part(part),
-            SnapshotItem::Node(node) => {
-                self.nodes += 1;
-                let payload = keeper.ever.lock().unwrap()[&node.reference().raw()].clone();
-                assert!(node.parts(&payload, |part| self.part(part)));
-            }
-            SnapshotItem::Entry(entry) => {
-                let fields = self.model.entry(entry.key.to_vec()).or_default();
-                match entry.value {
-                    Value::Hash(view) => {
-                        view.for_each(|field, value| _ = fields.insert(field.to_vec(), value.to_vec()))
-                    }
-                    Value::Set(view) => {
-                        view.for_each(|member| _ = fields.insert(member.to_vec(), Vec::new()))
-                    }
-                    other => panic!("{other:?}"),
-                }
-            }
-            SnapshotItem::End => {}
-            SnapshotItem::Bundle(_) => panic!("nothing is frozen"),
+    fn new(seed: u64) -> World {
+        World { cold: ColdWorld::new(seed), model: Model::new() }
+    }
+
+    fn cold(&mut self) -> &mut ColdWorld {
+        &mut self.cold
+    }
+
+    fn model(&self) -> &Model<Fields> {
+        &self.model
+    }
+
+    fn step(&mut self) {
+        self.cold.now += self.cold.prng.below(50) as i64;
+        match self.cold.prng.below(40) {
+            0..12 => self.edit(),
+            12..14 => self.pop(),
+            14..22 => self.look(),
+            22..24 => self.check(&name_of(self.cold.prng.clone().below(KEYS))),
+            24 => self.move_or_remove(),
+            25 => self.cold.clean(),
+            26..39 => self.sink(),
+            _ => self.cold.compact(),
         }
     }
 
-    fn part(&mut self, part: Part<'_>) {
-        let fields = self.model.get_mut(&self.key).expect("it was begun");
+    fn sink(&mut self) {
+        let shown = self.cold.show();
+        if self.cold.prng.one_in(5) {
+            self.edit();
+        }
+        self.cold.chill(shown);
+    }
+
+    fn whole(value: Value<'_>) -> Fields {
+        let mut fields = Fields::new();
+        match value {
+            Value::Hash(hash) => {
+                hash.for_each(|field, value| _ = fields.insert(field.to_vec(), value.to_vec()))
+            }
+            Value::Set(set) => set.for_each(|member| _ = fields.insert(member.to_vec(), Vec::new())),
+            other => panic!("{other:?}"),
+        }
+        fields
+    }
+
+    fn add_part(fields: &mut Fields, part: Part<'_>) {
         let old = match part {
             Part::Field(field, value, _) => fields.insert(field.to_vec(), value.to_vec()),
             Part::Member(member) => fields.insert(member.to_vec(), Vec::new()),
@@ -331,26 +312,5 @@ fn pages_that_left_memory_are_what_they_were() {
 
 #[test]
 fn snapshots_have_them_as_they_were_at_the_cut() {
-    let mut nodes = 0;
-    for seed in 0..8 {
-        let mut world = World::new(100 + seed);
-        (0..300).for_each(|_| world.step());
-        for _ in 0..6 {
-            (0..10).for_each(|_| world.sink());
-            let keyspace = world.cold.keyspace;
-            let expected = world.model.clone();
-            let mut snapshot = keyspace.snapshot().expect("there is one at a time");
-            let (mut taken, keeper) = (Taken::default(), Arc::clone(&world.cold.keeper));
-            while snapshot.step(40, &mut |item| taken.take(&keeper, item)) {
-                if world.cold.prng.one_in(2) {
-                    world.step();
-                }
-            }
-            assert!(taken.model == expected);
-            nodes += taken.nodes;
-            world.cold.keyspace.check_invariants();
-        }
-        world.cold.end();
-    }
-    assert!(nodes > 100, "{nodes}");
+    have_them_as_they_were_at_the_cut::<World>();
 }

@@ -1,21 +1,18 @@
 //! Streams whose blocks leave memory one by one, beside a model.
 
-use crate::cold::Keeper;
+use crate::cold_snapshots::*;
 use crate::cold_world::ColdWorld;
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 const KEYS: u64 = 4;
 
 type Fields = Vec<Vec<u8>>;
 type Entries = BTreeMap<StreamId, Fields>;
-type Model = BTreeMap<Vec<u8>, Entries>;
-
 struct World {
     cold: ColdWorld,
-    model: Model,
+    model: Model<Entries>,
     last_ms: u64,
 }
 
@@ -39,10 +36,6 @@ fn owned(entry: StreamEntry<'_>) -> (StreamId, Fields) {
 }
 
 impl World {
-    fn new(seed: u64) -> World {
-        World { cold: ColdWorld::new(seed), model: Model::new(), last_ms: 1000 }
-    }
-
     fn pick(&mut self) -> Vec<u8> {
         name_of(self.cold.prng.below(KEYS))
     }
@@ -248,14 +241,21 @@ impl World {
             self.model.insert(other, entries);
         }
     }
+}
 
-    fn sink(&mut self) {
-        let shown = self.cold.show();
-        if self.cold.prng.one_in(5) {
-            self.delete();
-            self.add();
-        }
-        self.cold.chill(shown);
+impl Modelled for World {
+    type Collection = Entries;
+
+    fn new(seed: u64) -> World {
+        World { cold: ColdWorld::new(seed), model: Model::new(), last_ms: 1000 }
+    }
+
+    fn cold(&mut self) -> &mut ColdWorld {
+        &mut self.cold
+    }
+
+    fn model(&self) -> &Model<Entries> {
+        &self.model
     }
 
     fn step(&mut self) {
@@ -276,37 +276,21 @@ impl World {
             _ => self.cold.compact(),
         }
     }
-}
 
-/// Takes what a snapshot emits.
-#[derive(Default)]
-struct Taken {
-    model: Model,
-    key: Vec<u8>,
-    nodes: u64,
-}
-
-impl Taken {
-    fn take(&mut self, keeper: &Keeper, item: SnapshotItem<'_>) {
-        match item {
-            SnapshotItem::Begin { key, .. } => {
-                assert!(self.model.insert(key.to_vec(), Entries::new()).is_none());
-                self.key = key.to_vec();
-            }
-            SnapshotItem::Part(part) => self.part(part),
-            SnapshotItem::Node(node) => {
-                self.nodes += 1;
-                let payload = keeper.ever.lock().unwrap()[&node.reference().raw()].clone();
-                assert!(node.parts(&payload, |part| self.part(part)));
-            }
-            SnapshotItem::Entry(_) => panic!("a stream comes in parts"),
-            SnapshotItem::End => {}
-            SnapshotItem::Bundle(_) => panic!("nothing is frozen"),
+    fn sink(&mut self) {
+        let shown = self.cold.show();
+        if self.cold.prng.one_in(5) {
+            self.delete();
+            self.add();
         }
+        self.cold.chill(shown);
     }
 
-    fn part(&mut self, part: Part<'_>) {
-        let entries = self.model.get_mut(&self.key).expect("it was begun");
+    fn whole(_: Value<'_>) -> Entries {
+        panic!("a stream comes in parts")
+    }
+
+    fn add_part(entries: &mut Entries, part: Part<'_>) {
         let Part::Stream(part) = part else { panic!("{part:?}") };
         if let StreamPart::Entry(entry) = part {
             let (id, fields) = owned(entry);
@@ -335,28 +319,7 @@ fn blocks_that_left_memory_are_what_they_were() {
 
 #[test]
 fn snapshots_have_them_as_they_were_at_the_cut() {
-    let mut nodes = 0;
-    for seed in 0..8 {
-        println!("seed {seed}");
-        let mut world = World::new(100 + seed);
-        (0..300).for_each(|_| world.step());
-        for _ in 0..6 {
-            (0..10).for_each(|_| world.sink());
-            let (keyspace, expected) = (world.cold.keyspace, world.model.clone());
-            let mut snapshot = keyspace.snapshot().expect("there is one at a time");
-            let (mut taken, keeper) = (Taken::default(), Arc::clone(&world.cold.keeper));
-            while snapshot.step(40, &mut |item| taken.take(&keeper, item)) {
-                if world.cold.prng.one_in(2) {
-                    world.step();
-                }
-            }
-            assert!(taken.model == expected);
-            nodes += taken.nodes;
-            keyspace.check_invariants();
-        }
-        world.cold.end();
-    }
-    assert!(nodes > 100, "{nodes}");
+    have_them_as_they_were_at_the_cut::<World>();
 }
 
 /// A stream of 100,000: what is read is what is asked for.

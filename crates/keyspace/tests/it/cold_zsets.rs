@@ -1,22 +1,21 @@
 //! Sorted sets whose leaves leave memory one by one, beside a model: as a server does it, commands that meet a leaf that is away run again
 //! when it was read, and commands that change something have what they need read before, or wait for it.
 
-use crate::cold::Keeper;
+use crate::cold_snapshots::*;
 use crate::cold_world::{ColdWorld, Counts};
 use crate::support::conditions;
 use isotherm_keyspace::*;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 const KEYS: u64 = 5;
 const MEMBERS: u64 = 1500;
 
-/// Members and scores, by key.
-type Model = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, f64>>;
+/// Members and scores.
+type Members = BTreeMap<Vec<u8>, f64>;
 
 struct World {
     cold: ColdWorld,
-    model: Model,
+    model: Model<Members>,
 }
 
 fn name_of(number: u64) -> Vec<u8> {
@@ -39,17 +38,13 @@ fn member_of(number: u64) -> Vec<u8> {
 }
 
 /// In the order of the set.
-fn ordered(members: &BTreeMap<Vec<u8>, f64>) -> Vec<(Vec<u8>, f64)> {
+fn ordered(members: &Members) -> Vec<(Vec<u8>, f64)> {
     let mut all: Vec<_> = members.iter().map(|(member, score)| (member.clone(), *score)).collect();
     all.sort_by(|a, b| a.1.partial_cmp(&b.1).expect("no NaN").then_with(|| a.0.cmp(&b.0)));
     all
 }
 
 impl World {
-    fn new(seed: u64) -> World {
-        World { cold: ColdWorld::new(seed), model: Model::new() }
-    }
-
     fn score(&mut self, name: &[u8]) -> f64 {
         match self.cold.prng.below(4) {
             _ if is_even(name) => 1.0,
@@ -287,14 +282,25 @@ impl World {
             }
         }
     }
+}
 
-    /// What the hand shows leaves memory; sometimes it has changed since it was shown.
-    fn sink(&mut self) {
-        let shown = self.cold.show_checked(is_recent);
-        if self.cold.prng.one_in(5) {
-            self.edit();
-        }
-        self.cold.chill(shown);
+fn is_recent(node: &SinkableNode<'_>) {
+    assert!(node.idle_seconds < 600, "a stamp is its last change");
+}
+
+impl Modelled for World {
+    type Collection = Members;
+
+    fn new(seed: u64) -> World {
+        World { cold: ColdWorld::new(seed), model: Model::new() }
+    }
+
+    fn cold(&mut self) -> &mut ColdWorld {
+        &mut self.cold
+    }
+
+    fn model(&self) -> &Model<Members> {
+        &self.model
     }
 
     fn step(&mut self) {
@@ -311,47 +317,23 @@ impl World {
             _ => self.cold.compact(),
         }
     }
-}
 
-fn is_recent(node: &SinkableNode<'_>) {
-    assert!(node.idle_seconds < 600, "a stamp is its last change");
-}
-
-/// Takes what a snapshot emits.
-#[derive(Default)]
-struct Taken {
-    model: Model,
-    key: Vec<u8>,
-    nodes: u64,
-}
-
-impl Taken {
-    fn take(&mut self, keeper: &Keeper, item: SnapshotItem<'_>) {
-        match item {
-            SnapshotItem::Begin { key, .. } => {
-                assert!(self.model.insert(key.to_vec(), BTreeMap::new()).is_none());
-                self.key = key.to_vec();
-            }
-            SnapshotItem::Part(part) => self.part(part),
-            SnapshotItem::Node(node) => {
-                self.nodes += 1;
-                let payload = keeper.ever.lock().unwrap()[&node.reference().raw()].clone();
-                assert!(node.parts(&payload, |part| self.part(part)));
-            }
-            SnapshotItem::Entry(entry) => {
-                let members = self.model.entry(entry.key.to_vec()).or_default();
-                let Value::Zset(zset) = entry.value else { panic!("a sorted set") };
-                zset.for_each(0, zset.len(), true, |member, score| {
-                    _ = members.insert(member.to_vec(), score);
-                });
-            }
-            SnapshotItem::End => {}
-            SnapshotItem::Bundle(_) => panic!("nothing is frozen"),
+    fn sink(&mut self) {
+        let shown = self.cold.show_checked(is_recent);
+        if self.cold.prng.one_in(5) {
+            self.edit();
         }
+        self.cold.chill(shown);
     }
 
-    fn part(&mut self, part: Part<'_>) {
-        let members = self.model.get_mut(&self.key).expect("it was begun");
+    fn whole(value: Value<'_>) -> Members {
+        let Value::Zset(zset) = value else { panic!("a sorted set") };
+        let mut members = Members::new();
+        zset.for_each(0, zset.len(), true, |member, score| _ = members.insert(member.to_vec(), score));
+        members
+    }
+
+    fn add_part(members: &mut Members, part: Part<'_>) {
         let Part::Scored(member, score) = part else { panic!("{part:?}") };
         assert!(members.insert(member.to_vec(), score).is_none(), "each comes once");
     }
@@ -383,7 +365,7 @@ fn a_member_moves_though_other_leaves_cannot_be_read() {
     let mut world = World::new(7);
     let (name, limits) = (name_of(0), Limits::default());
     let long = |n: u32| format!("m{n:05}{}", "x".repeat(30)).into_bytes();
-    let members: BTreeMap<Vec<u8>, f64> = (0..3000).map(|n| (long(n), 1.0)).collect();
+    let members: Members = (0..3000).map(|n| (long(n), 1.0)).collect();
     world.change(&name, None, |txn| {
         let key = txn.key(&name);
         let set = |zset: &mut ZsetEdit<'_, '_>| {
@@ -433,27 +415,5 @@ fn a_member_moves_though_other_leaves_cannot_be_read() {
 
 #[test]
 fn snapshots_have_them_as_they_were_at_the_cut() {
-    let mut nodes = 0;
-    for seed in 0..8 {
-        println!("seed {seed}");
-        let mut world = World::new(100 + seed);
-        (0..300).for_each(|_| world.step());
-        for _ in 0..6 {
-            (0..10).for_each(|_| world.sink());
-            let keyspace = world.cold.keyspace;
-            let expected = world.model.clone();
-            let mut snapshot = keyspace.snapshot().expect("there is one at a time");
-            let (mut taken, keeper) = (Taken::default(), Arc::clone(&world.cold.keeper));
-            while snapshot.step(40, &mut |item| taken.take(&keeper, item)) {
-                if world.cold.prng.one_in(2) {
-                    world.step();
-                }
-            }
-            assert!(taken.model == expected);
-            nodes += taken.nodes;
-            world.cold.keyspace.check_invariants();
-        }
-        world.cold.end();
-    }
-    assert!(nodes > 100, "{nodes}");
+    have_them_as_they_were_at_the_cut::<World>();
 }

@@ -8,6 +8,7 @@ mod cold_collections;
 mod cold_fields;
 mod cold_lists;
 mod cold_nodes;
+mod cold_snapshots;
 mod cold_stream_blocks;
 mod cold_streams;
 mod cold_world;
