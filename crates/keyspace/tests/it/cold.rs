@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 #[derive(Default)]
 pub struct Keeper {
     pub values: Mutex<HashMap<u64, Vec<u8>>>,
-    /// What went back too, as a disk has it while a snapshot is under way.
-    pub ever: Mutex<HashMap<u64, Vec<u8>>>,
+    /// While a snapshot is under way, what went back since its cut: the snapshot may refer to it, and to nothing that went back before.
+    since_cut: Mutex<Option<HashMap<u64, Vec<u8>>>>,
     next: Mutex<u64>,
     /// How often the keyspace waited for a value or a part of one.
     pub waits: AtomicU64,
@@ -33,7 +33,10 @@ impl ColdKeeper for Keeper {
 
     fn retire(&self, reference: ColdRef) {
         let known = self.values.lock().unwrap().remove(&reference.raw());
-        assert!(known.is_some(), "{reference:?} goes back twice, or was never given");
+        let Some(value) = known else { panic!("{reference:?} goes back twice, or was never given") };
+        if let Some(kept) = &mut *self.since_cut.lock().unwrap() {
+            kept.insert(reference.raw(), value);
+        }
     }
 }
 
@@ -43,12 +46,37 @@ impl Keeper {
         *next += 1;
         let raw = (value.len() as u64) << 40 | *next;
         self.values.lock().unwrap().insert(raw, value.to_vec());
-        self.ever.lock().unwrap().insert(raw, value.to_vec());
         ColdRef::new(raw)
     }
 
     pub fn read(&self, reference: ColdRef) -> Vec<u8> {
         self.values.lock().unwrap()[&reference.raw()].clone()
+    }
+
+    /// Whether it has not gone back.
+    pub fn has(&self, reference: ColdRef) -> bool {
+        self.values.lock().unwrap().contains_key(&reference.raw())
+    }
+
+    /// A snapshot was cut.
+    pub fn begin_snapshot(&self) {
+        let old = self.since_cut.lock().unwrap().replace(HashMap::new());
+        assert!(old.is_none(), "there is one at a time");
+    }
+
+    pub fn end_snapshot(&self) {
+        assert!(self.since_cut.lock().unwrap().take().is_some(), "it was begun");
+    }
+
+    /// For the snapshot under way.
+    pub fn read_for_snapshot(&self, reference: ColdRef) -> Vec<u8> {
+        let raw = reference.raw();
+        if let Some(value) = self.values.lock().unwrap().get(&raw) {
+            return value.clone();
+        }
+        let kept = self.since_cut.lock().unwrap();
+        let kept = kept.as_ref().expect("a snapshot is under way");
+        kept.get(&raw).unwrap_or_else(|| panic!("{reference:?} went back before the cut")).clone()
     }
 
     fn resolve(&self, value: Value<'_>) -> Stored {

@@ -1,8 +1,10 @@
 //! Snapshots of collections whose parts leave memory one by one: what changes, leaves, comes back and moves beside one does not show in it.
 
+use crate::cold::Keeper;
 use crate::cold_world::ColdWorld;
 use isotherm_keyspace::*;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Collections by their keys.
 pub type Model<C> = BTreeMap<Vec<u8>, C>;
@@ -51,18 +53,22 @@ pub fn have_them_as_they_were_at_the_cut<W: Modelled>() {
 /// How many nodes of one were not in memory.
 fn check_one<W: Modelled>(world: &mut W) -> u64 {
     let expected = world.model().clone();
+    let keeper = Arc::clone(&world.cold().keeper);
     let mut snapshot = world.cold().keyspace.snapshot().expect("there is one at a time");
+    keeper.begin_snapshot();
     let mut taken = Taken { model: Model::new(), key: Vec::new(), nodes: 0 };
-    while snapshot.step(40, &mut |item| take::<W>(&mut taken, world, item)) {
+    while snapshot.step(40, &mut |item| take::<W>(&mut taken, &keeper, item)) {
         if world.cold().prng.one_in(2) {
             world.step();
         }
     }
+    drop(snapshot);
+    keeper.end_snapshot();
     assert!(taken.model == expected);
     taken.nodes
 }
 
-fn take<W: Modelled>(taken: &mut Taken<W::Collection>, world: &mut W, item: SnapshotItem<'_>) {
+fn take<W: Modelled>(taken: &mut Taken<W::Collection>, keeper: &Keeper, item: SnapshotItem<'_>) {
     match item {
         SnapshotItem::Begin { key, .. } => {
             taken.key = key.to_vec();
@@ -71,7 +77,7 @@ fn take<W: Modelled>(taken: &mut Taken<W::Collection>, world: &mut W, item: Snap
         SnapshotItem::Part(part) => W::add_part(taken.collection(), part),
         SnapshotItem::Node(node) => {
             taken.nodes += 1;
-            let payload = world.cold().keeper.ever.lock().unwrap()[&node.reference().raw()].clone();
+            let payload = keeper.read_for_snapshot(node.reference());
             assert!(node.parts(&payload, |part| W::add_part(taken.collection(), part)));
         }
         SnapshotItem::Entry(entry) => {

@@ -13,8 +13,8 @@ pub struct ColdWorld {
     pub keeper: Arc<Keeper>,
     pub prng: Prng,
     hand: NodeHand,
-    /// What came back, and where it was.
-    given: Vec<(NodeAt, ColdRef)>,
+    /// What came back, where it was, and what its record has.
+    given: Vec<(NodeAt, ColdRef, Vec<u8>)>,
     pub now: i64,
     pub counts: Counts,
 }
@@ -89,7 +89,7 @@ impl ColdWorld {
         let Some(from) = held.node_reference(node) else { return };
         let payload = self.keeper.read(from);
         held.give_node(node, Some(&payload), from, keeps, UnixMs(self.now));
-        self.given.push((node, from));
+        self.given.push((node, from, payload));
     }
 
     /// What a change needs of a key is read before it. How often there was something: what is read may show what else is needed.
@@ -232,14 +232,12 @@ impl ColdWorld {
                 self.counts.moved += 1;
             }
         }
-        for (node, reference) in std::mem::take(&mut self.given) {
-            let Some(payload) = self.keeper.ever.lock().unwrap().get(&reference.raw()).cloned() else {
-                continue;
-            };
-            let to = self.keeper.keep(&payload);
+        for (node, from, payload) in std::mem::take(&mut self.given) {
+            let (is_kept, to) = (self.keeper.has(from), self.keeper.keep(&payload));
             let mut held = self.holding(node);
-            let is_referred = held.refers_to_node(node, reference);
-            assert_eq!(held.move_node(node, reference, to), is_referred);
+            let is_referred = held.refers_to_node(node, from);
+            assert!(is_kept || !is_referred, "what something refers to has not gone back");
+            assert_eq!(held.move_node(node, from, to), is_referred);
             self.counts.moved_clean += u64::from(is_referred);
         }
     }

@@ -408,7 +408,7 @@ impl World {
     }
 }
 
-/// What a file has of a bundle.
+/// What a file has of a bundle, and the record that it refers to.
 struct FileBundle {
     db: Db,
     slot: Slot,
@@ -416,17 +416,18 @@ struct FileBundle {
     reference: ColdRef,
     prints: Vec<[u8; 2]>,
     expiring: Option<Expiring>,
+    payload: Vec<u8>,
 }
 
 impl FileBundle {
-    fn of(bundle: &SnapshotBundle<'_>) -> FileBundle {
+    fn of(bundle: &SnapshotBundle<'_>, payload: Vec<u8>) -> FileBundle {
         let SnapshotBundle { db, slot, name, reference, expiring, .. } = *bundle;
         let prints = bundle.prints().iter().map(|print| print.to_le_bytes()).collect();
-        FileBundle { db, slot, name, reference, prints, expiring }
+        FileBundle { db, slot, name, reference, prints, expiring, payload }
     }
 
     fn put(&self, keyspace: &Keyspace) -> Result<u64, NotPut> {
-        let FileBundle { db, slot, name, reference, ref prints, expiring } = *self;
+        let FileBundle { db, slot, name, reference, ref prints, expiring, .. } = *self;
         let mut held = Held::new(keyspace);
         held.acquire(Want::One(keyspace.partition_of(slot)));
         held.put_bundle((db, slot), &StoredBundle { name, reference, prints, expiring })
@@ -448,6 +449,7 @@ fn a_snapshot_has_frozen_keys_as_they_were() {
         let now = world.now;
         let at_cut: BTreeSet<u64> = keeper.values.lock().unwrap().keys().copied().collect();
         let mut snapshot = keyspace.snapshot().expect("there is none");
+        keeper.begin_snapshot();
         let (mut emitted, mut bundles, mut hot) = (Model::new(), Vec::new(), Vec::new());
         loop {
             let mut put = |entry: &SnapshotEntry<'_>| {
@@ -460,15 +462,12 @@ fn a_snapshot_has_frozen_keys_as_they_were() {
                 SnapshotItem::Entry(entry) => hot.push(put(&entry)),
                 SnapshotItem::Bundle(bundle) => {
                     assert!(at_cut.contains(&bundle.reference.raw()), "it was there at the cut");
-                    bundles.push(FileBundle::of(&bundle));
                     // Its record lies where it lay at the cut: the keeper frees nothing meanwhile.
-                    let payload = {
-                        let ever = keeper.ever.lock().unwrap();
-                        ever[&bundle.reference.raw()].clone()
-                    };
+                    let payload = keeper.read_for_snapshot(bundle.reference);
                     let entries = bundle.entries(&payload).expect("it is one");
                     assert_eq!(entries.len() as u64, bundle.keys());
                     entries.iter().for_each(|entry| _ = put(entry));
+                    bundles.push(FileBundle::of(&bundle, payload));
                 }
                 _ => panic!("there are strings only"),
             });
@@ -484,18 +483,16 @@ fn a_snapshot_has_frozen_keys_as_they_were() {
         assert_eq!(emitted, expected);
         assert!(bundles.len() > 3, "{}", bundles.len());
         keyspace.check_invariants();
-        restart((90 + seed, now), &keeper, &bundles, &hot, &expected);
+        restart((90 + seed, now), &bundles, &hot, &expected);
     }
 }
 
 /// Another process has the bundles of a file, and its other keys.
-fn restart((seed, now): (u64, i64), keeper: &Keeper, bundles: &[FileBundle], hot: &[Name], expected: &Model) {
+fn restart((seed, now): (u64, i64), bundles: &[FileBundle], hot: &[Name], expected: &Model) {
     let mut world = World::new(seed, KEYS);
     world.now = now;
-    let ever = keeper.ever.lock().unwrap();
     let refer = |bundle: &FileBundle| {
-        let raw = bundle.reference.raw();
-        world.keeper.values.lock().unwrap().insert(raw, ever[&raw].clone());
+        world.keeper.values.lock().unwrap().insert(bundle.reference.raw(), bundle.payload.clone());
     };
     for bundle in bundles {
         refer(bundle);
@@ -504,7 +501,12 @@ fn restart((seed, now): (u64, i64), keeper: &Keeper, bundles: &[FileBundle], hot
         // Twice is damage, and so is one without keys; the keeper gets the record back.
         if bundle.slot.get().is_multiple_of(3) {
             let known = world.keeper.values.lock().unwrap().len();
-            let empty = FileBundle { reference: ColdRef::new(1 << 40), prints: vec![[0, 0]; 3], ..*bundle };
+            let empty = FileBundle {
+                reference: ColdRef::new(1 << 40),
+                prints: vec![[0, 0]; 3],
+                payload: Vec::new(),
+                ..*bundle
+            };
             world.keeper.values.lock().unwrap().insert(empty.reference.raw(), vec![0]);
             assert_eq!(empty.put(&world.keyspace), Err(NotPut::Unsuited));
             assert_eq!(world.keeper.values.lock().unwrap().len(), known);
