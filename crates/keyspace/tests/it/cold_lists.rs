@@ -315,6 +315,10 @@ impl Modelled for World {
         self.cold.chill(shown);
     }
 
+    fn check_all(&mut self) {
+        (0..KEYS).for_each(|number| self.check(&name_of(number)));
+    }
+
     fn whole(value: Value<'_>) -> List {
         let Value::List(list) = value else { panic!("a list") };
         list.iter(0, End::Front).map(Element::to_vec).collect()
@@ -340,7 +344,7 @@ fn blocks_that_left_memory_are_what_they_were() {
                 world.cold.keyspace.check_invariants();
             }
         }
-        (0..KEYS).for_each(|number| world.check(&name_of(number)));
+        world.check_all();
         let counts = world.cold.counts.all();
         assert!(counts.iter().all(|count| *count > 20), "{:?}", world.cold.counts);
         world.cold.end();

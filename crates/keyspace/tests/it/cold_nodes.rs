@@ -269,6 +269,10 @@ impl Modelled for World {
         self.cold.chill(shown);
     }
 
+    fn check_all(&mut self) {
+        (0..KEYS).for_each(|number| self.check(&name_of(number)));
+    }
+
     fn whole(value: Value<'_>) -> Fields {
         let mut fields = Fields::new();
         match value {
@@ -301,7 +305,7 @@ fn pages_that_left_memory_are_what_they_were() {
                 world.cold.keyspace.check_invariants();
             }
         }
-        (0..KEYS).for_each(|number| world.check(&name_of(number)));
+        world.check_all();
         let Counts { chilled, clean, moved, moved_clean, runs_again, changes_again: _, waits } =
             world.cold.counts;
         let counts = [chilled, clean, moved, moved_clean, runs_again, waits];

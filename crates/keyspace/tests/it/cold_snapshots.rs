@@ -1,4 +1,5 @@
-//! Snapshots of collections whose parts leave memory one by one: what changes, leaves, comes back and moves beside one does not show in it.
+//! Snapshots of collections whose parts leave memory one by one: what changes, leaves, comes back and moves beside one does not show in it,
+//! and one that is given up half way leaves nothing behind.
 
 use crate::cold::Keeper;
 use crate::cold_world::ColdWorld;
@@ -20,6 +21,7 @@ pub trait Modelled {
     fn step(&mut self);
     /// What the hand shows leaves memory; sometimes it has changed since it was shown.
     fn sink(&mut self);
+    fn check_all(&mut self);
     /// A snapshot has a small collection as one entry.
     fn whole(value: Value<'_>) -> Self::Collection;
     /// It has a large one in parts.
@@ -29,49 +31,89 @@ pub trait Modelled {
 /// What a snapshot has emitted.
 struct Taken<C> {
     model: Model<C>,
-    key: Vec<u8>,
+    /// That of the collection whose parts come.
+    key: Option<Vec<u8>>,
     /// Those that were not in memory.
     nodes: u64,
 }
 
+/// Nodes that were not in memory.
+#[derive(Default)]
+struct Away {
+    emitted: u64,
+    /// Of snapshots that were given up before they came to them.
+    cut_off: u64,
+}
+
 pub fn have_them_as_they_were_at_the_cut<W: Modelled>() {
-    let mut nodes = 0;
-    for seed in 0..8 {
+    let mut away = Away::default();
+    for seed in 0..16 {
         println!("seed {seed}");
         let mut world = W::new(100 + seed);
         (0..300).for_each(|_| world.step());
-        for _ in 0..6 {
+        for _ in 0..8 {
             (0..10).for_each(|_| world.sink());
-            nodes += check_one(&mut world);
+            let steps_max = if world.cold().prng.one_in(4) { world.cold().prng.below(40) } else { u64::MAX };
+            check_one(&mut world, steps_max, &mut away);
             world.cold().keyspace.check_invariants();
+            // Otherwise the next one meets what this one may have left.
+            if world.cold().prng.one_in(4) {
+                world.check_all();
+            }
         }
+        world.check_all();
         world.cold().end();
     }
-    assert!(nodes > 100, "{nodes}");
+    let Away { emitted, cut_off } = away;
+    assert!(emitted > 100 && cut_off > 100, "{emitted} {cut_off}");
 }
 
-/// How many nodes of one were not in memory.
-fn check_one<W: Modelled>(world: &mut W) -> u64 {
-    let expected = world.model().clone();
+/// One that goes on to its end, or is given up after so many steps.
+fn check_one<W: Modelled>(world: &mut W, steps_max: u64, away: &mut Away) {
+    let (expected, at_cut) = (world.model().clone(), world.cold().away());
     let keeper = Arc::clone(&world.cold().keeper);
     let mut snapshot = world.cold().keyspace.snapshot().expect("there is one at a time");
     keeper.begin_snapshot();
-    let mut taken = Taken { model: Model::new(), key: Vec::new(), nodes: 0 };
-    while snapshot.step(40, &mut |item| take::<W>(&mut taken, &keeper, item)) {
-        if world.cold().prng.one_in(2) {
+    let mut taken = Taken { model: Model::new(), key: None, nodes: 0 };
+    let has_ended = (0..steps_max).any(|_| {
+        let more = snapshot.step(40, &mut |item| take::<W>(&mut taken, &keeper, item));
+        if more && world.cold().prng.one_in(2) {
             world.step();
         }
+        !more
+    });
+    assert!(taken.nodes <= at_cut, "what a snapshot has yet to see does not leave");
+    away.emitted += taken.nodes;
+    if has_ended {
+        drop(snapshot);
+        assert!(taken.model == expected);
+    } else {
+        give_up(world.cold(), snapshot);
+        away.cut_off += at_cut - taken.nodes;
+        if let Some(begun) = taken.key.take() {
+            taken.model.remove(&begun);
+        }
+        assert!(taken.model.iter().all(|(key, collection)| expected.get(key) == Some(collection)));
     }
-    drop(snapshot);
     keeper.end_snapshot();
-    assert!(taken.model == expected);
-    taken.nodes
+}
+
+fn give_up(world: &mut ColdWorld, snapshot: Snapshot<'static>) {
+    match world.prng.below(3) {
+        0 => drop(snapshot),
+        1 => snapshot.abort(),
+        _ => {
+            let mut held = Held::new(world.keyspace);
+            held.acquire(Want::All);
+            snapshot.abort_in(&mut held);
+        }
+    }
 }
 
 fn take<W: Modelled>(taken: &mut Taken<W::Collection>, keeper: &Keeper, item: SnapshotItem<'_>) {
     match item {
         SnapshotItem::Begin { key, .. } => {
-            taken.key = key.to_vec();
+            assert!(taken.key.replace(key.to_vec()).is_none(), "nothing comes between the parts of another");
             assert!(taken.model.insert(key.to_vec(), W::Collection::default()).is_none(), "each comes once");
         }
         SnapshotItem::Part(part) => W::add_part(taken.collection(), part),
@@ -81,16 +123,18 @@ fn take<W: Modelled>(taken: &mut Taken<W::Collection>, keeper: &Keeper, item: Sn
             assert!(node.parts(&payload, |part| W::add_part(taken.collection(), part)));
         }
         SnapshotItem::Entry(entry) => {
+            assert!(taken.key.is_none(), "nothing comes between the parts of another");
             let old = taken.model.insert(entry.key.to_vec(), W::whole(entry.value));
             assert!(old.is_none(), "each comes once");
         }
-        SnapshotItem::End => {}
+        SnapshotItem::End => assert!(taken.key.take().is_some(), "it was begun"),
         SnapshotItem::Bundle(_) => panic!("nothing is frozen"),
     }
 }
 
 impl<C> Taken<C> {
     fn collection(&mut self) -> &mut C {
-        self.model.get_mut(&self.key).expect("it was begun")
+        let key = self.key.as_ref().expect("it was begun");
+        self.model.get_mut(key).expect("it was begun")
     }
 }

@@ -242,6 +242,11 @@ impl ColdWorld {
         }
     }
 
+    /// How many nodes are not in memory.
+    pub fn away(&self) -> u64 {
+        Survey::new(&mut Held::new(self.keyspace)).cold().nodes
+    }
+
     /// How many nodes were read since the keeper moved some.
     pub fn given(&self) -> usize {
         self.given.len()
