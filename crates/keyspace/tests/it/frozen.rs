@@ -487,6 +487,29 @@ fn a_snapshot_has_frozen_keys_as_they_were() {
     }
 }
 
+/// The entry of a key is in memory and due, and a record has another key of the same sixteen bits: that is no reason to refuse a new value.
+#[test]
+fn what_was_due_is_stored_anew_beside_a_key_like_it() {
+    let mut world = World::new(5, KEYS);
+    (0..800).for_each(|_| world.step());
+    (0..6).for_each(|_| world.freeze_only());
+    let is_like_another = |name: &Vec<u8>| {
+        let key = world.keyspace.key(name);
+        world.held(key.slot).may_be_frozen(Db(0), &key)
+    };
+    let mut names = (0..1 << 20).map(|n| format!("{{a}}new:{n}").into_bytes());
+    let name = names.find(is_like_another).expect("sixteen bits are not many");
+    let set = |world: &World, expiry| {
+        let value = NewValue::Bytes(b"value");
+        txn(&world.keyspace, world.now, |txn| txn.set(Db(0), &txn.key(&name), value, expiry))
+    };
+    assert_eq!(set(&world, Expiry::At(UnixMs(world.now + 1000))), Ok(false));
+    // Where a record lies now it was not read yet.
+    (0..20).for_each(|_| world.relocate_only());
+    world.now += 2000;
+    assert_eq!(set(&world, Expiry::Clear), Ok(false));
+}
+
 /// Another process has the bundles of a file, and its other keys.
 fn restart((seed, now): (u64, i64), bundles: &[FileBundle], hot: &[Name], expected: &Model) {
     let mut world = World::new(seed, KEYS);
