@@ -145,24 +145,30 @@ impl Fill {
         let mut client = server.client()?;
         let empty = client.used_memory_bytes()?;
         let value = vec![b'v'; VALUE_BYTES];
-        let begun = Instant::now();
-        let waits = send_paced(&mut client, keys, f64::INFINITY, |number, batch| set(number, &value, batch))?;
-        let took = begun.elapsed();
-        let (used, resident) = (client.used_memory_bytes()?, server.resident_bytes()?);
+        // How many a second, and how long they waited.
+        let mut write = |rate: f64| -> Fallible<(f64, Waits)> {
+            let begun = Instant::now();
+            let waits = send_paced(&mut client, keys, rate, |number, batch| set(number, &value, batch))?;
+            Ok((keys as f64 / begun.elapsed().as_secs_f64(), waits))
+        };
+        let (first, first_waits) = write(f64::INFINITY)?;
+        let resident = server.resident_bytes()?;
+        let used = server.client()?.used_memory_bytes()?;
         let part = |bytes: u64| format!("{:.2} x", bytes as f64 / limit as f64);
         let (million, mb) = (keys as f64 / 1e6, limit as f64 / 1e6);
         let what =
             format!("{million:.1} M keys written, {times} x maxmemory ({mb:.0} MB): used_memory over it");
         table.row([what, part(used), "1.03 x".into()]);
         table.row(["the same: RSS over it".into(), part(resident), "1.12 x".into()]);
-        let rate = format!("{:.0} k/s", keys as f64 / took.as_secs_f64() / 1e3);
-        table.row(["SETs while the disk takes what is too much".into(), rate, "-".into()]);
-        let what = "the longest batch of 200 of them, and how many took more than 10 ms";
-        table.row([what.into(), waits.text(), "-".into()]);
-        // What is there already is written again.
-        let paced = keys as f64 / took.as_secs_f64() * 0.8;
-        let waits = send_paced(&mut client, keys, paced, |number, batch| set(number, &value, batch))?;
-        table.row(["the same at 0.8 of that rate".into(), waits.text(), "10 ms, 0".into()]);
+        let long = "the longest batch of 200, and how many took more than 10 ms";
+        let mut row = |what: &str, (rate, waits): (f64, Waits), aim: &str| {
+            table.row([format!("{what}: SETs"), format!("{:.0} k/s", rate / 1e3), "-".into()]);
+            table.row([format!("{what}: {long}"), waits.text(), aim.into()]);
+        };
+        row("while the disk takes what is too much", (first, first_waits), "-");
+        let (again, waits) = write(f64::INFINITY)?;
+        row("all of them written again", (again, waits), "-");
+        row("once more, at 0.8 of the lower rate", write(first.min(again) * 0.8)?, "10 ms, 0");
         Ok((server, empty))
     }
 }
