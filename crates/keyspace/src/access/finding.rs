@@ -96,9 +96,9 @@ impl Txn<'_, '_> {
         partition.remove_at(db, &location, now);
         partition.followers.changed(db, key.bytes, ChangeCause::Expired, Some(ready), self.sink);
         self.expired += 1;
-        // If a record seems to have it too, that is read now: a new entry is refused beside a key that may be frozen (`refuse_frozen`).
-        if self.held.partition(key.slot).has_frozen() {
-            self.thaw_now(db, key);
+        let partition = self.held.partition(key.slot);
+        if partition.has_frozen() {
+            partition.note_in_no_bundle(db, key);
         }
         None
     }

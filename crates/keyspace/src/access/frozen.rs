@@ -227,6 +227,15 @@ impl Partition {
         Some((address, bundle.reference))
     }
 
+    /// The entry of a key goes. As long as it was there no bundle had the key, so none that seems to have it needs to be read before a new
+    /// entry comes (`refuse_frozen`).
+    pub(super) fn note_in_no_bundle(&mut self, db: Db, key: &Key<'_>) {
+        for _ in 0..READS_PER_KEY_MAX {
+            let Some((_, reference)) = self.proposal(db, key) else { return };
+            self.store.cold.note_absent(reference, key.hash);
+        }
+    }
+
     /// Where a key is whose entry, if there is one, has its value.
     pub(crate) fn frozen_whereabouts(&self, db: Db, key: &Key<'_>) -> Whereabouts {
         if !self.has_frozen() || self.find(db, key).is_some() {

@@ -7,6 +7,7 @@ use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 type Model = BTreeMap<(u16, Vec<u8>), (Stored, Option<i64>)>;
 
@@ -507,7 +508,13 @@ fn what_was_due_is_stored_anew_beside_a_key_like_it() {
     // Where a record lies now it was not read yet.
     (0..20).for_each(|_| world.relocate_only());
     world.now += 2000;
+    let waits = world.keeper.waits.load(Relaxed);
     assert_eq!(set(&world, Expiry::Clear), Ok(false));
+    assert_eq!(
+        world.keeper.waits.load(Relaxed),
+        waits,
+        "it was in memory, so no record has it: none is read"
+    );
 }
 
 /// Another process has the bundles of a file, and its other keys.
