@@ -9,11 +9,12 @@
 
 use isotherm_persist::rdb::file::Bundle;
 use isotherm_tier::{
-    Checkpoint, Damage, Named, NamedSegment, Place, Record, SegmentNumber, block_sum, record_bytes,
+    Checkpoint, Damage, LogId, Named, NamedSegment, OWNER_FILE_NAME, Place, Record, SegmentNumber, block_sum,
+    record_bytes,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
@@ -21,11 +22,19 @@ use crate::{Checked, Report, c_string, reason};
 
 /// So many faults are named; all are counted.
 const NAMED_MAX: u64 = 10;
+/// So many files are open at once: a folder may have thousands, a process may not.
+const OPEN_MAX: usize = 32;
+/// Of the file that says whose the folder is.
+const OWNER_BYTES_MAX: u64 = 8192;
 
 /// A folder in which values are looked for.
 pub struct SwapDir {
     folder: PathBuf,
-    segments: BTreeMap<SegmentNumber, Segment>,
+    has_begun: bool,
+    /// How many bytes count of each that is what the base means.
+    segments: BTreeMap<SegmentNumber, u64>,
+    /// Of these, the one that was read last is the first.
+    open: Vec<(SegmentNumber, File)>,
     /// Keys whose records are as they were written.
     pub sound_keys: u64,
     /// Keys whose records are not, files that are not, and heads that cannot be read.
@@ -34,33 +43,52 @@ pub struct SwapDir {
     room: Vec<u8>,
 }
 
-struct Segment {
-    file: File,
-    /// What lies behind is none of the base's values.
-    bytes: u64,
-}
-
 impl SwapDir {
     pub fn new(folder: PathBuf) -> SwapDir {
-        SwapDir { folder, segments: BTreeMap::new(), sound_keys: 0, faults: 0, named: 0, room: Vec::new() }
+        SwapDir {
+            folder,
+            has_begun: false,
+            segments: BTreeMap::new(),
+            open: Vec::new(),
+            sound_keys: 0,
+            faults: 0,
+            named: 0,
+            room: Vec::new(),
+        }
     }
 
     /// What the base says of the log that it refers to.
     pub fn begin(&mut self, report: &mut Report<'_>, head: &[u8]) -> Checked<()> {
+        if std::mem::replace(&mut self.has_begun, true) {
+            return self.note(report, 1, "the base refers to a second log".to_string());
+        }
         let checkpoint = match Checkpoint::parse(head) {
             Ok(checkpoint) => checkpoint,
             Err(error) => return self.note(report, 1, error.to_string()),
         };
+        if let Err(why) = self.check_owner(checkpoint.log) {
+            self.note(report, 1, why)?;
+        }
         for segment in &checkpoint.segments {
-            match self.open(segment) {
-                Ok(found) => _ = self.segments.insert(segment.named.segment, found),
+            match self.check_segment(segment) {
+                Ok(()) => _ = self.segments.insert(segment.named.segment, segment.named.bytes),
                 Err(why) => self.note(report, 1, why)?,
             }
         }
         Ok(())
     }
 
-    fn open(&self, segment: &NamedSegment) -> Result<Segment, String> {
+    /// Without it, or with that of another log, no server starts.
+    fn check_owner(&self, log: LogId) -> Result<(), String> {
+        let why = |error: io::Error| format!("{OWNER_FILE_NAME}: {}", reason(&error));
+        let mut text = String::new();
+        let file = File::open(self.folder.join(OWNER_FILE_NAME)).map_err(why)?;
+        file.take(OWNER_BYTES_MAX).read_to_string(&mut text).map_err(why)?;
+        let is_meant = text.lines().any(|line| line == log.owner_line());
+        if is_meant { Ok(()) } else { Err("the folder has another log than the base refers to".to_string()) }
+    }
+
+    fn check_segment(&self, segment: &NamedSegment) -> Result<(), String> {
         let NamedSegment { named: Named { segment: number, bytes }, first_block } = *segment;
         let name = number.file_name();
         let why = |error: io::Error| format!("{name}: {}", reason(&error));
@@ -76,7 +104,7 @@ impl SwapDir {
                 return Err(format!("{name} is of another time or another log than the base"));
             }
         }
-        Ok(Segment { file, bytes })
+        Ok(())
     }
 
     pub fn check_value(&mut self, report: &mut Report<'_>, key: &[u8], reference: u64) -> Checked<()> {
@@ -88,7 +116,7 @@ impl SwapDir {
     pub fn check_bundle(&mut self, report: &mut Report<'_>, bundle: &Bundle<'_>) -> Checked<()> {
         let keys = bundle.keys();
         self.check(report, &bundle.name, bundle.reference, keys, |_| {
-            format!("A record of several keys ({keys})")
+            format!("A record with keys and their values ({keys})")
         })
     }
 
@@ -115,20 +143,33 @@ impl SwapDir {
     }
 
     fn read(&mut self, place: Place, name: &[u8]) -> Result<(), String> {
-        let segment = self.segments.get(&place.segment()).ok_or("there is no such file")?;
+        let bytes =
+            *self.segments.get(&place.segment()).ok_or("its file is not one that the base refers to")?;
         let len = record_bytes(name.len(), place.payload_bytes());
-        if place.offset() + len as u64 > segment.bytes {
+        if place.offset() + len as u64 > bytes {
             return Err("it lies behind what the base refers to".to_string());
         }
         // Within the file, whose length was looked at: a length in the base takes no more memory than that.
         self.room.resize(len, 0);
-        segment.file.read_exact_at(&mut self.room, place.offset()).map_err(|error| reason(&error))?;
+        self.bring_forward(place.segment()).map_err(|error| reason(&error))?;
+        self.open[0].1.read_exact_at(&mut self.room, place.offset()).map_err(|error| reason(&error))?;
         match Record::read(place, &self.room) {
             Ok(record) if record.key == name => Ok(()),
             Ok(_) => Err("it is that of another key".to_string()),
             Err(Damage::Checksum) => Err("its checksum is wrong".to_string()),
             Err(Damage::Short | Damage::Lengths) => Err("its lengths are wrong".to_string()),
         }
+    }
+
+    fn bring_forward(&mut self, number: SegmentNumber) -> io::Result<()> {
+        match self.open.iter().position(|(open, _)| *open == number) {
+            Some(at) => self.open[..=at].rotate_right(1),
+            None => {
+                self.open.truncate(OPEN_MAX - 1);
+                self.open.insert(0, (number, File::open(self.folder.join(number.file_name()))?));
+            }
+        }
+        Ok(())
     }
 
     fn note(&mut self, report: &mut Report<'_>, faults: u64, text: String) -> Checked<()> {

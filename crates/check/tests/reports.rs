@@ -215,3 +215,24 @@ fn what_was_mended_is_sound() {
         assert!(checked(&folder, "a.aof", Repair::None).0, "{text}{}", bytes.escape_ascii());
     }
 }
+
+/// The words of the program, and what it ends with.
+#[test]
+fn the_swap_dir_stands_in_front() {
+    let folder = Folder::new();
+    folder.write("a.aof", &aof());
+    let path = folder.path().join("a.aof");
+    let ends = |words: &[&str]| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_isotherm-check-aof"));
+        let output = command.args(words).arg(&path).output().expect("it runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    for words in [&[][..], &["--swap-dir", "swap"], &["--swap-dir", "swap", "--fix"]] {
+        let (code, text) = ends(words);
+        assert!(code == Some(0) && text.contains("AOF"), "{words:?}: {text}");
+    }
+    for words in [&["--swap-dir"][..], &["--fix", "--swap-dir", "swap"], &["--swap", "swap"]] {
+        let (code, text) = ends(words);
+        assert!(code == Some(1) && text.starts_with("Usage: "), "{words:?}: {text}");
+    }
+}

@@ -32,6 +32,16 @@ impl fmt::Display for LogId {
     }
 }
 
+/// The file of the folder that says which log it has, and who refers to that.
+pub const OWNER_FILE_NAME: &str = "owner";
+
+impl LogId {
+    /// The line of that file.
+    pub fn owner_line(self) -> String {
+        format!("id {self}")
+    }
+}
+
 impl fmt::Debug for LogId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{self}")
@@ -66,10 +76,7 @@ impl fmt::Display for CheckpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             CheckpointError::Version(number) => {
-                write!(
-                    f,
-                    "what it says of the swap log is of version {number}, which this server does not know"
-                )
+                write!(f, "what it says of the swap log is of version {number}, which is not known here")
             }
             CheckpointError::Damaged => f.write_str("what it says of the swap log is damaged"),
         }

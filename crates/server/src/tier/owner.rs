@@ -10,13 +10,12 @@
 //! restored without the other, or belongs to another server, is refused.
 
 use isotherm_disk::{Disk, Mode, read_exact_at, write_all_at};
-use isotherm_tier::{Checkpoint, LogId};
+use isotherm_tier::{Checkpoint, LogId, OWNER_FILE_NAME};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const FIRST_LINE: &str = "isotherm swap log";
-const NAME: &str = "owner";
 const TEMPORARY_NAME: &str = "temp-owner";
 /// A path has at most 4096 bytes.
 const OWNER_BYTES_MAX: u64 = 8192;
@@ -45,7 +44,7 @@ impl Claim {
 }
 
 pub fn path(folder: &Path) -> PathBuf {
-    folder.join(NAME)
+    folder.join(OWNER_FILE_NAME)
 }
 
 /// Whether the folder has an owner. An error if that is not this server, or not what its base refers to.
@@ -60,7 +59,7 @@ pub fn check(disk: &dyn Disk, folder: &Path, claim: &Claim) -> Result<bool, Stri
     let Some(text) = text else {
         return Err(refusal(folder, "the folder has no log that a base refers to"));
     };
-    let is_meant = text.lines().any(|line| line == id_line(checkpoint.log));
+    let is_meant = text.lines().any(|line| line == checkpoint.log.owner_line());
     if is_meant { Ok(true) } else { Err(refusal(folder, "the folder has another log")) }
 }
 
@@ -86,10 +85,6 @@ fn foreign(folder: &Path, text: &str) -> String {
     )
 }
 
-fn id_line(log: LogId) -> String {
-    format!("id {log}")
-}
-
 fn manifest_line(manifest: &Path) -> String {
     format!("manifest {}", manifest.as_os_str().as_bytes().escape_ascii())
 }
@@ -106,7 +101,7 @@ fn read(disk: &dyn Disk, folder: &Path) -> io::Result<Option<String>> {
 
 /// Its name is durable when the folder is synced.
 pub fn write(disk: &dyn Disk, folder: &Path, log: LogId, manifest: &Path) -> io::Result<()> {
-    let text = format!("{FIRST_LINE}\n{}\n{}\n", id_line(log), manifest_line(manifest));
+    let text = format!("{FIRST_LINE}\n{}\n{}\n", log.owner_line(), manifest_line(manifest));
     let beside = folder.join(TEMPORARY_NAME);
     let file = disk.open(&beside, Mode::Truncate)?;
     write_all_at(&*file, text.as_bytes(), 0).map_err(|error| error.error)?;

@@ -62,9 +62,10 @@ fn what_a_base_refers_to_is_verified() {
     assert!(is_sound && text.contains(&all) && !text.contains("[swap-dir]"), "{text}");
 
     // One byte of a value, then one of a record of several keys.
-    for (wanted, shown) in
-        [(value(1234), "The value of key 'key:1234'"), ("small:77".into(), "A record of several keys")]
-    {
+    for (wanted, shown) in [
+        (value(1234), "The value of key 'key:1234'"),
+        ("small:77".into(), "A record with keys and their values"),
+    ] {
         let is_in = |path: &PathBuf| {
             let bytes = std::fs::read(path).expect("it can be read");
             let at = bytes.windows(wanted.len()).position(|window| window == wanted.as_bytes())?;
@@ -79,6 +80,17 @@ fn what_a_base_refers_to_is_verified() {
         std::fs::write(&path, &bytes).expect("it can be written");
         assert!(is_checked().0);
     }
+
+    // A folder without its owner, or with another one.
+    let owner = std::fs::read(folder.owner()).expect("it can be read");
+    std::fs::write(folder.owner(), [&owner[..30], b"00", &owner[32..]].concat()).expect("it can be written");
+    let (is_sound, text) = is_checked();
+    assert!(!is_sound && text.contains("the folder has another log than the base refers to"), "{text}");
+    std::fs::remove_file(folder.owner()).expect("it can be removed");
+    let (is_sound, text) = is_checked();
+    assert!(!is_sound && text.contains("owner: No such file"), "{text}");
+    std::fs::write(folder.owner(), &owner).expect("it can be written");
+    assert!(is_checked().0);
 
     // A segment that is short, of another log, not there.
     let path = segments(&swap_dir).into_iter().max_by_key(|path| path.metadata().expect("a file").len());
