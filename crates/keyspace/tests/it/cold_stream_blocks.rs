@@ -10,6 +10,7 @@ const KEYS: u64 = 4;
 
 type Fields = Vec<Vec<u8>>;
 type Entries = BTreeMap<StreamId, Fields>;
+
 struct World {
     cold: ColdWorld,
     model: Model<Entries>,
