@@ -9,8 +9,8 @@
 
 use isotherm_persist::rdb::file::Bundle;
 use isotherm_tier::{
-    Checkpoint, Damage, LogId, Named, NamedSegment, OWNER_FILE_NAME, Place, Record, SegmentNumber, block_sum,
-    record_bytes,
+    Checkpoint, Damage, LogId, Named, NamedSegment, OWNER_BYTES_MAX, OWNER_FILE_NAME, Place, Record,
+    SegmentNumber, block_sum, record_bytes,
 };
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -24,8 +24,6 @@ use crate::{Checked, Report, c_string, reason};
 const NAMED_MAX: u64 = 10;
 /// So many files are open at once: a folder may have thousands, a process may not.
 const OPEN_MAX: usize = 32;
-/// Of the file that says whose the folder is.
-const OWNER_BYTES_MAX: u64 = 8192;
 
 /// A folder in which values are looked for.
 pub struct SwapDir {

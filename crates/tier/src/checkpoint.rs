@@ -34,6 +34,8 @@ impl fmt::Display for LogId {
 
 /// The file of the folder that says which log it has, and who refers to that.
 pub const OWNER_FILE_NAME: &str = "owner";
+/// Its longest: a path has at most 4096 bytes.
+pub const OWNER_BYTES_MAX: u64 = 8192;
 
 impl LogId {
     /// The line of that file.

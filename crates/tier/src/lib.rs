@@ -28,8 +28,8 @@ mod record;
 mod segments;
 
 pub use checkpoint::{
-    CHECKPOINT_BYTES_MAX, Checkpoint, CheckpointError, LOG_ID_BYTES, LogId, NamedSegment, OWNER_FILE_NAME,
-    block_sum,
+    CHECKPOINT_BYTES_MAX, Checkpoint, CheckpointError, LOG_ID_BYTES, LogId, NamedSegment, OWNER_BYTES_MAX,
+    OWNER_FILE_NAME, block_sum,
 };
 pub use cleaning::{Cleaning, Stretch};
 pub use config::LogConfig;

@@ -53,9 +53,8 @@ impl InOrder {
         key: &[u8],
     ) -> Result<Cow<'_, [u8]>, ReadError> {
         let place = Place::from_raw(reference.raw());
-        let from = Instant::now();
         let found = match tier.files.file_in_order(place.segment()) {
-            Ok(file) => self.look(&file, place, key, |bytes| tier.note_read_bytes(from, bytes)),
+            Ok(file) => self.look(&file, place, key, |from, bytes| tier.note_read_bytes(from, bytes)),
             Err(_) => None,
         };
         match found {
@@ -65,14 +64,14 @@ impl InOrder {
         }
     }
 
-    /// Looks for the payload of a record, and reads if it has to: `note_read` takes how many bytes. `None`: it is too long for a stretch,
+    /// Looks for the payload of a record, and reads if it has to: `note_read` takes since when, and how many bytes. `None`: it is too long for a stretch,
     /// cannot be read, or is not that of the key.
     fn look(
         &mut self,
         file: &Arc<dyn File>,
         place: Place,
         key: &[u8],
-        note_read: impl FnOnce(usize),
+        note_read: impl FnOnce(Instant, usize),
     ) -> Option<Found> {
         let len = record_bytes(key.len(), place.payload_bytes());
         if len > RECORD_BYTES_MAX {
@@ -82,7 +81,10 @@ impl InOrder {
         let has = |stretch: &Stretch| stretch.is_of(file) && stretch.has(at, len);
         match self.stretches.iter().position(has) {
             Some(number) => self.bring_forward(number),
-            None => note_read(self.bring(file, at, len).ok()?),
+            None => {
+                let from = Instant::now();
+                note_read(from, self.bring(file, at, len).ok()?);
+            }
         }
         let stretch = &self.stretches[0];
         let begin = (at - stretch.start) as usize;
@@ -200,7 +202,7 @@ mod tests {
 
     fn read(reading: &mut InOrder, records: &Records, number: usize, reads: &mut usize) -> Vec<u8> {
         let (place, key, _) = &records.all[number];
-        let found = reading.look(&records.file, *place, key, |_| *reads += 1);
+        let found = reading.look(&records.file, *place, key, |_, _| *reads += 1);
         reading.stretches[0].bytes[found.expect("it is there")].to_vec()
     }
 
@@ -253,7 +255,7 @@ mod tests {
         write_all_at(&*written.file, &bytes, 0).unwrap();
         let mut fails = 0;
         for (place, key, value) in &written.all[50..] {
-            match reading.look(&written.file, *place, key, |_| {}) {
+            match reading.look(&written.file, *place, key, |_, _| {}) {
                 Some(found) => assert_eq!(reading.stretches[0].bytes[found], **value),
                 None => fails += 1,
             }

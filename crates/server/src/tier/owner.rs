@@ -10,15 +10,13 @@
 //! restored without the other, or belongs to another server, is refused.
 
 use isotherm_disk::{Disk, Mode, read_exact_at, write_all_at};
-use isotherm_tier::{Checkpoint, LogId, OWNER_FILE_NAME};
+use isotherm_tier::{Checkpoint, LogId, OWNER_BYTES_MAX, OWNER_FILE_NAME};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 const FIRST_LINE: &str = "isotherm swap log";
 const TEMPORARY_NAME: &str = "temp-owner";
-/// A path has at most 4096 bytes.
-const OWNER_BYTES_MAX: u64 = 8192;
 
 /// What the append-only file of this server says of the folder.
 pub struct Claim {
