@@ -4,12 +4,12 @@ use isotherm_disk::Lock;
 use isotherm_log::LogOffset;
 use isotherm_log::writer::Failure;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::request::Inbox;
 use super::rewrites::Rewrites;
 use crate::config::{Config, Id, id};
-use crate::process::routines::Running;
+use crate::process::routines::{self, Running};
 
 /// Of `appendfsync`.
 pub const ALWAYS: i64 = 1;
@@ -18,6 +18,8 @@ pub struct AofState {
     pub inbox: Inbox,
     /// Also says whether there is an append-only file.
     writer: Mutex<Option<Running>>,
+    /// Held by the thread that switches it on or off: a worker (CONFIG SET), the control thread, or that of the link to a primary.
+    switching: Mutex<()>,
     /// A writer that was switched off, and still waits for the disk.
     ending: Mutex<Option<Running>>,
     /// A power failure takes nothing before this place of the log.
@@ -49,6 +51,7 @@ impl AofState {
         AofState {
             inbox: Inbox::new(),
             writer: Mutex::new(None),
+            switching: Mutex::new(()),
             ending: Mutex::new(None),
             durable: AtomicU64::new(0),
             failure: Mutex::new(None),
@@ -62,6 +65,18 @@ impl AofState {
             base_number: AtomicU64::new(0),
             rewrites: Mutex::new(Rewrites::default()),
             folder: Mutex::new(None),
+        }
+    }
+
+    /// Waits until no other thread switches the file on or off. The caller holds nothing. A switch takes no longer than its wait for
+    /// the writer's last sync (`switch::end_writer`) and the base that it stops.
+    pub fn switching(&self) -> MutexGuard<'_, ()> {
+        loop {
+            match self.switching.try_lock() {
+                Ok(guard) => return guard,
+                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => routines::pause(routines::LOOK),
+            }
         }
     }
 

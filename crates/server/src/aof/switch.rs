@@ -5,7 +5,8 @@
 //!   CONFIG SET appendonly no    no more is logged; the writer makes durable what was, and ends
 //!   a full sync                 the same, then yes again; a file that was received is the first base (`resume_behind`)
 //! ```
-//! What commands have to see changes while everything is held.
+//! What commands have to see changes while everything is held. One thread at a time switches (`AofState::switching`): CONFIG SET runs on a
+//! worker, and what a synchronization has suspended is resumed by the control thread.
 
 use isotherm_disk::Lock;
 use isotherm_keyspace::{Held, Want};
@@ -40,6 +41,7 @@ const CANNOT_SWITCH_ON: &str = "Unable to turn on AOF. Check server logs.";
 
 /// Makes `appendonly` and `appendfsync` hold. The caller holds nothing.
 pub fn apply(node: &'static Node) -> Result<(), &'static str> {
+    let _alone = node.aof.switching();
     if node.aof.is_suspended.load(Relaxed) {
         // `resume` asks for this again.
         return Ok(());
@@ -170,6 +172,7 @@ pub struct Received {
 /// ```
 pub fn begin_behind(node: &'static Node, rdb: &Received, place: LogOffset) -> Result<(), ()> {
     const PREAMBLE: Id = id("aof-use-rdb-preamble");
+    let _alone = node.aof.switching();
     if !node.config.flag(id("appendonly"))
         || !node.config.flag(PREAMBLE)
         || rewrite::is_running(node)
@@ -224,6 +227,7 @@ fn adopt(node: &Node, files: &AofFiles, rdb: &Path) -> Result<AofFile, ()> {
 /// Ends the writing for a while: another history is about to begin. The files stay as they are, and are what a start reads; `resume`
 /// begins anew. The caller holds nothing. An error if the disk does not answer.
 pub fn suspend(node: &'static Node) -> Result<(), ()> {
+    let _alone = node.aof.switching();
     node.aof.is_suspended.store(true, Relaxed);
     if node.aof.is_on() {
         switch_off(node);

@@ -1,7 +1,7 @@
 //! Rewrites of the append-only file, switching it on and off, and what a start makes a base of.
 
 use crate::aof::{Data, kill, wire};
-use crate::common::{Client, Server, wait_until};
+use crate::common::{Client, Server, encode, wait_until};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 const ON: [&str; 4] = ["--appendfsync", "always", "--save", ""];
@@ -278,6 +278,25 @@ fn a_second_server_in_the_folder_is_refused() {
     let _server = data.start(1, &ON);
     let log = data.fails_to_start();
     assert!(log.contains("Another process writes the append-only file"), "{log}");
+}
+
+/// In EXEC, with keys locked, the control thread switches it on, as it does after a synchronization.
+#[test]
+fn two_threads_may_switch_it_on() {
+    let data = Data::new();
+    let server = data.start(2, &["--appendonly", "no", "--save", ""]);
+    let mut client = server.client();
+    let switch = |to| encode(&["CONFIG", "SET", "appendonly", to]);
+    let transaction =
+        [encode(&["MULTI"]), encode(&["SET", "a", "1"]), switch("yes"), encode(&["EXEC"])].concat();
+    for _ in 0..100 {
+        client.send([&transaction[..], &switch("no"), &switch("yes")].concat());
+        for reply in ["+OK\r\n", "+QUEUED\r\n", "+QUEUED\r\n", "*2\r\n+OK\r\n+OK\r\n", "+OK\r\n", "+OK\r\n"] {
+            client.expect(reply);
+        }
+        client.check("CONFIG SET appendonly no", "+OK\r\n");
+    }
+    assert!(!server.log().contains("Another process"), "{}", server.log());
 }
 
 #[test]
