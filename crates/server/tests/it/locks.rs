@@ -126,3 +126,24 @@ fn long_holds_are_events() {
     assert!(report.contains("lock: 1 latency spikes") && report.contains("INFO locks shows"), "{report}");
     client.check("LATENCY RESET lock", ":1\r\n");
 }
+
+/// What a COUNT asks for is the client's own work, also where ten entries are looked at for each: builds with debug
+/// assertions end when a hold looks at more than its bound.
+#[test]
+fn a_count_asks_for_more() {
+    let server = Server::with_workers(1, &[]);
+    let mut client = server.client();
+    for id in 1..=4000 {
+        client.check(
+            &format!("XADD stream {id}-1 field value"),
+            &format!("${}\r\n{id}-1\r\n", format!("{id}-1").len()),
+        );
+    }
+    client.check("XGROUP CREATE stream group 0", OK);
+    client.ask("XREADGROUP GROUP group ann COUNT 4000 STREAMS stream >");
+    // All of them are too young: ten times COUNT are looked at.
+    let reply = client.ask("XAUTOCLAIM stream group bob 3600000 - COUNT 300 JUSTID");
+    assert!(reply.starts_with("*3\r\n$6\r\n3001-1\r\n*0\r\n"), "{reply}");
+    let reply = client.ask("XAUTOCLAIM stream group bob 0 - COUNT 3000 JUSTID");
+    assert!(reply.starts_with("*3\r\n$6\r\n3001-1\r\n*3000\r\n"), "{reply}");
+}
