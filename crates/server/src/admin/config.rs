@@ -105,7 +105,9 @@ fn set(call: &mut AdminCall<'_>) -> Outcome {
     }
     let (node, session, holds_keys) = (call.node, &call.session, call.exec.held.holds_any());
     let may_protected = node.config.protected_permission().allows(session.shared.is_local());
-    match node.config.set(&pairs, may_protected, &mut |kind| apply(node, kind, holds_keys)) {
+    let own = call.exec.transaction.own_right(node);
+    let writing = call.exec.transaction.writing.as_ref().or(own.as_ref()).expect("one of them is there");
+    match node.config.set(writing, &pairs, may_protected, &mut |kind| apply(node, kind, holds_keys)) {
         Ok(()) => call.reply.ok(),
         Err(error) => call.reply.error(error.text()),
     }
@@ -255,6 +257,7 @@ pub(super) fn rewrite_file(call: &mut AdminCall<'_>, all: bool) -> Outcome {
         call.reply.error("ERR The server is running without a config file");
         return Outcome::Done;
     };
+    let _own = call.exec.transaction.own_right(call.node);
     match call.node.config.rewrite(path, all, users::file::lines(call.node)) {
         Ok(()) => {
             log::notice("CONFIG REWRITE executed with success.");

@@ -88,6 +88,11 @@ pub fn asks_system(queue: &[Queued]) -> bool {
     queue.iter().any(|queued| queued.command.spec.flags.has(Flags::ASKS_SYSTEM))
 }
 
+/// Whether a command of a transaction takes the right to change parameters.
+pub fn writes_config(queue: &[Queued]) -> bool {
+    queue.iter().any(|queued| matches!(&*queued.command.name, "config|set" | "config|rewrite" | "debug"))
+}
+
 /// Asks the system for a transaction with these commands, before anything is locked: /proc takes its time, with the memory
 /// map some ten milliseconds a gigabyte.
 pub fn facts_for(node: &Node, queue: &[Queued]) -> Facts {

@@ -37,7 +37,12 @@ pub use values::Defrag;
 
 use params::{Kind, Param, Value};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+
+/// The right to change values. To apply them takes partitions: a thread that holds some does not wait for this right.
+pub struct Writing<'c> {
+    _guard: MutexGuard<'c, ()>,
+}
 
 /// The current values.
 pub struct Config {
@@ -67,6 +72,11 @@ impl Default for Config {
 }
 
 impl Config {
+    /// Waits for other threads' changes: an `Apply` may take 10 s on a disk that does not answer. The caller holds nothing.
+    pub fn begin_writing(&self) -> Writing<'_> {
+        Writing { _guard: self.writer.lock().unwrap_or_else(PoisonError::into_inner) }
+    }
+
     #[inline]
     pub fn number(&self, id: Id) -> i64 {
         self.numbers[id.index()].load(Ordering::Relaxed)

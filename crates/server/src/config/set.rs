@@ -9,7 +9,6 @@ use super::{Config, PARAMS, find, is_text, value};
 use isotherm_resp::errors::with_bytes;
 use isotherm_stdx::{glob_match, steps};
 use std::collections::{BTreeMap, HashSet};
-use std::sync::PoisonError;
 
 /// Why CONFIG SET did nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -82,11 +81,11 @@ impl Config {
     /// asks of the process; it is called once for each kind, and again after a failure, to undo.
     pub fn set(
         &self,
+        _writing: &super::Writing<'_>,
         pairs: &[(&[u8], &[u8])],
         may_protected: bool,
         apply: &mut dyn FnMut(Apply) -> Result<(), Reason>,
     ) -> Result<(), SetError> {
-        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = self.plan(pairs, may_protected)?;
         let mut to_apply: Vec<(Apply, &'static str)> = Vec::new();
         for (at, change) in changes.iter().enumerate() {
@@ -213,7 +212,7 @@ mod tests {
 
     fn set(config: &Config, pairs: &[(&str, &str)]) -> Result<(), String> {
         let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(a, b)| (a.as_bytes(), b.as_bytes())).collect();
-        let result = config.set(&pairs, false, &mut |apply| match apply {
+        let result = config.set(&config.begin_writing(), &pairs, false, &mut |apply| match apply {
             Apply::Listen if config.port() == 1 => Err("Unable to listen on this port.".into()),
             _ => Ok(()),
         });

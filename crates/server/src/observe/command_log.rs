@@ -220,7 +220,9 @@ mod tests {
     #[test]
     fn the_newest_stay() {
         let (config, log) = (Config::default(), CommandLog::default());
-        let set = |name: &[u8], value: &[u8]| config.set(&[(name, value)], false, &mut |_| Ok(())).unwrap();
+        let set = |name: &[u8], value: &[u8]| {
+            config.set(&config.begin_writing(), &[(name, value)], false, &mut |_| Ok(())).unwrap()
+        };
         let commands = Commands::build(crate::admin::COMMANDS);
         let args = ArgsBuf::from_slices(&[b"ping"]);
         let note = |value| {

@@ -360,9 +360,12 @@ impl Dispatcher {
             }
             _ => {
                 locking::lock(&mut self.exec, &mut self.facts, session, command, request.args);
-                if !self.exec.admits_asked(session, command, request.args) {
-                    return Ran::HeldUp;
-                }
+                let ran = match self.exec.admits_asked(session, command, request.args) {
+                    true => self.run_timed(session, command, request.args, keys, unless),
+                    false => Ran::HeldUp,
+                };
+                self.exec.transaction.writing = None;
+                return ran;
             }
         }
         self.run_timed(session, command, request.args, keys, unless)

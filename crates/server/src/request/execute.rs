@@ -35,10 +35,11 @@ use crate::request::lock_set::LockSet;
 use crate::request::metering::Metering;
 use crate::request::next::Ticket;
 use crate::request::nodes::{Draws, find_nodes};
+use crate::request::transaction::Around;
 use crate::scripting::engine::Engine;
 use crate::scripting::function_engine::FunctionEngine;
 use crate::scripting::runs::Runs;
-use crate::session::{Session, WatchList};
+use crate::session::Session;
 use crate::tier::fetches::Wanted;
 use crate::upkeep::eviction::{self, Room};
 
@@ -66,8 +67,7 @@ pub struct Exec {
     pub runs: Runs,
     /// The gates that can matter to commands of this worker.
     pub gates: Gates,
-    /// Watched keys of a transaction that are too many for its locks: they are taken out behind them.
-    pub unwatched: Option<Box<WatchList>>,
+    pub transaction: Around,
     /// The place in the log that replies which are not sent yet have to wait for.
     not_before: LogOffset,
     /// What this thread knows of the cluster.
@@ -218,7 +218,7 @@ impl Exec {
             functions: None,
             runs: Runs::default(),
             gates: Gates::ALL,
-            unwatched: None,
+            transaction: Around::default(),
             route: Route::new(node),
             not_before: LogOffset::default(),
             script_time: ScriptTime::None,

@@ -49,7 +49,7 @@ pub fn end_hold(exec: &mut Exec, command: &'static Entry, taken: u64) {
     if exec.held.has_flushed() {
         free_flushed(exec, command);
     }
-    if let Some(list) = exec.unwatched.take() {
+    if let Some(list) = exec.transaction.unwatched.take() {
         exec.release();
         transaction::unlist(*list, &mut exec.held);
     }

@@ -5,6 +5,7 @@ use isotherm_keyspace::{Db, Key, Slot};
 use isotherm_resp::Args;
 
 use crate::admin;
+use crate::config::Writing;
 use crate::observe::facts::Facts;
 use crate::observe::holds;
 use crate::request::entry::{Entry, Locks};
@@ -39,6 +40,7 @@ pub fn lock(
         }
         Locks::Queue => {
             *facts = facts_ahead(exec, session);
+            exec.transaction.writing = writing_ahead(exec, session);
             transaction::add_locks(&mut exec.locks, &exec.node.keyspace, session, args);
             // A shard channel of the queue has one too.
             let slot = exec.route.slot.map(|slot| exec.node.keyspace.partition_of(slot));
@@ -80,6 +82,15 @@ fn facts_ahead(exec: &mut Exec, session: &Session) -> Option<Facts> {
     let facts = admin::facts_for(exec.node, &multi.queue);
     exec.clock.outdate();
     Some(facts)
+}
+
+/// A transaction that changes parameters waits for other threads' changes while it holds nothing: they take partitions.
+fn writing_ahead(exec: &mut Exec, session: &Session) -> Option<Writing<'static>> {
+    session.multi.as_ref().filter(|multi| admin::writes_config(&multi.queue))?;
+    exec.held.release();
+    let writing = exec.node.config.begin_writing();
+    exec.clock.outdate();
+    Some(writing)
 }
 
 /// Locks the keys of a command that has several in a row, `first_key` and those in `args` behind it. Each is hashed once: for

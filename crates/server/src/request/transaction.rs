@@ -26,6 +26,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::admin::{AdminCall, AdminHandler};
+use crate::config::Writing;
 use crate::node::Node;
 use crate::request::entry::Entry;
 use crate::request::exec_conditions;
@@ -250,6 +251,22 @@ pub fn queue(
     session.last_command = command.index;
 }
 
+/// What a transaction has beside its locks.
+#[derive(Default)]
+pub struct Around {
+    /// Watched keys that are too many for its locks: they are taken out behind them.
+    pub unwatched: Option<Box<WatchList>>,
+    /// One of its commands changes parameters.
+    pub writing: Option<Writing<'static>>,
+}
+
+impl Around {
+    /// The right to change parameters for a command that no transaction has taken it for. It holds nothing.
+    pub fn own_right(&self, node: &'static Node) -> Option<Writing<'static>> {
+        self.writing.is_none().then(|| node.config.begin_writing())
+    }
+}
+
 /// Everything that the session's transaction touches, and the keys of the conditions of its EXEC.
 pub fn add_locks(locks: &mut LockSet, keyspace: &Keyspace, session: &Session, args: Args<'_>) {
     let mut conditions = Vec::new();
@@ -319,7 +336,7 @@ fn exec(call: &mut AdminCall<'_>) -> Outcome {
         match list.keys.len() <= KEYS_PER_HOLD_MAX {
             true => list.keys.iter().for_each(|key| unlist_key(&mut call.exec.held, key, &list.watcher)),
             // Too many for the locks of EXEC. Their flag is of no concern to anything any more.
-            false => call.exec.unwatched = Some(list),
+            false => call.exec.transaction.unwatched = Some(list),
         }
     }
     // As many as its client has watched.

@@ -324,3 +324,16 @@ fn very_many_keys_are_watched() {
         assert!(used < Duration::from_secs(4), "{used:?}");
     });
 }
+
+/// CONFIG SET takes all locks for some parameters: EXEC waits for that before it has its own, not behind them.
+#[test]
+fn a_transaction_may_change_parameters_beside_another_client() {
+    let server = Server::with_workers(2, &["--enable-debug-command", "yes"]);
+    // Connections of two workers.
+    let [mut transaction, mut other] = [server.client(), server.client()];
+    [&mut transaction, &mut other].into_iter().for_each(|client| client.check("PING", "+PONG\r\n"));
+    server.hold_all_locks(&mut transaction, &["CONFIG SET maxclients 500", "CONFIG GET maxclients"]);
+    other.check("CONFIG SET maxmemory-policy allkeys-lfu", OK);
+    transaction.expect("*4\r\n+OK\r\n+OK\r\n+OK\r\n*2\r\n$10\r\nmaxclients\r\n$3\r\n500\r\n");
+    other.check("CONFIG GET maxmemory-policy", "*2\r\n$16\r\nmaxmemory-policy\r\n$11\r\nallkeys-lfu\r\n");
+}
