@@ -257,7 +257,6 @@ pub(super) fn rewrite_file(call: &mut AdminCall<'_>, all: bool) -> Outcome {
         call.reply.error("ERR The server is running without a config file");
         return Outcome::Done;
     };
-    let _own = call.exec.transaction.own_right(call.node);
     match call.node.config.rewrite(path, all, users::file::lines(call.node)) {
         Ok(()) => {
             log::notice("CONFIG REWRITE executed with success.");

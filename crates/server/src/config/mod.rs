@@ -54,6 +54,8 @@ pub struct Config {
     generation: AtomicU64,
     /// Held by the thread that changes values.
     writer: Mutex<()>,
+    /// Held by the thread that writes the file of CONFIG REWRITE, which takes nothing else.
+    file: Mutex<()>,
 }
 
 impl Default for Config {
@@ -63,6 +65,7 @@ impl Default for Config {
             texts: RwLock::new(PARAMS.iter().map(|_| Arc::from(&b""[..])).collect()),
             generation: AtomicU64::new(0),
             writer: Mutex::new(()),
+            file: Mutex::new(()),
         };
         for (at, param) in PARAMS.iter().enumerate() {
             config.store(Id(at as u16), param.default_value());

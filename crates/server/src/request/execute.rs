@@ -25,6 +25,7 @@ use crate::mail::message::WorkerMessage;
 use crate::node::{Node, Tasks};
 use crate::observe::stats::ThreadStats;
 use crate::replication::own_expiry;
+use crate::request::beside_locks::BesideLocks;
 use crate::request::cached_config::Hot;
 use crate::request::caller::{Authority, Caller};
 use crate::request::clock::{CommandClock, ScriptTime};
@@ -35,7 +36,6 @@ use crate::request::lock_set::LockSet;
 use crate::request::metering::Metering;
 use crate::request::next::Ticket;
 use crate::request::nodes::{Draws, find_nodes};
-use crate::request::transaction::Around;
 use crate::scripting::engine::Engine;
 use crate::scripting::function_engine::FunctionEngine;
 use crate::scripting::runs::Runs;
@@ -67,7 +67,7 @@ pub struct Exec {
     pub runs: Runs,
     /// The gates that can matter to commands of this worker.
     pub gates: Gates,
-    pub transaction: Around,
+    pub transaction: BesideLocks,
     /// The place in the log that replies which are not sent yet have to wait for.
     not_before: LogOffset,
     /// What this thread knows of the cluster.
@@ -218,7 +218,7 @@ impl Exec {
             functions: None,
             runs: Runs::default(),
             gates: Gates::ALL,
-            transaction: Around::default(),
+            transaction: BesideLocks::default(),
             route: Route::new(node),
             not_before: LogOffset::default(),
             script_time: ScriptTime::None,

@@ -86,7 +86,7 @@ fn facts_ahead(exec: &mut Exec, session: &Session) -> Option<Facts> {
 
 /// A transaction that changes parameters waits for other threads' changes while it holds nothing: they take partitions.
 fn writing_ahead(exec: &mut Exec, session: &Session) -> Option<Writing<'static>> {
-    session.multi.as_ref().filter(|multi| admin::writes_config(&multi.queue))?;
+    session.multi.as_ref().filter(|multi| admin::may_write_config(&multi.queue))?;
     exec.held.release();
     let writing = exec.node.config.begin_writing();
     exec.clock.outdate();

@@ -2,6 +2,7 @@
 //! are locked, and its handler runs; or it waits.
 
 pub mod ahead;
+pub mod beside_locks;
 pub mod blocking;
 pub mod cached_config;
 pub mod caller;

@@ -26,7 +26,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::admin::{AdminCall, AdminHandler};
-use crate::config::Writing;
 use crate::node::Node;
 use crate::request::entry::Entry;
 use crate::request::exec_conditions;
@@ -249,22 +248,6 @@ pub fn queue(
         multi.push(command, args, flags, slot);
     }
     session.last_command = command.index;
-}
-
-/// What a transaction has beside its locks.
-#[derive(Default)]
-pub struct Around {
-    /// Watched keys that are too many for its locks: they are taken out behind them.
-    pub unwatched: Option<Box<WatchList>>,
-    /// One of its commands changes parameters.
-    pub writing: Option<Writing<'static>>,
-}
-
-impl Around {
-    /// The right to change parameters for a command that no transaction has taken it for. It holds nothing.
-    pub fn own_right(&self, node: &'static Node) -> Option<Writing<'static>> {
-        self.writing.is_none().then(|| node.config.begin_writing())
-    }
 }
 
 /// Everything that the session's transaction touches, and the keys of the conditions of its EXEC.
