@@ -15,6 +15,8 @@ pub struct Ending {
     deadline_ms: AtomicI64,
     /// Nothing stands in its way any more. Never taken back.
     is_decided: AtomicBool,
+    /// A thread looks whether something stands in its way, and writes the last file; or has found that nothing does.
+    is_deciding: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -41,6 +43,12 @@ impl Ending {
         is_first
     }
 
+    /// False if another thread decides, or has decided. What waits for that one's end waits for this one too.
+    pub fn begin_deciding(&self) -> bool {
+        let _state = self.state();
+        !self.is_deciding.swap(true, SeqCst)
+    }
+
     pub fn decide(&self) {
         self.is_decided.store(true, SeqCst);
     }
@@ -61,7 +69,8 @@ impl Ending {
     /// A client waits for the end. False if there is none to wait for.
     pub fn add(&self, waiter: &Arc<Waiter>) -> bool {
         let mut state = self.state();
-        let comes = self.is_under_way() || self.is_decided.load(SeqCst);
+        let comes = [&self.is_deciding, &self.is_decided].into_iter().any(|flag| flag.load(SeqCst));
+        let comes = comes || self.is_under_way();
         if comes {
             state.waiters.push(Arc::clone(waiter));
         }
@@ -75,10 +84,15 @@ impl Ending {
         is_due.then(|| self.state().options)
     }
 
-    /// It is called off. Those who have waited, if there was something to call off.
-    pub fn end(&self) -> Option<Vec<Arc<Waiter>>> {
+    /// It is called off: by the thread that decides, or while it waits for replicas. Those who have waited for it.
+    pub fn end(&self, by_decider: bool) -> Option<Vec<Arc<Waiter>>> {
         let mut state = self.state();
-        let was_under_way = self.deadline_ms.swap(0, SeqCst) != 0;
-        was_under_way.then(|| std::mem::take(&mut state.waiters))
+        let waits = self.is_under_way() && !self.is_deciding.load(SeqCst);
+        if !by_decider && !waits {
+            return None;
+        }
+        self.deadline_ms.store(0, SeqCst);
+        self.is_deciding.store(false, SeqCst);
+        Some(std::mem::take(&mut state.waiters))
     }
 }

@@ -60,8 +60,12 @@ pub fn ask(node: &'static Node, options: Options, by: Option<&str>) -> Answer {
     finish(node, options)
 }
 
-/// The wait is over, or there was none.
+/// The wait is over, or there was none. One thread at a time: a signal comes to the control thread, SHUTDOWN to a worker, and the second
+/// would end the save of the first, and let writes go on behind its cut.
 pub fn finish(node: &'static Node, options: Options) -> Answer {
+    if !node.process.ending.begin_deciding() {
+        return Answer::Waits;
+    }
     say_how_far(node);
     if is_safe(node, options) && node.end().may_come(options) {
         if options.has(Options::NOSAVE) {
@@ -70,7 +74,7 @@ pub fn finish(node: &'static Node, options: Options) -> Answer {
         return Answer::Ends;
     }
     log::warning("Errors trying to shut down the server. Check the logs for more information.");
-    cancel(node);
+    cancel(node, true);
     Answer::Refused
 }
 
@@ -131,7 +135,7 @@ fn say_how_far(node: &Node) {
 
 /// SHUTDOWN ABORT, while replicas are waited for. Whether there was something to call off.
 pub fn abort(node: &'static Node) -> bool {
-    let was_under_way = cancel(node);
+    let was_under_way = cancel(node, false);
     if was_under_way {
         log::notice("Shutdown manually aborted.");
     }
@@ -139,12 +143,12 @@ pub fn abort(node: &'static Node) -> bool {
 }
 
 /// Clients that have asked for the end get an error, and writes go on.
-fn cancel(node: &'static Node) -> bool {
-    let waiters = node.process.ending.end();
-    for waiter in waiters.iter().flatten() {
+fn cancel(node: &'static Node, by_decider: bool) -> bool {
+    let Some(waiters) = node.process.ending.end(by_decider) else { return false };
+    for waiter in &waiters {
         blocking::answer_without_end(waiter, Without::NoEnd);
     }
     node.pause.end(&node.mail, Cause::Shutdown);
     node.runs.set_ending(false);
-    waiters.is_some()
+    true
 }

@@ -137,11 +137,11 @@ impl End<'_> {
             }
             log::warning("Writing initial AOF. Exit anyway.");
         }
-        background::stop(self.store);
         let wants_file = options.has(Options::SAVE)
             || !options.has(Options::NOSAVE) && !self.store.config.save_points().is_empty();
         // What is half loaded does not take the place of the whole.
         if !wants_file || self.store.mail.tasks().has(Tasks::LOADING) {
+            background::stop(self.store);
             return true;
         }
         log::notice("Saving the final RDB snapshot before exiting.");
@@ -152,8 +152,7 @@ impl End<'_> {
         });
         // Commands wait from here on: what they wrote behind the cut would be answered and lost.
         self.pause.begin(self.store.mail, Cause::Shutdown, i64::MAX, false);
-        let mut held = Held::new(self.store.keyspace);
-        if background::save_now(self.store, &mut held, self.used_memory_bytes) == Asked::Started {
+        if self.save() == Asked::Started {
             return true;
         }
         if options.has(Options::FORCE) {
@@ -163,5 +162,16 @@ impl End<'_> {
         log::warning("Error trying to save the DB, can't exit.");
         supervisor::notify("STATUS=Error trying to save the DB, can't exit.\n");
         false
+    }
+
+    /// Other walks end. One may begin behind that, and ends too: the cut of a replica's snapshot, BGSAVE of a client.
+    fn save(&self) -> Asked {
+        const ATTEMPTS_MAX: usize = 100;
+        let mut held = Held::new(self.store.keyspace);
+        let mut attempt = || {
+            background::stop(self.store);
+            background::save_now(self.store, &mut held, self.used_memory_bytes)
+        };
+        (0..ATTEMPTS_MAX).map(|_| attempt()).find(|asked| *asked != Asked::Busy).unwrap_or(Asked::Busy)
     }
 }

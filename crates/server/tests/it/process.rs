@@ -290,3 +290,22 @@ fn an_end_can_be_called_off_or_refused() {
     client.expect_end();
     assert_eq!(server.wait().code(), Some(0));
 }
+
+/// The second thread that is asked for the end would end the save of the first, and with it the pause of writes.
+#[test]
+fn a_signal_leaves_the_last_save_alone() {
+    let delayed = ["--enable-debug-command", "yes", "--save", "", "--rdb-key-save-delay", "1000"];
+    let mut server = Server::with_workers(2, &delayed);
+    let mut client = server.client();
+    client.check("DEBUG POPULATE 2000", "+OK\r\n");
+    client.send(encode(&["SHUTDOWN", "SAVE"]));
+    server.wait_for_log("Saving the final RDB snapshot before exiting.");
+    server.signal("TERM");
+    server.wait_for_log("Received SIGTERM scheduling shutdown...");
+    let mut other = server.client();
+    other.send(encode(&["SHUTDOWN", "ABORT"]));
+    client.expect_end();
+    assert_eq!(server.wait().code(), Some(0));
+    let log = server.log();
+    assert!(!log.contains("Ending it!") && !log.contains("Errors trying"), "{log}");
+}
