@@ -459,6 +459,12 @@ impl Driver {
                 }
                 None
             }
+            // It was switched off while the disk did not answer: what comes of its last requests concerns no write.
+            Output::RefuseWrites(_) if self.state.is_writer_ending() => None,
+            Output::Exit(_) if self.state.is_writer_ending() => {
+                self.is_abandoned = true;
+                None
+            }
             Output::RefuseWrites(failure) => {
                 report::warning(format!(
                     "The append-only file can't be written ({:?}: {}): writes are refused until it can.",

@@ -76,14 +76,12 @@ pub fn postpone(node: &Node) {
 
 /// Ends a rewrite that is under way, and waits for its thread. Whether there was one. The caller holds nothing.
 pub fn stop(node: &Node) -> bool {
-    let walks = || node.persistence.saving().running.is_some_and(|running| running.job == Job::Rewrite);
     let mut was_running = false;
-    while walks() {
+    while node.persistence.cancel(|job| job == Job::Rewrite) {
         if !std::mem::replace(&mut was_running, true) {
             // Valkey's words: tools wait for them.
             log::notice(format!("Killing running AOF rewrite child: {}", std::process::id()));
         }
-        node.persistence.is_cancelled.store(true, Relaxed);
         routines::pause(routines::LOOK);
     }
     was_running
@@ -91,6 +89,7 @@ pub fn stop(node: &Node) -> bool {
 
 fn failed(node: &'static Node) -> Asked {
     end(node, &Err(SaveError::Failed), instant());
+    node.persistence.saving().running = None;
     Asked::Failed
 }
 
@@ -131,9 +130,9 @@ impl Routine for Rewrite {
         // What was announced ends when it is listed.
         if written.is_err() || self.place.is_none() {
             end(self.node, &written, self.began);
-        } else {
-            self.node.persistence.saving().running = None;
         }
+        // Only this thread ends its walk: what begins behind it is another's.
+        self.node.persistence.saving().running = None;
         false
     }
 }
@@ -219,11 +218,6 @@ fn end(node: &Node, result: &Result<(), SaveError>, began: Instant) {
         }
         // Like a child that was killed on purpose in Valkey.
         Err(SaveError::Cancelled) => {}
-    }
-    drop(rewrites);
-    let mut saving = node.persistence.saving();
-    if saving.running.is_some_and(|running| running.job == Job::Rewrite) {
-        saving.running = None;
     }
 }
 
@@ -325,10 +319,11 @@ fn list_first(node: &'static Node, base_bytes: u64, refers: bool, began: Instant
     if node.aof.awaits_base.swap(false, Relaxed) {
         gating::apply(node);
     }
-    end(node, &Ok(()), began);
     let mut rewrites = node.aof.rewrites();
     rewrites.base_bytes = base_bytes;
     rewrites.size_then_bytes = base_bytes + node.aof.log_bytes.load(Relaxed);
+    drop(rewrites);
+    end(node, &Ok(()), began);
 }
 
 /// While the append-only file is off: the next start that has it on finds the base.
@@ -417,7 +412,10 @@ pub fn tick(node: &'static Node) -> bool {
             return true;
         }
         node.aof.rewrites().is_scheduled = false;
-        begin(node, &mut held);
+        if begin(node, &mut held) == Asked::Busy {
+            // Another walk has begun while this thread waited for the gate.
+            node.aof.rewrites().is_scheduled = true;
+        }
     }
     false
 }

@@ -187,17 +187,19 @@ pub fn cancel(store: Store<'static>) -> Cancelled {
 /// After FLUSHALL: a save under way is of data that is gone, and with save points the file is replaced by one
 /// without keys, so that a restart does not bring them back.
 pub fn forget_saved(store: Store<'static>, held: &mut Held<'static>) {
-    if store.state.saving().running.is_some_and(|running| running.job == Job::BackgroundSave) {
-        store.state.is_cancelled.store(true, Relaxed);
-    }
+    let ends_save = || store.state.cancel(|job| job == Job::BackgroundSave);
+    let mut is_saving = ends_save();
     if store.config.save_points().is_empty() {
         return;
     }
-    while store.state.saving().running.is_some_and(|running| running.job == Job::BackgroundSave) {
-        store.state.is_cancelled.store(true, Relaxed);
+    while is_saving {
         routines::pause(CANCEL_LOOK);
+        is_saving = ends_save();
     }
-    save_now(store, held, 0);
+    if save_now(store, held, 0) == Asked::Busy {
+        // A rewrite or a snapshot for replicas is under way: the cron saves behind it.
+        store.state.saving().is_scheduled = true;
+    }
 }
 
 /// Ends a save in the background, and waits for it. For the end of the process, which waits for nothing else.
@@ -207,8 +209,7 @@ pub fn stop(store: Store<'static>) {
         Job::Rewrite => "There is a child rewriting the AOF. Killing it!",
         Job::Save | Job::BackgroundSave | Job::Stream => "There is a save in the background. Ending it!",
     });
-    while store.state.saving().running.is_some() {
-        store.state.is_cancelled.store(true, Relaxed);
+    while store.state.cancel(|_| true) {
         routines::pause(CANCEL_LOOK);
     }
 }
@@ -269,6 +270,10 @@ pub fn tick(store: Store<'static>, used_memory_bytes: u64) -> bool {
     if let Some((seconds, changes)) = point {
         log::notice(format!("{changes} changes in {seconds} seconds. Saving..."));
     }
-    save_in_background(store, &mut held, used_memory_bytes);
+    let asked = save_in_background(store, &mut held, used_memory_bytes);
+    if is_scheduled && asked == Asked::Busy {
+        // Another walk has begun while this thread waited for the gate.
+        store.state.saving().is_scheduled = true;
+    }
     false
 }

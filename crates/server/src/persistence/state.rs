@@ -125,6 +125,17 @@ impl Persistence {
         self.saving.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Asks the walk that is under way to end, if it is of such a job. Whether it is.
+    pub fn cancel(&self, is_one: impl Fn(Job) -> bool) -> bool {
+        let saving = self.saving();
+        let is_found = saving.running.is_some_and(|running| is_one(running.job));
+        if is_found {
+            // Under the mutex: it is not the next one's.
+            self.is_cancelled.store(true, Relaxed);
+        }
+        is_found
+    }
+
     /// Begins a walk, unless one is under way.
     pub fn begin(&self, job: Job) -> bool {
         let mut saving = self.saving();

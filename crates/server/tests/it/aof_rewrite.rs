@@ -325,3 +325,25 @@ fn saving_and_rewriting_do_not_stand_in_each_others_way() {
     wait_until("the rewrite was begun", || client.info("persistence", "aof_rewrites") == 2);
     wait_for_rewrite(&mut client);
 }
+
+/// FLUSHALL has a file without keys written, also if another walk is under way: it comes behind that.
+#[test]
+fn flushed_keys_do_not_come_back_after_a_rewrite() {
+    let data = Data::new();
+    let options = ["--appendonly", "no", "--save", "3600 1000000"];
+    let mut server = data.start(2, &options);
+    let mut client = server.client();
+    client.check("DEBUG POPULATE 200", "+OK\r\n");
+    client.check("SAVE", "+OK\r\n");
+    client.check("CONFIG SET rdb-key-save-delay 100000", "+OK\r\n");
+    client.check("BGREWRITEAOF", "+Background append only file rewriting started\r\n");
+    client.check("FLUSHALL", "+OK\r\n");
+    client.check("CONFIG SET rdb-key-save-delay 0", "+OK\r\n");
+    wait_until("a file without keys is written", || client.info("persistence", "rdb_saves") == 2);
+    wait_until("it is over", || client.info("persistence", "rdb_bgsave_in_progress") == 0);
+    kill(&mut server);
+    let server = data.start(2, &options);
+    let mut client = server.client();
+    wait_until("it is loaded", || client.ask("DBSIZE").starts_with(':'));
+    client.check("DBSIZE", ":0\r\n");
+}
