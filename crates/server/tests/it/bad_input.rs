@@ -20,7 +20,7 @@ const REQUESTS: &str = include_str!("bad_input/requests.txt");
 const BYTES: &str = include_str!("bad_input/bytes.txt");
 
 /// No request of the files may keep a worker busy for longer: neither patterns nor comparisons blow up.
-const REQUEST_TIME: Duration = Duration::from_secs(5);
+const REQUEST_TIME: Duration = Duration::from_secs(10);
 
 #[test]
 fn wrong_requests() {

@@ -184,12 +184,13 @@ fn a_slow_command_is_no_death_and_sleep_is() {
         client.check("DEBUG POPULATE 200000", "+OK\r\n");
         client.check("FLUSHALL", "+OK\r\n");
         for other in &nodes[1..] {
-            assert_eq!(flags_of(other, &slow.id), "master", "{:?}", begun.elapsed());
+            // The machine may stand still for a node timeout, so one of the others may suspect it.
+            assert_ne!(flags_of(other, &slow.id), "master,fail", "{:?}", begun.elapsed());
         }
     }
     let sleeper = thread::spawn({
         let mut client = slow.client();
-        move || client.check("DEBUG SLEEP 6", "+OK\r\n")
+        move || client.check("DEBUG SLEEP 8", "+OK\r\n")
     });
     wait_until("it counts as failed", || {
         nodes[1..].iter().all(|other| flags_of(other, &slow.id) == "master,fail")

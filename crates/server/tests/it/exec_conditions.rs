@@ -81,7 +81,7 @@ fn they_leave_no_trace() {
         "SUBSCRIBE __keyevent@0__:keymiss",
         "*3\r\n$9\r\nsubscribe\r\n$22\r\n__keyevent@0__:keymiss\r\n:1\r\n",
     );
-    client.check("SET a 1 PX 300", "+OK\r\n");
+    client.check("SET a 1 PX 1000", "+OK\r\n");
     let hits = |client: &mut Client| {
         (client.info("stats", "keyspace_hits"), client.info("stats", "keyspace_misses"))
     };

@@ -363,11 +363,12 @@ fn snapshots_of_other_kinds() {
 
 #[test]
 fn a_replica_that_is_silent_is_given_up() {
-    let server = start(&["--repl-timeout", "1"]);
+    let server = start(&[]);
     let mut client = server.client();
     let mut replica = Replica::new(&server);
     replica.full_sync();
     replica.say("REPLCONF ACK 0");
+    client.check("CONFIG SET repl-timeout 1", "+OK\r\n");
     replica.expect_end();
     server.wait_for_log("Disconnecting timedout replica (streaming sync): 127.0.0.1:7777");
     wait_until("it is gone", || client.info("replication", "connected_slaves") == 0);
@@ -558,6 +559,7 @@ fn replies_wait_for_a_quorum() {
     client.expect(REFUSED);
     client.expect(REFUSED);
     assert!(["+PONG\r\n", REFUSED].contains(&&*String::from_utf8(client.read_reply()).unwrap()));
+    other.check("CONFIG SET repl-ack-timeout 60000", "+OK\r\n");
     let (mut replica, _) = online(&server);
     wait_until("all is acknowledged", || {
         let end = other.info("replication", "master_repl_offset");

@@ -16,7 +16,7 @@ fn sentinel(program: &Path, primary: &Server, folder: &Path) -> Server {
     let (port, file) = (free_port(), folder.join("sentinel.conf"));
     let text = format!(
         "port {port}\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 {} 1\n\
-         sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 2000\n",
+         sentinel down-after-milliseconds main 2000\nsentinel failover-timeout main 2000\n",
         primary.port
     );
     std::fs::write(&file, text).unwrap();
@@ -24,8 +24,7 @@ fn sentinel(program: &Path, primary: &Server, folder: &Path) -> Server {
     command.arg(file).arg("--sentinel");
     let sentinel = Server::spawn(port, command);
     wait_until("the sentinel listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-    // Its own 10 s, and 2 s four times, would be most of the test. Its 1 s between connections is longer than what makes a node
-    // down.
+    // Its own 10 s, and 2 s four times, would be most of the test. Its 1 s between pings is half of what makes a node down.
     sentinel.client().check("SENTINEL DEBUG info-period 200 publish-period 200 ping-period 500", OK);
     sentinel
 }
