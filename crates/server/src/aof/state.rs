@@ -33,8 +33,9 @@ pub struct AofState {
     prepare_bytes: AtomicU64,
     /// It was switched on while there was data, and nothing counts before its first base.
     pub awaits_base: AtomicBool,
-    /// It rests until the data of another history is there (`switch::suspend`).
-    pub is_suspended: AtomicBool,
+    /// The generation of replication that suspended it last (`switch::suspend`): it rests until the data of another history is there.
+    /// 0: none did, for no link has that generation.
+    suspended_by: AtomicU64,
     /// What the listed log files hold.
     pub log_bytes: AtomicU64,
     /// Syncs that have succeeded.
@@ -59,7 +60,7 @@ impl AofState {
             has_timestamps: AtomicBool::new(false),
             prepare_bytes: AtomicU64::new(0),
             awaits_base: AtomicBool::new(false),
-            is_suspended: AtomicBool::new(false),
+            suspended_by: AtomicU64::new(0),
             log_bytes: AtomicU64::new(0),
             commits: AtomicU64::new(0),
             base_number: AtomicU64::new(0),
@@ -78,6 +79,25 @@ impl AofState {
                 Err(TryLockError::WouldBlock) => routines::pause(routines::LOOK),
             }
         }
+    }
+
+    /// A link of this generation suspends it. One that was superseded meanwhile changes nothing.
+    pub fn suspend(&self, generation: u64) {
+        self.suspended_by.fetch_max(generation, SeqCst);
+    }
+
+    /// What suspended it in this generation is over. Whether nothing else has done so since.
+    pub fn resume(&self, generation: u64) -> bool {
+        self.suspended_by.compare_exchange(generation, 0, SeqCst, SeqCst).is_ok()
+    }
+
+    /// No link loads any more, whichever has suspended it.
+    pub fn resume_any(&self) {
+        self.suspended_by.store(0, SeqCst);
+    }
+
+    pub fn is_suspended(&self) -> bool {
+        self.suspended_by.load(SeqCst) != 0
     }
 
     pub fn set_on(&self, writer: Running) {
@@ -167,5 +187,25 @@ impl AofState {
     /// Why writes are refused, if they are.
     pub fn failure(&self) -> Option<Failure> {
         *self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_newest_link_resumes_what_it_has_suspended() {
+        let aof = AofState::new();
+        aof.suspend(1);
+        aof.suspend(2);
+        assert!(!aof.resume(1) && aof.is_suspended());
+        // The superseded one comes late.
+        aof.suspend(1);
+        assert!(!aof.resume(1) && aof.is_suspended());
+        assert!(aof.resume(2) && !aof.is_suspended());
+        aof.suspend(1);
+        aof.resume_any();
+        assert!(!aof.is_suspended());
     }
 }

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use super::applier::Generation;
 use super::driver::{self, First};
 use super::files::{AofFiles, segments};
 use super::request::Request;
@@ -42,7 +43,7 @@ const CANNOT_SWITCH_ON: &str = "Unable to turn on AOF. Check server logs.";
 /// Makes `appendonly` and `appendfsync` hold. The caller holds nothing.
 pub fn apply(node: &'static Node) -> Result<(), &'static str> {
     let _alone = node.aof.switching();
-    if node.aof.is_suspended.load(Relaxed) {
+    if node.aof.is_suspended() {
         // `resume` asks for this again.
         return Ok(());
     }
@@ -150,9 +151,16 @@ fn unread(manifest: &Manifest) -> List {
     List { base, segments: segments(manifest, &none, &lengths) }
 }
 
-/// What had suspended it is over: the control thread makes `appendonly` hold again.
-pub fn resume(node: &Node) {
-    node.aof.is_suspended.store(false, Relaxed);
+/// What the link of this generation had suspended it for is over: the control thread makes `appendonly` hold again.
+pub fn resume(node: &Node, generation: Generation) {
+    if node.aof.resume(generation.0) {
+        node.mail.post_control(ControlMessage::Aof);
+    }
+}
+
+/// The same whichever link has suspended it: none is followed any more.
+pub fn resume_any(node: &Node) {
+    node.aof.resume_any();
     node.mail.post_control(ControlMessage::Aof);
 }
 
@@ -226,9 +234,9 @@ fn adopt(node: &Node, files: &AofFiles, rdb: &Path) -> Result<AofFile, ()> {
 
 /// Ends the writing for a while: another history is about to begin. The files stay as they are, and are what a start reads; `resume`
 /// begins anew. The caller holds nothing. An error if the disk does not answer.
-pub fn suspend(node: &'static Node) -> Result<(), ()> {
+pub fn suspend(node: &'static Node, generation: Generation) -> Result<(), ()> {
     let _alone = node.aof.switching();
-    node.aof.is_suspended.store(true, Relaxed);
+    node.aof.suspend(generation.0);
     if node.aof.is_on() {
         switch_off(node);
     }

@@ -145,7 +145,7 @@ pub fn promote(node: &'static Node, held: &mut Held<'static>) -> bool {
     begin_history(node);
     feeder::disconnect(node);
     // It may rest for a snapshot of the primary that never came.
-    switch::resume(node);
+    switch::resume_any(node);
     true
 }
 

@@ -267,7 +267,7 @@ pub fn install(
     node.mail.set_tasks(Tasks::LOADING, Tasks::NONE);
     if installed.is_ok() {
         log::notice("PRIMARY <-> REPLICA sync: Finished with success");
-        switch::resume(node);
+        switch::resume(node, generation);
     }
     installed
 }
@@ -293,7 +293,7 @@ pub fn refuses_empty(node: &Node, position: Position) -> bool {
     is_other && node.config.flag(REFUSES) && !accepts.load(Relaxed) && node.keyspace.has_keys()
 }
 
-/// What else walks or writes the data ends, and the data goes.
+/// Commands get -LOADING, and the data goes.
 fn make_way(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
     let node = exec.node;
     if node.persistence.saving().running.is_some() {
@@ -303,20 +303,37 @@ fn make_way(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
             std::process::id()
         ));
     }
+    // No command changes the primary from here on: what follows may wait for the disk.
+    hold_all_if_current(exec, generation)?;
+    node.mail.set_tasks(Tasks::LOADING, Tasks::LOADING);
+    exec.release();
+    let made = end_others(exec, generation);
+    match made {
+        Ok(()) => flush(exec),
+        Err(_) => node.mail.set_tasks(Tasks::LOADING, Tasks::NONE),
+    }
+    made
+}
+
+/// What else walks or writes the data ends. Everything is held afterwards, if there was no error.
+fn end_others(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
+    let node = exec.node;
     background::stop(node.store());
     rewrite::stop(node);
-    switch::suspend(node).map_err(|()| Why::GivenUp)?;
+    switch::suspend(node, generation).map_err(|()| Why::GivenUp)?;
     // They begin anew too.
     feeder::let_go(node);
+    hold_all_if_current(exec, generation).inspect_err(|_| switch::resume(node, generation))
+}
+
+/// Holds everything, unless another primary is followed by now, or none.
+fn hold_all_if_current(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
     exec.held.acquire(Want::All);
-    if node.replication.generation() != generation.0 {
-        exec.release();
-        switch::resume(node);
-        return Err(Why::GivenUp);
+    if exec.node.replication.generation() == generation.0 {
+        return Ok(());
     }
-    node.mail.set_tasks(Tasks::LOADING, Tasks::LOADING);
-    flush(exec);
-    Ok(())
+    exec.release();
+    Err(Why::GivenUp)
 }
 
 /// Removes all data. Everything is held before, and nothing afterwards.
@@ -366,11 +383,7 @@ fn go_on(
 ) -> Result<(), Why> {
     const BACKLOG_BYTES: Id = id("repl-backlog-size");
     let node = exec.node;
-    exec.held.acquire(Want::All);
-    if node.replication.generation() != generation.0 {
-        exec.release();
-        return Err(Why::GivenUp);
-    }
+    hold_all_if_current(exec, generation)?;
     let stream_db = stream_db.and_then(|db| u32::try_from(db).ok()).unwrap_or(0);
     node.log.go_on_at(position.end, stream_db);
     node.log.close_gap();

@@ -8,11 +8,12 @@ use crate::common::{self, Client, Server, free_port, text_field, wait_until};
 use crate::primary::{NO_DELAY, Replica, online, write_much};
 
 /// A folder with the library that makes the disk hang while the file `hangs` is there.
-struct HangingDisk(PathBuf);
+pub struct HangingDisk(PathBuf);
 
 impl HangingDisk {
-    fn new() -> HangingDisk {
-        let folder = std::env::temp_dir().join(format!("isotherm-hanging-disk-{}", std::process::id()));
+    pub fn new(name: &str) -> HangingDisk {
+        let folder =
+            std::env::temp_dir().join(format!("isotherm-hanging-disk-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it/common/hanging_disk.c");
         let compiled = Command::new("cc")
@@ -25,7 +26,7 @@ impl HangingDisk {
         HangingDisk(folder)
     }
 
-    fn start(&self, arguments: &[&str]) -> Server {
+    pub fn start(&self, arguments: &[&str]) -> Server {
         let port = free_port();
         let port_text = port.to_string();
         let mut command =
@@ -37,11 +38,11 @@ impl HangingDisk {
         server
     }
 
-    fn hang(&self) {
+    pub fn hang(&self) {
         std::fs::write(self.0.join("hangs"), "").unwrap();
     }
 
-    fn answer(&self) {
+    pub fn answer(&self) {
         std::fs::remove_file(self.0.join("hangs")).unwrap();
     }
 }
@@ -68,7 +69,7 @@ fn follow(client: &mut Client, replica: &mut Replica, at: u64) -> u64 {
 
 #[test]
 fn only_the_replicas_that_need_the_disk_wait_for_it() {
-    let disk = HangingDisk::new();
+    let disk = HangingDisk::new("ring");
     let server = disk.start(&["--repl-backlog-size", "1mb", "--repl-backlog-disk-size", "100mb"]);
     let mut client = server.client();
     let (mut slow, slow_at) = online(&server);

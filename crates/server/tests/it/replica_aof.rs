@@ -2,6 +2,7 @@
 
 use crate::aof::{Data, kill};
 use crate::common::{Client, encode, text_field, wait_until};
+use crate::feeder_disk::HangingDisk;
 use crate::peers;
 use crate::replica::{ID, OTHER_ID, Primary, goes_on_behind, snapshot, wait_for_field};
 
@@ -292,4 +293,40 @@ fn a_kill_before_the_received_file_is_listed() {
             client.check("GET c", "$-1\r\n");
         }
     }
+}
+
+/// The file of the former history waits for the disk before the new one is loaded: no command changes the primary meanwhile.
+#[test]
+fn nothing_comes_between_the_end_of_the_old_file_and_the_load() {
+    let disk = HangingDisk::new("old-file");
+    let primary = Primary::start_with(|port| {
+        let port = port.to_string();
+        disk.start(&["--replicaof", "127.0.0.1", &port, "--appendonly", "yes"])
+    });
+    let mut link = primary.sync(&[("a", "1")], 70);
+    let mut client = primary.replica.client();
+    wait_until("the file is written", || {
+        rests(&mut client) && text_field(&client.ask("INFO persistence"), "aof_enabled") == "1"
+    });
+    disk.hang();
+    link.send_command("SET a 2");
+    wait_until("the change is applied", || client.ask("GET a") == "$1\r\n2\r\n");
+    drop(link);
+    let (mut link, _) = primary.shake_hands();
+    let received = snapshot(&[("b", "3")]);
+    link.send(format!("+FULLRESYNC {OTHER_ID} 500\r\n${}\r\n", received.len()));
+    link.send(&received);
+    wait_until("the file waits for the disk", || {
+        primary.replica.log().matches("Calling fsync() on the AOF file.").count() == 2
+    });
+    let refused = "-LOADING Isotherm is loading the dataset in memory\r\n";
+    for request in ["REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE", "GET a"] {
+        client.check(request, refused);
+    }
+    disk.answer();
+    link.expect_ack(500);
+    wait_until("the data is served", || client.ask("GET b") == "$1\r\n3\r\n");
+    wait_until("the file is written again", || {
+        rests(&mut client) && text_field(&client.ask("INFO persistence"), "aof_enabled") == "1"
+    });
 }

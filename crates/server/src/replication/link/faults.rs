@@ -43,8 +43,8 @@ impl LinkThread {
         log::warning(
             "A part of a transaction of the primary is in the data, for there was no memory for the rest: this replica asks for all              data again.",
         );
-        if switch::suspend(self.node).is_err() || !self.is_current() {
-            switch::resume(self.node);
+        if switch::suspend(self.node, self.generation).is_err() || !self.is_current() {
+            switch::resume(self.node, self.generation);
         }
     }
 
