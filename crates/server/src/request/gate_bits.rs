@@ -100,7 +100,7 @@ pub fn gates_of(spec: &Spec, has_first_key: bool) -> Gates {
         .or(Gates::REDIRECT.when(runs_any || flags.has(Flags::WRITE.or(Flags::READONLY))))
         .or(Gates::STALE.when(runs_any || !flags.has(Flags::STALE)))
         .or(Gates::SAVE_FAILED.when(runs_any || flags.has(Flags::WRITE.or(Flags::REPORTS_DISK_ERRORS))))
-        .or(Gates::LOADING.when(!flags.has(Flags::LOADING)))
+        .or(Gates::LOADING.when(runs_any || !flags.has(Flags::LOADING)))
         .or(Gates::BUSY.when(!flags.has(Flags::ALLOW_BUSY)))
         .or(Gates::SUBSCRIBER.when(!flags.has(Flags::FOR_SUBSCRIBERS)))
         .or(Gates::MONITOR.when(runs_any || flags.has(LOOKS_AT_KEYS)))

@@ -120,7 +120,8 @@ pub fn ask(exec: &mut Exec, session: &mut Session, request: &Request<'_>) -> Ver
 
 /// The tasks of the node that hold this request up. They are looked for again when it has its locks.
 pub fn pauses_for(node: &Node, session: &Session, request: &Request<'_>) -> Tasks {
-    pauses_of(flags_of(node, session, request))
+    let needs_data = request.command().is_some_and(|command| needs_data(session, command));
+    pauses_of(flags_of(node, session, request)).or(if needs_data { Tasks::LOADING } else { Tasks::NONE })
 }
 
 fn pauses_of(flags: Flags) -> Tasks {
@@ -338,10 +339,21 @@ pub fn server_name(as_redis: bool) -> &'static str {
     if as_redis { "Redis" } else { "Isotherm" }
 }
 
+/// Whether it does not run while a file is loaded, or something in the queue that it runs does not.
+fn needs_data(session: &Session, command: &Entry) -> bool {
+    let queue = session.multi.as_ref().filter(|_| command.spec.reach == Reach::Queue);
+    !command.spec.flags.has(Flags::LOADING) || queue.is_some_and(|multi| multi.needs_data)
+}
+
+/// What gets it while a file is loaded.
+pub fn loading_text(node: &Node) -> String {
+    errors::is_loading(server_name(node.config.extended_redis_compatibility()))
+}
+
 fn loading(asked: &mut Asked<'_, '_>) -> Verdict {
     let node = asked.exec.node;
-    match node.mail.tasks().has(Tasks::LOADING) {
-        true => refuse(errors::is_loading(server_name(node.config.extended_redis_compatibility()))),
+    match node.mail.tasks().has(Tasks::LOADING) && needs_data(asked.session, asked.command()) {
+        true => refuse(loading_text(node)),
         false => Verdict::Pass,
     }
 }

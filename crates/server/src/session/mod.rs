@@ -125,6 +125,8 @@ pub struct Multi {
     pub flags: isotherm_commands::Flags,
     /// One of them is not for a replica that is cut off from its primary (`Flags::STALE`).
     pub needs_fresh: bool,
+    /// One of them does not run while a file is loaded (`Flags::LOADING`).
+    pub needs_data: bool,
     /// What the queue takes as Valkey counts it, for `multi-mem` and the limit on queries.
     pub bytes: usize,
     /// What the allocator has given for the arguments.
@@ -149,6 +151,7 @@ impl Multi {
         self.argument_bytes += queued.args.memory_bytes(class_bytes);
         self.flags = self.flags.or(flags);
         self.needs_fresh |= !flags.has(isotherm_commands::Flags::STALE);
+        self.needs_data |= !flags.has(isotherm_commands::Flags::LOADING);
         self.queue.push(queued);
     }
 

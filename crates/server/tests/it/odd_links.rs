@@ -100,6 +100,40 @@ fn commands_in_the_middle_of_a_sync() {
     assert!(is_same(&mut here, &mut there));
 }
 
+/// What was queued before a load does not run in the middle of it.
+#[test]
+fn a_transaction_that_was_queued_before_a_load() {
+    let keys = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"].map(|key| (key, "1"));
+    let primary = Primary::start(&["--key-load-delay", "500000", "--repl-timeout", "20"]);
+    let queue = |line: &str| {
+        let mut client = primary.replica.client();
+        client.check("MULTI", OK);
+        client.check(line, "+QUEUED\r\n");
+        client
+    };
+    let mut refused = ["GET a", "REPLICAOF 127.0.0.1 1", "PING", "EVAL 'return 1' 0"].map(queue);
+    let (mut allowed, mut empty) = (queue("TIME"), primary.replica.client());
+    empty.check("MULTI", OK);
+    let (mut link, _) = primary.shake_hands();
+    let snapshot = snapshot(&keys);
+    link.send(format!("+FULLRESYNC {ID} 70\r\n${}\r\n", snapshot.len()));
+    link.send(&snapshot);
+    primary.replica.wait_for_log("Loading DB in memory");
+    // As Valkey 9 answers, with its own name.
+    let error =
+        "-EXECABORT Transaction discarded because of: LOADING Isotherm is loading the dataset in memory\r\n";
+    for client in &mut refused {
+        client.check("EXEC", error);
+        client.check("EXEC", "-ERR EXEC without MULTI\r\n");
+    }
+    let time = allowed.ask("EXEC");
+    assert!(time.starts_with("*1\r\n*2\r\n"), "{time}");
+    empty.check("EXEC", "*0\r\n");
+    assert!(empty.ask("INFO persistence").contains("loading:1"), "all of this is in the middle of it");
+    link.expect_ack(70);
+    wait_until("the data is served", || empty.ask("GET j") == "$1\r\n1\r\n");
+}
+
 /// The disk takes no more of the snapshot: the data that there is is served, and the sync is tried again until there is room.
 #[test]
 fn a_full_disk_while_receiving() {

@@ -11,6 +11,7 @@ use crate::mail::tasks::Tasks;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::replication::{feeder, role};
+use crate::request::gates;
 use crate::session::line;
 
 pub const REPLCONF: Spec = Spec {
@@ -71,6 +72,11 @@ fn take_over(call: &mut AdminCall<'_>, name: &[u8]) -> Result<(), String> {
         return Err("ERR PSYNC FAILOVER replid must match my replid.".into());
     }
     call.exec.held.acquire(Want::All);
+    // Since this command was admitted.
+    if node.mail.tasks().has(Tasks::LOADING) {
+        call.exec.held.release();
+        return Err(gates::loading_text(node));
+    }
     if role::promote(node, &mut call.exec.held) {
         node.config.set_replica_of(Vec::new());
         let client = line::short(node, &call.session.shared);
