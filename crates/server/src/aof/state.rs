@@ -4,7 +4,7 @@ use isotherm_disk::Lock;
 use isotherm_log::LogOffset;
 use isotherm_log::writer::Failure;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::request::Inbox;
 use super::rewrites::Rewrites;
@@ -72,13 +72,7 @@ impl AofState {
     /// Waits until no other thread switches the file on or off. The caller holds nothing. A switch takes no longer than its wait for
     /// the writer's last sync (`switch::end_writer`) and the base that it stops.
     pub fn switching(&self) -> MutexGuard<'_, ()> {
-        loop {
-            match self.switching.try_lock() {
-                Ok(guard) => return guard,
-                Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-                Err(TryLockError::WouldBlock) => routines::pause(routines::LOOK),
-            }
-        }
+        routines::lock(&self.switching)
     }
 
     /// A link of this generation suspends it. One that was superseded meanwhile changes nothing.

@@ -8,8 +8,8 @@
 //! A step may take as long as the disk does. What waits for another routine (`pause`) holds nothing that the routine needs.
 
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
 pub trait Routine: Send {
@@ -77,6 +77,17 @@ pub fn pause(time: Duration) {
         return simulated::pause(time);
     }
     std::thread::sleep(time);
+}
+
+/// Takes a lock whose holder may wait for another routine. The caller holds nothing that the holder needs.
+pub fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
+    loop {
+        match mutex.try_lock() {
+            Ok(guard) => return guard,
+            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => pause(LOOK),
+        }
+    }
 }
 
 /// Ends the process. A simulated one notes it, and ends when the step at hand does.
@@ -193,7 +204,6 @@ pub mod simulated {
 mod tests {
     use super::*;
     use crate::process::time;
-    use std::sync::Mutex;
     use std::time::Instant;
 
     /// Notes its name so many times.

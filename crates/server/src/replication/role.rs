@@ -173,8 +173,8 @@ fn begin_history(node: &'static Node) {
 // COMPAT(replication): A replica that has no memory for a command of the stream takes its link down (`master_refused:memory` in INFO)
 // and tries again; if a part of a transaction was applied, it asks for all data. Valkey ends when the system refuses memory. Why: what
 // it has can be read meanwhile, and is never taken for a state that it is not.
-/// A part of a transaction is in the data, which is no state of any history now: no one goes on from here. What was changed is
-/// held, so that a snapshot, which holds everything, comes before or behind this.
+/// The data is no state of any history now (a part of a transaction is in it, or all is replaced): no one goes on from here. What was
+/// changed is held, so that a snapshot, which holds everything, comes before or behind this.
 pub fn lose_place(node: &Node) {
     let name = random_bytes().map(ReplId::new).expect("the system had random bytes at the start");
     let mut state = node.replication.state();

@@ -15,6 +15,7 @@ use super::link_view::LinkView;
 use super::own_keys::OwnKeys;
 use super::primary::Primary;
 use crate::config::{Config, Id, id};
+use crate::process::routines;
 
 pub struct Replication {
     state: Mutex<State>,
@@ -25,6 +26,8 @@ pub struct Replication {
     generation: AtomicU64,
     /// Behind the generation whose link was begun last: each has one.
     link_begun: AtomicU64,
+    /// Held by the link whose primary's snapshot takes the place of the data.
+    installing: Mutex<()>,
     /// The node's own files are loaded. A link begins behind that.
     is_starting: AtomicBool,
     pub link: LinkView,
@@ -79,6 +82,7 @@ impl Replication {
             is_link_up: AtomicBool::new(false),
             generation: AtomicU64::new(0),
             link_begun: AtomicU64::default(),
+            installing: Mutex::new(()),
             is_starting: AtomicBool::default(),
             link: LinkView::default(),
             own_keys: OwnKeys::default(),
@@ -112,6 +116,11 @@ impl Replication {
     /// Whether the link of this generation begins now. The thread that has loaded the files asks again.
     pub fn begins_link(&self, generation: u64) -> bool {
         !self.is_starting.load(Acquire) && self.link_begun.fetch_max(generation + 1, AcqRel) <= generation
+    }
+
+    /// Waits until no link loads a snapshot. The caller holds nothing. A superseded link ends its load when it has read the next portion.
+    pub fn installing(&self) -> MutexGuard<'_, ()> {
+        routines::lock(&self.installing)
     }
 
     pub fn set_starting(&self, is_starting: bool) {

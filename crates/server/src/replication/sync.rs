@@ -11,7 +11,6 @@
 use isotherm_disk::{File, Mode, WriteError, write_all_at};
 use isotherm_keyspace::{Conditions, ExpiryMode, Txn, Want};
 use isotherm_replication::link::Position;
-use isotherm_replication::{History, ReplId};
 use isotherm_stdx::crc64::crc64;
 use std::io;
 use std::path::PathBuf;
@@ -29,9 +28,8 @@ use crate::persistence::load::{self, Expired, FilePortions, LoadFailure, Portion
 use crate::persistence::state::Job;
 use crate::process::listeners::os_text;
 use crate::process::log;
-use crate::process::random::random_bytes;
 use crate::process::time::unix_now;
-use crate::replication::feeder;
+use crate::replication::{feeder, role};
 use crate::request::blocking;
 use crate::request::execute::Exec;
 
@@ -236,6 +234,8 @@ pub fn install(
     checks_sum: bool,
 ) -> Result<(), Why> {
     let node = exec.node;
+    // The link to a former primary may still load.
+    let _alone = node.replication.installing();
     make_way(exec, generation)?;
     log::notice("PRIMARY <-> REPLICA sync: Loading DB in memory");
     let loaded = load::load(node.store(), snapshot, Target::Empty, Expired::Kept, checks_sum);
@@ -252,12 +252,15 @@ pub fn install(
                 "Failed trying to load the PRIMARY synchronization DB from {}, check server logs.",
                 snapshot.from()
             ));
-            log::notice("PRIMARY <-> REPLICA sync: Discarding the half-loaded data");
-            exec.held.acquire(Want::All);
-            flush(exec);
             Err(Why::Unusable)
         }
     };
+    if installed.is_err() {
+        // Whichever primary is followed now: all that there is was loaded here.
+        log::notice("PRIMARY <-> REPLICA sync: Discarding the half-loaded data");
+        exec.held.acquire(Want::All);
+        flush(exec);
+    }
     if installed.is_ok()
         && let Some(file) = snapshot.file()
     {
@@ -309,7 +312,10 @@ fn make_way(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
     exec.release();
     let made = end_others(exec, generation);
     match made {
-        Ok(()) => flush(exec),
+        Ok(()) => {
+            role::lose_place(node);
+            flush(exec);
+        }
         Err(_) => node.mail.set_tasks(Tasks::LOADING, Tasks::NONE),
     }
     made
@@ -344,11 +350,6 @@ fn flush(exec: &mut Exec) {
     txn.flush(None);
     node.libraries.clear();
     node.replication.own_keys.clear();
-    // What is left is no state of any history.
-    let name = random_bytes().map(ReplId::new).expect("the system had random bytes at the start");
-    let mut state = node.replication.state();
-    (state.history, state.has_position) = (History::new(name), false);
-    drop(state);
     if exec.held.has_ready() {
         blocking::serve_waiters(exec);
     }

@@ -373,6 +373,50 @@ fn a_replica_that_restarts_has_one_link_which_begins_behind_its_load() {
     assert!(log.find("DB loaded from disk") < Some(begun[0]), "{log}");
 }
 
+/// The slots of the primary become another node's while its snapshot is loaded: that load ends, and goes, before the next begins.
+#[test]
+fn the_primary_changes_in_the_middle_of_a_load() {
+    const KEYS: usize = 500;
+    let common = ["--repl-diskless-sync-delay", "0", "--rdbcompression", "no"];
+    let nodes = cluster(1, &common);
+    let next = Node::start(&common);
+    // The first load would take more than ten seconds, and the second one takes two.
+    let replica = Node::start(&["--key-load-delay", "4000"]);
+    for other in [&next, &replica] {
+        meet(&nodes[0], other);
+    }
+    wait_until("they know each other", || {
+        [&nodes[0], &next, &replica].iter().all(|node| known(node) == 3 && node.is_ok())
+    });
+    nodes[0].client().check("DEBUG POPULATE 2500 former 2000", "+OK\r\n");
+    replica.client().check(&format!("CLUSTER REPLICATE {}", nodes[0].id), "+OK\r\n");
+    replica.server.wait_for_log("Loading DB in memory");
+    let mut client = next.client();
+    client.check(&format!("DEBUG POPULATE {KEYS} next"), "+OK\r\n");
+    // What it says of slots is newer than what their owner says.
+    client.ask("CLUSTER BUMPEPOCH");
+    let last = SLOTS - 1;
+    wait_until("the other node has the slots", || {
+        // What their owner says between these two gives them back.
+        client.ask(&format!("CLUSTER DELSLOTSRANGE 0 {last}"));
+        client.ask(&format!("CLUSTER ADDSLOTSRANGE 0 {last}")) == "+OK\r\n"
+    });
+    let mut served = replica.client();
+    let mut counts = Vec::new();
+    wait_until("it has the data of the other node", || {
+        counts.push(served.ask("DBSIZE"));
+        counts.last().is_some_and(|count| *count == format!(":{KEYS}\r\n"))
+    });
+    counts.dedup();
+    let begun: Vec<usize> =
+        replica.server.log().match_indices("Loading DB in memory").map(|(at, _)| at).collect();
+    assert!(begun.len() >= 2, "{begun:?}");
+    // Between the loads there is nothing, and no part of a load is served.
+    let is_fine = |count: &String| count.starts_with("-LOADING ") || count == ":0\r\n";
+    assert!(counts.iter().rev().skip(1).all(is_fine), "{counts:?}");
+    assert_eq!(served.ask("DEBUG DIGEST"), client.ask("DEBUG DIGEST"));
+}
+
 #[test]
 fn a_transaction_gives_a_slot_to_another_node() {
     let nodes = cluster(2, &[]);

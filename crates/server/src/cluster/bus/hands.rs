@@ -202,6 +202,11 @@ fn follow(node: &'static Node, host: String, port: u16) {
 fn lead(node: &'static Node) {
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
+    node.replication.begin_generation();
+    held.release();
+    // What is loaded of the former primary's data goes first.
+    let _alone = node.replication.installing();
+    held.acquire(Want::All);
     role::promote(node, &mut held);
     drop(held);
     let mut exec = Exec::of_control(node);

@@ -76,6 +76,7 @@ impl FromSocket<'_> {
 
 impl Portions for FromSocket<'_> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.thread.is_followed()?;
         self.wait_for(1)?;
         // While it is being loaded, the primary sees that this node is still there.
         if self.arrived().mark_bytes.is_some() {
@@ -122,6 +123,11 @@ impl Snapshot for Beating<'_> {
 }
 
 impl LinkThread {
+    /// An error ends the load of what comes from a primary that is followed no longer.
+    fn is_followed(&self) -> io::Result<()> {
+        if self.is_current() { Ok(()) } else { Err(io::ErrorKind::ConnectionAborted.into()) }
+    }
+
     /// `rdb-del-sync-files`: a node that keeps no data on disk keeps the primary's file no longer than it has to.
     pub fn remove_file(&self) {
         const REMOVES: Id = id("rdb-del-sync-files");
@@ -147,6 +153,7 @@ pub struct Beating<'t> {
 
 impl Portions for Beating<'_> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        self.thread.is_followed()?;
         if self.beaten.elapsed() >= Duration::from_secs(1) {
             self.beaten = Instant::now();
             if let Some(socket) = &mut self.thread.socket {
