@@ -104,7 +104,7 @@ fn commands_in_the_middle_of_a_sync() {
 #[test]
 fn a_transaction_that_was_queued_before_a_load() {
     let keys = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"].map(|key| (key, "1"));
-    let primary = Primary::start(&["--key-load-delay", "500000", "--repl-timeout", "20"]);
+    let primary = Primary::start(&["--key-load-delay", "500000"]);
     let queue = |line: &str| {
         let mut client = primary.replica.client();
         client.check("MULTI", OK);
@@ -201,7 +201,7 @@ fn an_end_that_stands_still() {
 /// Nothing expires by the replica's clock: the primary's may be an hour behind or ahead.
 #[test]
 fn a_primary_with_another_clock() {
-    let primary = Primary::start(&["--repl-timeout", "20"]);
+    let primary = Primary::start(&[]);
     let mut link = primary.sync(&[("a", "1")], 70);
     let mut client = primary.replica.client();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
