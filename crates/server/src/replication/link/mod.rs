@@ -13,7 +13,7 @@ mod settings;
 mod sources;
 mod stall;
 
-use isotherm_keyspace::Db;
+use isotherm_keyspace::{Db, Held, Want};
 use isotherm_log::writer::Ms;
 use isotherm_reactor::connect::connect;
 use isotherm_replication::link::{Failure, Input, Line, Link, Output, Phase, Position, Settings, ack};
@@ -459,8 +459,8 @@ impl LinkThread {
 
     fn go_on(&mut self, id: Option<isotherm_replication::ReplId>) {
         let node = self.node;
-        let mut held = isotherm_keyspace::Held::new(&node.keyspace);
-        held.acquire(isotherm_keyspace::Want::All);
+        let mut held = Held::new(&node.keyspace);
+        held.acquire(Want::All);
         if !self.is_current() {
             return;
         }
@@ -470,14 +470,20 @@ impl LinkThread {
             role::end_file(node);
             feeder::disconnect(node);
         }
-        node.replication.set_link_up(true);
-        node.replication.link.down_since_seconds.store(0, Relaxed);
-        node.replication.link.lacks_memory.store(false, Relaxed);
-        node.config.touch();
+        self.note_up();
         node.log.close_gap();
         node.replication.state().is_synced = true;
         held.release();
         feeder::keep_now(node);
+    }
+
+    /// This node has what its primary had a moment ago. Everything is held, and the primary is the one that is followed.
+    fn note_up(&self) {
+        let node = self.node;
+        node.replication.set_link_up(true);
+        node.replication.link.down_since_seconds.store(0, Relaxed);
+        node.replication.link.lacks_memory.store(false, Relaxed);
+        node.config.touch();
     }
 
     fn begin_snapshot(&mut self, bytes: Option<u64>) {
@@ -532,10 +538,12 @@ impl LinkThread {
         match installed {
             Ok(()) => {
                 let node = self.node;
-                node.replication.set_link_up(true);
-                node.replication.link.down_since_seconds.store(0, Relaxed);
-                node.replication.link.lacks_memory.store(false, Relaxed);
-                node.config.touch();
+                let mut held = Held::new(&node.keyspace);
+                held.acquire(Want::All);
+                if self.is_current() {
+                    self.note_up();
+                }
+                held.release();
                 let db = Db(u16::try_from(node.log.stream_database()).unwrap_or(0));
                 self.applier = Applier::of_link(node, self.generation, db);
                 if let Some(socket) = &self.socket {
