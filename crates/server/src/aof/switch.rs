@@ -288,6 +288,8 @@ fn end_writer(node: &'static Node) {
 
 /// The process is about to end: no further command runs, and all that was logged is made durable.
 pub fn close(node: &'static Node) {
+    // One that was switched off a moment ago is still written.
+    let _alone = node.aof.switching();
     if !node.aof.is_on() {
         return;
     }
