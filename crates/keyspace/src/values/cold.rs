@@ -15,7 +15,7 @@ use crate::layout::node_name::NodeName;
 use isotherm_stdx::UnixMs;
 use std::any::Any;
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
 /// Tables with more places go when nothing is lent.
@@ -29,8 +29,9 @@ const UNUSED_MS_MIN: i64 = 5000;
 const UNUSED_BYTES_MAX: usize = 4 << 20;
 /// So many of the oldest are looked at for one that may go.
 const OLDEST_LOOKS_MAX: usize = 16;
-/// Keys that a record was read for and did not have are remembered until their commands ran again.
-const ABSENT_MAX: usize = 256;
+/// So many keys that a record was read for and did not have are remembered in a partition, 2 MB. It is more than one command looks for: of
+/// a million keys that do not exist some thousands seem to be in a record.
+const ABSENT_MAX: usize = 1 << 16;
 /// So long a node stays that came back for a command, whatever is short: the command is about to run.
 const GIVEN_MS: i64 = 500;
 /// So many records are kept of nodes that came back: 2 MB in a partition.
@@ -64,8 +65,8 @@ pub(crate) struct Cold {
     failed: Cell<bool>,
     /// What is met is read before the command runs again.
     collects: Cell<bool>,
-    /// Bundles that a key was looked for in and not found, by the hash of the key; the oldest goes first.
-    absent: VecDeque<(ColdRef, u64)>,
+    /// Bundles that a key was looked for in and not found, with the hash of the key. That stays true as long as the bundle is there.
+    absent: BTreeSet<(u64, u64)>,
     lent: HashMap<ColdRef, Lent>,
     /// In the order in which they were lent; some were given back since.
     order: VecDeque<ColdRef>,
@@ -215,20 +216,22 @@ impl Cold {
     pub fn retire_bundle(&mut self, reference: ColdRef) {
         self.bundles -= 1;
         self.take_back(reference);
-        self.absent.retain(|(bundle, _)| *bundle != reference);
+        let of_bundle = (reference.raw(), 0)..=(reference.raw(), u64::MAX);
+        let gone: Vec<_> = self.absent.range(of_bundle).copied().collect();
+        gone.iter().for_each(|pair| _ = self.absent.remove(pair));
         self.give_back(reference);
     }
 
     /// A bundle was read, and has no key of this hash that was looked for.
     pub fn note_absent(&mut self, reference: ColdRef, hash: u64) {
         if self.absent.len() == ABSENT_MAX {
-            self.absent.pop_front();
+            self.absent.clear();
         }
-        self.absent.push_back((reference, hash));
+        self.absent.insert((reference.raw(), hash));
     }
 
     pub fn is_absent(&self, reference: ColdRef, hash: u64) -> bool {
-        self.absent.contains(&(reference, hash))
+        self.absent.contains(&(reference.raw(), hash))
     }
 
     // ---- nodes of collections ----
@@ -426,7 +429,9 @@ impl Cold {
             map_bytes(self.given.capacity(), size_of::<(NodeName, UnixMs)>()),
             self.order.capacity() * size_of::<ColdRef>(),
         ];
-        tables.into_iter().filter(|bytes| *bytes > 0).map(class_bytes).sum()
+        // Its nodes are two thirds full.
+        let absent_bytes = self.absent.len() * size_of::<(u64, u64)>() * 3 / 2;
+        tables.into_iter().filter(|bytes| *bytes > 0).map(class_bytes).sum::<usize>() + absent_bytes
     }
 
     /// `class_bytes`: what the allocator gives for so many.

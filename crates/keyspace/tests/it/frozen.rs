@@ -517,6 +517,33 @@ fn what_was_due_is_stored_anew_beside_a_key_like_it() {
     );
 }
 
+/// One command names hundreds of keys that are not there, and records seem to have them: when the last of these records was read, what the
+/// first one did not have is still known, or the command would begin again for ever.
+#[test]
+fn many_absent_keys_are_known_at_the_same_time() {
+    const ABSENT: usize = 1000;
+    let mut world = World::new(6, KEYS);
+    (0..800).for_each(|_| world.step());
+    (0..6).for_each(|_| world.freeze_only());
+    let place = |name: &[u8]| {
+        let key = world.keyspace.key(name);
+        world.held(key.slot).whereabouts(Db(0), &key, false)
+    };
+    let names = (0..1 << 23).map(|n| format!("{{a}}none:{n}").into_bytes());
+    let names: Vec<Vec<u8>> = names.filter(|name| place(name) != Whereabouts::Here).take(ABSENT).collect();
+    assert_eq!(names.len(), ABSENT);
+    for name in &names {
+        let key = world.keyspace.key(name);
+        while let Whereabouts::Frozen(reference, _) = place(name) {
+            let payload = world.keeper.read(reference);
+            let came = world.held(key.slot).thaw(Db(0), &key, &payload, reference, UnixMs(world.now));
+            assert_eq!(came, Ok(false));
+        }
+    }
+    assert!(names.iter().all(|name| place(name) == Whereabouts::Here));
+    world.keyspace.check_invariants();
+}
+
 /// Another process has the bundles of a file, and its other keys.
 fn restart((seed, now): (u64, i64), bundles: &[FileBundle], hot: &[Name], expected: &Model) {
     let mut world = World::new(seed, KEYS);
