@@ -1,7 +1,7 @@
 //! A disk in front of another one that fails while it runs, as a switch says: for tests of a whole server.
 //!
 //! ```text
-//!   FaultyDisk --+-- switch of reads:   none | io | hang      (the next so many calls, or all until it is set again)
+//!   FaultyDisk --+-- switch of reads:   none | io | hang | slow (the next so many calls, or all until it is set again)
 //!        |       |-- switch of writes:  none | io | short | full | hang
 //!        |       '-- switch of syncs:   none | io | hang      (of files, and of folders)
 //!   the disk behind it
@@ -15,6 +15,10 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// As much as a slow disk takes.
+const SLOW: Duration = Duration::from_millis(1);
 
 /// What calls of a kind meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,6 +29,8 @@ pub enum Trouble {
     NoSpace,
     /// The call ends when the switch is set again, and does its work then.
     Hang,
+    /// The call takes [`SLOW`] longer, if the switch is not set again meanwhile.
+    Slow,
 }
 
 impl Trouble {
@@ -76,12 +82,18 @@ impl TroubleSwitch {
         let (trouble, left) = state.trouble?;
         state.trouble = (left > 1).then(|| (trouble, left - 1));
         self.is_on.store(left > 1, Ordering::Release);
-        if trouble != Trouble::Hang {
-            return Some(trouble);
-        }
         let times = state.times;
         let hangs = |state: &mut Switched| state.times == times;
-        drop(self.changed.wait_while(state, hangs).unwrap_or_else(PoisonError::into_inner));
+        match trouble {
+            Trouble::Hang => {
+                drop(self.changed.wait_while(state, hangs).unwrap_or_else(PoisonError::into_inner));
+            }
+            Trouble::Slow => {
+                let waited = self.changed.wait_timeout_while(state, SLOW, hangs);
+                drop(waited.unwrap_or_else(PoisonError::into_inner));
+            }
+            _ => return Some(trouble),
+        }
         None
     }
 }

@@ -29,6 +29,7 @@ use crate::node::Node;
 use crate::request::caller::{Authority, Caller};
 use crate::request::entry::{Entry, Handler};
 use crate::request::execute::{self, Exec, Invocation};
+use crate::request::fetching::Rounds;
 use crate::request::follow_up;
 use crate::request::leases;
 use crate::request::prefetch;
@@ -516,6 +517,7 @@ impl Applier {
         exec.clock.begin();
         let now = exec.clock.now();
         let errors_before = reply.error_count();
+        let mut rounds = Rounds::default();
         loop {
             let caller = Caller {
                 id: 0,
@@ -532,9 +534,10 @@ impl Applier {
                 Outcome::Block(_) | Outcome::Later => {
                     unreachable!("a command that may not wait is answered")
                 }
-                Outcome::Cold(keys) => exec.fetch_now(&keys),
+                Outcome::Cold(keys) => exec.fetch_round(&mut rounds, keys),
             }
         }
+        exec.end_rounds(&rounds);
         if exec.hot.counts_slots && self.link.is_some() {
             let ticks = exec.clock.lap();
             exec.count_followed(command, args, ticks);

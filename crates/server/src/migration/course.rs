@@ -28,6 +28,7 @@ use crate::cluster::route;
 use crate::cluster::words::Owner;
 use crate::node::{Node, Tasks};
 use crate::observe::holds;
+use crate::process::time::unix_now;
 use crate::request::blocking;
 use crate::request::execute::{self, Exec, Invocation};
 use crate::tls;
@@ -361,7 +362,7 @@ impl<'j> Course<'j> {
                 }
                 let mut held = Held::new(&node.keyspace);
                 held.acquire(Want::One(node.keyspace.partition_of(at.slot)));
-                tier.hand_over(&mut held, &cold, &fetched);
+                tier.hand_over(&mut held, &cold, &fetched, unix_now());
             }
         }
         Ok(())

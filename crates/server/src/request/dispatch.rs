@@ -445,7 +445,12 @@ impl Dispatcher {
         }
         let (began, now, mark) = (exec.clock.began(), exec.clock.now(), reply.len());
         let mut turn = Turn { exec, session, reply, audience, facts: facts.as_ref(), handlers };
-        let outcome = turn.run(command, args, keys, now, true);
+        let mut outcome = turn.run(command, args, keys, now, true);
+        if let Outcome::Cold(_) = outcome
+            && turn.has_fetched_enough()
+        {
+            outcome = turn.run_to_end(command, args, keys, now, true);
+        }
         exec.has_waited = false;
         let taken = exec.clock.lap_since(began);
         let ran = match outcome {

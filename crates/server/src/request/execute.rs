@@ -8,12 +8,11 @@
 //! Nothing here knows a session. Who asks is a `Caller`, and the reply goes where the invocation says. What an outcome
 //! means is up to the caller: a session waits, a waiter goes on waiting, a transaction was not to block.
 
-use isotherm_commands::call::{ColdKey, ColdKeys, HashedKeys};
-use isotherm_commands::spec::{KeyFlags, Need};
+use isotherm_commands::call::HashedKeys;
 use isotherm_commands::{Call, Flags, Handler, Outcome, Records};
-use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Missing, OnCold, Slot, Txn, TxnCounts, UnixMs};
+use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, OnCold, Slot, Txn, UnixMs};
 use isotherm_log::LogOffset;
-use isotherm_resp::{Args, Reply, errors};
+use isotherm_resp::{Args, Reply};
 use isotherm_stdx::{Prng, steps};
 use std::sync::atomic::Ordering;
 
@@ -21,7 +20,6 @@ use crate::cluster::route::{self, Desk, Route};
 use crate::cluster::words::Word;
 use crate::effects::pump::Pump;
 use crate::effects::tracking::Tracker;
-use crate::mail::message::WorkerMessage;
 use crate::node::{Node, Tasks};
 use crate::observe::stats::ThreadStats;
 use crate::replication::own_expiry;
@@ -29,22 +27,19 @@ use crate::request::beside_locks::BesideLocks;
 use crate::request::cached_config::Hot;
 use crate::request::caller::{Authority, Caller};
 use crate::request::clock::{CommandClock, ScriptTime};
-use crate::request::cold::Has;
 use crate::request::entry::{Entry, Locks};
+use crate::request::fetching::Unreadable;
 use crate::request::gate_bits::Gates;
 use crate::request::lock_set::LockSet;
 use crate::request::metering::Metering;
 use crate::request::next::Ticket;
-use crate::request::nodes::{Draws, find_nodes};
+use crate::request::nodes::Draws;
 use crate::scripting::engine::Engine;
 use crate::scripting::function_engine::FunctionEngine;
 use crate::scripting::runs::Runs;
 use crate::session::Session;
 use crate::tier::fetches::Wanted;
 use crate::upkeep::eviction::{self, Room};
-
-/// A value that the command needs cannot be read.
-pub(super) struct Unreadable;
 
 /// What commands of one worker run with.
 pub struct Exec {
@@ -347,144 +342,6 @@ impl Exec {
 
     pub fn not_before(&self) -> LogOffset {
         self.not_before
-    }
-
-    // ---- cold values ----
-
-    /// What a command is to be shown of values that are not in memory, if there are any, and whether it looks at its keys before it runs: so
-    /// does one that changes values, and all do while keys are not in memory.
-    #[cold]
-    fn on_cold(&self, command: &Entry) -> (OnCold, bool) {
-        match self.node.cold.disk() {
-            Some(_) if !self.held.has_cold() => (OnCold::Show, false),
-            Some(_) => (command.on_cold, command.on_cold == OnCold::Read || self.held.has_frozen()),
-            // Keys that a test has named are not those of entries.
-            None if command.on_cold == OnCold::Show => (OnCold::Show, false),
-            None => (OnCold::Read, true),
-        }
-    }
-
-    /// Whether a command waits for values on disk: not if it has done so and they did not come, nor if the disk has failed. A log is played
-    /// back in any case, and says what it could not do.
-    #[cold]
-    fn may_fetch(&self, authority: Authority) -> bool {
-        authority == Authority::Log || !(self.has_waited || self.node.cold.has_failed())
-    }
-
-    #[cold]
-    fn answer_unreadable(&mut self, command: &'static Entry, reply: &mut Reply) -> Outcome {
-        let errors_before = reply.error_count();
-        reply.error(errors::UNREADABLE);
-        self.count_call(command, reply, errors_before);
-        Outcome::Done
-    }
-
-    /// A command that only reads has met values that are not in memory, and has no reply yet.
-    #[cold]
-    fn missed(
-        &mut self,
-        command: &'static Entry,
-        authority: Authority,
-        counts: TxnCounts,
-        reply: &mut Reply,
-    ) -> Outcome {
-        let missing = self.held.take_missing();
-        if let Some(lost) = missing.iter().find(|missing| !missing.is_readable) {
-            match lost.node {
-                // Under other locks it would have been noted by another command.
-                Some(node) => self.held.forget_node_failure(node),
-                None => {
-                    let key = self.node.keyspace.key(&lost.key);
-                    // A walk over keys names none.
-                    if self.held.holds(&key) {
-                        self.held.forget_failure(lost.db, &key);
-                    }
-                }
-            }
-            return self.answer_unreadable(command, reply);
-        }
-        debug_assert!(counts.dirty <= counts.expired + counts.expired_fields, "{} runs again", command.name);
-        if !self.may_fetch(authority) {
-            return self.answer_unreadable(command, reply);
-        }
-        let keys = missing.into_iter().map(|Missing { db, key, node, .. }| match node {
-            Some(node) => ColdKey::of_node(node),
-            None => ColdKey::of(db, &key, Need::All, false),
-        });
-        Outcome::Cold(Box::new(ColdKeys { keys: keys.collect() }))
-    }
-
-    /// The keys of a command, as far as they are held, whose values it needs and that are not in memory: all of them, so
-    /// that they are fetched together.
-    #[inline]
-    pub fn cold_keys(&mut self, command: &Entry, args: Args<'_>, db: Db) -> Option<Box<ColdKeys>> {
-        if !self.node.cold.is_in_use()
-            || command.need == Need::Nothing && !self.held.has_frozen()
-            || !self.may_fetch(Authority::Server)
-        {
-            return None;
-        }
-        // What cannot be read is for its command to say.
-        self.find_cold_keys(command, args, db, true).ok().flatten()
-    }
-
-    #[cold]
-    fn find_cold_keys(
-        &mut self,
-        command: &Entry,
-        args: Args<'_>,
-        db: Db,
-        with_nodes: bool,
-    ) -> Result<Option<Box<ColdKeys>>, Unreadable> {
-        let has_waited = self.has_waited;
-        let Exec { node, held, locks, .. } = self;
-        let positions = locks.find_keys(command, args).unwrap_or_default();
-        let variable = command.spec.variable_key_flags.map(|flags| flags(args));
-        let mut keys = Vec::new();
-        for (at, flags) in positions {
-            let (name, flags) = (args.get(*at), variable.unwrap_or(*flags));
-            let (need, home) = (command.spec.need_of(flags, args), flags.has(KeyFlags::RW));
-            let key = node.keyspace.key(name);
-            if !held.holds(&key) || need == Need::Nothing && !held.may_be_frozen(db, &key) {
-                continue;
-            }
-            match node.cold.look(held, db, name, home) {
-                Has::All if need == Need::All || need == Need::Elements => {
-                    // A script says later what it needs of a collection.
-                    if with_nodes && command.locks != Locks::Script {
-                        // Without those that would be split or merged it goes on, if they could not be read.
-                        let reshapes = command.on_cold != OnCold::Collect && !has_waited;
-                        find_nodes(held, (db, &key), need, (args, *at), reshapes, &mut keys)?;
-                    }
-                }
-                Has::All => {}
-                Has::Cold => keys.push(ColdKey::of(db, name, need, home)),
-                Has::Unreadable => {
-                    held.forget_failure(db, &key);
-                    return Err(Unreadable);
-                }
-            }
-        }
-        Ok((!keys.is_empty()).then(|| Box::new(ColdKeys { keys })))
-    }
-
-    /// For a command that cannot be interrupted any more: it waits for the values, and holds what it holds.
-    #[cold]
-    pub fn fetch_now(&mut self, keys: &ColdKeys) {
-        self.node.cold.fetch_now(&mut self.held, keys);
-    }
-
-    /// Begins to fetch values. Nothing of the command was done; it runs again when the worker gets this ticket.
-    #[cold]
-    pub fn fetch(&mut self, keys: ColdKeys) -> Ticket {
-        let (worker, ticket) = (self.meter.thread() as u16, self.next_ticket());
-        match usize::from(worker) < self.node.worker_count() && self.node.cold.disk().is_some() {
-            true => self.wanted.push((ticket, Wanted::of(keys))),
-            false => {
-                self.node.cold.fetch(keys, worker, WorkerMessage::Fetched { ticket, is_there: true });
-            }
-        }
-        ticket
     }
 
     /// For something that a connection of this worker is going to wait for.

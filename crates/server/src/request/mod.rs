@@ -12,6 +12,7 @@ pub mod dispatch;
 pub mod entry;
 pub mod exec_conditions;
 pub mod execute;
+pub mod fetching;
 pub mod follow_up;
 pub mod gate_bits;
 pub mod gates;

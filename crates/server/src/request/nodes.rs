@@ -10,7 +10,8 @@ use isotherm_resp::Args;
 use isotherm_stdx::Prng;
 use std::collections::VecDeque;
 
-use super::execute::{Exec, Unreadable};
+use super::execute::Exec;
+use super::fetching::Unreadable;
 
 /// Parts that are looked for and read at once, where all of them are to come.
 const NODES_PER_FETCH: u64 = 1000;

@@ -389,14 +389,9 @@ fn run_queued(call: &mut AdminCall<'_>, queued: &Queued) {
     let AdminCall { exec, session, reply, audience, facts, handlers, now, .. } = call;
     let has_ended = session.close_after_reply;
     let mut turn = Turn { exec, session, reply, audience, facts: *facts, handlers };
-    loop {
-        match turn.run(command, args, HashedKeys::NONE, *now, false) {
-            Outcome::Done => break,
-            Outcome::Block(_) | Outcome::Later => unreachable!("a command that may not wait is answered"),
-            // Only what its declaration does not name: keys of another database, or such as it has read from a value.
-            Outcome::Cold(keys) => turn.exec.fetch_now(&keys),
-        }
-    }
+    // It reads only what its declaration does not name: keys of another database, or such as it has read from a value.
+    let outcome = turn.run_to_end(command, args, HashedKeys::NONE, *now, false);
+    assert!(matches!(outcome, Outcome::Done), "a command that may not wait is answered");
     if has_ended {
         // It has killed itself, and still does what it began; but its client gets no more replies.
         reply.truncate(mark);

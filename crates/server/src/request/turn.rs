@@ -19,7 +19,11 @@ use crate::effects::pubsub::Audience;
 use crate::observe::facts::Facts;
 use crate::request::entry::{Entry, Handler, Locks};
 use crate::request::execute::{self, Exec, Invocation};
+use crate::request::fetching::Rounds;
 use crate::session::Session;
+
+/// So often a command is parked for values on disk. Those that search a list or a sorted set among equal scores are some 15 times.
+const FETCHES_MAX: u8 = 16;
 
 /// What a command of a session is run with.
 pub struct Turn<'t> {
@@ -55,12 +59,44 @@ impl Turn<'_> {
         };
         if let Outcome::Done = outcome {
             self.session.commands += 1;
+            self.session.fetches = 0;
         }
         let written = self.exec.pump.log.take_written();
         if written != LogOffset::default() {
             self.session.written = written;
         }
         outcome
+    }
+
+    /// A command lacks values on disk. Whether it has been parked for some so often that it no longer waits without its locks: others took away what it
+    /// was lent before it ran, and may do so for ever.
+    #[cold]
+    pub fn has_fetched_enough(&mut self) -> bool {
+        let has_enough = self.session.fetches == FETCHES_MAX;
+        self.session.fetches += u8::from(!has_enough);
+        has_enough
+    }
+
+    /// The same for one that does not wait for the disk, or has done so too often: what it lacks is read while it holds what it holds.
+    #[inline]
+    pub fn run_to_end(
+        &mut self,
+        command: &'static Entry,
+        args: Args<'_>,
+        keys: HashedKeys<'_>,
+        now: UnixMs,
+        may_wait: bool,
+    ) -> Outcome {
+        let mut rounds = Rounds::default();
+        loop {
+            match self.run(command, args, keys, now, may_wait) {
+                Outcome::Cold(cold) => self.exec.fetch_round(&mut rounds, cold),
+                outcome => {
+                    self.exec.end_rounds(&rounds);
+                    return outcome;
+                }
+            }
+        }
     }
 
     #[inline(never)]

@@ -109,6 +109,8 @@ pub struct Session {
     /// Commands run so far, and the last that was asked for (`Entry::index`); copied to `shared` once a batch.
     pub commands: u64,
     pub last_command: u16,
+    /// How often the command at hand was parked for values on disk.
+    pub fetches: u8,
     /// The gates that can matter to it: `gates_now`, as it was when the session was changed last.
     pub gates: Gates,
 }
@@ -222,6 +224,7 @@ impl Session {
             replica: None,
             pushed: false,
             commands: 0,
+            fetches: 0,
             last_command: NO_COMMAND,
             gates: Gates::NONE,
         };

@@ -31,6 +31,7 @@ pub mod errands;
 pub mod fetches;
 pub mod files;
 pub mod frozen;
+pub mod handing;
 pub mod health;
 pub mod homes;
 pub mod in_order;

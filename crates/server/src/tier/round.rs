@@ -287,6 +287,6 @@ impl Round {
         self.has_left |= !fetched.is_there();
         let mut held = Held::new(keyspace);
         held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, &cold))));
-        self.tier.hand_over(&mut held, &cold, &fetched);
+        self.tier.hand_over(&mut held, &cold, &fetched, unix_now());
     }
 }

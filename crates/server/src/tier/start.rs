@@ -23,6 +23,7 @@ use crate::node::Node;
 use crate::observe::latency::monitor::{Event, Spikes};
 use crate::process::listeners::os_text;
 use crate::process::random::random_bytes;
+use crate::process::time::unix_now;
 use crate::process::{log, routines};
 
 /// What a disk without a limit of its own is filled to, in tenths of what is free.
@@ -169,11 +170,11 @@ impl TierReader {
     /// What cannot be read is an error for the command that waits for it, and not noted against its key: the next one tries again.
     /// A command that waits for a key has no connection that hears of it: it meets the note.
     fn hand_over(&self, done: Done<WorkerMessage, Fetched>) -> Option<(u16, WorkerMessage)> {
-        let keyspace = &self.node.keyspace;
+        let (keyspace, now) = (&self.node.keyspace, unix_now());
         let hand_over = |cold: &ColdKey, fetched: &Fetched| {
             let mut held = Held::new(keyspace);
             held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, cold))));
-            self.tier.hand_over(&mut held, cold, fetched);
+            self.tier.hand_over(&mut held, cold, fetched, now);
         };
         let mut lost = Vec::new();
         let end = done.end(|cold, fetched| match fetched.is_there() {

@@ -1,6 +1,6 @@
 //! What all threads share of the values that are not in memory.
 
-use isotherm_commands::call::{ColdKey, ColdKeys};
+use isotherm_commands::call::ColdKey;
 use isotherm_disk::Disk;
 use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Held, Keyspace, Want};
 use isotherm_tier::{Checkpoint, Live, Log, LogConfig, Place};
@@ -19,7 +19,6 @@ use super::reads::Reads;
 use super::rings::Rings;
 use super::target::{Fetched, Target, slot_of};
 use super::times::Times;
-use crate::process::time::unix_now;
 
 /// A value that does not verify is read so often: the place of a value that is moved meanwhile is looked up anew each time.
 const READS_MAX: u32 = 3;
@@ -516,34 +515,9 @@ impl<M> Tier<M> {
         ));
     }
 
-    /// Hands over what was read. The partition of the key is held.
-    pub fn hand_over(&self, held: &mut Held<'_>, cold: &ColdKey, fetched: &Fetched) {
-        let now = unix_now();
-        if let Some(node) = cold.node {
-            let keeps = !self.is_off();
-            return held.give_node(node, fetched.value.as_deref(), fetched.from, keeps, now);
-        }
-        let key = held.keyspace().key(&cold.key);
-        if fetched.is_bundle {
-            let thawed = |bytes: &[u8]| held.thaw(cold.db, &key, bytes, fetched.from, now).is_ok();
-            // Without memory for it its command fails, as if it could not be read.
-            if !fetched.value.as_deref().is_some_and(thawed) {
-                held.note_unreadable_bundle(cold.db, &key, fetched.from, now);
-            }
-            return;
-        }
-        if let Some(value) = fetched.value.as_deref().filter(|_| cold.home)
-            && let Ok(_) = held.warm(cold.db, &key, value, fetched.from, now)
-        {
-            return;
-        }
-        let value = if cold.home { None } else { fetched.value.as_deref() };
-        held.lend(cold.db, &key, value, fetched.from, self.lent_bytes_max, now);
-    }
-
     /// The value at a place whose partition is held: for a command that cannot be interrupted any more. Its thread waits for a reader,
     /// not for the disk. `None`: it cannot be read, or not in time.
-    fn read_held(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>> {
+    pub(super) fn read_held(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>> {
         if self.state() == State::Failed {
             return None;
         }
@@ -555,23 +529,6 @@ impl<M> Tier<M> {
             self.note(Event::ReadTimedOut);
         }
         value
-    }
-
-    /// For a command that cannot be interrupted any more: it waits for the values, and holds what it holds.
-    pub fn fetch_held(&self, held: &mut Held<'_>, keys: &ColdKeys) {
-        for cold in &keys.keys {
-            let Some((target, lent)) = Target::find(held, cold) else { continue };
-            // What is held is moved by no other thread.
-            let read = || {
-                self.counters.reads_in_commands.fetch_add(1, Relaxed);
-                self.read_held(target.from, target.name(&cold.key))
-            };
-            let bytes = lent.map(Vec::from).or_else(read);
-            if bytes.is_none() {
-                self.counters.unreadable.fetch_add(1, Relaxed);
-            }
-            self.hand_over(held, cold, &target.fetched(bytes));
-        }
     }
 
     /// A reader probes.

@@ -21,6 +21,7 @@ use super::{Due, Inner, Worker};
 use crate::mail::message::WorkerMessage;
 use crate::observe::latency::monitor::Event as LatencyEvent;
 use crate::process::log;
+use crate::process::time::unix_now;
 use crate::request::next::Ticket;
 use crate::tier::Tier;
 use crate::tier::errands::Errands;
@@ -196,11 +197,11 @@ impl Inner {
                     continue;
                 }
             };
-            let held = &mut self.dispatcher.exec.held;
+            let (now, held) = (unix_now(), &mut self.dispatcher.exec.held);
             for (cold, fetched) in all {
                 let keyspace = &self.node.keyspace;
                 held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, &cold))));
-                tier.hand_over(held, &cold, &fetched);
+                tier.hand_over(held, &cold, &fetched, now);
                 held.release();
             }
             self.fetched(ticket, true);

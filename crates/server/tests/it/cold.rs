@@ -94,6 +94,40 @@ fn what_needs_a_value_is_fetched() {
     }
 }
 
+/// What was fetched is gone again each time before the command runs: at last it keeps its locks while it reads.
+#[test]
+fn a_command_is_not_parked_for_ever() {
+    const FETCHES: usize = 16;
+    for request in [&["GET", "a"][..], &["EXEC"], &["EVAL", "return redis.call('GET', KEYS[1])", "1", "a"]] {
+        let server = start(1);
+        let (mut client, mut other) = (server.client(), server.client());
+        client.check("SET a 1", "+OK\r\n");
+        if request == ["EXEC"] {
+            client.check("MULTI", "+OK\r\n");
+            client.check("GET a", "+QUEUED\r\n");
+        }
+        other.check("DEBUG COLD a", "+OK\r\n");
+        client.send(encode(request));
+        for _ in 0..FETCHES {
+            wait_for_fetches(&mut other, 1);
+            // The worker that runs this is to run the command too.
+            other.check("MULTI", "+OK\r\n");
+            other.check("DEBUG FETCH", "+QUEUED\r\n");
+            other.check("DEBUG COLD a", "+QUEUED\r\n");
+            other.check("EXEC", "*2\r\n:1\r\n+OK\r\n");
+        }
+        let reply = String::from_utf8(client.read_reply()).expect("text");
+        assert!(reply.ends_with("$1\r\n1\r\n"), "{reply}");
+        other.check("DEBUG FETCHES", ":0\r\n");
+        // The next one waits as ever.
+        other.check("DEBUG COLD a", "+OK\r\n");
+        client.send(encode(&["GET", "a"]));
+        wait_for_fetches(&mut other, 1);
+        other.check("DEBUG FETCH", ":1\r\n");
+        client.expect("$1\r\n1\r\n");
+    }
+}
+
 /// Nothing of it was done while its values came.
 #[test]
 fn a_transaction_fetches_all_that_it_needs_before_it_begins() {

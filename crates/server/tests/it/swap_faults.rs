@@ -182,6 +182,29 @@ fn a_read_under_locks_needs_no_reader_that_waits_for_them() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
+/// A script reads a thousand values under its locks, one after the other, and more than may be lent. None of them goes before the command runs that needs
+/// all: it would begin again for ever.
+#[test]
+fn what_a_command_reads_under_its_locks_stays_until_it_has_run() {
+    const VALUES: usize = 1000;
+    let folder = Folder::new("held-many");
+    let server = folder.start(&["--swap-cache", "0"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
+    let (name, value) = (|n: usize| format!("{{t}}{n}"), "v".repeat(5000));
+    (0..VALUES).for_each(|n| client.check(&format!("SET {} {value}", name(n)), "+OK\r\n"));
+    wait_until("all values leave memory", || swap(&mut client, "swap_keys") == VALUES as u64);
+    client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
+    fault(&mut client, "read slow");
+    let script = "local k = {} for n = 0, tonumber(ARGV[1]) - 1 do k[#k + 1] = '{t}' .. n end \
+                  local sum = 0 for _, v in ipairs(redis.call('MGET', unpack(k))) do sum = sum + #v end return sum";
+    client.send(encode(&["EVAL", script, "0", &VALUES.to_string()]));
+    client.expect(&format!(":{}\r\n", VALUES * 5000));
+    // Each was read once.
+    assert_eq!(swap(&mut other, "swap_reads_in_commands"), VALUES as u64);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
 #[test]
 fn a_disk_that_never_answers_is_not_waited_for() {
     let folder = Folder::new("gone");

@@ -18,7 +18,7 @@ pub fn chaos(call: &mut AdminCall<'_>) {
     call.reply.ok();
 }
 
-/// `SWAP-FAULT <READ | WRITE | SYNC> <NONE | IO | SHORT | FULL | HANG> [calls]`: what the next so many calls meet, or all. What hangs goes on
+/// `SWAP-FAULT <READ | WRITE | SYNC> <NONE | IO | SHORT | FULL | HANG | SLOW> [calls]`: what the next so many calls meet, or all. What hangs goes on
 /// when it is set again.
 pub fn fault(call: &mut AdminCall<'_>) {
     let troubles = &call.node.debug.swap_troubles;
@@ -34,6 +34,7 @@ pub fn fault(call: &mut AdminCall<'_>) {
         b"short" => Some(Trouble::Short),
         b"full" => Some(Trouble::NoSpace),
         b"hang" => Some(Trouble::Hang),
+        b"slow" => Some(Trouble::Slow),
         _ => return call.reply.error(errors::SYNTAX),
     };
     let calls = match call.args.try_get(4).map(parse_i64) {

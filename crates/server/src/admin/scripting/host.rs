@@ -102,13 +102,8 @@ impl ScriptHost<'_, '_> {
         exec.clock.lap();
         let mark = reply.len();
         let mut turn = Turn { exec, session, reply, audience, facts: *facts, handlers };
-        loop {
-            match turn.run(command, words, keys, *now, false) {
-                Outcome::Done => break,
-                Outcome::Block(_) | Outcome::Later => unreachable!("a command that may not wait is answered"),
-                Outcome::Cold(keys) => turn.exec.fetch_now(&keys),
-            }
-        }
+        let outcome = turn.run_to_end(command, words, keys, *now, false);
+        assert!(matches!(outcome, Outcome::Done), "a command that may not wait is answered");
         if command.spec.flags.has(Flags::READONLY)
             && let Some(reader) = self.state.reader
         {

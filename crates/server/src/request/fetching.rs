@@ -1,0 +1,182 @@
+//! Values on disk that a command needs: what it lacks, and how that is fetched.
+
+use isotherm_commands::Outcome;
+use isotherm_commands::call::{ColdKey, ColdKeys};
+use isotherm_commands::spec::{KeyFlags, Need};
+use isotherm_keyspace::{Db, Missing, OnCold, TxnCounts};
+use isotherm_resp::{Args, Reply, errors};
+
+use super::execute::Exec;
+use super::nodes::find_nodes;
+use crate::mail::message::WorkerMessage;
+use crate::request::caller::Authority;
+use crate::request::cold::Has;
+use crate::request::entry::{Entry, Locks};
+use crate::request::next::Ticket;
+use crate::tier::fetches::Wanted;
+
+/// So often a command reads under its locks. Those that search a long list or a sorted set among equal scores do so some 30 times.
+const HELD_ROUNDS_MAX: u32 = 1000;
+
+/// How often a command has read under its locks.
+#[derive(Default)]
+pub struct Rounds {
+    count: u32,
+}
+
+/// A value that the command needs cannot be read.
+pub(super) struct Unreadable;
+
+impl Exec {
+    /// What a command is to be shown of values that are not in memory, if there are any, and whether it looks at its keys before it runs: so
+    /// does one that changes values, and all do while keys are not in memory.
+    #[cold]
+    pub(super) fn on_cold(&self, command: &Entry) -> (OnCold, bool) {
+        match self.node.cold.disk() {
+            Some(_) if !self.held.has_cold() => (OnCold::Show, false),
+            Some(_) => (command.on_cold, command.on_cold == OnCold::Read || self.held.has_frozen()),
+            // Keys that a test has named are not those of entries.
+            None if command.on_cold == OnCold::Show => (OnCold::Show, false),
+            None => (OnCold::Read, true),
+        }
+    }
+
+    /// Whether a command waits for values on disk: not if it has done so and they did not come, nor if the disk has failed. A log that is
+    /// played back tries even then, and says what it could not do.
+    #[cold]
+    pub(super) fn may_fetch(&self, authority: Authority) -> bool {
+        !self.has_waited && (authority == Authority::Log || !self.node.cold.has_failed())
+    }
+
+    #[cold]
+    pub(super) fn answer_unreadable(&mut self, command: &'static Entry, reply: &mut Reply) -> Outcome {
+        let errors_before = reply.error_count();
+        reply.error(errors::UNREADABLE);
+        self.count_call(command, reply, errors_before);
+        Outcome::Done
+    }
+
+    /// A command that only reads has met values that are not in memory, and has no reply yet.
+    #[cold]
+    pub(super) fn missed(
+        &mut self,
+        command: &'static Entry,
+        authority: Authority,
+        counts: TxnCounts,
+        reply: &mut Reply,
+    ) -> Outcome {
+        let missing = self.held.take_missing();
+        if let Some(lost) = missing.iter().find(|missing| !missing.is_readable) {
+            match lost.node {
+                // Under other locks it would have been noted by another command.
+                Some(node) => self.held.forget_node_failure(node),
+                None => {
+                    let key = self.node.keyspace.key(&lost.key);
+                    // A walk over keys names none.
+                    if self.held.holds(&key) {
+                        self.held.forget_failure(lost.db, &key);
+                    }
+                }
+            }
+            return self.answer_unreadable(command, reply);
+        }
+        debug_assert!(counts.dirty <= counts.expired + counts.expired_fields, "{} runs again", command.name);
+        if !self.may_fetch(authority) {
+            return self.answer_unreadable(command, reply);
+        }
+        let keys = missing.into_iter().map(|Missing { db, key, node, .. }| match node {
+            Some(node) => ColdKey::of_node(node),
+            None => ColdKey::of(db, &key, Need::All, false),
+        });
+        Outcome::Cold(Box::new(ColdKeys { keys: keys.collect() }))
+    }
+
+    /// The keys of a command, as far as they are held, whose values it needs and that are not in memory: all of them, so
+    /// that they are fetched together.
+    #[inline]
+    pub fn cold_keys(&mut self, command: &Entry, args: Args<'_>, db: Db) -> Option<Box<ColdKeys>> {
+        if !self.node.cold.is_in_use()
+            || command.need == Need::Nothing && !self.held.has_frozen()
+            || !self.may_fetch(Authority::Server)
+        {
+            return None;
+        }
+        // What cannot be read is for its command to say.
+        self.find_cold_keys(command, args, db, true).ok().flatten()
+    }
+
+    #[cold]
+    pub(super) fn find_cold_keys(
+        &mut self,
+        command: &Entry,
+        args: Args<'_>,
+        db: Db,
+        with_nodes: bool,
+    ) -> Result<Option<Box<ColdKeys>>, Unreadable> {
+        let has_waited = self.has_waited;
+        let Exec { node, held, locks, .. } = self;
+        let positions = locks.find_keys(command, args).unwrap_or_default();
+        let variable = command.spec.variable_key_flags.map(|flags| flags(args));
+        let mut keys = Vec::new();
+        for (at, flags) in positions {
+            let (name, flags) = (args.get(*at), variable.unwrap_or(*flags));
+            let (need, home) = (command.spec.need_of(flags, args), flags.has(KeyFlags::RW));
+            let key = node.keyspace.key(name);
+            if !held.holds(&key) || need == Need::Nothing && !held.may_be_frozen(db, &key) {
+                continue;
+            }
+            match node.cold.look(held, db, name, home) {
+                Has::All if need == Need::All || need == Need::Elements => {
+                    // A script says later what it needs of a collection.
+                    if with_nodes && command.locks != Locks::Script {
+                        // Without those that would be split or merged it goes on, if they could not be read.
+                        let reshapes = command.on_cold != OnCold::Collect && !has_waited;
+                        find_nodes(held, (db, &key), need, (args, *at), reshapes, &mut keys)?;
+                    }
+                }
+                Has::All => {}
+                Has::Cold => keys.push(ColdKey::of(db, name, need, home)),
+                Has::Unreadable => {
+                    held.forget_failure(db, &key);
+                    return Err(Unreadable);
+                }
+            }
+        }
+        Ok((!keys.is_empty()).then(|| Box::new(ColdKeys { keys })))
+    }
+
+    /// For a command that cannot be interrupted any more: it waits for the values, and holds what it holds.
+    #[cold]
+    pub fn fetch_now(&mut self, keys: &ColdKeys) {
+        self.node.cold.fetch_now(&mut self.held, keys, true);
+    }
+
+    /// The same for one that runs again then. All that it was lent stays meanwhile, so each round brings something; behind too many it answers that it
+    /// cannot read.
+    #[cold]
+    pub fn fetch_round(&mut self, rounds: &mut Rounds, keys: Box<ColdKeys>) {
+        self.has_waited |= rounds.count == HELD_ROUNDS_MAX;
+        self.node.cold.fetch_now(&mut self.held, &keys, rounds.count == 0);
+        rounds.count += 1;
+    }
+
+    /// The command is over.
+    #[inline]
+    pub fn end_rounds(&mut self, rounds: &Rounds) {
+        // One that has waited without its locks has no rounds.
+        self.has_waited &= rounds.count == 0;
+    }
+
+    /// Begins to fetch values. Nothing of the command was done; it runs again when the worker gets this ticket.
+    #[cold]
+    pub fn fetch(&mut self, keys: ColdKeys) -> Ticket {
+        let (worker, ticket) = (self.meter.thread() as u16, self.next_ticket());
+        match usize::from(worker) < self.node.worker_count() && self.node.cold.disk().is_some() {
+            true => self.wanted.push((ticket, Wanted::of(keys))),
+            false => {
+                self.node.cold.fetch(keys, worker, WorkerMessage::Fetched { ticket, is_there: true });
+            }
+        }
+        ticket
+    }
+}

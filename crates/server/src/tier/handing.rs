@@ -1,0 +1,69 @@
+//! What was read is handed over: it is lent, or comes home.
+//!
+//! All values of a command have one moment, that of the first: what is lent later displaces only what is older than that, so however long it takes to
+//! hand thousands over the last one does not drop the first.
+
+use isotherm_commands::call::{ColdKey, ColdKeys};
+use isotherm_keyspace::{Held, UnixMs};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::state::Tier;
+use super::target::{Fetched, Target};
+use crate::process::time::unix_now;
+
+impl<M> Tier<M> {
+    /// Hands over what was read. The partition of the key is held. `now`: when its command was begun to be served.
+    pub fn hand_over(&self, held: &mut Held<'_>, cold: &ColdKey, fetched: &Fetched, now: UnixMs) {
+        self.hand_over_within(self.lent_bytes_max(), held, cold, fetched, now);
+    }
+
+    fn hand_over_within(
+        &self,
+        lent_bytes_max: usize,
+        held: &mut Held<'_>,
+        cold: &ColdKey,
+        fetched: &Fetched,
+        now: UnixMs,
+    ) {
+        if let Some(node) = cold.node {
+            let keeps = !self.is_off();
+            return held.give_node(node, fetched.value.as_deref(), fetched.from, keeps, now);
+        }
+        let key = held.keyspace().key(&cold.key);
+        if fetched.is_bundle {
+            let thawed = |bytes: &[u8]| held.thaw(cold.db, &key, bytes, fetched.from, now).is_ok();
+            // Without memory for it its command fails, as if it could not be read.
+            if !fetched.value.as_deref().is_some_and(thawed) {
+                held.note_unreadable_bundle(cold.db, &key, fetched.from, now);
+            }
+            return;
+        }
+        if let Some(value) = fetched.value.as_deref().filter(|_| cold.home)
+            && let Ok(_) = held.warm(cold.db, &key, value, fetched.from, now)
+        {
+            return;
+        }
+        let value = if cold.home { None } else { fetched.value.as_deref() };
+        held.lend(cold.db, &key, value, fetched.from, lent_bytes_max, now);
+    }
+
+    /// For a command that cannot be interrupted any more: it waits for the values, and holds what it holds. What it was lent before (`is_first`: it
+    /// was lent nothing) stays, as it runs again from its beginning; what commands before it were lent goes as ever.
+    pub fn fetch_held(&self, held: &mut Held<'_>, keys: &ColdKeys, is_first: bool) {
+        let now = unix_now();
+        let lent_bytes_max = if is_first { self.lent_bytes_max() } else { usize::MAX };
+        for cold in &keys.keys {
+            let Some((target, lent)) = Target::find(held, cold) else { continue };
+            // What is held is moved by no other thread.
+            let read = || {
+                self.counters.reads_in_commands.fetch_add(1, Relaxed);
+                self.read_held(target.from, target.name(&cold.key))
+            };
+            let bytes = lent.map(Vec::from).or_else(read);
+            if bytes.is_none() {
+                self.counters.unreadable.fetch_add(1, Relaxed);
+            }
+            self.hand_over_within(lent_bytes_max, held, cold, &target.fetched(bytes), now);
+        }
+    }
+}
