@@ -3,21 +3,22 @@
 //! ```text
 //!   Works ---- no room on disk ------------------------------------> Full      a write is tried each second
 //!     |  ----- 5 writes failed within a minute, or one hangs ------> Degraded  reads only; tried after 5 s, 10 s ... 60 s
-//!     |  ----- reads failed one after the other, and so did a probe,
+//!     |  ----- reads failed, and so did a probe behind them,
 //!     |        or so many were given up while none came back ------> Failed    who needs a cold value gets an error at once
 //!     '<------ the write that is tried succeeds; a read or a probe does --------'
 //! ```
 //! Values that were to leave are in memory until a write has succeeded, so a failed one loses nothing. `Full` for want of segments
 //! ends when cleaning has freed some: no write has to be tried.
 //!
-//! One damaged place is no failed disk: before reads fail at once, a reader probes other files.
+//! One damaged place is no failed disk: before reads fail at once, a reader probes other files. It does so behind any read that failed or did not come
+//! back, as nothing is cleaned before one does, and where nothing else is read none would.
 
 use super::state::State;
 
 /// So many failed writes within [`ERRORS_WITHIN_MS`]: the disk is degraded.
 const WRITE_ERRORS_MAX: usize = 5;
 const ERRORS_WITHIN_MS: u64 = 60_000;
-/// So many reads failed, one after the other: a probe decides whether the disk has.
+/// So many reads failed, one after the other: a probe decides at once whether the disk has.
 const READ_ERRORS_MAX: u32 = 8;
 /// So many commands gave up waiting while no read came back.
 const TIMEOUTS_MAX: u32 = 8;
@@ -26,7 +27,7 @@ const REST_FULL_MS: u64 = 1000;
 /// A degraded one, at first; then twice as long each time.
 const REST_DEGRADED_MS: u64 = 5000;
 const REST_DEGRADED_MS_MAX: u64 = 60_000;
-/// Between two probes of a failed one.
+/// Between a failed read and a probe, and between two probes.
 const PROBE_MS: u64 = 1000;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,6 +102,7 @@ impl Health {
             Event::ReadFailed => self.note_read_error(now),
             Event::ReadTimedOut => {
                 self.timeouts += 1;
+                self.probe_at.get_or_insert(now + PROBE_MS);
                 self.fail_if(self.timeouts >= TIMEOUTS_MAX, now);
             }
             Event::Probed { works: false } => self.fail_if(true, now),
@@ -128,8 +130,9 @@ impl Health {
 
     fn note_read_error(&mut self, now: Ms) {
         self.read_errors += 1;
-        if self.read_errors >= READ_ERRORS_MAX && self.probe_at.is_none() {
-            self.probe_at = Some(now);
+        match self.read_errors {
+            READ_ERRORS_MAX => self.probe_at = Some(now),
+            _ => _ = self.probe_at.get_or_insert(now + PROBE_MS),
         }
     }
 
@@ -243,6 +246,20 @@ mod tests {
         assert!(!health.may_write(6011) && !health.take_probe(6012) && health.take_probe(7011));
         assert_eq!(health.step(Event::Probed { works: true }, 7012), State::Works);
         assert!(health.may_write(7012));
+    }
+
+    /// Where nothing else is read, no read that succeeds would say that the disk is well.
+    #[test]
+    fn behind_one_failed_read_a_probe_decides() {
+        for event in [Event::ReadFailed, Event::ReadTimedOut] {
+            let mut health = Health::default();
+            assert_eq!(health.step(event, 5), State::Works);
+            assert!(health.suspects_reads() && !health.take_probe(1004));
+            health.step(event, 900);
+            assert!(health.take_probe(1005) && !health.take_probe(1006));
+            assert_eq!(health.step(Event::Probed { works: true }, 1007), State::Works);
+            assert!(!health.suspects_reads() && !health.take_probe(9999));
+        }
     }
 
     #[test]

@@ -148,6 +148,7 @@ pub struct Tier<M> {
     /// As `health` has it.
     state: AtomicU8,
     suspects_reads: AtomicBool,
+    is_probing: AtomicBool,
     /// Nothing that may leave is left in memory.
     is_idle: AtomicBool,
     is_off: AtomicBool,
@@ -231,6 +232,7 @@ impl<M: Send + 'static> Tier<M> {
             health: Mutex::default(),
             state: AtomicU8::new(State::Works as u8),
             suspects_reads: AtomicBool::new(false),
+            is_probing: AtomicBool::new(false),
             is_idle: AtomicBool::new(false),
             is_off: AtomicBool::new(false),
             verify: Verify::default(),
@@ -336,7 +338,8 @@ impl<M> Tier<M> {
     /// A reader probes the disk if it is time.
     pub fn probe_if_due(&self) {
         let is_due = self.suspects_reads() && self.health().take_probe(self.now_ms());
-        if is_due {
+        // Before the disk has failed one that hangs holds up one reader.
+        if is_due && (!self.is_probing.swap(true, Relaxed) || self.state() == State::Failed) {
             self.reads.ask_probe();
         }
     }
@@ -534,6 +537,7 @@ impl<M> Tier<M> {
     /// A reader probes.
     pub fn probe(&self) {
         let works = self.files.probe();
+        self.is_probing.store(false, Relaxed);
         self.note(Event::Probed { works });
     }
 
