@@ -41,6 +41,7 @@ pub use access::effect::{Effect, EffectMask, EffectSink, EventClass, NoEffects};
 pub use access::frozen::StoredBundle;
 pub use access::lease::{LeaseId, LeasePlace};
 pub use access::lock::{Held, KEYS_PER_HOLD_MAX, Keyspace, SuspendedReady, Want};
+pub use access::lost::{Forgotten, LastRead};
 pub use access::nodes::NodeNeed;
 pub use access::prefetch::{Intent, PREFETCH_KEYS_MAX};
 pub use access::serving::{Attempt, Serve, WAITERS_PER_HOLD_MAX, look, serve_ready};

@@ -15,30 +15,56 @@ use isotherm_stdx::{UnixMs, steps};
 /// Records that are read for one key.
 const READS_MAX: usize = 64;
 
+/// What becomes of a record that is read before it is given up.
+pub enum LastRead {
+    Value(Vec<u8>),
+    /// It cannot be read, and others can.
+    Lost,
+    /// It cannot be read now.
+    Unknown,
+}
+
+/// What was given up of a key.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Forgotten {
+    /// Keys that are lost.
+    pub keys: u64,
+    /// A record that may have the key cannot be read now, and stays.
+    pub is_unknown: bool,
+}
+
 impl Held<'_> {
-    /// Gives up the records that may have a key and cannot be read; each is tried once more, and waited for. How many keys were lost. If one
-    /// can be read and has the key, that comes to memory, and all others stay as they are.
-    pub fn forget_unreadable(&mut self, db: Db, key: &Key<'_>, now: UnixMs) -> u64 {
+    /// Gives up the records that may have a key and are lost; each is read once more, and waited for. If one can be read and has the key,
+    /// that comes to memory, and all others stay as they are.
+    pub fn forget_unreadable(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        now: UnixMs,
+        read: &mut dyn FnMut(ColdRef, &[u8]) -> LastRead,
+    ) -> Forgotten {
         let partition = self.partition(key.slot);
-        let mut lost = 0;
+        let mut forgotten = Forgotten { keys: 0, is_unknown: false };
         for _ in 0..READS_MAX {
             if !partition.has_frozen() || partition.find(db, key).is_some() {
                 break;
             }
             let Some((address, reference)) = partition.proposal(db, key) else { break };
-            let cold = &mut partition.store.cold;
-            cold.take_back(reference);
-            let keeper = cold.keeper.as_ref().expect("what is frozen has a keeper");
-            match keeper.read(reference, address.name().as_bytes()) {
-                Some(payload) => {
+            partition.store.cold.take_back(reference);
+            match read(reference, address.name().as_bytes()) {
+                LastRead::Value(payload) => {
                     if partition.thaw(db, key, &payload, reference, now) != Ok(false) {
                         break;
                     }
                 }
-                None => lost += partition.lose_bundle(db, (&address, reference)),
+                LastRead::Lost => forgotten.keys += partition.lose_bundle(db, (&address, reference)),
+                LastRead::Unknown => {
+                    forgotten.is_unknown = true;
+                    break;
+                }
             }
         }
-        lost
+        forgotten
     }
 }
 

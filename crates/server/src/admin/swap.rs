@@ -7,7 +7,7 @@ use isotherm_commands::Outcome;
 use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
-use isotherm_keyspace::{ByNodes, Lookup, SinkLimits, Whereabouts};
+use isotherm_keyspace::{ByNodes, Forgotten, Lookup, SinkLimits, Whereabouts};
 use isotherm_resp::errors::with_bytes;
 use isotherm_stdx::glob_match;
 use isotherm_tier::PAYLOAD_BYTES_MAX;
@@ -167,7 +167,8 @@ const SWAP_FORGET: Spec = Spec {
 };
 
 /// A disk that is away for a moment is no reason to give up what lies there.
-const AWAY: &str = "ERR the disk does not answer: nothing is given up before it does (see INFO swap)";
+const AWAY: &str =
+    "ERR the disk does not answer: what cannot be read is not given up before it does (see INFO swap)";
 
 fn forget(call: &mut AdminCall<'_>) -> Outcome {
     let Some(tier) = tier(call) else { return Outcome::Done };
@@ -176,11 +177,16 @@ fn forget(call: &mut AdminCall<'_>) -> Outcome {
         return Outcome::Done;
     }
     let (db, key) = (call.session.db, call.node.keyspace.key(call.args.get(2)));
-    let lost = call.exec.held.forget_unreadable(db, &key, call.now);
-    if lost > 0 {
-        log::warning(format!("swap: {lost} keys of records that cannot be read were given up (SWAP FORGET)"));
+    let mut read = |reference, name: &[u8]| tier.read_last(reference, name);
+    let Forgotten { keys, is_unknown } = call.exec.held.forget_unreadable(db, &key, call.now, &mut read);
+    if keys > 0 {
+        log::warning(format!("swap: {keys} keys of records that cannot be read were given up (SWAP FORGET)"));
     }
-    call.reply.integer(lost as i64);
+    if is_unknown {
+        call.reply.error(AWAY);
+    } else {
+        call.reply.integer(keys as i64);
+    }
     Outcome::Done
 }
 

@@ -114,6 +114,7 @@ impl Port for Errands {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tier::files::ReadError;
     use crate::tier::reads::Reader;
     use isotherm_commands::call::ColdKey;
     use isotherm_disk::{Disk, Mode, OsDisk, SimDisk, write_all_at};
@@ -131,11 +132,13 @@ mod tests {
             panic!("there is no job")
         }
 
-        fn read_at(&self, _: ColdRef, _: &[u8]) -> Option<Vec<u8>> {
-            None
+        fn read_at(&self, _: ColdRef, _: &[u8]) -> Result<Vec<u8>, ReadError> {
+            Err(ReadError::NoFile)
         }
 
-        fn probe(&self) {}
+        fn probe(&self) -> bool {
+            true
+        }
 
         fn notify(&self, worker: u16) {
             self.0.send(worker).expect("it is awaited");

@@ -57,7 +57,7 @@ impl<M> Tier<M> {
             // What is held is moved by no other thread.
             let read = || {
                 self.counters.reads_in_commands.fetch_add(1, Relaxed);
-                self.read_held(target.from, target.name(&cold.key))
+                self.read_held(target.from, target.name(&cold.key))?.ok()
             };
             let bytes = lent.map(Vec::from).or_else(read);
             if bytes.is_none() {

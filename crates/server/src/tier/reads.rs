@@ -24,6 +24,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::errands::Errand;
+use super::files::ReadError;
 
 /// Reads under way: an SSD answers some 30 at once as fast as one.
 pub const READERS: usize = 16;
@@ -47,14 +48,14 @@ impl<M, F> Job<M, F> {
 /// What becomes of a read that a command waits for under its locks.
 enum Answer {
     Awaited,
-    /// `None`: it cannot be read.
-    Read(Option<Vec<u8>>),
+    Read(Result<Vec<u8>, ReadError>),
     /// It is not waited for any more.
     GivenUp,
 }
 
 struct Now {
-    reference: ColdRef,
+    /// `None`: whether anything can be read.
+    reference: Option<ColdRef>,
     key: Box<[u8]>,
     answer: Mutex<Answer>,
     answered: Condvar,
@@ -88,9 +89,10 @@ pub struct Reads<M, F> {
 pub trait Reader<F> {
     /// The value of a key, wherever it is by now. `None`: it needs no reading any more.
     fn read_key(&self, cold: &ColdKey) -> Option<F>;
-    /// The value at a place that does not change meanwhile. `None`: it cannot be read.
-    fn read_at(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>>;
-    fn probe(&self);
+    /// The value at a place that does not change meanwhile.
+    fn read_at(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError>;
+    /// Whether anything can be read.
+    fn probe(&self) -> bool;
     /// Errands of this worker have ended.
     fn notify(&self, worker: u16);
 }
@@ -156,8 +158,27 @@ impl<M, F> Reads<M, F> {
         }
     }
 
-    /// Waits for a value, so long at most (`None`: as long as it takes). The caller holds its partition.
-    pub fn read_now(&self, reference: ColdRef, key: &[u8], at_most: Option<Duration>) -> Option<Vec<u8>> {
+    /// Waits for a value, so long at most (`None`: as long as it takes). The caller holds its partition. `None`: it did not come.
+    pub fn read_now(
+        &self,
+        reference: ColdRef,
+        key: &[u8],
+        at_most: Option<Duration>,
+    ) -> Option<Result<Vec<u8>, ReadError>> {
+        self.await_now(Some(reference), key, at_most)
+    }
+
+    /// Waits for a probe in the same way. Whether it has come, and anything can be read.
+    pub fn probe_now(&self, at_most: Option<Duration>) -> bool {
+        matches!(self.await_now(None, &[], at_most), Some(Ok(_)))
+    }
+
+    fn await_now(
+        &self,
+        reference: Option<ColdRef>,
+        key: &[u8],
+        at_most: Option<Duration>,
+    ) -> Option<Result<Vec<u8>, ReadError>> {
         let now = Arc::new(Now {
             reference,
             key: key.into(),
@@ -175,7 +196,7 @@ impl<M, F> Reads<M, F> {
             }
         };
         match std::mem::replace(&mut *answer, Answer::GivenUp) {
-            Answer::Read(value) => value,
+            Answer::Read(value) => Some(value),
             Answer::Awaited | Answer::GivenUp => {
                 self.timeouts.fetch_add(1, Ordering::Relaxed);
                 None
@@ -252,7 +273,10 @@ impl<M, F> Reads<M, F> {
             Work::Job(job) => help_job(job, reader),
             Work::Now(now) => {
                 if matches!(*lock(&now.answer), Answer::Awaited) {
-                    let value = reader.read_at(now.reference, &now.key);
+                    let value = match now.reference {
+                        Some(reference) => reader.read_at(reference, &now.key),
+                        None => reader.probe().then(Vec::new).ok_or(ReadError::NoFile),
+                    };
                     *lock(&now.answer) = Answer::Read(value);
                     now.answered.notify_one();
                 }
@@ -263,7 +287,7 @@ impl<M, F> Reads<M, F> {
                 None
             }
             Work::Probe => {
-                reader.probe();
+                _ = reader.probe();
                 None
             }
         }
@@ -346,11 +370,14 @@ mod tests {
             Some(cold.key[0])
         }
 
-        fn read_at(&self, _: ColdRef, key: &[u8]) -> Option<Vec<u8>> {
-            Some(vec![key[0]])
+        fn read_at(&self, _: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
+            Ok(vec![key[0]])
         }
 
-        fn probe(&self) {}
+        fn probe(&self) -> bool {
+            true
+        }
+
         fn notify(&self, _: u16) {}
     }
 
@@ -377,14 +404,18 @@ mod tests {
     fn a_read_under_a_lock_waits_so_long_and_no_longer() {
         let reads: Arc<Reads<usize, u8>> = Arc::default();
         let reference = ColdRef::new(1 << 40);
-        assert_eq!(reads.read_now(reference, b"a", Some(Duration::from_millis(5))), None);
-        assert_eq!(reads.timeouts(), 1);
+        let at_most = Some(Duration::from_millis(5));
+        assert!(reads.read_now(reference, b"a", at_most).is_none() && !reads.probe_now(at_most));
+        assert_eq!(reads.timeouts(), 2);
         // It is in front of what came before it; the one that was given up reads nothing.
         reads.add(keys(1), 3, 1);
         std::thread::scope(|scope| {
             let reader = Arc::clone(&reads);
-            scope.spawn(move || (0..3).for_each(|_| drop(reader.help(&First))));
-            assert_eq!(reads.read_now(reference, b"b", None), Some(b"b".to_vec()));
+            scope.spawn(move || (0..5).for_each(|_| drop(reader.help(&First))));
+            assert!(
+                reads.read_now(reference, b"b", None).is_some_and(|value| value.is_ok_and(|it| it == b"b"))
+            );
+            assert!(reads.probe_now(None));
         });
         assert_eq!(reads.waiting(), 0);
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::base_head;
 use super::due::Due;
+use super::files::ReadError;
 use super::owner::Claim;
 use super::reads::{Done, READERS, Reader};
 use super::round::Round;
@@ -152,13 +153,13 @@ impl Reader<Fetched> for TierReader {
         spikes.time(Event::SwapRead, || self.tier.read_key(&self.node.keyspace, cold))
     }
 
-    fn read_at(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>> {
+    fn read_at(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
         let spikes = Spikes { monitor: &self.node.latency, config: &self.node.config };
-        spikes.time(Event::SwapRead, || self.tier.read_again(reference, key).ok())
+        spikes.time(Event::SwapRead, || self.tier.read_again(reference, key))
     }
 
-    fn probe(&self) {
-        self.tier.probe();
+    fn probe(&self) -> bool {
+        self.tier.probe()
     }
 
     fn notify(&self, worker: u16) {

@@ -2,7 +2,7 @@
 
 use isotherm_commands::call::ColdKey;
 use isotherm_disk::Disk;
-use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Held, Keyspace, Want};
+use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Held, Keyspace, LastRead, Want};
 use isotherm_tier::{Checkpoint, Live, Log, LogConfig, Place};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -184,7 +184,7 @@ impl<M: Send> ColdKeeper for Tier<M> {
     fn read(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>> {
         self.undeclared_reads.fetch_add(1, Relaxed);
         // The key's partition is held: the value stays where it is.
-        self.read_held(reference, key)
+        self.read_held(reference, key)?.ok()
     }
 
     fn takes_home(&self, hits: u64) -> bool {
@@ -519,26 +519,41 @@ impl<M> Tier<M> {
     }
 
     /// The value at a place whose partition is held: for a command that cannot be interrupted any more. Its thread waits for a reader,
-    /// not for the disk. `None`: it cannot be read, or not in time.
-    pub(super) fn read_held(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>> {
+    /// not for the disk. `None`: it did not come in time.
+    pub(super) fn read_held(&self, reference: ColdRef, key: &[u8]) -> Option<Result<Vec<u8>, ReadError>> {
         if self.state() == State::Failed {
             return None;
         }
-        let at_most = self.read_timeout_ms.load(Relaxed);
-        let before = self.reads.timeouts();
-        let at_most = (at_most > 0).then(|| Duration::from_millis(at_most));
-        let value = self.reads.read_now(reference, key, at_most);
-        if value.is_none() && self.reads.timeouts() != before {
+        let value = self.reads.read_now(reference, key, self.read_timeout());
+        if value.is_none() {
             self.note(Event::ReadTimedOut);
         }
         value
     }
 
-    /// A reader probes.
-    pub fn probe(&self) {
+    /// `None`: who waits for a value waits as long as it takes.
+    fn read_timeout(&self) -> Option<Duration> {
+        let at_most = self.read_timeout_ms.load(Relaxed);
+        (at_most > 0).then(|| Duration::from_millis(at_most))
+    }
+
+    /// Reads a record that is given up if it cannot be read. Its partition is held. What does not come, or not while nothing else does either, is not
+    /// lost: the disk may be away for a moment.
+    pub fn read_last(&self, reference: ColdRef, key: &[u8]) -> LastRead {
+        match self.read_held(reference, key) {
+            Some(Ok(value)) => LastRead::Value(value),
+            Some(Err(ReadError::Damaged(_) | ReadError::OtherKey)) => LastRead::Lost,
+            Some(Err(_)) if self.reads.probe_now(self.read_timeout()) => LastRead::Lost,
+            Some(Err(_)) | None => LastRead::Unknown,
+        }
+    }
+
+    /// A reader probes. Whether anything can be read.
+    pub fn probe(&self) -> bool {
         let works = self.files.probe();
         self.is_probing.store(false, Relaxed);
         self.note(Event::Probed { works });
+        works
     }
 
     /// For a snapshot, which reads value after value in the order of slots, as they were written.

@@ -392,6 +392,26 @@ fn a_record_that_cannot_be_read_is_given_up() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
+/// A read that did not come back, or one that failed while no other file could be read, is no reason to give up a record.
+#[test]
+fn a_record_that_cannot_be_read_now_is_not_given_up() {
+    const AWAY: &str = "-ERR the disk does not answer: what cannot be read is not given up before it does (see INFO swap)\r\n";
+    let folder = Folder::new("frozen-away");
+    let server = folder.start_freezing(&["--swap-read-timeout", "300"]);
+    let (mut client, mut other) = (server.client(), server.client());
+    set(&mut client, 0..2000);
+    freeze(&mut client, 2000);
+    for trouble in ["HANG 1", "IO"] {
+        client.check(&format!("DEBUG SWAP-FAULT READ {trouble}"), "+OK\r\n");
+        client.check(&format!("SWAP FORGET {}", name(7)), AWAY);
+        client.check("DEBUG SWAP-FAULT READ NONE", "+OK\r\n");
+        wait_until("the disk counts as healthy", || other.ask("INFO swap").contains("swap_state:ok"));
+    }
+    assert_eq!(swap(&mut client, "swap_lost_keys"), 0);
+    check(&mut client, 0..2000);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
 /// Written over again and again, by few clients at once: the disk does not grow with that, and all is as it was left.
 #[test]
 fn records_are_cleaned() {
