@@ -170,7 +170,10 @@ impl Disk for FaultyDisk {
 
 impl File for FaultyFile {
     fn len(&self) -> io::Result<u64> {
-        self.behind.len()
+        match self.troubles.reads.meet() {
+            Some(trouble) => Err(trouble.error()),
+            None => self.behind.len(),
+        }
     }
 
     fn read_at(&self, bytes: &mut [u8], at: u64) -> io::Result<usize> {

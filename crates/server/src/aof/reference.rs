@@ -74,7 +74,8 @@ impl Reference {
             }
             Some(None) => {
                 log::warning(
-                    "The base of the append-only file gets all values: a sync of swap-dir failed, and what it was for is being copied.",
+                    "The base of the append-only file gets all values: it cannot refer to all files of swap-dir now. One could not be read, or a sync failed \
+                     and what it was for is being copied.",
                 );
                 self.ticket = None;
             }

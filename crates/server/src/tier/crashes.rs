@@ -226,7 +226,7 @@ impl World {
             return;
         }
         let (named, entries) = (self.log.name(Snapshots::default()), self.entries.clone());
-        let checkpoint = self.files.checkpoint(&named);
+        let Ok(checkpoint) = self.files.checkpoint(&named) else { return self.plain_base() };
         // Others go on meanwhile.
         for _ in 0..self.random.below(20) {
             self.other_step();

@@ -274,15 +274,16 @@ impl Files {
 
     // ---- what a base refers to ----
 
-    /// What a base says of segments. One that has no file has no value either; where the last group failed, its file is shorter.
-    pub fn checkpoint(&self, named: &[Named]) -> Checkpoint {
-        let segments = named.iter().filter_map(|named| {
-            let found = self.get(named.segment)?;
-            let bytes = named.bytes.min(found.file.len().ok()?);
+    /// What a base says of segments. One that has no file has no value either; where the last group failed, its file is shorter. A file whose length
+    /// is not known cannot be left out: the base refers to it, and the next start would remove it.
+    pub fn checkpoint(&self, named: &[Named]) -> io::Result<Checkpoint> {
+        let with_file = named.iter().filter_map(|named| Some((named, self.get(named.segment)?)));
+        let segments = with_file.map(|(named, found)| {
+            let bytes = named.bytes.min(found.file.len()?);
             let first_block = Some(found.first_block.load(Relaxed)).filter(|sum| *sum != 0 && bytes > 0);
-            Some(NamedSegment { named: Named { segment: named.segment, bytes }, first_block })
+            Ok(NamedSegment { named: Named { segment: named.segment, bytes }, first_block })
         });
-        Checkpoint { log: self.log, segments: segments.collect() }
+        Ok(Checkpoint { log: self.log, segments: segments.collect::<io::Result<_>>()? })
     }
 
     /// Makes durable what a base refers to, and says in the folder whose it is. Before its manifest is written.
@@ -410,9 +411,30 @@ impl Durable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use isotherm_disk::{Plan, SimDisk};
+    use isotherm_disk::{FaultyDisk, Plan, SimDisk, Trouble, Troubles};
     use isotherm_keyspace::Slot;
     use isotherm_tier::{Log, LogConfig, Stream};
+
+    /// A base refers to all segments that it names, or to none.
+    #[test]
+    fn a_segment_whose_length_is_not_known_is_not_left_out() {
+        let troubles = Arc::<Troubles>::default();
+        let disk = FaultyDisk::new(Arc::new(SimDisk::new(7, Plan::default())), Arc::clone(&troubles));
+        let files = Files::open(Arc::new(disk), Path::new("cold"), 4, &Claim::of_nothing(), false)
+            .expect("it is free");
+        let named = [0, 1, 2].map(|number| Named { segment: SegmentNumber(number), bytes: 1 << 20 });
+        for segment in [0, 2] {
+            files.write(SegmentNumber(segment), 0, &[7; BLOCK_BYTES]).expect("no fault is set");
+        }
+        let found = files.checkpoint(&named).expect("no fault is set").named();
+        assert_eq!(
+            found,
+            [0, 2].map(|number| Named { segment: SegmentNumber(number), bytes: BLOCK_BYTES as u64 })
+        );
+        troubles.reads.set(Some((Trouble::Io, 1)));
+        assert!(files.checkpoint(&named).is_err());
+        assert_eq!(files.checkpoint(&named).expect("it was one call").named(), found);
+    }
 
     #[test]
     fn a_value_is_read_by_its_key_alone_and_a_freed_one_is_not() {
