@@ -322,6 +322,8 @@ fn list_first(node: &'static Node, base_bytes: u64, refers: bool, began: Instant
     let mut rewrites = node.aof.rewrites();
     rewrites.base_bytes = base_bytes;
     rewrites.size_then_bytes = base_bytes + node.aof.log_bytes.load(Relaxed);
+    // `swap-mode no` came before the folder had an owner: a start without it needs a base that has all values.
+    rewrites.is_scheduled |= refers && !node.config.swaps();
     drop(rewrites);
     end(node, &Ok(()), began);
 }

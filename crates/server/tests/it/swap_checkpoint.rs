@@ -313,6 +313,32 @@ fn a_sync_that_fails_leaves_the_old_base() {
     assert_eq!(server.client().ask("DEBUG DIGEST"), digest);
 }
 
+/// The same if it is switched off while the first base that refers is being synced: the folder has no owner before that is over.
+#[test]
+fn switched_off_while_the_first_base_is_written_the_base_has_all_values() {
+    let folder = Folder::new("off-early");
+    let server = folder.start(&["--maxmemory", "48mb"]);
+    let mut client = server.client();
+    client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
+    set(&mut client, 0..1000, 0);
+    wait_until("all values leave memory", || swap(&mut client, "swap_keys") == 1000);
+    client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
+    client.check("DEBUG SWAP-FAULT SYNC HANG 1", "+OK\r\n");
+    client.check("BGREWRITEAOF", "+Background append only file rewriting started\r\n");
+    let begins =
+        |path: &Path| is_base(path) && std::fs::read(path).is_ok_and(|it| it.starts_with(b"ISOTHERM1"));
+    wait_until("the base refers", || {
+        let mut files = std::fs::read_dir(folder.0.join("appendonlydir")).expect("a folder");
+        files.any(|file| file.is_ok_and(|file| begins(&file.path())))
+    });
+    assert!(!folder.owner().exists());
+    client.check("CONFIG SET swap-mode no", "+OK\r\n");
+    client.check("DEBUG SWAP-FAULT SYNC NONE", "+OK\r\n");
+    wait_until("the base is synced", || folder.owner().exists());
+    wait_until("the folder is scratch", || !folder.owner().exists());
+    assert!(begins_with(&folder.base(), b"REDIS0011"));
+}
+
 /// Without swap-mode no base refers: the one that does is replaced at once.
 #[test]
 fn switched_off_the_base_has_all_values() {
