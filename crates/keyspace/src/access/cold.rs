@@ -148,7 +148,7 @@ impl Held<'_> {
             None => partition.proposal(db, key).map(|(_, reference)| reference),
         };
         if let Some(reference) = reference {
-            partition.store.cold.take_back(reference);
+            partition.store.cold.forget_failure(reference);
         }
     }
 

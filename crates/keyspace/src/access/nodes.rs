@@ -112,7 +112,7 @@ impl Held<'_> {
     /// The next command tries to read it again.
     pub fn forget_node_failure(&mut self, at: NodeAt) {
         if let Some(reference) = self.node_reference(at) {
-            self.partition(at.slot).store.cold.take_back(reference);
+            self.partition(at.slot).store.cold.forget_failure(reference);
         }
     }
 

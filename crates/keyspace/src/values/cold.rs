@@ -349,6 +349,13 @@ impl Cold {
         self.lent.get(&reference).is_some_and(|lent| lent.value.is_none())
     }
 
+    /// What could not be read is tried again; what is lent stays.
+    pub fn forget_failure(&mut self, reference: ColdRef) {
+        if self.is_unreadable(reference) {
+            self.take_back(reference);
+        }
+    }
+
     /// A node could not be brought home.
     pub fn note_failed(&self, name: NodeName) {
         self.missed.borrow_mut().push((name, false));

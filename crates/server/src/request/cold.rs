@@ -121,13 +121,15 @@ impl<M> ColdTier<M> {
         }
     }
 
-    /// The same for a command that cannot be interrupted any more: it waits for the values. `is_first`: it has not done so yet.
-    pub fn fetch_now(&self, held: &mut Held<'_>, keys: &ColdKeys, is_first: bool) {
+    /// The same for a command that cannot be interrupted any more: it waits for the values. `is_first`: it has not done so yet. Whether
+    /// all could be read.
+    pub fn fetch_now(&self, held: &mut Held<'_>, keys: &ColdKeys, is_first: bool) -> bool {
         if let Some(disk) = self.disk.get() {
             return disk.fetch_held(held, keys, is_first);
         }
         let mut state = self.state();
         keys.keys.iter().for_each(|cold| state.end(cold));
+        true
     }
 
     #[cfg(debug_assertions)]

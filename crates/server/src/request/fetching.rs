@@ -22,6 +22,8 @@ const HELD_ROUNDS_MAX: u32 = 1000;
 #[derive(Default)]
 pub struct Rounds {
     count: u32,
+    /// What could not be read is among these. Some of it the command may not meet, and it is no news to the next one.
+    failed: Vec<ColdKeys>,
 }
 
 /// A value that the command needs cannot be read.
@@ -66,29 +68,23 @@ impl Exec {
         reply: &mut Reply,
     ) -> Outcome {
         let missing = self.held.take_missing();
-        if let Some(lost) = missing.iter().find(|missing| !missing.is_readable) {
-            match lost.node {
-                // Under other locks it would have been noted by another command.
-                Some(node) => self.held.forget_node_failure(node),
-                None => {
-                    let key = self.node.keyspace.key(&lost.key);
-                    // A walk over keys names none.
-                    if self.held.holds(&key) {
-                        self.held.forget_failure(lost.db, &key);
-                    }
-                }
+        let has_lost = missing.iter().any(|missing| !missing.is_readable);
+        let keys = missing.into_iter().map(|Missing { db, key, node, is_readable }| {
+            let cold = node.map_or_else(|| ColdKey::of(db, &key, Need::All, false), ColdKey::of_node);
+            if !is_readable {
+                self.forget_failure(&cold);
             }
+            cold
+        });
+        let keys = Box::new(ColdKeys { keys: keys.collect() });
+        if has_lost {
             return self.answer_unreadable(command, reply);
         }
         debug_assert!(counts.dirty <= counts.expired + counts.expired_fields, "{} runs again", command.name);
         if !self.may_fetch(authority) {
             return self.answer_unreadable(command, reply);
         }
-        let keys = missing.into_iter().map(|Missing { db, key, node, .. }| match node {
-            Some(node) => ColdKey::of_node(node),
-            None => ColdKey::of(db, &key, Need::All, false),
-        });
-        Outcome::Cold(Box::new(ColdKeys { keys: keys.collect() }))
+        Outcome::Cold(keys)
     }
 
     /// The keys of a command, as far as they are held, whose values it needs and that are not in memory: all of them, so
@@ -117,7 +113,7 @@ impl Exec {
         let Exec { node, held, locks, .. } = self;
         let positions = locks.find_keys(command, args).unwrap_or_default();
         let variable = command.spec.variable_key_flags.map(|flags| flags(args));
-        let mut keys = Vec::new();
+        let (mut keys, mut has_lost) = (Vec::new(), false);
         for (at, flags) in positions {
             let (name, flags) = (args.get(*at), variable.unwrap_or(*flags));
             let (need, home) = (command.spec.need_of(flags, args), flags.has(KeyFlags::RW));
@@ -131,16 +127,19 @@ impl Exec {
                     if with_nodes && command.locks != Locks::Script {
                         // Without those that would be split or merged it goes on, if they could not be read.
                         let reshapes = command.on_cold != OnCold::Collect && !has_waited;
-                        find_nodes(held, (db, &key), need, (args, *at), reshapes, &mut keys)?;
+                        has_lost |= !find_nodes(held, (db, &key), need, (args, *at), reshapes, &mut keys);
                     }
                 }
                 Has::All => {}
                 Has::Cold => keys.push(ColdKey::of(db, name, need, home)),
                 Has::Unreadable => {
                     held.forget_failure(db, &key);
-                    return Err(Unreadable);
+                    has_lost = true;
                 }
             }
+        }
+        if has_lost {
+            return Err(Unreadable);
         }
         Ok((!keys.is_empty()).then(|| Box::new(ColdKeys { keys })))
     }
@@ -156,8 +155,11 @@ impl Exec {
     #[cold]
     pub fn fetch_round(&mut self, rounds: &mut Rounds, keys: Box<ColdKeys>) {
         self.has_waited |= rounds.count == HELD_ROUNDS_MAX;
-        self.node.cold.fetch_now(&mut self.held, &keys, rounds.count == 0);
+        let has_all = self.node.cold.fetch_now(&mut self.held, &keys, rounds.count == 0);
         rounds.count += 1;
+        if !has_all {
+            rounds.failed.push(*keys);
+        }
     }
 
     /// The command is over.
@@ -165,6 +167,22 @@ impl Exec {
     pub fn end_rounds(&mut self, rounds: &Rounds) {
         // One that has waited without its locks has no rounds.
         self.has_waited &= rounds.count == 0;
+        rounds.failed.iter().flat_map(|keys| &keys.keys).for_each(|cold| self.forget_failure(cold));
+    }
+
+    /// The next command that needs it tries to read it again.
+    #[cold]
+    fn forget_failure(&mut self, cold: &ColdKey) {
+        match cold.node {
+            Some(node) => self.held.forget_node_failure(node),
+            None => {
+                let key = self.node.keyspace.key(&cold.key);
+                // A walk over keys names none, and something else may have met it under other locks.
+                if self.held.holds(&key) {
+                    self.held.forget_failure(cold.db, &key);
+                }
+            }
+        }
     }
 
     /// Begins to fetch values. Nothing of the command was done; it runs again when the worker gets this ticket.

@@ -11,7 +11,6 @@ use isotherm_stdx::Prng;
 use std::collections::VecDeque;
 
 use super::execute::Exec;
-use super::fetching::Unreadable;
 
 /// Parts that are looked for and read at once, where all of them are to come.
 const NODES_PER_FETCH: u64 = 1000;
@@ -41,7 +40,8 @@ impl Draws {
     }
 }
 
-/// Adds the parts of a collection that a command needs and that are not in memory. `at` is the argument with its key.
+/// Adds the parts of a collection that a command needs and that are not in memory. `at` is the argument with its key. Whether all of them can be read, as
+/// far as is known.
 pub(super) fn find_nodes(
     held: &mut Held<'_>,
     (db, key): (Db, &Key<'_>),
@@ -49,7 +49,8 @@ pub(super) fn find_nodes(
     (args, at): (Args<'_>, usize),
     reshapes: bool,
     keys: &mut Vec<ColdKey>,
-) -> Result<(), Unreadable> {
+) -> bool {
+    let mut has_all = true;
     let need = match need {
         // What follows the key names elements, or is something else: then a part too many is read.
         Need::Elements => NodeNeed::Of { elements: &args.from(at + 1).iter().collect::<Vec<_>>(), reshapes },
@@ -58,11 +59,11 @@ pub(super) fn find_nodes(
     for node in held.away_nodes(db, key, need, usize::MAX) {
         if held.is_node_unreadable(node) {
             held.forget_node_failure(node);
-            return Err(Unreadable);
+            has_all = false;
         }
         keys.push(ColdKey::of_node(node));
     }
-    Ok(())
+    has_all
 }
 
 /// The part of a collection that has an element, if it is not in memory.

@@ -48,9 +48,9 @@ impl<M> Tier<M> {
     }
 
     /// For a command that cannot be interrupted any more: it waits for the values, and holds what it holds. What it was lent before (`is_first`: it
-    /// was lent nothing) stays, as it runs again from its beginning; what commands before it were lent goes as ever.
-    pub fn fetch_held(&self, held: &mut Held<'_>, keys: &ColdKeys, is_first: bool) {
-        let now = unix_now();
+    /// was lent nothing) stays, as it runs again from its beginning; what commands before it were lent goes as ever. Whether all could be read.
+    pub fn fetch_held(&self, held: &mut Held<'_>, keys: &ColdKeys, is_first: bool) -> bool {
+        let (now, mut has_all) = (unix_now(), true);
         let lent_bytes_max = if is_first { self.lent_bytes_max() } else { usize::MAX };
         for cold in &keys.keys {
             let Some((target, lent)) = Target::find(held, cold) else { continue };
@@ -62,8 +62,10 @@ impl<M> Tier<M> {
             let bytes = lent.map(Vec::from).or_else(read);
             if bytes.is_none() {
                 self.counters.unreadable.fetch_add(1, Relaxed);
+                has_all = false;
             }
             self.hand_over_within(lent_bytes_max, held, cold, &target.fetched(bytes), now);
         }
+        has_all
     }
 }

@@ -259,6 +259,28 @@ fn reads_that_fail_are_errors_until_they_do_not() {
     assert!(client.ask("INFO errorstats").contains("errorstat_SWAPERR"));
 }
 
+/// A command that could not read several values under its locks leaves no note of any.
+#[test]
+fn what_failed_under_locks_is_tried_again() {
+    let folder = Folder::new("notes");
+    let server = with_cold(&folder, 20, &[]);
+    let mut client = server.client();
+    let keys: Vec<String> = (0..10).map(name).collect();
+    client.check("RPUSH numbers 0 1 2", ":3\r\n");
+    let scripts = [
+        format!("return redis.pcall('MGET', '{}')", keys.join("','")),
+        "return redis.pcall('SORT', 'numbers', 'BY', 'key:000000000*', 'GET', 'key:000000000*')".to_string(),
+    ];
+    for script in scripts {
+        fault(&mut client, "read io 30");
+        client.send(encode(&["EVAL", &script, "0"]));
+        assert!(client.read_reply().starts_with(b"-SWAPERR"), "{script}");
+        fault(&mut client, "read none");
+        wait_until("the disk counts as healthy", || state(&mut client) == "ok");
+    }
+    check(&mut client, 0..20, 0);
+}
+
 /// Who cannot do what its primary did is no replica of it: the link breaks, and comes back with the disk.
 #[test]
 fn a_replica_that_cannot_read_skips_no_command() {
