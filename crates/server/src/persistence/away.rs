@@ -7,13 +7,45 @@
 use isotherm_keyspace::{SnapshotEntry, SnapshotItem, Value};
 
 use super::Store;
+use crate::process::log;
 use crate::tier::ReadError;
 use crate::tier::in_order::InOrder;
+
+/// What reads for one file.
+#[derive(Default)]
+pub struct Reading {
+    in_order: InOrder,
+    /// Of the collection whose parts come.
+    key: Vec<u8>,
+}
+
+impl Reading {
+    /// An item comes.
+    pub fn note(&mut self, item: &SnapshotItem<'_>) {
+        if let SnapshotItem::Begin { key, .. } = item {
+            self.key.clear();
+            self.key.extend_from_slice(key);
+        }
+    }
+
+    /// What an item belongs to, for the server's log.
+    pub fn owner_of(&self, store: Store<'_>, item: &SnapshotItem<'_>) -> String {
+        let key = match item {
+            // Which keys these are only their record says.
+            SnapshotItem::Bundle(bundle) => {
+                return format!("keys of slot {} in DB {}", bundle.slot.get(), bundle.db.0);
+            }
+            SnapshotItem::Entry(entry) => entry.key,
+            _ => &self.key,
+        };
+        log::name_of_key(store.config.hides_user_data(), key)
+    }
+}
 
 /// An item, with what is not in memory of it. Where that is so, no lock is held.
 pub fn with_value(
     store: Store<'_>,
-    reading: &mut InOrder,
+    Reading { in_order: reading, .. }: &mut Reading,
     item: SnapshotItem<'_>,
     mut visit: impl FnMut(SnapshotItem<'_>),
 ) -> Result<(), ReadError> {

@@ -18,9 +18,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use super::Store;
+use super::away::{self, Reading};
 use super::delay::delay;
 use super::items::Items;
-use super::{Store, away};
 use crate::config::{Id, id};
 use crate::observe::latency::monitor::Event;
 use crate::process::listeners::os_text;
@@ -28,7 +29,6 @@ use crate::process::log;
 use crate::process::time::unix_now;
 use crate::replication::state::Place;
 use crate::scripting::libraries::Catalog;
-use crate::tier::in_order::InOrder;
 
 /// Items of one step: some 20 us of small keys.
 const STEP_ITEMS: u64 = 500;
@@ -277,7 +277,7 @@ fn move_into_place(disk: &dyn Disk, target: &Target) -> Result<(), SaveError> {
 fn walk(
     store: Store<'static>,
     snapshot: &mut Snapshot<'static>,
-    (items, reading): (&mut Items, &mut InOrder),
+    (items, reading): (&mut Items, &mut Reading),
     step: &mut Step<'_>,
 ) -> Result<(bool, u64), SaveError> {
     let progress = &store.state.progress;
@@ -289,15 +289,16 @@ fn walk(
             SnapshotItem::Bundle(bundle) => bundle.keys(),
             SnapshotItem::Begin { .. } | SnapshotItem::Part(_) | SnapshotItem::Node(_) => 0,
         };
+        reading.note(&item);
         if items.refers() && !matches!(item, SnapshotItem::Node(_)) {
             items.item(item);
         } else if let Err(error) = away::with_value(store, reading, item, |item| items.item(item)) {
-            unreadable = Some(error);
+            unreadable = Some((reading.owner_of(store, &item), error));
         }
     });
     // A file without a key that is there would be taken for all that there is.
-    if let Some(error) = unreadable {
-        log::warning(format!("A value on disk that belongs into the file cannot be read: {error}"));
+    if let Some((owner, error)) = unreadable {
+        log::warning(format!("A value on disk that belongs into the file cannot be read ({error}): {owner}"));
         return Err(SaveError::Failed);
     }
     progress.keys.fetch_add(keys, Relaxed);
@@ -356,7 +357,7 @@ pub struct Streaming {
     /// Without a snapshot nothing is walked: the file says only where the log stands.
     snapshot: Option<Snapshot<'static>>,
     items: Option<Items>,
-    reading: InOrder,
+    reading: Reading,
 }
 
 /// Takes bytes, and empties what they lie in.
@@ -376,7 +377,7 @@ impl Streaming {
             sum,
             snapshot: Some(snapshot).filter(|_| !filter.without_data),
             items: Some(items),
-            reading: InOrder::default(),
+            reading: Reading::default(),
         }
     }
 
@@ -449,7 +450,7 @@ struct Output {
     syncs: bool,
     format: Format,
     refers: bool,
-    reading: InOrder,
+    reading: Reading,
 }
 
 impl Output {
@@ -457,7 +458,7 @@ impl Output {
         let sums = store.config.sums_rdb_files();
         let Target { syncs, format, .. } = *target;
         let refers = target.swap_log.is_some();
-        let reading = InOrder::default();
+        let reading = Reading::default();
         Output { store, file, at: 0, synced: 0, sum: 0, sums, syncs, format, refers, reading }
     }
 

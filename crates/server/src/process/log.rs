@@ -8,6 +8,7 @@
 //! `{"pid":4711,"role":"primary","timestamp":"...","level":"notice","message":"..."}`. Writing is done by the thread that logs, one `write` a line, so that
 //! lines of several threads never mix.
 
+use isotherm_stdx::Slot;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -163,6 +164,14 @@ fn json_string(text: &str) -> String {
     }
     out.push('"');
     out
+}
+
+/// How a line names a key: by its slot, if its name is to stay out of the log (`hide-user-data-from-log`).
+pub fn name_of_key(hides: bool, key: &[u8]) -> String {
+    match hides {
+        true => format!("a key of slot {}", Slot::of_key(key).get()),
+        false => format!("key '{}'", key.escape_ascii()),
+    }
 }
 
 /// Writes `text` as it is, at the level notice.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use super::files::ReadError;
 use super::state::{State, Tier};
 use super::target::slot_of;
 use crate::mail::message::WorkerMessage;
@@ -175,10 +176,16 @@ impl Round {
             }
         }
         verify.keys.fetch_add(1, Relaxed);
-        if verify.bad.fetch_add(1, Relaxed) < NAMED_MAX
-            && let Some(why) = why
-        {
-            log::warning(format!("A value on disk cannot be read ({why}); its key has {} bytes", key.len()));
+        if let Some(why) = why {
+            let hides = self.node.config.hides_user_data();
+            self.note_bad(&why, || format!("{} in DB {}", log::name_of_key(hides, key), db.0));
+        }
+    }
+
+    /// One that cannot be read.
+    fn note_bad(&self, why: &ReadError, owner: impl FnOnce() -> String) {
+        if self.tier.verify.bad.fetch_add(1, Relaxed) < NAMED_MAX {
+            log::warning(format!("A value on disk cannot be read ({why}): {}", owner()));
         }
     }
 
@@ -207,9 +214,9 @@ impl Round {
         let verify = &self.tier.verify;
         verify.keys.fetch_add(1, Relaxed);
         match payload {
-            Ok(payload) => verify.bytes.fetch_add(payload.len() as u64, Relaxed),
-            Err(_) => verify.bad.fetch_add(1, Relaxed),
-        };
+            Ok(payload) => _ = verify.bytes.fetch_add(payload.len() as u64, Relaxed),
+            Err(why) => self.note_bad(&why, || format!("a part of a collection of slot {}", node.slot.get())),
+        }
     }
 
     // ---- bundles ----
@@ -231,9 +238,9 @@ impl Round {
             let verify = &self.tier.verify;
             verify.keys.fetch_add(1, Relaxed);
             match payload {
-                Ok(payload) => verify.bytes.fetch_add(payload.len() as u64, Relaxed),
-                Err(_) => verify.bad.fetch_add(1, Relaxed),
-            };
+                Ok(payload) => _ = verify.bytes.fetch_add(payload.len() as u64, Relaxed),
+                Err(why) => self.note_bad(&why, || format!("keys of slot {} in DB {}", slot.get(), db.0)),
+            }
         } else {
             let is_home =
                 payload.is_ok_and(|payload| held.thaw_all((db, slot), name, &payload, reference, unix_now()));

@@ -311,7 +311,17 @@ fn what_cannot_be_read_is_an_error() {
     client.check(&format!("STRLEN {}", name(7)), ":1000\r\n");
     check(&mut client, (0..20).filter(|n| *n != 7), 0);
     // A file without it would pass for complete.
+    let bad =
+        |what: &str, key: &str| format!("{what} cannot be read (its record is damaged: Checksum): {key}");
+    let of_file = "A value on disk that belongs into the file";
     assert!(client.ask("SAVE").starts_with("-ERR"));
+    let slot = client.ask_number(&format!("CLUSTER KEYSLOT {}", name(7)));
+    server.wait_for_log(&bad(of_file, &format!("a key of slot {slot}\n")));
+    client.check("CONFIG SET hide-user-data-from-log no", "+OK\r\n");
+    assert!(client.ask("SAVE").starts_with("-ERR"));
+    server.wait_for_log(&bad(of_file, &format!("key '{}'\n", name(7))));
+    client.check("SWAP VERIFY", "+Verification started\r\n");
+    server.wait_for_log(&bad("A value on disk", &format!("key '{}' in DB 0\n", name(7))));
     set(&mut client, [7].into_iter(), 1);
     check(&mut client, [7].into_iter(), 1);
     client.check("SAVE", "+OK\r\n");
