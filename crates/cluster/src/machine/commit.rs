@@ -134,6 +134,12 @@ impl Commits {
         let words = Box::new([Word::NONE; Slot::COUNT]);
         Commits { standing, under_way: None, last: CommitNumber(0), words, saved_ms: 0 }
     }
+
+    /// Whether the commit under way is being saved, and shows the topology when it is applied.
+    fn is_apply_ahead(&self) -> bool {
+        let phases = self.under_way.as_ref().map(|commit| &commit.phases);
+        phases.is_some_and(|phases| phases.iter().skip(1).any(|phase| *phase == Phase::Apply))
+    }
 }
 
 impl Machine {
@@ -151,7 +157,8 @@ impl Machine {
             let conf = Box::new(self.conf(now));
             self.outputs.push(Output::Save { number: None, conf });
         }
-        if self.todo.view && !self.todo.slots {
+        // A slot that is gained is not shown before its word says so: a client would be sent nowhere.
+        if self.todo.view && !self.todo.slots && !self.commits.is_apply_ahead() {
             self.todo.view = false;
             let topology = self.topology(now);
             self.outputs.push(Output::Publish(topology));

@@ -173,6 +173,26 @@ fn a_slot_that_is_lost_is_claimed_no_longer_at_once() {
     assert_eq!(bench.answer(), Some(Answer::Ok));
 }
 
+/// Where the topology names this node and the word of the slot does not yet, a client would be sent nowhere.
+#[test]
+fn a_slot_that_is_gained_is_shown_when_its_word_says_so() {
+    let mut bench = Bench::new();
+    bench.said.clear();
+    bench.ask(Request::AddSlots(range(5, 5)));
+    let shows = |bench: &Bench| {
+        let is_shown = |topology: &Topology| topology.owners[5] == Some(topology.myself);
+        bench.said.iter().any(|output| matches!(output, Output::Publish(topology) if is_shown(topology)))
+    };
+    bench.step(Input::Tick { offset: 0 });
+    assert!(!shows(&bench), "it is not on disk");
+    assert!(bench.save() && !shows(&bench), "its word is not written");
+    assert!(
+        bench.said.iter().any(|output| matches!(output, Output::Apply { gained, .. } if gained.len() == 1))
+    );
+    bench.obey_all();
+    assert_eq!(bench.answer(), Some(Answer::Ok));
+}
+
 /// A tool that moves slots names each of them to every node: most have no part in it.
 #[test]
 fn a_slot_that_goes_between_others_is_answered_without_the_disk() {
