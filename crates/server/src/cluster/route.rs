@@ -111,6 +111,9 @@ pub struct Desk<'d> {
     pub clock: &'d mut CommandClock,
     pub pump: &'d mut Pump,
     pub locks: &'d mut LockSet,
+    /// Keys that may be in a record on disk are looked up there under the lock. Else they count as there: the command reads them before it
+    /// runs, and is judged again.
+    pub reads_now: bool,
 }
 
 // ---- the gate ----
@@ -214,6 +217,8 @@ impl<'a> Who<'a> {
 struct Counts {
     missing: usize,
     existing: usize,
+    /// Some of these were not looked up.
+    are_presumed: bool,
     /// There are two that differ.
     are_several: bool,
     /// One that is missing is on its way to another node.
@@ -241,7 +246,11 @@ pub fn judge(desk: &mut Desk<'_>, asked: Asked<'_>) -> Result<(), Refusal> {
         true => (is_migrating(state), !is_migrating(state)),
         false => (false, false),
     };
-    let counts = if migrating || importing { count_keys(desk, asked)? } else { Counts::default() };
+    let mut counts = if migrating || importing { count_keys(desk, asked)? } else { Counts::default() };
+    if counts.missing > 0 && counts.are_presumed {
+        desk.reads_now = true;
+        counts = count_keys(desk, asked)?;
+    }
     if topology.state != State::Ok {
         check_down(desk.node, flags)?;
     }
@@ -311,6 +320,9 @@ fn count_keys(desk: &mut Desk<'_>, asked: Asked<'_>) -> Result<Counts, Refusal> 
         for name in positions.iter().map(|(at, _)| args.get(*at)) {
             counts.are_several |= *first.get_or_insert(name) != name;
             match counts_keys {
+                true if desk.presumes(db, name) => {
+                    (counts.existing, counts.are_presumed) = (counts.existing + 1, true)
+                }
                 true if is_there(desk, db, name) => counts.existing += 1,
                 true => {
                     counts.missing += 1;
@@ -331,7 +343,15 @@ fn is_there(desk: &mut Desk<'_>, db: Db, name: &[u8]) -> bool {
     desk.clock.begin();
     let conditions = Conditions { now: desk.clock.now(), expiry_mode: ExpiryMode::Hide, no_touch: true };
     let key = desk.node.keyspace.key(name);
-    Txn::new(desk.held, conditions, desk.pump).find(db, &key, Lookup::Silent).is_some()
+    let is_found = Txn::new(desk.held, conditions, desk.pump).find(db, &key, Lookup::Silent).is_some();
+    // What could not be read may be there: its command says so.
+    is_found || desk.held.may_be_frozen(db, &key)
+}
+
+impl Desk<'_> {
+    fn presumes(&mut self, db: Db, name: &[u8]) -> bool {
+        !self.reads_now && self.held.may_be_frozen(db, &self.node.keyspace.key(name))
+    }
 }
 
 // ---- what is answered ----

@@ -35,7 +35,7 @@ use std::time::Duration;
 
 use crate::cluster::refusal::Refusal;
 use crate::cluster::requests::{Asker, ClusterRequest};
-use crate::cluster::route::{self, Asked, Who};
+use crate::cluster::route::{self, Asked, Desk, Who};
 use crate::cluster::words::Word;
 use crate::effects::tracking::Tracker;
 use crate::mail::message::{Without, WorkerMessage, carried_bytes};
@@ -329,7 +329,7 @@ fn refusal_of(exec: &mut Exec, client: &Client) -> Option<Reply> {
     let &Client { command, db, reads_of_replica, .. } = client;
     let who = Who { db, reads_of_replica, asking: false, is_queued: false, queue: None };
     let asked = Asked { command, args: client.args.args(), flags: command.spec.flags, slot, who };
-    let refusal = route::judge(&mut exec.desk(), asked).err()?;
+    let refusal = route::judge(&mut Desk { reads_now: true, ..exec.desk() }, asked).err()?;
     let mut reply = Reply::new(client.proto);
     reply.error(route::text_of(&mut exec.desk(), refusal, &client.shared)?);
     Some(reply)

@@ -354,8 +354,8 @@ impl Exec {
 
     /// What `route` judges requests with.
     pub fn desk(&mut self) -> Desk<'_> {
-        let Exec { node, route, held, clock, pump, locks, .. } = self;
-        Desk { node, route, held, clock, pump, locks }
+        let Exec { node, route, held, clock, pump, locks, has_waited, .. } = self;
+        Desk { node, route, held, clock, pump, locks, reads_now: *has_waited }
     }
 
     /// Whether a command with keys in this slot may run; its partition is held.

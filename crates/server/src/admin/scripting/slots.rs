@@ -8,7 +8,7 @@ use isotherm_resp::Args;
 
 use super::host::ScriptHost;
 use crate::cluster::refusal::Refusal;
-use crate::cluster::route::{self, Asked, Who};
+use crate::cluster::route::{self, Asked, Desk, Who};
 use crate::cluster::words::Word;
 use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
@@ -33,7 +33,7 @@ pub fn refusal(host: &mut ScriptHost<'_, '_>, command: &Entry, words: Args<'_>) 
     let is_usual = member.words.get(slot) == Word::MINE && exec.route.topology().state == State::Ok;
     let who = Who::of(host.call.session, command);
     let asked = Asked { command, args: words, flags: command.spec.flags, slot, who };
-    if !is_usual && let Err(refusal) = route::judge(&mut exec.desk(), asked) {
+    if !is_usual && let Err(refusal) = route::judge(&mut Desk { reads_now: true, ..exec.desk() }, asked) {
         return let_go(host, text_of(refusal, command));
     }
     let state = &mut *host.state;
