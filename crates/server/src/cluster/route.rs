@@ -361,11 +361,13 @@ pub fn text_of(desk: &mut Desk<'_>, refusal: Refusal, client: &ClientShared) -> 
     let mut text = Vec::new();
     match refusal {
         Refusal::Moved(slot) => write_redirection(desk, ("MOVED", slot), client, &mut text).then_some(text),
-        Refusal::Ask(slot) => Some(match write_redirection(desk, ("ASK", slot), client, &mut text) {
-            true => text,
-            // The slot is being given away, and the topology does not say yet to which node.
-            false => Refusal::TryAgain.text().into(),
-        }),
+        Refusal::Ask(slot) => {
+            // It may be another node's by now.
+            let is_named =
+                ["ASK", "MOVED"].iter().any(|word| write_redirection(desk, (word, slot), client, &mut text));
+            // Else the slot is being given away, and the topology does not say yet to which node.
+            Some(if is_named { text } else { Refusal::TryAgain.text().into() })
+        }
         // Who may wait does.
         Refusal::UnderWay => None,
         other => Some(other.text().into()),
