@@ -8,7 +8,7 @@ use isotherm_keyspace::{Held, UnixMs};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::state::Tier;
-use super::target::{Fetched, Target};
+use super::target::{Fetched, RECORDS_PER_KEY_MAX, Target};
 use crate::process::time::unix_now;
 
 impl<M> Tier<M> {
@@ -53,18 +53,23 @@ impl<M> Tier<M> {
         let (now, mut has_all) = (unix_now(), true);
         let lent_bytes_max = if is_first { self.lent_bytes_max() } else { usize::MAX };
         for cold in &keys.keys {
-            let Some((target, lent)) = Target::find(held, cold) else { continue };
-            // What is held is moved by no other thread.
-            let read = || {
-                self.counters.reads_in_commands.fetch_add(1, Relaxed);
-                self.read_held(target.from, target.name(&cold.key))?.ok()
-            };
-            let bytes = lent.map(Vec::from).or_else(read);
-            if bytes.is_none() {
-                self.counters.unreadable.fetch_add(1, Relaxed);
-                has_all = false;
+            // A record that only seemed to have a key is followed by another one.
+            for _ in 0..RECORDS_PER_KEY_MAX {
+                let Some((target, lent)) = Target::find(held, cold) else { break };
+                // What is held is moved by no other thread.
+                let read = || {
+                    self.counters.reads_in_commands.fetch_add(1, Relaxed);
+                    self.read_held(target.from, target.name(&cold.key))?.ok()
+                };
+                let fetched = target.fetched(lent.map(Vec::from).or_else(read));
+                let is_read = fetched.is_there();
+                self.counters.unreadable.fetch_add(u64::from(!is_read), Relaxed);
+                has_all &= is_read;
+                self.hand_over_within(lent_bytes_max, held, cold, &fetched, now);
+                if !(is_read && fetched.is_bundle) {
+                    break;
+                }
             }
-            self.hand_over_within(lent_bytes_max, held, cold, &target.fetched(bytes), now);
         }
         has_all
     }

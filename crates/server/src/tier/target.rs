@@ -3,6 +3,9 @@
 use isotherm_commands::call::ColdKey;
 use isotherm_keyspace::{BundleName, ColdRef, Held, Keyspace, NodeName, Slot, Whereabouts};
 
+/// Of a hundred frozen keys one or so seems to be in another record too.
+pub const RECORDS_PER_KEY_MAX: usize = 8;
+
 /// What is to be read for a key: its value, the record that may have it with its value, or a part of its collection.
 #[derive(Clone, Copy)]
 pub struct Target {
