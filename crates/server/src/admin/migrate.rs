@@ -1,15 +1,18 @@
 //! MIGRATE: keys move to another server (`migration`). What is said of it, and its beginning.
 
 use isotherm_commands::Outcome;
+use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_commands::spec::*;
 use isotherm_commands::wait::Wait;
 use isotherm_keyspace::{Conditions, ExpiryMode, Lookup, Txn, Type};
+use isotherm_resp::errors;
 use std::sync::Arc;
 
 use super::{AdminCall, AdminHandler};
 use crate::mail::tasks::Tasks;
 use crate::migration::job::Order;
 use crate::migration::request::{Request, find_keys, is_secret};
+use crate::request::cold::Has;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::new(MIGRATE, migrate)];
 
@@ -83,7 +86,16 @@ fn migrate(call: &mut AdminCall<'_>) -> Outcome {
             return Outcome::Done;
         }
     };
+    if let Some(keys) = cold_values(call) {
+        return Outcome::Cold(keys);
+    }
+    call.exec.held.take_missing();
     let names = present(call);
+    if call.exec.held.has_missed() {
+        call.exec.held.take_missing();
+        call.reply.error(errors::UNREADABLE);
+        return Outcome::Done;
+    }
     if names.is_empty() {
         call.reply.simple("NOKEY");
         return Outcome::Done;
@@ -96,6 +108,20 @@ fn migrate(call: &mut AdminCall<'_>) -> Outcome {
     call.session.migration = Some(Box::new(Order { request, names, is_replica }));
     let wait = Wait { kind: Type::String, keys: 0..0, deadline: None, on_removal: false, instead: None };
     Outcome::Block(Box::new(wait))
+}
+
+/// Keys and values that are not in memory. Parts of large collections are read when it is their turn.
+fn cold_values(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
+    let (cold, db) = (&call.node.cold, call.session.db);
+    if cold.disk().is_none() || cold.has_failed() || call.exec.has_waited {
+        return None;
+    }
+    let (mut positions, held) = (Vec::new(), &mut call.exec.held);
+    find_keys(call.args, &mut positions);
+    let names = positions.iter().map(|(at, _)| call.args.get(*at));
+    let away = names.filter(|name| cold.look(held, db, name, false) == Has::Cold);
+    let keys: Vec<ColdKey> = away.map(|name| ColdKey::of(db, name, Need::All, false)).collect();
+    (!keys.is_empty()).then(|| Box::new(ColdKeys { keys }))
 }
 
 /// The keys that are there.

@@ -490,6 +490,7 @@ impl<'j> Course<'j> {
         let now = exec.clock.now();
         let conditions = Conditions { now, expiry_mode: ExpiryMode::Hide, no_touch: true };
         let mut leaving = ArgsBuf::from_slices(&[b"DEL"]);
+        exec.held.take_missing();
         for &number in numbers {
             let moving = &mut self.keys[number];
             let key = node.keyspace.key(&moving.name);
@@ -504,6 +505,10 @@ impl<'j> Course<'j> {
             if values[number] && txn.find(db, &key, Lookup::Silent).is_some() {
                 leaving.push(&moving.name);
             }
+        }
+        // It is there and here.
+        if !exec.held.take_missing().is_empty() {
+            self.error.get_or_insert(errors::UNREADABLE.into());
         }
         if leaving.args().len() > 1 {
             self.remove(exec, &leaving);
