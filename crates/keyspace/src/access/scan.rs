@@ -85,7 +85,8 @@ pub(crate) fn scan(
                 position = next;
             }
             pages += 1;
-            if position == 0 || seen >= count || pages >= PAGES_PER_CALL_MAX {
+            // Where something could not be read all that was found is thrown away.
+            if position == 0 || seen >= count || pages >= PAGES_PER_CALL_MAX || !is_whole {
                 break;
             }
         }

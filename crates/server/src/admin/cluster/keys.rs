@@ -49,9 +49,13 @@ pub fn names(call: &mut AdminCall<'_>) -> Outcome {
         return fail(call, "ERR Invalid slot or number of keys");
     };
     hold(call, slot);
+    call.exec.held.take_missing();
     let names = call.exec.held.slot_names(call.session.db, slot, count);
     // As many as the client has asked for.
     call.exec.held.exempt(names.len() as u64);
+    if !call.exec.held.take_missing().is_empty() {
+        return fail(call, errors::UNREADABLE);
+    }
     call.reply.array(names.len());
     names.iter().for_each(|name| call.reply.bulk(name));
     Outcome::Done
