@@ -10,7 +10,7 @@ use crate::layout::cold::ColdRef;
 use crate::layout::key::Key;
 use crate::layout::kind::Db;
 use crate::tables::frozen::BundleAddress;
-use isotherm_stdx::{UnixMs, steps};
+use isotherm_stdx::{Slot, UnixMs, steps};
 
 /// Records that are read for one key.
 const READS_MAX: usize = 64;
@@ -57,20 +57,39 @@ impl Held<'_> {
                         break;
                     }
                 }
-                LastRead::Lost => forgotten.keys += partition.lose_bundle(db, (&address, reference)),
+                LastRead::Lost => forgotten.keys += partition.drop_bundle(db, (&address, reference)),
                 LastRead::Unknown => {
                     forgotten.is_unknown = true;
                     break;
                 }
             }
         }
+        partition.store.cold.lost += forgotten.keys;
         forgotten
+    }
+
+    /// Gives up so many frozen keys of a slot or some more, which were to be deleted and could not be read: the first ones.
+    pub fn drop_frozen(&mut self, slot: Slot, count: u64) {
+        let partition = self.partition(slot);
+        let first = BundleAddress::first_of(partition.geometry.place_of(slot));
+        let next = |partition: &Partition| {
+            let mut tables =
+                partition.used_databases().filter_map(|db| Some((db, partition.table(db)?.frozen.as_ref()?)));
+            tables.find_map(|(db, frozen)| frozen.from(first).next().map(|(at, it)| (db, at, it.reference)))
+        };
+        let mut left = count;
+        while left > 0
+            && let Some((db, address, reference)) = next(partition)
+        {
+            partition.store.cold.take_back(reference);
+            left = left.saturating_sub(partition.drop_bundle(db, (&address, reference)));
+        }
     }
 }
 
 impl Partition {
     /// Of a snapshot under way, which has not come to it, its keys are lost too.
-    fn lose_bundle(&mut self, db: Db, (address, reference): (&BundleAddress, ColdRef)) -> u64 {
+    fn drop_bundle(&mut self, db: Db, (address, reference): (&BundleAddress, ColdRef)) -> u64 {
         let mut watches = std::mem::take(&mut self.followers.watches);
         let frozen = self.table(db).and_then(|table| table.frozen.as_ref());
         let bundle = frozen.and_then(|frozen| frozen.get(address)).expect("it was proposed");
@@ -87,7 +106,7 @@ impl Partition {
             table.frozen = None;
         }
         steps::note(1);
-        (store.cold.frozen_keys, store.cold.lost) = (store.cold.frozen_keys - keys, store.cold.lost + keys);
+        store.cold.frozen_keys -= keys;
         store.cold.retire_bundle(reference);
         self.drop_table_if_empty(db);
         keys

@@ -108,7 +108,7 @@ pub(crate) fn scan(
     0
 }
 
-fn visit_page(
+pub(crate) fn visit_page(
     partition: &Partition,
     record: &Record,
     index: u32,

@@ -1,8 +1,10 @@
 //! The keys of one slot, straight from its records and pages. The slot's partition is held.
 
 use crate::access::lock::Held;
-use crate::access::scan::scan;
+use crate::access::scan::{scan, visit_page};
+use crate::layout::bundle;
 use crate::layout::kind::Db;
+use crate::tables::frozen::BundleAddress;
 use isotherm_stdx::{Slot, UnixMs, steps};
 
 impl Held<'_> {
@@ -18,6 +20,14 @@ impl Held<'_> {
         let place = partition.geometry.place_of(slot);
         let table = partition.table(db);
         table.map_or(0, |table| table.slot_len(&partition.store.heap, place))
+    }
+
+    /// Whether keys of it lie outside memory themselves.
+    pub fn has_frozen_in(&self, slot: Slot) -> bool {
+        let partition = self.partition_ref(slot);
+        let first = BundleAddress::first_of(partition.geometry.place_of(slot));
+        let mut tables = partition.used_databases().filter_map(|db| partition.table(db)?.frozen.as_ref());
+        tables.any(|frozen| frozen.from(first).next().is_some())
     }
 
     /// The names of so many of them, at most.
@@ -37,5 +47,49 @@ impl Held<'_> {
             }
         }
         names
+    }
+
+    /// The same of those that lie in memory.
+    pub fn slot_names_in_memory(&self, db: Db, slot: Slot, count: usize) -> Vec<Vec<u8>> {
+        let partition = self.partition_ref(slot);
+        let place = partition.geometry.place_of(slot);
+        let Some(table) = partition.table(db) else { return Vec::new() };
+        let record = table.slot(&partition.store.heap, place).record;
+        let mut names = Vec::new();
+        for index in 0..record.pages {
+            if names.len() >= count {
+                break;
+            }
+            visit_page(partition, &record, index, UnixMs(0), &mut |name, _| {
+                steps::note(1);
+                names.push(name.to_vec());
+            });
+        }
+        names.truncate(count);
+        names
+    }
+
+    /// So many frozen keys of a slot come to memory, or some more: each record is read once. Those that cannot be read stay.
+    pub fn thaw_slot(&mut self, db: Db, slot: Slot, count: u64, now: UnixMs) {
+        let hasher = self.keyspace.hasher();
+        let partition = self.partition(slot);
+        let place = partition.geometry.place_of(slot);
+        let frozen = partition.table(db).and_then(|table| table.frozen.as_ref());
+        let mut left = count;
+        let bundles = frozen.into_iter().flat_map(|frozen| frozen.from(BundleAddress::first_of(place)));
+        let wanted = bundles.map_while(|(address, bundle)| {
+            let is_wanted = left > 0;
+            left = left.saturating_sub(bundle.live());
+            is_wanted.then_some((address.name(), bundle.reference))
+        });
+        for (name, from) in wanted.collect::<Vec<_>>() {
+            let keeper = partition.store.cold.keeper.as_ref().expect("what is frozen has a keeper");
+            let Some(payload) = keeper.read(from, name.as_bytes()) else { continue };
+            for item in bundle::items(&payload).unwrap_or_default() {
+                if partition.thaw(db, &hasher.key(item.key), &payload, from, now).is_err() {
+                    return;
+                }
+            }
+        }
     }
 }

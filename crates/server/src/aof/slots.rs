@@ -6,7 +6,7 @@ use isotherm_keyspace::Held;
 use isotherm_resp::Args;
 use isotherm_stdx::parse_i64;
 
-use crate::cluster::deleting::{self, KEYS_PER_HOLD_MAX};
+use crate::cluster::deleting;
 use crate::effects::pump::Pump;
 use crate::node::Node;
 use crate::process::time::unix_now;
@@ -45,7 +45,7 @@ pub fn read(args: Args<'_>) -> Words {
 
 /// Some keys of the slot go; its partition is held. Whether there may be more.
 pub fn flush_some(node: &Node, held: &mut Held<'static>, pump: &mut Pump, slot: Slot) -> bool {
-    let deleted = deleting::delete_some(held, pump, slot, node.config.databases(), unix_now(), true);
-    held.exempt(deleted as u64);
-    deleted == KEYS_PER_HOLD_MAX
+    let step = deleting::delete_some(held, pump, slot, node.config.databases(), unix_now(), true);
+    held.exempt(step.deleted as u64);
+    !step.is_over
 }

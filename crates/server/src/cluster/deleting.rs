@@ -2,13 +2,20 @@
 
 use isotherm_cluster::Slot;
 use isotherm_keyspace::{Conditions, Db, EventClass, ExpiryMode, Held, Txn, UnixMs};
+use isotherm_resp::ArgsBuf;
 
 use crate::effects::pump::Pump;
 
 /// Keys that are deleted under one lock.
-pub const KEYS_PER_HOLD_MAX: usize = 200;
+const KEYS_PER_HOLD_MAX: usize = 200;
 
-/// Deletes some keys of a slot whose partition is held, and says how many; those that a script has leased stay. `are_gone`: they are
+/// What was done under one lock.
+pub struct Step {
+    pub deleted: usize,
+    pub is_over: bool,
+}
+
+/// Deletes some keys of a slot whose partition is held; those that a script has leased stay. `are_gone`: they are
 /// not at another node either, so keyspace events report them. The log gets them one by one.
 pub fn delete_some(
     held: &mut Held<'static>,
@@ -17,21 +24,47 @@ pub fn delete_some(
     databases: u16,
     now: UnixMs,
     are_gone: bool,
-) -> usize {
-    let mut deleted = 0;
+) -> Step {
+    let (mut deleted, mut stay) = (0, 0);
     for db in (0..databases).map(Db) {
-        for name in held.slot_names(db, slot, KEYS_PER_HOLD_MAX - deleted) {
-            deleted += usize::from(delete(held, pump, (db, &name), now, are_gone));
+        let left = KEYS_PER_HOLD_MAX - deleted;
+        held.thaw_slot(db, slot, left as u64, now);
+        for name in held.slot_names_in_memory(db, slot, left) {
+            match delete(held, pump, (db, &name), now, are_gone) {
+                true => deleted += 1,
+                false => stay += 1,
+            }
         }
         if deleted == KEYS_PER_HOLD_MAX {
             break;
         }
     }
+    let is_over = match deleted {
+        0 if stay == 0 => drop_unreadable(held, pump, slot),
+        0 => true,
+        _ => deleted < KEYS_PER_HOLD_MAX && !held.has_frozen_in(slot),
+    };
     if !are_gone {
         // Clients that have waited for them were sent on, and are about to be taken out: no command is to serve them.
         while held.take_ready().is_some() {}
     }
-    deleted
+    Step { deleted, is_over }
+}
+
+/// Nothing of the slot is in memory. What is frozen could not be read, and some of it goes; its names are not known, so in the end the log gets
+/// a command that deletes whatever is there. Whether that was all.
+fn drop_unreadable(held: &mut Held<'static>, pump: &mut Pump, slot: Slot) -> bool {
+    if !held.has_frozen_in(slot) {
+        return true;
+    }
+    held.drop_frozen(slot, KEYS_PER_HOLD_MAX as u64);
+    let is_over = !held.has_frozen_in(slot);
+    if is_over && pump.is_logging() {
+        let number = slot.get().to_string();
+        let words: [&[u8]; 3] = [b"CLUSTER", b"FLUSHSLOT", number.as_bytes()];
+        pump.log.request(Db(0), ArgsBuf::from_slices(&words).args());
+    }
+    is_over
 }
 
 fn delete(

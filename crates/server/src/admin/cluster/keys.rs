@@ -7,7 +7,7 @@ use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, fail, no_cluster};
 use crate::admin::slot_stats::read_slot;
-use crate::cluster::deleting::{self, KEYS_PER_HOLD_MAX};
+use crate::cluster::deleting;
 use crate::request::blocking;
 
 pub fn slot(call: &mut AdminCall<'_>) -> Outcome {
@@ -88,8 +88,8 @@ fn delete_all(call: &mut AdminCall<'_>, slot: Slot) {
     loop {
         hold(call, slot);
         let exec = &mut *call.exec;
-        let deleted = deleting::delete_some(&mut exec.held, &mut exec.pump, slot, databases, now, true);
-        exec.held.exempt(deleted as u64);
+        let step = deleting::delete_some(&mut exec.held, &mut exec.pump, slot, databases, now, true);
+        exec.held.exempt(step.deleted as u64);
         exec.note_gate();
         if !call.session.in_exec {
             if exec.held.has_ready() {
@@ -97,7 +97,7 @@ fn delete_all(call: &mut AdminCall<'_>, slot: Slot) {
             }
             exec.release();
         }
-        if deleted < KEYS_PER_HOLD_MAX {
+        if step.is_over {
             return;
         }
     }

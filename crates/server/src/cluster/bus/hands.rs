@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::requests;
 use crate::cluster::changes::{self, flip};
-use crate::cluster::deleting::{self, KEYS_PER_HOLD_MAX};
+use crate::cluster::deleting;
 use crate::cluster::herald::Herald;
 use crate::cluster::requests::{BusMessage, BusSender, Looked};
 use crate::cluster::words::{Owner, SlotState};
@@ -171,12 +171,11 @@ fn delete_slot(exec: &mut Exec, slot: Slot) {
             return exec.release();
         }
         let databases = node.config.databases();
-        let deleted =
-            deleting::delete_some(&mut exec.held, &mut exec.pump, slot, databases, unix_now(), false);
-        exec.held.exempt(deleted as u64);
+        let step = deleting::delete_some(&mut exec.held, &mut exec.pump, slot, databases, unix_now(), false);
+        exec.held.exempt(step.deleted as u64);
         exec.note_gate();
         exec.release();
-        if deleted < KEYS_PER_HOLD_MAX {
+        if step.is_over {
             return;
         }
     }
