@@ -41,20 +41,27 @@ impl Node {
         self.client().ask("CLUSTER INFO").contains("cluster_state:ok")
     }
 
-    /// Another process on the same folder, with the same ports.
+    /// Another process with the same ports, on a copy of what the first one knew of the cluster.
     fn start_again(&mut self) {
         let folder =
             std::env::temp_dir().join(format!("isotherm-again-{}-{}", std::process::id(), self.server.port));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::copy(self.server.folder.join("nodes.conf"), folder.join("nodes.conf")).unwrap();
-        let port = self.server.port.to_string();
-        let mut all = vec!["--port".to_string(), port, "--bind".into(), "127.0.0.1".into()];
-        all.extend(self.arguments.iter().cloned());
-        all.extend(["--dir".to_string(), folder.to_str().unwrap().to_string()]);
-        let mut command = Command::new(common::binary());
-        command.args(&all);
+        self.arguments.extend(["--dir".to_string(), folder.to_str().unwrap().to_string()]);
+        self.kill();
+        self.revive();
+    }
+
+    pub fn kill(&mut self) {
         self.server.signal("KILL");
         self.server.wait();
+    }
+
+    /// Another process with the same ports and arguments, of which one is `--dir`.
+    pub fn revive(&mut self) {
+        let port = self.server.port.to_string();
+        let mut command = Command::new(common::binary());
+        command.args(["--port", &port, "--bind", "127.0.0.1"]).args(&self.arguments);
         self.server = Server::spawn(self.server.port, command);
         wait_until("it listens again", || TcpStream::connect(("127.0.0.1", self.server.port)).is_ok());
     }
@@ -63,6 +70,12 @@ impl Node {
 /// Nodes that know each other and share all slots, in their order.
 pub fn cluster(count: usize, more: &[&str]) -> Vec<Node> {
     let nodes: Vec<Node> = (0..count).map(|_| Node::start(more)).collect();
+    join(&nodes);
+    nodes
+}
+
+pub fn join(nodes: &[Node]) {
+    let count = nodes.len();
     for (at, node) in nodes.iter().enumerate() {
         let (from, to) = (share(at, count), share(at + 1, count) - 1);
         node.client().check(&format!("CLUSTER ADDSLOTSRANGE {from} {to}"), "+OK\r\n");
@@ -71,15 +84,18 @@ pub fn cluster(count: usize, more: &[&str]) -> Vec<Node> {
     for node in &nodes[1..] {
         meet(&nodes[0], node);
     }
-    wait_until("all nodes are ok", || nodes.iter().all(|node| node.is_ok() && known(node) == count));
-    nodes
+    wait_until("all nodes are ok", || are_ok(nodes));
+}
+
+pub fn are_ok(nodes: &[Node]) -> bool {
+    nodes.iter().all(|node| node.is_ok() && known(node) == nodes.len())
 }
 
 fn share(at: usize, count: usize) -> usize {
     at * usize::from(SLOTS) / count
 }
 
-fn meet(node: &Node, other: &Node) {
+pub fn meet(node: &Node, other: &Node) {
     let request = format!("CLUSTER MEET 127.0.0.1 {} {}", other.server.port, other.bus_port);
     node.client().check(&request, "+OK\r\n");
 }

@@ -210,7 +210,7 @@ fn expect(target: &mut Replica, words: &[&str]) -> Vec<Vec<u8>> {
     got
 }
 
-fn begin(client: &mut Client, port: u16, words: &str) {
+pub fn begin(client: &mut Client, port: u16, words: &str) {
     let port = port.to_string();
     let rest = words.split(' ').map(|word| if word == "''" { "" } else { word });
     let words: Vec<&str> = ["MIGRATE", "127.0.0.1", &port].into_iter().chain(rest).collect();

@@ -13,11 +13,11 @@ use crate::migrate::{BUSY, NULL, OK, check, migrate};
 // ---- connections that are cut ----
 
 /// Passes bytes on, late if it is to, and cuts a connection behind so many of them.
-struct Proxy {
-    port: u16,
+pub struct Proxy {
+    pub port: u16,
     /// Bytes that still pass to the target, and back.
     left: Arc<[AtomicU64; 2]>,
-    delay_us: Arc<AtomicU64>,
+    pub delay_us: Arc<AtomicU64>,
 }
 
 impl Proxy {
@@ -55,7 +55,7 @@ impl Proxy {
     }
 
     /// One that cuts nothing.
-    fn late(target: u16) -> Proxy {
+    pub fn late(target: u16) -> Proxy {
         let proxy = Proxy::new(target);
         proxy.left.iter().for_each(|left| left.store(1 << 40, Ordering::SeqCst));
         proxy
@@ -161,7 +161,7 @@ fn nothing_is_lost_doubled_or_stale_beside_writers() {
 // ---- in a cluster ----
 
 /// Sends a command where its key is, as a client of the cluster does.
-fn follow(clients: &mut [Client; 2], ports: [u16; 2], first: usize, words: &[&str]) -> String {
+pub fn follow(clients: &mut [Client; 2], ports: [u16; 2], first: usize, words: &[&str]) -> String {
     let (mut at, mut asking) = (first, false);
     for _ in 0..1000 {
         if asking {
@@ -179,6 +179,19 @@ fn follow(clients: &mut [Client; 2], ports: [u16; 2], first: usize, words: &[&st
         asking = is_ask;
     }
     panic!("{words:?} is sent around");
+}
+
+/// The keys of a slot go to the other node, so many with each MIGRATE.
+pub fn empty_slot(mover: &mut Client, port: u16, slot: u16, at_once: usize) {
+    loop {
+        let names = mover.ask(&format!("CLUSTER GETKEYSINSLOT {slot} {at_once}"));
+        let names: Vec<&str> = names.lines().filter(|line| line.starts_with('{')).collect();
+        if names.is_empty() {
+            return;
+        }
+        let reply = migrate(mover, port, &format!("'' 0 10000 KEYS {}", names.join(" ")));
+        assert!(reply == OK || reply == "+NOKEY\r\n", "{names:?}: {reply}");
+    }
 }
 
 /// Writers change, delete and make anew the keys of a slot while it goes to the other node, and back.
@@ -240,16 +253,7 @@ fn a_slot_moves_beside_writers() {
                     }
                 });
             }
-            let mover = &mut clients[from];
-            loop {
-                let names = mover.ask("CLUSTER GETKEYSINSLOT 0 2");
-                let names: Vec<&str> = names.lines().filter(|line| line.starts_with('{')).collect();
-                if names.is_empty() {
-                    break;
-                }
-                let reply = migrate(mover, proxies[to].port, &format!("'' 0 10000 KEYS {}", names.join(" ")));
-                assert!(reply == OK || reply == "+NOKEY\r\n", "{round}: {reply}");
-            }
+            empty_slot(&mut clients[from], proxies[to].port, 0, 2);
             is_over.store(true, Ordering::SeqCst);
         });
         clients[to].check(&format!("CLUSTER SETSLOT 0 NODE {}", ids[to]), OK);
