@@ -8,7 +8,7 @@
 //! An RDB file says itself where it ends, so the number of its bytes need not be known. What was read and lies behind the end
 //! is handed back.
 
-use isotherm_disk::{Disk, File, Mode};
+use isotherm_disk::{Disk, File, Mode, read_exact_at};
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -69,9 +69,8 @@ impl FilePortions {
 
     /// The first bytes, which are read again.
     pub fn head<const N: usize>(&self) -> io::Result<Vec<u8>> {
-        let mut head = vec![0; N];
-        let count = self.file.read_at(&mut head, 0)?;
-        head.truncate(count);
+        let mut head = vec![0; self.bytes.min(N as u64) as usize];
+        read_exact_at(&*self.file, &mut head, 0)?;
         Ok(head)
     }
 }
