@@ -105,6 +105,8 @@ pub fn sim(args: &[String]) -> Fallible {
         [flag, range] if flag == "--seeds" => seeds(range)?,
         _ => return Err("usage: cargo xtask sim [--seeds A..B]".to_string()),
     };
+    // What is on disk is simulated where others than the usual seeds are asked for.
+    let swapped = (!args.is_empty()).then_some("sim::swap::");
     let test = |name: &str| {
         let mut command = run::cargo();
         command.args(["test", "--locked", "--profile", "fast", "--package", "isotherm"]);
@@ -120,7 +122,8 @@ pub fn sim(args: &[String]) -> Fallible {
         }
         let range = format!("{at}..{}", to.min(at + SEEDS_PER_PROCESS));
         let mut command = test("sim::seeds::");
-        command.args(["--", "--nocapture"]).env("SEEDS", &range).env("RUST_BACKTRACE", "0");
+        command.args(["--", "--nocapture"]).args(swapped);
+        command.env("SEEDS", &range).env("RUST_BACKTRACE", "0");
         match check::run_tests(&mut command)? {
             0 => return Err("no seed was run".to_string()),
             _ => println!("seeds {range}: no violation"),

@@ -45,6 +45,8 @@ struct State {
     /// Calls since the plan began.
     calls: u64,
     is_stopped: bool,
+    /// A test looks at what is there.
+    is_looked_at: bool,
     /// Handles of processes before this one are closed.
     process: u64,
     names: Names,
@@ -86,6 +88,7 @@ impl SimDisk {
             prng: Prng::new(seed),
             calls: 0,
             is_stopped: false,
+            is_looked_at: false,
             process: 0,
             names: Names::default(),
             images: BTreeMap::new(),
@@ -114,6 +117,14 @@ impl SimDisk {
         let mut state = self.state();
         state.plan = plan;
         state.calls = 0;
+    }
+
+    /// What is read meanwhile is no call of the plan: a test looks at what is there.
+    pub fn look<R>(&self, look: impl FnOnce() -> R) -> R {
+        self.state().is_looked_at = true;
+        let seen = look();
+        self.state().is_looked_at = false;
+        seen
     }
 
     /// The crash of the plan has happened: every call fails until `restart`.
@@ -184,6 +195,10 @@ impl State {
     ) -> io::Result<T> {
         if self.is_stopped {
             return Err(stopped());
+        }
+        if self.is_looked_at {
+            assert!(!call.changes(), "who looks changes nothing: {call:?}");
+            return run(self, None);
         }
         let number = self.calls;
         self.calls += 1;

@@ -43,6 +43,11 @@ impl Held<'_> {
         [away, store.cold.clean(at.name)].contains(&Some(reference))
     }
 
+    /// Where the records are of nodes that have come back and were not changed since, in what is held.
+    pub fn clean_nodes(&mut self) -> Vec<ColdRef> {
+        self.partitions().flat_map(|partition| partition.store.cold.all_clean()).collect()
+    }
+
     /// A node leaves again that was not changed since it came back. Whether it did.
     pub fn chill_clean_node(&mut self, at: NodeAt, now: UnixMs) -> bool {
         let leave = |collection: &mut dyn Nodewise, store: &mut Store| {

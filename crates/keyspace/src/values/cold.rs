@@ -269,6 +269,11 @@ impl Cold {
         self.clean.get(&name).copied()
     }
 
+    /// All of them.
+    pub fn all_clean(&self) -> impl Iterator<Item = ColdRef> {
+        self.clean.values().copied()
+    }
+
     #[inline]
     pub fn has_clean(&self) -> bool {
         !self.clean.is_empty()

@@ -40,7 +40,6 @@ pub struct Counts {
     pub saves: u64,
     pub refused: u64,
     pub failed_starts: u64,
-    pub unreadable: u64,
 }
 
 impl Counts {
@@ -54,7 +53,6 @@ impl Counts {
         self.saves += other.saves;
         self.refused += other.refused;
         self.failed_starts += other.failed_starts;
-        self.unreadable += other.unreadable;
     }
 }
 
@@ -446,7 +444,12 @@ impl Machine {
     }
 
     /// A request whose reply shows what it has changed.
-    fn write(&mut self, process: &mut Process, session: usize, words: &[Vec<u8>]) -> Result<(), Violation> {
+    pub fn write(
+        &mut self,
+        process: &mut Process,
+        session: usize,
+        words: &[Vec<u8>],
+    ) -> Result<(), Violation> {
         let before = process.node.log.end();
         let answer = self.run(process, session, words)?;
         let end = process.node.log.end();
@@ -508,7 +511,7 @@ impl Machine {
     }
 
     fn note_answer(&mut self, answer: &Answer, shows: LogOffset) -> Result<(), Violation> {
-        if answer.was_gated && !answer.is_parked {
+        if answer.was_gated && !answer.is_parked && !answer.reply.starts_with(b"-SWAPERR") {
             if answer.not_before < shows {
                 return Err(format!(
                     "a reply that shows {shows} waits for {}: {}",

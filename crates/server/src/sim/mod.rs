@@ -18,7 +18,8 @@
 //! part; the folder has no file that the manifest does not list; a second start changes nothing; a start without the
 //! append-only file finds the data of the last save. And in the process before: once the disk works again, so do writes.
 //!
-//! `follower` has the same for a replica: the seed plays its primary, whose stream goes through the server's own applier.
+//! `follower` has the same for a replica: the seed plays its primary, whose stream goes through the server's own applier. `swap` has the same of
+//! what is not in memory.
 //!
 //! `state` is the data as a map, `workload` draws commands, `process` is one life of the server, `machine` its disk and what moves,
 //! `ending` how a life ends.
@@ -30,5 +31,6 @@ mod machine;
 pub mod process;
 mod seeds;
 mod state;
+mod swap;
 mod sweep;
 mod workload;

@@ -2,12 +2,13 @@
 
 use isotherm_cluster::NodeId;
 use isotherm_cluster::topology::Address;
-use isotherm_disk::SimDisk;
+use isotherm_disk::{Disk, SimDisk};
 use isotherm_keyspace::{Config as Layout, Keyspace};
 use isotherm_log::LogOffset;
 use isotherm_reactor::Mailbox;
 use isotherm_resp::{Args, Limits, Parsed, Parser};
 use isotherm_stdx::Prng;
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -25,13 +26,16 @@ use crate::persistence::background;
 use crate::process::{routines, start};
 use crate::replication::role;
 use crate::request::dispatch::Dispatcher;
-use crate::request::next::Next;
+use crate::request::next::{Next, Ticket, WaitReason};
 use crate::request::registry::Commands;
 use crate::session::{ClientShared, Session, Transport};
+use crate::tier::{self, base_head};
 use crate::worker;
 
 const WORKERS: usize = 2;
 const PARTITIONS: usize = 4;
+/// So often a command runs again.
+const READS_MAX: u32 = 100;
 pub const DATABASES: u16 = 3;
 /// The history of a life is read from the log's memory.
 const BACKLOG_BYTES: u64 = 1 << 30;
@@ -61,6 +65,9 @@ pub struct Process {
     sessions: Vec<Session>,
     expires: Pump,
     partition: u16,
+    disk: SimDisk,
+    /// The data when it was last looked at.
+    last: RefCell<State>,
 }
 
 /// What a client got.
@@ -97,12 +104,15 @@ impl Process {
         let Ok(Start::Run(loaded)) = file::load(&arguments, &mut |_, _| Ok(()), |_, _| Ok(())) else {
             panic!("{arguments:?} are no parameters")
         };
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let kept = base_head::key_secret(&shared, &loaded.config)?;
+        let hash_secret = kept.unwrap_or(*b"0123456789abcdef");
         let keyspace = Keyspace::new(Layout {
             partitions: PARTITIONS,
             arenas: 1,
             databases: DATABASES,
             reserve_bytes: 64 << 20,
-            hash_secret: *b"0123456789abcdef",
+            hash_secret,
             class_bytes: |bytes| bytes,
         });
         let cluster = match loaded.config.is_clustered() {
@@ -125,7 +135,7 @@ impl Process {
                 commands: lasting.commands.clone(),
                 config_file: None,
                 mail,
-                disk: Arc::new(disk.clone()),
+                disk: shared,
                 random,
                 history: next_name(),
                 cluster,
@@ -133,6 +143,7 @@ impl Process {
         });
         node.log.set_backlog_bytes(BACKLOG_BYTES);
         role::begin(node)?;
+        tier::start::begin(node)?;
         if let Some(data) = start::find_data(node)? {
             node.mail.set_tasks(Tasks::LOADING, Tasks::LOADING);
             start::load_now(node, data)?;
@@ -151,6 +162,8 @@ impl Process {
                 .collect(),
             expires: Pump::new(node, None),
             partition: 0,
+            disk: disk.clone(),
+            last: RefCell::default(),
         })
     }
 
@@ -163,8 +176,14 @@ impl Process {
         self.sessions[session].db.0
     }
 
+    /// What is on the disk cannot be seen any more once that has stopped, nor does anything that is done get there.
     pub fn state(&self) -> State {
-        state::of(&self.node.keyspace)
+        if self.node.cold.disk().is_some() && self.disk.is_stopped() {
+            return self.last.borrow().clone();
+        }
+        let state = self.disk.look(|| state::of(self.node));
+        self.last.borrow_mut().clone_from(&state);
+        state
     }
 
     /// Runs one request of a session, to its end.
@@ -178,20 +197,54 @@ impl Process {
         let mut spans = Vec::new();
         let parsed = Parser::new().parse(&mut bytes, &Limits::default(), &mut spans);
         assert!(matches!(parsed, Parsed::Request { .. }));
+        let args = Args::new(&bytes, &spans);
+        let mut is_there = true;
+        for _ in 0..READS_MAX {
+            match self.try_run(session, args, is_there) {
+                (_, Next::Park(WaitReason::Cold(ticket))) => is_there = self.read_for(session, ticket),
+                (answer, _) => return answer,
+            }
+        }
+        panic!("{:?} needs ever more of the disk", words[0].escape_ascii().to_string());
+    }
+
+    /// `is_there`: what it has waited for could be read.
+    fn try_run(&mut self, session: usize, args: Args<'_>, is_there: bool) -> (Answer, Next) {
         let session = &mut self.sessions[session];
         let dispatcher = &mut self.workers[usize::from(session.shared.worker)];
         dispatcher.exec.refresh();
+        dispatcher.exec.has_waited = !is_there;
         dispatcher.exec.clock.begin();
         dispatcher.exec.clock.outdate();
         let was_gated = self.node.mail.tasks().has(Tasks::GATED);
-        let request = dispatcher.resolve(Args::new(&bytes, &spans));
+        let request = dispatcher.resolve(args);
         let (_, next) = dispatcher.run_all(session, &[request], 0, 0);
         dispatcher.exec.release();
+        dispatcher.exec.has_waited = false;
         let not_before = dispatcher.exec.take_not_before();
         let reply = std::mem::take(&mut dispatcher.reply.out);
         dispatcher.reply = Default::default();
         let is_parked = matches!(next, Next::Park(_));
-        Answer { reply, not_before, was_gated, is_parked }
+        (Answer { reply, not_before, was_gated, is_parked }, next)
+    }
+
+    /// What a command waits for is read, while what has to do with the disk goes on. Whether it could be.
+    fn read_for(&mut self, session: usize, ticket: Ticket) -> bool {
+        let worker = self.sessions[session].shared.worker;
+        let tier = self.node.cold.disk().expect("values leave memory to a disk");
+        for (ticket, wanted) in std::mem::take(&mut self.workers[usize::from(worker)].exec.wanted) {
+            let message = WorkerMessage::Fetched { ticket, is_there: true };
+            tier.reads.add(wanted.into_keys(), worker, message);
+        }
+        loop {
+            routines::simulated::step_one(|name| name.starts_with("swap-"));
+            for message in self.messages(usize::from(worker)) {
+                match message {
+                    WorkerMessage::Fetched { ticket: ended, is_there } if ended == ticket => return is_there,
+                    _ => {}
+                }
+            }
+        }
     }
 
     /// What lies in the mailbox of a worker.

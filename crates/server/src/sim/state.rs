@@ -1,14 +1,17 @@
 //! The data of a keyspace as a map from keys to hashes, with what has expired and was not removed yet.
 
 use isotherm_codec::add_value;
+use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_keyspace::{
-    Conditions, Db, Element, End, Entry, ExpiryMode, Held, Keyspace, NoEffects, TextRoom, Txn, UnixMs, Value,
+    Conditions, Db, Element, End, Entry, ExpiryMode, Held, NoEffects, NodeHand, TextRoom, Txn, UnixMs, Value,
     Want,
 };
 use isotherm_stdx::sha1::Digest;
 use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
+
+use crate::node::Node;
 
 /// A database and a key in it.
 pub type Name = (u16, Vec<u8>);
@@ -34,9 +37,11 @@ pub fn digest(state: &State) -> u64 {
     state.iter().fold(0, |digest, (name, key)| digest ^ share(name, key))
 }
 
-pub fn of(keyspace: &Keyspace) -> State {
-    let mut held = Held::new(keyspace);
+/// Parts of collections come to memory for it, as for DEBUG DIGEST: they are what they were when they left, so they leave again unwritten.
+pub fn of(node: &Node) -> State {
+    let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
+    fetch_nodes(node, &mut held);
     // At this time nothing has expired, neither keys nor fields.
     let conditions = Conditions { now: UnixMs(0), expiry_mode: ExpiryMode::Keep, no_touch: true };
     let mut effects = NoEffects;
@@ -51,7 +56,7 @@ pub fn of(keyspace: &Keyspace) -> State {
                 100_000,
                 None,
                 |_, _| true,
-                |key, entry| _ = state.insert((db.0, key.to_vec()), key_state(entry)),
+                |key, entry| _ = state.insert((db.0, key.to_vec()), read_state(node, key, entry)),
             );
             if cursor == 0 {
                 break;
@@ -59,6 +64,27 @@ pub fn of(keyspace: &Keyspace) -> State {
         }
     }
     state
+}
+
+fn fetch_nodes(node: &Node, held: &mut Held<'_>) {
+    let Some(tier) = node.cold.disk() else { return };
+    let mut nodes = Vec::new();
+    let mut hand = NodeHand::default();
+    while hand.rounds == 0 {
+        held.away_nodes_step(&mut hand, u64::MAX, &mut |node, _| nodes.push(ColdKey::of_node(node)));
+    }
+    tier.fetch_held(held, &ColdKeys { keys: nodes }, true);
+}
+
+/// Of a value wherever it is.
+fn read_state(node: &Node, key: &[u8], entry: &Entry<'_>) -> KeyState {
+    let Value::Cold(cold) = entry.value else { return key_state(entry) };
+    let tier = node.cold.disk().expect("values leave memory to a disk");
+    let bytes = tier.read_again(cold.reference, key).expect("an entry refers to it");
+    let read = cold.with_bytes(&bytes);
+    let mut entry = *entry;
+    entry.value = read.value();
+    key_state(&entry)
 }
 
 fn key_state(entry: &Entry<'_>) -> KeyState {

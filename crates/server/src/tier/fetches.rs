@@ -93,6 +93,11 @@ impl Wanted {
         Wanted { own: keys.keys.len(), keys: keys.keys }
     }
 
+    #[cfg(test)]
+    pub fn into_keys(self) -> ColdKeys {
+        ColdKeys { keys: self.keys }
+    }
+
     /// Keys that are read for requests behind it.
     pub fn ahead(&self) -> usize {
         self.keys.len() - self.own

@@ -47,6 +47,7 @@ pub mod state;
 pub mod target;
 pub mod times;
 pub mod together;
+pub mod verify;
 pub mod watch;
 
 pub use files::ReadError;

@@ -83,6 +83,9 @@ pub struct Reads<M, F> {
     now: Condvar,
     /// Commands that gave up.
     timeouts: AtomicU64,
+    /// No thread reads: who waits for a value reads it.
+    #[cfg(test)]
+    pub is_alone: std::sync::atomic::AtomicBool,
 }
 
 /// What a reader can do.
@@ -106,7 +109,14 @@ impl<M, F> Default for Reads<M, F> {
     fn default() -> Reads<M, F> {
         let queue = Queue { works: VecDeque::new(), jobs: VecDeque::new(), resting: 0 };
         let (some, now) = Default::default();
-        Reads { queue: Mutex::new(queue), some, now, timeouts: AtomicU64::new(0) }
+        Reads {
+            queue: Mutex::new(queue),
+            some,
+            now,
+            timeouts: AtomicU64::new(0),
+            #[cfg(test)]
+            is_alone: Default::default(),
+        }
     }
 }
 

@@ -30,8 +30,8 @@ use super::state::{State, Tier};
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::process::log;
-use crate::process::routines::Routine;
-use crate::process::time::unix_now;
+use crate::process::routines::{self, Routine};
+use crate::process::time::{elapsed, instant, unix_now};
 
 /// Entries and pages that are looked at under one lock.
 const LOOKS_PER_HOLD: u64 = 200;
@@ -131,6 +131,11 @@ impl Routine for Sinker {
         true
     }
 
+    #[cfg(test)]
+    fn check(&self) {
+        self.log.check_invariants();
+    }
+
     fn rest(&mut self) {
         isotherm_allocator::settle();
         match self.tier.state() {
@@ -210,8 +215,8 @@ impl Sinker {
             self.tier.is_awaiting_base.store(false, Relaxed);
             return false;
         }
-        let since = *self.awaits_base_since.get_or_insert_with(Instant::now);
-        let awaits = since.elapsed() < BASE_WAIT_MAX;
+        let since = *self.awaits_base_since.get_or_insert_with(instant);
+        let awaits = elapsed(since) < BASE_WAIT_MAX;
         self.tier.is_awaiting_base.store(awaits, Relaxed);
         awaits
     }
@@ -298,7 +303,7 @@ impl Sinker {
                 let has_more =
                     self.node.keyspace.is_snapshot_active() || std::mem::take(&mut self.has_awaited);
                 match has_more {
-                    true => std::thread::sleep(REST_SNAPSHOT),
+                    true => routines::pause(REST_SNAPSHOT),
                     false => {
                         self.looked = self.looks_since.elapsed();
                         self.tier.set_idle(true);

@@ -168,6 +168,15 @@ impl Reader<Fetched> for TierReader {
 }
 
 impl TierReader {
+    /// Waits for work, and does it.
+    fn help(&self) {
+        if let Some(done) = self.tier.reads.help(self)
+            && let Some((worker, message)) = self.hand_over(done)
+        {
+            self.node.mail.post(usize::from(worker), message);
+        }
+    }
+
     /// What cannot be read is an error for the command that waits for it, and not noted against its key: the next one tries again.
     /// A command that waits for a key has no connection that hears of it: it meets the note.
     fn hand_over(&self, done: Done<WorkerMessage, Fetched>) -> Option<(u16, WorkerMessage)> {
@@ -195,8 +204,24 @@ impl TierReader {
     }
 }
 
+#[cfg(test)]
+impl routines::Routine for TierReader {
+    fn step(&mut self) -> bool {
+        if self.tier.reads.waiting() > 0 {
+            self.help();
+        }
+        true
+    }
+}
+
 /// Threads that read what others wait for. They end with the process.
 fn start_readers(node: &'static Node, tier: &Arc<Tier<WorkerMessage>>) -> std::io::Result<()> {
+    #[cfg(test)]
+    if routines::simulated::is_on() {
+        let reader = TierReader { node, tier: Arc::clone(tier) };
+        tier.reads.is_alone.store(true, Relaxed);
+        return routines::start("swap-read", reader).map(drop);
+    }
     let reader = TierReader { node, tier: Arc::clone(tier) };
     std::thread::Builder::new().name("swap-read-now".to_string()).spawn(move || {
         loop {
@@ -207,10 +232,7 @@ fn start_readers(node: &'static Node, tier: &Arc<Tier<WorkerMessage>>) -> std::i
         let reader = TierReader { node, tier: Arc::clone(tier) };
         std::thread::Builder::new().name(format!("swap-read-{number}")).spawn(move || {
             loop {
-                let Some(done) = reader.tier.reads.help(&reader) else { continue };
-                if let Some((worker, message)) = reader.hand_over(done) {
-                    node.mail.post(usize::from(worker), message);
-                }
+                reader.help();
             }
         })?;
     }
