@@ -173,6 +173,11 @@ impl Txn<'_, '_> {
     /// A key that no page has comes to memory if it is frozen; a reader of the disk is waited for. Whether it came.
     #[cold]
     pub(super) fn thaw_now(&mut self, db: Db, key: &Key<'_>) -> bool {
+        // The command has acted as if it were not there: a second read that succeeds would have it written over.
+        let is_this = |lost: &Missing| !lost.is_readable && lost.db == db && *lost.key == *key.bytes;
+        if self.held.missing.iter().any(is_this) {
+            return false;
+        }
         let now = self.conditions.now;
         match self.held.partition(key.slot).thaw_now(db, key, now) {
             Ok(came) => {

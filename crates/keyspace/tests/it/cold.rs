@@ -17,6 +17,8 @@ pub struct Keeper {
     next: Mutex<u64>,
     /// How often the keyspace waited for a value or a part of one.
     pub waits: AtomicU64,
+    /// So many of the next reads fail.
+    pub failures: AtomicU64,
     /// Hashes that were asked for.
     pub asked: Mutex<Vec<(Db, Vec<u8>)>>,
 }
@@ -24,6 +26,10 @@ pub struct Keeper {
 impl ColdKeeper for Keeper {
     fn read(&self, reference: ColdRef, _key: &[u8]) -> Option<Vec<u8>> {
         self.waits.fetch_add(1, Relaxed);
+        if self.failures.load(Relaxed) > 0 {
+            self.failures.fetch_sub(1, Relaxed);
+            return None;
+        }
         self.values.lock().unwrap().get(&reference.raw()).cloned()
     }
 

@@ -544,6 +544,31 @@ fn many_absent_keys_are_known_at_the_same_time() {
     world.keyspace.check_invariants();
 }
 
+/// A command that could not read a key has taken it for absent: that it can be read a moment later does not let it be written over.
+#[test]
+fn what_could_not_be_read_is_not_written_over_by_the_same_command() {
+    let mut world = World::new(6, KEYS);
+    let name: &[u8] = b"{a}key:1";
+    let slot = world.keyspace.key(name).slot;
+    txn(&world.keyspace, world.now, |txn| {
+        txn.set(Db(1), &txn.key(name), NewValue::Bytes(b"kept"), Expiry::Clear).expect("there is room");
+    });
+    while world.bundles(slot).is_empty() {
+        world.freeze_only();
+    }
+    txn(&world.keyspace, world.now, |txn| {
+        let (from, key) = (txn.key(b"{b}other"), txn.key(name));
+        txn.set(Db(0), &from, NewValue::Bytes(b"other"), Expiry::Clear).expect("there is room");
+        world.keeper.failures.store(1, Relaxed);
+        assert!(txn.find(Db(1), &key, Lookup::Write).is_none(), "it cannot be read");
+        assert_eq!(txn.rename((Db(0), &from), (Db(1), &key)), Err(Full));
+    });
+    txn(&world.keyspace, world.now, |txn| {
+        let entry = txn.find(Db(1), &txn.key(name), Lookup::Silent).expect("it is there");
+        assert_eq!(Stored::of(entry.value), Stored::Bytes(b"kept".to_vec()));
+    });
+}
+
 /// Another process has the bundles of a file, and its other keys.
 fn restart((seed, now): (u64, i64), bundles: &[FileBundle], hot: &[Name], expected: &Model) {
     let mut world = World::new(seed, KEYS);
