@@ -117,9 +117,7 @@ fn check_accounting(node: &Node) -> Result<(), Violation> {
     if node.keyspace.is_snapshot_active() || tier(node).counters.group_bytes.load(Relaxed) > 0 {
         return Ok(());
     }
-    for partition in 0..node.keyspace.partition_count() as u16 {
-        while node.keyspace.free_step(partition, usize::MAX) {}
-    }
+    node.keyspace.free_all();
     let (referred, live) = (Away::of(node).bytes(), tier(node).live_bytes());
     match referred == live {
         true => Ok(()),
