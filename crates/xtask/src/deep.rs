@@ -100,13 +100,15 @@ const SEEDS_PER_PROCESS: u64 = 100;
 
 /// The server's persistence on a simulated disk, by seeds, on all cores.
 pub fn sim(args: &[String]) -> Fallible {
+    let (simulation, args) = match args {
+        [flag, rest @ ..] if flag == "--swap" => ("sim::swap::", rest),
+        _ => ("sim::seeds::", args),
+    };
     let (from, to) = match args {
         [] => (0, 1_000),
         [flag, range] if flag == "--seeds" => seeds(range)?,
-        _ => return Err("usage: cargo xtask sim [--seeds A..B]".to_string()),
+        _ => return Err("usage: cargo xtask sim [--swap] [--seeds A..B]".to_string()),
     };
-    // What is on disk is simulated where others than the usual seeds are asked for.
-    let swapped = (!args.is_empty()).then_some("sim::swap::");
     let test = |name: &str| {
         let mut command = run::cargo();
         command.args(["test", "--locked", "--profile", "fast", "--package", "isotherm"]);
@@ -121,9 +123,8 @@ pub fn sim(args: &[String]) -> Fallible {
             return Ok(());
         }
         let range = format!("{at}..{}", to.min(at + SEEDS_PER_PROCESS));
-        let mut command = test("sim::seeds::");
-        command.args(["--", "--nocapture"]).args(swapped);
-        command.env("SEEDS", &range).env("RUST_BACKTRACE", "0");
+        let mut command = test(simulation);
+        command.args(["--", "--nocapture"]).env("SEEDS", &range).env("RUST_BACKTRACE", "0");
         match check::run_tests(&mut command)? {
             0 => return Err("no seed was run".to_string()),
             _ => println!("seeds {range}: no violation"),

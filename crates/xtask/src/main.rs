@@ -29,7 +29,7 @@ cargo xtask <command>
   fuzz [--seconds N] [TARGET ..]   each fuzz target for N seconds (needs a nightly toolchain)
   miri                 the modules with unsafe code under Miri (needs a nightly toolchain)
   locks                interleavings of the locks and of the log, explored by a model checker
-  sim [--seeds A..B]   the server's persistence on a simulated disk that crashes and fails (0..1000)
+  sim [--swap] [--seeds A..B]  the server's persistence on a simulated disk that crashes and fails (0..1000)
   allocators [NAME ..] builds the server with each allocator, fills and empties it
   peers                installs Valkey to compare with, and prints where; `peers source`: its sources and tclsh
                        (`peers bin`, `peers redis`: where Valkey's programs and Redis' server are, for scripts)

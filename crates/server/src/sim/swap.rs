@@ -291,7 +291,7 @@ fn run_seed(seed: u64, seen: &mut Seen) -> Result<(), Violation> {
     Ok(())
 }
 
-/// `cargo xtask sim --seeds a..b` for others than these; `SIM_TRACE=1` shows what happens in one.
+/// `cargo xtask sim --swap --seeds a..b` for others than these; `SIM_TRACE=1` shows what happens in one.
 #[test]
 fn what_is_on_disk_survives() {
     let mut seen = Seen::default();
