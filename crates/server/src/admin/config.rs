@@ -14,6 +14,7 @@ use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::start::RESERVED_FILES;
 use crate::process::start_options;
+use crate::request::entry::Entry;
 use crate::request::gates::server_name;
 use crate::request::gating;
 use crate::tier;
@@ -88,6 +89,10 @@ const CONFIG_SET: Spec = Spec {
     ],
     ..Spec::BASE
 };
+
+pub fn writes(command: &Entry) -> bool {
+    &*command.name == "config|set"
+}
 
 fn set(call: &mut AdminCall<'_>) -> Outcome {
     let args = call.args.from(2);

@@ -88,9 +88,9 @@ pub fn asks_system(queue: &[Queued]) -> bool {
     queue.iter().any(|queued| queued.command.spec.flags.has(Flags::ASKS_SYSTEM))
 }
 
-/// Whether a command of a transaction may change parameters: CONFIG SET is one of those that hold everything at some moment.
-pub fn may_write_config(queue: &[Queued]) -> bool {
-    queue.iter().any(|queued| queued.command.spec.flags.has(Flags::STOPS_ALL))
+/// Whether a command of a transaction changes parameters.
+pub fn writes_config(queue: &[Queued]) -> bool {
+    queue.iter().any(|queued| config::writes(queued.command))
 }
 
 /// Asks the system for a transaction with these commands, before anything is locked: /proc takes its time, with the memory

@@ -359,6 +359,13 @@ impl Dispatcher {
                 return self.run_script(session, command, request.args, unless);
             }
             _ => {
+                // To wait for other threads' changes is nothing for a worker that has a script to go on with: such a transaction waits here.
+                if locking::takes_writing(session, command)
+                    && self.exec.node.mail.tasks().has(Tasks::LEASED)
+                    && leases::holds_up(&mut self.exec, session, command, request.args)
+                {
+                    return Ran::Parked(WaitReason::Lease);
+                }
                 locking::lock(&mut self.exec, &mut self.facts, session, command, request.args);
                 let ran = match self.exec.admits_asked(session, command, request.args) {
                     true => self.run_timed(session, command, request.args, keys, unless),

@@ -40,7 +40,7 @@ pub fn lock(
         }
         Locks::Queue => {
             *facts = facts_ahead(exec, session);
-            exec.transaction.writing = writing_ahead(exec, session);
+            exec.transaction.writing = writing_ahead(exec, session, command);
             transaction::add_locks(&mut exec.locks, &exec.node.keyspace, session, args);
             // A shard channel of the queue has one too.
             let slot = exec.route.slot.map(|slot| exec.node.keyspace.partition_of(slot));
@@ -84,9 +84,17 @@ fn facts_ahead(exec: &mut Exec, session: &Session) -> Option<Facts> {
     Some(facts)
 }
 
+/// Whether it runs a queue that changes parameters.
+pub fn takes_writing(session: &Session, command: &Entry) -> bool {
+    let queue = session.multi.as_ref().filter(|_| command.locks == Locks::Queue);
+    queue.is_some_and(|multi| admin::writes_config(&multi.queue))
+}
+
 /// A transaction that changes parameters waits for other threads' changes while it holds nothing: they take partitions.
-fn writing_ahead(exec: &mut Exec, session: &Session) -> Option<Writing<'static>> {
-    session.multi.as_ref().filter(|multi| admin::may_write_config(&multi.queue))?;
+fn writing_ahead(exec: &mut Exec, session: &Session, command: &Entry) -> Option<Writing<'static>> {
+    if !takes_writing(session, command) {
+        return None;
+    }
     exec.held.release();
     let writing = exec.node.config.begin_writing();
     exec.clock.outdate();
