@@ -4,7 +4,7 @@ use isotherm_disk::Lock;
 use isotherm_log::LogOffset;
 use isotherm_log::writer::Failure;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
 use super::request::Inbox;
 use super::rewrites::Rewrites;
@@ -73,6 +73,15 @@ impl AofState {
     /// the writer's last sync (`switch::end_writer`) and the base that it stops.
     pub fn switching(&self) -> MutexGuard<'_, ()> {
         routines::lock(&self.switching)
+    }
+
+    /// The same for a thread that does not wait.
+    pub fn try_switching(&self) -> Option<MutexGuard<'_, ()>> {
+        match self.switching.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// A link of this generation suspends it. One that was superseded meanwhile changes nothing.

@@ -14,6 +14,7 @@ use isotherm_log::LogOffset;
 use isotherm_log::writer::{FsyncPolicy, List};
 use isotherm_persist::aof::manifest::{AofFile, Manifest};
 use std::path::{Path, PathBuf};
+use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -42,9 +43,22 @@ const CANNOT_SWITCH_ON: &str = "Unable to turn on AOF. Check server logs.";
 
 /// Makes `appendonly` and `appendfsync` hold. The caller holds nothing.
 pub fn apply(node: &'static Node) -> Result<(), &'static str> {
-    let _alone = node.aof.switching();
     if node.aof.is_suspended() {
-        // `resume` asks for this again.
+        // `resume` asks for this again. What suspends it may wait for the disk.
+        return Ok(());
+    }
+    let _alone = node.aof.switching();
+    apply_alone(node)
+}
+
+/// The same on the control thread, which does not wait for another one that switches. `None`: it has to be asked again.
+pub fn try_apply(node: &'static Node) -> Option<Result<(), &'static str>> {
+    let _alone = node.aof.try_switching()?;
+    Some(apply_alone(node))
+}
+
+fn apply_alone(node: &'static Node) -> Result<(), &'static str> {
+    if node.aof.is_suspended() {
         return Ok(());
     }
     match (node.config.flag(id("appendonly")), node.aof.is_on()) {
@@ -268,10 +282,11 @@ fn switch_off(node: &'static Node) {
     node.aof.keep_folder(None);
 }
 
+/// A disk that does not answer does not keep others waiting.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 /// The writer makes durable what was logged, and ends. Commands log no more.
 fn end_writer(node: &'static Node) {
-    /// A disk that does not answer does not keep others waiting.
-    const PATIENCE: Duration = Duration::from_secs(10);
     let Some(writer) = node.aof.take_writer() else { return };
     log::notice("Calling fsync() on the AOF file.");
     node.aof.inbox.post(&node.log, Request::Stop);
@@ -288,8 +303,8 @@ fn end_writer(node: &'static Node) {
 
 /// The process is about to end: no further command runs, and all that was logged is made durable.
 pub fn close(node: &'static Node) {
-    // One that was switched off a moment ago is still written.
-    let _alone = node.aof.switching();
+    // One that was switched off a moment ago is still written; and what waits for this switches nothing on any more.
+    std::mem::forget(await_switch(node));
     if !node.aof.is_on() {
         return;
     }
@@ -297,4 +312,16 @@ pub fn close(node: &'static Node) {
     node.pause.begin(&node.mail, Cause::Shutdown, i64::MAX, false);
     leaving::await_commands(node);
     end_writer(node);
+}
+
+/// `None`: another thread switches, and waits for a disk that does not answer, or for a script that SHUTDOWN NOSAVE has given up.
+fn await_switch(node: &'static Node) -> Option<MutexGuard<'static, ()>> {
+    let begun = instant();
+    loop {
+        let alone = node.aof.try_switching();
+        if alone.is_some() || node.runs.are_abandoned() || elapsed(begun) > PATIENCE {
+            return alone;
+        }
+        routines::pause(routines::LOOK);
+    }
 }

@@ -57,6 +57,8 @@ pub struct Control {
     next_worker: usize,
     cron: Cron,
     next_cron: Instant,
+    /// `appendonly` is to hold, as soon as no other thread switches it.
+    is_aof_due: bool,
     /// Listeners that may have more to accept, and from when on they are asked again.
     pending: Vec<usize>,
     rest_until: Option<Instant>,
@@ -78,6 +80,7 @@ impl Control {
             next_worker: 0,
             cron: Cron::new(node),
             next_cron: Instant::now(),
+            is_aof_due: false,
             pending: Vec::new(),
             rest_until: None,
         };
@@ -111,7 +114,9 @@ impl Control {
                     Ending::Interrupt => Signal::Interrupt,
                 });
             }
+            // While another thread decides about the end it stays pending: it is acted on if nothing came of that.
             if !self.node.debug.cron_paused.is_on()
+                && !self.node.process.ending.is_deciding()
                 && let Some(options) = self.node.process.pending_end.take_options(&self.node.config)
                 && self.ends(|node| leaving::ask(node, options, None))
             {
@@ -125,11 +130,7 @@ impl Control {
             for message in self.mailbox.take() {
                 match message {
                     ControlMessage::Listen => self.watch_listeners()?,
-                    ControlMessage::Aof => {
-                        if let Err(why) = aof::switch::apply(self.node) {
-                            log::warning(why);
-                        }
-                    }
+                    ControlMessage::Aof => self.is_aof_due = true,
                     ControlMessage::ReplyGate => gating::apply(self.node),
                     ControlMessage::Look => {}
                     ControlMessage::HandOver => {
@@ -143,6 +144,12 @@ impl Control {
                         return Ok(());
                     }
                 }
+            }
+            if self.is_aof_due
+                && let Some(applied) = aof::switch::try_apply(self.node)
+            {
+                self.is_aof_due = false;
+                applied.unwrap_or_else(log::warning);
             }
             self.accept_pending();
             if Instant::now() >= self.next_cron {

@@ -37,7 +37,8 @@ impl Ending {
         let mut state = self.state();
         let is_first = !self.is_under_way();
         if is_first {
-            *state = State { options, by_signal, waiters: Vec::new() };
+            // Those stay who wait for a thread that decides.
+            (state.options, state.by_signal) = (options, by_signal);
             self.deadline_ms.store(deadline_ms.max(1), SeqCst);
         }
         is_first
@@ -47,6 +48,10 @@ impl Ending {
     pub fn begin_deciding(&self) -> bool {
         let _state = self.state();
         !self.is_deciding.swap(true, SeqCst)
+    }
+
+    pub fn is_deciding(&self) -> bool {
+        self.is_deciding.load(SeqCst)
     }
 
     pub fn decide(&self) {

@@ -32,7 +32,7 @@ pub enum Answer {
 pub fn ask(node: &'static Node, options: Options, by: Option<&str>) -> Answer {
     const TIMEOUT: Id = id("shutdown-timeout");
     let ending = &node.process.ending;
-    if ending.is_under_way() {
+    if ending.is_under_way() || ending.is_deciding() {
         return Answer::Waits;
     }
     log::notice(format!("User requested shutdown...{}", by.unwrap_or("")));
