@@ -62,7 +62,7 @@ pub fn key_positions(args: Args<'_>, out: &mut Vec<(usize, KeyFlags)>) {
     out.extend(conditions.iter().map(|condition| (condition.at, KeyFlags::RO.or(KeyFlags::ACCESS))));
 }
 
-/// Whether all of them hold, or why the transaction is aborted. Their keys are held.
+/// Whether all of them hold, or why the transaction is aborted. Their keys are held. What cannot be read is noted there.
 pub fn hold(txn: &mut Txn<'_, '_>, db: Db, args: Args<'_>) -> Result<bool, &'static str> {
     let conditions = parse_all(args).ok_or(SYNTAX)?;
     for condition in conditions {
@@ -74,8 +74,14 @@ pub fn hold(txn: &mut Txn<'_, '_>, db: Db, args: Args<'_>) -> Result<bool, &'sta
             Wanted::Absent => found.is_none(),
             Wanted::Present => found.is_some(),
             _ if is_other => return Err(errors::WRONG_TYPE),
-            Wanted::Equal(value) => found.is_some_and(|entry| equals(entry.value, value)),
-            Wanted::Unlike(value) => found.is_none_or(|entry| !equals(entry.value, value)),
+            Wanted::Equal(value) => match found {
+                Some(entry) => equals(entry.value, value)?,
+                None => false,
+            },
+            Wanted::Unlike(value) => match found {
+                Some(entry) => !equals(entry.value, value)?,
+                None => true,
+            },
         };
         if !holds {
             return Ok(false);
@@ -84,12 +90,14 @@ pub fn hold(txn: &mut Txn<'_, '_>, db: Db, args: Args<'_>) -> Result<bool, &'sta
     Ok(true)
 }
 
-fn equals(value: Value<'_>, expected: &[u8]) -> bool {
-    match value {
+fn equals(value: Value<'_>, expected: &[u8]) -> Result<bool, &'static str> {
+    Ok(match value {
         Value::Int(int) => write_i64(int, &mut [0; I64_BYTES_MAX]) == expected,
         Value::Bytes(bytes) => bytes == expected,
+        // EXEC had it read, and that has failed.
+        Value::Cold(_) => return Err(errors::UNREADABLE),
         _ => unreachable!("its type was looked at"),
-    }
+    })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_commands::spec::{KeyFlags, Need};
 use isotherm_keyspace::{Db, Missing, OnCold, TxnCounts};
 use isotherm_resp::{Args, Reply, errors};
+use isotherm_stdx::steps;
 
 use super::execute::Exec;
 use super::nodes::find_nodes;
@@ -87,6 +88,17 @@ impl Exec {
         Outcome::Cold(keys)
     }
 
+    /// What could not be read was noted, and the next command tries again. Whether there was any.
+    pub fn forget_missing(&mut self) -> bool {
+        let missing = self.held.take_missing();
+        for Missing { db, key, node, .. } in &missing {
+            self.forget_failure(
+                &node.map_or_else(|| ColdKey::of(*db, key, Need::All, false), ColdKey::of_node),
+            );
+        }
+        !missing.is_empty()
+    }
+
     /// The keys of a command, as far as they are held, whose values it needs and that are not in memory: all of them, so
     /// that they are fetched together.
     #[inline]
@@ -147,7 +159,9 @@ impl Exec {
     /// For a command that cannot be interrupted any more: it waits for the values, and holds what it holds.
     #[cold]
     pub fn fetch_now(&mut self, keys: &ColdKeys) {
+        let looked_before = steps::looked();
         self.node.cold.fetch_now(&mut self.held, keys, true);
+        self.held.exempt(steps::looked().wrapping_sub(looked_before));
     }
 
     /// The same for one that runs again then. All that it was lent stays meanwhile, so each round brings something; behind too many it answers that it
@@ -155,7 +169,10 @@ impl Exec {
     #[cold]
     pub fn fetch_round(&mut self, rounds: &mut Rounds, keys: Box<ColdKeys>) {
         self.has_waited |= rounds.count == HELD_ROUNDS_MAX;
+        let looked_before = steps::looked();
         let has_all = self.node.cold.fetch_now(&mut self.held, &keys, rounds.count == 0);
+        // As many as its client has named.
+        self.held.exempt(steps::looked().wrapping_sub(looked_before));
         rounds.count += 1;
         if !has_all {
             rounds.failed.push(*keys);

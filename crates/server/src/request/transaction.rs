@@ -335,10 +335,12 @@ fn exec(call: &mut AdminCall<'_>) -> Outcome {
         false if args.len() == 1 => Ok(true),
         false => {
             let looked_before = steps::looked();
+            call.exec.held.take_missing();
             let holds = exec_conditions::hold(&mut call.txn(), db, args);
             // As many as its client has named.
             call.exec.held.exempt(steps::looked().wrapping_sub(looked_before));
-            holds
+            // Of those that are frozen.
+            if call.exec.forget_missing() { Err(errors::UNREADABLE) } else { holds }
         }
     };
     if let Err(why) = holds {

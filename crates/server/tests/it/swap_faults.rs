@@ -3,6 +3,7 @@
 use crate::common::{Client, Server, encode, field, text_field, wait_until};
 use crate::migrate::migrate;
 use crate::swap::{Folder, check, name, set, swap, value};
+use crate::swap_frozen;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -281,6 +282,54 @@ fn what_failed_under_locks_is_tried_again() {
         wait_until("the disk counts as healthy", || state(&mut client) == "ok");
     }
     check(&mut client, 0..20, 0);
+}
+
+/// A condition of EXEC on a value that cannot be read aborts the transaction; whether a key is there is known without its value.
+#[test]
+fn conditions_on_what_cannot_be_read_abort() {
+    let folder = Folder::new("conditions");
+    let server = with_cold(&folder, 20, &[]);
+    let mut client = server.client();
+    fault(&mut client, "read io");
+    // The second time it is not even tried: the disk has failed, or the command has waited.
+    for _ in 0..2 {
+        for (condition, expected) in
+            [("IFEQ", ABORT), ("IFNE", ABORT), ("NX", "*-1\r\n"), ("XX", "*1\r\n+OK\r\n")]
+        {
+            let value = if condition.starts_with("IF") { " x" } else { "" };
+            exec(&mut client, &format!("EXEC {condition} {}{value}", name(3)), expected);
+        }
+    }
+    fault(&mut client, "read none");
+    wait_until("the disk counts as healthy", || state(&mut client) == "ok");
+    check(&mut client, 0..20, 0);
+}
+
+/// Of a frozen key not even that is known.
+#[test]
+fn conditions_on_frozen_keys_that_cannot_be_read_abort() {
+    let folder = Folder::new("frozen-conditions");
+    let server = folder.start(&["--swap-freeze", "yes", "--save", ""]);
+    let mut client = server.client();
+    swap_frozen::set(&mut client, 0..3000);
+    swap_frozen::freeze(&mut client, 3000);
+    fault(&mut client, "read io");
+    for condition in ["IFEQ", "IFNE", "NX", "XX"] {
+        let value = if condition.starts_with("IF") { " x" } else { "" };
+        exec(&mut client, &format!("EXEC {condition} {}{value}", swap_frozen::name(7)), ABORT);
+    }
+    fault(&mut client, "read none");
+    wait_until("the disk counts as healthy", || state(&mut client) == "ok");
+    swap_frozen::check(&mut client, 0..3000);
+}
+
+const ABORT: &str = "-EXECABORT Transaction discarded because of: SWAPERR A value that this command needs cannot be \
+                     read from disk\r\n";
+
+fn exec(client: &mut Client, request: &str, expected: &str) {
+    client.check("MULTI", "+OK\r\n");
+    client.check("SET other 1", "+QUEUED\r\n");
+    client.check(request, expected);
 }
 
 /// Who cannot do what its primary did is no replica of it: the link breaks, and comes back with the disk.
