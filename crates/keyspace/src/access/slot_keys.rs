@@ -69,8 +69,8 @@ impl Held<'_> {
         names
     }
 
-    /// So many frozen keys of a slot come to memory, or some more: each record is read once. Those that cannot be read stay.
-    pub fn thaw_slot(&mut self, db: Db, slot: Slot, count: u64, now: UnixMs) {
+    /// So many frozen keys of a slot come to memory, or some more: each record is read once. How many could not be read, or had no room, and stay.
+    pub fn thaw_slot(&mut self, db: Db, slot: Slot, count: u64, now: UnixMs) -> u64 {
         let hasher = self.keyspace.hasher();
         let partition = self.partition(slot);
         let place = partition.geometry.place_of(slot);
@@ -80,16 +80,20 @@ impl Held<'_> {
         let wanted = bundles.map_while(|(address, bundle)| {
             let is_wanted = left > 0;
             left = left.saturating_sub(bundle.live());
-            is_wanted.then_some((address.name(), bundle.reference))
+            is_wanted.then_some((address.name(), bundle.reference, bundle.live()))
         });
-        for (name, from) in wanted.collect::<Vec<_>>() {
+        let mut lost = 0;
+        for (name, from, live) in wanted.collect::<Vec<_>>() {
             let keeper = partition.store.cold.keeper.as_ref().expect("what is frozen has a keeper");
-            let Some(payload) = keeper.read(from, name.as_bytes()) else { continue };
-            for item in bundle::items(&payload).unwrap_or_default() {
-                if partition.thaw(db, &hasher.key(item.key), &payload, from, now).is_err() {
-                    return;
-                }
-            }
+            let payload = keeper.read(from, name.as_bytes());
+            let items = payload.as_deref().and_then(|payload| Some((payload, bundle::items(payload)?)));
+            let is_home = items.is_some_and(|(payload, items)| {
+                items
+                    .into_iter()
+                    .all(|item| partition.thaw(db, &hasher.key(item.key), payload, from, now).is_ok())
+            });
+            lost += if is_home { 0 } else { live };
         }
+        lost
     }
 }

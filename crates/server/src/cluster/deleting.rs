@@ -3,6 +3,7 @@
 use isotherm_cluster::Slot;
 use isotherm_keyspace::{Conditions, Db, EventClass, ExpiryMode, Held, Txn, UnixMs};
 use isotherm_resp::ArgsBuf;
+use isotherm_stdx::steps;
 
 use crate::effects::pump::Pump;
 
@@ -25,10 +26,10 @@ pub fn delete_some(
     now: UnixMs,
     are_gone: bool,
 ) -> Step {
-    let (mut deleted, mut stay) = (0, 0);
+    let (mut deleted, mut stay, mut lost) = (0, 0, 0);
     for db in (0..databases).map(Db) {
         let left = KEYS_PER_HOLD_MAX - deleted;
-        held.thaw_slot(db, slot, left as u64, now);
+        lost += held.thaw_slot(db, slot, left as u64, now);
         for name in held.slot_names_in_memory(db, slot, left) {
             match delete(held, pump, (db, &name), now, are_gone) {
                 true => deleted += 1,
@@ -39,11 +40,11 @@ pub fn delete_some(
             break;
         }
     }
-    let is_over = match deleted {
-        0 if stay == 0 => drop_unreadable(held, pump, slot),
-        0 => true,
-        _ => deleted < KEYS_PER_HOLD_MAX && !held.has_frozen_in(slot),
-    };
+    let has_all = deleted < KEYS_PER_HOLD_MAX;
+    if has_all && stay == 0 && lost > 0 {
+        drop_unreadable(held, pump, slot, lost);
+    }
+    let is_over = has_all && (deleted == 0 && stay > 0 || !held.has_frozen_in(slot));
     if !are_gone {
         // Clients that have waited for them were sent on, and are about to be taken out: no command is to serve them.
         while held.take_ready().is_some() {}
@@ -51,20 +52,18 @@ pub fn delete_some(
     Step { deleted, is_over }
 }
 
-/// Nothing of the slot is in memory. What is frozen could not be read, and some of it goes; its names are not known, so in the end the log gets
-/// a command that deletes whatever is there. Whether that was all.
-fn drop_unreadable(held: &mut Held<'static>, pump: &mut Pump, slot: Slot) -> bool {
-    if !held.has_frozen_in(slot) {
-        return true;
-    }
-    held.drop_frozen(slot, KEYS_PER_HOLD_MAX as u64);
-    let is_over = !held.has_frozen_in(slot);
-    if is_over && pump.is_logging() {
+/// Nothing of the slot is in memory, and so many frozen keys, its first ones, could not be read: they go. Their names are not known, so the log
+/// gets a command that deletes whatever is there.
+fn drop_unreadable(held: &mut Held<'static>, pump: &mut Pump, slot: Slot, count: u64) {
+    let looked_before = steps::looked();
+    held.drop_frozen(slot, count);
+    // For each record all keys of the database that are watched.
+    held.exempt(steps::looked().wrapping_sub(looked_before));
+    if pump.is_logging() {
         let number = slot.get().to_string();
         let words: [&[u8]; 3] = [b"CLUSTER", b"FLUSHSLOT", number.as_bytes()];
         pump.log.request(Db(0), ArgsBuf::from_slices(&words).args());
     }
-    is_over
 }
 
 fn delete(
