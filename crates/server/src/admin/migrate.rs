@@ -86,7 +86,7 @@ fn migrate(call: &mut AdminCall<'_>) -> Outcome {
             return Outcome::Done;
         }
     };
-    if let Some(keys) = cold_values(call) {
+    if let Some(keys) = frozen_keys(call) {
         return Outcome::Cold(keys);
     }
     call.exec.held.take_missing();
@@ -110,8 +110,8 @@ fn migrate(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Block(Box::new(wait))
 }
 
-/// Keys and values that are not in memory. Parts of large collections are read when it is their turn.
-fn cold_values(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
+/// Keys that are not in memory, which decide what is there. What is, with a value on disk, is read when it is its turn.
+fn frozen_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
     let (cold, db) = (&call.node.cold, call.session.db);
     if cold.disk().is_none() || cold.has_failed() || call.exec.has_waited {
         return None;
@@ -119,7 +119,10 @@ fn cold_values(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
     let (mut positions, held) = (Vec::new(), &mut call.exec.held);
     find_keys(call.args, &mut positions);
     let names = positions.iter().map(|(at, _)| call.args.get(*at));
-    let away = names.filter(|name| cold.look(held, db, name, false) == Has::Cold);
+    let keyspace = &call.node.keyspace;
+    let away = names.filter(|name| {
+        held.may_be_frozen(db, &keyspace.key(name)) && cold.look(held, db, name, false) == Has::Cold
+    });
     let keys: Vec<ColdKey> = away.map(|name| ColdKey::of(db, name, Need::All, false)).collect();
     (!keys.is_empty()).then(|| Box::new(ColdKeys { keys }))
 }
