@@ -102,13 +102,14 @@ fn prefixes_have_shares() {
     let mut client = server.client();
     many(&mut client, 8000, "SET user:{}:name value-of-the-user");
     many(&mut client, 4000, "SET cart:{} x EX 1000");
-    many(&mut client, 1000, "SET bare{} x");
+    many(&mut client, 4000, "SET bare{} x");
     let reply = client.ask("MEMORY PREFIXES");
     let (user, cart) = (row(&reply, "user"), row(&reply, "cart"));
     assert!(user.len() > cart.len(), "{reply}");
-    for (part, keys) in [(user, 8000), (cart, 4000), (row(&reply, "without"), 1000)] {
+    for (part, keys) in [(user, 8000), (cart, 4000), (row(&reply, "without"), 4000)] {
         let (reported, error) = (number(part, "keys"), number(part, "keys-error"));
-        assert!((reported - keys).abs() <= 2 * error && error < keys, "{reported} +- {error} is {keys}");
+        // Right in 19 of 20 cases; three times as much in all but one of 50,000.
+        assert!((reported - keys).abs() <= 3 * error && error < keys, "{reported} +- {error} is {keys}");
         let bytes = number(part, "$5\r\nbytes");
         assert!(bytes > 5 * reported && bytes < 60 * reported, "{bytes} for {reported}");
     }
