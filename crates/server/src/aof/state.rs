@@ -4,7 +4,7 @@ use isotherm_disk::Lock;
 use isotherm_log::LogOffset;
 use isotherm_log::writer::Failure;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::request::Inbox;
 use super::rewrites::Rewrites;
@@ -77,11 +77,7 @@ impl AofState {
 
     /// The same for a thread that does not wait.
     pub fn try_switching(&self) -> Option<MutexGuard<'_, ()>> {
-        match self.switching.try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
+        routines::try_lock(&self.switching)
     }
 
     /// A link of this generation suspends it. One that was superseded meanwhile changes nothing.

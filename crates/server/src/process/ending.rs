@@ -37,7 +37,7 @@ impl Ending {
         let mut state = self.state();
         let is_first = !self.is_under_way();
         if is_first {
-            // Those stay who wait for a thread that decides.
+            // The list keeps clients that wait for a thread which is deciding.
             (state.options, state.by_signal) = (options, by_signal);
             self.deadline_ms.store(deadline_ms.max(1), SeqCst);
         }

@@ -86,11 +86,19 @@ pub fn pause(time: Duration) {
 /// Takes a lock whose holder may wait for another routine. The caller holds nothing that the holder needs.
 pub fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
     loop {
-        match mutex.try_lock() {
-            Ok(guard) => return guard,
-            Err(TryLockError::Poisoned(poisoned)) => return poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => pause(LOOK),
+        match try_lock(mutex) {
+            Some(guard) => return guard,
+            None => pause(LOOK),
         }
+    }
+}
+
+/// Takes such a lock if no other thread has it.
+pub fn try_lock(mutex: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
+    match mutex.try_lock() {
+        Ok(guard) => Some(guard),
+        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+        Err(TryLockError::WouldBlock) => None,
     }
 }
 

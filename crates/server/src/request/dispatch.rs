@@ -359,7 +359,7 @@ impl Dispatcher {
                 return self.run_script(session, command, request.args, unless);
             }
             _ => {
-                // To wait for other threads' changes is nothing for a worker that has a script to go on with: such a transaction waits here.
+                // A worker that has suspended a script must not block for the right to change parameters: it could not resume the script.
                 if locking::takes_writing(session, command)
                     && self.exec.node.mail.tasks().has(Tasks::LEASED)
                     && leases::holds_up(&mut self.exec, session, command, request.args)

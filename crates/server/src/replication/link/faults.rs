@@ -41,7 +41,7 @@ impl LinkThread {
     /// is a primary. Nothing is held.
     fn rest_half_applied(&self) {
         log::warning(
-            "A part of a transaction of the primary is in the data, for there was no memory for the rest: this replica asks for all              data again.",
+            "A part of a transaction of the primary is in the data, for there was no memory for the rest: this replica asks for all data again.",
         );
         if switch::suspend(self.node, self.generation).is_err() || !self.is_current() {
             switch::resume(self.node, self.generation);
