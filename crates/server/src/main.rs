@@ -47,6 +47,19 @@ mod worker;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    #[cfg(panic = "unwind")]
+    abort_after_panics();
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     process::start::run(&arguments)
+}
+
+/// Makes a panic of any thread end the process, as it does in a release (`panic = "abort"`). Builds for tests unwind, since
+/// the tests inside this crate are built with them; these do not come through `main`.
+#[cfg(panic = "unwind")]
+fn abort_after_panics() {
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        print(panic);
+        std::process::abort();
+    }));
 }

@@ -202,10 +202,11 @@ mod tests {
 
     /// The options with which CI calls this program.
     fn options_of_ci() -> &'static str {
-        let script = include_str!("../../../.ci/run");
-        let start = "cargo xtask stress ";
-        let call = script.lines().find_map(|line| line.split_once(start)).expect("CI runs it");
-        call.1.trim_end_matches([';', '}', ' '])
+        let stages = include_str!("../../xtask/src/ci/stages.rs");
+        let (_, call) = stages.split_once("\"stress --seeds").expect("CI runs it");
+        let end = call.find('"').expect("the call ends");
+        let start = stages.len() - call.len() - "--seeds".len();
+        &stages[start..][..end + "--seeds".len()]
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Fallible, check, peers, run};
+use crate::{Fallible, peers, run, testing};
 
 /// Features of crates/allocator; the first is the default, and the last is the first with heap profiles.
 const FEATURES: [&str; 5] = ["jemalloc", "mimalloc", "tcmalloc", "system", "profiling"];
@@ -48,7 +48,7 @@ fn smoke(feature: &str) -> Fallible {
             if let Some(folder) = &library {
                 command.env("TCMALLOC_DIR", folder).env("LD_LIBRARY_PATH", folder);
             }
-            if check::run_tests(command.args(tests))? == 0 {
+            if testing::run_tests(command.args(tests))? == 0 {
                 return Err(format!("no test of {package} was run"));
             }
         }

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::{Fallible, check, place, run};
+use crate::{Fallible, place, run, testing};
 
 /// Packages with unsafe rooms, and which of their tests Miri runs. Its interpreter is some hundred times slower than the
 /// machine: these are the tests that shorten themselves under it.
@@ -67,7 +67,7 @@ pub fn miri() -> Fallible {
     }
     for (package, tests) in MIRI_ROOMS {
         run::step(&format!("miri {package} {}", tests.join(" ")), || {
-            let passed = check::run_tests(
+            let passed = testing::run_tests(
                 on_nightly()
                     .args(["cargo", "miri", "test", "--package", package])
                     .args(tests)
@@ -83,7 +83,7 @@ pub fn miri() -> Fallible {
 /// mutex, so elsewhere.
 pub fn locks() -> Fallible {
     run::step("interleavings of the locks and of the log", || {
-        let passed = check::run_tests(
+        let passed = testing::run_tests(
             run::cargo()
                 .args(["test", "--locked", "--package", "isotherm-keyspace"])
                 .args(["--package", "isotherm-log"])
@@ -93,56 +93,6 @@ pub fn locks() -> Fallible {
         )?;
         if passed == 0 { Err("no interleaving was run".to_string()) } else { Ok(()) }
     })
-}
-
-/// Seeds of one process, which keeps some memory of each.
-const SEEDS_PER_PROCESS: u64 = 100;
-
-/// The server's persistence on a simulated disk, by seeds, on all cores.
-pub fn sim(args: &[String]) -> Fallible {
-    let (simulation, args) = match args {
-        [flag, rest @ ..] if flag == "--swap" => ("sim::swap::", rest),
-        _ => ("sim::seeds::", args),
-    };
-    let (from, to) = match args {
-        [] => (0, 1_000),
-        [flag, range] if flag == "--seeds" => seeds(range)?,
-        _ => return Err("usage: cargo xtask sim [--swap] [--seeds A..B]".to_string()),
-    };
-    let test = |name: &str| {
-        let mut command = run::cargo();
-        command.args(["test", "--locked", "--profile", "fast", "--package", "isotherm"]);
-        command.args(["--bin", "isotherm-server", name]);
-        command
-    };
-    run::step("build the simulation", || run::loud(test("sim::").arg("--no-run")))?;
-    let begin = std::sync::atomic::AtomicU64::new(from);
-    let work = || loop {
-        let at = begin.fetch_add(SEEDS_PER_PROCESS, std::sync::atomic::Ordering::Relaxed);
-        if at >= to {
-            return Ok(());
-        }
-        let range = format!("{at}..{}", to.min(at + SEEDS_PER_PROCESS));
-        let mut command = test(simulation);
-        command.args(["--", "--nocapture"]).env("SEEDS", &range).env("RUST_BACKTRACE", "0");
-        match check::run_tests(&mut command)? {
-            0 => return Err("no seed was run".to_string()),
-            _ => println!("seeds {range}: no violation"),
-        }
-    };
-    run::step(&format!("persistence on a simulated disk, seeds {from}..{to}"), || {
-        let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..cores).map(|_| scope.spawn(work)).collect();
-            threads.into_iter().try_for_each(|thread| thread.join().map_err(|_| "a panic".to_string())?)
-        })
-    })?;
-    run::step("a crash at each call of a course", || check::run_tests(&mut test("sim::sweep::")).map(drop))
-}
-
-fn seeds(range: &str) -> Fallible<(u64, u64)> {
-    let numbers = range.split_once("..").and_then(|(from, to)| Some((from.parse().ok()?, to.parse().ok()?)));
-    numbers.ok_or_else(|| format!("'{range}' is no range of seeds, as 0..10000 is"))
 }
 
 /// A program under the nightly toolchain. The cargo that runs us has put itself and its toolchain into the environment.

@@ -9,27 +9,36 @@ use std::process::ExitCode;
 
 mod allocators;
 mod check;
+mod child;
+mod ci;
 mod deep;
 mod licences;
 mod peers;
 mod place;
 mod programs;
 mod run;
+mod sim;
+mod testing;
 mod tidy;
 
 const HELP: &str = "\
 cargo xtask <command>
 
   start [--release] [ARGS]  builds the server (without --release: quickly) and starts it; ARGS go to isotherm-server
-  check                what has to pass before a change lands: format, tidy, licences, lints, tests
-  test [ARGS]          all tests, and the skipped ones with reasons; ARGS go to cargo test
+  check [PART ..]      format, tidy, licences, lints, tests: all, or these parts
+  test [ARGS]          all tests, and the skipped ones with reasons; -p, --test and the like choose programs as in cargo
+                       test, other words and what stands after -- choose tests;
+                       `test --beside-load N [NAME ..]`: the tests that wait, N times, beside three busy loops
+  build                all programs and test programs in the profile of the tests
+  ci [--all] [--record] [--list | STAGE ..]  all that has to pass before a change lands, as .ci/run does it: with a table
+                       of what it cost; --all: what is drawn for a landing otherwise; --record: notes a green run
   tidy                 the project's own rules only; `--circles [CRATE ..]` lists files that name each other,
                        `--lower` lowers each ceiling to what is counted
   compat [list]        writes the differences from Valkey into COMPAT.md, from the markers in the code (list: where)
   fuzz [--seconds N] [TARGET ..]   each fuzz target for N seconds (needs a nightly toolchain)
   miri                 the modules with unsafe code under Miri (needs a nightly toolchain)
   locks                interleavings of the locks and of the log, explored by a model checker
-  sim [--swap] [--seeds A..B]  the server's persistence on a simulated disk that crashes and fails (0..1000)
+  sim [--swap] [--seeds A..B]  the server on a simulated disk that crashes and fails (0..1000)
   allocators [NAME ..] builds the server with each allocator, fills and empties it
   peers                installs Valkey to compare with, and prints where; `peers source`: its sources and tclsh
                        (`peers bin`, `peers redis`: where Valkey's programs and Redis' server are, for scripts)
@@ -66,15 +75,17 @@ fn command(args: &[String]) -> Fallible {
     };
     match name.as_str() {
         "start" => programs::start(rest),
-        "check" => check::check(),
-        "test" => check::test(rest),
+        "check" => check::check(rest),
+        "ci" => ci::command(rest),
+        "build" => testing::everything().map(drop),
+        "test" => testing::test(rest),
         "tidy" => check::tidy(rest),
         "compat" => tidy::compat::command(&place::root(), rest),
         "allocators" => allocators::command(rest),
         "fuzz" => deep::fuzz(rest),
         "miri" => deep::miri(),
         "locks" => deep::locks(),
-        "sim" => deep::sim(rest),
+        "sim" => sim::command(rest),
         "peers" => peers::command(rest),
         "bench" => programs::bench(rest),
         "stress" => programs::stress(rest),

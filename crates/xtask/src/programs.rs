@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Fallible, peers, place, run};
+use crate::{Fallible, peers, place, run, testing};
 
 /// A program that a dependency's build calls, why, and how to get it. Asked for before the build, by name.
 struct Need {
@@ -119,11 +119,11 @@ pub fn stress(args: &[String]) -> Fallible {
         }
         bin => bin.transpose()?,
     };
-    let stress = build_with("isotherm-stress", "isotherm-stress", "fast")?;
+    let stress = testing::program("isotherm-stress")?;
     let mut command = Command::new(stress);
     command.args(args).current_dir(place::root());
     if !args.iter().any(|arg| arg == "--help" || arg == "--server") {
-        command.env("ISOTHERM_SERVER", build_with("isotherm", "isotherm-server", "stress")?);
+        command.env("ISOTHERM_SERVER", testing::program("isotherm-server")?);
     }
     if let Some(folder) = sentinels {
         command.env("ISOTHERM_PEER_BIN", folder);
@@ -243,6 +243,9 @@ fn build(package: &str, program: &str) -> Fallible<PathBuf> {
 
 fn build_with(package: &str, program: &str, profile: &str) -> Fallible<PathBuf> {
     build_needs()?;
+    if profile == testing::PROFILE {
+        return testing::program(program);
+    }
     run::loud(run::cargo().args([
         "build",
         "--profile",
