@@ -8,7 +8,7 @@ use std::fs;
 use crate::{Fallible, place, run};
 
 /// Crates of others in the server's tree, build scripts included.
-const FOREIGN_CRATES_MAX: usize = 40;
+const FOREIGN_CRATES_MAX: usize = 41;
 
 pub fn check() -> Fallible {
     let file = place::root().join("deny.toml");

@@ -1,5 +1,5 @@
 /*
-** The one translation unit: Lua, then the glue. build.rs compiles it beside the patched sources.
+** The one translation unit: Lua, then the glue. build/main.rs compiles it beside the patched sources.
 */
 
 #define luaall_c

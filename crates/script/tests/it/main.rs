@@ -1,5 +1,6 @@
 //! Scripts through the crate's own interface, with a host that keeps a few keys.
 
+mod build;
 mod conversions;
 mod cves;
 mod debugging;

@@ -61,6 +61,19 @@ fn the_limit_is_an_error_and_nothing_more() {
     assert_eq!(eval_in(&mut lua, "return 1"), ":1\r\n");
 }
 
+/// The stack is memory too: it may grow to 8,000 values, each of 16 bytes, but not past the limit.
+#[test]
+fn a_stack_that_finds_no_memory_is_an_error_of_memory() {
+    let fill = "local t = {} pcall(function() while true do t[#t + 1] = ('x'):rep(500) .. #t end end)";
+    for (end, expected) in [
+        ("for i = 1, 50 do t[#t] = nil end", "-ERR Error running script, not enough memory\r\n"),
+        ("t = nil", ":7000\r\n"),
+    ] {
+        let script = format!("{fill} {end} collectgarbage() return select('#', unpack({{}}, 1, 7000))");
+        assert_eq!(eval_in(&mut limited(1 << 20), &script), expected, "{end}");
+    }
+}
+
 /// Garbage is collected before the limit is reached.
 #[test]
 fn garbage_does_not_reach_the_limit() {

@@ -26,13 +26,14 @@ pub fn check(files: &[File]) -> Vec<Finding> {
     dead.into_iter().map(|path| whole(path, "dead: no `mod` names this file")).collect()
 }
 
-/// What Cargo compiles by itself: crates/NAME/build.rs, src/lib.rs, src/main.rs, src/bin/x.rs, tests/x.rs, tests/x/main.rs,
+/// What Cargo compiles by itself: crates/NAME/build.rs, build/main.rs, src/lib.rs, src/main.rs, src/bin/x.rs, tests/x.rs, tests/x/main.rs,
 /// and the same for benches and examples.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').skip(2).collect();
     matches!(
         parts.as_slice(),
         ["build.rs"]
+            | ["build", "main.rs"]
             | ["src", "lib.rs" | "main.rs"]
             | ["src", "bin", _]
             | ["tests" | "benches" | "examples", _]
