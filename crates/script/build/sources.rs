@@ -3,11 +3,12 @@
 //! The crate does not say where it lies: not in its interface, and not through a build script of its own. Cargo knows. But
 //! `cargo metadata` for this workspace wants every crate of every member and platform, of which a build of one program has
 //! downloaded a part. So it is asked for a package, made here, that depends on `lua-src` alone. It does not wait for the cargo that
-//! runs this script, and finds a source replacement (`cargo vendor`) as that does: in a configuration above this folder,
-//! or in CARGO_HOME.
+//! runs this script, downloads nothing, and finds a source replacement (`cargo vendor`) that is configured above this folder or in
+//! CARGO_HOME, but none that is given on the command line.
 //!
 //! `Cargo.lock` has the crate's SHA-256, and cargo compares it when it downloads. The hashes here are for what happens to files
-//! after that, and for vendored ones; SHA-1 finds these changes, and is there.
+//! after that, and for vendored ones, which cargo does not compare again for a crate that it has compiled. SHA-1, which `stdx`
+//! has, finds such changes.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -31,20 +32,21 @@ pub fn find(out: &Path) -> Result<PathBuf, String> {
     let manifest = manifest_in(&String::from_utf8_lossy(&asked.stdout)).ok_or_else(|| {
         format!(
             "the crate lua-src {VERSION}, whose Lua is built, is not found by `cargo metadata --offline` \
-             (if it is vendored, .cargo/config.toml above crates/script or CARGO_HOME must say so):\n{}",
+             (crates that are vendored: a .cargo/config.toml above crates/script, or in CARGO_HOME, has to name their folder):\n{}",
             String::from_utf8_lossy(&asked.stderr)
         )
     })?;
     Ok(manifest.with_file_name(FOLDER))
 }
 
-/// Returns its manifest.
+/// Returns its manifest. A lock file of an earlier build may name what this machine has no more.
 fn write_package(folder: &Path) -> PathBuf {
     let manifest = folder.join("Cargo.toml");
     let text = format!(
         "[workspace]\n[package]\nname = \"finder\"\nversion = \"0.0.0\"\nedition = \"2024\"\n\
          [lib]\npath = \"lib.rs\"\n[dependencies]\nlua-src = \"={VERSION}\"\n"
     );
+    let _ = fs::remove_dir_all(folder);
     fs::create_dir_all(folder).expect("the folder for output can be made");
     fs::write(&manifest, text).expect("a manifest can be written");
     manifest
