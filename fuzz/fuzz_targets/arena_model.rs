@@ -98,8 +98,11 @@ impl Model {
             assert!(object.kind != Kind::Index && self.arena.is_live(victim.handle, object.owner));
             let mut handle = victim.handle;
             if skip >> (i % 16) & 1 == 0 {
-                handle =
-                    self.arena.reallocate(handle, object.owner, object.len, victim.bytes).expect("within its class").handle;
+                handle = self
+                    .arena
+                    .reallocate(handle, object.owner, object.len, victim.bytes)
+                    .expect("within its class")
+                    .handle;
                 self.expect(handle, object.len, object.stamp);
             }
             assert!(self.objects.insert(handle, object).is_none());

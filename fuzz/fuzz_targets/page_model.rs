@@ -174,7 +174,8 @@ impl World<'_, '_> {
         let (db, count) = (Db(self.bytes.below(3) as u16), 1 + self.bytes.below(30));
         if self.bytes.below(2) == 0 {
             let cursor = self.bytes.below(u64::MAX);
-            let next = txn(self.keyspace, self.now, |txn| txn.scan(db, cursor, count, None, |_, _| true, |_, _| {}));
+            let next =
+                txn(self.keyspace, self.now, |txn| txn.scan(db, cursor, count, None, |_, _| true, |_, _| {}));
             return assert!(next < 1 << 53);
         }
         let mut met = std::collections::BTreeSet::new();

@@ -6,8 +6,8 @@ use isotherm_allocator as allocator;
 use isotherm_keyspace::{
     Conditions, Config, Db, ExpiryMode, Held, Keyspace, Limits as Layout, NoEffects, Txn, UnixMs, Want,
 };
-use isotherm_persist::rdb::{Encoding, RdbValue, Shape, Writer, decode, encode};
 use isotherm_persist::Limits;
+use isotherm_persist::rdb::{Encoding, RdbValue, Shape, Writer, decode, encode};
 use libfuzzer_sys::fuzz_target;
 use std::sync::LazyLock;
 

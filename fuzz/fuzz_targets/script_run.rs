@@ -7,6 +7,7 @@ use libfuzzer_sys::fuzz_target;
 mod interpreter;
 use interpreter::{interpreter, run};
 
+#[rustfmt::skip]
 const WORDS: [&str; 128] = [
     "local ", "a", "b", "c", "=", ",", "(", ")", "{", "}", "[", "]", "[[", "]]", "[==[", "]==]", "function ", "end ",
     "if ", "then ", "else ", "elseif ", "while ", "do ", "for ", "in ", "repeat ", "until ", "break ", "return ", "nil ",
@@ -42,7 +43,8 @@ fuzz_target!(|input: &[u8]| {
     let (_, reply) = run(&mut lua, check, &[b"k", b"v"], Protocol::Resp2).expect("it compiles");
     let reply = String::from_utf8_lossy(&reply);
     assert!(
-        reply.starts_with("*6\r\n$1\r\nv\r\n:1\r\n$8\r\nfunction\r\n$1\r\nX\r\n$3\r\n[1]\r\n") || reply.starts_with('-'),
+        reply.starts_with("*6\r\n$1\r\nv\r\n:1\r\n$8\r\nfunction\r\n$1\r\nX\r\n$3\r\n[1]\r\n")
+            || reply.starts_with('-'),
         "{reply}"
     );
 });

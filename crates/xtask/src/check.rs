@@ -13,13 +13,19 @@ pub fn check(args: &[String]) -> Fallible {
     let is_chosen = |part: &&str| args.is_empty() || args.iter().any(|name| name == part);
     PARTS.into_iter().filter(is_chosen).try_for_each(|part| {
         run::step(part, || match part {
-            "format" => run::loud(run::cargo().args(["fmt", "--all", "--check"])),
+            "format" => format(),
             "tidy" => tidy(&[]),
             "licences" => licences::check(),
             "lints" => lints(),
             _ => testing::test(&[]),
         })
     })
+}
+
+/// The workspace of the fuzz targets is one of its own.
+fn format() -> Fallible {
+    run::loud(run::cargo().args(["fmt", "--all", "--check"]))?;
+    run::loud(run::cargo().args(["fmt", "--manifest-path", "fuzz/Cargo.toml", "--check"]))
 }
 
 fn lints() -> Fallible {

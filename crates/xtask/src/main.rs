@@ -12,7 +12,9 @@ mod check;
 mod child;
 mod ci;
 mod deep;
+mod fuzz;
 mod licences;
+mod nightly;
 mod peers;
 mod place;
 mod programs;
@@ -35,7 +37,8 @@ cargo xtask <command>
   tidy                 the project's own rules only; `--circles [CRATE ..]` lists files that name each other,
                        `--lower` lowers each ceiling to what is counted
   compat [list]        writes the differences from Valkey into COMPAT.md, from the markers in the code (list: where)
-  fuzz [--seconds N] [TARGET ..]   each fuzz target for N seconds (needs a nightly toolchain)
+  fuzz [--minimise] [--seconds N] [TARGET ..]   each fuzz target for N seconds, as many at a time as cores (needs a
+                       nightly toolchain); `--minimise`: packs what was found into fuzz/corpus
   miri                 the modules with unsafe code under Miri (needs a nightly toolchain)
   locks                interleavings of the locks and of the log, explored by a model checker
   sim [--swap] [--seeds A..B]  the server on a simulated disk that crashes and fails (0..1000)
@@ -82,7 +85,7 @@ fn command(args: &[String]) -> Fallible {
         "tidy" => check::tidy(rest),
         "compat" => tidy::compat::command(&place::root(), rest),
         "allocators" => allocators::command(rest),
-        "fuzz" => deep::fuzz(rest),
+        "fuzz" => fuzz::fuzz(rest),
         "miri" => deep::miri(),
         "locks" => deep::locks(),
         "sim" => sim::command(rest),

@@ -15,11 +15,6 @@ pub fn target() -> PathBuf {
     }
 }
 
-/// Programs that are installed for the project alone.
-pub fn tools() -> PathBuf {
-    target().join("tools")
-}
-
 /// The servers to compare with: `ISOTHERM_PEERS` shares one installation between checkouts.
 pub fn peers() -> PathBuf {
     match std::env::var_os("ISOTHERM_PEERS") {

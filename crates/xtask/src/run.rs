@@ -1,7 +1,9 @@
 //! Running other programs: quietly, loudly, or step by step with the time each took.
 
+use std::fs::File;
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Fallible;
 
@@ -24,6 +26,27 @@ pub fn quiet(command: &mut Command) -> Fallible<String> {
     let last: Vec<&str> = said.lines().rev().take(5).collect();
     let last: Vec<&str> = last.into_iter().rev().collect();
     Err(format!("{} failed ({}): {}", line(command), output.status, last.join("\n")))
+}
+
+/// Runs a program with its output in a file, and ends it once it has taken longer than `limit`.
+pub fn bounded(command: &mut Command, output: &Path, limit: Duration) -> Fallible {
+    let file = File::create(output).and_then(|file| Ok((file.try_clone()?, file)));
+    let (stdout, stderr) = file.map_err(|why| format!("cannot write {}: {why}", output.display()))?;
+    let begun = Instant::now();
+    let child = command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).spawn();
+    let mut child = child.map_err(|why| format!("cannot run {}: {why}", name(command)))?;
+    let status = loop {
+        match child.try_wait().map_err(|why| format!("cannot wait for {}: {why}", name(command)))? {
+            Some(status) => break status,
+            None if begun.elapsed() < limit => std::thread::sleep(Duration::from_millis(50)),
+            None => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("{} was ended after {} s", line(command), limit.as_secs()));
+            }
+        }
+    };
+    if status.success() { Ok(()) } else { Err(format!("{} failed ({status})", line(command))) }
 }
 
 /// One step of many: its name before, its time after.

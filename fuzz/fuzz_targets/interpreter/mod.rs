@@ -1,4 +1,6 @@
 //! Interpreters for targets: bounded in memory and in time, with commands that reply in each type.
+// A target uses a part.
+#![allow(dead_code)]
 
 use isotherm_resp::{Args, ArgsBuf, Protocol, Reply};
 use isotherm_script::{

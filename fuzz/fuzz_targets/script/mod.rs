@@ -1,4 +1,6 @@
 //! Calls of library functions: the results must be a sound tape, and no larger than the arguments account for.
+// A target uses a part.
+#![allow(dead_code)]
 
 use isotherm_script::libraries::{ALL, Call, State};
 use isotherm_script::tape::{Item, Reader, Writer, tags};
@@ -13,8 +15,13 @@ pub fn call(library: &str, name: &str, args: &[u8], arg_count: usize) -> Option<
     let function = library.functions.iter().find(|known| known.name == name).expect("a function");
     let mut out = Vec::new();
     let mut state = State::default();
-    let mut call =
-        Call { args: Reader::new(args), arg_count, out: Writer::new(&mut out), instance: 0, state: &mut state };
+    let mut call = Call {
+        args: Reader::new(args),
+        arg_count,
+        out: Writer::new(&mut out),
+        instance: 0,
+        state: &mut state,
+    };
     let done = (function.run)(&mut call);
     assert!(out.len() <= FACTOR * args.len() + SLACK_BYTES, "{} B of {} B", out.len(), args.len());
     done.ok().map(|()| out)
