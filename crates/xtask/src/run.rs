@@ -79,3 +79,23 @@ fn line(command: &Command) -> String {
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
     words.join(" ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bounded_program_ends() {
+        let output = std::env::temp_dir().join(format!("isotherm-xtask-bounded-{}", std::process::id()));
+        let shell =
+            |script: &str, limit: Duration| bounded(Command::new("sh").args(["-c", script]), &output, limit);
+        let minute = Duration::from_secs(60);
+        assert_eq!(shell("echo out; echo err >&2", minute), Ok(()));
+        assert_eq!(std::fs::read_to_string(&output).expect("it was written"), "out\nerr\n");
+        assert!(shell("exit 3", minute).is_err_and(|why| why.contains("exit status: 3")));
+        assert!(
+            shell("exec sleep 60", Duration::ZERO).is_err_and(|why| why.ends_with("was ended after 0 s"))
+        );
+        let _ = std::fs::remove_file(&output);
+    }
+}

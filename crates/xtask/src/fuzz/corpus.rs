@@ -133,4 +133,16 @@ mod tests {
         }
         assert!(unpack(&vec![1; PACKED_BYTES_MAX + 1]).is_err());
     }
+
+    #[test]
+    fn every_target_has_a_corpus_in_the_tree() {
+        check_sizes().expect("they fit");
+        let targets = super::super::targets().expect("there are targets");
+        for target in &targets {
+            let bytes = fs::read(packed_file(target)).unwrap_or_else(|why| panic!("{target}: {why}"));
+            assert!(!unpack(&bytes).unwrap_or_else(|why| panic!("{target}: {why}")).is_empty(), "{target}");
+        }
+        let files = fs::read_dir(packed_folder()).expect("just read").count();
+        assert_eq!(files, targets.len(), "a corpus of no target");
+    }
 }
