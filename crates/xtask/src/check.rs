@@ -33,18 +33,27 @@ fn lints() -> Fallible {
     run::loud(run::cargo().args(clippy))
 }
 
-/// The rules of the house; `--circles [CRATE ..]` shows files that name each other, `--lower` lowers ceilings.
+/// The rules of the house, or one of their reports; ceilings may be changed before the rules are checked.
 pub fn tidy(args: &[String]) -> Fallible {
+    let root = place::root();
     match args {
         [flag, rest @ ..] if flag == "--circles" => {
-            print!("{}", crate::tidy::circles(&place::root(), rest));
+            print!("{}", crate::tidy::circles(&root, rest));
             return Ok(());
         }
-        [flag] if flag == "--lower" => crate::tidy::lower(&place::root())?,
+        [flag, part] if flag == "--places" => {
+            print!("{}", crate::tidy::places(&root, part));
+            return Ok(());
+        }
+        [flag] if flag == "--lower" => crate::tidy::lower(&root)?,
+        [flag] if flag == "--new" => crate::tidy::add_new(&root)?,
         [] => {}
-        _ => return Err("usage: cargo xtask tidy [--lower | --circles [--followed] [CRATE ..]]".to_string()),
+        _ => {
+            let usage = "usage: cargo xtask tidy [--lower | --new | --places NAME | --circles [--followed] [CRATE ..]]";
+            return Err(usage.to_string());
+        }
     }
-    let findings = crate::tidy::findings(&place::root());
+    let findings = crate::tidy::findings(&root);
     for finding in &findings {
         println!("{finding}");
     }

@@ -35,7 +35,8 @@ cargo xtask <command>
   ci [--all] [--record] [--list | STAGE ..]  all that has to pass before a change lands, as .ci/run does it: with a table
                        of what it cost; --all: what is drawn for a landing otherwise; --record: notes a green run
   tidy                 the project's own rules only; `--circles [CRATE ..]` lists files that name each other,
-                       `--lower` lowers each ceiling to what is counted
+                       `--places NAME` shows each place that a ceiling counts (NAME: a part of its name),
+                       `--lower` lowers each ceiling to what is counted, `--new` adds those that are missing
   compat [list]        writes the differences from Valkey into COMPAT.md, from the markers in the code (list: where)
   fuzz [--minimise] [--seconds N] [TARGET ..]   each fuzz target for N seconds, as many at a time as cores (needs a
                        nightly toolchain); `--minimise`: packs what was found into fuzz/corpus

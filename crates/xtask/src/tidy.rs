@@ -15,6 +15,8 @@ mod ceilings;
 mod circles;
 pub mod compat;
 mod dead;
+mod floors;
+mod folders;
 mod hand_calls;
 mod house;
 mod impls;
@@ -55,14 +57,19 @@ impl fmt::Display for Finding {
 /// Something counted, by the name that it has in the table.
 pub struct Measure {
     pub name: String,
-    pub count: usize,
-    /// Where it was counted; shown when there is too much of it.
+    /// Places that were counted; shown when there are too many.
     pub places: Vec<String>,
+    /// Count up to which it needs no line in the table.
+    pub allowed: usize,
 }
 
 impl Measure {
     fn of_places(name: String, places: Vec<String>) -> Measure {
-        Measure { name, count: places.len(), places }
+        Measure { name, places, allowed: 0 }
+    }
+
+    fn count(&self) -> usize {
+        self.places.len()
     }
 }
 
@@ -79,6 +86,7 @@ pub fn findings(root: &Path) -> Vec<Finding> {
         unsafety::check,
         arrows::check,
         layers::check,
+        floors::check,
         ceilings::check,
         compat::check,
         words::check,
@@ -98,13 +106,27 @@ pub fn circles(root: &Path, args: &[String]) -> String {
     circles::report(&source::files(&read(root)), crates, reexports)
 }
 
-/// Lowers each ceiling to what is counted.
+/// Lowers each ceiling to what is counted, and deletes those that nothing counts.
 pub fn lower(root: &Path) -> Fallible {
+    rewrite(root, ceilings::lowered)
+}
+
+/// Gives a ceiling to each measure that has none.
+pub fn add_new(root: &Path) -> Fallible {
+    rewrite(root, ceilings::with_new)
+}
+
+fn rewrite(root: &Path, change: fn(&str, &[Measure]) -> String) -> Fallible {
     let files = read(root);
     let path = root.join(ceilings::TABLE);
     let table = fs::read_to_string(&path).map_err(|why| format!("cannot read {}: {why}", ceilings::TABLE))?;
-    fs::write(&path, ceilings::lowered(&table, &ceilings::measures(&files)))
+    fs::write(&path, change(&table, &ceilings::measures(&files)))
         .map_err(|why| format!("cannot write {}: {why}", ceilings::TABLE))
+}
+
+/// Each place that counts for the measures whose names contain `part`.
+pub fn places(root: &Path, part: &str) -> String {
+    ceilings::places_of(part, &ceilings::measures(&read(root)))
 }
 
 /// Folders that hold nothing written by hand; in a second checkout of the same repository, `.git` is a file.

@@ -21,17 +21,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::modules::{Modules, Reexports};
-use super::{File, Measure};
+use super::{File, Measure, floors, folders};
 
-/// One crate's files and who names whom.
-struct Graph {
-    files: Vec<String>,
+/// One crate's files, with the arrows between them.
+pub struct Graph {
+    pub files: Vec<String>,
     /// From file to file: the names, with the line of the first.
-    arrows: BTreeMap<(usize, usize), (usize, BTreeSet<String>)>,
+    pub arrows: BTreeMap<(usize, usize), (usize, BTreeSet<String>)>,
 }
 
 /// The crates of the checkout: folder and root file.
-fn roots(files: &[File]) -> Vec<(String, String)> {
+pub fn roots(files: &[File]) -> Vec<(String, String)> {
     let has = |path: &str| files.iter().any(|file| file.path == path);
     let mut roots = Vec::new();
     for file in files {
@@ -50,19 +50,23 @@ fn roots(files: &[File]) -> Vec<(String, String)> {
 /// Crates with ceilings of their own: large enough to have folders that re-export.
 const LARGE: [&str; 2] = ["keyspace", "server"];
 
-/// The largest circle of each large crate, and the largest of all others. Takes files without comments and strings.
+/// The largest circle of each large crate, and the largest of all others; the folders of each crate, by the same arrows.
+/// Takes files without comments and strings.
 pub fn measures(files: &[File]) -> Vec<Measure> {
     let mut measures = Vec::new();
-    let mut elsewhere = Measure { name: "circle elsewhere".to_string(), count: 0, places: Vec::new() };
+    let mut elsewhere = Measure::of_places("circle elsewhere".to_string(), Vec::new());
     for (name, root) in roots(files) {
-        let measure = Graph::read(files, &root, Reexports::AsWritten).measure(format!("circle {name}"));
+        let modules = Modules::read(files, &root);
+        let measure = Graph::of(&modules, Reexports::AsWritten).measure(format!("circle {name}"));
+        let followed = Graph::of(&modules, Reexports::Followed);
         if LARGE.contains(&name.as_str()) {
             measures.push(measure);
-            let graph = Graph::read(files, &root, Reexports::Followed);
-            measures.push(graph.measure(format!("circle {name} followed")));
-        } else if measure.count > elsewhere.count {
+            measures.push(followed.measure(format!("circle {name} followed")));
+        } else if measure.count() > elsewhere.count() {
             elsewhere = Measure { name: elsewhere.name, ..measure };
         }
+        measures.push(folders::measure(&name, &followed));
+        measures.extend(floors::measure(&name, &followed));
     }
     measures.push(elsewhere);
     measures
@@ -72,12 +76,11 @@ pub fn measures(files: &[File]) -> Vec<Measure> {
 pub fn report(files: &[File], crates: &[String], reexports: Reexports) -> String {
     let asked = |name: &String| crates.is_empty() || crates.contains(name);
     let crates = roots(files).into_iter().filter(|(name, _)| asked(name));
-    crates.map(|(name, root)| Graph::read(files, &root, reexports).report(&name)).collect()
+    crates.map(|(name, root)| Graph::of(&Modules::read(files, &root), reexports).report(&name)).collect()
 }
 
 impl Graph {
-    fn read(files: &[File], root: &str, reexports: Reexports) -> Graph {
-        let modules = Modules::read(files, root);
+    fn of(modules: &Modules, reexports: Reexports) -> Graph {
         let mut arrows: BTreeMap<(usize, usize), (usize, BTreeSet<String>)> = BTreeMap::new();
         for mention in &modules.mentions {
             let Some(to) = modules.file_of(mention, reexports) else { continue };
@@ -87,15 +90,14 @@ impl Graph {
             let (_, names) = arrows.entry((mention.file, to)).or_insert((mention.line, BTreeSet::new()));
             names.extend(mention.path.last().cloned());
         }
-        Graph { files: modules.files, arrows }
+        Graph { files: modules.files.clone(), arrows }
     }
 
     fn measure(&self, name: String) -> Measure {
         let circle = self.largest_circle(None);
         let places: Vec<String> = circle.iter().map(|file| self.files[*file].clone()).collect();
         // A file by itself is no circle.
-        let count = if places.len() > 1 { places.len() } else { 0 };
-        Measure { name, count, places }
+        Measure::of_places(name, if places.len() > 1 { places } else { Vec::new() })
     }
 
     /// The files of the largest circle, if one arrow were not there.
@@ -169,19 +171,27 @@ fn reached(next: &[Vec<usize>], from: usize) -> BTreeSet<usize> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::super::source;
     use super::*;
 
+    /// The files of a crate `a`, by their paths below its sources.
+    fn tree(files: &[(&str, &str)]) -> Vec<File> {
+        let file = |(path, text): &(&str, &str)| File {
+            path: format!("crates/a/src/{path}"),
+            text: text.to_string(),
+        };
+        let mut tree: Vec<File> = files.iter().map(file).collect();
+        tree.push(File { path: "crates/a/Cargo.toml".to_string(), text: String::new() });
+        source::files(&tree)
+    }
+
+    pub fn graph(files: &[(&str, &str)]) -> Graph {
+        Graph::of(&Modules::read(&tree(files), "crates/a/src/lib.rs"), Reexports::Followed)
+    }
+
     fn circle(files: &[(&str, &str)]) -> Vec<String> {
-        let mut tree = vec![File { path: "crates/a/Cargo.toml".to_string(), text: String::new() }];
-        tree.extend(
-            files
-                .iter()
-                .map(|(path, text)| File { path: format!("crates/a/src/{path}"), text: text.to_string() }),
-        );
-        let measure = measures(&source::files(&tree)).pop().expect("one crate, one measure");
-        if measure.count == 0 { Vec::new() } else { measure.places }
+        measures(&tree(files)).pop().expect("a measure of all small crates").places
     }
 
     #[test]

@@ -32,7 +32,7 @@ mod tests {
         let file = |path: &str, lines: usize| File { path: path.to_string(), text: "x\n".repeat(lines) };
         let files =
             [file("crates/server/src/a.rs", LINES_MAX), file("crates/server/src/b.rs", LINES_MAX + 1)];
-        let counts: Vec<usize> = measures(&files).iter().map(|measure| measure.count).collect();
+        let counts: Vec<usize> = measures(&files).iter().map(Measure::count).collect();
         assert_eq!(counts, [0, 1]);
     }
 }

@@ -186,6 +186,15 @@ impl Modules {
         }
     }
 
+    /// The file of the definition that a path in this file leads to.
+    pub fn definition(&self, file: &str, path: &[String]) -> Option<&str> {
+        let file = self.files.iter().position(|path| path == file)?;
+        match self.follow(self.module_of_file[file], path, Reexports::Followed, 0) {
+            Target::Item(module) => Some(&self.files[self.modules[module].file]),
+            Target::Module(_) | Target::Elsewhere => None,
+        }
+    }
+
     /// True for the import of a module whose items are named through it.
     fn is_used_as_module(&self, import: &Mention) -> bool {
         let through = |other: &Mention| {

@@ -77,7 +77,7 @@ mod tests {
 
     fn counts(text: &str) -> Vec<usize> {
         let file = File { path: "crates/server/src/a.rs".to_string(), text: text.to_string() };
-        measures(&[file]).iter().map(|measure| measure.count).collect()
+        measures(&[file]).iter().map(Measure::count).collect()
     }
 
     #[test]

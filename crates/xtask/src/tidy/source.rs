@@ -150,7 +150,7 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
 }
 
 /// An item with its attributes: to the brace that closes its first block, or to a semicolon or comma before any.
-fn item_length(rest: &[u8]) -> usize {
+pub fn item_length(rest: &[u8]) -> usize {
     let mut depth = 0;
     for (at, byte) in rest.iter().enumerate() {
         match byte {
