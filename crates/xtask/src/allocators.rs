@@ -56,7 +56,7 @@ fn smoke(feature: &str) -> Fallible {
     })
 }
 
-/// Where tcmalloc's library lies; nothing if the linker finds it by itself.
+/// The path of tcmalloc's library; `None` if the linker finds it by itself.
 fn tcmalloc() -> Fallible<Option<PathBuf>> {
     const FILE: &str = "libtcmalloc_minimal.so";
     let found = run::quiet(Command::new("cc").arg(format!("-print-file-name={FILE}")))?;

@@ -1,7 +1,8 @@
 //! `cargo xtask`: the commands of daily work, in Rust so that a machine with Rust has them all.
 //!
-//! Nothing here is part of the server. This crate has no dependencies, so that the first command a newcomer types answers
-//! in seconds, and so that a missing tool is named here, in one line, before a dependency's build stumbles over it.
+//! Nothing here is part of the server. This crate has no dependencies, so that the first command a newcomer
+//! types answers in seconds, and so that a missing tool is named here, in one line, before a dependency's
+//! build stumbles over it.
 //!
 //! What a command cannot do on this machine it reports as skipped, with the reason; it never passes silently.
 

@@ -1,14 +1,15 @@
 //! The peer: the newest Valkey that Debian carries, installed for this project alone.
 //!
-//! Debian's own `apt-get` does the work, but with lists, cache and package status of its own and an empty machine in mind:
-//! it then names every package down to the C library. They are unpacked into `target/peers/root`, nothing is installed on the
-//! machine, and no root rights are needed. A program of that folder runs with the loader and the libraries beside it, through
-//! a small wrapper in `target/peers/bin`, so it sees this machine's files and ports and may be newer than its system.
+//! Debian's own `apt-get` does the work, but with lists, cache and package status of its own and an empty
+//! machine in mind: it then names every package down to the C library. They are unpacked into
+//! `target/peers/root`, nothing is installed on the machine, and no root rights are needed. A program of that
+//! folder runs with the loader and the libraries beside it, through a small wrapper in `target/peers/bin`, so
+//! it sees this machine's files and ports and may be newer than its system.
 //!
 //! ```text
 //! target/peers/apt      lists, packages
 //! target/peers/root     what the packages hold
-//! target/peers/bin      wrappers: valkey-server, valkey-cli, valkey-benchmark, ..., tclsh, redis-cli, redis-server
+//! target/peers/bin      wrappers: valkey-server, valkey-cli, ..., tclsh, redis-cli, redis-server
 //! target/peers/source   Valkey's source, for its test suite
 //! ```
 
@@ -253,7 +254,8 @@ fn write_wrappers(root: &Path, programs: &[(&str, &str)]) -> Fallible {
     Ok(())
 }
 
-/// Where a package puts its program. Debian's server is a link to the program that checks files, by an absolute path in some releases.
+/// The path at which a package puts its program. Debian's server is a link to the program that checks files,
+/// by an absolute path in some releases.
 fn program(root: &Path, name: &str) -> PathBuf {
     let bin = root.join("usr/bin");
     match name {

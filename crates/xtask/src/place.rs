@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// The checkout that Cargo runs us in. (Asked at run time: checkouts that share a target folder share this program.)
+/// The checkout that Cargo runs us in. (Asked at run time: checkouts that share a target folder share this
+/// program.)
 pub fn root() -> PathBuf {
     let here = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     Path::new(&here).ancestors().nth(2).expect("crates/xtask lies two folders below the root").to_path_buf()

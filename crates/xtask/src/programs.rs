@@ -1,4 +1,5 @@
-//! Building and starting the project's own programs: the server, the benchmark, the stress run, the comparison with Valkey.
+//! Building and starting the project's own programs: the server, the benchmark, the stress run, the
+//! comparison with Valkey.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -18,7 +19,7 @@ const BUILD_NEEDS: [Need; 2] = [
     Need { program: "make", wanted_by: "jemalloc's build", install: "apt-get install make" },
 ];
 
-/// One line for everything that is missing, or nothing.
+/// Fails with one line that names everything that is missing.
 pub fn build_needs() -> Fallible {
     missing(|program| place::in_path(program).is_some())
 }
@@ -32,8 +33,8 @@ fn missing(present: impl Fn(&str) -> bool) -> Fallible {
     if lines.is_empty() { Ok(()) } else { Err(lines.join("; ")) }
 }
 
-/// Builds the server and becomes it, so that signals and the exit code are the server's own. With `--release` in front
-/// it is the release; without it what is built in a fraction of that time.
+/// Builds the server and becomes it, so that signals and the exit code are the server's own. With `--release`
+/// in front it is the release; without it what is built in a fraction of that time.
 pub fn start(args: &[String]) -> Fallible {
     let (release, args) = match args {
         [flag, rest @ ..] if flag == "--release" => (true, rest),
@@ -61,7 +62,7 @@ fn how_long(profile: &str) -> &'static str {
     }
 }
 
-/// What to type once the server runs, and where to read on.
+/// Text that says what to type once the server runs, and what to read next.
 fn next_steps(server: &Path, args: &[String], profile: &str) -> String {
     let port = option(args, "--port").unwrap_or("6379");
     let at = if port == "6379" { String::new() } else { format!(" -p {port}") };
@@ -106,9 +107,9 @@ pub fn bench(args: &[String]) -> Fallible {
     run::loud(&mut command)
 }
 
-/// The server with its assertions, under everything at once. What is built is left out where `--server` names another one.
-/// The exit code is the program's own: it distinguishes what is wrong from what was late. With `--if-possible` first, a machine
-/// on which Valkey cannot be installed is a reported skip of `sentinel`.
+/// The server with its assertions, under everything at once. What is built is left out where `--server` names
+/// another one. The exit code is the program's own: it distinguishes what is wrong from what was late. With
+/// `--if-possible` first, a machine on which Valkey cannot be installed is a reported skip of `sentinel`.
 pub fn stress(args: &[String]) -> Fallible {
     let (optional, args) = if_possible(args);
     let other = args.first().map(String::as_str).filter(|first| ["kills", "sentinel"].contains(first));
@@ -142,8 +143,9 @@ fn if_possible(args: &[String]) -> (bool, &[String]) {
     }
 }
 
-/// With `--if-possible` first, a machine on which Valkey cannot be installed is a reported skip, not a failure.
-/// `transfer --with-redis` installs Redis too; where it cannot be installed, that part is a reported skip.
+/// With `--if-possible` first, a machine on which Valkey cannot be installed is a reported skip, not a
+/// failure. `transfer --with-redis` installs Redis too; where it cannot be installed, that part is a reported
+/// skip.
 pub fn conformance(args: &[String]) -> Fallible {
     let (optional, args) = if_possible(args);
     let (with_redis, args) = match args {
@@ -201,8 +203,9 @@ pub fn conformance(args: &[String]) -> Fallible {
     run::loud(&mut command)
 }
 
-/// Common clients against our server. Those that cannot be installed on this machine are reported skips. `scripts`: libraries
-/// whose work scripts do, beside Valkey; `jobs`: what those of a queue cost; `cluster`: clusters whose slots move.
+/// Common clients against our server. Those that cannot be installed on this machine are reported skips.
+/// `scripts`: libraries whose work scripts do, beside Valkey; `jobs`: what those of a queue cost; `cluster`:
+/// clusters whose slots move.
 pub fn clients(args: &[String]) -> Fallible {
     if args.first().is_some_and(|first| ["scripts", "jobs", "cluster"].contains(&first.as_str())) {
         return script_clients(args);

@@ -49,7 +49,7 @@ pub fn bounded(command: &mut Command, output: &Path, limit: Duration) -> Fallibl
     if status.success() { Ok(()) } else { Err(format!("{} failed ({status})", line(command))) }
 }
 
-/// One step of many: its name before, its time after.
+/// Runs one step of many; prints its name before, its time after.
 pub fn step(name: &str, work: impl FnOnce() -> Fallible) -> Fallible {
     println!("== {name}");
     let start = Instant::now();

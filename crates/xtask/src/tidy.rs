@@ -1,7 +1,8 @@
 //! The rules of the house that a compiler does not know, as a test.
 //!
-//! A rule is a function from files to findings. Each has a small test that shows what it catches: a rule that cannot fail
-//! guards nothing. Exemptions are listed by name beside the rule, so that a new one is seen in review.
+//! A rule is a function from files to findings. Each has a small test that shows what it catches: a rule that
+//! cannot fail guards nothing. Exemptions are listed by name beside the rule, so that a new one is seen in
+//! review.
 
 use std::fmt;
 use std::fs;
@@ -40,7 +41,7 @@ pub struct File {
 #[derive(Debug, PartialEq)]
 pub struct Finding {
     pub path: String,
-    /// From 1; 0 if it is about the file as a whole.
+    /// The number of the line, from 1; 0 if it is about the file as a whole.
     pub line: usize,
     pub what: String,
 }

@@ -1,7 +1,7 @@
 //! Imports only go down: what each crate may depend on. ARCHITECTURE.md says why.
 //!
-//! Cargo refuses circles between crates, but not an arrow that runs up to a floor it should not know. The list is complete:
-//! a crate that is not in it is a finding, so a new crate has to be placed.
+//! Cargo refuses circles between crates, but not an arrow that runs up to a floor it should not know. The
+//! list is complete: a crate that is not in it is a finding, so a new crate has to be placed.
 
 use super::{File, Finding, whole};
 
@@ -45,8 +45,8 @@ const MAY_USE: [(&str, &[&str]); 26] = [
             "acl",
         ],
     ),
-    // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one, and the disk, and is other nodes
-    // of a cluster.
+    // Tools talk to the server over a socket. The benchmark also measures the keyspace alone, without one,
+    // and the disk, and is other nodes of a cluster.
     ("probe", &["stdx", "resp"]),
     ("bench", &["stdx", "arena", "disk", "cluster", "keyspace", "resp", "probe"]),
     ("check", &["stdx", "persist", "tier"]),
@@ -57,9 +57,9 @@ const MAY_USE: [(&str, &[&str]); 26] = [
     ("xtask", &[]),
 ];
 
-/// What the tests of a crate may use beside that: the allocator counts what a command or a writer takes, and random commands
-/// come from the grammar of the differential tester; the log is written to a disk that crashes; servers need ports,
-/// and what they write is checked.
+/// Crates that the tests of a crate may use in addition: the allocator counts what a command or a writer
+/// takes, and random commands come from the grammar of the differential tester; the log is written to a disk
+/// that crashes; servers need ports, and what they write is checked.
 const TESTS_MAY_USE: &[(&str, &[&str])] = &[
     ("codec", &["allocator"]),
     ("commands", &["allocator", "conformance"]),

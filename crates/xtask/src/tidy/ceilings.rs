@@ -1,8 +1,9 @@
 //! Ceilings: what the checkout has too much of is counted, and the count may only fall.
 //!
-//! `crates/xtask/ceilings.txt` holds a line for each measure. A count above its ceiling is a finding, and so is one below:
-//! the ceiling is to be lowered to it (`cargo xtask tidy --lower` does), or what was won could be lost unseen. Nothing
-//! raises one: `tidy --new` only adds lines for measures without a line, as those of a new crate.
+//! `crates/xtask/ceilings.txt` holds a line for each measure. A count above its ceiling is a finding, and so
+//! is one below: the ceiling is to be lowered to it (`cargo xtask tidy --lower` does), or what was won could
+//! be lost unseen. Nothing raises one: `tidy --new` only adds lines for measures without a line, as those of
+//! a new crate.
 
 use std::collections::HashMap;
 
@@ -85,7 +86,8 @@ fn ceiling(line: &str) -> Option<(&str, usize)> {
     Some((name.trim_end(), count.parse().ok()?)).filter(|_| !line.starts_with('#'))
 }
 
-/// The table with each ceiling lowered to what is counted, without those that nothing counts; exceeded ones stay.
+/// The table with each ceiling lowered to what is counted, without those that nothing counts; exceeded ones
+/// stay.
 pub fn lowered(table: &str, measures: &[Measure]) -> String {
     let lines = table.lines().filter_map(|line| match ceiling(line) {
         Some((name, ceiling)) => {
@@ -97,8 +99,9 @@ pub fn lowered(table: &str, measures: &[Measure]) -> String {
     lines.collect()
 }
 
-/// The table with a ceiling for each measure that has none: after those of the same kind, which differ behind a comma, or
-/// at the end. Types in too many files get none: such a line is written by hand, and seen in review.
+/// The table with a ceiling for each measure that has none: after those of the same kind, which differ after
+/// a comma, or at the end. Types in too many files get none: such a line is written by hand, and seen in
+/// review.
 pub fn with_new(table: &str, measures: &[Measure]) -> String {
     let kind = |name: &str| name.split_once(", ").map_or(name, |(kind, _)| kind).to_string();
     let mut lines: Vec<String> = table.lines().map(str::to_string).collect();

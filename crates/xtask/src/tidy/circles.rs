@@ -1,7 +1,9 @@
-//! Circles of files: those of a crate that name each other by `crate::` or `super::`, directly or through others.
+//! Circles of files: those of a crate that name each other by `crate::` or `super::`, directly or through
+//! others.
 //!
-//! Cargo keeps circles between crates out; inside a crate the compiler does not. To understand one file of a circle is to
-//! understand them all, so the largest circle of each crate has a ceiling, and the ceiling only falls.
+//! Cargo keeps circles between crates out; inside a crate the compiler does not. To understand one file of a
+//! circle is to understand them all, so the largest circle of each crate has a ceiling, and the ceiling only
+//! falls.
 //!
 //! ```text
 //! txn.rs -> partition.rs -> table.rs        the largest circle of this crate has 3 files;
@@ -9,24 +11,25 @@
 //!   +--------------------------+
 //! ```
 //!
-//! How it counts: comments, strings and `#[cfg(test)]` items are blank. A path that begins with `crate` or `super` is an
-//! arrow to the file of the module that it leads to; what `lib.rs` re-exports is followed to where it comes from. A file that
-//! names the module it is declared in (its folder's `mod.rs`) is kept apart, and so is a module that names its children by
-//! a relative path: so to make a folder of a file changes nothing.
+//! How it counts: comments, strings and `#[cfg(test)]` items are blank. A path that begins with `crate` or
+//! `super` is an arrow to the file of the module that it leads to; what `lib.rs` re-exports is followed to
+//! where it comes from. A file that names the module it is declared in (its folder's `mod.rs`) is kept apart,
+//! and so is a module that names its children by a relative path: so to make a folder of a file changes
+//! nothing.
 //!
-//! A folder whose `mod.rs` re-exports what its files define hides arrows from that count. For the two large crates there
-//! is a second one, `followed`: through every re-export to the file of the definition, and also from names that an
-//! import of a module makes short.
+//! A folder whose `mod.rs` re-exports what its files define hides arrows from that count. For the two large
+//! crates there is a second one, `followed`: through every re-export to the file of the definition, and also
+//! from names that an import of a module makes short.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::modules::{Modules, Reexports};
 use super::{File, Measure, floors, folders};
 
-/// One crate's files, with the arrows between them.
+/// The files of one crate, with the arrows between them.
 pub struct Graph {
     pub files: Vec<String>,
-    /// From file to file: the names, with the line of the first.
+    /// The names by which one file names another, with the line of the first.
     pub arrows: BTreeMap<(usize, usize), (usize, BTreeSet<String>)>,
 }
 
@@ -50,8 +53,8 @@ pub fn roots(files: &[File]) -> Vec<(String, String)> {
 /// Crates with ceilings of their own: large enough to have folders that re-export.
 const LARGE: [&str; 2] = ["keyspace", "server"];
 
-/// The largest circle of each large crate, and the largest of all others; the folders of each crate, by the same arrows.
-/// Takes files without comments and strings.
+/// The largest circle of each large crate, and the largest of all others; the folders of each crate, by the
+/// same arrows. Takes files without comments and strings.
 pub fn measures(files: &[File]) -> Vec<Measure> {
     let mut measures = Vec::new();
     let mut elsewhere = Measure::of_places("circle elsewhere".to_string(), Vec::new());
@@ -72,7 +75,8 @@ pub fn measures(files: &[File]) -> Vec<Measure> {
     measures
 }
 
-/// What `tidy --circles` prints: each crate's largest circle, its arrows, and what the circle is without each of them.
+/// Returns the text of `tidy --circles`: each crate's largest circle, its arrows, and what the circle is
+/// without each of them.
 pub fn report(files: &[File], crates: &[String], reexports: Reexports) -> String {
     let asked = |name: &String| crates.is_empty() || crates.contains(name);
     let crates = roots(files).into_iter().filter(|(name, _)| asked(name));

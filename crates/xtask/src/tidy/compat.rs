@@ -6,8 +6,9 @@
 //!              |    |                                                    |
 //!              area what a client sees, beginning with the command       the reason, always given
 //! ```
-//! A marker ends at the first line that is not a plain comment, or at an empty one (`//`). `cargo xtask compat` writes the
-//! list between the two comments `deviations` of COMPAT.md, by area and then by text, so that moving code changes nothing.
+//! A marker ends at the first line that is not a plain comment, or at an empty one (`//`). `cargo xtask
+//! compat` writes the list between the two comments `deviations` of COMPAT.md, by area and then by text, so
+//! that moving code changes nothing.
 
 use std::path::Path;
 
@@ -46,7 +47,7 @@ const END: &str = "<!-- /deviations -->";
 const REASON: &str = " Why: ";
 const COLUMNS_MAX: usize = 120;
 
-/// One difference, and where the code has it.
+/// A difference, and its place in the code.
 #[derive(Debug, PartialEq)]
 struct Marker {
     path: String,

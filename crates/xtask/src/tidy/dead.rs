@@ -26,8 +26,8 @@ pub fn check(files: &[File]) -> Vec<Finding> {
     dead.into_iter().map(|path| whole(path, "dead: no `mod` names this file")).collect()
 }
 
-/// What Cargo compiles by itself: crates/NAME/build.rs, build/main.rs, src/lib.rs, src/main.rs, src/bin/x.rs, tests/x.rs, tests/x/main.rs,
-/// and the same for benches and examples.
+/// Returns whether Cargo compiles the file by itself: crates/NAME/build.rs, build/main.rs, src/lib.rs,
+/// src/main.rs, src/bin/x.rs, tests/x.rs, tests/x/main.rs, and the same for benches and examples.
 fn is_root(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').skip(2).collect();
     matches!(

@@ -1,22 +1,24 @@
-//! Floors of `server`: each of its files stands on one, and an import that leads to a higher floor is an arrow up.
+//! Floors of `server`: each of its files stands on one, and an import that leads to a higher floor is an
+//! arrow up.
 //!
-//! The order is the one in which the crate is to be cut into crates, after which Cargo keeps it. Until then each arrow up is
-//! counted, and the ceiling only falls.
+//! The order is the one in which the crate is to be cut into crates, after which Cargo keeps it. Until then
+//! each arrow up is counted, and the ceiling only falls.
 //!
 //! ```text
-//! sim server membership replicas durability swap engine node config runtime        imports lead from left to right
+//! sim server membership replicas durability swap engine node config runtime     imports lead to the right
 //! ```
 //!
-//! How it counts: a file's floor is that of its folder, unless the table names a file or a folder inside. An arrow is a pair
-//! of files, whatever number of names is imported, and leads through every re-export to the definition, as in `circles`.
-//! Files that only tests have are on a floor too, but their arrows do not count.
+//! How it counts: a file's floor is that of its folder, unless the table names a file or a folder inside. An
+//! arrow is a pair of files, whatever number of names is imported, and leads through every re-export to the
+//! definition, as in `circles`. Files that only tests have are on a floor too, but their arrows do not count.
 
 use super::circles::Graph;
 use super::{File, Finding, Measure, whole};
 
 const SOURCES: &str = "crates/server/src/";
 
-/// The floors, the lowest first, with their folders and files below the sources; the longest path that fits counts.
+/// The floors, the lowest first, with their folders and files below the sources; the longest path that fits
+/// counts.
 const FLOORS: [(&str, &[&str]); 10] = [
     // Text log, clock, threads in steps, random numbers: does not know what runs.
     ("runtime", &["process/log.rs", "process/random.rs", "process/routines.rs", "process/time.rs"]),

@@ -12,7 +12,8 @@ const PREFIX: &str = "record_";
 
 const DEFINITIONS: [&str; 2] = ["/call.rs", "/record.rs"];
 
-/// `call.rs` and `record.rs` define these methods; all others call them. Takes files without comments and strings.
+/// `call.rs` and `record.rs` define these methods; all others call them. Takes files without comments and
+/// strings.
 pub fn measures(code: &[File]) -> Vec<Measure> {
     let handlers = code
         .iter()

@@ -1,11 +1,12 @@
 //! Objects spread over files: a type whose methods stand in many files does many things.
 //!
 //! ```text
-//! impl Held {  in reading.rs, writing.rs, expiry.rs, upkeep/rename.rs, upkeep/copy.rs:  five, so it needs a ceiling
+//! impl Held {  in reading.rs, writing.rs, expiry.rs, rename.rs, copy.rs:  five, so it needs a ceiling
 //! ```
 //!
-//! How it counts: files below a crate's sources with an `impl Type`; implementations of traits do not count. Types of one
-//! name in one crate are kept apart by the file that an import leads to. Methods that a macro writes are not seen.
+//! How it counts: files below a crate's sources with an `impl Type`; implementations of traits do not count.
+//! Types of one name in one crate are kept apart by the file that an import leads to. Methods that a macro
+//! writes are not seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -26,7 +27,8 @@ struct Impl<'a> {
     path: Vec<String>,
 }
 
-/// One measure for each type in too many files, and for each that is watched. Takes files without comments and strings.
+/// Counts the files of each type that has too many, and of each that is watched. Takes files without comments
+/// and strings.
 pub fn measures(code: &[File]) -> Vec<Measure> {
     circles::roots(code).iter().flat_map(|(name, root)| measures_of(code, name, root)).collect()
 }
@@ -168,7 +170,8 @@ mod tests {
         assert_eq!(type_of("implement! {"), None);
     }
 
-    /// Name, count and count that needs no line, in a crate `server` of a folder `a`, with five files of methods.
+    /// Name, count and count that needs no line, in a crate `server` of a folder `a`, with five files of
+    /// methods.
     fn counted(lib: &str, header: &str) -> Vec<(String, usize, usize)> {
         let text = format!("use super::Kept;\n{header} {{}}\nimpl Drop for Other {{}}\n");
         let mut tree = vec![("Cargo.toml", String::new()), ("src/lib.rs", lib.to_string())];

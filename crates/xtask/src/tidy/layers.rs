@@ -1,4 +1,5 @@
-//! Inside a crate too, imports only go down: the folders of `keyspace` are its layers, in the order of its `lib.rs`.
+//! Inside a crate too, imports only go down: the folders of `keyspace` are its layers, in the order of its
+//! `lib.rs`.
 
 use super::{File, Finding, code_lines};
 

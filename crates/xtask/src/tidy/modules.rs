@@ -6,7 +6,9 @@
 //!          fn f() { super::lock::take() }                            mentions super::lock::take
 //! ```
 //!
-//! [`Modules::file_of`] follows a path from module to module, through re-exports where that is asked for, to a file. Imports with `*` are taken as naming the module in front of them, and what macros define is not seen.
+//! [`Modules::file_of`] follows a path from module to module, through re-exports where that is asked for, to
+//! a file. Imports with `*` are taken as naming the module in front of them, and what macros define is not
+//! seen.
 
 use std::collections::HashMap;
 
@@ -18,7 +20,7 @@ struct Module {
     file: usize,
     parent: Option<usize>,
     children: HashMap<String, usize>,
-    /// By the name that they have here; the names after that are the path as written.
+    /// The paths of imports as written, by the name that they have here.
     imports: HashMap<String, Vec<String>>,
 }
 
@@ -33,7 +35,7 @@ pub struct Mention {
     module: usize,
 }
 
-/// One crate's files, modules and paths.
+/// The files of one crate, its modules and paths.
 #[derive(Default)]
 pub struct Modules {
     /// Paths of the files, the root first. Files that only tests have are not among them.
@@ -44,19 +46,19 @@ pub struct Modules {
     module_of_file: Vec<usize>,
 }
 
-/// Whether `pub use` in the file of a folder is looked through. In the root of the crate it always is.
+/// The treatment of `pub use` in the file of a folder. In the root of the crate it is always followed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reexports {
     AsWritten,
     Followed,
 }
 
-/// What a path leads to.
+/// The target of a path.
 enum Target {
     Module(usize),
     /// Something that this module defines.
     Item(usize),
-    /// Of another crate, or a name that no module has.
+    /// Something of another crate, or a name that no module has.
     Elsewhere,
 }
 
@@ -103,8 +105,8 @@ impl Modules {
         self.modules.len() - 1
     }
 
-    /// Reads one file; returns the modules that it declares in other files: the parent, the modules in braces on the way
-    /// from the file's own, and the name.
+    /// Reads one file; returns the modules that it declares in other files: the parent, the modules in braces
+    /// on the way from the file's own, and the name.
     fn read_file(&mut self, file: usize, module: usize, code: &str) -> Vec<(usize, Vec<String>, String)> {
         let tokens = tokens(code);
         let mut declared = Vec::new();
@@ -169,9 +171,9 @@ impl Modules {
 
     /// The file that a mention leads to, if it begins with `crate` or `super`.
     ///
-    /// As written, `crate::list::View` leads to the file of `list`, even if that only passes on what `list/view.rs` defines,
-    /// and so does an import of `crate::list`. Followed, each path leads to the file of the definition, and a name that is
-    /// imported as a module is what its items are.
+    /// As written, `crate::list::View` leads to the file of `list`, even if that only passes on what
+    /// `list/view.rs` defines, and so does an import of `crate::list`. Followed, each path leads to the file
+    /// of the definition, and a name that is imported as a module is what its items are.
     pub fn file_of(&self, mention: &Mention, reexports: Reexports) -> Option<usize> {
         if !self.starts_outside(mention, reexports) {
             return None;
@@ -252,7 +254,7 @@ impl Modules {
     }
 }
 
-/// Where the files of a file's modules lie.
+/// Returns the folder that holds the files of a file's modules.
 fn folder_of_children(path: &str) -> String {
     let (folder, name) = path.rsplit_once('/').expect("a path below crates/");
     match name {

@@ -1,4 +1,5 @@
-//! What the way of a request has too much of: places that run commands, names compared, states of a connection.
+//! What the way of a request has too much of: places that run commands, names compared, states of a
+//! connection.
 
 use super::{File, Measure, has_word};
 
@@ -39,7 +40,8 @@ fn names_exec(line: &str) -> bool {
     line.contains("Handler::Exec") && !line.contains("Handler::Exec(")
 }
 
-/// `command.name == ..`, `matches!(&*entry.name, ..)`, `match &*spec.name {`, `WORDS.contains(&&*command.name)`.
+/// `command.name == ..`, `matches!(&*entry.name, ..)`, `match &*spec.name {`,
+/// `WORDS.contains(&&*command.name)`.
 fn compares_a_name(line: &str) -> bool {
     let named = ["command", "entry", "spec"]
         .iter()

@@ -1,7 +1,8 @@
 //! Source text without what is not code: comments, the contents of strings, and items that only tests have.
 //!
-//! What is left out becomes blanks of the same length, so that places and line numbers stay what they were. This is no
-//! parser: it knows where a comment, a string, a character and a block end, which is all that a search for names needs.
+//! What is left out becomes blanks of the same length, so that places and line numbers stay what they were.
+//! This is no parser: it knows where a comment, a string, a character and a block end, which is all that a
+//! search for names needs.
 
 use super::File;
 
@@ -27,7 +28,8 @@ pub fn code(text: &str) -> String {
     String::from_utf8(bytes).expect("blanks stand for whole characters")
 }
 
-/// What is written for readers of a file, names and comments: strings and characters are blank.
+/// Returns the parts of a file that are written for readers, names and comments: strings and characters are
+/// blank.
 pub fn names_and_comments(text: &str) -> String {
     let mut bytes = text.as_bytes().to_vec();
     blank_texts(&mut bytes, |text| !text.starts_with(b"//") && !text.starts_with(b"/*"));
@@ -101,13 +103,14 @@ fn block_comment_length(rest: &[u8]) -> usize {
     rest.len()
 }
 
-/// What follows the opening quote of a raw string, its closing quote and hashes included.
+/// Returns the length of a raw string after its opening quote, its closing quote and hashes included.
 fn raw_length(rest: &[u8], hashes: usize) -> usize {
     let closing: Vec<u8> = std::iter::once(b'"').chain(std::iter::repeat_n(b'#', hashes)).collect();
     rest.windows(closing.len()).position(|part| part == closing).map_or(rest.len(), |at| at + closing.len())
 }
 
-/// What follows an opening quote, the closing one included; a backslash takes the next byte with it.
+/// Returns the length of a string after its opening quote, the closing one included; a backslash takes the
+/// next byte with it.
 fn escaped_length(rest: &[u8], quote: u8) -> usize {
     let mut at = 0;
     while at < rest.len() {
@@ -149,7 +152,8 @@ fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
     bytes.windows(what.len()).position(|part| part == what)
 }
 
-/// An item with its attributes: to the brace that closes its first block, or to a semicolon or comma before any.
+/// An item with its attributes: to the brace that closes its first block, or to a semicolon or comma before
+/// any.
 pub fn item_length(rest: &[u8]) -> usize {
     let mut depth = 0;
     for (at, byte) in rest.iter().enumerate() {

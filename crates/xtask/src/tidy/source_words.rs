@@ -3,8 +3,8 @@
 //! ```text
 //! read_letters(WorkerLetter)    // nobody reads     ->     read letters worker letter    nobody reads
 //! ```
-//! A name is read as its words. No file is excused: where one of these words has a proper sense (letters of a text), another
-//! word has it too (characters).
+//! A name is read as its words. No file is excused: where one of these words has a proper sense (letters of a
+//! text), another word has it too (characters).
 
 use super::words::RETIRED;
 use super::{File, Finding, has_word, source};
@@ -12,7 +12,7 @@ use super::{File, Finding, has_word, source};
 /// Words that only documents do not use: sources have last words of bit sets, and fields of hashes.
 const OF_DOCUMENTS: [&str; 4] = ["last word", "of the field", "in the field", "the field's"];
 
-/// What stands for those in sources.
+/// Words that take the place of those in sources.
 const OF_SOURCES: [(&[&str], &str); 1] = [(
     &["as the field", "the field does", "the field would", "the field keeps", "the field has"],
     "Valkey: a field is one of a hash, of INFO or of a struct",

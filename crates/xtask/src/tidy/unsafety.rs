@@ -1,6 +1,7 @@
 //! `unsafe` lives in few rooms, and what a crate must not know does not stand in its code.
 //!
-//! The compiler denies `unsafe` in the whole workspace, but an `#[allow]` is quickly written; this list is where it is decided.
+//! The compiler denies `unsafe` in the whole workspace, but an `#[allow]` is quickly written; this list is
+//! where it is decided.
 
 use super::{File, Finding, code_lines};
 
@@ -14,7 +15,7 @@ const ROOMS: [&str; 6] = [
     "crates/script/src/lua/",
 ];
 
-/// What must not be named in the code of a crate: its absence, as words.
+/// Names that must not stand in the code of a crate: its absence, as words.
 const ABSENT: [(&str, &[&str]); 9] = [
     ("crates/stdx/src/", &["SystemTime::now", "Instant::now", "std::net", "std::fs"]),
     ("crates/arena/src/", &["SystemTime::now", "Instant::now", "std::net"]),

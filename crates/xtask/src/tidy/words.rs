@@ -1,11 +1,13 @@
-//! Words that documents and messages to users no longer use, with what to say instead. `source_words` reads the sources.
+//! Words that documents and messages to users no longer use, with what to say instead. `source_words` reads
+//! the sources.
 //!
-//! Standard terms are understood by people who have never seen this project; private ones have to be learned first. Documents
-//! are all `*.md`; messages are the texts of parameters, lines of the log, and what the tools print.
+//! Standard terms are understood by people who have never seen this project; private ones have to be learned
+//! first. Documents are all `*.md`; messages are the texts of parameters, lines of the log, and what the
+//! tools print.
 
 use super::{File, Finding, has_word};
 
-/// What is refused, and what to say instead. Whole words, in any case.
+/// Words that are refused, and what to say instead. Whole words, in any case.
 pub(super) const RETIRED: [(&[&str], &str); 13] = [
     (&["tell", "tells", "told"], "say what it does: report, notify, emit, send, write, account for"),
     (
@@ -67,7 +69,8 @@ pub fn check(files: &[File]) -> Vec<Finding> {
     findings
 }
 
-/// The string literals of calls that write messages. Inline tests are read too: what they expect is what users see.
+/// The string literals of calls that write messages. Inline tests are read too: what they expect is what
+/// users see.
 fn check_messages(file: &File, findings: &mut Vec<Finding>) {
     // Lines of the message under way that are still to be read.
     let mut left = 0;
