@@ -15,6 +15,7 @@ mod arrows;
 mod ceilings;
 mod circles;
 pub mod compat;
+mod config_ids;
 mod dead;
 mod floors;
 mod folders;

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::{File, Finding, Measure};
-use super::{circles, hand_calls, impls, long, request_path, source, whole};
+use super::{circles, config_ids, hand_calls, impls, long, request_path, source, whole};
 
 pub const TABLE: &str = "crates/xtask/ceilings.txt";
 
@@ -23,6 +23,7 @@ pub fn measures(files: &[File]) -> Vec<Measure> {
         impls::measures(&code),
         hand_calls::measures(&code),
         request_path::measures(&code),
+        config_ids::measures(files),
     ];
     counted.into_iter().flatten().collect()
 }
