@@ -17,6 +17,7 @@ mod circles;
 pub mod compat;
 mod config_ids;
 mod dead;
+mod doc_comments;
 mod floors;
 mod folders;
 mod hand_calls;
@@ -30,6 +31,7 @@ mod source;
 mod source_words;
 mod text;
 mod unsafety;
+mod wide;
 mod words;
 
 /// A file of the checkout: its path from the root, with `/`, and its text.

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use super::{File, Finding, Measure};
-use super::{circles, config_ids, hand_calls, impls, long, request_path, source, whole};
+use super::{circles, config_ids, doc_comments, hand_calls, impls, long, request_path, source, whole, wide};
 
 pub const TABLE: &str = "crates/xtask/ceilings.txt";
 
@@ -24,6 +24,8 @@ pub fn measures(files: &[File]) -> Vec<Measure> {
         hand_calls::measures(&code),
         request_path::measures(&code),
         config_ids::measures(files),
+        doc_comments::measures(files),
+        wide::measures(files),
     ];
     counted.into_iter().flatten().collect()
 }
