@@ -20,6 +20,7 @@ mod dead;
 mod doc_comments;
 mod floors;
 mod folders;
+mod documents;
 mod hand_calls;
 mod house;
 mod impls;
@@ -86,6 +87,7 @@ pub fn findings(root: &Path) -> Vec<Finding> {
     let rules = [
         text::check,
         house::check,
+        documents::check,
         dead::check,
         unsafety::check,
         arrows::check,
