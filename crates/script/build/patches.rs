@@ -9,7 +9,8 @@
 //! +a line that is new
 //!  a line that stays         only as many as make the place the only one of the file
 //! ```
-//! This is `diff -u` without numbers of lines, so that a patch outlives a change above its places, and quotes little.
+//! This is `diff -u` without numbers of lines, so that a patch outlives a change above its places, and quotes
+//! little.
 
 use std::collections::BTreeMap;
 

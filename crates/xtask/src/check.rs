@@ -1,6 +1,6 @@
 //! What has to pass before a change is shown to others, part by part: format, tidy, licences, lints, tests.
 
-use crate::{Fallible, licences, place, programs, run, testing};
+use crate::{Fallible, licences, needs, place, run, testing};
 
 const PARTS: [&str; 5] = ["format", "tidy", "licences", "lints", "tests"];
 
@@ -9,7 +9,7 @@ pub fn check(args: &[String]) -> Fallible {
     if let Some(unknown) = args.iter().find(|name| !PARTS.contains(&name.as_str())) {
         return Err(format!("'{unknown}' is none of {}", PARTS.join(", ")));
     }
-    programs::build_needs()?;
+    needs::check()?;
     let is_chosen = |part: &&str| args.is_empty() || args.iter().any(|name| name == part);
     PARTS.into_iter().filter(is_chosen).try_for_each(|part| {
         run::step(part, || match part {

@@ -1,12 +1,13 @@
 //! A child process that has a deadline, whose output is read line by line, and whose CPU time is known.
 //!
-//! The CPU time of a child includes that of its own children, as far as it has waited for them. The system adds it up in
-//! `/proc/PID/stat`, which stays readable until the child is reaped: so a child is watched until it is a zombie, read once
-//! more, and reaped then.
+//! The CPU time of a child includes that of its own children, as far as it has waited for them. The system
+//! adds it up in `/proc/PID/stat`, which stays readable until the child is reaped: so a child is watched
+//! until it is a zombie, read once more, and reaped then.
 //!
-//! A child is marked by an environment variable, which its descendants inherit, in whatever process group they are. When a
-//! child has ended, or has to end, every process with its mark is killed: no server outlives the test that started it.
-//! Marks are paths (`ci/tests/12`), so the mark of a child covers the marks that the child gives.
+//! A child is marked by an environment variable, which its descendants inherit, in whatever process group
+//! they are. When a child has ended, or has to end, every process with its mark is killed: no server outlives
+//! the test that started it. Marks are paths (`ci/tests/12`), so the mark of a child covers the marks that
+//! the child gives.
 
 use std::fs;
 use std::io::{BufRead, BufReader, PipeReader};
@@ -20,7 +21,8 @@ use crate::Fallible;
 const MARK: &str = "ISOTHERM_RUN";
 /// Interval between two looks at a child; its price is a delay of each child's end.
 const LOOK: Duration = Duration::from_millis(20);
-/// Ticks a second of `/proc/PID/stat`: USER_HZ, a constant of Linux on each machine that this project supports.
+/// Ticks a second of `/proc/PID/stat`: USER_HZ, a constant of Linux on each machine that this project
+/// supports.
 const TICKS_PER_S: f64 = 100.0;
 
 /// Time that a child took.
@@ -103,8 +105,8 @@ impl Stat {
         Stat::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
     }
 
-    /// `pid (name) state ppid ..`: the name may hold spaces and parentheses. Fields 14 to 17, counted from 1, are the CPU
-    /// time of the process and of its children: utime, stime, cutime, cstime.
+    /// `pid (name) state ppid ..`: the name may hold spaces and parentheses. Fields 14 to 17, counted from 1,
+    /// are the CPU time of the process and of its children: utime, stime, cutime, cstime.
     fn parse(text: &str) -> Option<Stat> {
         let (_, rest) = text.rsplit_once(") ")?;
         let fields: Vec<&str> = rest.split_whitespace().collect();

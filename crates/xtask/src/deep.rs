@@ -1,17 +1,18 @@
-//! The checks that go deeper: the rooms of `unsafe` under Miri, which needs a nightly compiler, and the interleavings of the
-//! locks and of the log.
+//! The checks that go deeper: the rooms of `unsafe` under Miri, which needs a nightly compiler, and the
+//! interleavings of the locks and of the log.
 //!
 //! The same harnesses also run as seeded tests on the stable compiler, so a skip loses depth only.
 
 use crate::{Fallible, nightly, place, run, testing};
 
-/// Packages with unsafe rooms, and which of their tests Miri runs. Its interpreter is some hundred times slower than the
-/// machine: these are the tests that shorten themselves under it.
+/// Packages with unsafe rooms, and which of their tests Miri runs. Its interpreter is some hundred times
+/// slower than the machine: these are the tests that shorten themselves under it.
 const MIRI_ROOMS: [(&str, &[&str]); 2] = [
     ("isotherm-arena", &["--lib", "--test", "model", "--test", "threads"]),
     ("isotherm-keyspace", &["--lib", "--", "page::", ZSET, LIST, STREAM]),
 ];
-/// Of each layout above the pages one model test, which goes through all that the structure does with its nodes.
+/// Model tests, one of each layout above the pages, which goes through all that the structure does with its
+/// nodes.
 const ZSET: &str = "zset::tree::tests::random_operations_agree_with_a_model";
 const LIST: &str = "list::tests::a_list_is_a_deque_of_strings";
 const STREAM: &str = "stream::tests::a_stream_is_a_map_that_grows_at_its_end";
@@ -35,8 +36,8 @@ pub fn miri() -> Fallible {
     Ok(())
 }
 
-/// The locks of the keyspace, and the log behind them, under interleavings that shuttle chooses. All is built with another
-/// mutex, so elsewhere.
+/// The locks of the keyspace, and the log behind them, under interleavings that shuttle chooses. All is built
+/// with another mutex, so elsewhere.
 pub fn locks() -> Fallible {
     run::step("interleavings of the locks and of the log", || {
         let passed = testing::run_tests(

@@ -7,9 +7,10 @@
 //!
 //!   target/fuzz-artifacts/NAME                                        the last output, and inputs that made the target fail
 //! ```
-//! Cargo alone builds the targets, all at once, with the flags that cargo-fuzz passes: to install cargo-fuzz takes a clean
-//! machine a minute. Each is a program of its own: libFuzzer clears and reads the counters of the whole program for each
-//! input, so of one program of all targets the small ones try a third of the inputs, or a tenth. 20 links take 20 s of CPU time.
+//! Cargo alone builds the targets, all at once, with the flags that cargo-fuzz passes: to install cargo-fuzz
+//! takes a clean machine a minute. Each is a program of its own: libFuzzer clears and reads the counters of
+//! the whole program for each input, so of one program of all targets the small ones try a third of the
+//! inputs, or a tenth. 20 links take 20 s of CPU time.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,22 +18,24 @@ use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::{Fallible, nightly, place, run};
+use crate::{Fallible, child, nightly, place, run};
 
 mod corpus;
 
 const USAGE: &str = "usage: cargo xtask fuzz [--minimise] [--seconds N] [TARGET ..]";
 const SECONDS: u64 = 30;
-/// Bounds loading of a corpus and the last input: a target that runs for longer than its seconds and this is ended.
+/// Bounds loading of a corpus and the last input: a target that runs for longer than its seconds and this is
+/// ended.
 const GRACE_SECONDS: u64 = 120;
-/// Bounds one input, so that libFuzzer reports and keeps it before its target is ended. It looks at every half of this.
+/// Bounds one input, so that libFuzzer reports and keeps it before its target is ended. It looks at every
+/// half of this.
 const INPUT_SECONDS_MAX: u64 = 60;
 const _: () = assert!(INPUT_SECONDS_MAX * 3 / 2 < GRACE_SECONDS);
 /// Output of a failed target that is shown; the file has all of it.
 const SHOWN_BYTES_MAX: usize = 32 << 10;
 
-/// Coverage as libFuzzer reads it (edges that count, and the operands of comparisons, which it then tries), branches that
-/// stay apart, and AddressSanitizer. Assertions are in the profile of `fuzz/Cargo.toml`.
+/// Coverage as libFuzzer reads it (edges that count, and the operands of comparisons, which it then tries),
+/// branches that stay apart, and AddressSanitizer. Assertions are in the profile of `fuzz/Cargo.toml`.
 const RUSTFLAGS: [&str; 9] = [
     "--cfg=fuzzing",
     "-Zsanitizer=address",
@@ -44,8 +47,8 @@ const RUSTFLAGS: [&str; 9] = [
     "-Cllvm-args=-sanitizer-coverage-stack-depth",
     "-Cllvm-args=-simplifycfg-branch-fold-threshold=0",
 ];
-/// ASan would keep what it notes of the frames of each stack that scripts have run on. One definition of a global in two
-/// objects is no bug in Rust.
+/// ASan would keep what it notes of the frames of each stack that scripts have run on. One definition of a
+/// global in two objects is no bug in Rust.
 const ASAN_OPTIONS: &str = "detect_stack_use_after_return=0:detect_odr_violation=0";
 
 pub fn fuzz(args: &[String]) -> Fallible {
@@ -174,7 +177,8 @@ impl Target<'_> {
         corpus::pack_folder(self.name, &minimised)
     }
 
-    /// Runs the target with these arguments, some `seconds` long, and returns its output, which is the failure otherwise.
+    /// Runs the target with these arguments, some `seconds` long, and returns its output, which is the
+    /// failure otherwise.
     fn libfuzzer(&self, seconds: u64, arguments: impl FnOnce(&mut Command)) -> Fallible<String> {
         let artifacts = self.folder("artifacts");
         make_folder(&artifacts)?;
@@ -184,13 +188,22 @@ impl Target<'_> {
         command.arg(format!("-artifact_prefix={}/", artifacts.display()));
         command.arg(format!("-timeout={INPUT_SECONDS_MAX}")).arg("-rss_limit_mb=4096");
         arguments(&mut command);
-        let ended = run::bounded(&mut command, &output, Duration::from_secs(seconds + GRACE_SECONDS));
-        let text = fs::read(&output).map_err(|why| format!("cannot read {}: {why}", output.display()))?;
-        let text = String::from_utf8_lossy(&text[text.len().saturating_sub(SHOWN_BYTES_MAX)..]).into_owned();
-        ended.map(|()| text.clone()).map_err(|why| {
-            let again = format!("ASAN_OPTIONS={ASAN_OPTIONS} {} INPUT", self.program.display());
-            format!("{text}\n{why}\ninputs that fail are in {}; again: {again}", artifacts.display())
-        })
+        let mut text = String::new();
+        let ended = child::run(&mut command, Duration::from_secs(seconds + GRACE_SECONDS), |line| {
+            text.push_str(line);
+            text.push('\n');
+            if text.len() > 2 * SHOWN_BYTES_MAX {
+                text = text.split_off(text.ceil_char_boundary(text.len() - SHOWN_BYTES_MAX));
+            }
+        })?;
+        // Kept beside the inputs that failed.
+        fs::write(&output, &text).map_err(|why| format!("cannot write {}: {why}", output.display()))?;
+        if ended.is_success() {
+            return Ok(text);
+        }
+        let again = format!("ASAN_OPTIONS={ASAN_OPTIONS} {} INPUT", self.program.display());
+        let why = ended.describe();
+        Err(format!("{text}\n{why}\ninputs that fail are in {}; again: {again}", artifacts.display()))
     }
 }
 
@@ -204,7 +217,8 @@ fn statistic(output: &str, name: &str) -> Option<u64> {
     line.trim_start_matches(':').trim().parse().ok()
 }
 
-/// Builds the programs, and returns their folder. The machine's target is named, so that no build script gets these flags.
+/// Builds the programs, and returns their folder. The machine's target is named, so that no build script gets
+/// these flags.
 fn build() -> Fallible<PathBuf> {
     let (host, folder) = (nightly::host()?, place::target().join("fuzz"));
     run::loud(

@@ -15,6 +15,7 @@ mod ci;
 mod deep;
 mod fuzz;
 mod licences;
+mod needs;
 mod nightly;
 mod peers;
 mod place;

@@ -1,11 +1,12 @@
-//! The nightly toolchain, for what no stable compiler does: sanitizers and Miri. It is installed through rustup where that
-//! is possible; callers report the reason otherwise, and skip.
+//! The nightly toolchain, for what no stable compiler does: sanitizers and Miri. It is installed through
+//! rustup where that is possible; callers report the reason otherwise, and skip.
 
 use std::process::Command;
 
 use crate::{Fallible, place, run};
 
-/// A program under the nightly toolchain. The cargo that runs us has put itself and its toolchain into the environment.
+/// A program under the nightly toolchain. The cargo that runs us has put itself and its toolchain into the
+/// environment.
 pub fn command() -> Command {
     let mut command = Command::new("rustup");
     command

@@ -1,7 +1,8 @@
-//! The simulations inside the server: its persistence on a disk that crashes and fails, its replica, its values on disk.
+//! The simulations inside the server: its persistence on a disk that crashes and fails, its replica, its
+//! values on disk.
 //!
-//! Each is a test of the server's own; a range of seeds goes to it in `SEEDS`. Two processes run at a time, each with a part
-//! of the seeds, since a process keeps some memory of each.
+//! Each is a test of the server's own; a range of seeds goes to it in `SEEDS`. Two processes run at a time,
+//! each with a part of the seeds, since a process keeps some memory of each.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -12,7 +13,8 @@ use crate::{Fallible, run};
 
 /// Seeds of one process.
 const SEEDS_PER_PROCESS: u64 = 100;
-/// The simulations and the seeds of each that a landing runs; `None`: the test has no seeds, or those of a landing by itself.
+/// The simulations and the seeds of each that a landing runs; `None`: the test has no seeds, or those of a
+/// landing by itself.
 const COURSES: [(&str, Option<(u64, u64)>); 4] = [
     ("sim::seeds::", Some((0, 1_000))),
     ("sim::follower::", Some((0, 60))),

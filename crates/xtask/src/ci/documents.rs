@@ -1,8 +1,9 @@
 //! A change of documents alone: format, tidy, and the tests that read the documents.
 //!
-//! The change is what differs from the last commit whose full run is recorded in the tree, in `.ci/full-run`. Everything in
-//! between was run then, so only documents have not been. Which tests read a document is found in the sources: a file that
-//! names the document in a string. Where the product itself contains a document, or where no record is found, all runs.
+//! The change is what differs from the last commit whose full run is recorded in the tree, in `.ci/full-run`.
+//! Everything in between was run then, so only documents have not been. Which tests read a document is found
+//! in the sources: a file that names the document in a string. Where the product itself contains a document,
+//! or where no record is found, all runs.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +42,7 @@ pub struct Change {
 pub struct Reader {
     /// Folder below `crates`.
     pub folder: String,
-    /// Of the file among the crate's sources: `config::docs`; of a test program its name.
+    /// Modules of the file among the crate's sources, `config::docs`; or the name of a test program.
     pub tests: String,
 }
 
@@ -137,7 +138,7 @@ pub fn check(change: &Change, options: &Options, commit: &str) -> Fallible<Vec<O
     Ok(run.iter().map(|stage| lane::run(stage, options.all, commit, begun)).collect())
 }
 
-/// One call of `cargo xtask test` a crate; that of the rules about documents is always one of them.
+/// Returns one call of `cargo xtask test` a crate; that of the rules about documents is always one of them.
 fn calls(readers: &[Reader]) -> Vec<String> {
     let mut calls = vec!["test -p isotherm-xtask".to_string()];
     let mut folders: Vec<&str> = readers.iter().map(|reader| reader.folder.as_str()).collect();

@@ -1,4 +1,5 @@
-//! A choice that the commit's hash makes: another one with each landing, the same one each time a landing is checked again.
+//! A choice that the commit's hash makes: another one with each landing, the same one each time a landing is
+//! checked again.
 
 use std::process::Command;
 

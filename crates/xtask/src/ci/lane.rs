@@ -1,4 +1,5 @@
-//! One stage: its calls one after another, each line of their output with the stage's name in front, and what they cost.
+//! One stage: its calls one after another, each line of their output with the stage's name in front, and what
+//! they cost.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::process::Command;
@@ -11,7 +12,7 @@ use crate::child::{self, Cost};
 /// Lines that are shown once more, of a stage that failed.
 const LAST_LINES_MAX: usize = 60;
 
-/// How a stage ended.
+/// The end of a stage.
 pub struct Outcome {
     pub name: &'static str,
     pub is_good: bool,
@@ -52,7 +53,8 @@ impl Outcome {
     }
 }
 
-/// `   Compiling isotherm-stdx v0.1.0 (/a/crates/stdx)`: the package, and whether it is one of ours. Lints check.
+/// `   Compiling isotherm-stdx v0.1.0 (/a/crates/stdx)`: the package, and whether it is one of ours. Lints
+/// check.
 fn compiled(line: &str) -> Option<(&str, bool)> {
     let line = line.trim_start();
     let rest = line.strip_prefix("Compiling ").or_else(|| line.strip_prefix("Checking "))?;

@@ -8,8 +8,8 @@
 //! documents  a change of documents alone, and the tests that read them
 //! ```
 //!
-//! Stages of a phase run on two lanes, since two cores are what CI has: one waits while the other works. A phase begins when
-//! the one before has ended; after a failure none begins.
+//! Stages of a phase run on two lanes, since two cores are what CI has: one waits while the other works. A
+//! phase begins when the one before has ended; after a failure none begins.
 
 use std::path::Path;
 use std::process::Command;
@@ -27,7 +27,8 @@ mod lane;
 mod stages;
 mod table;
 
-/// Disk space that a run from a clean clone leaves filled at most, in the target folder and in the folder for temporary files.
+/// Disk space that a run from a clean clone leaves filled at most, in the target folder and in the folder for
+/// temporary files.
 const DISK_NEED: u64 = 24 << 30;
 
 const USAGE: &str = "usage: cargo xtask ci [--all] [--record] [--list | STAGE ..]";
@@ -35,7 +36,7 @@ const USAGE: &str = "usage: cargo xtask ci [--all] [--record] [--list | STAGE ..
 /// Choices of the command line.
 #[derive(Default)]
 struct Options {
-    /// Nothing is drawn, all runs.
+    /// Makes all calls of a stage of which one would be drawn.
     all: bool,
     /// Writes the commit down as one whose full run was green.
     record: bool,

@@ -9,8 +9,8 @@
 //! 5       allocators
 //! ```
 //!
-//! `build` makes all that later stages run, in one profile, by one command. `stress` judges times, so it is alone; what
-//! builds the server again, with other features and in the place of the first, is last.
+//! `build` makes all that later stages run, in one profile, by one command. `stress` judges times, so it is
+//! alone; what builds the server again, with other features and in the place of the first, is last.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub struct Stage {
     pub late_code: Option<i32>,
     /// After its failure, no other stage of its lane begins.
     pub others_need_it: bool,
-    /// One of the calls is drawn by the commit's hash; `--all` makes all.
+    /// Makes only one of the calls, drawn by the commit's hash; `--all` makes all.
     pub one_is_drawn: bool,
 }
 
@@ -45,8 +45,9 @@ const MIRI: Stage = stage("miri", limit(1200), &["miri"]);
 /// Interleavings of the locks and of the log.
 const LOCKS: Stage = stage("locks", limit(600), &["locks"]);
 
-/// Everything at once, from printed seeds, of 48 clients, so that two cores are enough for them: nothing hangs, nothing is
-/// lost. Exit code 2: something was late and nothing else. What is lost, malformed or ended fails at once.
+/// Everything at once, from printed seeds, of 48 clients, so that two cores are enough for them: nothing
+/// hangs, nothing is lost. Exit code 2: something was late and nothing else. What is lost, malformed or ended
+/// fails at once.
 const STRESS: Stage = Stage {
     late_code: Some(2),
     ..stage("stress", limit(1200), &["stress --seeds 6 --seconds 300 --clients 48"])
@@ -54,7 +55,8 @@ const STRESS: Stage = Stage {
 
 /// Persistence on a simulated disk: 1,000 seeds, and a crash at each call.
 const SIM: Stage = stage("sim", limit(900), &["sim --seeds 0..1000"]);
-/// The same commands to Isotherm and to Valkey; then with every value out of memory as soon as it may, and with small keys too.
+/// Random commands to both Isotherm and Valkey; then with every value out of memory as soon as it may, and
+/// with small keys too.
 const DIFFERENTIAL: Stage = stage(
     "differential",
     limit(600),
@@ -64,7 +66,7 @@ const DIFFERENTIAL: Stage = stage(
         "conformance --if-possible differential --commands 60000 --seed 8 --swap-chaos yes --ours-arg --swap-freeze --ours-arg yes",
     ],
 );
-/// What both servers say of their commands, and where they find the keys of requests.
+/// Descriptions of commands by both servers, and where they find the keys of requests.
 const DECLARED: Stage = stage("declared", limit(300), &["conformance --if-possible declared"]);
 /// Values dumped by each server and restored by the other.
 const TRANSFER: Stage = stage("transfer", limit(300), &["conformance --if-possible transfer --with-redis"]);

@@ -1,4 +1,5 @@
-//! What the command line of `cargo xtask test` chooses: packages and programs for cargo, tests for the programs.
+//! What the command line of `cargo xtask test` chooses: packages and programs for cargo, tests for the
+//! programs.
 
 use crate::Fallible;
 
@@ -8,9 +9,9 @@ const WITH_VALUE: [&str; 7] = ["-p", "--package", "--exclude", "--test", "--bin"
 /// `cargo xtask test [--simulations-elsewhere] [OPTIONS OF CARGO] [NAME] [-- OPTIONS OF THE TESTS]`.
 #[derive(Debug, Default, PartialEq)]
 pub struct Arguments {
-    /// For `cargo test`: `-p isotherm --test it`.
+    /// Words for `cargo test`: `-p isotherm --test it`.
     pub of_cargo: Vec<String>,
-    /// For each test program: names, and what stands after `--`.
+    /// Words for each test program: names, and what stands after `--`.
     pub of_programs: Vec<String>,
     /// Leaves out the simulations of the server, which `cargo xtask sim` runs with these seeds and more.
     pub without_simulations: bool,

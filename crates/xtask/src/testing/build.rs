@@ -1,7 +1,7 @@
 //! One build for all that tests: the programs, the test programs, in one profile, by one command.
 //!
-//! Cargo unites the features of what it builds together, so two commands that name different packages compile some crates
-//! twice. This one always names the whole workspace; when nothing has changed it takes a second.
+//! Cargo unites the features of what it builds together, so two commands that name different packages compile
+//! some crates twice. This one always names the whole workspace; when nothing has changed it takes a second.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -56,7 +56,7 @@ fn build(args: &[String]) -> Fallible<Vec<Program>> {
     messages(run::cargo().arg("build").args(args))
 }
 
-/// As `cargo test` builds: `--bin NAME` is that program's unit tests there.
+/// Builds as `cargo test` does: `--bin NAME` is that program's unit tests there.
 fn test_build(args: &[String]) -> Fallible<Vec<Program>> {
     messages(run::cargo().args(["test", "--no-run"]).args(args))
 }

@@ -1,7 +1,8 @@
 //! Tests that wait, again and again beside busy loops: a test that a slow machine breaks shows it here.
 //!
-//! A test waits if its body, or a function of its file that it may call, sleeps, waits for a state, or looks at the time.
-//! That is decided by file: the list is read from the sources at each call, so it cannot go stale.
+//! A test waits if its body, or a function of its file that it may call, sleeps, waits for a state, or looks
+//! at the time. That is decided by file: the list is read from the sources at each call, so it cannot go
+//! stale.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use super::{Arguments, Program, build, run};
-use crate::{Fallible, peers, programs};
+use crate::{Fallible, needs, peers};
 
 /// Words of a file whose tests wait for something.
 const WAITING: [&str; 6] = ["sleep(", "wait_", "Instant::now", "PATIENCE", "expect_silence", "timeout"];
@@ -18,12 +19,13 @@ const LOOPS: usize = 3;
 /// Threads of each test program: what waits needs no core.
 const THREADS: &str = "6";
 
-/// `cargo xtask test --beside-load N [NAME ..]`: runs the tests that wait N times, or only those whose names contain a NAME.
+/// `cargo xtask test --beside-load N [NAME ..]`: runs the tests that wait N times, or only those whose names
+/// contain a NAME.
 pub fn command(args: &[String]) -> Fallible {
     let usage = "usage: cargo xtask test --beside-load N [NAME ..]";
     let (rounds, names) = args.split_first().ok_or(usage)?;
     let rounds: usize = rounds.parse().map_err(|_| usage)?;
-    programs::build_needs()?;
+    needs::check()?;
     let chosen: Vec<(Program, Vec<String>)> = build::everything()?
         .into_iter()
         .filter(|program| program.is_test)
@@ -84,8 +86,9 @@ struct Sources {
 }
 
 impl Sources {
-    /// Returns whether the file of a test waits. The file is found by the modules in the test's name; the modules that
-    /// stand inside a file lead to that file. A test whose file is not found counts as one that waits.
+    /// Returns whether the file of a test waits. The file is found by the modules in the test's name; the
+    /// modules that stand inside a file lead to that file. A test whose file is not found counts as one that
+    /// waits.
     fn waits(&mut self, program: &Program, test: &str) -> bool {
         let target = program.name.rsplit(' ').next().unwrap_or_default();
         let roots = [program.folder.join("tests").join(target), program.folder.join("src")];

@@ -11,7 +11,7 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::{Fallible, child, peers, programs};
+use crate::{Fallible, child, needs, peers};
 
 mod arguments;
 mod build;
@@ -27,8 +27,9 @@ use tally::Tally;
 /// A test program that takes longer has failed.
 const PROGRAM_LIMIT: Duration = Duration::from_secs(1500);
 
-/// Every test of the workspace. Tests that compare with Valkey find it through `ISOTHERM_PEER_BIN`; where it cannot be
-/// installed they say so, in a line that begins with `skipped: `, and the end of the run repeats those lines.
+/// Every test of the workspace. Tests that compare with Valkey find it through `ISOTHERM_PEER_BIN`; where it
+/// cannot be installed they say so, in a line that begins with `skipped: `, and the end of the run repeats
+/// those lines.
 pub fn test(args: &[String]) -> Fallible {
     if let [flag, rest @ ..] = args
         && flag == "--beside-load"
@@ -36,7 +37,7 @@ pub fn test(args: &[String]) -> Fallible {
         return load::command(rest);
     }
     let arguments = Arguments::parse(args)?;
-    programs::build_needs()?;
+    needs::check()?;
     println!("== building the tests, profile `{}`", build::PROFILE);
     let programs = build::tests(&arguments)?;
     let peer = peers::valkey();

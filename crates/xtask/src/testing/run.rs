@@ -1,7 +1,8 @@
-//! Test programs, two at a time: those of the server wait more than they work, those of the other crates the other way round.
+//! Test programs, two at a time: those of the server wait more than they work, those of the other crates the
+//! other way round.
 //!
-//! What a program prints is shown when it has ended, so that two do not mix. Each is run as cargo would: in the folder of
-//! its crate.
+//! What a program prints is shown when it has ended, so that two do not mix. Each is run as cargo would: in
+//! the folder of its crate.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -13,7 +14,8 @@ use crate::child::{self, Cost};
 
 /// Programs that run at the same time.
 const LANES: usize = 2;
-/// The program that takes longest, and its threads: it begins first, and its tests start processes and wait for them.
+/// The program that takes longest, and its threads: it begins first, and its tests start processes and wait
+/// for them.
 const LONGEST: (&str, &str) = ("server it", "4");
 /// The program with the simulations of the server.
 pub const SIMULATIONS: &str = "server isotherm-server";
@@ -54,7 +56,8 @@ pub fn all(mut programs: Vec<Program>, arguments: &Arguments, peer: Option<&Path
 pub fn one(program: &Program, arguments: &Arguments, peer: Option<&Path>, variables: &[(&str, &str)]) -> Run {
     let mut command = Command::new(&program.executable);
     command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder).args(["--show-output"]);
-    // Times of tests are an option that the stable test runner has, but only shows to those who ask in this way.
+    // Times of tests are an option that the stable test runner has, but only shows to those who ask in this
+    // way.
     command.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options", "--report-time"]);
     if program.name == LONGEST.0 && !arguments.of_programs.iter().any(|arg| arg == "--test-threads") {
         command.args(["--test-threads", LONGEST.1]);

@@ -1,11 +1,13 @@
-//! Claims of documents that the checkout proves: commands that can be typed, paths that exist, links to parts of a page.
+//! Claims of documents that the checkout proves: commands that can be typed, paths that exist, links to parts
+//! of a page.
 //!
 //! ```text
 //! `cargo xtask bench speed --only new`    a command of xtask, a kind of bench, a row of that kind     -> commands
 //! `crates/tier/src/log.rs`                a file or a folder                                          -> paths
 //! [the log](durability.md#the-log)        a heading of that page                                      -> parts
 //! ```
-//! Commands, parameters, fields of INFO and metrics need a running server: `crates/server/tests/it/documents.rs` asks one.
+//! Commands, parameters, fields of INFO and metrics need a running server:
+//! `crates/server/tests/it/documents.rs` asks one.
 
 use std::collections::HashSet;
 

@@ -16,7 +16,7 @@
 use super::super::File;
 use crate::HELP;
 
-/// Where each part of a command line is looked up.
+/// The sources in which each part of a command line is looked up.
 pub struct Checkout<'f> {
     files: &'f [File],
 }
@@ -86,10 +86,7 @@ impl<'f> Checkout<'f> {
             words[..end].iter().position(|word| *word == flag).and_then(|at| words.get(at + 1).copied())
         };
         let package = value("-p");
-        let folder = package.map(|name| match name.strip_prefix("isotherm-") {
-            Some(folder) => folder,
-            None => "server",
-        });
+        let folder = package.map(|name| name.strip_prefix("isotherm-").unwrap_or("server"));
         if let Some(folder) = folder.filter(|folder| !self.has_file(&format!("crates/{folder}/Cargo.toml"))) {
             return Some(format!("no crate {folder}"));
         }
@@ -126,7 +123,7 @@ impl<'f> Checkout<'f> {
         None
     }
 
-    /// What `cargo run` hands to the program: texts of its sources.
+    /// Returns a fault of the arguments that `cargo run` hands to the program: they are texts of its sources.
     fn fault_of_run(&self, verb: &str, words: &[&str]) -> Option<String> {
         let package = words.iter().find_map(|word| word.strip_prefix("isotherm-"))?;
         let mut given = words.iter().skip_while(|word| **word != "--").skip(1).filter(|_| verb == "run");
