@@ -35,6 +35,7 @@ mod migrate_races;
 mod monitor;
 mod observe;
 mod odd_links;
+mod old_files;
 mod peers;
 mod persistence;
 mod primary;

@@ -14,16 +14,16 @@ fn start_in(folder: &Path, arguments: &[&str]) -> Server {
 }
 
 /// A folder of its own, removed at the end.
-struct Folder(std::path::PathBuf);
+pub struct Folder(pub std::path::PathBuf);
 
 impl Folder {
-    fn new(name: &str) -> Folder {
+    pub fn new(name: &str) -> Folder {
         let path = std::env::temp_dir().join(format!("isotherm-rdb-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).unwrap();
         Folder(path)
     }
 
-    fn file(&self) -> std::path::PathBuf {
+    pub fn file(&self) -> std::path::PathBuf {
         self.0.join("dump.rdb")
     }
 
@@ -446,49 +446,6 @@ fn what_has_expired_stays_behind() {
     client.check("DBSIZE", ":2\r\n");
     client.check("HGETALL half", "*2\r\n$1\r\nb\r\n$1\r\n2\r\n");
     assert_eq!(client.info("persistence", "rdb_last_load_keys_expired"), 1);
-}
-
-/// Files of old servers, from Valkey's tests, with what DEBUG DIGEST of Valkey 9.1.2 says of them.
-#[test]
-fn files_of_old_servers() {
-    let folder = Folder::new("old");
-    for (name, digest, keys) in [
-        ("encodings", "e9abcce40e69c9faa766aba4e264e823edff741d", 13),
-        ("hash-ziplist", "3ca39ed0cb3b979b5b125ae0d1e54f2c40b7c5e6", 1),
-        ("hash-zipmap", "3ca39ed0cb3b979b5b125ae0d1e54f2c40b7c5e6", 1),
-        ("list-quicklist", "3d77c75a5b6cc5319b4ecf6e95101ed07ddd139e", 2),
-        ("zset-ziplist", "fa1ca919dcef4dea3e3e609298a9e329d3bb7c61", 1),
-        // Collections without elements are skipped.
-        ("corrupt_empty_keys", "0000000000000000000000000000000000000000", 0),
-    ] {
-        std::fs::copy(asset(name), folder.file()).unwrap();
-        let server = start_in(&folder.0, &[]);
-        let mut client = server.client();
-        wait_until_loaded(&mut client);
-        client.check("DEBUG DIGEST", &format!("+{digest}\r\n"));
-        client.check("DBSIZE", &format!(":{keys}\r\n"));
-    }
-    // A version to come is tried if that is asked for.
-    for (name, strict, text) in [
-        ("corrupt_ziplist", "strict", "Hash ziplist integrity check failed."),
-        ("encodings-rdb987", "strict", "Can't handle RDB format version 987"),
-    ] {
-        std::fs::copy(asset(name), folder.file()).unwrap();
-        let (port, dir) = (common::free_port(), folder.0.display().to_string());
-        let arguments = ["--port", &port.to_string(), "--dir", &dir, "--rdb-version-check", strict];
-        let mut server = Server::spawn(port, common::command(&arguments));
-        assert_eq!(server.wait().code(), Some(1), "{}", server.log());
-        assert!(server.log().contains(text), "{}", server.log());
-    }
-    std::fs::copy(asset("encodings-rdb987"), folder.file()).unwrap();
-    let server = start_in(&folder.0, &["--rdb-version-check", "relaxed"]);
-    let mut client = server.client();
-    wait_until_loaded(&mut client);
-    client.check("DBSIZE", ":13\r\n");
-}
-
-fn asset(name: &str) -> std::path::PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/rdb").join(format!("{name}.rdb"))
 }
 
 /// Under an LFU policy a file has the counters of its keys, of strings as of large collections, and under another one nothing of it.
