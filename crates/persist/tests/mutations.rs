@@ -76,12 +76,12 @@ fn what_every_old_encoding_holds() {
     let RdbValue::Zset(zset) = decoded(OLD[1]) else { panic!("a sorted set") };
     assert_eq!(zset.iter().collect::<Vec<_>>(), [(b"a".as_slice(), 1.5), (b"b", f64::INFINITY)]);
     let hash = |pairs: &[&[u8]]| RdbValue::Hash { pairs: texts(pairs), expiries_ms: Vec::new() };
-    check(OLD[2], hash(&[b"foo", b"bar", b"hello", b"world"]));
-    check(OLD[3], RdbValue::List(texts(&[b"2", b"5"])));
+    check(OLD[2], hash(&[b"keel", b"elm", b"mast", b"oak"]));
+    check(OLD[3], RdbValue::List(texts(&[b"7", b"11"])));
     let RdbValue::Zset(zset) = decoded(OLD[4]) else { panic!("a sorted set") };
-    assert_eq!(zset.iter().collect::<Vec<_>>(), [(b"2".as_slice(), 5.0)]);
-    check(OLD[5], hash(&[b"2", b"5"]));
-    check(OLD[6], RdbValue::List(texts(&[b"2", b"5"])));
+    assert_eq!(zset.iter().collect::<Vec<_>>(), [(b"7".as_slice(), 11.0)]);
+    check(OLD[5], hash(&[b"7", b"11"]));
+    check(OLD[6], RdbValue::List(texts(&[b"7", b"11"])));
 }
 
 fn decoded(bytes: &[u8]) -> RdbValue {

@@ -184,8 +184,8 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_example_of_the_field() {
-        assert_eq!(texts(b"\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf3\x02\xf6\xff").unwrap(), [b"2", b"5"]);
+    fn two_small_integers_byte_by_byte() {
+        assert_eq!(texts(b"\x0f\0\0\0\x0c\0\0\0\x02\0\0\xf8\x02\xfc\xff").unwrap(), [&b"7"[..], b"11"]);
     }
 
     #[test]

@@ -63,9 +63,9 @@ mod tests {
     }
 
     #[test]
-    fn the_example_of_the_field() {
-        let pairs = texts(b"\x02\x03foo\x03\x00bar\x05hello\x05\x00world\xff").unwrap();
-        assert_eq!(pairs, [b"foo".as_slice(), b"bar", b"hello", b"world"]);
+    fn two_pairs_byte_by_byte() {
+        let pairs = texts(b"\x02\x04keel\x03\x00elm\x04mast\x05\x00cedar\xff").unwrap();
+        assert_eq!(pairs, [b"keel".as_slice(), b"elm", b"mast", b"cedar"]);
     }
 
     #[test]
