@@ -83,18 +83,24 @@ impl Connection {
 
     /// Gives back what is of no use any more. Whether there may be more of that later.
     fn trim(&mut self, now_ms: i64) -> bool {
-        let (len, capacity) = (self.input.len(), self.input.capacity());
+        let capacity = self.input.capacity();
         let seen_ms = self.session.shared.seen.last_interaction_ms.load(Ordering::Relaxed);
         let idle_seconds = now_ms.div_euclid(1000) - seen_ms.div_euclid(1000);
-        if capacity - len > WASTE_BYTES_MIN {
+        if self.has_room_to_give_back() {
             if idle_seconds > IDLE_SECONDS {
                 self.input.shrink_to_fit();
             } else if capacity > BUSY_BYTES_MIN && capacity / 2 > self.input_peak {
                 self.input.shrink_to(self.input_peak.max(ROOM_BYTES_MIN));
             }
         }
-        self.input_peak = len;
-        self.input.capacity() - len > WASTE_BYTES_MIN
+        self.input_peak = self.input.len();
+        self.has_room_to_give_back()
+    }
+
+    /// Returns whether `trim` may give something back: any room that is empty, and much of one that is not.
+    fn has_room_to_give_back(&self) -> bool {
+        let free = self.input.capacity() - self.input.len();
+        free > if self.input.is_empty() { 0 } else { WASTE_BYTES_MIN }
     }
 }
 

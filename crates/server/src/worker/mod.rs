@@ -331,11 +331,14 @@ impl Inner {
                 self.settle(connection, token);
             }
             Join::TooMuch(mut connection, bytes) => {
-                connection.sends = Sends::Much;
                 count_read(self.dispatcher.exec.stats, &connection.session, bytes.len());
                 self.dispatcher.begin_share();
                 self.run_own(&mut connection, bytes);
                 self.read(&mut connection, false);
+                // Both reads together were much, however little the second one brought.
+                if connection.sends == Sends::Little {
+                    connection.sends = Sends::Much;
+                }
                 self.settle(connection, token);
             }
         }

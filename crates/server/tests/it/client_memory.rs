@@ -72,6 +72,19 @@ fn room_shrinks_to_what_is_needed() {
     assert!((300_000..=650_000).contains(&taken), "{taken}");
 }
 
+/// A pipeline of 2.5 KB is read in two parts, with a request cut between them: what was kept of it goes too.
+#[test]
+fn a_pipeline_in_two_parts_leaves_nothing() {
+    let server = Server::start(&[]);
+    let (mut asking, mut client) = (server.client(), named(&server, "piping"));
+    let own = field(&mut asking, "piping", "tot-mem");
+    client.send(encode(&["SET", "k", &"v".repeat(50)]).repeat(32));
+    (0..32).for_each(|_| client.expect(OK));
+    wait_until("nothing is left", || field(&mut asking, "piping", "tot-mem") == own);
+    client.check("PING", "+PONG\r\n");
+    assert_eq!(field(&mut asking, "piping", "tot-mem"), own);
+}
+
 /// What was refused or queued is the last command, and has not run.
 #[test]
 fn commands_that_ran_are_counted() {

@@ -1,7 +1,7 @@
 //! Requests in any pieces and of any size; wrong ones; and clients that are slow, silent or rude.
 
 use crate::common;
-use crate::common::{OnDrop, Server, encode, wait_until};
+use crate::common::{Client, OnDrop, Server, encode, field, wait_until};
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -427,4 +427,81 @@ fn a_score_of_minus_zero_is_kept_in_large_sets() {
     client.send(crate::common::encode(&[&b"RESTORE"[..], b"copy", b"0", &dump]));
     client.expect("+OK\r\n");
     client.check("ZSCORE copy m0", "$2\r\n-0\r\n");
+}
+
+/// Counts reads and sends of `batches`, each sent by one call after the replies to the one before have come.
+fn reads_and_sends(asking: &mut Client, client: &mut Client, batches: &[&[u8]]) -> (u64, u64) {
+    let mut counts = || {
+        let info = asking.ask("INFO stats");
+        (field(&info, "total_reads_processed"), field(&info, "total_writes_processed"))
+    };
+    let before = counts();
+    for batch in batches {
+        client.send(batch);
+        (0..PIPELINE).for_each(|_| drop(client.read_reply()));
+    }
+    let after = counts();
+    // The second INFO was read, and the first was answered.
+    (after.0 - before.0 - 1, after.1 - before.1 - 1)
+}
+
+const PIPELINE: usize = 32;
+
+/// A pipeline of HSETs of so many bytes each, from 47 to 136.
+fn hsets(request_bytes: usize) -> Vec<u8> {
+    let value = "v".repeat(request_bytes - 37);
+    let bytes: Vec<u8> =
+        (0..PIPELINE).flat_map(|number| encode(&["HSET", "h", &format!("f{number:02}"), &value])).collect();
+    assert_eq!(bytes.len(), PIPELINE * request_bytes);
+    bytes
+}
+
+/// Also those that do not fit where the requests of several connections are read together: 2 KB, with 64 B a request.
+#[test]
+fn a_pipeline_is_read_and_answered_at_once() {
+    const BATCHES: u64 = 20;
+    let server = Server::start(&[]);
+    let mut asking = server.client();
+    let sizes = [59, 63, 64, 65, 80, 100, 121, 127, 128, 129];
+    let small = encode(&["PING"]).repeat(PIPELINE);
+    for batch in sizes.map(hsets).iter().chain([&small]) {
+        let mut client = server.client();
+        // From the first batch the server learns how much comes.
+        reads_and_sends(&mut asking, &mut client, &[batch]);
+        let (reads, sends) = reads_and_sends(&mut asking, &mut client, &[batch.as_slice(); BATCHES as usize]);
+        // The system may deliver one in two parts, now and then.
+        let few = BATCHES..=BATCHES + 4;
+        assert!(
+            few.contains(&reads) && few.contains(&sends),
+            "{} B: {reads} reads, {sends} sends",
+            batch.len()
+        );
+    }
+}
+
+/// Only where the requests of several connections are read together is a pipeline of 3 KB read in two parts.
+#[test]
+fn who_sends_little_again_is_read_with_others_again() {
+    const ROUNDS: usize = 20;
+    let server = Server::start(&[]);
+    let (mut asking, mut client) = (server.client(), server.client());
+    let (large, small) = (hsets(100), encode(&["PING"]).repeat(PIPELINE));
+    let one_small = [large.as_slice(), &small].repeat(ROUNDS);
+    let (reads, sends) = reads_and_sends(&mut asking, &mut client, &one_small);
+    let expected = 3 * ROUNDS as u64..=3 * ROUNDS as u64 + 4;
+    assert!(expected.contains(&reads) && expected.contains(&sends), "{reads} reads, {sends} sends");
+}
+
+/// More than the buffer of the worker.
+#[test]
+fn a_pipeline_of_70_kb_is_read_in_large_pieces() {
+    const BATCHES: usize = 20;
+    let server = Server::start(&[]);
+    let (mut asking, mut client) = (server.client(), server.client());
+    let batch = encode(&["HSET", "h", "f", &"v".repeat(2150)]).repeat(PIPELINE);
+    assert!(batch.len() > 69_000);
+    let (reads, sends) = reads_and_sends(&mut asking, &mut client, &[batch.as_slice(); BATCHES]);
+    println!("{reads} {sends}");
+    let few = 2 * BATCHES as u64..=4 * BATCHES as u64;
+    assert!(few.contains(&reads) && few.contains(&sends), "{reads} reads, {sends} sends");
 }
