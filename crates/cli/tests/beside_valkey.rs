@@ -4,7 +4,6 @@
 
 mod fake;
 
-use std::collections::BTreeSet;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,9 +11,6 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use fake::Fake;
-use isotherm_cli::docs::{Arg, Docs, Entry, Kind};
-use isotherm_probe::free_port;
-use isotherm_resp::reply_parse::Value;
 
 fn peer(program: &str) -> Option<PathBuf> {
     match std::env::var_os("ISOTHERM_PEER_BIN") {
@@ -258,69 +254,4 @@ fn conversations_over_a_pipe() {
             compare(&valkey, terminal, &["-p", &port], conversation, &[]);
         }
     }
-}
-
-/// The list that came with the program says what this Valkey says. `ISOTHERM_REFRESH=1` writes it anew.
-#[test]
-fn the_built_in_list_of_commands_is_that_of_valkey() {
-    let Some(valkey) = peer("valkey-server") else { return };
-    let port = free_port().unwrap();
-    let mut server = Command::new(valkey)
-        .args(["--port", &port.to_string(), "--save", ""])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    let reply = ask_patiently(port, &["COMMAND", "DOCS"]);
-    server.kill().unwrap();
-    server.wait().unwrap();
-    let docs = Docs::from_reply(&reply).unwrap();
-    let list: String = docs.entries.iter().map(listed).collect();
-    if std::env::var_os("ISOTHERM_REFRESH").is_some() {
-        std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/src/docs.txt"), &list).unwrap();
-        return;
-    }
-    let names = |docs: &Docs| docs.entries.iter().map(Entry::full_name).collect::<BTreeSet<_>>();
-    let built_in = Docs::built_in();
-    assert_eq!(names(&built_in), names(&docs));
-    for (ours, theirs) in built_in.entries.iter().zip(&docs.entries) {
-        assert_eq!(ours, theirs);
-    }
-}
-
-fn ask_patiently(port: u16, args: &[&str]) -> Value {
-    use isotherm_cli::address::Address;
-    use isotherm_cli::connection::{Connection, Dial};
-    for _ in 0..200 {
-        if let Ok(mut connection) = Connection::open(&Address::tcp("127.0.0.1", port), Dial::default()) {
-            return connection.call(args).unwrap();
-        }
-        std::thread::sleep(Duration::from_millis(50));
-    }
-    panic!("no server listens on port {port}");
-}
-
-fn listed(entry: &Entry) -> String {
-    let name = entry.full_name().to_ascii_lowercase();
-    let head = format!("{name}|{}|{}|{}\n", entry.group, entry.since, entry.summary);
-    head + &entry.args.iter().map(|arg| listed_arg(arg, 1)).collect::<String>()
-}
-
-fn listed_arg(arg: &Arg, depth: usize) -> String {
-    let kind = match arg.kind {
-        Kind::Word => "word",
-        Kind::Integer => "integer",
-        Kind::Double => "double",
-        Kind::PureToken => "pure-token",
-        Kind::OneOf => "oneof",
-        Kind::Block => "block",
-    };
-    let mut line = format!("{:depth$}{}:{kind}", "", arg.shown);
-    if let Some(token) = &arg.token {
-        line += &format!(" token={token}");
-    }
-    let flags =
-        [(arg.optional, " optional"), (arg.multiple, " multiple"), (arg.multiple_token, " multiple_token")];
-    line.extend(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag));
-    line + "\n" + &arg.inner.iter().map(|inner| listed_arg(inner, depth + 1)).collect::<String>()
 }

@@ -12,7 +12,7 @@ pub const COMMANDS: &[Command<Handler>] = &[DBSIZE, FLUSHALL, FLUSHDB, SWAPDB];
 pub const DBSIZE: Command<Handler> = Command::new(
     Spec {
         name: "dbsize",
-        summary: "Returns the number of keys in the database.",
+        summary: "Returns how many keys the selected database has.",
         group: Group::Server,
         complexity: "O(1)",
         flags: Flags::READONLY.or(Flags::FAST),
@@ -33,18 +33,15 @@ fn dbsize(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const FLUSHALL: Command<Handler> = Command::new(
     Spec {
         name: "flushall",
-        summary: "Removes all keys from all databases.",
+        summary: "Deletes the keys of every database.",
         group: Group::Server,
-        complexity: "O(N) where N is the total number of keys in all databases",
+        complexity: "O(N), N the keys of all databases",
         arity: -1,
         flags: Flags::WRITE.or(Flags::ALL_DBS),
         acl: AclCategories::DANGEROUS.or(AclCategories::KEYSPACE),
         reach: Reach::All,
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
-        history: &[
-            ("4.0.0", "Added the `ASYNC` flushing mode modifier."),
-            ("6.2.0", "Added the `SYNC` flushing mode modifier."),
-        ],
+        history: &[("4.0.0", "New option `ASYNC`."), ("6.2.0", "New option `SYNC`.")],
         arguments: &[Argument::one_of(
             "flush-type",
             &[
@@ -65,18 +62,15 @@ fn flushall(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const FLUSHDB: Command<Handler> = Command::new(
     Spec {
         name: "flushdb",
-        summary: "Removes all keys from the current database.",
+        summary: "Deletes the keys of the selected database.",
         group: Group::Server,
-        complexity: "O(N) where N is the number of keys in the selected database",
+        complexity: "O(N), N the keys of the database",
         arity: -1,
         flags: Flags::WRITE,
         acl: AclCategories::DANGEROUS.or(AclCategories::KEYSPACE),
         reach: Reach::All,
         tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
-        history: &[
-            ("4.0.0", "Added the `ASYNC` flushing mode modifier."),
-            ("6.2.0", "Added the `SYNC` flushing mode modifier."),
-        ],
+        history: &[("4.0.0", "New option `ASYNC`."), ("6.2.0", "New option `SYNC`.")],
         arguments: &[Argument::one_of(
             "flush-type",
             &[
@@ -126,10 +120,10 @@ fn flush(call: &mut Call<'_, '_, '_>, db: Option<Db>) -> Outcome {
 pub const SWAPDB: Command<Handler> = Command::new(
     Spec {
         name: "swapdb",
-        summary: "Swaps two databases.",
+        summary: "Exchanges the keys of two databases.",
         since: "4.0.0",
         group: Group::Server,
-        complexity: "O(N) where N is the count of clients watching or blocking on keys from both databases.",
+        complexity: "O(N), N the clients that watch or wait for keys of either database",
         arity: 3,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::DANGEROUS.or(AclCategories::KEYSPACE),

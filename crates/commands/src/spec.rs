@@ -116,6 +116,16 @@ impl Spec {
         arguments: &[],
     };
 
+    /// A base for the declaration of a container's HELP.
+    pub const HELP: Spec = Spec {
+        name: "help",
+        summary: "Returns the subcommands of a container, each with a sentence.",
+        complexity: "O(1)",
+        arity: 2,
+        flags: Flags::LOADING.or(Flags::STALE),
+        ..Spec::BASE
+    };
+
     /// The categories that are stated and those that the flags imply.
     pub const fn acl_categories(&self) -> AclCategories {
         self.acl.or(AclCategories::implied(self.flags, self.acl))

@@ -1,8 +1,11 @@
-//! What both servers say of their commands: COMMAND LIST, INFO and DOCS, and where they find the keys of generated requests
-//! (COMMAND GETKEYS, GETKEYSANDFLAGS).
+//! What both servers say of their commands: COMMAND LIST, INFO and DOCS, and where they find the keys of
+//! generated requests (COMMAND GETKEYS, GETKEYSANDFLAGS).
 //!
-//! A request is drawn from the arguments that Valkey documents for its command, or is a random sequence of their words, so that
-//! keys are looked for in sound requests and in nonsense.
+//! Sentences are each server's own (summaries, complexities, changes, notes about keys): where Valkey has
+//! one, there must be one here.
+//!
+//! A request is drawn from the arguments that Valkey documents for its command, or is a random sequence of
+//! their words, so that keys are looked for in sound requests and in nonsense.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -110,7 +113,8 @@ impl Both {
             let (ours, theirs) = self.ask(&["COMMAND", what, name])?;
             report.compared += 1;
             let (ours, theirs) = (own(ours), own(theirs));
-            if !OTHERWISE.contains(&name) && ordered(ours.clone()) != ordered(theirs.clone()) {
+            let shown = |value: &Value| ordered(without_sentences(value.clone()));
+            if !OTHERWISE.contains(&name) && shown(&ours) != shown(&theirs) {
                 report.differences.push(format!("{what} {name}\n  ours:   {ours}\n  valkey: {theirs}"));
             }
             documented = theirs;
@@ -147,6 +151,51 @@ fn own(mut info: Value) -> Value {
         command.truncate(SUBCOMMANDS_AT);
     }
     info
+}
+
+/// Replaces each sentence by its presence: one is as good as another.
+pub fn without_sentences(value: Value) -> Value {
+    // RESP2 lists names and values in turn.
+    let list = |items: Vec<Value>| {
+        let names: Vec<Option<String>> = std::iter::once(None).chain(items.iter().map(text)).collect();
+        items.into_iter().zip(names).map(|(item, name)| without_sentence(name.as_deref(), item)).collect()
+    };
+    match value {
+        Value::Array(items) => Value::Array(list(items)),
+        Value::Set(items) => Value::Set(list(items)),
+        Value::Map(pairs) => {
+            let pair = |(name, value): (Value, Value)| {
+                let value = without_sentence(text(&name).as_deref(), value);
+                (name, value)
+            };
+            Value::Map(pairs.into_iter().map(pair).collect())
+        }
+        other => other,
+    }
+}
+
+/// `value`, which stands after `name`.
+fn without_sentence(name: Option<&str>, value: Value) -> Value {
+    match (name, value) {
+        (Some("summary" | "complexity" | "notes"), Value::Bulk(sentence)) => {
+            Value::Boolean(!sentence.is_empty())
+        }
+        (Some("history"), Value::Set(changes) | Value::Array(changes)) => {
+            Value::Array(changes.into_iter().map(version).collect())
+        }
+        (_, value) => without_sentences(value),
+    }
+}
+
+/// A version, and the change in it.
+fn version(change: Value) -> Value {
+    match change {
+        Value::Array(mut change) => {
+            change.truncate(1);
+            Value::Array(change)
+        }
+        other => other,
+    }
 }
 
 fn is_error(value: &Value) -> bool {
@@ -285,5 +334,30 @@ impl Argument {
                 _ => words.push(pick(prng, &WORDS)),
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bulk(text: &str) -> Value {
+        Value::Bulk(text.as_bytes().to_vec())
+    }
+
+    fn docs(summary: &str, version: &str, change: &str, since: &str) -> Value {
+        let history = Value::Set(vec![Value::Array(vec![bulk(version), bulk(change)])]);
+        let facts = [("summary", bulk(summary)), ("history", history), ("since", bulk(since))];
+        Value::Map(facts.into_iter().map(|(name, fact)| (bulk(name), fact)).collect())
+    }
+
+    #[test]
+    fn sentences_differ_and_facts_do_not() {
+        let shown = |value| without_sentences(Value::Array(vec![bulk("get"), value]));
+        let theirs = shown(docs("Returns a value.", "1.2.0", "Added X.", "1.0.0"));
+        assert_eq!(shown(docs("Reads.", "1.2.0", "New: X.", "1.0.0")), theirs);
+        assert_ne!(shown(docs("", "1.2.0", "New: X.", "1.0.0")), theirs, "a sentence is missing");
+        assert_ne!(shown(docs("Reads.", "1.3.0", "New: X.", "1.0.0")), theirs);
+        assert_ne!(shown(docs("Reads.", "1.2.0", "New: X.", "1.1.0")), theirs);
     }
 }

@@ -2,6 +2,7 @@
 
 use isotherm_resp::reply_parse::Value;
 
+use crate::declared::without_sentences;
 use crate::grammar::Command;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,6 +32,10 @@ pub enum Rule {
     StreamInfo,
     /// A map of facts about the server, of which some must agree.
     Hello,
+    /// HELP of a container: the lines of its subcommands, without the sentences about them, which are indented.
+    Help,
+    /// COMMAND INFO and DOCS: in any order, without sentences.
+    Declared,
 }
 
 /// Both servers work through a command within this time even on a busy machine.
@@ -49,21 +54,22 @@ pub fn rule_of(command: &Command) -> Rule {
         (b"SPOP" | b"SRANDMEMBER" | b"HRANDFIELD" | b"ZRANDMEMBER", _) => Rule::Count,
         (b"SORT" | b"SORT_RO", _) => Rule::Sorted,
         (b"XPENDING", _) => Rule::Pending,
+        (b"CLIENT" | b"COMMAND" | b"CONFIG" | b"OBJECT" | b"XGROUP" | b"XINFO", b"HELP") => Rule::Help,
         (b"XINFO", _) => Rule::StreamInfo,
         (b"RANDOMKEY" | b"TIME" | b"SCAN", _) => Rule::Kind,
         (b"OBJECT", b"REFCOUNT") => Rule::References,
         (b"OBJECT", b"ENCODING") => Rule::Encoding,
-        (b"OBJECT", b"IDLETIME" | b"FREQ" | b"HELP") => Rule::Kind,
+        (b"OBJECT", b"IDLETIME" | b"FREQ") => Rule::Kind,
         (b"MEMORY", b"USAGE") => Rule::Kind,
-        (b"CLIENT", b"ID" | b"INFO" | b"LIST" | b"HELP") => Rule::Kind,
-        (b"COMMAND", b"") | (b"COMMAND", b"COUNT" | b"LIST" | b"HELP") => Rule::Kind,
+        (b"CLIENT", b"ID" | b"INFO" | b"LIST") => Rule::Kind,
+        (b"COMMAND", b"") | (b"COMMAND", b"COUNT" | b"LIST") => Rule::Kind,
         (b"COMMAND", b"INFO" | b"DOCS") if command.len() == 2 => Rule::Kind,
-        (b"COMMAND", b"INFO" | b"DOCS") => Rule::Unordered,
+        (b"COMMAND", b"INFO" | b"DOCS") => Rule::Declared,
         (b"HGETALL" | b"HKEYS" | b"HVALS", _) => Rule::Unordered,
         (b"SMEMBERS" | b"SINTER" | b"SUNION" | b"SDIFF", _) => Rule::Unordered,
         (b"HSCAN" | b"SSCAN" | b"ZSCAN", _) => Rule::Part,
         (b"CONFIG", b"GET") => Rule::Unordered,
-        (b"CONFIG" | b"MEMORY", b"HELP") | (b"INFO", _) => Rule::Kind,
+        (b"MEMORY", b"HELP") | (b"INFO", _) => Rule::Kind,
         (b"HELLO", _) => Rule::Hello,
         _ => Rule::Exact,
     }
@@ -104,6 +110,11 @@ fn by_rule(rule: Rule, ours: &Value, theirs: &Value) -> bool {
         Rule::Pending => pending(ours, theirs),
         Rule::StreamInfo => stream_info(ours, theirs),
         Rule::Hello => hello(ours) == hello(theirs),
+        Rule::Help => syntax(ours) == syntax(theirs),
+        Rule::Declared => {
+            let [ours, theirs] = [ours, theirs].map(|value| sorted(&without_sentences(value.clone())));
+            ours == theirs
+        }
     }
 }
 
@@ -196,6 +207,17 @@ fn stream_info(ours: &Value, theirs: &Value) -> bool {
     }
 }
 
+/// The lines of HELP that are not indented.
+fn syntax(help: &Value) -> Value {
+    let is_sentence = |line: &Value| matches!(line, Value::Simple(text) if text.starts_with(b" "));
+    match help {
+        Value::Array(lines) => {
+            Value::Array(lines.iter().filter(|line| !is_sentence(line)).cloned().collect())
+        }
+        other => other.clone(),
+    }
+}
+
 fn same_kind(ours: &Value, theirs: &Value) -> bool {
     match (ours, theirs) {
         (Value::Integer(ours), Value::Integer(theirs)) => (*ours < 0) == (*theirs < 0),
@@ -256,6 +278,17 @@ mod tests {
 
     fn bulk(text: &str) -> Value {
         Value::Bulk(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn help_is_compared_by_its_syntax() {
+        let lines = |lines: &[&str]| {
+            Value::Array(lines.iter().map(|line| Value::Simple(line.as_bytes().to_vec())).collect())
+        };
+        let theirs = lines(&["GROUPS <key>", "    Show groups.", "HELP", "    Print this help."]);
+        check("XINFO HELP", lines(&["GROUPS <key>", "    Its groups.", "HELP"]), theirs.clone(), true);
+        check("XINFO HELP", lines(&["GROUPS", "    Show groups.", "HELP"]), theirs.clone(), false);
+        check("XINFO HELP", lines(&["    Show groups."]), theirs, false);
     }
 
     #[test]

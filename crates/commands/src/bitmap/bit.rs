@@ -11,7 +11,7 @@ use isotherm_stdx::parse_i64;
 pub const SETBIT: Command<Handler> = Command::new(
     Spec {
         name: "setbit",
-        summary: "Sets or clears the bit at offset of the string value. Creates the key if it doesn't exist.",
+        summary: "Sets a bit of a string, which grows as needed. Returns the previous bit.",
         since: "2.2.0",
         group: Group::Bitmap,
         complexity: "O(1)",
@@ -64,7 +64,7 @@ fn setbit(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const GETBIT: Command<Handler> = Command::new(
     Spec {
         name: "getbit",
-        summary: "Returns a bit value by offset.",
+        summary: "Returns the bit at an offset; 0 beyond the end and for an absent key.",
         since: "2.2.0",
         group: Group::Bitmap,
         complexity: "O(1)",

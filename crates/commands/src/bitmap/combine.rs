@@ -13,7 +13,7 @@ use isotherm_resp::errors;
 pub const BITOP: Command<Handler> = Command::new(
     Spec {
         name: "bitop",
-        summary: "Performs bitwise operations on multiple strings, and stores the result.",
+        summary: "Combines strings bit by bit and stores the result. Returns its length in bytes.",
         since: "2.6.0",
         group: Group::Bitmap,
         complexity: "O(N)",

@@ -10,7 +10,7 @@ use isotherm_resp::errors;
 pub const BITCOUNT: Command<Handler> = Command::new(
     Spec {
         name: "bitcount",
-        summary: "Counts the number of set bits (population counting) in a string.",
+        summary: "Returns the number of one bits in a string or in a range of it; 0 for an absent key.",
         since: "2.6.0",
         group: Group::Bitmap,
         complexity: "O(N)",
@@ -19,8 +19,8 @@ pub const BITCOUNT: Command<Handler> = Command::new(
         acl: AclCategories::BITMAP,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         history: &[
-            ("7.0.0", "Added the `BYTE|BIT` option."),
-            ("8.0.0", "`end` made optional; when called without argument the command reports the last BYTE."),
+            ("7.0.0", "New options `BYTE` and `BIT`."),
+            ("8.0.0", "The argument `end` may be left out: the range goes to the last byte."),
         ],
         arguments: &[
             Argument::key("key", 0),

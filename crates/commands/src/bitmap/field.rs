@@ -15,10 +15,10 @@ use isotherm_stdx::{parse_i64, steps};
 pub const BITFIELD: Command<Handler> = Command::new(
     Spec {
         name: "bitfield",
-        summary: "Performs arbitrary bitfield integer operations on strings.",
+        summary: "Reads, writes and increments integers of any width up to 64 bits at bit offsets of a string.",
         since: "3.2.0",
         group: Group::Bitmap,
-        complexity: "O(1) for each subcommand specified",
+        complexity: "O(1) for each operation",
         arity: -2,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::BITMAP,
@@ -26,7 +26,7 @@ pub const BITFIELD: Command<Handler> = Command::new(
             1,
             KeyFlags::RW.or(KeyFlags::UPDATE).or(KeyFlags::ACCESS).or(KeyFlags::VARIABLE_FLAGS),
         )
-        .notes("This command allows both access and modification of the key")],
+        .notes("Reads and writes, as the operations say")],
         variable_key_flags: Some(bitfield_key_flags),
         arguments: &[
             Argument::key("key", 0),
@@ -107,10 +107,10 @@ fn bitfield(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const BITFIELD_RO: Command<Handler> = Command::new(
     Spec {
         name: "bitfield_ro",
-        summary: "Performs arbitrary read-only bitfield integer operations on strings.",
+        summary: "Reads integers of any width up to 64 bits at bit offsets of a string.",
         since: "6.0.0",
         group: Group::Bitmap,
-        complexity: "O(1) for each subcommand specified",
+        complexity: "O(1) for each operation",
         arity: -2,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::BITMAP,

@@ -13,7 +13,7 @@ use isotherm_stdx::parse_i64;
 pub const BITPOS: Command<Handler> = Command::new(
     Spec {
         name: "bitpos",
-        summary: "Finds the first set (1) or clear (0) bit in a string.",
+        summary: "Returns the offset of the first bit with the given value, -1 when no bit has it.",
         since: "2.8.7",
         group: Group::Bitmap,
         complexity: "O(N)",
@@ -21,7 +21,7 @@ pub const BITPOS: Command<Handler> = Command::new(
         flags: Flags::READONLY,
         acl: AclCategories::BITMAP,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        history: &[("7.0.0", "Added the `BYTE|BIT` option.")],
+        history: &[("7.0.0", "New options `BYTE` and `BIT`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::integer("bit"),

@@ -11,9 +11,9 @@ use isotherm_stdx::parse_i64;
 pub const COPY: Command<Handler> = Command::new(
     Spec {
         name: "copy",
-        summary: "Copies the value of a key to a new key.",
+        summary: "Copies a key with its expiry to a new key. Returns 0 when the source is absent or the target exists.",
         since: "6.2.0",
-        complexity: "O(N) worst case for collections, where N is the number of nested items. O(1) for string values.",
+        complexity: "O(N), N the elements of a collection; O(1) for a string",
         arity: -3,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::KEYSPACE,
@@ -110,7 +110,7 @@ fn arguments_of_copy(args: Args<'_>, databases: u16, out: &mut Vec<(usize, u32)>
 pub const MOVE: Command<Handler> = Command::new(
     Spec {
         name: "move",
-        summary: "Moves a key to another database.",
+        summary: "Moves a key to another database. Returns 0 when it is absent here or exists there.",
         complexity: "O(1)",
         arity: -3,
         flags: Flags::WRITE.or(Flags::FAST),

@@ -7,8 +7,8 @@ use isotherm_keyspace::EventClass;
 pub const DEL: Command<Handler> = Command::new(
     Spec {
         name: "del",
-        summary: "Deletes one or more keys.",
-        complexity: "O(N) where N is the number of keys that will be removed. When a key to remove holds a value other than a string, the individual complexity for this key is O(M) where M is the number of elements in the list, set, sorted set or hash. Removing a single key that holds a string value is O(1).",
+        summary: "Removes keys. Returns how many existed.",
+        complexity: "O(N), N the keys and the elements of their collections",
         arity: -2,
         flags: Flags::WRITE,
         acl: AclCategories::KEYSPACE,
@@ -23,9 +23,9 @@ pub const DEL: Command<Handler> = Command::new(
 pub const UNLINK: Command<Handler> = Command::new(
     Spec {
         name: "unlink",
-        summary: "Asynchronously deletes one or more keys.",
+        summary: "Removes keys and frees large values in the background. Returns how many existed.",
         since: "4.0.0",
-        complexity: "O(1) for each key removed regardless of its size. Then the command does O(N) work in a different thread in order to reclaim memory, where N is the number of allocations the deleted objects where composed of.",
+        complexity: "O(1) for each key of any size, then O(N) in the background to free N allocations",
         arity: -2,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,

@@ -7,11 +7,9 @@ use isotherm_keyspace::Lookup;
 pub const DUMP: Command<Handler> = Command::new(
     Spec {
         name: "dump",
-        summary: "Returns a serialized representation of the value stored at a key.",
+        summary: "Returns a value in the form that RESTORE takes; null for an absent key.",
         since: "2.6.0",
-        complexity: "O(1) to access the key and additional O(N*M) to serialize it, where N is the number of objects \
-                     composing the value and M their average size. For small string values the time complexity is thus \
-                     O(1)+O(1*M) where M is small, so simply O(1).",
+        complexity: "O(N*M), N the elements of the value and M their mean size",
         arity: 2,
         flags: Flags::READONLY,
         acl: AclCategories::KEYSPACE,

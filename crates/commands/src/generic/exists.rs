@@ -7,14 +7,14 @@ use isotherm_keyspace::Lookup;
 pub const EXISTS: Command<Handler> = Command::new(
     Spec {
         name: "exists",
-        summary: "Determines whether one or more keys exist.",
-        complexity: "O(N) where N is the number of keys to check.",
+        summary: "Returns how many of the keys exist; a key that is named twice counts twice.",
+        complexity: "O(N), N the given keys",
         arity: -2,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
         key_specs: &[KeySpec::range(1, -1, 1, KeyFlags::RO)],
         tips: &["request_policy:multi_shard", "response_policy:agg_sum"],
-        history: &[("3.0.3", "Accepts multiple `key` arguments.")],
+        history: &[("3.0.3", "Several keys in one call.")],
         arguments: &[Argument::key("key", 0).multiple()],
         ..Spec::BASE
     },
@@ -28,9 +28,9 @@ fn exists(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const TOUCH: Command<Handler> = Command::new(
     Spec {
         name: "touch",
-        summary: "Returns the number of existing keys out of those specified after updating the time they were last accessed.",
+        summary: "Marks keys as used now. Returns how many exist.",
         since: "3.2.1",
-        complexity: "O(N) where N is the number of keys that will be touched.",
+        complexity: "O(N), N the given keys",
         arity: -2,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
@@ -66,7 +66,7 @@ fn count(call: &mut Call<'_, '_, '_>, lookup: Lookup) -> Outcome {
 pub const TYPE: Command<Handler> = Command::new(
     Spec {
         name: "type",
-        summary: "Determines the type of value stored at a key.",
+        summary: "Returns the name of a value's type; \"none\" for an absent key.",
         complexity: "O(1)",
         arity: 2,
         flags: Flags::READONLY.or(Flags::FAST),

@@ -21,14 +21,14 @@ struct Form {
 pub const EXPIRE: Command<Handler> = Command::new(
     Spec {
         name: "expire",
-        summary: "Sets the expiration time of a key in seconds.",
+        summary: "Lets a key expire after some seconds. Returns 0 for an absent key or when the condition fails.",
         complexity: "O(1)",
         arity: -3,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
         need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
-        history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
+        history: &[("7.0.0", "New options `NX`, `XX`, `GT` and `LT`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::integer("seconds"),
@@ -46,7 +46,7 @@ fn expire(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const PEXPIRE: Command<Handler> = Command::new(
     Spec {
         name: "pexpire",
-        summary: "Sets the expiration time of a key in milliseconds.",
+        summary: "Lets a key expire after some milliseconds. Returns 0 for an absent key or when the condition fails.",
         since: "2.6.0",
         complexity: "O(1)",
         arity: -3,
@@ -54,7 +54,7 @@ pub const PEXPIRE: Command<Handler> = Command::new(
         acl: AclCategories::KEYSPACE,
         need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
-        history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
+        history: &[("7.0.0", "New options `NX`, `XX`, `GT` and `LT`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::integer("milliseconds"),
@@ -72,7 +72,7 @@ fn pexpire(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const EXPIREAT: Command<Handler> = Command::new(
     Spec {
         name: "expireat",
-        summary: "Sets the expiration time of a key to a Unix timestamp.",
+        summary: "Lets a key expire at a Unix time in seconds. Returns 0 for an absent key or when the condition fails.",
         since: "1.2.0",
         complexity: "O(1)",
         arity: -3,
@@ -80,7 +80,7 @@ pub const EXPIREAT: Command<Handler> = Command::new(
         acl: AclCategories::KEYSPACE,
         need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
-        history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
+        history: &[("7.0.0", "New options `NX`, `XX`, `GT` and `LT`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::unix_time("unix-time-seconds"),
@@ -98,7 +98,7 @@ fn expireat(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const PEXPIREAT: Command<Handler> = Command::new(
     Spec {
         name: "pexpireat",
-        summary: "Sets the expiration time of a key to a Unix milliseconds timestamp.",
+        summary: "Lets a key expire at a Unix time in milliseconds. Returns 0 for an absent key or when the condition fails.",
         since: "2.6.0",
         complexity: "O(1)",
         arity: -3,
@@ -106,7 +106,7 @@ pub const PEXPIREAT: Command<Handler> = Command::new(
         acl: AclCategories::KEYSPACE,
         need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
-        history: &[("7.0.0", "Added options: `NX`, `XX`, `GT` and `LT`.")],
+        history: &[("7.0.0", "New options `NX`, `XX`, `GT` and `LT`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::unix_time("unix-time-milliseconds"),

@@ -7,8 +7,8 @@ use isotherm_stdx::{Slot, glob_match};
 pub const KEYS: Command<Handler> = Command::new(
     Spec {
         name: "keys",
-        summary: "Returns all key names that match a pattern.",
-        complexity: "O(N) with N being the number of keys in the database, under the assumption that the key names in the database and the given pattern have limited length.",
+        summary: "Returns every key that matches a pattern. Prefer SCAN on large databases.",
+        complexity: "O(N), N the keys of the database, when keys and pattern are short",
         arity: 2,
         flags: Flags::READONLY,
         acl: AclCategories::DANGEROUS.or(AclCategories::KEYSPACE),
@@ -51,7 +51,7 @@ pub(super) fn slot_of_pattern(pattern: &[u8]) -> Option<Slot> {
 pub const RANDOMKEY: Command<Handler> = Command::new(
     Spec {
         name: "randomkey",
-        summary: "Returns a random key name from the database.",
+        summary: "Returns a random key; null for an empty database.",
         complexity: "O(1)",
         flags: Flags::READONLY.or(Flags::TOUCHES_ARBITRARY_KEYS),
         acl: AclCategories::KEYSPACE,

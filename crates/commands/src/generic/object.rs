@@ -9,9 +9,9 @@ use isotherm_resp::errors;
 pub const OBJECT: Command<Handler> = Command::container(
     Spec {
         name: "object",
-        summary: "A container for object introspection commands.",
+        summary: "Shows how a value is kept.",
         since: "2.2.3",
-        complexity: "Depends on subcommand.",
+        complexity: "That of the subcommand",
         arity: -2,
         ..Spec::BASE
     },
@@ -34,7 +34,7 @@ fn ask<T>(call: &mut Call<'_, '_, '_>, of: impl Fn(&Entry<'_>) -> T) -> Option<T
 pub const OBJECT_ENCODING: Command<Handler> = Command::new(
     Spec {
         name: "encoding",
-        summary: "Returns the internal encoding of an object.",
+        summary: "Returns the name of a value's encoding; null for an absent key.",
         since: "2.2.3",
         complexity: "O(1)",
         arity: 3,
@@ -58,7 +58,7 @@ fn encoding(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const OBJECT_FREQ: Command<Handler> = Command::new(
     Spec {
         name: "freq",
-        summary: "Returns the logarithmic access frequency counter of an object.",
+        summary: "Returns the access counter of a key under an LFU policy; null for an absent key.",
         since: "4.0.0",
         complexity: "O(1)",
         arity: 3,
@@ -83,19 +83,8 @@ fn freq(call: &mut Call<'_, '_, '_>) -> Outcome {
     }
 }
 
-pub const OBJECT_HELP: Command<Handler> = Command::new(
-    Spec {
-        name: "help",
-        summary: "Returns helpful text about the different subcommands.",
-        since: "6.2.0",
-        complexity: "O(1)",
-        arity: 2,
-        flags: Flags::LOADING.or(Flags::STALE),
-        acl: AclCategories::KEYSPACE,
-        ..Spec::BASE
-    },
-    help,
-);
+pub const OBJECT_HELP: Command<Handler> =
+    Command::new(Spec { since: "6.2.0", acl: AclCategories::KEYSPACE, ..Spec::HELP }, help);
 
 fn help(call: &mut Call<'_, '_, '_>) -> Outcome {
     write_help(
@@ -103,26 +92,23 @@ fn help(call: &mut Call<'_, '_, '_>) -> Outcome {
         call.args,
         &[
             "ENCODING <key>",
-            "    Return the kind of internal representation used in order to store the value",
-            "    associated with a <key>.",
+            "    Return the name of the encoding of the value.",
             "FREQ <key>",
-            "    Return the access frequency index of the <key>. The returned integer is",
-            "    proportional to the logarithm of the recent access frequency of the key.",
+            "    Return the access counter of <key>, a logarithm that decays with time.",
+            "    Needs an LFU policy.",
             "IDLETIME <key>",
-            "    Return the idle time of the <key>, that is the approximated number of",
-            "    seconds elapsed since the last access to the key.",
+            "    Return how many seconds ago <key> was last used.",
+            "    Needs a policy other than LFU.",
             "REFCOUNT <key>",
-            "    Return the number of references of the value associated with the specified",
-            "    <key>.",
+            "    Return the number of references to the value.",
         ],
-    );
-    Outcome::Done
+    )
 }
 
 pub const OBJECT_IDLETIME: Command<Handler> = Command::new(
     Spec {
         name: "idletime",
-        summary: "Returns the time since the last access to an object.",
+        summary: "Returns the seconds since a key was last used; null for an absent key.",
         since: "2.2.3",
         complexity: "O(1)",
         arity: 3,
@@ -150,7 +136,7 @@ fn idletime(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const OBJECT_REFCOUNT: Command<Handler> = Command::new(
     Spec {
         name: "refcount",
-        summary: "Returns the reference count of a value of a key.",
+        summary: "Returns the number of references to a value; null for an absent key.",
         since: "2.2.3",
         complexity: "O(1)",
         arity: 3,

@@ -8,7 +8,7 @@ use isotherm_resp::errors;
 pub const RENAME: Command<Handler> = Command::new(
     Spec {
         name: "rename",
-        summary: "Renames a key and overwrites the destination.",
+        summary: "Gives a key another name and overwrites a key of that name. An error for an absent key.",
         complexity: "O(1)",
         arity: 3,
         flags: Flags::WRITE,
@@ -36,7 +36,7 @@ fn rename(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const RENAMENX: Command<Handler> = Command::new(
     Spec {
         name: "renamenx",
-        summary: "Renames a key only when the target key name doesn't exist.",
+        summary: "Gives a key another name that is free. Returns 0 for a taken one; an error for an absent key.",
         complexity: "O(1)",
         arity: 3,
         flags: Flags::WRITE.or(Flags::FAST),
@@ -47,10 +47,7 @@ pub const RENAMENX: Command<Handler> = Command::new(
             KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE)),
             KeySpec::one(2, KeyFlags::OW.or(KeyFlags::INSERT)),
         ],
-        history: &[(
-            "3.2.0",
-            "The command no longer returns an error when source and destination names are the same.",
-        )],
+        history: &[("3.2.0", "The two names may be the same.")],
         arguments: &[Argument::key("key", 0), Argument::key("newkey", 1)],
         ..Spec::BASE
     },

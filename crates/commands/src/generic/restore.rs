@@ -11,9 +11,9 @@ use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 use isotherm_stdx::parse_i64;
 
 const HISTORY: &[(&str, &str)] = &[
-    ("3.0.0", "Added the `REPLACE` modifier."),
-    ("5.0.0", "Added the `ABSTTL` modifier."),
-    ("5.0.0", "Added the `IDLETIME` and `FREQ` options."),
+    ("3.0.0", "New option `REPLACE`."),
+    ("5.0.0", "New option `ABSTTL`."),
+    ("5.0.0", "New options `IDLETIME` and `FREQ`."),
 ];
 
 const ARGUMENTS: &[Argument] = &[
@@ -28,12 +28,9 @@ const ARGUMENTS: &[Argument] = &[
 
 const SPEC: Spec = Spec {
     name: "restore",
-    summary: "Creates a key from the serialized representation of a value.",
+    summary: "Creates a key from a payload of DUMP. An error for an existing key without REPLACE.",
     since: "2.6.0",
-    complexity: "O(1) to create the new key and additional O(N*M) to reconstruct the serialized value, where N is \
-                 the number of objects composing the value and M their average size. For small string values the \
-                 time complexity is thus O(1)+O(1*M) where M is small, so simply O(1). However for sorted set \
-                 values the complexity is O(N*M*log(N)) because inserting values into sorted sets is O(log(N)).",
+    complexity: "O(N*M), N the elements of the value and M their mean size; O(N*M*log(N)) for a sorted set",
     arity: -4,
     flags: Flags::WRITE.or(Flags::DENYOOM),
     acl: AclCategories::KEYSPACE.or(AclCategories::DANGEROUS),
@@ -49,7 +46,7 @@ pub const RESTORE: Command<Handler> = Command::new(SPEC, restore);
 pub const RESTORE_ASKING: Command<Handler> = Command::new(
     Spec {
         name: "restore-asking",
-        summary: "An internal command for migrating keys in a cluster.",
+        summary: "Restores a key in a slot that is being imported (internal).",
         since: "3.0.0",
         group: Group::Server,
         flags: SPEC.flags.or(Flags::ASKING),

@@ -12,15 +12,15 @@ use isotherm_stdx::{glob_match, parse_i64, parse_u64};
 pub const SCAN: Command<Handler> = Command::new(
     Spec {
         name: "scan",
-        summary: "Iterates over the key names in the database.",
+        summary: "Returns some keys of the database and the cursor of the next call.",
         since: "2.8.0",
-        complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
+        complexity: "O(1) for each call with a small COUNT, O(N) for all calls until the cursor is 0 again, N the elements",
         arity: -2,
         flags: Flags::READONLY.or(Flags::TOUCHES_ARBITRARY_KEYS),
         acl: AclCategories::KEYSPACE,
         reach: Reach::All,
         tips: &["nondeterministic_output", "request_policy:special", "response_policy:special"],
-        history: &[("6.0.0", "Added the `TYPE` subcommand.")],
+        history: &[("6.0.0", "New option `TYPE`.")],
         arguments: &[
             Argument::integer("cursor"),
             Argument::pattern("pattern").token("MATCH").optional(),

@@ -10,7 +10,7 @@ const LIVES_FOR_EVER: i64 = -1;
 pub const TTL: Command<Handler> = Command::new(
     Spec {
         name: "ttl",
-        summary: "Returns the expiration time in seconds of a key.",
+        summary: "Returns the seconds until a key expires; -1 without expiry, -2 for an absent key.",
         complexity: "O(1)",
         arity: 2,
         flags: Flags::READONLY.or(Flags::FAST),
@@ -18,7 +18,7 @@ pub const TTL: Command<Handler> = Command::new(
         need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         tips: &["nondeterministic_output"],
-        history: &[("2.8.0", "Added the -2 reply.")],
+        history: &[("2.8.0", "An absent key answers -2.")],
         arguments: &[Argument::key("key", 0)],
         ..Spec::BASE
     },
@@ -32,7 +32,7 @@ fn ttl(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const PTTL: Command<Handler> = Command::new(
     Spec {
         name: "pttl",
-        summary: "Returns the expiration time in milliseconds of a key.",
+        summary: "Returns the milliseconds until a key expires; -1 without expiry, -2 for an absent key.",
         since: "2.6.0",
         complexity: "O(1)",
         arity: 2,
@@ -41,7 +41,7 @@ pub const PTTL: Command<Handler> = Command::new(
         need: NeedFrom::Stated(Need::Nothing),
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         tips: &["nondeterministic_output"],
-        history: &[("2.8.0", "Added the -2 reply.")],
+        history: &[("2.8.0", "An absent key answers -2.")],
         arguments: &[Argument::key("key", 0)],
         ..Spec::BASE
     },
@@ -55,7 +55,7 @@ fn pttl(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const EXPIRETIME: Command<Handler> = Command::new(
     Spec {
         name: "expiretime",
-        summary: "Returns the expiration time of a key as a Unix timestamp.",
+        summary: "Returns the Unix time in seconds when a key expires; -1 without expiry, -2 for an absent key.",
         since: "7.0.0",
         complexity: "O(1)",
         arity: 2,
@@ -76,7 +76,7 @@ fn expiretime(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const PEXPIRETIME: Command<Handler> = Command::new(
     Spec {
         name: "pexpiretime",
-        summary: "Returns the expiration time of a key as a Unix milliseconds timestamp.",
+        summary: "Returns the Unix time in milliseconds when a key expires; -1 without expiry, -2 for an absent key.",
         since: "7.0.0",
         complexity: "O(1)",
         arity: 2,
@@ -113,7 +113,7 @@ fn reply_moment(call: &mut Call<'_, '_, '_>, number: impl Fn(UnixMs, UnixMs) -> 
 pub const PERSIST: Command<Handler> = Command::new(
     Spec {
         name: "persist",
-        summary: "Removes the expiration time of a key.",
+        summary: "Removes the expiry of a key. Returns 1, or 0 when there was none or the key is absent.",
         since: "2.2.0",
         complexity: "O(1)",
         arity: 2,

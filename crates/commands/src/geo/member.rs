@@ -13,15 +13,15 @@ use isotherm_resp::{Reply, errors};
 pub const GEOADD: Command<Handler> = Command::new(
     Spec {
         name: "geoadd",
-        summary: "Adds one or more members to a geospatial index. The key is created if it doesn't exist.",
+        summary: "Adds members with their coordinates, or moves them. Returns how many are new.",
         since: "3.2.0",
         group: Group::Geo,
-        complexity: "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
+        complexity: "O(log N) for each member, N the size of the sorted set",
         arity: -5,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::GEO,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
-        history: &[("6.2.0", "Added the `CH`, `NX` and `XX` options.")],
+        history: &[("6.2.0", "New options `CH`, `NX` and `XX`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::one_of(
@@ -75,10 +75,10 @@ fn geoadd(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const GEOPOS: Command<Handler> = Command::new(
     Spec {
         name: "geopos",
-        summary: "Returns the longitude and latitude of members from a geospatial index.",
+        summary: "Returns the coordinates of each member; null for absent ones.",
         since: "3.2.0",
         group: Group::Geo,
-        complexity: "O(1) for each member requested.",
+        complexity: "O(1) for each member",
         arity: -2,
         flags: Flags::READONLY,
         acl: AclCategories::GEO,
@@ -97,10 +97,10 @@ fn geopos(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const GEOHASH: Command<Handler> = Command::new(
     Spec {
         name: "geohash",
-        summary: "Returns members from a geospatial index as geohash strings.",
+        summary: "Returns the geohash of each member, 11 characters long; null for absent ones.",
         since: "3.2.0",
         group: Group::Geo,
-        complexity: "O(1) for each member requested.",
+        complexity: "O(1) for each member",
         arity: -2,
         flags: Flags::READONLY,
         acl: AclCategories::GEO,
@@ -141,7 +141,7 @@ fn for_each_member(
 pub const GEODIST: Command<Handler> = Command::new(
     Spec {
         name: "geodist",
-        summary: "Returns the distance between two members of a geospatial index.",
+        summary: "Returns how far two members are apart; null when one of them is absent.",
         since: "3.2.0",
         group: Group::Geo,
         complexity: "O(1)",

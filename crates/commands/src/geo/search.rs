@@ -73,19 +73,19 @@ const WITHCOORD: Argument = Argument::pure_token("withcoord", "WITHCOORD").optio
 const WITHDIST: Argument = Argument::pure_token("withdist", "WITHDIST").optional();
 const WITHHASH: Argument = Argument::pure_token("withhash", "WITHHASH").optional();
 
-const SEARCH_COMPLEXITY: &str = "O(N+log(M)) where N is the number of elements in the grid-aligned bounding box area around the shape provided as the filter and M is the number of items inside the shape";
-const RADIUS_COMPLEXITY: &str = "O(N+log(M)) where N is the number of elements inside the bounding box of the circular area delimited by center and radius and M is the number of items inside the index.";
-const SEARCH_HISTORY: &[(&str, &str)] = &[
-    ("7.0.0", "Added support for uppercase unit names."),
-    ("9.0.0", "Added support for the BYPOLYGON option."),
-];
+const SEARCH_COMPLEXITY: &str =
+    "O(N+log(M)), N the members in the cells around the shape, M those in the shape";
+const RADIUS_COMPLEXITY: &str =
+    "O(N+log(M)), N the members in the circle's bounding box, M the size of the index";
+const SEARCH_HISTORY: &[(&str, &str)] =
+    &[("7.0.0", "Units may be in capitals."), ("9.0.0", "New option `BYPOLYGON`.")];
 const RADIUS_HISTORY: &[(&str, &str)] =
-    &[("6.2.0", "Added the `ANY` option for `COUNT`."), ("7.0.0", "Added support for uppercase unit names.")];
+    &[("6.2.0", "New option `ANY` of `COUNT`."), ("7.0.0", "Units may be in capitals.")];
 
 pub const GEOSEARCH: Command<Handler> = Command::new(
     Spec {
         name: "geosearch",
-        summary: "Queries a geospatial index for members inside an area of a box, circle, or a polygon.",
+        summary: "Returns the members in a circle, a box or a polygon.",
         since: "6.2.0",
         group: Group::Geo,
         complexity: SEARCH_COMPLEXITY,
@@ -107,7 +107,7 @@ fn geosearch(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const GEOSEARCHSTORE: Command<Handler> = Command::new(
     Spec {
         name: "geosearchstore",
-        summary: "Queries a geospatial index for members inside an area of a box, a circle, or a polygon, optionally stores the result.",
+        summary: "Stores the members in a circle, a box or a polygon under another key. Returns how many they are.",
         since: "6.2.0",
         group: Group::Geo,
         complexity: SEARCH_COMPLEXITY,
@@ -140,7 +140,7 @@ fn geosearchstore(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const GEORADIUS: Command<Handler> = Command::new(
     Spec {
         name: "georadius",
-        summary: "Queries a geospatial index for members within a distance from a coordinate, optionally stores the result.",
+        summary: "Returns or stores the members within a distance of a point.",
         since: "3.2.0",
         group: Group::Geo,
         complexity: RADIUS_COMPLEXITY,
@@ -180,7 +180,7 @@ fn georadius(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const GEORADIUSBYMEMBER: Command<Handler> = Command::new(
     Spec {
         name: "georadiusbymember",
-        summary: "Queries a geospatial index for members within a distance from a member, optionally stores the result.",
+        summary: "Returns or stores the members within a distance of another member.",
         since: "3.2.0",
         group: Group::Geo,
         complexity: RADIUS_COMPLEXITY,
@@ -219,7 +219,7 @@ fn georadiusbymember(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const GEORADIUS_RO: Command<Handler> = Command::new(
     Spec {
         name: "georadius_ro",
-        summary: "Returns members from a geospatial index that are within a distance from a coordinate.",
+        summary: "Returns the members within a distance of a point.",
         since: "3.2.10",
         group: Group::Geo,
         complexity: RADIUS_COMPLEXITY,
@@ -252,7 +252,7 @@ fn georadius_ro(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const GEORADIUSBYMEMBER_RO: Command<Handler> = Command::new(
     Spec {
         name: "georadiusbymember_ro",
-        summary: "Returns members from a geospatial index that are within a distance from a member.",
+        summary: "Returns the members within a distance of another member.",
         since: "3.2.10",
         group: Group::Geo,
         complexity: RADIUS_COMPLEXITY,

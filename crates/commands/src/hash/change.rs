@@ -14,15 +14,15 @@ use isotherm_stdx::{LongDouble, parse_i64};
 pub const HSET: Command<Handler> = Command::new(
     Spec {
         name: "hset",
-        summary: "Creates or modifies the value of a field in a hash.",
+        summary: "Sets fields of a hash. Returns how many are new.",
         since: "2.0.0",
         group: Group::Hash,
-        complexity: "O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is called with multiple field/value pairs.",
+        complexity: "O(1) for each field",
         arity: -4,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
         acl: AclCategories::HASH,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
-        history: &[("4.0.0", "Accepts multiple `field` and `value` arguments.")],
+        history: &[("4.0.0", "Several fields with values in one call.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::block("data", &[Argument::string("field"), Argument::string("value")]).multiple(),
@@ -43,10 +43,10 @@ fn hset(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HMSET: Command<Handler> = Command::new(
     Spec {
         name: "hmset",
-        summary: "Sets the values of multiple fields.",
+        summary: "Sets fields of a hash and answers OK. HSET does the same and counts the new ones.",
         since: "2.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of fields being set.",
+        complexity: "O(N), N the given fields",
         arity: -4,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
         acl: AclCategories::HASH,
@@ -105,7 +105,7 @@ fn set_pairs(call: &mut Call<'_, '_, '_>, name: &'static str) -> Result<i64, Out
 pub const HSETNX: Command<Handler> = Command::new(
     Spec {
         name: "hsetnx",
-        summary: "Sets the value of a field in a hash only when the field doesn't exist.",
+        summary: "Sets a field that the hash does not have yet. Returns 1, or 0 for an existing one.",
         since: "2.0.0",
         group: Group::Hash,
         complexity: "O(1)",
@@ -202,7 +202,7 @@ fn record_result(call: &mut Call<'_, '_, '_>, key: &Key<'_>, field: &[u8], count
 pub const HINCRBY: Command<Handler> = Command::new(
     Spec {
         name: "hincrby",
-        summary: "Increments the integer value of a field in a hash by a number. Uses 0 as initial value if the field doesn't exist.",
+        summary: "Adds to the integer in a field and returns it. An absent field counts as 0.",
         since: "2.0.0",
         group: Group::Hash,
         complexity: "O(1)",
@@ -245,7 +245,7 @@ fn hincrby(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HINCRBYFLOAT: Command<Handler> = Command::new(
     Spec {
         name: "hincrbyfloat",
-        summary: "Increments the floating point value of a field by a number. Uses 0 as initial value if the field doesn't exist.",
+        summary: "Adds to the number in a field and returns it. An absent field counts as 0.",
         since: "2.6.0",
         group: Group::Hash,
         complexity: "O(1)",
@@ -288,15 +288,15 @@ fn hincrbyfloat(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HDEL: Command<Handler> = Command::new(
     Spec {
         name: "hdel",
-        summary: "Deletes one or more fields and their values from a hash. Deletes the hash if no fields remain.",
+        summary: "Removes fields of a hash, and the key with the last one. Returns how many existed.",
         since: "2.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of fields to be removed.",
+        complexity: "O(N), N the given fields",
         arity: -3,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::HASH,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::DELETE))],
-        history: &[("2.4.0", "Accepts multiple `field` arguments.")],
+        history: &[("2.4.0", "Several fields in one call.")],
         arguments: &[Argument::key("key", 0), Argument::string("field").multiple()],
         ..Spec::BASE
     },
@@ -355,10 +355,10 @@ impl<'a> Deleted<'a> {
 pub const HGETDEL: Command<Handler> = Command::new(
     Spec {
         name: "hgetdel",
-        summary: "Returns the values of one or more fields and deletes them from a hash.",
+        summary: "Returns the values of fields and removes these; null for absent ones.",
         since: "9.1.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of fields to be retrieved and deleted.",
+        complexity: "O(N), N the given fields",
         arity: -5,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::HASH,

@@ -150,10 +150,10 @@ fn fields_set<'a>(fields: Args<'a>, results: &[i64]) -> impl Iterator<Item = &'a
 pub const HEXPIRE: Command<Handler> = Command::new(
     Spec {
         name: "hexpire",
-        summary: "Sets expiry time on hash fields.",
+        summary: "Lets fields expire after some seconds. Returns the outcome of each; -2 for an absent one.",
         since: "9.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of specified fields.",
+        complexity: "O(N), N the given fields",
         arity: -6,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::HASH,
@@ -181,10 +181,10 @@ fn hexpire(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HPEXPIRE: Command<Handler> = Command::new(
     Spec {
         name: "hpexpire",
-        summary: "Sets expiry time on hash object.",
+        summary: "Lets fields expire after some milliseconds. Returns the outcome of each; -2 for an absent one.",
         since: "9.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of specified fields.",
+        complexity: "O(N), N the given fields",
         arity: -6,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::HASH,
@@ -207,10 +207,10 @@ fn hpexpire(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HEXPIREAT: Command<Handler> = Command::new(
     Spec {
         name: "hexpireat",
-        summary: "Sets expiry time on hash fields.",
+        summary: "Lets fields expire at a Unix time in seconds. Returns the outcome of each; -2 for an absent one.",
         since: "9.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of specified fields.",
+        complexity: "O(N), N the given fields",
         arity: -6,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::HASH,
@@ -233,10 +233,10 @@ fn hexpireat(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HPEXPIREAT: Command<Handler> = Command::new(
     Spec {
         name: "hpexpireat",
-        summary: "Sets expiration time on hash field.",
+        summary: "Lets fields expire at a Unix time in milliseconds. Returns the outcome of each; -2 for an absent one.",
         since: "9.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of specified fields.",
+        complexity: "O(N), N the given fields",
         arity: -6,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::HASH,
@@ -259,10 +259,10 @@ fn hpexpireat(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HPERSIST: Command<Handler> = Command::new(
     Spec {
         name: "hpersist",
-        summary: "Remove the existing expiration on a hash key's field(s).",
+        summary: "Removes the expiry of fields. Returns 1 for each that had one, -1 without, -2 for an absent one.",
         since: "9.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of specified fields.",
+        complexity: "O(N), N the given fields",
         arity: -5,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::HASH,
@@ -343,10 +343,10 @@ fn reply_times(call: &mut Call<'_, '_, '_>, base: UnixMs, seconds: bool) -> Outc
 pub const HTTL: Command<Handler> = Command::new(
     Spec {
         name: "httl",
-        summary: "Returns the remaining time to live (in seconds) of a hash key's field(s) that have an associated expiration.",
+        summary: "Returns the seconds until each field expires; -1 without expiry, -2 for an absent field.",
         since: "9.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of specified fields.",
+        complexity: "O(N), N the given fields",
         arity: -5,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::HASH,
@@ -364,10 +364,10 @@ fn httl(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HPTTL: Command<Handler> = Command::new(
     Spec {
         name: "hpttl",
-        summary: "Returns the remaining time to live in milliseconds of a hash key's field(s) that have an associated expiration.",
+        summary: "Returns the milliseconds until each field expires; -1 without expiry, -2 for an absent field.",
         since: "9.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of specified fields.",
+        complexity: "O(N), N the given fields",
         arity: -5,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::HASH,
@@ -385,10 +385,10 @@ fn hpttl(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HEXPIRETIME: Command<Handler> = Command::new(
     Spec {
         name: "hexpiretime",
-        summary: "Returns Unix timestamps in seconds since the epoch at which the given key's field(s) will expire.",
+        summary: "Returns the Unix time in seconds when each field expires; -1 without expiry, -2 for an absent field.",
         since: "9.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of specified fields.",
+        complexity: "O(N), N the given fields",
         arity: -5,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::HASH,
@@ -406,10 +406,10 @@ fn hexpiretime(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HPEXPIRETIME: Command<Handler> = Command::new(
     Spec {
         name: "hpexpiretime",
-        summary: "Returns the Unix timestamp in milliseconds since Unix epoch at which the given key's field(s) will expire.",
+        summary: "Returns the Unix time in milliseconds when each field expires; -1 without expiry, -2 for an absent field.",
         since: "9.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of specified fields.",
+        complexity: "O(N), N the given fields",
         arity: -5,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::HASH,

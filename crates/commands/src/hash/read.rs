@@ -9,7 +9,7 @@ use isotherm_keyspace::Lookup;
 pub const HGET: Command<Handler> = Command::new(
     Spec {
         name: "hget",
-        summary: "Returns the value of a field in a hash.",
+        summary: "Returns the value of a field; null for an absent one.",
         since: "2.0.0",
         group: Group::Hash,
         complexity: "O(1)",
@@ -40,10 +40,10 @@ fn hget(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HMGET: Command<Handler> = Command::new(
     Spec {
         name: "hmget",
-        summary: "Returns the values of all fields in a hash.",
+        summary: "Returns the values of the given fields; null for absent ones.",
         since: "2.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of fields being requested.",
+        complexity: "O(N), N the given fields",
         arity: -3,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::HASH,
@@ -79,7 +79,7 @@ fn number(call: &mut Call<'_, '_, '_>, of: impl Fn(&isotherm_keyspace::HashView<
 pub const HEXISTS: Command<Handler> = Command::new(
     Spec {
         name: "hexists",
-        summary: "Determines whether a field exists in a hash.",
+        summary: "Returns 1 for a field that the hash has, otherwise 0.",
         since: "2.0.0",
         group: Group::Hash,
         complexity: "O(1)",
@@ -101,7 +101,7 @@ fn hexists(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HLEN: Command<Handler> = Command::new(
     Spec {
         name: "hlen",
-        summary: "Returns the number of fields in a hash.",
+        summary: "Returns how many fields a hash has; 0 for an absent key.",
         since: "2.0.0",
         group: Group::Hash,
         complexity: "O(1)",
@@ -122,7 +122,7 @@ fn hlen(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HSTRLEN: Command<Handler> = Command::new(
     Spec {
         name: "hstrlen",
-        summary: "Returns the length of the value of a field.",
+        summary: "Returns the length in bytes of a field's value; 0 for an absent one.",
         since: "3.2.0",
         group: Group::Hash,
         complexity: "O(1)",
@@ -144,10 +144,10 @@ fn hstrlen(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HGETALL: Command<Handler> = Command::new(
     Spec {
         name: "hgetall",
-        summary: "Returns all fields and values in a hash.",
+        summary: "Returns every field with its value; empty for an absent key.",
         since: "2.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the size of the hash.",
+        complexity: "O(N), N the fields of the hash",
         arity: 2,
         flags: Flags::READONLY,
         acl: AclCategories::HASH,
@@ -194,10 +194,10 @@ fn list(call: &mut Call<'_, '_, '_>, fields: bool) -> Outcome {
 pub const HKEYS: Command<Handler> = Command::new(
     Spec {
         name: "hkeys",
-        summary: "Returns all fields in a hash.",
+        summary: "Returns the names of all fields; empty for an absent key.",
         since: "2.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the size of the hash.",
+        complexity: "O(N), N the fields of the hash",
         arity: 2,
         flags: Flags::READONLY,
         acl: AclCategories::HASH,
@@ -216,10 +216,10 @@ fn hkeys(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HVALS: Command<Handler> = Command::new(
     Spec {
         name: "hvals",
-        summary: "Returns all values in a hash.",
+        summary: "Returns the values of all fields; empty for an absent key.",
         since: "2.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the size of the hash.",
+        complexity: "O(N), N the fields of the hash",
         arity: 2,
         flags: Flags::READONLY,
         acl: AclCategories::HASH,

@@ -14,10 +14,10 @@ use std::collections::HashSet;
 pub const HSCAN: Command<Handler> = Command::new(
     Spec {
         name: "hscan",
-        summary: "Iterates over fields and values of a hash.",
+        summary: "Returns some fields of a hash with their values, and the cursor of the next call.",
         since: "2.8.0",
         group: Group::Hash,
-        complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
+        complexity: "O(1) for each call with a small COUNT, O(N) for all calls until the cursor is 0 again, N the elements",
         arity: -3,
         flags: Flags::READONLY,
         acl: AclCategories::HASH,
@@ -63,10 +63,10 @@ fn hscan(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const HRANDFIELD: Command<Handler> = Command::new(
     Spec {
         name: "hrandfield",
-        summary: "Returns one or more random fields from a hash.",
+        summary: "Returns random fields of a hash, with their values on request; null or empty for an absent key.",
         since: "6.2.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of fields returned",
+        complexity: "O(N), N the fields returned",
         arity: -2,
         flags: Flags::READONLY,
         acl: AclCategories::HASH,

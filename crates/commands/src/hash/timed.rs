@@ -89,10 +89,10 @@ impl Options {
 pub const HSETEX: Command<Handler> = Command::new(
     Spec {
         name: "hsetex",
-        summary: "Sets the value of one or more fields of a given hash key, and optionally sets their expiration time.",
+        summary: "Sets fields of a hash with an expiry, all of them or none. Returns 1, or 0 when the condition fails.",
         since: "9.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of specified fields.",
+        complexity: "O(N), N the given fields",
         arity: -6,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
         acl: AclCategories::HASH,
@@ -266,10 +266,10 @@ fn record_hsetex(
 pub const HGETEX: Command<Handler> = Command::new(
     Spec {
         name: "hgetex",
-        summary: "Gets the value of one or more fields of a given hash key, and optionally sets their expiration time or time-to-live (TTL).",
+        summary: "Returns the values of fields and changes their expiry; null for absent ones.",
         since: "9.0.0",
         group: Group::Hash,
-        complexity: "O(N) where N is the number of specified fields.",
+        complexity: "O(N), N the given fields",
         arity: -5,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::HASH,

@@ -62,10 +62,10 @@ pub(super) fn sketch_of<'a>(
 pub const PFADD: Command<Handler> = Command::new(
     Spec {
         name: "pfadd",
-        summary: "Adds elements to a HyperLogLog key. Creates the key if it doesn't exist.",
+        summary: "Counts elements in a HyperLogLog. Returns 1 when its estimate may have changed, otherwise 0.",
         since: "2.8.9",
         group: Group::HyperLogLog,
-        complexity: "O(1) to add every element.",
+        complexity: "O(1) for each element",
         arity: -2,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
         acl: AclCategories::HYPERLOGLOG,
@@ -159,16 +159,15 @@ fn add_all(call: &Call<'_, '_, '_>, bytes: &mut Vec<u8>) -> Result<u64, Corrupte
 pub const PFCOUNT: Command<Handler> = Command::new(
     Spec {
         name: "pfcount",
-        summary: "Returns the approximated cardinality of the set(s) observed by the HyperLogLog key(s).",
+        summary: "Estimates how many different elements the HyperLogLogs counted together; 0 for absent keys.",
         since: "2.8.9",
         group: Group::HyperLogLog,
-        complexity: "O(1) with a very small average constant time when called with a single key. O(N) with N being the number of keys, and much bigger constant times, when called with multiple keys.",
+        complexity: "O(1) for a single key, mostly from a cached number; O(N) for N keys, whose registers are merged",
         arity: -2,
         flags: Flags::READONLY.or(Flags::MAY_REPLICATE),
         acl: AclCategories::HYPERLOGLOG,
-        key_specs: &[KeySpec::range(1, -1, 1, KeyFlags::RW.or(KeyFlags::ACCESS)).notes(
-            "RW because it may change the internal representation of the key, and propagate to replicas",
-        )],
+        key_specs: &[KeySpec::range(1, -1, 1, KeyFlags::RW.or(KeyFlags::ACCESS))
+            .notes("RW: the cached count may be written, and replicated")],
         arguments: &[Argument::key("key", 0).multiple()],
         ..Spec::BASE
     },
@@ -239,10 +238,10 @@ fn merge_all(call: &mut Call<'_, '_, '_>, registers: &mut Registers) -> Result<b
 pub const PFMERGE: Command<Handler> = Command::new(
     Spec {
         name: "pfmerge",
-        summary: "Merges one or more HyperLogLog values into a single key.",
+        summary: "Stores the union of HyperLogLogs under a key.",
         since: "2.8.9",
         group: Group::HyperLogLog,
-        complexity: "O(N) to merge N HyperLogLogs, but with high constant times.",
+        complexity: "O(N), N the given keys, with a large constant",
         arity: -2,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::HYPERLOGLOG,

@@ -13,7 +13,7 @@ use isotherm_resp::errors;
 pub const PFDEBUG: Command<Handler> = Command::new(
     Spec {
         name: "pfdebug",
-        summary: "Internal commands for debugging HyperLogLog values.",
+        summary: "Shows the inside of a HyperLogLog (internal).",
         since: "2.8.9",
         group: Group::HyperLogLog,
         complexity: "N/A",

@@ -9,7 +9,7 @@ use isotherm_stdx::Prng;
 pub const PFSELFTEST: Command<Handler> = Command::new(
     Spec {
         name: "pfselftest",
-        summary: "An internal command for testing HyperLogLog values.",
+        summary: "Checks the code of HyperLogLogs (internal).",
         since: "2.8.9",
         group: Group::HyperLogLog,
         complexity: "N/A",

@@ -13,14 +13,14 @@ use std::ops::Range;
 pub const LPOP: Command<Handler> = Command::new(
     Spec {
         name: "lpop",
-        summary: "Returns and removes one or more elements from the beginning of a list. Deletes the list if the last element was popped.",
+        summary: "Takes elements from the front of a list and returns them; null for an absent key.",
         group: Group::List,
-        complexity: "O(N) where N is the number of elements returned",
+        complexity: "O(N), N the elements returned",
         arity: -2,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::LIST,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
-        history: &[("6.2.0", "Added the `count` argument.")],
+        history: &[("6.2.0", "New argument `count`.")],
         arguments: &[Argument::key("key", 0), Argument::integer("count").since("6.2.0").optional()],
         ..Spec::BASE
     },
@@ -34,14 +34,14 @@ fn lpop(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const RPOP: Command<Handler> = Command::new(
     Spec {
         name: "rpop",
-        summary: "Returns and removes one or more elements from the end of a list. Deletes the list if the last element was popped.",
+        summary: "Takes elements from the end of a list and returns them; null for an absent key.",
         group: Group::List,
-        complexity: "O(N) where N is the number of elements returned",
+        complexity: "O(N), N the elements returned",
         arity: -2,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::LIST,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
-        history: &[("6.2.0", "Added the `count` argument.")],
+        history: &[("6.2.0", "New argument `count`.")],
         arguments: &[Argument::key("key", 0), Argument::integer("count").since("6.2.0").optional()],
         ..Spec::BASE
     },
@@ -174,10 +174,10 @@ fn pop_word(end: End) -> &'static [u8] {
 pub const LMPOP: Command<Handler> = Command::new(
     Spec {
         name: "lmpop",
-        summary: "Returns multiple elements from a list after removing them. Deletes the list if the last element was popped.",
+        summary: "Takes elements from the first list that has some and returns them with its key; null when all are empty.",
         since: "7.0.0",
         group: Group::List,
-        complexity: "O(N+M) where N is the number of provided keys and M is the number of elements returned.",
+        complexity: "O(N+M), N the given keys, M the elements returned",
         arity: -4,
         flags: Flags::WRITE,
         acl: AclCategories::LIST,
@@ -210,10 +210,10 @@ fn lmpop(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const BLMPOP: Command<Handler> = Command::new(
     Spec {
         name: "blmpop",
-        summary: "Pops the first element from one of multiple lists. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
+        summary: "Takes elements from the first list that has some and returns them with its key. Waits while all lists are empty.",
         since: "7.0.0",
         group: Group::List,
-        complexity: "O(N+M) where N is the number of provided keys and M is the number of elements returned.",
+        complexity: "O(N+M), N the given keys, M the elements returned",
         arity: -5,
         flags: Flags::WRITE.or(Flags::BLOCKING),
         acl: AclCategories::LIST,
@@ -249,15 +249,15 @@ fn blmpop(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const BLPOP: Command<Handler> = Command::new(
     Spec {
         name: "blpop",
-        summary: "Removes and returns the first element in a list. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
+        summary: "Takes the first element of the first list that has one and returns it with the key. Waits while all lists are empty.",
         since: "2.0.0",
         group: Group::List,
-        complexity: "O(N) where N is the number of provided keys.",
+        complexity: "O(N), N the given keys",
         arity: -3,
         flags: Flags::WRITE.or(Flags::BLOCKING),
         acl: AclCategories::LIST,
         key_specs: &[KeySpec::range(1, -2, 1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
-        history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+        history: &[("6.0.0", "The `timeout` may have a fraction.")],
         arguments: &[Argument::key("key", 0).multiple(), Argument::double("timeout")],
         ..Spec::BASE
     },
@@ -271,15 +271,15 @@ fn blpop(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const BRPOP: Command<Handler> = Command::new(
     Spec {
         name: "brpop",
-        summary: "Removes and returns the last element in a list. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
+        summary: "Takes the last element of the first list that has one and returns it with the key. Waits while all lists are empty.",
         since: "2.0.0",
         group: Group::List,
-        complexity: "O(N) where N is the number of provided keys.",
+        complexity: "O(N), N the given keys",
         arity: -3,
         flags: Flags::WRITE.or(Flags::BLOCKING),
         acl: AclCategories::LIST,
         key_specs: &[KeySpec::range(1, -2, 1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
-        history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+        history: &[("6.0.0", "The `timeout` may have a fraction.")],
         arguments: &[Argument::key("key", 0).multiple(), Argument::double("timeout")],
         ..Spec::BASE
     },

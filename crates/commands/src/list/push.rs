@@ -10,14 +10,14 @@ use isotherm_stdx::{parse_i64, steps};
 pub const LPUSH: Command<Handler> = Command::new(
     Spec {
         name: "lpush",
-        summary: "Prepends one or more elements to a list. Creates the key if it doesn't exist.",
+        summary: "Adds elements to the front of a list, each before the former. Returns the new length.",
         group: Group::List,
-        complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
+        complexity: "O(1) for each element",
         arity: -3,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
         acl: AclCategories::LIST,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::INSERT))],
-        history: &[("2.4.0", "Accepts multiple `element` arguments.")],
+        history: &[("2.4.0", "Several elements in one call.")],
         arguments: &[Argument::key("key", 0), Argument::string("element").multiple()],
         ..Spec::BASE
     },
@@ -31,14 +31,14 @@ fn lpush(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const RPUSH: Command<Handler> = Command::new(
     Spec {
         name: "rpush",
-        summary: "Appends one or more elements to a list. Creates the key if it doesn't exist.",
+        summary: "Adds elements to the end of a list. Returns the new length.",
         group: Group::List,
-        complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
+        complexity: "O(1) for each element",
         arity: -3,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
         acl: AclCategories::LIST,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::INSERT))],
-        history: &[("2.4.0", "Accepts multiple `element` arguments.")],
+        history: &[("2.4.0", "Several elements in one call.")],
         arguments: &[Argument::key("key", 0), Argument::string("element").multiple()],
         ..Spec::BASE
     },
@@ -52,15 +52,15 @@ fn rpush(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const LPUSHX: Command<Handler> = Command::new(
     Spec {
         name: "lpushx",
-        summary: "Prepends one or more elements to a list only when the list exists.",
+        summary: "Adds elements to the front of an existing list. Returns the new length; 0 for an absent key.",
         since: "2.2.0",
         group: Group::List,
-        complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
+        complexity: "O(1) for each element",
         arity: -3,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
         acl: AclCategories::LIST,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::INSERT))],
-        history: &[("4.0.0", "Accepts multiple `element` arguments.")],
+        history: &[("4.0.0", "Several elements in one call.")],
         arguments: &[Argument::key("key", 0), Argument::string("element").multiple()],
         ..Spec::BASE
     },
@@ -74,15 +74,15 @@ fn lpushx(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const RPUSHX: Command<Handler> = Command::new(
     Spec {
         name: "rpushx",
-        summary: "Appends one or more elements to a list only when the list exists.",
+        summary: "Adds elements to the end of an existing list. Returns the new length; 0 for an absent key.",
         since: "2.2.0",
         group: Group::List,
-        complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
+        complexity: "O(1) for each element",
         arity: -3,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
         acl: AclCategories::LIST,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::INSERT))],
-        history: &[("4.0.0", "Accepts multiple `element` arguments.")],
+        history: &[("4.0.0", "Several elements in one call.")],
         arguments: &[Argument::key("key", 0), Argument::string("element").multiple()],
         ..Spec::BASE
     },
@@ -136,10 +136,10 @@ fn push(call: &mut Call<'_, '_, '_>, end: End, only_present: bool) -> Outcome {
 pub const LINSERT: Command<Handler> = Command::new(
     Spec {
         name: "linsert",
-        summary: "Inserts an element before or after another element in a list.",
+        summary: "Inserts an element next to the first one that equals the pivot. Returns the length; -1 without it, 0 for an absent key.",
         since: "2.2.0",
         group: Group::List,
-        complexity: "O(N) where N is the number of elements to traverse before seeing the value pivot. This means that inserting somewhere on the left end on the list (head) can be considered O(1) and inserting somewhere on the right end (tail) is O(N).",
+        complexity: "O(N), N the elements in front of the pivot",
         arity: 5,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::LIST,
@@ -196,9 +196,9 @@ fn linsert(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const LSET: Command<Handler> = Command::new(
     Spec {
         name: "lset",
-        summary: "Sets the value of an element in a list by its index.",
+        summary: "Replaces the element at an index. An error out of range and for an absent key.",
         group: Group::List,
-        complexity: "O(N) where N is the length of the list. Setting either the first or the last element of the list is O(1).",
+        complexity: "O(N), N the elements between the index and the nearer end",
         arity: 4,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::LIST,

@@ -11,7 +11,7 @@ use isotherm_stdx::parse_i64;
 pub const LLEN: Command<Handler> = Command::new(
     Spec {
         name: "llen",
-        summary: "Returns the length of a list.",
+        summary: "Returns how many elements a list has; 0 for an absent key.",
         group: Group::List,
         complexity: "O(1)",
         arity: 2,
@@ -39,9 +39,9 @@ fn llen(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const LINDEX: Command<Handler> = Command::new(
     Spec {
         name: "lindex",
-        summary: "Returns an element from a list by its index.",
+        summary: "Returns the element at an index, negative from the end; null out of range.",
         group: Group::List,
-        complexity: "O(N) where N is the number of elements to traverse to get to the element at index. This makes asking for the first or the last element of the list O(1).",
+        complexity: "O(N), N the elements between the index and the nearer end",
         arity: 3,
         flags: Flags::READONLY,
         acl: AclCategories::LIST,
@@ -74,9 +74,9 @@ fn lindex(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const LRANGE: Command<Handler> = Command::new(
     Spec {
         name: "lrange",
-        summary: "Returns a range of elements from a list.",
+        summary: "Returns the elements from one index to another, both included; empty for an absent key.",
         group: Group::List,
-        complexity: "O(S+N) where S is the distance of start offset from HEAD for small lists, from nearest end (HEAD or TAIL) for large lists; and N is the number of elements in the specified range.",
+        complexity: "O(S+N), S the distance of the start from the nearer end, N the elements returned",
         arity: 4,
         flags: Flags::READONLY,
         acl: AclCategories::LIST,
@@ -114,10 +114,10 @@ fn lrange(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const LPOS: Command<Handler> = Command::new(
     Spec {
         name: "lpos",
-        summary: "Returns the index of matching elements in a list.",
+        summary: "Returns the index of elements that equal a value; null or empty when none does.",
         since: "6.0.6",
         group: Group::List,
-        complexity: "O(N) where N is the number of elements in the list, for the average case. When searching for elements near the head or the tail of the list, or when the MAXLEN option is provided, the command may run in constant time.",
+        complexity: "O(N), N the elements that are compared: at most all, at most MAXLEN",
         arity: -3,
         flags: Flags::READONLY,
         acl: AclCategories::LIST,

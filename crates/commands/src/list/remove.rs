@@ -9,9 +9,9 @@ use isotherm_stdx::parse_i64;
 pub const LREM: Command<Handler> = Command::new(
     Spec {
         name: "lrem",
-        summary: "Removes elements from a list. Deletes the list if the last element was removed.",
+        summary: "Removes elements that equal a value, all or some from either end. Returns how many.",
         group: Group::List,
-        complexity: "O(N+M) where N is the length of the list and M is the number of elements removed.",
+        complexity: "O(N+M), N the length of the list, M the elements removed",
         arity: 4,
         flags: Flags::WRITE,
         acl: AclCategories::LIST,
@@ -54,9 +54,9 @@ fn lrem(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const LTRIM: Command<Handler> = Command::new(
     Spec {
         name: "ltrim",
-        summary: "Removes elements from both ends of a list. Deletes the list if all elements were trimmed.",
+        summary: "Cuts a list down to the elements from one index to another, both included.",
         group: Group::List,
-        complexity: "O(N) where N is the number of elements to be removed by the operation.",
+        complexity: "O(N), N the elements removed",
         arity: 4,
         flags: Flags::WRITE,
         acl: AclCategories::LIST,

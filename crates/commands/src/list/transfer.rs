@@ -11,7 +11,7 @@ use isotherm_resp::errors;
 pub const LMOVE: Command<Handler> = Command::new(
     Spec {
         name: "lmove",
-        summary: "Returns an element after popping it from one list and pushing it to another. Deletes the list if the last element was moved.",
+        summary: "Moves an element from an end of one list to an end of another and returns it; null for an absent source.",
         since: "6.2.0",
         group: Group::List,
         complexity: "O(1)",
@@ -49,7 +49,7 @@ fn lmove(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const RPOPLPUSH: Command<Handler> = Command::new(
     Spec {
         name: "rpoplpush",
-        summary: "Returns the last element of a list after removing and pushing it to another list. Deletes the list if the last element was popped.",
+        summary: "Moves the last element of a list to the front of another and returns it; null for an absent source.",
         since: "1.2.0",
         group: Group::List,
         complexity: "O(1)",
@@ -78,7 +78,7 @@ fn null(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const BLMOVE: Command<Handler> = Command::new(
     Spec {
         name: "blmove",
-        summary: "Pops an element from a list, pushes it to another list and returns it. Blocks until an element is available otherwise. Deletes the list if the last element was moved.",
+        summary: "Moves an element from an end of one list to an end of another and returns it. Waits while the source is empty.",
         since: "6.2.0",
         group: Group::List,
         complexity: "O(1)",
@@ -117,7 +117,7 @@ fn blmove(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const BRPOPLPUSH: Command<Handler> = Command::new(
     Spec {
         name: "brpoplpush",
-        summary: "Pops an element from a list, pushes it to another list and returns it. Blocks until an element is available otherwise. Deletes the list if the last element was popped.",
+        summary: "Moves the last element of a list to the front of another and returns it. Waits while the source is empty.",
         since: "2.2.0",
         group: Group::List,
         complexity: "O(1)",
@@ -128,7 +128,7 @@ pub const BRPOPLPUSH: Command<Handler> = Command::new(
             KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE)),
             KeySpec::one(2, KeyFlags::RW.or(KeyFlags::INSERT)),
         ],
-        history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+        history: &[("6.0.0", "The `timeout` may have a fraction.")],
         arguments: &[
             Argument::key("source", 0),
             Argument::key("destination", 1),

@@ -168,9 +168,9 @@ fn store(call: &mut Call<'_, '_, '_>, operation: Operation, event: &'static str)
 pub const SINTER: Command<Handler> = Command::new(
     Spec {
         name: "sinter",
-        summary: "Returns the intersect of multiple sets.",
+        summary: "Returns the members that all sets have; empty when a key is absent.",
         group: Group::Set,
-        complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.",
+        complexity: "O(N*M) at worst, N the members of the smallest set, M the sets",
         arity: -2,
         flags: Flags::READONLY,
         acl: AclCategories::SET,
@@ -189,10 +189,10 @@ fn sinter(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const SINTERCARD: Command<Handler> = Command::new(
     Spec {
         name: "sintercard",
-        summary: "Returns the number of members of the intersect of multiple sets.",
+        summary: "Returns how many members all sets have in common, up to a limit.",
         since: "7.0.0",
         group: Group::Set,
-        complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.",
+        complexity: "O(N*M) at worst, N the members of the smallest set, M the sets",
         arity: -3,
         flags: Flags::READONLY,
         acl: AclCategories::SET,
@@ -243,9 +243,9 @@ fn sintercard(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const SINTERSTORE: Command<Handler> = Command::new(
     Spec {
         name: "sinterstore",
-        summary: "Stores the intersect of multiple sets in a key.",
+        summary: "Stores the members that all sets have. Returns how many they are.",
         group: Group::Set,
-        complexity: "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets.",
+        complexity: "O(N*M) at worst, N the members of the smallest set, M the sets",
         arity: -3,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::SET,
@@ -266,9 +266,9 @@ fn sinterstore(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const SUNION: Command<Handler> = Command::new(
     Spec {
         name: "sunion",
-        summary: "Returns the union of multiple sets.",
+        summary: "Returns the members of all sets together.",
         group: Group::Set,
-        complexity: "O(N) where N is the total number of elements in all given sets.",
+        complexity: "O(N), N the members of all sets",
         arity: -2,
         flags: Flags::READONLY,
         acl: AclCategories::SET,
@@ -287,9 +287,9 @@ fn sunion(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const SUNIONSTORE: Command<Handler> = Command::new(
     Spec {
         name: "sunionstore",
-        summary: "Stores the union of multiple sets in a key.",
+        summary: "Stores the members of all sets together. Returns how many they are.",
         group: Group::Set,
-        complexity: "O(N) where N is the total number of elements in all given sets.",
+        complexity: "O(N), N the members of all sets",
         arity: -3,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::SET,
@@ -310,9 +310,9 @@ fn sunionstore(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const SDIFF: Command<Handler> = Command::new(
     Spec {
         name: "sdiff",
-        summary: "Returns the difference of multiple sets.",
+        summary: "Returns the members of the first set that are in no other.",
         group: Group::Set,
-        complexity: "O(N) where N is the total number of elements in all given sets.",
+        complexity: "O(N), N the members of all sets",
         arity: -2,
         flags: Flags::READONLY,
         acl: AclCategories::SET,
@@ -331,9 +331,9 @@ fn sdiff(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const SDIFFSTORE: Command<Handler> = Command::new(
     Spec {
         name: "sdiffstore",
-        summary: "Stores the difference of multiple sets in a key.",
+        summary: "Stores the members of the first set that are in no other. Returns how many they are.",
         group: Group::Set,
-        complexity: "O(N) where N is the total number of elements in all given sets.",
+        complexity: "O(N), N the members of all sets",
         arity: -3,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::SET,

@@ -11,14 +11,14 @@ use isotherm_resp::errors;
 pub const SADD: Command<Handler> = Command::new(
     Spec {
         name: "sadd",
-        summary: "Adds one or more members to a set. Creates the key if it doesn't exist.",
+        summary: "Adds members to a set. Returns how many are new.",
         group: Group::Set,
-        complexity: "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments.",
+        complexity: "O(1) for each element",
         arity: -3,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
         acl: AclCategories::SET,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::INSERT))],
-        history: &[("2.4.0", "Accepts multiple `member` arguments.")],
+        history: &[("2.4.0", "Several members in one call.")],
         arguments: &[Argument::key("key", 0), Argument::string("member").multiple()],
         ..Spec::BASE
     },
@@ -53,14 +53,14 @@ fn sadd(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const SREM: Command<Handler> = Command::new(
     Spec {
         name: "srem",
-        summary: "Removes one or more members from a set. Deletes the set if the last member was removed.",
+        summary: "Removes members of a set, and the key with the last one. Returns how many existed.",
         group: Group::Set,
-        complexity: "O(N) where N is the number of members to be removed.",
+        complexity: "O(N), N the given members",
         arity: -3,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::SET,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::DELETE))],
-        history: &[("2.4.0", "Accepts multiple `member` arguments.")],
+        history: &[("2.4.0", "Several members in one call.")],
         arguments: &[Argument::key("key", 0), Argument::string("member").multiple()],
         ..Spec::BASE
     },
@@ -83,7 +83,7 @@ fn srem(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const SMOVE: Command<Handler> = Command::new(
     Spec {
         name: "smove",
-        summary: "Moves a member from one set to another.",
+        summary: "Moves a member to another set. Returns 1, or 0 when the source does not have it.",
         group: Group::Set,
         complexity: "O(1)",
         arity: 4,
@@ -136,7 +136,7 @@ fn smove(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const SISMEMBER: Command<Handler> = Command::new(
     Spec {
         name: "sismember",
-        summary: "Determines whether a member belongs to a set.",
+        summary: "Returns 1 for a member of the set, otherwise 0.",
         group: Group::Set,
         complexity: "O(1)",
         arity: -3,
@@ -174,10 +174,10 @@ fn sismember(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const SMISMEMBER: Command<Handler> = Command::new(
     Spec {
         name: "smismember",
-        summary: "Determines whether multiple members belong to a set.",
+        summary: "Returns 1 or 0 for each given value: whether the set has it.",
         since: "6.2.0",
         group: Group::Set,
-        complexity: "O(N) where N is the number of elements being checked for membership",
+        complexity: "O(N), N the given members",
         arity: -3,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::SET,
@@ -201,7 +201,7 @@ fn smismember(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const SCARD: Command<Handler> = Command::new(
     Spec {
         name: "scard",
-        summary: "Returns the number of members in a set.",
+        summary: "Returns how many members a set has; 0 for an absent key.",
         group: Group::Set,
         complexity: "O(1)",
         arity: 2,
@@ -224,9 +224,9 @@ fn scard(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const SMEMBERS: Command<Handler> = Command::new(
     Spec {
         name: "smembers",
-        summary: "Returns all members of a set.",
+        summary: "Returns every member of a set; empty for an absent key.",
         group: Group::Set,
-        complexity: "O(N) where N is the set cardinality.",
+        complexity: "O(N), N the members of the set",
         arity: 2,
         flags: Flags::READONLY,
         acl: AclCategories::SET,

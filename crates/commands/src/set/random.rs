@@ -16,15 +16,15 @@ const LOGGED_MAX: usize = 1024;
 pub const SPOP: Command<Handler> = Command::new(
     Spec {
         name: "spop",
-        summary: "Returns one or more random members from a set after removing them. Deletes the set if the last member was popped.",
+        summary: "Takes random members from a set and returns them; null or empty for an absent key.",
         group: Group::Set,
-        complexity: "Without the count argument O(1), otherwise O(N) where N is the value of the passed count.",
+        complexity: "O(N), N the count, which is one by default",
         arity: -2,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::SET,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
         tips: &["nondeterministic_output"],
-        history: &[("3.2.0", "Added the `count` argument.")],
+        history: &[("3.2.0", "New argument `count`.")],
         arguments: &[Argument::key("key", 0), Argument::integer("count").since("3.2.0").optional()],
         ..Spec::BASE
     },
@@ -106,16 +106,16 @@ fn pop_all(call: &mut Call<'_, '_, '_>, len: u64) -> Outcome {
 pub const SRANDMEMBER: Command<Handler> = Command::new(
     Spec {
         name: "srandmember",
-        summary: "Gets one or multiple random members from a set.",
+        summary: "Returns random members of a set, which keeps them; null or empty for an absent key.",
         group: Group::Set,
-        complexity: "Without the count argument O(1), otherwise O(N) where N is the absolute value of the passed count.",
+        complexity: "O(N), N the count without its sign, which is one by default",
         arity: -2,
         flags: Flags::READONLY,
         acl: AclCategories::SET,
         need: NeedFrom::Stated(Need::Elements),
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         tips: &["nondeterministic_output"],
-        history: &[("2.6.0", "Added the optional `count` argument.")],
+        history: &[("2.6.0", "New argument `count`, which may be left out.")],
         arguments: &[Argument::key("key", 0), Argument::integer("count").since("2.6.0").optional()],
         ..Spec::BASE
     },
@@ -202,10 +202,10 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const SSCAN: Command<Handler> = Command::new(
     Spec {
         name: "sscan",
-        summary: "Iterates over members of a set.",
+        summary: "Returns some members of a set and the cursor of the next call.",
         since: "2.8.0",
         group: Group::Set,
-        complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
+        complexity: "O(1) for each call with a small COUNT, O(N) for all calls until the cursor is 0 again, N the elements",
         arity: -3,
         flags: Flags::READONLY,
         acl: AclCategories::SET,

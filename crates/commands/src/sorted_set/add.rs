@@ -15,18 +15,18 @@ const NOT_A_NUMBER: &str = "ERR resulting score is not a number (NaN)";
 pub const ZADD: Command<Handler> = Command::new(
     Spec {
         name: "zadd",
-        summary: "Adds one or more members to a sorted set, or updates their scores. Creates the key if it doesn't exist.",
+        summary: "Sets the scores of members, which are added as needed. Returns how many are new.",
         since: "1.2.0",
         group: Group::SortedSet,
-        complexity: "O(log(N)) for each item added, where N is the number of elements in the sorted set.",
+        complexity: "O(log N) for each member, N the size of the sorted set",
         arity: -4,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
         acl: AclCategories::SORTEDSET,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
         history: &[
-            ("2.4.0", "Accepts multiple elements."),
-            ("3.0.2", "Added the `XX`, `NX`, `CH` and `INCR` options."),
-            ("6.2.0", "Added the `GT` and `LT` options."),
+            ("2.4.0", "Several members in one call."),
+            ("3.0.2", "New options `XX`, `NX`, `CH` and `INCR`."),
+            ("6.2.0", "New options `GT` and `LT`."),
         ],
         arguments: &[
             Argument::key("key", 0),
@@ -58,10 +58,10 @@ fn zadd(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZINCRBY: Command<Handler> = Command::new(
     Spec {
         name: "zincrby",
-        summary: "Increments the score of a member in a sorted set.",
+        summary: "Adds to the score of a member and returns it. An absent member counts as 0.",
         since: "1.2.0",
         group: Group::SortedSet,
-        complexity: "O(log(N)) where N is the number of elements in the sorted set.",
+        complexity: "O(log N), N the size of the sorted set",
         arity: 4,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
         acl: AclCategories::SORTEDSET,

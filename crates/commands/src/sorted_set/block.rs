@@ -9,15 +9,15 @@ use isotherm_keyspace::Type;
 pub const BZPOPMIN: Command<Handler> = Command::new(
     Spec {
         name: "bzpopmin",
-        summary: "Removes and returns the member with the lowest score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped.",
+        summary: "Takes the member with the lowest score of the first sorted set that has one. Waits while all are empty.",
         since: "5.0.0",
         group: Group::SortedSet,
-        complexity: "O(log(N)) with N being the number of elements in the sorted set.",
+        complexity: "O(log N), N the size of the sorted set",
         arity: -3,
         flags: Flags::WRITE.or(Flags::FAST).or(Flags::BLOCKING),
         acl: AclCategories::SORTEDSET,
         key_specs: &[KeySpec::range(1, -2, 1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
-        history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+        history: &[("6.0.0", "The `timeout` may have a fraction.")],
         arguments: &[Argument::key("key", 0).multiple(), Argument::double("timeout")],
         ..Spec::BASE
     },
@@ -31,15 +31,15 @@ fn bzpopmin(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const BZPOPMAX: Command<Handler> = Command::new(
     Spec {
         name: "bzpopmax",
-        summary: "Removes and returns the member with the highest score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped.",
+        summary: "Takes the member with the highest score of the first sorted set that has one. Waits while all are empty.",
         since: "5.0.0",
         group: Group::SortedSet,
-        complexity: "O(log(N)) with N being the number of elements in the sorted set.",
+        complexity: "O(log N), N the size of the sorted set",
         arity: -3,
         flags: Flags::WRITE.or(Flags::FAST).or(Flags::BLOCKING),
         acl: AclCategories::SORTEDSET,
         key_specs: &[KeySpec::range(1, -2, 1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE))],
-        history: &[("6.0.0", "`timeout` is interpreted as a double instead of an integer.")],
+        history: &[("6.0.0", "The `timeout` may have a fraction.")],
         arguments: &[Argument::key("key", 0).multiple(), Argument::double("timeout")],
         ..Spec::BASE
     },
@@ -64,10 +64,10 @@ fn pop_one(call: &mut Call<'_, '_, '_>, end: End) -> Outcome {
 pub const BZMPOP: Command<Handler> = Command::new(
     Spec {
         name: "bzmpop",
-        summary: "Removes and returns a member by score from one or more sorted sets. Blocks until a member is available otherwise. Deletes the sorted set if the last element was popped.",
+        summary: "Takes members with the lowest or highest scores from the first sorted set that has some. Waits while all are empty.",
         since: "7.0.0",
         group: Group::SortedSet,
-        complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.",
+        complexity: "O(K) + O(M*log(N)), K the given keys, N the size of the sorted set, M the members taken",
         arity: -5,
         flags: Flags::WRITE.or(Flags::BLOCKING),
         acl: AclCategories::SORTEDSET,

@@ -21,10 +21,10 @@ const LIMIT_NEGATIVE: &str = "ERR LIMIT can't be negative";
 pub const ZUNION: Command<Handler> = Command::new(
     Spec {
         name: "zunion",
-        summary: "Returns the union of multiple sorted sets.",
+        summary: "Returns the members of all sorted sets together, with combined scores.",
         since: "6.2.0",
         group: Group::SortedSet,
-        complexity: "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.",
+        complexity: "O(N)+O(M*log(M)), N the members of all sorted sets, M those of the result",
         arity: -3,
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,
@@ -53,10 +53,10 @@ fn zunion(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZINTER: Command<Handler> = Command::new(
     Spec {
         name: "zinter",
-        summary: "Returns the intersect of multiple sorted sets.",
+        summary: "Returns the members that all sorted sets have, with combined scores.",
         since: "6.2.0",
         group: Group::SortedSet,
-        complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.",
+        complexity: "O(N*K)+O(M*log(M)) at worst, N the members of the smallest sorted set, K the sorted sets, M the members of the result",
         arity: -3,
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,
@@ -85,10 +85,10 @@ fn zinter(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZDIFF: Command<Handler> = Command::new(
     Spec {
         name: "zdiff",
-        summary: "Returns the difference between multiple sorted sets.",
+        summary: "Returns the members of the first sorted set that are in no other.",
         since: "6.2.0",
         group: Group::SortedSet,
-        complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.",
+        complexity: "O(L + (N-K)log(N)) at worst, L the members of all sets, N those of the first, K those of the result",
         arity: -3,
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,
@@ -115,10 +115,10 @@ fn zdiff(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZUNIONSTORE: Command<Handler> = Command::new(
     Spec {
         name: "zunionstore",
-        summary: "Stores the union of multiple sorted sets in a key.",
+        summary: "Stores the members of all sorted sets together, with combined scores. Returns how many they are.",
         since: "2.0.0",
         group: Group::SortedSet,
-        complexity: "O(N)+O(M log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements in the resulting sorted set.",
+        complexity: "O(N)+O(M*log(M)), N the members of all sorted sets, M those of the result",
         arity: -4,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::SORTEDSET,
@@ -150,10 +150,10 @@ fn zunionstore(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZINTERSTORE: Command<Handler> = Command::new(
     Spec {
         name: "zinterstore",
-        summary: "Stores the intersect of multiple sorted sets in a key.",
+        summary: "Stores the members that all sorted sets have, with combined scores. Returns how many they are.",
         since: "2.0.0",
         group: Group::SortedSet,
-        complexity: "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets and M being the number of elements in the resulting sorted set.",
+        complexity: "O(N*K)+O(M*log(M)) at worst, N the members of the smallest sorted set, K the sorted sets, M the members of the result",
         arity: -4,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::SORTEDSET,
@@ -185,10 +185,10 @@ fn zinterstore(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZDIFFSTORE: Command<Handler> = Command::new(
     Spec {
         name: "zdiffstore",
-        summary: "Stores the difference of multiple sorted sets in a key.",
+        summary: "Stores the members of the first sorted set that are in no other. Returns how many they are.",
         since: "6.2.0",
         group: Group::SortedSet,
-        complexity: "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first set, and K is the size of the result set.",
+        complexity: "O(L + (N-K)log(N)) at worst, L the members of all sets, N those of the first, K those of the result",
         arity: -4,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::SORTEDSET,
@@ -218,10 +218,10 @@ fn zdiffstore(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZINTERCARD: Command<Handler> = Command::new(
     Spec {
         name: "zintercard",
-        summary: "Returns the number of members of the intersect of multiple sorted sets.",
+        summary: "Returns how many members all sorted sets have in common, up to a limit.",
         since: "7.0.0",
         group: Group::SortedSet,
-        complexity: "O(N*K) worst case with N being the smallest input sorted set, K being the number of input sorted sets.",
+        complexity: "O(N*K) at worst, N the members of the smallest sorted set, K the sorted sets",
         arity: -3,
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,

@@ -14,10 +14,10 @@ use std::ops::Range;
 pub const ZPOPMIN: Command<Handler> = Command::new(
     Spec {
         name: "zpopmin",
-        summary: "Returns the lowest-scoring members from a sorted set after removing them. Deletes the sorted set if the last member was popped.",
+        summary: "Takes the members with the lowest scores and returns them; empty for an absent key.",
         since: "5.0.0",
         group: Group::SortedSet,
-        complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.",
+        complexity: "O(log(N)*M), N the size of the sorted set, M the members taken",
         arity: -2,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::SORTEDSET,
@@ -35,10 +35,10 @@ fn zpopmin(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZPOPMAX: Command<Handler> = Command::new(
     Spec {
         name: "zpopmax",
-        summary: "Returns the highest-scoring members from a sorted set after removing them. Deletes the sorted set if the last member was popped.",
+        summary: "Takes the members with the highest scores and returns them; empty for an absent key.",
         since: "5.0.0",
         group: Group::SortedSet,
-        complexity: "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped.",
+        complexity: "O(log(N)*M), N the size of the sorted set, M the members taken",
         arity: -2,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::SORTEDSET,
@@ -56,10 +56,10 @@ fn zpopmax(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZMPOP: Command<Handler> = Command::new(
     Spec {
         name: "zmpop",
-        summary: "Returns the highest- or lowest-scoring members from one or more sorted sets after removing them. Deletes the sorted set if the last member was popped.",
+        summary: "Takes members with the lowest or highest scores from the first sorted set that has some; null when all are empty.",
         since: "7.0.0",
         group: Group::SortedSet,
-        complexity: "O(K) + O(M*log(N)) where K is the number of provided keys, N being the number of elements in the sorted set, and M being the number of elements popped.",
+        complexity: "O(K) + O(M*log(N)), K the given keys, N the size of the sorted set, M the members taken",
         arity: -4,
         flags: Flags::WRITE,
         acl: AclCategories::SORTEDSET,

@@ -18,10 +18,10 @@ const REPEATED_MEMBERS_MAX: u64 = 1 << 28;
 pub const ZRANDMEMBER: Command<Handler> = Command::new(
     Spec {
         name: "zrandmember",
-        summary: "Returns one or more random members from a sorted set.",
+        summary: "Returns random members of a sorted set, which keeps them; null or empty for an absent key.",
         since: "6.2.0",
         group: Group::SortedSet,
-        complexity: "O(N) where N is the number of members returned",
+        complexity: "O(N), N the members returned",
         arity: -2,
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,

@@ -21,15 +21,15 @@ const XX: Argument = Argument::pure_token("xx", "XX").since("9.2.0").optional();
 pub const ZRANGE: Command<Handler> = Command::new(
     Spec {
         name: "zrange",
-        summary: "Returns members in a sorted set within a range of indexes.",
+        summary: "Returns the members between two ranks, scores or strings; empty for an absent key.",
         since: "1.2.0",
         group: Group::SortedSet,
-        complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.",
+        complexity: "O(log(N)+M), N the size of the sorted set, M the members returned",
         arity: -4,
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        history: &[("6.2.0", "Added the `REV`, `BYSCORE`, `BYLEX` and `LIMIT` options.")],
+        history: &[("6.2.0", "New options `REV`, `BYSCORE`, `BYLEX` and `LIMIT`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::string("start"),
@@ -60,10 +60,10 @@ fn zrange(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZREVRANGE: Command<Handler> = Command::new(
     Spec {
         name: "zrevrange",
-        summary: "Returns members in a sorted set within a range of indexes in reverse order.",
+        summary: "Returns the members between two ranks, highest score first; empty for an absent key.",
         since: "1.2.0",
         group: Group::SortedSet,
-        complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements returned.",
+        complexity: "O(log(N)+M), N the size of the sorted set, M the members returned",
         arity: -4,
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,
@@ -87,15 +87,15 @@ fn zrevrange(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZRANGEBYSCORE: Command<Handler> = Command::new(
     Spec {
         name: "zrangebyscore",
-        summary: "Returns members in a sorted set within a range of scores.",
+        summary: "Returns the members between two scores, lowest first.",
         since: "1.0.5",
         group: Group::SortedSet,
-        complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+        complexity: "O(log(N)+M), N the size of the sorted set, M the members returned: bounded by LIMIT",
         arity: -4,
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        history: &[("2.0.0", "Added the `WITHSCORES` modifier.")],
+        history: &[("2.0.0", "New option `WITHSCORES`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::double("min"),
@@ -116,15 +116,15 @@ fn zrangebyscore(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZREVRANGEBYSCORE: Command<Handler> = Command::new(
     Spec {
         name: "zrevrangebyscore",
-        summary: "Returns members in a sorted set within a range of scores in reverse order.",
+        summary: "Returns the members between two scores, highest first.",
         since: "2.2.0",
         group: Group::SortedSet,
-        complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+        complexity: "O(log(N)+M), N the size of the sorted set, M the members returned: bounded by LIMIT",
         arity: -4,
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        history: &[("2.1.6", "`min` and `max` can be exclusive.")],
+        history: &[("2.1.6", "Ranges may exclude `min` and `max`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::double("max"),
@@ -145,10 +145,10 @@ fn zrevrangebyscore(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZRANGEBYLEX: Command<Handler> = Command::new(
     Spec {
         name: "zrangebylex",
-        summary: "Returns members in a sorted set within a lexicographical range.",
+        summary: "Returns the members between two strings, for sorted sets of equal scores.",
         since: "2.8.9",
         group: Group::SortedSet,
-        complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+        complexity: "O(log(N)+M), N the size of the sorted set, M the members returned: bounded by LIMIT",
         arity: -4,
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,
@@ -166,10 +166,10 @@ fn zrangebylex(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZREVRANGEBYLEX: Command<Handler> = Command::new(
     Spec {
         name: "zrevrangebylex",
-        summary: "Returns members in a sorted set within a lexicographical range in reverse order.",
+        summary: "Returns the members between two strings, last first, for sorted sets of equal scores.",
         since: "2.8.9",
         group: Group::SortedSet,
-        complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements being returned. If M is constant (e.g. always asking for the first 10 elements with LIMIT), you can consider it O(log(N)).",
+        complexity: "O(log(N)+M), N the size of the sorted set, M the members returned: bounded by LIMIT",
         arity: -4,
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,
@@ -187,10 +187,10 @@ fn zrevrangebylex(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZRANGESTORE: Command<Handler> = Command::new(
     Spec {
         name: "zrangestore",
-        summary: "Stores a range of members from sorted set in a key.",
+        summary: "Stores the members between two ranks, scores or strings under another key. Returns how many they are.",
         since: "6.2.0",
         group: Group::SortedSet,
-        complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements stored into the destination key.",
+        complexity: "O(log(N)+M), N the size of the sorted set, M the members stored",
         arity: -5,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::SORTEDSET,

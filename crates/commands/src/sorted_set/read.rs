@@ -27,7 +27,7 @@ pub(crate) fn read_zset(
 pub const ZCARD: Command<Handler> = Command::new(
     Spec {
         name: "zcard",
-        summary: "Returns the number of members in a sorted set.",
+        summary: "Returns how many members a sorted set has; 0 for an absent key.",
         since: "1.2.0",
         group: Group::SortedSet,
         complexity: "O(1)",
@@ -48,7 +48,7 @@ fn zcard(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZSCORE: Command<Handler> = Command::new(
     Spec {
         name: "zscore",
-        summary: "Returns the score of a member in a sorted set.",
+        summary: "Returns the score of a member; null for an absent one.",
         since: "1.2.0",
         group: Group::SortedSet,
         complexity: "O(1)",
@@ -77,10 +77,10 @@ fn write_score(reply: &mut Reply, score: Option<f64>) {
 pub const ZMSCORE: Command<Handler> = Command::new(
     Spec {
         name: "zmscore",
-        summary: "Returns the score of one or more members in a sorted set.",
+        summary: "Returns the scores of the given members; null for absent ones.",
         since: "6.2.0",
         group: Group::SortedSet,
-        complexity: "O(N) where N is the number of members being requested.",
+        complexity: "O(N), N the given members",
         arity: -3,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::SORTEDSET,
@@ -106,7 +106,7 @@ fn zmscore(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZRANK: Command<Handler> = Command::new(
     Spec {
         name: "zrank",
-        summary: "Returns the index of a member in a sorted set ordered by ascending scores.",
+        summary: "Returns how many members come before one, lowest score first; null for an absent one.",
         since: "2.0.0",
         group: Group::SortedSet,
         complexity: "O(log(N))",
@@ -114,7 +114,7 @@ pub const ZRANK: Command<Handler> = Command::new(
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::SORTEDSET,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        history: &[("7.2.0", "Added the optional `WITHSCORE` argument.")],
+        history: &[("7.2.0", "New option `WITHSCORE`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::string("member"),
@@ -132,7 +132,7 @@ fn zrank(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZREVRANK: Command<Handler> = Command::new(
     Spec {
         name: "zrevrank",
-        summary: "Returns the index of a member in a sorted set ordered by descending scores.",
+        summary: "Returns how many members come before one, highest score first; null for an absent one.",
         since: "2.0.0",
         group: Group::SortedSet,
         complexity: "O(log(N))",
@@ -140,7 +140,7 @@ pub const ZREVRANK: Command<Handler> = Command::new(
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::SORTEDSET,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        history: &[("7.2.0", "Added the optional `WITHSCORE` argument.")],
+        history: &[("7.2.0", "New option `WITHSCORE`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::string("member"),
@@ -181,10 +181,10 @@ fn rank(call: &mut Call<'_, '_, '_>, name: &str, reverse: bool) -> Outcome {
 pub const ZCOUNT: Command<Handler> = Command::new(
     Spec {
         name: "zcount",
-        summary: "Returns the count of members in a sorted set that have scores within a range.",
+        summary: "Returns how many members have scores in a range.",
         since: "2.0.0",
         group: Group::SortedSet,
-        complexity: "O(log(N)) with N being the number of elements in the sorted set.",
+        complexity: "O(log N), N the size of the sorted set",
         arity: 4,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::SORTEDSET,
@@ -212,10 +212,10 @@ fn zcount(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZLEXCOUNT: Command<Handler> = Command::new(
     Spec {
         name: "zlexcount",
-        summary: "Returns the number of members in a sorted set within a lexicographical range.",
+        summary: "Returns how many members lie between two strings, for sorted sets of equal scores.",
         since: "2.8.9",
         group: Group::SortedSet,
-        complexity: "O(log(N)) with N being the number of elements in the sorted set.",
+        complexity: "O(log N), N the size of the sorted set",
         arity: 4,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::SORTEDSET,

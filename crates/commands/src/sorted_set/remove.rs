@@ -9,15 +9,15 @@ use isotherm_resp::errors;
 pub const ZREM: Command<Handler> = Command::new(
     Spec {
         name: "zrem",
-        summary: "Removes one or more members from a sorted set. Deletes the sorted set if all members were removed.",
+        summary: "Removes members of a sorted set, and the key with the last one. Returns how many existed.",
         since: "1.2.0",
         group: Group::SortedSet,
-        complexity: "O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to be removed.",
+        complexity: "O(M*log(N)), N the size of the sorted set, M the given members",
         arity: -3,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::SORTEDSET,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::DELETE))],
-        history: &[("2.4.0", "Accepts multiple elements.")],
+        history: &[("2.4.0", "Several members in one call.")],
         arguments: &[Argument::key("key", 0), Argument::string("member").multiple()],
         ..Spec::BASE
     },
@@ -38,10 +38,10 @@ fn zrem(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZREMRANGEBYRANK: Command<Handler> = Command::new(
     Spec {
         name: "zremrangebyrank",
-        summary: "Removes members in a sorted set within a range of indexes. Deletes the sorted set if all members were removed.",
+        summary: "Removes the members between two ranks. Returns how many.",
         since: "2.0.0",
         group: Group::SortedSet,
-        complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.",
+        complexity: "O(log(N)+M), N the size of the sorted set, M the members removed",
         arity: 4,
         flags: Flags::WRITE,
         acl: AclCategories::SORTEDSET,
@@ -62,10 +62,10 @@ fn zremrangebyrank(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZREMRANGEBYSCORE: Command<Handler> = Command::new(
     Spec {
         name: "zremrangebyscore",
-        summary: "Removes members in a sorted set within a range of scores. Deletes the sorted set if all members were removed.",
+        summary: "Removes the members between two scores. Returns how many.",
         since: "1.2.0",
         group: Group::SortedSet,
-        complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.",
+        complexity: "O(log(N)+M), N the size of the sorted set, M the members removed",
         arity: 4,
         flags: Flags::WRITE,
         acl: AclCategories::SORTEDSET,
@@ -89,10 +89,10 @@ fn zremrangebyscore(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const ZREMRANGEBYLEX: Command<Handler> = Command::new(
     Spec {
         name: "zremrangebylex",
-        summary: "Removes members in a sorted set within a lexicographical range. Deletes the sorted set if all members were removed.",
+        summary: "Removes the members between two strings, for sorted sets of equal scores. Returns how many.",
         since: "2.8.9",
         group: Group::SortedSet,
-        complexity: "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements removed by the operation.",
+        complexity: "O(log(N)+M), N the size of the sorted set, M the members removed",
         arity: 4,
         flags: Flags::WRITE,
         acl: AclCategories::SORTEDSET,

@@ -14,16 +14,16 @@ use isotherm_stdx::{glob_match, parse_i64, parse_u64};
 pub const ZSCAN: Command<Handler> = Command::new(
     Spec {
         name: "zscan",
-        summary: "Iterates over members and scores of a sorted set.",
+        summary: "Returns some members with their scores, and the cursor of the next call.",
         since: "2.8.0",
         group: Group::SortedSet,
-        complexity: "O(1) for every call. O(N) for a complete iteration, including enough command calls for the cursor to return back to 0. N is the number of elements inside the collection.",
+        complexity: "O(1) for each call with a small COUNT, O(N) for all calls until the cursor is 0 again, N the elements",
         arity: -3,
         flags: Flags::READONLY,
         acl: AclCategories::SORTEDSET,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         tips: &["nondeterministic_output"],
-        history: &[("8.0.0", "Added noscores option.")],
+        history: &[("8.0.0", "New option `NOSCORES`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::integer("cursor"),

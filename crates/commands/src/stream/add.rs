@@ -13,19 +13,19 @@ use isotherm_stdx::{parse_i64, steps};
 pub const XADD: Command<Handler> = Command::new(
     Spec {
         name: "xadd",
-        summary: "Appends a new message to a stream. Creates the key if it doesn't exist.",
+        summary: "Appends an entry to a stream, which is created by default. Returns its ID.",
         since: "5.0.0",
         group: Group::Stream,
-        complexity: "O(1) when adding a new entry, O(N) when trimming where N being the number of entries evicted.",
+        complexity: "O(1) to append, O(N) to trim N entries",
         arity: -5,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
         acl: AclCategories::STREAM,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))
-            .notes("UPDATE instead of INSERT because of the optional trimming feature")],
+            .notes("UPDATE, not INSERT: entries may be trimmed")],
         tips: &["nondeterministic_output"],
         history: &[
-            ("6.2.0", "Added the `NOMKSTREAM` option, `MINID` trimming strategy and the `LIMIT` option."),
-            ("7.0.0", "Added support for the `<ms>-*` explicit ID form."),
+            ("6.2.0", "New options `NOMKSTREAM`, `MINID` and `LIMIT`."),
+            ("7.0.0", "IDs of the form `<ms>-*`."),
         ],
         arguments: &[
             Argument::key("key", 0),
@@ -155,10 +155,10 @@ fn next_id(
 pub const XDEL: Command<Handler> = Command::new(
     Spec {
         name: "xdel",
-        summary: "Returns the number of messages after removing them from a stream.",
+        summary: "Removes entries from a stream by ID. Returns how many existed.",
         since: "5.0.0",
         group: Group::Stream,
-        complexity: "O(1) for each single item to delete in the stream, regardless of the stream size.",
+        complexity: "O(1) for each ID, whatever the length of the stream",
         arity: -3,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::STREAM,
@@ -213,7 +213,7 @@ fn xdel(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const XSETID: Command<Handler> = Command::new(
     Spec {
         name: "xsetid",
-        summary: "An internal command for replicating stream values.",
+        summary: "Sets the last ID and the counters of a stream (internal).",
         since: "5.0.0",
         group: Group::Stream,
         complexity: "O(1)",
@@ -221,7 +221,7 @@ pub const XSETID: Command<Handler> = Command::new(
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
         acl: AclCategories::STREAM,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::UPDATE))],
-        history: &[("7.0.0", "Added the `entries_added` and `max_deleted_entry_id` arguments.")],
+        history: &[("7.0.0", "New options `ENTRIESADDED` and `MAXDELETEDID`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::string("last-id"),
@@ -304,7 +304,7 @@ fn parse_xsetid(call: &mut Call<'_, '_, '_>) -> Result<(), &'static str> {
 pub const XLEN: Command<Handler> = Command::new(
     Spec {
         name: "xlen",
-        summary: "Returns the number of messages in a stream.",
+        summary: "Returns how many entries a stream has; 0 for an absent key.",
         since: "5.0.0",
         group: Group::Stream,
         complexity: "O(1)",

@@ -14,10 +14,10 @@ use std::sync::Arc;
 pub const XCLAIM: Command<Handler> = Command::new(
     Spec {
         name: "xclaim",
-        summary: "Changes, or acquires, ownership of a message in a consumer group, as if the message was delivered to a consumer group member.",
+        summary: "Gives pending entries to another consumer of the group. Returns them.",
         since: "5.0.0",
         group: Group::Stream,
-        complexity: "O(log N) with N being the number of messages in the PEL of the consumer group.",
+        complexity: "O(log N) for each ID, N the pending entries of the group",
         arity: -6,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::STREAM,
@@ -215,10 +215,10 @@ fn reply_claimed(stream: &StreamEdit<'_, '_>, reply: &mut Reply, id: StreamId, j
 pub const XAUTOCLAIM: Command<Handler> = Command::new(
     Spec {
         name: "xautoclaim",
-        summary: "Changes, or acquires, ownership of messages in a consumer group, as if the messages were delivered to a consumer group member.",
+        summary: "Gives entries that have been pending for long to another consumer, from an ID on. Returns them and the next ID.",
         since: "6.2.0",
         group: Group::Stream,
-        complexity: "O(1) if COUNT is small.",
+        complexity: "O(N), N the COUNT, 100 by default",
         arity: -6,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::STREAM,
@@ -226,7 +226,7 @@ pub const XAUTOCLAIM: Command<Handler> = Command::new(
         tips: &["nondeterministic_output"],
         history: &[(
             "7.0.0",
-            "Added an element to the reply array, containing deleted entries the command cleared from the PEL",
+            "The reply ends with the IDs of entries that are deleted and not pending any more.",
         )],
         arguments: &[
             Argument::key("key", 0),

@@ -13,10 +13,10 @@ use isotherm_stdx::{parse_i64, steps};
 pub const XGROUP: Command<Handler> = Command::container(
     Spec {
         name: "xgroup",
-        summary: "A container for consumer groups commands.",
+        summary: "Manages the consumer groups of a stream.",
         since: "5.0.0",
         group: Group::Stream,
-        complexity: "Depends on subcommand.",
+        complexity: "That of the subcommand",
         arity: -2,
         ..Spec::BASE
     },
@@ -82,7 +82,7 @@ fn done(call: &mut Call<'_, '_, '_>, event: &'static str) {
 pub const XGROUP_CREATE: Command<Handler> = Command::new(
     Spec {
         name: "create",
-        summary: "Creates a consumer group.",
+        summary: "Adds a group that reads from an ID on. An error for an existing one.",
         since: "5.0.0",
         group: Group::Stream,
         complexity: "O(1)",
@@ -90,7 +90,7 @@ pub const XGROUP_CREATE: Command<Handler> = Command::new(
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::STREAM,
         key_specs: &[KeySpec::one(2, KeyFlags::RW.or(KeyFlags::INSERT))],
-        history: &[("7.0.0", "Added the `entries_read` named argument.")],
+        history: &[("7.0.0", "New option `ENTRIESREAD`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::string("group"),
@@ -147,7 +147,7 @@ fn create(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const XGROUP_SETID: Command<Handler> = Command::new(
     Spec {
         name: "setid",
-        summary: "Sets the last-delivered ID of a consumer group.",
+        summary: "Sets the ID after which a group reads on.",
         since: "5.0.0",
         group: Group::Stream,
         complexity: "O(1)",
@@ -155,7 +155,7 @@ pub const XGROUP_SETID: Command<Handler> = Command::new(
         flags: Flags::WRITE,
         acl: AclCategories::STREAM,
         key_specs: &[KeySpec::one(2, KeyFlags::RW.or(KeyFlags::UPDATE))],
-        history: &[("7.0.0", "Added the optional `entries_read` argument.")],
+        history: &[("7.0.0", "New option `ENTRIESREAD`, which may be left out.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::string("group"),
@@ -196,10 +196,10 @@ fn setid(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const XGROUP_DESTROY: Command<Handler> = Command::new(
     Spec {
         name: "destroy",
-        summary: "Destroys a consumer group.",
+        summary: "Removes a group with its consumers. Returns 1, or 0 for an unknown one.",
         since: "5.0.0",
         group: Group::Stream,
-        complexity: "O(N) where N is the number of entries in the group's pending entries list (PEL).",
+        complexity: "O(N), N the pending entries of the group",
         arity: 4,
         flags: Flags::WRITE,
         acl: AclCategories::STREAM,
@@ -229,7 +229,7 @@ fn destroy(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const XGROUP_CREATECONSUMER: Command<Handler> = Command::new(
     Spec {
         name: "createconsumer",
-        summary: "Creates a consumer in a consumer group.",
+        summary: "Adds a consumer to a group. Returns 1, or 0 for an existing one.",
         since: "6.2.0",
         group: Group::Stream,
         complexity: "O(1)",
@@ -267,7 +267,7 @@ fn createconsumer(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const XGROUP_DELCONSUMER: Command<Handler> = Command::new(
     Spec {
         name: "delconsumer",
-        summary: "Deletes a consumer from a consumer group.",
+        summary: "Removes a consumer with its pending entries. Returns how many these were.",
         since: "5.0.0",
         group: Group::Stream,
         complexity: "O(1)",
@@ -299,17 +299,7 @@ fn delconsumer(call: &mut Call<'_, '_, '_>) -> Outcome {
 }
 
 pub const XGROUP_HELP: Command<Handler> = Command::new(
-    Spec {
-        name: "help",
-        summary: "Returns helpful text about the different subcommands.",
-        since: "5.0.0",
-        group: Group::Stream,
-        complexity: "O(1)",
-        arity: 2,
-        flags: Flags::LOADING.or(Flags::STALE),
-        acl: AclCategories::STREAM,
-        ..Spec::BASE
-    },
+    Spec { since: "5.0.0", group: Group::Stream, acl: AclCategories::STREAM, ..Spec::HELP },
     help,
 );
 
@@ -319,31 +309,30 @@ fn help(call: &mut Call<'_, '_, '_>) -> Outcome {
         call.args,
         &[
             "CREATE <key> <groupname> <id|$> [option]",
-            "    Create a new consumer group. Options are:",
+            "    Add a group that reads the entries after this ID; $ is the last one. Options are:",
             "    * MKSTREAM",
-            "      Create the empty stream if it does not exist.",
+            "      An absent stream is created, without entries.",
             "    * ENTRIESREAD entries_read",
-            "      Set the group's entries_read counter (internal use).",
+            "      Count this many entries as read, for the lag.",
             "CREATECONSUMER <key> <groupname> <consumer>",
-            "    Create a new consumer in the specified group.",
+            "    Add a consumer to this group.",
             "DELCONSUMER <key> <groupname> <consumer>",
-            "    Remove the specified consumer.",
+            "    Remove a consumer. Return how many pending entries it had.",
             "DESTROY <key> <groupname>",
-            "    Remove the specified group.",
+            "    Remove this group with its consumers.",
             "SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
-            "    Set the current group ID and entries_read counter.",
+            "    Let this group read on after this ID, and set its count of entries read.",
         ],
-    );
-    Outcome::Done
+    )
 }
 
 pub const XACK: Command<Handler> = Command::new(
     Spec {
         name: "xack",
-        summary: "Returns the number of messages that were successfully acknowledged by the consumer group member of a stream.",
+        summary: "Takes entries off the pending list of a group. Returns how many were on it.",
         since: "5.0.0",
         group: Group::Stream,
-        complexity: "O(1) for each message ID processed.",
+        complexity: "O(1) for each ID",
         arity: -4,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::STREAM,

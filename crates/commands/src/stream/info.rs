@@ -13,10 +13,10 @@ use isotherm_stdx::parse_i64;
 pub const XINFO: Command<Handler> = Command::container(
     Spec {
         name: "xinfo",
-        summary: "A container for stream introspection commands.",
+        summary: "Shows streams, their groups and consumers.",
         since: "5.0.0",
         group: Group::Stream,
-        complexity: "Depends on subcommand.",
+        complexity: "That of the subcommand",
         arity: -2,
         ..Spec::BASE
     },
@@ -26,17 +26,7 @@ pub const XINFO: Command<Handler> = Command::container(
 const SUBCOMMANDS: &[Command<Handler>] = &[XINFO_CONSUMERS, XINFO_GROUPS, XINFO_HELP, XINFO_STREAM];
 
 pub const XINFO_HELP: Command<Handler> = Command::new(
-    Spec {
-        name: "help",
-        summary: "Returns helpful text about the different subcommands.",
-        since: "5.0.0",
-        group: Group::Stream,
-        complexity: "O(1)",
-        arity: 2,
-        flags: Flags::LOADING.or(Flags::STALE),
-        acl: AclCategories::STREAM,
-        ..Spec::BASE
-    },
+    Spec { since: "5.0.0", group: Group::Stream, acl: AclCategories::STREAM, ..Spec::HELP },
     help,
 );
 
@@ -46,14 +36,14 @@ fn help(call: &mut Call<'_, '_, '_>) -> Outcome {
         call.args,
         &[
             "CONSUMERS <key> <groupname>",
-            "    Show consumers of <groupname>.",
+            "    Return the consumers of this group with their pending entries and idle times.",
             "GROUPS <key>",
-            "    Show the stream consumer groups.",
+            "    Return the groups of the stream with their positions and lags.",
             "STREAM <key> [FULL [COUNT <count>]",
-            "    Show information about the stream.",
+            "    Return facts about the stream; FULL adds <count> entries (default: 10; 0: all of them)",
+            "    and the groups.",
         ],
-    );
-    Outcome::Done
+    )
 }
 
 /// Describes the stream at argument 2, which has to be there.
@@ -98,7 +88,7 @@ fn maybe(reply: &mut Reply, name: &str, number: Option<i64>) {
 pub const XINFO_CONSUMERS: Command<Handler> = Command::new(
     Spec {
         name: "consumers",
-        summary: "Returns a list of the consumers in a consumer group.",
+        summary: "Returns the consumers of a group with their pending entries and idle times.",
         since: "5.0.0",
         group: Group::Stream,
         complexity: "O(1)",
@@ -107,7 +97,7 @@ pub const XINFO_CONSUMERS: Command<Handler> = Command::new(
         acl: AclCategories::STREAM,
         key_specs: &[KeySpec::one(2, KeyFlags::RO.or(KeyFlags::ACCESS))],
         tips: &["nondeterministic_output"],
-        history: &[("7.2.0", "Added the `inactive` field, and changed the meaning of `idle`.")],
+        history: &[("7.2.0", "New field `inactive`; `idle` is the time since the latest attempt.")],
         arguments: &[Argument::key("key", 0), Argument::string("group")],
         ..Spec::BASE
     },
@@ -135,7 +125,7 @@ fn consumers(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const XINFO_GROUPS: Command<Handler> = Command::new(
     Spec {
         name: "groups",
-        summary: "Returns a list of the consumer groups of a stream.",
+        summary: "Returns the groups of a stream with their positions and lags.",
         since: "5.0.0",
         group: Group::Stream,
         complexity: "O(1)",
@@ -143,7 +133,7 @@ pub const XINFO_GROUPS: Command<Handler> = Command::new(
         flags: Flags::READONLY,
         acl: AclCategories::STREAM,
         key_specs: &[KeySpec::one(2, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        history: &[("7.0.0", "Added the `entries-read` and `lag` fields")],
+        history: &[("7.0.0", "New fields `entries-read` and `lag`.")],
         arguments: &[Argument::key("key", 0)],
         ..Spec::BASE
     },
@@ -174,7 +164,7 @@ fn progress(reply: &mut Reply, stream: StreamView<'_>, group: &ConsumerGroup) {
 pub const XINFO_STREAM: Command<Handler> = Command::new(
     Spec {
         name: "stream",
-        summary: "Returns information about a stream.",
+        summary: "Returns facts about a stream; with FULL also its entries and groups.",
         since: "5.0.0",
         group: Group::Stream,
         complexity: "O(1)",
@@ -183,12 +173,12 @@ pub const XINFO_STREAM: Command<Handler> = Command::new(
         acl: AclCategories::STREAM,
         key_specs: &[KeySpec::one(2, KeyFlags::RO.or(KeyFlags::ACCESS))],
         history: &[
-            ("6.0.0", "Added the `FULL` modifier."),
+            ("6.0.0", "New option `FULL`."),
             (
                 "7.0.0",
-                "Added the `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag` fields",
+                "New fields `max-deleted-entry-id`, `entries-added`, `recorded-first-entry-id`, `entries-read` and `lag`.",
             ),
-            ("7.2.0", "Added the `active-time` field, and changed the meaning of `seen-time`."),
+            ("7.2.0", "New field `active-time`; `seen-time` is that of the latest attempt."),
         ],
         arguments: &[
             Argument::key("key", 0),

@@ -12,16 +12,16 @@ use isotherm_stdx::parse_i64;
 pub const XPENDING: Command<Handler> = Command::new(
     Spec {
         name: "xpending",
-        summary: "Returns the information and entries from a stream consumer group's pending entries list.",
+        summary: "Returns a summary of a group's pending entries, or the entries in a range.",
         since: "5.0.0",
         group: Group::Stream,
-        complexity: "O(N) with N being the number of elements returned, so asking for a small fixed number of entries per call is O(1). O(M), where M is the total number of entries scanned when used with the IDLE filter. When the command returns just the summary and the list of consumers is small, it runs in O(1) time; otherwise, an additional O(N) time for iterating every consumer.",
+        complexity: "O(N), N the entries returned, the entries looked at with IDLE, or the consumers of the summary",
         arity: -3,
         flags: Flags::READONLY,
         acl: AclCategories::STREAM,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
         tips: &["nondeterministic_output"],
-        history: &[("6.2.0", "Added the `IDLE` option and exclusive range intervals.")],
+        history: &[("6.2.0", "New option `IDLE`; ranges may exclude their ends.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::string("group"),

@@ -12,15 +12,15 @@ use isotherm_stdx::parse_i64;
 pub const XRANGE: Command<Handler> = Command::new(
     Spec {
         name: "xrange",
-        summary: "Returns the messages from a stream within a range of IDs.",
+        summary: "Returns the entries between two IDs, oldest first; empty for an absent key.",
         since: "5.0.0",
         group: Group::Stream,
-        complexity: "O(N) with N being the number of elements being returned. If N is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1).",
+        complexity: "O(N), N the entries returned: bounded by COUNT",
         arity: -4,
         flags: Flags::READONLY,
         acl: AclCategories::STREAM,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        history: &[("6.2.0", "Added exclusive ranges.")],
+        history: &[("6.2.0", "Ranges may exclude their ends.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::string("start"),
@@ -39,15 +39,15 @@ fn xrange(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const XREVRANGE: Command<Handler> = Command::new(
     Spec {
         name: "xrevrange",
-        summary: "Returns the messages from a stream within a range of IDs in reverse order.",
+        summary: "Returns the entries between two IDs, newest first; empty for an absent key.",
         since: "5.0.0",
         group: Group::Stream,
-        complexity: "O(N) with N being the number of elements returned. If N is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1).",
+        complexity: "O(N), N the entries returned: bounded by COUNT",
         arity: -4,
         flags: Flags::READONLY,
         acl: AclCategories::STREAM,
         key_specs: &[KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS))],
-        history: &[("6.2.0", "Added exclusive ranges.")],
+        history: &[("6.2.0", "Ranges may exclude their ends.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::string("end"),

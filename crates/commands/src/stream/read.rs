@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub const XREAD: Command<Handler> = Command::new(
     Spec {
         name: "xread",
-        summary: "Returns messages from multiple streams with IDs greater than the ones requested. Blocks until a message is available otherwise.",
+        summary: "Returns entries after an ID from each stream. With BLOCK it waits for one; null when there is none.",
         since: "5.0.0",
         group: Group::Stream,
         arity: -4,
@@ -53,10 +53,10 @@ fn xread(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const XREADGROUP: Command<Handler> = Command::new(
     Spec {
         name: "xreadgroup",
-        summary: "Returns new or historical messages from a stream for a consumer in a group. Blocks until a message is available otherwise.",
+        summary: "Returns new entries to a consumer of a group, or its pending ones. With BLOCK it waits for one.",
         since: "5.0.0",
         group: Group::Stream,
-        complexity: "For each stream mentioned: O(M) with M being the number of elements returned. If M is constant (e.g. always asking for the first 10 elements with COUNT), you can consider it O(1). On the other side when XREADGROUP blocks, XADD will pay the O(N) time in order to serve the N clients blocked on the stream getting new data.",
+        complexity: "O(M) for each stream, M the entries returned; an XADD that wakes N waiting clients takes O(N)",
         arity: -7,
         flags: Flags::BLOCKING.or(Flags::WRITE),
         acl: AclCategories::STREAM,

@@ -160,16 +160,16 @@ pub(super) fn log_words<'a>(
 pub const XTRIM: Command<Handler> = Command::new(
     Spec {
         name: "xtrim",
-        summary: "Deletes messages from the beginning of a stream.",
+        summary: "Removes the oldest entries of a stream beyond a length or below an ID. Returns how many.",
         since: "5.0.0",
         group: Group::Stream,
-        complexity: "O(N), with N being the number of evicted entries. Constant times are very small however, since entries are organized in macro nodes containing multiple entries that can be released with a single deallocation.",
+        complexity: "O(N), N the removed entries, with a small constant: whole nodes of entries are freed at once",
         arity: -4,
         flags: Flags::WRITE,
         acl: AclCategories::STREAM,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::DELETE))],
         tips: &["nondeterministic_output"],
-        history: &[("6.2.0", "Added the `MINID` trimming strategy and the `LIMIT` option.")],
+        history: &[("6.2.0", "New options `MINID` and `LIMIT`.")],
         arguments: &[
             Argument::key("key", 0),
             Argument::block(

@@ -9,7 +9,7 @@ use isotherm_stdx::{LongDouble, parse_i64};
 pub const INCR: Command<Handler> = Command::new(
     Spec {
         name: "incr",
-        summary: "Increments the integer value of a key by one. Uses 0 as initial value if the key doesn't exist.",
+        summary: "Adds one to an integer and returns it. An absent key counts as 0.",
         group: Group::String,
         complexity: "O(1)",
         arity: 2,
@@ -29,7 +29,7 @@ fn incr(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const DECR: Command<Handler> = Command::new(
     Spec {
         name: "decr",
-        summary: "Decrements the integer value of a key by one. Uses 0 as initial value if the key doesn't exist.",
+        summary: "Subtracts one from an integer and returns it. An absent key counts as 0.",
         group: Group::String,
         complexity: "O(1)",
         arity: 2,
@@ -49,7 +49,7 @@ fn decr(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const INCRBY: Command<Handler> = Command::new(
     Spec {
         name: "incrby",
-        summary: "Increments the integer value of a key by a number. Uses 0 as initial value if the key doesn't exist.",
+        summary: "Adds a number to an integer and returns it. An absent key counts as 0.",
         group: Group::String,
         complexity: "O(1)",
         arity: 3,
@@ -72,7 +72,7 @@ fn incrby(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const DECRBY: Command<Handler> = Command::new(
     Spec {
         name: "decrby",
-        summary: "Decrements the integer value of a key by a number. Uses 0 as initial value if the key doesn't exist.",
+        summary: "Subtracts a number from an integer and returns it. An absent key counts as 0.",
         group: Group::String,
         complexity: "O(1)",
         arity: 3,
@@ -118,7 +118,7 @@ fn add(call: &mut Call<'_, '_, '_>, increment: i64) -> Outcome {
 pub const INCRBYFLOAT: Command<Handler> = Command::new(
     Spec {
         name: "incrbyfloat",
-        summary: "Increments the floating point value of a key by a number. Uses 0 as initial value if the key doesn't exist.",
+        summary: "Adds a fraction to a number and returns it. An absent key counts as 0.",
         since: "2.6.0",
         group: Group::String,
         complexity: "O(1)",

@@ -11,7 +11,7 @@ use isotherm_resp::errors;
 pub const GET: Command<Handler> = Command::new(
     Spec {
         name: "get",
-        summary: "Returns the string value of a key.",
+        summary: "Returns the string at a key; null for an absent one.",
         group: Group::String,
         complexity: "O(1)",
         arity: 2,
@@ -50,7 +50,7 @@ pub(super) fn reply_value(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<
 pub const GETEX: Command<Handler> = Command::new(
     Spec {
         name: "getex",
-        summary: "Returns the string value of a key after setting its expiration time.",
+        summary: "Returns the string at a key and changes its expiry; null for an absent one.",
         since: "6.2.0",
         group: Group::String,
         complexity: "O(1)",
@@ -58,7 +58,7 @@ pub const GETEX: Command<Handler> = Command::new(
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::STRING,
         key_specs: &[KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::UPDATE))
-            .notes("RW and UPDATE because it changes the TTL")],
+            .notes("RW and UPDATE: the expiry changes")],
         arguments: &[
             Argument::key("key", 0),
             Argument::one_of(
@@ -129,7 +129,7 @@ fn persist(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<(), Full> {
 pub const GETDEL: Command<Handler> = Command::new(
     Spec {
         name: "getdel",
-        summary: "Returns the string value of a key after deleting the key.",
+        summary: "Returns the string at a key and deletes the key; null for an absent one.",
         since: "6.2.0",
         group: Group::String,
         complexity: "O(1)",
@@ -164,7 +164,7 @@ fn delete(call: &mut Call<'_, '_, '_>, key: &Key<'_>) {
 pub const DELIFEQ: Command<Handler> = Command::new(
     Spec {
         name: "delifeq",
-        summary: "Delete key if value matches string.",
+        summary: "Removes a key that holds the given string. Returns 1, or 0 when it differs or is absent.",
         since: "9.0.0",
         group: Group::String,
         complexity: "O(1)",

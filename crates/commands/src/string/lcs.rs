@@ -22,10 +22,10 @@ use isotherm_stdx::parse_i64;
 pub const LCS: Command<Handler> = Command::new(
     Spec {
         name: "lcs",
-        summary: "Finds the longest common substring.",
+        summary: "Returns the longest common subsequence of two strings, or its length or places.",
         since: "7.0.0",
         group: Group::String,
-        complexity: "O(N*M) where N and M are the lengths of s1 and s2, respectively",
+        complexity: "O(N*M), N and M the lengths of the strings",
         arity: -3,
         flags: Flags::READONLY,
         acl: AclCategories::STRING,

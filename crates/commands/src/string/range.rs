@@ -10,7 +10,7 @@ use isotherm_stdx::parse_i64;
 pub const STRLEN: Command<Handler> = Command::new(
     Spec {
         name: "strlen",
-        summary: "Returns the length of a string value.",
+        summary: "Returns the length of a string in bytes; 0 for an absent key.",
         since: "2.2.0",
         group: Group::String,
         complexity: "O(1)",
@@ -37,10 +37,10 @@ fn strlen(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const GETRANGE: Command<Handler> = Command::new(
     Spec {
         name: "getrange",
-        summary: "Returns a substring of the string stored at a key.",
+        summary: "Returns the bytes of a string from one offset to another, both included; empty for an absent key.",
         since: "2.4.0",
         group: Group::String,
-        complexity: "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.",
+        complexity: "O(N), N the bytes returned",
         arity: 4,
         flags: Flags::READONLY,
         acl: AclCategories::STRING,
@@ -54,9 +54,9 @@ pub const GETRANGE: Command<Handler> = Command::new(
 pub const SUBSTR: Command<Handler> = Command::new(
     Spec {
         name: "substr",
-        summary: "Returns a substring from a string value.",
+        summary: "Returns the bytes of a string from one offset to another. Old name of GETRANGE.",
         group: Group::String,
-        complexity: "O(N) where N is the length of the returned string. The complexity is ultimately determined by the returned length, but because creating a substring from an existing string is very cheap, it can be considered O(1) for small strings.",
+        complexity: "O(N), N the bytes returned",
         arity: 4,
         flags: Flags::READONLY,
         acl: AclCategories::STRING,
@@ -100,10 +100,10 @@ fn range(start: i64, end: i64, len: usize) -> std::ops::Range<usize> {
 pub const SETRANGE: Command<Handler> = Command::new(
     Spec {
         name: "setrange",
-        summary: "Overwrites a part of a string value with another by an offset. Creates the key if it doesn't exist.",
+        summary: "Overwrites bytes of a string from an offset, padded by zeros. Returns the new length.",
         since: "2.2.0",
         group: Group::String,
-        complexity: "O(1), not counting the time taken to copy the new string in place. Usually, this string is very small so the amortized complexity is O(1). Otherwise, complexity is O(M) with M being the length of the value argument.",
+        complexity: "O(1) for short values, O(N) to copy N bytes",
         arity: 4,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::STRING,
@@ -140,10 +140,10 @@ fn setrange(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const APPEND: Command<Handler> = Command::new(
     Spec {
         name: "append",
-        summary: "Appends a string to the value of a key. Creates the key if it doesn't exist.",
+        summary: "Adds bytes to the end of a string and returns its new length. An absent key counts as an empty string.",
         since: "2.0.0",
         group: Group::String,
-        complexity: "O(1). The amortized time complexity is O(1) assuming the appended value is small and the already present value is of any size, since the dynamic string library used by the server will double the free space available on every reallocation.",
+        complexity: "O(1) amortized for short additions, whatever the length of the string",
         arity: 3,
         flags: Flags::WRITE.or(Flags::DENYOOM).or(Flags::FAST),
         acl: AclCategories::STRING,

@@ -12,7 +12,7 @@ use isotherm_resp::Args;
 pub const SET: Command<Handler> = Command::new(
     Spec {
         name: "set",
-        summary: "Sets the string value of a key, ignoring its type. The key is created if it doesn't exist.",
+        summary: "Sets a key to a string, whatever it held before. Null when the condition fails.",
         group: Group::String,
         complexity: "O(1)",
         arity: -3,
@@ -22,16 +22,16 @@ pub const SET: Command<Handler> = Command::new(
             1,
             KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::UPDATE).or(KeyFlags::VARIABLE_FLAGS),
         )
-        .notes("RW and ACCESS due to the optional `GET` argument")],
+        .notes("RW and ACCESS: GET reads the old value")],
         need: NeedFrom::Arguments(set_need),
         variable_key_flags: Some(set_key_flags),
         history: &[
-            ("2.6.12", "Added the `EX`, `PX`, `NX` and `XX` options."),
-            ("6.0.0", "Added the `KEEPTTL` option."),
-            ("6.2.0", "Added the `GET`, `EXAT` and `PXAT` option."),
-            ("7.0.0", "Allowed the `NX` and `GET` options to be used together."),
-            ("8.1.0", "Added the `IFEQ` option."),
-            ("9.2.0", "Added the `IFNE` option."),
+            ("2.6.12", "New options `EX`, `PX`, `NX` and `XX`."),
+            ("6.0.0", "New option `KEEPTTL`."),
+            ("6.2.0", "New options `GET`, `EXAT` and `PXAT`."),
+            ("7.0.0", "`NX` and `GET` may be combined."),
+            ("8.1.0", "New option `IFEQ`."),
+            ("9.2.0", "New option `IFNE`."),
         ],
         arguments: &[
             Argument::key("key", 0),
@@ -64,11 +64,9 @@ pub const SET: Command<Handler> = Command::new(
     set,
 );
 
-const IFEQ_SUMMARY: &str =
-    "Sets the key's value only if the current value matches the specified comparison value.";
+const IFEQ_SUMMARY: &str = "Sets the string only when it is this one now.";
 
-const IFNE_SUMMARY: &str =
-    "Sets the key's value unless the current value matches the specified comparison value.";
+const IFNE_SUMMARY: &str = "Sets the string unless it is this one now.";
 
 /// SET reads the old value only if it is asked to.
 fn set_key_flags(args: Args<'_>) -> KeyFlags {
@@ -233,7 +231,7 @@ pub(super) fn store(
 pub const SETNX: Command<Handler> = Command::new(
     Spec {
         name: "setnx",
-        summary: "Sets the string value of a key only when the key doesn't exist.",
+        summary: "Sets a string when the key is absent. Returns 1, or 0 for an existing key.",
         group: Group::String,
         complexity: "O(1)",
         arity: 3,
@@ -259,7 +257,7 @@ fn setnx(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const SETEX: Command<Handler> = Command::new(
     Spec {
         name: "setex",
-        summary: "Sets the string value and expiration time of a key. Creates the key if it doesn't exist.",
+        summary: "Sets a string that expires after some seconds.",
         since: "2.0.0",
         group: Group::String,
         complexity: "O(1)",
@@ -280,7 +278,7 @@ fn setex(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const PSETEX: Command<Handler> = Command::new(
     Spec {
         name: "psetex",
-        summary: "Sets both string value and expiration time in milliseconds of a key. The key is created if it doesn't exist.",
+        summary: "Sets a string that expires after some milliseconds.",
         since: "2.6.0",
         group: Group::String,
         complexity: "O(1)",
@@ -316,7 +314,7 @@ fn set_for(call: &mut Call<'_, '_, '_>, unit: Unit, command: &'static str) -> Ou
 pub const GETSET: Command<Handler> = Command::new(
     Spec {
         name: "getset",
-        summary: "Returns the previous string value of a key after setting it to a new value.",
+        summary: "Sets a string and returns the previous one; null for an absent key.",
         group: Group::String,
         complexity: "O(1)",
         arity: 3,

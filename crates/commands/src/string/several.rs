@@ -13,9 +13,9 @@ use isotherm_stdx::parse_i64;
 pub const MGET: Command<Handler> = Command::new(
     Spec {
         name: "mget",
-        summary: "Atomically returns the string values of one or more keys.",
+        summary: "Returns the strings at the given keys; null for absent keys and other types.",
         group: Group::String,
-        complexity: "O(N) where N is the number of keys to retrieve.",
+        complexity: "O(N), N the given keys",
         arity: -2,
         flags: Flags::READONLY.or(Flags::FAST),
         acl: AclCategories::STRING,
@@ -42,10 +42,10 @@ fn mget(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const MSET: Command<Handler> = Command::new(
     Spec {
         name: "mset",
-        summary: "Atomically creates or modifies the string values of one or more keys.",
+        summary: "Sets many strings at once and removes their expiries.",
         since: "1.0.1",
         group: Group::String,
-        complexity: "O(N) where N is the number of keys to set.",
+        complexity: "O(N), N the given keys",
         arity: -3,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::STRING,
@@ -72,10 +72,10 @@ fn mset(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const MSETNX: Command<Handler> = Command::new(
     Spec {
         name: "msetnx",
-        summary: "Atomically modifies the string values of one or more keys only when all keys don't exist.",
+        summary: "Sets many strings at once, unless one of the keys exists. Returns 1 or 0.",
         since: "1.0.1",
         group: Group::String,
-        complexity: "O(N) where N is the number of keys to set.",
+        complexity: "O(N), N the given keys",
         arity: -3,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::STRING,
@@ -157,10 +157,10 @@ fn record_stored(call: &mut Call<'_, '_, '_>, stored: std::ops::Range<usize>, ex
 pub const MSETEX: Command<Handler> = Command::new(
     Spec {
         name: "msetex",
-        summary: "Atomically creates or modifies the string values of one or more keys, and optionally set their expiration.",
+        summary: "Sets many strings at once with an expiry, all of them or none. Returns 1, or 0 when the condition fails.",
         since: "9.1.0",
         group: Group::String,
-        complexity: "O(N) where N is the number of keys to set.",
+        complexity: "O(N), N the given keys",
         arity: -4,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::STRING,

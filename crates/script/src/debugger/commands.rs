@@ -21,14 +21,20 @@ struct Command {
 const ANY: usize = usize::MAX;
 
 static COMMANDS: [Command; 15] = [
-    Command { name: "help", short: 1, params: &[], words: 0..=0, help: "Show this help.", run: show_help },
+    Command {
+        name: "help",
+        short: 1,
+        params: &[],
+        words: 0..=0,
+        help: "List these commands.",
+        run: show_help,
+    },
     Command {
         name: "maxlen",
         short: 3,
         params: &["[len]"],
         words: 0..=1,
-        help: "Trim logged replies to len. Specifying zero as <len> means unlimited. If no <len> is specified, the current \
-               value is shown. Usage: maxlen [len]",
+        help: "Cut shown values after [len] bytes; 0 shows them whole. Without [len] it says what is set.",
         run: maxlen,
     },
     Command {
@@ -36,16 +42,16 @@ static COMMANDS: [Command; 15] = [
         short: 1,
         params: &[],
         words: 0..=0,
-        help: "Run current line and stop again.",
+        help: "Run this line and stop at the next.",
         run: step,
     },
-    Command { name: "next", short: 1, params: &[], words: 0..=0, help: "Alias for step.", run: step },
+    Command { name: "next", short: 1, params: &[], words: 0..=0, help: "The same as step.", run: step },
     Command {
         name: "continue",
         short: 1,
         params: &[],
         words: 0..=0,
-        help: "Run till next breakpoint.",
+        help: "Run to the next breakpoint, or to the end.",
         run: |_| Some(Action::GoOn),
     },
     Command {
@@ -53,8 +59,7 @@ static COMMANDS: [Command; 15] = [
         short: 1,
         params: &["[line]", "[ctx]"],
         words: 0..=2,
-        help: "List source code around a specific line. If no line is specified the list is printed around the current line. \
-               [ctx] specifies how many lines to show before/after [line].",
+        help: "Show the source around [line], by default around the line that is next: [ctx] lines before it and after it.",
         run: list,
     },
     Command {
@@ -62,7 +67,7 @@ static COMMANDS: [Command; 15] = [
         short: 1,
         params: &[],
         words: 0..=0,
-        help: "List all source code. Alias for 'list 1 1000000'.",
+        help: "Show the whole source.",
         run: |debugger| debugger.list(1, 1_000_000),
     },
     Command {
@@ -70,8 +75,7 @@ static COMMANDS: [Command; 15] = [
         short: 1,
         params: &["[var]"],
         words: 0..=1,
-        help: "Show the value of the specified variable [var]. Can also show global vars KEYS and ARGV. If no [var] is \
-               specidied, shows the value of all local variables.",
+        help: "Show the local variable [var], or KEYS or ARGV; without [var] all local variables.",
         run: print,
     },
     Command {
@@ -79,8 +83,7 @@ static COMMANDS: [Command; 15] = [
         short: 1,
         params: &["[line|-line]"],
         words: 0..=1,
-        help: "Add/Remove a breakpoint to the specified line. If no [line] is specified, it shows all breakpoints. When line = \
-               0, it removes all breakpoints.",
+        help: "Set a breakpoint at [line], or remove it from there by [-line]; 0 removes all. Without [line] they are listed.",
         run: break_at,
     },
     Command {
@@ -88,7 +91,7 @@ static COMMANDS: [Command; 15] = [
         short: 1,
         params: &[],
         words: 0..=0,
-        help: "Show a backtrace.",
+        help: "Show the calls that led here.",
         run: |debugger| debugger.ask(Action::Trace),
     },
     Command {
@@ -96,7 +99,7 @@ static COMMANDS: [Command; 15] = [
         short: 1,
         params: &["<code>"],
         words: 1..=ANY,
-        help: "Execute some Lua code (in a different callframe).",
+        help: "Run Lua code, which does not see local variables.",
         run: eval,
     },
     Command {
@@ -104,7 +107,7 @@ static COMMANDS: [Command; 15] = [
         short: 1,
         params: &["<cmd>"],
         words: 1..=ANY,
-        help: "Execute a command.",
+        help: "Run a command of the server.",
         run: call,
     },
     Command { name: "redis", short: 1, params: &[], words: 1..=ANY, help: "", run: call },
@@ -114,7 +117,7 @@ static COMMANDS: [Command; 15] = [
         short: 1,
         params: &[],
         words: 0..=0,
-        help: "Stop the execution of the script. In sync mode dataset changes will be retained.",
+        help: "End the script. What it has written stays.",
         run: |_| Some(Action::Fail("script aborted for user request")),
     },
 ];

@@ -12,10 +12,10 @@ use crate::request::registry::Commands;
 
 const COMMAND: Spec = Spec {
     name: "command",
-    summary: "Returns detailed information about all commands.",
+    summary: "Returns the arity, flags and keys of every command.",
     since: "2.8.13",
     group: Group::Server,
-    complexity: "O(N) where N is the total number of commands",
+    complexity: "O(N), N all commands",
     arity: -1,
     flags: Flags::LOADING.or(Flags::STALE),
     acl: AclCategories::CONNECTION,
@@ -46,7 +46,7 @@ fn all(call: &mut AdminCall<'_>) -> Outcome {
 
 const COMMAND_COUNT: Spec = Spec {
     name: "count",
-    summary: "Returns a count of commands.",
+    summary: "Returns how many commands this server has.",
     since: "2.8.13",
     group: Group::Server,
     complexity: "O(1)",
@@ -63,15 +63,15 @@ fn count(call: &mut AdminCall<'_>) -> Outcome {
 
 const COMMAND_INFO: Spec = Spec {
     name: "info",
-    summary: "Returns information about one, multiple or all commands.",
+    summary: "Returns the arity, flags and keys of the named commands, or of all; null for unknown names.",
     since: "2.8.13",
     group: Group::Server,
-    complexity: "O(N) where N is the number of commands to look up",
+    complexity: "O(N), N the named commands",
     arity: -2,
     flags: Flags::LOADING.or(Flags::STALE),
     acl: AclCategories::CONNECTION,
     tips: &["nondeterministic_output_order"],
-    history: &[("7.0.0", "Allowed to be called with no argument to get info on all commands.")],
+    history: &[("7.0.0", "Without arguments it describes all commands.")],
     arguments: &[Argument::string("command-name").optional().multiple()],
     ..Spec::BASE
 };
@@ -93,10 +93,10 @@ fn info(call: &mut AdminCall<'_>) -> Outcome {
 
 const COMMAND_DOCS: Spec = Spec {
     name: "docs",
-    summary: "Returns documentary information about one, multiple or all commands.",
+    summary: "Returns summaries and arguments of the named commands, or of all.",
     since: "7.0.0",
     group: Group::Server,
-    complexity: "O(N) where N is the number of commands to look up",
+    complexity: "O(N), N the named commands",
     arity: -2,
     flags: Flags::LOADING.or(Flags::STALE),
     acl: AclCategories::CONNECTION,
@@ -145,10 +145,10 @@ enum ListFilter<'a> {
 
 const COMMAND_LIST: Spec = Spec {
     name: "list",
-    summary: "Returns a list of command names.",
+    summary: "Returns the names of all commands, or of those that fit a filter.",
     since: "7.0.0",
     group: Group::Server,
-    complexity: "O(N) where N is the total number of commands",
+    complexity: "O(N), N all commands",
     arity: -2,
     flags: Flags::LOADING.or(Flags::STALE),
     acl: AclCategories::CONNECTION,
@@ -199,10 +199,10 @@ fn list(call: &mut AdminCall<'_>) -> Outcome {
 
 const COMMAND_GETKEYS: Spec = Spec {
     name: "getkeys",
-    summary: "Extracts the key names from an arbitrary command.",
+    summary: "Returns the keys in a full command line.",
     since: "2.8.13",
     group: Group::Server,
-    complexity: "O(N) where N is the number of arguments to the command",
+    complexity: "O(N), N the words of the command line",
     arity: -3,
     flags: Flags::LOADING.or(Flags::STALE),
     acl: AclCategories::CONNECTION,
@@ -216,10 +216,10 @@ fn get_keys(call: &mut AdminCall<'_>) -> Outcome {
 
 const COMMAND_GETKEYSANDFLAGS: Spec = Spec {
     name: "getkeysandflags",
-    summary: "Extracts the key names and access flags for an arbitrary command.",
+    summary: "Returns the keys in a full command line and how each is used.",
     since: "7.0.0",
     group: Group::Server,
-    complexity: "O(N) where N is the number of arguments to the command",
+    complexity: "O(N), N the words of the command line",
     arity: -3,
     flags: Flags::LOADING.or(Flags::STALE),
     acl: AclCategories::CONNECTION,
@@ -442,17 +442,8 @@ impl Fields<'_> {
     }
 }
 
-const COMMAND_HELP: Spec = Spec {
-    name: "help",
-    summary: "Returns helpful text about the different subcommands.",
-    since: "5.0.0",
-    group: Group::Server,
-    complexity: "O(1)",
-    arity: 2,
-    flags: Flags::LOADING.or(Flags::STALE),
-    acl: AclCategories::CONNECTION,
-    ..Spec::BASE
-};
+const COMMAND_HELP: Spec =
+    Spec { since: "5.0.0", group: Group::Server, acl: AclCategories::CONNECTION, ..Spec::HELP };
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
@@ -460,24 +451,21 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
         call.args,
         &[
             "(no subcommand)",
-            "    Return details about all commands.",
+            "    Return name, arity, flags and keys of every command.",
             "COUNT",
-            "    Return the total number of commands in this server.",
+            "    Return how many commands there are.",
             "LIST",
-            "    Return a list of all commands in this server.",
+            "    Return the names of all commands.",
             "INFO [<command-name> ...]",
-            "    Return details about multiple commands.",
-            "    If no command names are given, documentation details for all",
-            "    commands are returned.",
+            "    Return name, arity, flags and keys of the named commands, by default of all.",
+            "    Unknown names give null.",
             "DOCS [<command-name> ...]",
-            "    Return documentation details about multiple commands.",
-            "    If no command names are given, documentation details for all",
-            "    commands are returned.",
+            "    Return summary, arguments and history of the named commands, by default of all.",
+            "    Unknown names are left out.",
             "GETKEYS <full-command>",
-            "    Return the keys from a full command.",
+            "    Return the words of this command line that are keys.",
             "GETKEYSANDFLAGS <full-command>",
-            "    Return the keys and the access flags from a full command.",
+            "    Return the words of this command line that are keys, each with its flags.",
         ],
-    );
-    Outcome::Done
+    )
 }

@@ -11,20 +11,20 @@ use crate::observe::command_log::Kind;
 
 const SLOWLOG: Spec = Spec {
     name: "slowlog",
-    summary: "A container for slow log commands.",
+    summary: "Shows the log of slow commands.",
     since: "2.2.12",
     group: Group::Server,
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     arity: -2,
     ..Spec::BASE
 };
 
 const COMMANDLOG: Spec = Spec {
     name: "commandlog",
-    summary: "A container for command log commands.",
+    summary: "Shows the logs of slow commands, large requests and large replies.",
     since: "8.1.0",
     group: Group::Server,
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     arity: -2,
     ..Spec::BASE
 };
@@ -54,14 +54,14 @@ const SLOW_ENTRIES_DEFAULT: usize = 10;
 
 const SLOWLOG_GET: Spec = Spec {
     name: "get",
-    summary: "Returns the slow log's entries.",
+    summary: "Returns the latest slow commands, newest first.",
     since: "2.2.12",
     group: Group::Server,
-    complexity: "O(N) where N is the number of entries returned",
+    complexity: "O(N), N the entries returned",
     arity: -2,
     flags: Flags::ADMIN.or(Flags::LOADING).or(Flags::STALE),
     tips: &["request_policy:all_nodes", "nondeterministic_output"],
-    history: &[("4.0.0", "Added client IP address, port and name to the reply.")],
+    history: &[("4.0.0", "Each entry has the address and the name of the client.")],
     arguments: &[Argument::integer("count").optional()],
     ..Spec::BASE
 };
@@ -80,7 +80,7 @@ fn slow_get(call: &mut AdminCall<'_>) -> Outcome {
 
 const SLOWLOG_LEN: Spec = Spec {
     name: "len",
-    summary: "Returns the number of entries in the slow log.",
+    summary: "Returns how many entries the log of slow commands has.",
     since: "2.2.12",
     group: Group::Server,
     complexity: "O(1)",
@@ -96,10 +96,10 @@ fn slow_len(call: &mut AdminCall<'_>) -> Outcome {
 
 const SLOWLOG_RESET: Spec = Spec {
     name: "reset",
-    summary: "Clears all entries from the slow log.",
+    summary: "Empties the log of slow commands.",
     since: "2.2.12",
     group: Group::Server,
-    complexity: "O(N) where N is the number of entries in the slowlog",
+    complexity: "O(N), N the entries of the log",
     arity: 2,
     flags: Flags::ADMIN.or(Flags::LOADING).or(Flags::STALE),
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
@@ -112,10 +112,10 @@ fn slow_reset(call: &mut AdminCall<'_>) -> Outcome {
 
 const COMMANDLOG_GET: Spec = Spec {
     name: "get",
-    summary: "Returns the specified command log's entries.",
+    summary: "Returns the latest entries of a log, newest first.",
     since: "8.1.0",
     group: Group::Server,
-    complexity: "O(N) where N is the number of entries returned",
+    complexity: "O(N), N the entries returned",
     arity: 4,
     flags: Flags::ADMIN.or(Flags::LOADING).or(Flags::STALE),
     tips: &["request_policy:all_nodes", "nondeterministic_output"],
@@ -140,7 +140,7 @@ fn get(call: &mut AdminCall<'_>) -> Outcome {
 
 const COMMANDLOG_LEN: Spec = Spec {
     name: "len",
-    summary: "Returns the number of entries in the specified type of command log.",
+    summary: "Returns how many entries a log has.",
     since: "8.1.0",
     group: Group::Server,
     complexity: "O(1)",
@@ -167,10 +167,10 @@ fn len(call: &mut AdminCall<'_>) -> Outcome {
 
 const COMMANDLOG_RESET: Spec = Spec {
     name: "reset",
-    summary: "Clears all entries from the specified type of command log.",
+    summary: "Empties a log.",
     since: "8.1.0",
     group: Group::Server,
-    complexity: "O(N) where N is the number of entries in the commandlog",
+    complexity: "O(N), N the entries of the log",
     arity: 3,
     flags: Flags::ADMIN.or(Flags::LOADING).or(Flags::STALE),
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
@@ -245,16 +245,7 @@ fn forget(call: &mut AdminCall<'_>, kind: Kind) -> Outcome {
     Outcome::Done
 }
 
-const SLOWLOG_HELP: Spec = Spec {
-    name: "help",
-    summary: "Shows helpful text about the different subcommands.",
-    since: "6.2.0",
-    group: Group::Server,
-    complexity: "O(1)",
-    arity: 2,
-    flags: Flags::LOADING.or(Flags::STALE),
-    ..Spec::BASE
-};
+const SLOWLOG_HELP: Spec = Spec { since: "6.2.0", group: Group::Server, ..Spec::HELP };
 
 fn slow_help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
@@ -262,29 +253,18 @@ fn slow_help(call: &mut AdminCall<'_>) -> Outcome {
         call.args,
         &[
             "GET [<count>]",
-            "    Return top <count> entries from the slowlog (default: 10, -1 mean all).",
-            "    Entries are made of:",
-            "    id, timestamp, time in microseconds, arguments array, client IP and port,",
-            "    client name",
+            "    Return the latest <count> slow commands, newest first (default: 10; -1: all of them).",
+            "    Each is a list: number of the entry, Unix time in seconds, microseconds that it took,",
+            "    its arguments, address of the client, name of the client.",
             "LEN",
-            "    Return the length of the slowlog.",
+            "    Return how many slow commands the log holds.",
             "RESET",
-            "    Reset the slowlog.",
+            "    Empty the log.",
         ],
-    );
-    Outcome::Done
+    )
 }
 
-const COMMANDLOG_HELP: Spec = Spec {
-    name: "help",
-    summary: "Shows helpful text about the different subcommands.",
-    since: "8.1.0",
-    group: Group::Server,
-    complexity: "O(1)",
-    arity: 2,
-    flags: Flags::LOADING.or(Flags::STALE),
-    ..Spec::BASE
-};
+const COMMANDLOG_HELP: Spec = Spec { since: "8.1.0", group: Group::Server, ..Spec::HELP };
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
@@ -292,19 +272,15 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
         call.args,
         &[
             "GET <count> <type>",
-            "    Return top <count> entries of the specified <type> from the commandlog (-1 mean all).",
-            "    Entries are made of:",
-            "    id, timestamp,",
-            "        time in microseconds for type of slow,",
-            "        or size in bytes for type of large-request,",
-            "        or size in bytes for type of large-reply",
-            "    arguments array, client IP and port,",
-            "    client name",
+            "    Return the latest <count> entries of the log of this <type>, newest first (-1: all of them).",
+            "    Each is a list: number of the entry, Unix time in seconds, cost of the command,",
+            "    its arguments, address of the client, name of the client. The cost is",
+            "    * in microseconds for slow,",
+            "    * in bytes for large-request and large-reply.",
             "LEN <type>",
-            "    Return the length of the specified type of commandlog.",
+            "    Return how many entries the log of this <type> holds.",
             "RESET <type>",
-            "    Reset the specified type of commandlog.",
+            "    Empty the log of this <type>.",
         ],
-    );
-    Outcome::Done
+    )
 }

@@ -25,10 +25,10 @@ use isotherm_allocator as allocator;
 
 const CONFIG: Spec = Spec {
     name: "config",
-    summary: "A container for server configuration commands.",
+    summary: "Reads and changes parameters of the configuration.",
     since: "2.0.0",
     group: Group::Server,
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     arity: -2,
     ..Spec::BASE
 };
@@ -46,13 +46,13 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
 
 const CONFIG_GET: Spec = Spec {
     name: "get",
-    summary: "Returns the effective values of configuration parameters.",
+    summary: "Returns parameters with their values, by names or patterns.",
     since: "2.0.0",
     group: Group::Server,
-    complexity: "O(N) when N is the number of configuration parameters provided",
+    complexity: "O(N), N the given parameters",
     arity: -3,
     flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
-    history: &[("7.0.0", "Added the ability to pass multiple pattern parameters in one call")],
+    history: &[("7.0.0", "Several patterns in one call.")],
     arguments: &[Argument::string("parameter").multiple()],
     ..Spec::BASE
 };
@@ -76,14 +76,14 @@ fn is_sensitive_value(args: Args<'_>, at: usize) -> bool {
 const CONFIG_SET: Spec = Spec {
     name: "set",
     secrets: Some(is_sensitive_value),
-    summary: "Sets configuration parameters in-flight.",
+    summary: "Changes parameters: all of them, or none after an error.",
     since: "2.0.0",
     group: Group::Server,
-    complexity: "O(N) when N is the number of configuration parameters provided",
+    complexity: "O(N), N the given parameters",
     arity: -4,
     flags: Flags::STOPS_ALL.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
-    history: &[("7.0.0", "Added the ability to set multiple parameters in one call.")],
+    history: &[("7.0.0", "Several parameters in one call.")],
     arguments: &[
         Argument::block("data", &[Argument::string("parameter"), Argument::string("value")]).multiple()
     ],
@@ -217,7 +217,7 @@ fn warn_of_little_memory(node: &Node) {
 
 const CONFIG_RESETSTAT: Spec = Spec {
     name: "resetstat",
-    summary: "Resets the server's statistics.",
+    summary: "Sets the counters of INFO back to 0.",
     since: "2.0.0",
     group: Group::Server,
     complexity: "O(1)",
@@ -242,7 +242,7 @@ fn reset_stat(call: &mut AdminCall<'_>) -> Outcome {
 
 const CONFIG_REWRITE: Spec = Spec {
     name: "rewrite",
-    summary: "Persists the effective configuration to file.",
+    summary: "Writes the current parameters to the configuration file and keeps its comments.",
     since: "2.8.0",
     group: Group::Server,
     complexity: "O(1)",
@@ -276,16 +276,7 @@ pub(super) fn rewrite_file(call: &mut AdminCall<'_>, all: bool) -> Outcome {
     Outcome::Done
 }
 
-const CONFIG_HELP: Spec = Spec {
-    name: "help",
-    summary: "Returns helpful text about the different subcommands.",
-    since: "5.0.0",
-    group: Group::Server,
-    complexity: "O(1)",
-    arity: 2,
-    flags: Flags::LOADING.or(Flags::STALE),
-    ..Spec::BASE
-};
+const CONFIG_HELP: Spec = Spec { since: "5.0.0", group: Group::Server, ..Spec::HELP };
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
@@ -293,14 +284,13 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
         call.args,
         &[
             "GET <pattern>",
-            "    Return parameters matching the glob-like <pattern> and their values.",
+            "    Return the parameters with names that fit <pattern>, with their values.",
             "SET <directive> <value>",
-            "    Set the configuration <directive> to <value>.",
+            "    Give the parameter <directive> this <value> until the server ends.",
             "RESETSTAT",
-            "    Reset statistics reported by the INFO command.",
+            "    Set the counters of INFO to zero.",
             "REWRITE",
-            "    Rewrite the configuration file.",
+            "    Write the values in use to the configuration file.",
         ],
-    );
-    Outcome::Done
+    )
 }

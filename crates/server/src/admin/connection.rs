@@ -26,7 +26,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
 
 const PING: Spec = Spec {
     name: "ping",
-    summary: "Returns the server's liveliness response.",
+    summary: "Answers PONG, or its argument.",
     group: Group::Connection,
     complexity: "O(1)",
     arity: -1,
@@ -55,7 +55,7 @@ fn ping(call: &mut AdminCall<'_>) -> Outcome {
 
 const ECHO: Spec = Spec {
     name: "echo",
-    summary: "Returns the given string.",
+    summary: "Returns its argument.",
     group: Group::Connection,
     complexity: "O(1)",
     arity: 2,
@@ -72,7 +72,7 @@ fn echo(call: &mut AdminCall<'_>) -> Outcome {
 
 const QUIT: Spec = Spec {
     name: "quit",
-    summary: "Closes the connection.",
+    summary: "Answers OK and closes this connection.",
     group: Group::Connection,
     complexity: "O(1)",
     arity: -1,
@@ -96,7 +96,7 @@ fn quit(call: &mut AdminCall<'_>) -> Outcome {
 
 const SELECT: Spec = Spec {
     name: "select",
-    summary: "Changes the selected database.",
+    summary: "Chooses the database of this connection by its number.",
     group: Group::Connection,
     complexity: "O(1)",
     arity: 2,
@@ -128,7 +128,7 @@ fn select(call: &mut AdminCall<'_>) -> Outcome {
 
 const RESET: Spec = Spec {
     name: "reset",
-    summary: "Resets the connection.",
+    summary: "Brings this connection back to the state of a new one.",
     since: "6.2.0",
     group: Group::Connection,
     complexity: "O(1)",
@@ -169,9 +169,9 @@ fn reset(call: &mut AdminCall<'_>) -> Outcome {
 
 const AUTH: Spec = Spec {
     name: "auth",
-    summary: "Authenticates the connection.",
+    summary: "Logs this connection in with a password, and with a username for other users than the default one.",
     group: Group::Connection,
-    complexity: "O(N) where N is the number of passwords defined for the user",
+    complexity: "O(N), N the user's passwords",
     arity: -2,
     flags: Flags::NOSCRIPT
         .or(Flags::LOADING)
@@ -181,7 +181,7 @@ const AUTH: Spec = Spec {
         .or(Flags::ALLOW_BUSY),
     acl: AclCategories::CONNECTION,
     secrets: Some(|_, at| at > 0),
-    history: &[("6.0.0", "Added ACL style (username and password).")],
+    history: &[("6.0.0", "A username before the password.")],
     arguments: &[Argument::string("username").since("6.0.0").optional(), Argument::string("password")],
     ..Spec::BASE
 };
@@ -236,7 +236,7 @@ fn is_credential(args: Args<'_>, at: usize) -> bool {
 const HELLO: Spec = Spec {
     name: "hello",
     secrets: Some(is_credential),
-    summary: "Handshakes with the server.",
+    summary: "Negotiates the version of the protocol, and logs in and names the connection on request.",
     since: "6.0.0",
     group: Group::Connection,
     complexity: "O(1)",
@@ -249,14 +249,8 @@ const HELLO: Spec = Spec {
         .or(Flags::ALLOW_BUSY),
     acl: AclCategories::CONNECTION,
     history: &[
-        (
-            "8.1.0",
-            "A new `availability_zone` field is added to the response if the `availability-zone` config is set.",
-        ),
-        (
-            "6.2.0",
-            "`protover` made optional; when called without arguments the command reports the current connection's context.",
-        ),
+        ("8.1.0", "The reply has `availability_zone` when the parameter `availability-zone` is set."),
+        ("6.2.0", "The argument `protover` may be left out: the connection is described and not changed."),
     ],
     arguments: &[Argument::block(
         "arguments",

@@ -16,10 +16,10 @@ use crate::observe::hot_keys::{HotKey, HotKeys, merge};
 
 const HOTKEYS: Spec = Spec {
     name: "hotkeys",
-    summary: "A container for commands about the most used keys.",
+    summary: "Shows the most used keys.",
     since: "9.1.0",
     group: Group::Server,
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     arity: -2,
     ..Spec::BASE
 };
@@ -138,16 +138,7 @@ fn tables(call: &AdminCall<'_>) -> impl Iterator<Item = &'static HotKeys> + use<
     node.stats.threads().iter().map(|thread| &thread.hot_keys)
 }
 
-const HOTKEYS_HELP: Spec = Spec {
-    name: "help",
-    summary: "Returns helpful text about the different subcommands.",
-    since: "9.1.0",
-    group: Group::Server,
-    complexity: "O(1)",
-    arity: 2,
-    flags: Flags::LOADING.or(Flags::STALE),
-    ..Spec::BASE
-};
+const HOTKEYS_HELP: Spec = Spec { since: "9.1.0", group: Group::Server, ..Spec::HELP };
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
@@ -160,6 +151,5 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
             "RESET",
             "    Discard the statistics.",
         ],
-    );
-    Outcome::Done
+    )
 }

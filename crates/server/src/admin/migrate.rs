@@ -20,10 +20,9 @@ const KEY_FLAGS: KeyFlags = KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELET
 
 const MIGRATE: Spec = Spec {
     name: "migrate",
-    summary: "Atomically transfers a key from one instance to another.",
+    summary: "Moves keys to another server: they are deleted here once they are stored there.",
     since: "2.6.0",
-    complexity: "This command actually executes a DUMP+DEL in the source instance, and a RESTORE in the target instance. See the \
-                 pages of these commands for time complexity. Also an O(N) data transfer between the two instances is performed.",
+    complexity: "That of DUMP and DEL here and of RESTORE there, and O(N) to transfer N bytes",
     arity: -6,
     flags: Flags::WRITE.or(Flags::MOVES_SLOTS),
     acl: AclCategories::KEYSPACE.or(AclCategories::DANGEROUS),
@@ -40,10 +39,10 @@ const MIGRATE: Spec = Spec {
     secrets: Some(is_secret),
     tips: &["nondeterministic_output"],
     history: &[
-        ("3.0.0", "Added the `COPY` and `REPLACE` options."),
-        ("3.0.6", "Added the `KEYS` option."),
-        ("4.0.7", "Added the `AUTH` option."),
-        ("6.0.0", "Added the `AUTH2` option."),
+        ("3.0.0", "New options `COPY` and `REPLACE`."),
+        ("3.0.6", "New option `KEYS`."),
+        ("4.0.7", "New option `AUTH`."),
+        ("6.0.0", "New option `AUTH2`."),
     ],
     arguments: &[
         Argument::string("host"),

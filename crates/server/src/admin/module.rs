@@ -10,10 +10,10 @@ use crate::process::log;
 
 const MODULE: Spec = Spec {
     name: "module",
-    summary: "A container for module commands.",
+    summary: "Answers as a server without modules; none can be loaded.",
     since: "4.0.0",
     group: Group::Server,
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     arity: -2,
     ..Spec::BASE
 };
@@ -30,16 +30,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command {
     ],
 }];
 
-const HELP: Spec = Spec {
-    name: "help",
-    summary: "Returns helpful text about the different subcommands.",
-    since: "5.0.0",
-    group: Group::Server,
-    complexity: "O(1)",
-    arity: 2,
-    flags: Flags::LOADING.or(Flags::STALE),
-    ..Spec::BASE
-};
+const HELP: Spec = Spec { since: "5.0.0", group: Group::Server, ..Spec::HELP };
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
@@ -47,13 +38,13 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
         call.args,
         &[
             "LIST",
-            "    Return a list of loaded modules.",
+            "    Return an empty list: there are no modules here.",
             "LOAD <path> [<arg> ...]",
-            "    Load a module library from <path>, passing to it any optional arguments.",
+            "    Answer with an error.",
             "LOADEX <path> [[CONFIG NAME VALUE] [CONFIG NAME VALUE]] [ARGS ...]",
-            "    Load a module library from <path>, while passing it module configurations and optional arguments.",
+            "    Answer with an error.",
             "UNLOAD <name>",
-            "    Unload a module.",
+            "    Answer with an error.",
         ],
     );
     Outcome::Done
@@ -61,10 +52,10 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
 
 const LIST: Spec = Spec {
     name: "list",
-    summary: "Returns all loaded modules.",
+    summary: "Returns an empty list: there are no modules.",
     since: "4.0.0",
     group: Group::Server,
-    complexity: "O(N) where N is the number of loaded modules.",
+    complexity: "O(N), N the modules",
     arity: 2,
     flags: Flags::ADMIN.or(Flags::NOSCRIPT),
     tips: &["nondeterministic_output_order"],
@@ -81,7 +72,7 @@ const CHANGES: Flags = Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::NOSCRI
 
 const LOAD: Spec = Spec {
     name: "load",
-    summary: "Loads a module.",
+    summary: "Answers with an error: modules cannot be loaded.",
     since: "4.0.0",
     group: Group::Server,
     complexity: "O(1)",
@@ -93,7 +84,7 @@ const LOAD: Spec = Spec {
 
 const LOADEX: Spec = Spec {
     name: "loadex",
-    summary: "Loads a module using extended parameters.",
+    summary: "Answers with an error: modules cannot be loaded, with or without parameters.",
     since: "7.0.0",
     group: Group::Server,
     complexity: "O(1)",
@@ -122,7 +113,7 @@ fn load(call: &mut AdminCall<'_>) -> Outcome {
 
 const UNLOAD: Spec = Spec {
     name: "unload",
-    summary: "Unloads a module.",
+    summary: "Answers with an error: no module is loaded.",
     since: "4.0.0",
     group: Group::Server,
     complexity: "O(1)",

@@ -9,7 +9,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::new(MONITOR, monitor)]
 
 const MONITOR: Spec = Spec {
     name: "monitor",
-    summary: "Listens for all requests received by the server in real-time.",
+    summary: "Sends every command that the server runs to this connection.",
     group: Group::Server,
     arity: 1,
     flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),

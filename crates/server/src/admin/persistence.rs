@@ -25,9 +25,9 @@ const FAILED: &str = "ERR";
 
 const SAVE: Spec = Spec {
     name: "save",
-    summary: "Synchronously saves the database(s) to disk.",
+    summary: "Writes an RDB snapshot and answers when it is complete.",
     group: Group::Server,
-    complexity: "O(N) where N is the total number of keys in all databases",
+    complexity: "O(N), N the keys of all databases",
     arity: 1,
     flags: Flags::NO_ASYNC_LOADING
         .or(Flags::STOPS_ALL)
@@ -53,12 +53,12 @@ fn save(call: &mut AdminCall<'_>) -> Outcome {
 
 const BGSAVE: Spec = Spec {
     name: "bgsave",
-    summary: "Asynchronously saves the database(s) to disk.",
+    summary: "Starts to write an RDB snapshot in the background.",
     group: Group::Server,
     complexity: "O(1)",
     arity: -1,
     flags: Flags::NO_ASYNC_LOADING.or(Flags::STOPS_ALL).or(Flags::ADMIN).or(Flags::NOSCRIPT),
-    history: &[("3.2.2", "Added the `SCHEDULE` option."), ("8.1.0", "Added the `CANCEL` option.")],
+    history: &[("3.2.2", "New option `SCHEDULE`."), ("8.1.0", "New option `CANCEL`.")],
     arguments: &[Argument::one_of(
         "operation",
         &[
@@ -117,7 +117,7 @@ fn bgsave(call: &mut AdminCall<'_>) -> Outcome {
 
 const BGREWRITEAOF: Spec = Spec {
     name: "bgrewriteaof",
-    summary: "Asynchronously rewrites the append-only file to disk.",
+    summary: "Starts to rewrite the append-only file in the background.",
     group: Group::Server,
     complexity: "O(1)",
     arity: 1,
@@ -148,7 +148,7 @@ fn bgrewriteaof(call: &mut AdminCall<'_>) -> Outcome {
 
 const LASTSAVE: Spec = Spec {
     name: "lastsave",
-    summary: "Returns the Unix timestamp of the last successful save to disk.",
+    summary: "Returns the Unix time in seconds of the latest successful snapshot.",
     group: Group::Server,
     complexity: "O(1)",
     arity: 1,

@@ -10,10 +10,10 @@ use crate::effects::pubsub::{Frame, Kind};
 
 const PUBSUB: Spec = Spec {
     name: "pubsub",
-    summary: "A container for Pub/Sub commands.",
+    summary: "Shows channels and subscriptions.",
     since: "2.8.0",
     group: Group::PubSub,
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     arity: -2,
     ..Spec::BASE
 };
@@ -43,10 +43,10 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
 const SUBSCRIBE: Spec = Spec {
     name: "subscribe",
     channels: Channels::All,
-    summary: "Listens for messages published to channels.",
+    summary: "Subscribes this connection to channels.",
     since: "2.0.0",
     group: Group::PubSub,
-    complexity: "O(N) where N is the number of channels to subscribe to.",
+    complexity: "O(N), N the given channels",
     arity: -2,
     flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
     arguments: &[Argument::string("channel").multiple()],
@@ -56,10 +56,10 @@ const SUBSCRIBE: Spec = Spec {
 const PSUBSCRIBE: Spec = Spec {
     name: "psubscribe",
     channels: Channels::Patterns,
-    summary: "Listens for messages published to channels that match one or more patterns.",
+    summary: "Subscribes this connection to all channels that match patterns.",
     since: "2.0.0",
     group: Group::PubSub,
-    complexity: "O(N) where N is the number of patterns to subscribe to.",
+    complexity: "O(N), N the given patterns",
     arity: -2,
     flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
     arguments: &[Argument::pattern("pattern").multiple()],
@@ -69,10 +69,10 @@ const PSUBSCRIBE: Spec = Spec {
 const SSUBSCRIBE: Spec = Spec {
     name: "ssubscribe",
     channels: Channels::All,
-    summary: "Listens for messages published to shard channels.",
+    summary: "Subscribes this connection to shard channels, all of one slot.",
     since: "7.0.0",
     group: Group::PubSub,
-    complexity: "O(N) where N is the number of shard channels to subscribe to.",
+    complexity: "O(N), N the given channels",
     arity: -2,
     flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
     key_specs: &[KeySpec::range(1, -1, 1, KeyFlags::NOT_KEY)],
@@ -95,10 +95,10 @@ fn subscribe(call: &mut AdminCall<'_>, kind: Kind, word: &str) -> Outcome {
 
 const UNSUBSCRIBE: Spec = Spec {
     name: "unsubscribe",
-    summary: "Stops listening to messages posted to channels.",
+    summary: "Ends subscriptions to the given channels, or to all.",
     since: "2.0.0",
     group: Group::PubSub,
-    complexity: "O(N) where N is the number of channels to unsubscribe.",
+    complexity: "O(N), N the ended subscriptions",
     arity: -1,
     flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
     arguments: &[Argument::string("channel").optional().multiple()],
@@ -107,10 +107,10 @@ const UNSUBSCRIBE: Spec = Spec {
 
 const PUNSUBSCRIBE: Spec = Spec {
     name: "punsubscribe",
-    summary: "Stops listening to messages published to channels that match one or more patterns.",
+    summary: "Ends subscriptions to the given patterns, or to all.",
     since: "2.0.0",
     group: Group::PubSub,
-    complexity: "O(N) where N is the number of patterns to unsubscribe.",
+    complexity: "O(N), N the ended subscriptions",
     arity: -1,
     flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
     arguments: &[Argument::pattern("pattern").optional().multiple()],
@@ -119,10 +119,10 @@ const PUNSUBSCRIBE: Spec = Spec {
 
 const SUNSUBSCRIBE: Spec = Spec {
     name: "sunsubscribe",
-    summary: "Stops listening to messages posted to shard channels.",
+    summary: "Ends subscriptions to the given shard channels, or to all.",
     since: "7.0.0",
     group: Group::PubSub,
-    complexity: "O(N) where N is the number of shard channels to unsubscribe.",
+    complexity: "O(N), N the ended subscriptions",
     arity: -1,
     flags: Flags::PUBSUB.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE).or(Flags::FOR_SUBSCRIBERS),
     key_specs: &[KeySpec::range(1, -1, 1, KeyFlags::NOT_KEY)],
@@ -163,10 +163,10 @@ fn answer(call: &mut AdminCall<'_>, kind: Kind, word: &str, name: Option<&[u8]>)
 const PUBLISH: Spec = Spec {
     name: "publish",
     channels: Channels::One,
-    summary: "Posts a message to a channel.",
+    summary: "Sends a message to a channel. Returns how many received it from this server.",
     since: "2.0.0",
     group: Group::PubSub,
-    complexity: "O(N+M) where N is the number of clients subscribed to the receiving channel and M is the total number of subscribed patterns (by any client).",
+    complexity: "O(N+M), N the subscribers of the channel, M the patterns of all clients",
     arity: 3,
     flags: Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE).or(Flags::FAST).or(Flags::MAY_REPLICATE),
     arguments: &[Argument::string("channel"), Argument::string("message")],
@@ -176,10 +176,10 @@ const PUBLISH: Spec = Spec {
 const SPUBLISH: Spec = Spec {
     name: "spublish",
     channels: Channels::One,
-    summary: "Posts a message to a shard channel.",
+    summary: "Sends a message to a shard channel. Returns how many received it from this node.",
     since: "7.0.0",
     group: Group::PubSub,
-    complexity: "O(N) where N is the number of clients subscribed to the receiving shard channel.",
+    complexity: "O(N), N the subscribers of the channel",
     arity: 3,
     flags: Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE).or(Flags::FAST).or(Flags::MAY_REPLICATE),
     key_specs: &[KeySpec::one(1, KeyFlags::NOT_KEY)],
@@ -229,10 +229,10 @@ fn log_message(call: &mut AdminCall<'_>) {
 
 const PUBSUB_CHANNELS: Spec = Spec {
     name: "channels",
-    summary: "Returns the active channels.",
+    summary: "Returns the channels that have subscribers, or those of them that match a pattern.",
     since: "2.8.0",
     group: Group::PubSub,
-    complexity: "O(N) where N is the number of active channels, and assuming constant time pattern matching (relatively short channels and patterns)",
+    complexity: "O(N), N the channels with subscribers, when names and pattern are short",
     arity: -2,
     flags: Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE),
     arguments: &[Argument::pattern("pattern").optional()],
@@ -241,10 +241,10 @@ const PUBSUB_CHANNELS: Spec = Spec {
 
 const PUBSUB_SHARDCHANNELS: Spec = Spec {
     name: "shardchannels",
-    summary: "Returns the active shard channels.",
+    summary: "Returns the shard channels that have subscribers, or those of them that match a pattern.",
     since: "7.0.0",
     group: Group::PubSub,
-    complexity: "O(N) where N is the number of active shard channels, and assuming constant time pattern matching (relatively short shard channels).",
+    complexity: "O(N), N the shard channels with subscribers, when names and pattern are short",
     arity: -2,
     flags: Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE),
     arguments: &[Argument::pattern("pattern").optional()],
@@ -264,10 +264,10 @@ fn channels(call: &mut AdminCall<'_>, kind: Kind) -> Outcome {
 
 const PUBSUB_NUMSUB: Spec = Spec {
     name: "numsub",
-    summary: "Returns a count of subscribers to channels.",
+    summary: "Returns each named channel with the number of its subscribers, patterns not counted.",
     since: "2.8.0",
     group: Group::PubSub,
-    complexity: "O(N) for the NUMSUB subcommand, where N is the number of requested channels",
+    complexity: "O(N), N the named channels",
     arity: -2,
     flags: Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE),
     arguments: &[Argument::string("channel").optional().multiple()],
@@ -276,10 +276,10 @@ const PUBSUB_NUMSUB: Spec = Spec {
 
 const PUBSUB_SHARDNUMSUB: Spec = Spec {
     name: "shardnumsub",
-    summary: "Returns the count of subscribers of shard channels.",
+    summary: "Returns each named shard channel with the number of its subscribers.",
     since: "7.0.0",
     group: Group::PubSub,
-    complexity: "O(N) for the SHARDNUMSUB subcommand, where N is the number of requested shard channels",
+    complexity: "O(N), N the named shard channels",
     arity: -2,
     flags: Flags::PUBSUB.or(Flags::LOADING).or(Flags::STALE),
     arguments: &[Argument::string("shardchannel").optional().multiple()],
@@ -298,7 +298,7 @@ fn numsub(call: &mut AdminCall<'_>, kind: Kind) -> Outcome {
 
 const PUBSUB_NUMPAT: Spec = Spec {
     name: "numpat",
-    summary: "Returns a count of unique pattern subscriptions.",
+    summary: "Returns how many different patterns are subscribed to.",
     since: "2.8.0",
     group: Group::PubSub,
     complexity: "O(1)",
@@ -312,16 +312,7 @@ fn numpat(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-const PUBSUB_HELP: Spec = Spec {
-    name: "help",
-    summary: "Returns helpful text about the different subcommands.",
-    since: "6.2.0",
-    group: Group::PubSub,
-    complexity: "O(1)",
-    arity: 2,
-    flags: Flags::LOADING.or(Flags::STALE),
-    ..Spec::BASE
-};
+const PUBSUB_HELP: Spec = Spec { since: "6.2.0", group: Group::PubSub, ..Spec::HELP };
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
@@ -329,17 +320,16 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
         call.args,
         &[
             "CHANNELS [<pattern>]",
-            "    Return the currently active channels matching a <pattern> (default: '*').",
+            "    Return the channels with subscribers that fit <pattern> (default: all).",
             "NUMPAT",
-            "    Return number of subscriptions to patterns.",
+            "    Return how many different patterns have subscribers.",
             "NUMSUB [<channel> ...]",
-            "    Return the number of subscribers for the specified channels, excluding",
-            "    pattern subscriptions(default: no channels).",
+            "    Return these channels with the numbers of their subscribers,",
+            "    without those of patterns.",
             "SHARDCHANNELS [<pattern>]",
-            "    Return the currently active shard level channels matching a <pattern> (default: '*').",
+            "    Return the shard channels with subscribers that fit <pattern> (default: all).",
             "SHARDNUMSUB [<shardchannel> ...]",
-            "    Return the number of subscribers for the specified shard level channel(s)",
+            "    Return these shard channels with the numbers of their subscribers.",
         ],
-    );
-    Outcome::Done
+    )
 }

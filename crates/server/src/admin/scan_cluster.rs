@@ -24,10 +24,10 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::new(CLUSTERSCAN, scan)
 
 const CLUSTERSCAN: Spec = Spec {
     name: "clusterscan",
-    summary: "Iterates over the keys in the cluster.",
+    summary: "Returns some keys of the cluster and the cursor of the next call.",
     since: "9.1.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the number of elements returned.",
+    complexity: "O(N), N the elements returned",
     arity: -2,
     flags: Flags::READONLY.or(Flags::TOUCHES_ARBITRARY_KEYS),
     acl: AclCategories::KEYSPACE,

@@ -28,7 +28,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
 
 const LOLWUT: Spec = Spec {
     name: "lolwut",
-    summary: "Displays computer art and the server version.",
+    summary: "Draws a picture in characters, followed by the version.",
     since: "5.0.0",
     group: Group::Server,
     complexity: "",
@@ -51,7 +51,7 @@ fn lolwut(call: &mut AdminCall<'_>) -> Outcome {
 
 const TIME: Spec = Spec {
     name: "time",
-    summary: "Returns the server time.",
+    summary: "Returns the clock of the server: Unix seconds, and microseconds of the second.",
     since: "2.6.0",
     group: Group::Server,
     complexity: "O(1)",
@@ -76,14 +76,14 @@ fn time(call: &mut AdminCall<'_>) -> Outcome {
 
 const INFO: Spec = Spec {
     name: "info",
-    summary: "Returns information and statistics about the server.",
+    summary: "Returns facts and counters of the server by section.",
     group: Group::Server,
     complexity: "O(1)",
     arity: -1,
     flags: Flags::LOADING.or(Flags::STALE).or(Flags::ASKS_SYSTEM),
     acl: AclCategories::DANGEROUS,
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
-    history: &[("7.0.0", "Added support for taking multiple section arguments.")],
+    history: &[("7.0.0", "Several sections in one call.")],
     arguments: &[Argument::string("section").optional().multiple()],
     reach: Reach::Each,
     ..Spec::BASE
@@ -99,9 +99,9 @@ fn info(call: &mut AdminCall<'_>) -> Outcome {
 
 const SHUTDOWN: Spec = Spec {
     name: "shutdown",
-    summary: "Synchronously saves the database(s) to disk and shuts down the server.",
+    summary: "Saves the data as configured and ends the server.",
     group: Group::Server,
-    complexity: "O(N) when saving, where N is the total number of keys in all databases when saving data, otherwise O(1)",
+    complexity: "O(N) with a save, N the keys of all databases; O(1) without",
     arity: -1,
     flags: Flags::ADMIN
         .or(Flags::STOPS_ALL)
@@ -111,8 +111,8 @@ const SHUTDOWN: Spec = Spec {
         .or(Flags::NO_MULTI)
         .or(Flags::ALLOW_BUSY),
     history: &[
-        ("7.0.0", "Added the `NOW`, `FORCE` and `ABORT` modifiers."),
-        ("9.0.0", "Added the `SAFE` and `FAILOVER` modifiers."),
+        ("7.0.0", "New options `NOW`, `FORCE` and `ABORT`."),
+        ("9.0.0", "New options `SAFE` and `FAILOVER`."),
     ],
     arguments: &[Argument::one_of(
         "abort-selector",

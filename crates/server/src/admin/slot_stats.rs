@@ -36,10 +36,10 @@ struct Stats {
 
 pub const CLUSTER_SLOT_STATS: Spec = Spec {
     name: "slot-stats",
-    summary: "Return an array of slot usage statistics for slots assigned to the current node.",
+    summary: "Returns counters of each slot: keys, CPU time, network bytes.",
     since: "8.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the total number of slots based on arguments. O(N*log(N)) with ORDERBY subcommand.",
+    complexity: "O(N), N the asked slots; O(N*log(N)) with ORDERBY",
     arity: -4,
     flags: Flags::STALE.or(Flags::LOADING),
     tips: &["nondeterministic_output", "request_policy:all_shards"],

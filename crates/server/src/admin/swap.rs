@@ -26,10 +26,10 @@ const NO_SWAP: &str = "ERR there are no values on disk: start with swap-mode yes
 // COMPAT(server): SWAP VERIFY, CLEAN, FORGET and STATUS are Isotherm's, about values that are not in memory. Why: operators of `swap-mode` need them.
 const SWAP: Spec = Spec {
     name: "swap",
-    summary: "A container for commands about values that are not in memory.",
+    summary: "Shows and repairs the files of values that are not in memory.",
     since: "9.1.0",
     group: Group::Server,
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     arity: -2,
     ..Spec::BASE
 };
@@ -205,16 +205,7 @@ fn status(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-const SWAP_HELP: Spec = Spec {
-    name: "help",
-    summary: "Returns helpful text about the different subcommands.",
-    since: "9.1.0",
-    group: Group::Server,
-    complexity: "O(1)",
-    arity: 2,
-    flags: Flags::LOADING.or(Flags::STALE),
-    ..Spec::BASE
-};
+const SWAP_HELP: Spec = Spec { since: "9.1.0", group: Group::Server, ..Spec::HELP };
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
@@ -230,8 +221,7 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
             "VERIFY",
             "    Read all values on disk and check each against its key, in the background; change nothing.",
         ],
-    );
-    Outcome::Done
+    )
 }
 
 // ---- SWAPDB's words ----

@@ -1,7 +1,8 @@
 //! The declarations are those of the real server.
 
 use super::COMMANDS;
-use isotherm_commands::spec::Spec;
+use crate::request::registry::Commands;
+use isotherm_commands::spec::{Argument, ArgumentKind, Spec};
 
 /// The lines of the commands that Valkey has too.
 const DECLARED: &str = include_str!("declared.tsv");
@@ -53,4 +54,45 @@ fn declarations_are_those_of_valkey() {
         let row = spec.row(name);
         assert_eq!(row != *theirs, OTHERWISE.contains(&name.as_str()), "{row}\n{theirs}");
     }
+}
+
+/// Descriptions of commands in isotherm-cli are those of this server.
+#[test]
+fn the_list_of_the_client_is_fresh() {
+    let commands = Commands::build(COMMANDS);
+    let mut lines: Vec<(String, String)> =
+        commands.all().iter().map(|entry| listed(&entry.name.replace('|', " "), entry.spec)).collect();
+    lines.sort();
+    let text: String = lines.into_iter().map(|(_, lines)| lines).collect();
+    crate::config::check_fresh("crates/cli/src/docs.txt", &text);
+}
+
+fn listed(name: &str, spec: &Spec) -> (String, String) {
+    let head = format!("{name}|{}|{}|{}\n", spec.group.name(), spec.since, spec.summary);
+    let arguments: String = spec.arguments.iter().map(|argument| listed_argument(argument, 1)).collect();
+    (name.to_ascii_uppercase(), head + &arguments)
+}
+
+fn listed_argument(argument: &Argument, depth: usize) -> String {
+    let kind = match argument.kind {
+        ArgumentKind::Integer | ArgumentKind::UnixTime => "integer",
+        ArgumentKind::Double | ArgumentKind::PureToken | ArgumentKind::OneOf | ArgumentKind::Block => {
+            argument.kind.name()
+        }
+        ArgumentKind::String | ArgumentKind::Key | ArgumentKind::Pattern => "word",
+    };
+    let is_nested = !argument.arguments.is_empty();
+    let name = argument.display.filter(|_| !is_nested).unwrap_or(argument.name);
+    let mut line = format!("{:depth$}{name}:{kind}", "");
+    if let Some(token) = argument.token {
+        line += &format!(" token={token}");
+    }
+    let flags = [
+        (argument.optional, " optional"),
+        (argument.multiple, " multiple"),
+        (argument.multiple_token, " multiple_token"),
+    ];
+    line.extend(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| *flag));
+    let inner = argument.arguments.iter().map(|inner| listed_argument(inner, depth + 1));
+    line + "\n" + &inner.collect::<String>()
 }

@@ -52,7 +52,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[
 
 const MULTI: Spec = Spec {
     name: "multi",
-    summary: "Starts a transaction.",
+    summary: "Begins a transaction: commands are queued until EXEC.",
     since: "1.2.0",
     group: Group::Transactions,
     complexity: "O(1)",
@@ -74,10 +74,10 @@ fn multi(call: &mut AdminCall<'_>) -> Outcome {
 
 const DISCARD: Spec = Spec {
     name: "discard",
-    summary: "Discards a transaction.",
+    summary: "Drops the queued commands of a transaction and ends it.",
     since: "2.0.0",
     group: Group::Transactions,
-    complexity: "O(N), when N is the number of queued commands",
+    complexity: "O(N), N the queued commands",
     flags: Flags::NOSCRIPT
         .or(Flags::LOADING)
         .or(Flags::STALE)
@@ -100,10 +100,10 @@ fn discard(call: &mut AdminCall<'_>) -> Outcome {
 
 const WATCH: Spec = Spec {
     name: "watch",
-    summary: "Monitors changes to keys to determine the execution of a transaction.",
+    summary: "Lets the next EXEC fail when one of these keys changes before it.",
     since: "2.2.0",
     group: Group::Transactions,
-    complexity: "O(1) for every key.",
+    complexity: "O(1) for each key",
     arity: -2,
     flags: Flags::NOSCRIPT
         .or(Flags::LOADING)
@@ -176,7 +176,7 @@ fn part_by_part(
 
 const UNWATCH: Spec = Spec {
     name: "unwatch",
-    summary: "Forgets about watched keys of a transaction.",
+    summary: "Drops all watches of this connection.",
     since: "2.2.0",
     group: Group::Transactions,
     complexity: "O(1)",
@@ -268,10 +268,10 @@ pub fn add_locks(locks: &mut LockSet, keyspace: &Keyspace, session: &Session, ar
 
 const EXEC: Spec = Spec {
     name: "exec",
-    summary: "Executes all commands in a transaction.",
+    summary: "Runs the queued commands without others in between. Null when a watched key has changed.",
     since: "1.2.0",
     group: Group::Transactions,
-    complexity: "Depends on commands in the transaction",
+    complexity: "That of the queued commands",
     arity: -1,
     flags: Flags::NOSCRIPT
         .or(Flags::LOADING)

@@ -1,12 +1,14 @@
-//! The bytes of a connection's own that requests are read into, and what becomes of the room when they are run.
+//! The bytes of a connection's own that requests are read into, and what becomes of the room when they are
+//! run.
 //!
 //! ```text
 //! none ---- a request is cut off ----> room ---- it is run ----> empty room ---- two idle seconds ----> none
 //!                                      |  ^                          |
 //!                                      +--+ more arrives: doubled    +---- another: no allocation
 //! ```
-//! A client that has sent one large argument will soon send another, so the room stays for a while. It is never more than twice
-//! what has arrived, and 64 KB: an announced length takes no memory, it only ends the doubling.
+//! A client that has sent one large argument will soon send another, so the room stays for a while. It is
+//! never more than twice what has arrived, and 64 KB: an announced length takes no memory, it only ends the
+//! doubling.
 //!
 //! | room                 | how much                                                                       |
 //! |----------------------|--------------------------------------------------------------------------------|
@@ -27,9 +29,9 @@ use super::{Due, Inner};
 use crate::node::unix_now;
 
 const ROOM_BYTES_MIN: usize = 16 << 10;
-// COMPAT(protocol): The query buffer of a large request grows with the bytes that arrive, to at most twice as many
-// and at least 64 KB; Valkey allocates the announced length at once, up to 512 MB. At most 1 MB of it is kept for
-// the next request. Why: an announced length costs a client nothing, so it must not cost memory.
+// COMPAT(protocol): The query buffer of a large request grows with the bytes that arrive, to at most twice as
+// many and at least 64 KB; Valkey allocates the announced length at once, up to 512 MB. At most 1 MB of it is
+// kept for the next request. Why: an announced length costs a client nothing, so it must not cost memory.
 const GROWN_BYTES_MIN: usize = 64 << 10;
 /// And a step adds so much.
 const STEP_BYTES_MIN: usize = 16 << 10;
@@ -55,14 +57,15 @@ impl Connection {
         }
     }
 
-    /// Makes room for more of a request that still wants so many bytes at least; `usize::MAX` if that is unknown. How much
-    /// was asked for is reported if there is no memory for it.
+    /// Makes room for more of a request that still wants so many bytes at least; `usize::MAX` if that is
+    /// unknown. How much was asked for is reported if there is no memory for it.
     pub fn make_room(&mut self, wanted_bytes: usize) -> Result<(), (usize, TryReserveError)> {
         let kept = self.input.len();
         if (STEP_BYTES_MIN..usize::MAX).contains(&wanted_bytes) {
             self.sends = Sends::Large;
         }
-        // For a large request all of it is asked for: the last step goes to the end, so that requests of one length take the same.
+        // For a large request all of it is asked for: the last step goes to the end, so that requests of one
+        // length take the same.
         let is_last = (STEP_BYTES_MIN..=kept + GROWN_BYTES_MIN).contains(&wanted_bytes);
         let doubled = (kept + STEP_BYTES_MIN).next_power_of_two().max(GROWN_BYTES_MIN);
         let more = if is_last { wanted_bytes } else { doubled - kept };

@@ -49,6 +49,7 @@ mod requests;
 mod routing;
 mod script_cves;
 mod scripts;
+mod sentences;
 mod sentinel;
 mod slot_news;
 mod slots;

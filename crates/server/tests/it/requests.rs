@@ -84,7 +84,8 @@ fn a_whole_pipeline_before_the_first_read() {
     client.check("PING", "+PONG\r\n");
 }
 
-/// A client that never reads costs a bounded amount, and disturbs no other; if it reads after all, it gets everything.
+/// A client that never reads costs a bounded amount, and disturbs no other; if it reads after all, it gets
+/// everything.
 #[test]
 fn who_never_reads_is_stopped() {
     let server = Server::start(&[]);
@@ -111,8 +112,8 @@ fn who_never_reads_is_stopped() {
     rude.check("PING", "+PONG\r\n");
 }
 
-/// The same for several that are ready at once, and for requests that stop in the middle of a batch: inline ones, whose
-/// quotes are decoded where they lie, come out right when they run later.
+/// The same for several that are ready at once, and for requests that stop in the middle of a batch: inline
+/// ones, whose quotes are decoded where they lie, come out right when they run later.
 #[test]
 fn who_reads_late_gets_everything() {
     let server = Server::start(&[]);
@@ -129,7 +130,8 @@ fn who_reads_late_gets_everything() {
     wait_until("all have replies that they do not read", || ids.iter().all(|id| other.unread_bytes(*id) > 0));
     other.check("PING", "+PONG\r\n");
     let grown = server.resident_bytes().saturating_sub(before);
-    // 64 MB together, a reply of 4 MB more for each, and what the allocator keeps of others; all of them are 640 MB.
+    // 64 MB together, a reply of 4 MB more for each, and what the allocator keeps of others; all of them are
+    // 640 MB.
     assert!(grown < 128 * MB as u64, "{} MB", grown >> 20);
     for client in &mut rude {
         for _ in 0..20 {
@@ -173,7 +175,8 @@ fn output_limits_close() {
     other.check("PING", "+PONG\r\n");
 }
 
-/// Judged before anything is written, so that it does not depend on the client's speed; a transaction runs to its end.
+/// Judged before anything is written, so that it does not depend on the client's speed; a transaction runs to
+/// its end.
 #[test]
 fn output_limits_count_what_is_not_written_yet() {
     let server = Server::start(&["--client-output-buffer-limit", "normal 100000 0 0"]);
@@ -456,7 +459,8 @@ fn hsets(request_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-/// Also those that do not fit where the requests of several connections are read together: 2 KB, with 64 B a request.
+/// Checks batches too that do not fit where the requests of several connections are read together: 2 KB, with
+/// 64 B a request.
 #[test]
 fn a_pipeline_is_read_and_answered_at_once() {
     const BATCHES: u64 = 20;

@@ -1,4 +1,4 @@
-//! What the command line of `cargo xtask test` chooses: packages and programs for cargo, tests for the
+//! Choices of the command line of `cargo xtask test`: packages and programs for cargo, tests for the
 //! programs.
 
 use crate::Fallible;

@@ -1,7 +1,7 @@
 //! Test programs, two at a time: those of the server wait more than they work, those of the other crates the
 //! other way round.
 //!
-//! What a program prints is shown when it has ended, so that two do not mix. Each is run as cargo would: in
+//! Output of a program is shown when it has ended, so that two do not mix. Each is run as cargo would: in
 //! the folder of its crate.
 
 use std::collections::VecDeque;

@@ -37,9 +37,9 @@ const GET: Argument = Argument::pattern("get-pattern")
 pub const SORT: Command<Handler> = Command::new(
     Spec {
         name: "sort",
-        summary: "Sorts the elements in a list, a set, or a sorted set, optionally storing the result.",
+        summary: "Returns the elements of a list, set or sorted set in order, or stores them.",
         group: Group::Generic,
-        complexity: "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).",
+        complexity: "O(N+M*log(M)), N the elements of the key, M the elements returned; O(N) without sorting",
         arity: -2,
         flags: Flags::WRITE.or(Flags::DENYOOM),
         acl: AclCategories::DANGEROUS
@@ -51,13 +51,13 @@ pub const SORT: Command<Handler> = Command::new(
         key_specs: &[
             KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS)),
             KeySpec {
-                notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort",
+                notes: "The keys that BY and GET make of the elements",
                 flags: KeyFlags::RO.or(KeyFlags::ACCESS),
                 begin: Begin::Unknown,
                 find: Find::Unknown,
             },
             KeySpec {
-                notes: "For the optional STORE keyword. It is marked 'unknown' because the keyword can appear anywhere in the argument array",
+                notes: "The key of STORE, which may stand among the other options in any order",
                 flags: KeyFlags::OW.or(KeyFlags::UPDATE),
                 begin: Begin::Unknown,
                 find: Find::Unknown,
@@ -88,10 +88,10 @@ fn sort(call: &mut Call<'_, '_, '_>) -> Outcome {
 pub const SORT_RO: Command<Handler> = Command::new(
     Spec {
         name: "sort_ro",
-        summary: "Returns the sorted elements of a list, a set, or a sorted set.",
+        summary: "Returns the elements of a list, set or sorted set in order.",
         since: "7.0.0",
         group: Group::Generic,
-        complexity: "O(N+M*log(M)) where N is the number of elements in the list or set to sort, and M the number of returned elements. When the elements are not sorted, complexity is O(N).",
+        complexity: "O(N+M*log(M)), N the elements of the key, M the elements returned; O(N) without sorting",
         arity: -2,
         flags: Flags::READONLY,
         acl: AclCategories::DANGEROUS
@@ -103,7 +103,7 @@ pub const SORT_RO: Command<Handler> = Command::new(
         key_specs: &[
             KeySpec::one(1, KeyFlags::RO.or(KeyFlags::ACCESS)),
             KeySpec {
-                notes: "For the optional BY/GET keyword. It is marked 'unknown' because the key names derive from the content of the key we sort",
+                notes: "The keys that BY and GET make of the elements",
                 flags: KeyFlags::RO.or(KeyFlags::ACCESS),
                 begin: Begin::Unknown,
                 find: Find::Unknown,

@@ -7,10 +7,10 @@ const OF_USERS: Flags = Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(F
 
 pub const ACL: Spec = Spec {
     name: "acl",
-    summary: "A container for Access List Control commands.",
+    summary: "Manages users and their rules (ACL).",
     since: "6.0.0",
     group: Group::Server,
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     arity: -2,
     flags: Flags(0),
     ..Spec::BASE
@@ -18,10 +18,10 @@ pub const ACL: Spec = Spec {
 
 pub const ACL_CAT: Spec = Spec {
     name: "cat",
-    summary: "Lists the ACL categories, or the commands inside a category.",
+    summary: "Returns the names of all categories, or of the commands in one of them.",
     since: "6.0.0",
     group: Group::Server,
-    complexity: "O(1) since the categories and commands are a fixed set.",
+    complexity: "O(1): categories and commands are fixed",
     arity: -2,
     flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE),
     arguments: &[Argument::string("category").optional()],
@@ -30,10 +30,10 @@ pub const ACL_CAT: Spec = Spec {
 
 pub const ACL_DELUSER: Spec = Spec {
     name: "deluser",
-    summary: "Deletes ACL users, and terminates their connections.",
+    summary: "Removes users and closes the connections that they opened. Returns how many existed.",
     since: "6.0.0",
     group: Group::Server,
-    complexity: "O(1) amortized time considering the typical user.",
+    complexity: "O(1) for each user, when users have few rules",
     arity: -3,
     flags: OF_USERS,
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
@@ -56,7 +56,7 @@ pub const ACL_DIGEST: Spec = Spec {
 
 pub const ACL_DRYRUN: Spec = Spec {
     name: "dryrun",
-    summary: "Simulates the execution of a command by a user, without executing the command.",
+    summary: "Checks whether a user may run a command, without running it.",
     since: "7.0.0",
     group: Group::Server,
     complexity: "O(1).",
@@ -72,7 +72,7 @@ pub const ACL_DRYRUN: Spec = Spec {
 
 pub const ACL_GENPASS: Spec = Spec {
     name: "genpass",
-    summary: "Generates a pseudorandom, secure password that can be used to identify ACL users.",
+    summary: "Returns a random password of the given number of bits, 256 by default, as hex digits.",
     since: "6.0.0",
     group: Group::Server,
     complexity: "O(1)",
@@ -84,42 +84,30 @@ pub const ACL_GENPASS: Spec = Spec {
 
 pub const ACL_GETUSER: Spec = Spec {
     name: "getuser",
-    summary: "Lists the ACL rules of a user.",
+    summary: "Returns the flags, passwords and rules of a user; null for an unknown one.",
     since: "6.0.0",
     group: Group::Server,
-    complexity: "O(N). Where N is the number of password, command and pattern rules that the user has.",
+    complexity: "O(N), N the user's rules",
     arity: 3,
     flags: OF_USERS,
     history: &[
-        ("6.2.0", "Added Pub/Sub channel patterns."),
-        (
-            "7.0.0",
-            "Added selectors and changed the format of key and channel patterns from a list to their rule representation.",
-        ),
-        ("9.1.0", "Added database permission rules."),
+        ("6.2.0", "Patterns of channels."),
+        ("7.0.0", "The reply has selectors; patterns of keys and channels are shown as rules."),
+        ("9.1.0", "Rules for databases."),
     ],
     arguments: &[Argument::string("username")],
     secrets: Some(|_, at| at > 1),
     ..Spec::BASE
 };
 
-pub const ACL_HELP: Spec = Spec {
-    name: "help",
-    summary: "Returns helpful text about the different subcommands.",
-    since: "6.0.0",
-    group: Group::Server,
-    complexity: "O(1)",
-    arity: 2,
-    flags: Flags::LOADING.or(Flags::STALE),
-    ..Spec::BASE
-};
+pub const ACL_HELP: Spec = Spec { since: "6.0.0", group: Group::Server, ..Spec::HELP };
 
 pub const ACL_LIST: Spec = Spec {
     name: "list",
-    summary: "Dumps the effective rules in ACL file format.",
+    summary: "Returns all users, each as the line of an ACL file.",
     since: "6.0.0",
     group: Group::Server,
-    complexity: "O(N). Where N is the number of configured users.",
+    complexity: "O(N), N all users",
     arity: 2,
     flags: OF_USERS,
     ..Spec::BASE
@@ -127,10 +115,10 @@ pub const ACL_LIST: Spec = Spec {
 
 pub const ACL_LOAD: Spec = Spec {
     name: "load",
-    summary: "Reloads the rules from the configured ACL file.",
+    summary: "Replaces all users by those of the ACL file; after an error in it nothing changes.",
     since: "6.0.0",
     group: Group::Server,
-    complexity: "O(N). Where N is the number of configured users.",
+    complexity: "O(N), N all users",
     arity: 2,
     flags: OF_USERS,
     reach: Reach::Each,
@@ -139,13 +127,13 @@ pub const ACL_LOAD: Spec = Spec {
 
 pub const ACL_LOG: Spec = Spec {
     name: "log",
-    summary: "Lists recent security events generated due to ACL rules.",
+    summary: "Returns the latest refused commands and logins, or clears this log.",
     since: "6.0.0",
     group: Group::Server,
-    complexity: "O(N) with N being the number of entries shown.",
+    complexity: "O(N), N the entries returned",
     arity: -2,
     flags: OF_USERS,
-    history: &[("7.2.0", "Added entry ID, timestamp created, and timestamp last updated.")],
+    history: &[("7.2.0", "Each entry has an ID and the times of its first and latest event.")],
     arguments: &[Argument::one_of(
         "operation",
         &[Argument::integer("count"), Argument::pure_token("reset", "RESET")],
@@ -156,10 +144,10 @@ pub const ACL_LOG: Spec = Spec {
 
 pub const ACL_SAVE: Spec = Spec {
     name: "save",
-    summary: "Saves the effective ACL rules in the configured ACL file.",
+    summary: "Writes all users to the ACL file.",
     since: "6.0.0",
     group: Group::Server,
-    complexity: "O(N). Where N is the number of configured users.",
+    complexity: "O(N), N all users",
     arity: 2,
     flags: OF_USERS,
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
@@ -168,17 +156,17 @@ pub const ACL_SAVE: Spec = Spec {
 
 pub const ACL_SETUSER: Spec = Spec {
     name: "setuser",
-    summary: "Creates and modifies an ACL user and its rules.",
+    summary: "Applies rules to a user, which is created without rights when it is new.",
     since: "6.0.0",
     group: Group::Server,
-    complexity: "O(N). Where N is the number of rules provided.",
+    complexity: "O(N), N the given rules",
     arity: -3,
     flags: OF_USERS,
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     history: &[
-        ("6.2.0", "Added Pub/Sub channel patterns."),
-        ("7.0.0", "Added selectors and key based permissions."),
-        ("9.1.0", "Added database permission rules."),
+        ("6.2.0", "Patterns of channels."),
+        ("7.0.0", "Selectors, and separate rights to read and write keys."),
+        ("9.1.0", "Rules for databases."),
     ],
     arguments: &[Argument::string("username"), Argument::string("rule").optional().multiple()],
     secrets: Some(|_, at| at > 1),
@@ -188,10 +176,10 @@ pub const ACL_SETUSER: Spec = Spec {
 
 pub const ACL_USERS: Spec = Spec {
     name: "users",
-    summary: "Lists all ACL users.",
+    summary: "Returns the names of all users.",
     since: "6.0.0",
     group: Group::Server,
-    complexity: "O(N). Where N is the number of configured users.",
+    complexity: "O(N), N all users",
     arity: 2,
     flags: OF_USERS,
     ..Spec::BASE
@@ -199,7 +187,7 @@ pub const ACL_USERS: Spec = Spec {
 
 pub const ACL_WHOAMI: Spec = Spec {
     name: "whoami",
-    summary: "Returns the authenticated username of the current connection.",
+    summary: "Returns the name of the user that this connection is authenticated as.",
     since: "6.0.0",
     group: Group::Server,
     complexity: "O(1)",

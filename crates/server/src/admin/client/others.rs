@@ -20,29 +20,26 @@ use crate::session::line::{self, Reader};
 
 pub const CLIENT_LIST: Spec = Spec {
     name: "list",
-    summary: "Lists open connections.",
+    summary: "Returns a line of attributes for each connection that fits the filters.",
     since: "2.4.0",
     group: Group::Connection,
-    complexity: "O(N) where N is the number of client connections",
+    complexity: "O(N), N all connections",
     arity: -2,
     flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
     acl: AclCategories::CONNECTION,
     tips: &["nondeterministic_output"],
     history: &[
-        ("2.8.12", "Added unique client `id` field."),
-        ("5.0.0", "Added optional `TYPE` filter."),
-        ("6.0.0", "Added `user` field."),
-        ("6.2.0", "Added `argv-mem`, `tot-mem`, `laddr` and `redir` fields and the optional `ID` filter."),
-        ("7.0.0", "Added `resp`, `multi-mem`, `rbs` and `rbp` fields."),
-        ("7.0.3", "Added `ssub` field."),
-        (
-            "8.0.0",
-            "Replaced `master` `TYPE` with `primary`. `master` still supported for backward compatibility.",
-        ),
-        ("8.1.0", "Added filters USER, ADDR, LADDR, SKIPME, and MAXAGE."),
+        ("2.8.12", "New field `id`."),
+        ("5.0.0", "New filter `TYPE`."),
+        ("6.0.0", "New field `user`."),
+        ("6.2.0", "New fields `argv-mem`, `tot-mem`, `laddr` and `redir`; new filter `ID`."),
+        ("7.0.0", "New fields `resp`, `multi-mem`, `rbs` and `rbp`."),
+        ("7.0.3", "New field `ssub`."),
+        ("8.0.0", "The option `TYPE` takes `primary`, which is the same as `master`."),
+        ("8.1.0", "New filters `USER`, `ADDR`, `LADDR`, `SKIPME` and `MAXAGE`."),
         (
             "9.0.0",
-            "Added filters NAME, IDLE, FLAGS, LIB-NAME, LIB-VER, DB, CAPA, and IP. And negative filters NOT-ID, NOT-TYPE, NOT-ADDR, NOT-LADDR, NOT-USER, NOT-FLAGS, NOT-NAME, NOT-LIB-NAME, NOT-LIB-VER, NOT-DB, NOT-CAPA, NOT-IP.",
+            "New filters `NAME`, `IDLE`, `FLAGS`, `LIB-NAME`, `LIB-VER`, `DB`, `CAPA` and `IP`, and the opposites of filters: `NOT-ID`, `NOT-TYPE`, `NOT-ADDR`, `NOT-LADDR`, `NOT-USER`, `NOT-FLAGS`, `NOT-NAME`, `NOT-LIB-NAME`, `NOT-LIB-VER`, `NOT-DB`, `NOT-CAPA` and `NOT-IP`.",
         ),
     ],
     arguments: &[
@@ -137,31 +134,25 @@ pub fn list(call: &mut AdminCall<'_>) -> Outcome {
 
 pub const CLIENT_KILL: Spec = Spec {
     name: "kill",
-    summary: "Terminates open connections.",
+    summary: "Closes the connections that fit an address or filters.",
     since: "2.4.0",
     group: Group::Connection,
-    complexity: "O(N) where N is the number of client connections",
+    complexity: "O(N), N all connections",
     arity: -3,
     flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
     acl: AclCategories::CONNECTION,
     history: &[
-        ("2.8.12", "Added new filter format."),
-        ("2.8.12", "`ID` option."),
-        ("3.2.0", "Added `master` type in for `TYPE` option."),
-        (
-            "5.0.0",
-            "Replaced `slave` `TYPE` with `replica`. `slave` still supported for backward compatibility.",
-        ),
-        ("6.2.0", "`LADDR` option."),
-        ("8.0.0", "`MAXAGE` option."),
-        (
-            "8.0.0",
-            "Replaced `master` `TYPE` with `primary`. `master` still supported for backward compatibility.",
-        ),
-        ("8.1.0", "`ID` option accepts multiple IDs."),
+        ("2.8.12", "Filters in the form of options with values."),
+        ("2.8.12", "New option `ID`."),
+        ("3.2.0", "The option `TYPE` takes `master`."),
+        ("5.0.0", "The option `TYPE` takes `replica`, which is the same as `slave`."),
+        ("6.2.0", "New option `LADDR`."),
+        ("8.0.0", "New option `MAXAGE`."),
+        ("8.0.0", "The option `TYPE` takes `primary`, which is the same as `master`."),
+        ("8.1.0", "The option `ID` takes several IDs."),
         (
             "9.0.0",
-            "Added filters NAME, IDLE, FLAGS, LIB-NAME, LIB-VER, DB, CAPA, and IP. And negative filters NOT-ID, NOT-TYPE, NOT-ADDR, NOT-LADDR, NOT-USER, NOT-FLAGS, NOT-NAME, NOT-LIB-NAME, NOT-LIB-VER, NOT-DB, NOT-CAPA, NOT-IP.",
+            "New filters `NAME`, `IDLE`, `FLAGS`, `LIB-NAME`, `LIB-VER`, `DB`, `CAPA` and `IP`, and the opposites of filters: `NOT-ID`, `NOT-TYPE`, `NOT-ADDR`, `NOT-LADDR`, `NOT-USER`, `NOT-FLAGS`, `NOT-NAME`, `NOT-LIB-NAME`, `NOT-LIB-VER`, `NOT-DB`, `NOT-CAPA` and `NOT-IP`.",
         ),
     ],
     arguments: &[Argument::one_of(
@@ -284,14 +275,14 @@ pub fn kill(call: &mut AdminCall<'_>) -> Outcome {
 
 pub const CLIENT_PAUSE: Spec = Spec {
     name: "pause",
-    summary: "Suspends commands processing.",
+    summary: "Holds back commands of all clients, or only writes, for some milliseconds.",
     since: "3.0.0",
     group: Group::Connection,
     complexity: "O(1)",
     arity: -3,
     flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
     acl: AclCategories::CONNECTION,
-    history: &[("6.2.0", "`CLIENT PAUSE WRITE` mode added along with the `mode` option.")],
+    history: &[("6.2.0", "New argument `mode`: `WRITE` pauses only writes.")],
     arguments: &[
         Argument::integer("timeout"),
         Argument::one_of(
@@ -332,10 +323,10 @@ pub fn pause(call: &mut AdminCall<'_>) -> Outcome {
 
 pub const CLIENT_UNPAUSE: Spec = Spec {
     name: "unpause",
-    summary: "Resumes processing commands from paused clients.",
+    summary: "Ends CLIENT PAUSE.",
     since: "6.2.0",
     group: Group::Connection,
-    complexity: "O(N) Where N is the number of paused clients",
+    complexity: "O(N), N the paused connections",
     arity: 2,
     flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
     acl: AclCategories::CONNECTION,
@@ -350,10 +341,10 @@ pub fn unpause(call: &mut AdminCall<'_>) -> Outcome {
 
 pub const CLIENT_UNBLOCK: Spec = Spec {
     name: "unblock",
-    summary: "Unblocks a client blocked by a blocking command from a different connection.",
+    summary: "Wakes another connection from a blocking command, as by a timeout or with an error.",
     since: "5.0.0",
     group: Group::Connection,
-    complexity: "O(log N) where N is the number of client connections",
+    complexity: "O(log N), N all connections",
     arity: -3,
     flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
     acl: AclCategories::CONNECTION,

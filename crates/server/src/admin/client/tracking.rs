@@ -22,10 +22,10 @@ struct Options<'a> {
 
 pub const CLIENT_TRACKING: Spec = Spec {
     name: "tracking",
-    summary: "Controls server-assisted client-side caching for the connection.",
+    summary: "Turns invalidation messages for cached keys on or off.",
     since: "6.0.0",
     group: Group::Connection,
-    complexity: "O(1). Some options may introduce additional complexity.",
+    complexity: "O(1); more with PREFIX, which is compared with the other prefixes",
     arity: -3,
     flags: Flags::NOSCRIPT.or(Flags::LOADING).or(Flags::STALE),
     acl: AclCategories::CONNECTION,
@@ -193,7 +193,7 @@ fn first_overlapping<'a>(existing: impl Iterator<Item = &'a [u8]>, prefixes: &[&
 
 pub const CLIENT_CACHING: Spec = Spec {
     name: "caching",
-    summary: "Instructs the server whether to track the keys in the next request.",
+    summary: "Says whether the keys of the next command are tracked, in the modes OPTIN and OPTOUT.",
     since: "6.0.0",
     group: Group::Connection,
     complexity: "O(1)",
@@ -240,7 +240,7 @@ pub fn caching(call: &mut AdminCall<'_>) -> Outcome {
 
 pub const CLIENT_GETREDIR: Spec = Spec {
     name: "getredir",
-    summary: "Returns the client ID to which the connection's tracking notifications are redirected.",
+    summary: "Returns the ID of the connection that invalidations go to; 0 for this one, -1 without tracking.",
     since: "6.0.0",
     group: Group::Connection,
     complexity: "O(1)",
@@ -258,7 +258,7 @@ pub fn get_redir(call: &mut AdminCall<'_>) -> Outcome {
 
 pub const CLIENT_TRACKINGINFO: Spec = Spec {
     name: "trackinginfo",
-    summary: "Returns information about server-assisted client-side caching for the connection.",
+    summary: "Returns how tracking is set for this connection.",
     since: "6.2.0",
     group: Group::Connection,
     complexity: "O(1)",

@@ -7,17 +7,17 @@ const CHANGES: Flags = Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE)
 
 pub const CLUSTER: Spec = Spec {
     name: "cluster",
-    summary: "A container for Cluster commands.",
+    summary: "Shows and manages the cluster.",
     since: "3.0.0",
     group: Group::Cluster,
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     arity: -2,
     ..Spec::BASE
 };
 
 pub const ASKING: Spec = Spec {
     name: "asking",
-    summary: "Signals that a cluster client is following an -ASK redirect.",
+    summary: "Lets the next command use a slot that this node is importing.",
     since: "3.0.0",
     group: Group::Cluster,
     complexity: "O(1)",
@@ -29,7 +29,7 @@ pub const ASKING: Spec = Spec {
 
 pub const CLUSTER_COUNTKEYSINSLOT: Spec = Spec {
     name: "countkeysinslot",
-    summary: "Returns the number of keys in a hash slot.",
+    summary: "Returns how many keys of a slot this node holds.",
     since: "3.0.0",
     group: Group::Cluster,
     complexity: "O(1)",
@@ -42,10 +42,10 @@ pub const CLUSTER_COUNTKEYSINSLOT: Spec = Spec {
 
 pub const CLUSTER_GETKEYSINSLOT: Spec = Spec {
     name: "getkeysinslot",
-    summary: "Returns the key names in a hash slot.",
+    summary: "Returns up to a given number of keys of a slot.",
     since: "3.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the number of requested keys",
+    complexity: "O(N), N the count",
     arity: 4,
     flags: Flags::STALE,
     tips: &["nondeterministic_output"],
@@ -56,7 +56,7 @@ pub const CLUSTER_GETKEYSINSLOT: Spec = Spec {
 
 pub const CLUSTER_INFO: Spec = Spec {
     name: "info",
-    summary: "Returns information about the state of a node.",
+    summary: "Returns the state and the counters of the cluster as this node sees them.",
     since: "3.0.0",
     group: Group::Cluster,
     complexity: "O(1)",
@@ -68,7 +68,7 @@ pub const CLUSTER_INFO: Spec = Spec {
 
 pub const CLUSTER_MYID: Spec = Spec {
     name: "myid",
-    summary: "Returns the ID of a node.",
+    summary: "Returns the ID of this node.",
     since: "3.0.0",
     group: Group::Cluster,
     complexity: "O(1)",
@@ -79,10 +79,10 @@ pub const CLUSTER_MYID: Spec = Spec {
 
 pub const CLUSTER_NODES: Spec = Spec {
     name: "nodes",
-    summary: "Returns the cluster configuration for a node.",
+    summary: "Returns a line for each known node: ID, address, flags, epoch, link and slots.",
     since: "3.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the total number of Cluster nodes",
+    complexity: "O(N), N the known nodes",
     arity: 2,
     flags: Flags::LOADING.or(Flags::STALE),
     tips: &["nondeterministic_output"],
@@ -91,37 +91,37 @@ pub const CLUSTER_NODES: Spec = Spec {
 
 pub const CLUSTER_SHARDS: Spec = Spec {
     name: "shards",
-    summary: "Returns the mapping of cluster slots to shards.",
+    summary: "Returns each shard with its ranges of slots and its nodes.",
     since: "7.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the total number of cluster nodes",
+    complexity: "O(N), N the nodes of the cluster",
     arity: 2,
     flags: Flags::LOADING.or(Flags::STALE),
     tips: &["nondeterministic_output"],
-    history: &[("9.1.0", "Added shard level `id` field and node level `availability-zone` field.")],
+    history: &[("9.1.0", "New fields: `id` of a shard, `availability-zone` of a node.")],
     ..Spec::BASE
 };
 
 pub const CLUSTER_SLOTS: Spec = Spec {
     name: "slots",
-    summary: "Returns the mapping of cluster slots to nodes.",
+    summary: "Returns each range of slots with the addresses of its primary and replicas.",
     since: "3.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the total number of Cluster nodes",
+    complexity: "O(N), N the known nodes",
     arity: 2,
     flags: Flags::LOADING.or(Flags::STALE),
     tips: &["nondeterministic_output"],
     history: &[
-        ("4.0.0", "Added node IDs."),
-        ("7.0.0", "Added additional networking metadata field."),
-        ("9.1.0", "Added `availability-zone` field inside the networking metadata."),
+        ("4.0.0", "The reply has the IDs of nodes."),
+        ("7.0.0", "Each node has a list of further facts about its network."),
+        ("9.1.0", "The facts about a node's network have `availability-zone`."),
     ],
     ..Spec::BASE
 };
 
 pub const READONLY: Spec = Spec {
     name: "readonly",
-    summary: "Enables read-only queries for a connection to a Valkey replica node.",
+    summary: "Allows reads on this connection to a replica of a cluster.",
     since: "3.0.0",
     group: Group::Cluster,
     complexity: "O(1)",
@@ -133,7 +133,7 @@ pub const READONLY: Spec = Spec {
 
 pub const READWRITE: Spec = Spec {
     name: "readwrite",
-    summary: "Enables read-write queries for a connection to a Valkey replica node.",
+    summary: "Ends READONLY: reads of slots that a replica does not own are redirected to the primary again.",
     since: "3.0.0",
     group: Group::Cluster,
     complexity: "O(1)",
@@ -145,33 +145,24 @@ pub const READWRITE: Spec = Spec {
 
 pub const CLUSTER_KEYSLOT: Spec = Spec {
     name: "keyslot",
-    summary: "Returns the hash slot for a key.",
+    summary: "Computes the slot of a key.",
     since: "3.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the number of bytes in the key",
+    complexity: "O(N), N the length of the key",
     arity: 3,
     flags: Flags::STALE,
     arguments: &[Argument::string("key")],
     ..Spec::BASE
 };
 
-pub const CLUSTER_HELP: Spec = Spec {
-    name: "help",
-    summary: "Returns helpful text about the different subcommands.",
-    since: "5.0.0",
-    group: Group::Cluster,
-    complexity: "O(1)",
-    arity: 2,
-    flags: Flags::LOADING.or(Flags::STALE),
-    ..Spec::BASE
-};
+pub const CLUSTER_HELP: Spec = Spec { since: "5.0.0", group: Group::Cluster, ..Spec::HELP };
 
 pub const CLUSTER_ADDSLOTS: Spec = Spec {
     name: "addslots",
-    summary: "Assigns new hash slots to a node.",
+    summary: "Gives unassigned slots to this node.",
     since: "3.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the total number of hash slot arguments",
+    complexity: "O(N), N the given slots",
     arity: -3,
     flags: CHANGES,
     arguments: &[Argument::integer("slot").multiple()],
@@ -180,10 +171,10 @@ pub const CLUSTER_ADDSLOTS: Spec = Spec {
 
 pub const CLUSTER_ADDSLOTSRANGE: Spec = Spec {
     name: "addslotsrange",
-    summary: "Assigns new hash slot ranges to a node.",
+    summary: "Gives ranges of unassigned slots to this node.",
     since: "7.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
+    complexity: "O(N), N the slots in the ranges",
     arity: -4,
     flags: CHANGES,
     arguments: &[Argument::block("range", &[Argument::integer("start-slot"), Argument::integer("end-slot")])
@@ -193,7 +184,7 @@ pub const CLUSTER_ADDSLOTSRANGE: Spec = Spec {
 
 pub const CLUSTER_BUMPEPOCH: Spec = Spec {
     name: "bumpepoch",
-    summary: "Advances the cluster config epoch.",
+    summary: "Raises the epoch of this node above all others, unless it is already the highest.",
     since: "3.0.0",
     group: Group::Cluster,
     complexity: "O(1)",
@@ -205,10 +196,10 @@ pub const CLUSTER_BUMPEPOCH: Spec = Spec {
 
 pub const CLUSTER_CANCELSLOTMIGRATIONS: Spec = Spec {
     name: "cancelslotmigrations",
-    summary: "Cancel all current ongoing slot migration operations.",
+    summary: "Cancels all slot migrations away from this node.",
     since: "9.0.0",
     group: Group::Cluster,
-    complexity: "O(N), where N is the number of slot migration operations being cancelled.",
+    complexity: "O(N), N the cancelled migrations",
     arity: 2,
     flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE).or(Flags::ALL_DBS),
     ..Spec::BASE
@@ -216,24 +207,24 @@ pub const CLUSTER_CANCELSLOTMIGRATIONS: Spec = Spec {
 
 pub const CLUSTER_COUNT_FAILURE_REPORTS: Spec = Spec {
     name: "count-failure-reports",
-    summary: "Returns the number of active failure reports for a node. No new reports are created once the node is marked as failed.",
+    summary: "Returns how many nodes currently report a node as failing.",
     since: "3.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the number of failure reports",
+    complexity: "O(N), N the reports",
     arity: 3,
     flags: Flags::ADMIN.or(Flags::STALE),
     tips: &["nondeterministic_output"],
-    history: &[("9.0.0", "Ignore additional failure reports for a node which has been marked as failed.")],
+    history: &[("9.0.0", "Reports about a node that is already marked as failed are not counted.")],
     arguments: &[Argument::string("node-id")],
     ..Spec::BASE
 };
 
 pub const CLUSTER_DELSLOTS: Spec = Spec {
     name: "delslots",
-    summary: "Sets hash slots as unbound for a node.",
+    summary: "Makes this node forget the owners of slots.",
     since: "3.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the total number of hash slot arguments",
+    complexity: "O(N), N the given slots",
     arity: -3,
     flags: CHANGES,
     arguments: &[Argument::integer("slot").multiple()],
@@ -242,10 +233,10 @@ pub const CLUSTER_DELSLOTS: Spec = Spec {
 
 pub const CLUSTER_DELSLOTSRANGE: Spec = Spec {
     name: "delslotsrange",
-    summary: "Sets hash slot ranges as unbound for a node.",
+    summary: "Makes this node forget the owners of ranges of slots.",
     since: "7.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the total number of the slots between the start slot and end slot arguments.",
+    complexity: "O(N), N the slots in the ranges",
     arity: -4,
     flags: CHANGES,
     arguments: &[Argument::block("range", &[Argument::integer("start-slot"), Argument::integer("end-slot")])
@@ -255,7 +246,7 @@ pub const CLUSTER_DELSLOTSRANGE: Spec = Spec {
 
 pub const CLUSTER_FAILOVER: Spec = Spec {
     name: "failover",
-    summary: "Forces a replica to perform a manual failover of its primary.",
+    summary: "Makes this replica take over from its primary.",
     since: "3.0.0",
     group: Group::Cluster,
     complexity: "O(1)",
@@ -271,10 +262,10 @@ pub const CLUSTER_FAILOVER: Spec = Spec {
 
 pub const CLUSTER_FLUSHSLOT: Spec = Spec {
     name: "flushslot",
-    summary: "Removes all keys from the target slot.",
+    summary: "Deletes all keys of a slot.",
     since: "9.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the number of keys in the target slot",
+    complexity: "O(N), N the keys of the slot",
     arity: -3,
     flags: Flags::WRITE.or(Flags::NO_ASYNC_LOADING).or(Flags::ADMIN).or(Flags::ALL_DBS),
     acl: AclCategories::KEYSPACE,
@@ -292,7 +283,7 @@ pub const CLUSTER_FLUSHSLOT: Spec = Spec {
 
 pub const CLUSTER_FLUSHSLOTS: Spec = Spec {
     name: "flushslots",
-    summary: "Deletes all slots information from a node.",
+    summary: "Makes this node forget all its slots. It must hold no keys.",
     since: "3.0.0",
     group: Group::Cluster,
     complexity: "O(1)",
@@ -303,7 +294,7 @@ pub const CLUSTER_FLUSHSLOTS: Spec = Spec {
 
 pub const CLUSTER_FORGET: Spec = Spec {
     name: "forget",
-    summary: "Removes a node from the nodes table.",
+    summary: "Takes a node off the list of known nodes and ignores gossip about it for a minute.",
     since: "3.0.0",
     group: Group::Cluster,
     complexity: "O(1)",
@@ -315,10 +306,10 @@ pub const CLUSTER_FORGET: Spec = Spec {
 
 pub const CLUSTER_GETSLOTMIGRATIONS: Spec = Spec {
     name: "getslotmigrations",
-    summary: "Gets the status of ongoing and recently finished slot import and export operations.",
+    summary: "Returns the running and latest slot migrations with their states.",
     since: "9.0.0",
     group: Group::Cluster,
-    complexity: "O(N), where N is the number of active slot import and export jobs.",
+    complexity: "O(N), N the migrations",
     arity: 2,
     flags: CHANGES,
     ..Spec::BASE
@@ -326,10 +317,10 @@ pub const CLUSTER_GETSLOTMIGRATIONS: Spec = Spec {
 
 pub const CLUSTER_LINKS: Spec = Spec {
     name: "links",
-    summary: "Returns a list of all TCP links to and from peer nodes.",
+    summary: "Returns the connections to and from the other nodes, with their buffers.",
     since: "7.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the total number of Cluster nodes",
+    complexity: "O(N), N the known nodes",
     arity: 2,
     flags: Flags::STALE,
     tips: &["nondeterministic_output"],
@@ -338,13 +329,13 @@ pub const CLUSTER_LINKS: Spec = Spec {
 
 pub const CLUSTER_MEET: Spec = Spec {
     name: "meet",
-    summary: "Forces a node to handshake with another node.",
+    summary: "Introduces this node to another one, which joins the two clusters.",
     since: "3.0.0",
     group: Group::Cluster,
     complexity: "O(1)",
     arity: -4,
     flags: CHANGES,
-    history: &[("4.0.0", "Added the optional `cluster_bus_port` argument.")],
+    history: &[("4.0.0", "New argument `cluster_bus_port`, which may be left out.")],
     arguments: &[
         Argument::string("ip"),
         Argument::integer("port"),
@@ -355,10 +346,10 @@ pub const CLUSTER_MEET: Spec = Spec {
 
 pub const CLUSTER_MIGRATESLOTS: Spec = Spec {
     name: "migrateslots",
-    summary: "Migrate the given slots from this node to the specified nodes.",
+    summary: "Starts to move ranges of slots with their keys to other nodes.",
     since: "9.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the total number of the slots between all start slot and end slot arguments.",
+    complexity: "O(N), N the slots in all ranges",
     arity: -4,
     flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE).or(Flags::ALL_DBS),
     arguments: &[Argument::block(
@@ -377,7 +368,7 @@ pub const CLUSTER_MIGRATESLOTS: Spec = Spec {
 
 pub const CLUSTER_MYSHARDID: Spec = Spec {
     name: "myshardid",
-    summary: "Returns the shard ID of a node.",
+    summary: "Returns the ID of the shard of this node.",
     since: "7.2.0",
     group: Group::Cluster,
     complexity: "O(1)",
@@ -389,10 +380,10 @@ pub const CLUSTER_MYSHARDID: Spec = Spec {
 
 pub const CLUSTER_REPLICAS: Spec = Spec {
     name: "replicas",
-    summary: "Lists the replica nodes of a primary node.",
+    summary: "Returns the lines of CLUSTER NODES of a primary's replicas.",
     since: "5.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the number of replicas.",
+    complexity: "O(N), N the replicas",
     arity: 3,
     flags: Flags::ADMIN.or(Flags::STALE),
     tips: &["nondeterministic_output"],
@@ -402,16 +393,13 @@ pub const CLUSTER_REPLICAS: Spec = Spec {
 
 pub const CLUSTER_REPLICATE: Spec = Spec {
     name: "replicate",
-    summary: "Configures a node as replica of a primary node or detaches a replica from its primary.",
+    summary: "Makes this node a replica of a primary, or detaches it with NO ONE.",
     since: "3.0.0",
     group: Group::Cluster,
     complexity: "O(1)",
     arity: -3,
     flags: CHANGES,
-    history: &[(
-        "9.0.0",
-        "Added support of 'NO ONE' arg instead of <node-id> resulting into detaching replica from primary node.",
-    )],
+    history: &[("9.0.0", "With `NO ONE` for the ID of a node, a replica leaves its primary.")],
     arguments: &[Argument::one_of(
         "args",
         &[
@@ -428,10 +416,10 @@ pub const CLUSTER_REPLICATE: Spec = Spec {
 
 pub const CLUSTER_RESET: Spec = Spec {
     name: "reset",
-    summary: "Resets a node.",
+    summary: "Makes this node forget the cluster; HARD also changes its ID and epochs.",
     since: "3.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the number of known nodes. The command may execute a FLUSHALL as a side effect.",
+    complexity: "O(N), N the known nodes; a replica deletes its keys too",
     arity: -2,
     flags: Flags::ADMIN.or(Flags::STALE).or(Flags::NOSCRIPT),
     arguments: &[Argument::one_of(
@@ -444,7 +432,7 @@ pub const CLUSTER_RESET: Spec = Spec {
 
 pub const CLUSTER_SAVECONFIG: Spec = Spec {
     name: "saveconfig",
-    summary: "Forces a node to save the cluster configuration to disk.",
+    summary: "Writes the node's view of the cluster to its file, and waits for the disk.",
     since: "3.0.0",
     group: Group::Cluster,
     complexity: "O(1)",
@@ -455,7 +443,7 @@ pub const CLUSTER_SAVECONFIG: Spec = Spec {
 
 pub const CLUSTER_SET_CONFIG_EPOCH: Spec = Spec {
     name: "set-config-epoch",
-    summary: "Sets the configuration epoch for a new node.",
+    summary: "Sets the epoch of a fresh node that knows no others.",
     since: "3.0.0",
     group: Group::Cluster,
     complexity: "O(1)",
@@ -467,13 +455,13 @@ pub const CLUSTER_SET_CONFIG_EPOCH: Spec = Spec {
 
 pub const CLUSTER_SETSLOT: Spec = Spec {
     name: "setslot",
-    summary: "Binds a hash slot to a node.",
+    summary: "Marks a slot as importing, migrating or stable, or assigns it to a node.",
     since: "3.0.0",
     group: Group::Cluster,
     complexity: "O(1)",
     arity: -4,
     flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE).or(Flags::MAY_REPLICATE),
-    history: &[("8.0.0", "Added the `TIMEOUT` option.")],
+    history: &[("8.0.0", "New option `TIMEOUT`.")],
     arguments: &[
         Argument::integer("slot"),
         Argument::one_of(
@@ -492,10 +480,10 @@ pub const CLUSTER_SETSLOT: Spec = Spec {
 
 pub const CLUSTER_SLAVES: Spec = Spec {
     name: "slaves",
-    summary: "Lists the replica nodes of a primary node.",
+    summary: "Returns the lines of CLUSTER NODES of a primary's replicas.",
     since: "3.0.0",
     group: Group::Cluster,
-    complexity: "O(N) where N is the number of replicas.",
+    complexity: "O(N), N the replicas",
     arity: 3,
     flags: Flags::ADMIN.or(Flags::STALE),
     tips: &["nondeterministic_output"],
@@ -508,10 +496,10 @@ pub const CLUSTER_SLAVES: Spec = Spec {
 
 pub const CLUSTER_SYNCSLOTS: Spec = Spec {
     name: "syncslots",
-    summary: "A container for internal slot migration commands.",
+    summary: "Moves slots between nodes (internal).",
     since: "9.0.0",
     group: Group::Cluster,
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     arity: -3,
     flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE).or(Flags::MAY_REPLICATE),
     doc_flags: &["syscmd"],

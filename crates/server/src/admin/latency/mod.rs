@@ -14,10 +14,10 @@ use crate::request::entry::Entry;
 
 const LATENCY: Spec = Spec {
     name: "latency",
-    summary: "A container for latency diagnostics commands.",
+    summary: "Shows where time was lost.",
     since: "2.8.13",
     group: Group::Server,
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     arity: -2,
     ..Spec::BASE
 };
@@ -37,7 +37,7 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
 
 const LATENCY_LATEST: Spec = Spec {
     name: "latest",
-    summary: "Returns the latest latency samples for all events.",
+    summary: "Returns the latest and the highest sample of each event.",
     since: "2.8.13",
     group: Group::Server,
     complexity: "O(1)",
@@ -64,7 +64,7 @@ fn latest(call: &mut AdminCall<'_>) -> Outcome {
 
 const LATENCY_HISTORY: Spec = Spec {
     name: "history",
-    summary: "Returns timestamp-latency samples for an event.",
+    summary: "Returns the samples of an event, each with its time; empty for an unknown event.",
     since: "2.8.13",
     group: Group::Server,
     complexity: "O(1)",
@@ -88,7 +88,7 @@ fn history(call: &mut AdminCall<'_>) -> Outcome {
 
 const LATENCY_RESET: Spec = Spec {
     name: "reset",
-    summary: "Resets the latency data for one or more events.",
+    summary: "Drops the samples of the named events, or of all. Returns how many events it dropped.",
     since: "2.8.13",
     group: Group::Server,
     complexity: "O(1)",
@@ -112,7 +112,7 @@ fn reset(call: &mut AdminCall<'_>) -> Outcome {
 
 const LATENCY_GRAPH: Spec = Spec {
     name: "graph",
-    summary: "Returns a latency graph for an event.",
+    summary: "Draws the latency samples of an event in characters.",
     since: "2.8.13",
     group: Group::Server,
     complexity: "O(1)",
@@ -138,7 +138,7 @@ fn graph(call: &mut AdminCall<'_>) -> Outcome {
 
 const LATENCY_DOCTOR: Spec = Spec {
     name: "doctor",
-    summary: "Returns a human-readable latency analysis report.",
+    summary: "Explains the recorded latency spikes in words and gives advice.",
     since: "2.8.13",
     group: Group::Server,
     complexity: "O(1)",
@@ -156,10 +156,10 @@ fn doctor(call: &mut AdminCall<'_>) -> Outcome {
 
 const LATENCY_HISTOGRAM: Spec = Spec {
     name: "histogram",
-    summary: "Returns the cumulative distribution of latencies of a subset or all commands.",
+    summary: "Returns the distribution of execution times of the named commands, or of all that were called.",
     since: "7.0.0",
     group: Group::Server,
-    complexity: "O(N) where N is the number of commands with latency information being retrieved.",
+    complexity: "O(N), N the commands returned",
     arity: -2,
     flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE),
     tips: &["nondeterministic_output", "request_policy:all_nodes", "response_policy:special"],
@@ -201,16 +201,7 @@ fn with_subcommands(entry: &'static Entry) -> impl Iterator<Item = &'static Entr
     std::iter::once(entry).chain(entry.subcommands.iter().copied())
 }
 
-const LATENCY_HELP: Spec = Spec {
-    name: "help",
-    summary: "Returns helpful text about the different subcommands.",
-    since: "2.8.13",
-    group: Group::Server,
-    complexity: "O(1)",
-    arity: 2,
-    flags: Flags::LOADING.or(Flags::STALE),
-    ..Spec::BASE
-};
+const LATENCY_HELP: Spec = Spec { since: "2.8.13", group: Group::Server, ..Spec::HELP };
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
@@ -218,20 +209,18 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
         call.args,
         &[
             "DOCTOR",
-            "    Return a human readable latency analysis report.",
+            "    Explain the recorded spikes in words.",
             "GRAPH <event>",
-            "    Return an ASCII latency graph for the <event> class.",
+            "    Draw the samples of <event> in characters.",
             "HISTORY <event>",
-            "    Return time-latency samples for the <event> class.",
+            "    Return the samples of <event>: Unix time and milliseconds.",
             "LATEST",
-            "    Return the latest latency samples for all events.",
+            "    Return for each event its name, the time of the latest sample, the latest and the highest one.",
             "RESET [<event> ...]",
-            "    Reset latency data of one or more <event> classes.",
-            "    (default: reset all data for all event classes)",
+            "    Drop the samples of these events, by default of all.",
             "HISTOGRAM [COMMAND ...]",
-            "    Return a cumulative distribution of latencies in the format of a histogram for the specified command names.",
-            "    If no commands are specified then all histograms are replied.",
+            "    Return for each of these commands how many calls took at most 1, 2, 4, ... microseconds,",
+            "    by default for all commands that were called.",
         ],
-    );
-    Outcome::Done
+    )
 }

@@ -14,7 +14,7 @@ const RSS_EXCESS_BYTES_MIN: u64 = 10 << 20;
 
 pub const MEMORY_DOCTOR: Spec = Spec {
     name: "doctor",
-    summary: "Outputs a memory problems report.",
+    summary: "Explains problems with memory in words and gives advice.",
     since: "4.0.0",
     group: Group::Server,
     complexity: "O(1)",

@@ -9,10 +9,10 @@ use crate::admin::AdminCall;
 
 pub const MEMORY_PURGE: Spec = Spec {
     name: "purge",
-    summary: "Asks the allocator to release memory.",
+    summary: "Gives free memory of the allocator back to the system.",
     since: "4.0.0",
     group: Group::Server,
-    complexity: "Depends on how much memory is allocated, could be slow",
+    complexity: "Grows with the memory in use",
     arity: 2,
     flags: Flags::LOADING,
     tips: &["request_policy:all_shards", "response_policy:all_succeeded"],
@@ -31,10 +31,10 @@ pub fn purge(call: &mut AdminCall<'_>) -> Outcome {
 
 pub const MEMORY_MALLOC_STATS: Spec = Spec {
     name: "malloc-stats",
-    summary: "Returns the allocator statistics.",
+    summary: "Returns the report of the memory allocator.",
     since: "4.0.0",
     group: Group::Server,
-    complexity: "Depends on how much memory is allocated, could be slow",
+    complexity: "Grows with the memory in use",
     arity: -2,
     flags: Flags::LOADING,
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],

@@ -21,10 +21,10 @@ use super::{AdminCall, AdminHandler};
 
 const MEMORY: Spec = Spec {
     name: "memory",
-    summary: "A container for memory diagnostics commands.",
+    summary: "Shows the use of memory and its causes.",
     since: "4.0.0",
     group: Group::Server,
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     arity: -2,
     ..Spec::BASE
 };
@@ -50,10 +50,10 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
 
 const MEMORY_USAGE: Spec = Spec {
     name: "usage",
-    summary: "Estimates the memory usage of a key.",
+    summary: "Returns the bytes that a key and its value take, large values estimated by samples; null for an absent key.",
     since: "4.0.0",
     group: Group::Server,
-    complexity: "O(N) where N is the number of samples.",
+    complexity: "O(N), N the samples",
     arity: -3,
     flags: Flags::READONLY,
     key_specs: &[KeySpec::one(2, KeyFlags::RO)],
@@ -90,16 +90,7 @@ fn check_samples(call: &AdminCall<'_>) -> Result<(), &'static str> {
     Ok(())
 }
 
-const MEMORY_HELP: Spec = Spec {
-    name: "help",
-    summary: "Returns helpful text about the different subcommands.",
-    since: "4.0.0",
-    group: Group::Server,
-    complexity: "O(1)",
-    arity: 2,
-    flags: Flags::LOADING.or(Flags::STALE),
-    ..Spec::BASE
-};
+const MEMORY_HELP: Spec = Spec { since: "4.0.0", group: Group::Server, ..Spec::HELP };
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
     write_help(
@@ -110,9 +101,9 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
             "    Record memory usage (MARK), or return its changes since then: by purpose, by type,",
             "    by key prefix.",
             "DOCTOR",
-            "    Return memory problems reports.",
+            "    Explain problems with memory in words.",
             "MALLOC-STATS",
-            "    Return internal statistics report from the memory allocator.",
+            "    Return the allocator's report.",
             "MAP",
             "    Return where every byte is: used memory by purpose, other resident memory,",
             "    and the memory of keys by type and encoding.",
@@ -123,15 +114,14 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
             "    Sample live allocations (ON, OFF), or write the samples to a file (*.heap)",
             "    in the working directory. Needs a build with the feature `profiling`.",
             "PURGE",
-            "    Attempt to purge dirty pages for reclamation by the allocator.",
+            "    Give free memory of the allocator back to the system.",
             "STATS",
-            "    Return information about the memory usage of the server.",
+            "    Return figures about the server's memory.",
             "TOP [<count>]",
             "    Return the <count> largest keys by memory (default: 16).",
             "USAGE <key> [SAMPLES <count>]",
-            "    Return memory in bytes used by <key> and its value. Nested values are",
-            "    sampled up to <count> times (default: 5, 0 means sample all).",
+            "    Return the bytes of <key> and its value. A large value is estimated",
+            "    from <count> of its elements (default: 5; 0: all of them).",
         ],
-    );
-    Outcome::Done
+    )
 }

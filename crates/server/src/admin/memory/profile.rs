@@ -24,7 +24,7 @@ pub const MEMORY_PROFILE: Spec = Spec {
     summary: "Samples the allocations that live, and writes the sample to a file.",
     since: "1.0.0",
     group: Group::Server,
-    complexity: "Depends on how much memory is allocated, could be slow",
+    complexity: "Grows with the memory in use",
     arity: -3,
     flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING),
     arguments: &[

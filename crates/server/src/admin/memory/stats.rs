@@ -14,7 +14,7 @@ enum Figure {
 
 pub const MEMORY_STATS: Spec = Spec {
     name: "stats",
-    summary: "Returns details about memory usage.",
+    summary: "Returns figures about the memory of the server, its parts and its databases.",
     since: "4.0.0",
     group: Group::Server,
     complexity: "O(1)",

@@ -12,7 +12,7 @@ use crate::replication::handover;
 
 pub const FAILOVER: Spec = Spec {
     name: "failover",
-    summary: "Starts a coordinated failover from a server to one of its replicas.",
+    summary: "Hands the role of the primary over to a replica once that has all data.",
     since: "6.2.0",
     group: Group::Server,
     complexity: "O(1)",

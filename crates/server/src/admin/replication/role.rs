@@ -27,7 +27,7 @@ const ARGUMENTS: &[Argument] = &[Argument::one_of(
 
 pub const REPLICAOF: Spec = Spec {
     name: "replicaof",
-    summary: "Configures a server as replica of another, or promotes it to a primary.",
+    summary: "Makes this server a replica of another one, or a primary with NO ONE.",
     since: "5.0.0",
     group: Group::Server,
     complexity: "O(1)",
@@ -42,7 +42,7 @@ pub const REPLICAOF: Spec = Spec {
 pub const SLAVEOF: Spec = Spec {
     name: "slaveof",
     doc_flags: &["deprecated"],
-    summary: "Sets a server as a replica of another, or promotes it to being a primary.",
+    summary: "Makes this server a replica of another one, or a primary with NO ONE. Old name of REPLICAOF.",
     since: "1.0.0",
     deprecated_since: Some("5.0.0"),
     replaced_by: Some("`REPLICAOF`"),
@@ -99,7 +99,7 @@ pub fn replicaof(call: &mut AdminCall<'_>) -> Outcome {
 
 pub const ROLE: Spec = Spec {
     name: "role",
-    summary: "Returns the replication role.",
+    summary: "Returns the role of this server with its offset, and its replicas or its primary.",
     since: "2.8.12",
     group: Group::Server,
     complexity: "O(1)",

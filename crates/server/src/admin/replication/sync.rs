@@ -16,7 +16,7 @@ use crate::session::line;
 
 pub const REPLCONF: Spec = Spec {
     name: "replconf",
-    summary: "An internal command for configuring the replication stream.",
+    summary: "Configures the link of a replica (internal).",
     since: "3.0.0",
     group: Group::Server,
     complexity: "O(1)",
@@ -39,7 +39,7 @@ pub fn replconf(call: &mut AdminCall<'_>) -> Outcome {
 
 pub const PSYNC: Spec = Spec {
     name: "psync",
-    summary: "An internal command used in replication.",
+    summary: "Starts or continues the replication to a replica (internal).",
     since: "2.8.0",
     group: Group::Server,
     arity: -3,
@@ -52,7 +52,14 @@ pub const PSYNC: Spec = Spec {
     ..Spec::BASE
 };
 
-pub const SYNC: Spec = Spec { name: "sync", since: "1.0.0", arity: 1, arguments: &[], ..PSYNC };
+pub const SYNC: Spec = Spec {
+    name: "sync",
+    summary: "Starts the replication of all data to a replica (internal).",
+    since: "1.0.0",
+    arity: 1,
+    arguments: &[],
+    ..PSYNC
+};
 
 pub fn psync(call: &mut AdminCall<'_>) -> Outcome {
     if let Err(text) = ask(call) {

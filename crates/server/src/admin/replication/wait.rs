@@ -14,7 +14,7 @@ use crate::replication::waits;
 
 pub const WAIT: Spec = Spec {
     name: "wait",
-    summary: "Blocks until the asynchronous replication of all preceding write commands sent by the connection is completed.",
+    summary: "Waits until enough replicas have acknowledged this connection's writes, or for the timeout. Returns how many have.",
     since: "3.0.0",
     group: Group::Generic,
     complexity: "O(1)",
@@ -28,7 +28,7 @@ pub const WAIT: Spec = Spec {
 
 pub const WAITAOF: Spec = Spec {
     name: "waitaof",
-    summary: "Blocks until all of the preceding write commands sent by the connection are written to the append-only file of the primary and/or replicas.",
+    summary: "Waits until this connection's writes are on disk here and on replicas, or for the timeout. Returns the counts.",
     since: "7.2.0",
     group: Group::Generic,
     complexity: "O(1)",

@@ -22,22 +22,18 @@ const FCALL_ARGUMENTS: [Argument; 4] =
     [Argument::string("function"), ARGUMENTS[1], ARGUMENTS[2], ARGUMENTS[3]];
 
 pub const FCALL: Spec = Spec {
-    complexity: "Depends on the function that is executed.",
+    complexity: "That of the function",
     flags: SHOWN.or(Flags::MAY_REPLICATE).or(Flags::RUNS_FUNCTION),
-    key_specs: &[
-        keys(RW).notes("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE")
-    ],
+    key_specs: &[keys(RW).notes("The code may read and write any of its keys")],
     arguments: &FCALL_ARGUMENTS,
-    ..runs("fcall", "Invokes a function.", "7.0.0")
+    ..runs("fcall", "Calls a function of a library with keys and arguments.", "7.0.0")
 };
 pub const FCALL_RO: Spec = Spec {
-    complexity: "Depends on the function that is executed.",
+    complexity: "That of the function",
     flags: SHOWN.or(Flags::READONLY).or(Flags::RUNS_FUNCTION),
-    key_specs: &[
-        keys(RO).notes("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS")
-    ],
+    key_specs: &[keys(RO).notes("The code may read any of its keys")],
     arguments: &FCALL_ARGUMENTS,
-    ..runs("fcall_ro", "Invokes a read-only function.", "7.0.0")
+    ..runs("fcall_ro", "Calls a function that may not write.", "7.0.0")
 };
 
 pub fn fcall(call: &mut AdminCall<'_>) -> Outcome {

@@ -47,54 +47,52 @@ const fn changes(name: &'static str, summary: &'static str, arity: i32) -> Spec 
 }
 
 pub const FUNCTION: Spec = Spec {
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     flags: Flags(0),
     acl: AclCategories(0),
-    ..of_function("function", "A container for function commands.", -2)
+    ..of_function("function", "Manages libraries of functions.", -2)
 };
 const FUNCTION_DELETE: Spec = Spec {
     arguments: &[Argument::string("library-name")],
-    ..changes("delete", "Deletes a library and its functions.", 3)
+    ..changes("delete", "Removes a library with its functions. An error for an unknown one.", 3)
 };
 const FUNCTION_DUMP: Spec = Spec {
-    complexity: "O(N) where N is the number of functions",
-    ..of_function("dump", "Dumps all libraries into a serialized binary payload.", 2)
+    complexity: "O(N), N all functions",
+    ..of_function("dump", "Returns all libraries in the form that FUNCTION RESTORE takes.", 2)
 };
 const FUNCTION_FLUSH: Spec = Spec {
-    complexity: "O(N) where N is the number of functions deleted",
+    complexity: "O(N), N the removed functions",
     arguments: &[Argument::one_of(
         "flush-type",
         &[Argument::pure_token("async", "ASYNC"), Argument::pure_token("sync", "SYNC")],
     )
     .optional()],
-    ..changes("flush", "Deletes all libraries and functions.", -2)
+    ..changes("flush", "Removes every library.", -2)
 };
-const FUNCTION_HELP: Spec = Spec {
-    flags: Flags::LOADING.or(Flags::STALE),
-    ..of_function("help", "Returns helpful text about the different subcommands.", 2)
-};
+const FUNCTION_HELP: Spec =
+    Spec { since: "7.0.0", group: Group::Scripting, acl: AclCategories::SCRIPTING, ..Spec::HELP };
 const FUNCTION_KILL: Spec = Spec {
     flags: Flags::NOSCRIPT.or(Flags::ALLOW_BUSY),
     tips: &["request_policy:all_shards", "response_policy:one_succeeded"],
-    ..of_function("kill", "Terminates a function during execution.", 2)
+    ..of_function("kill", "Stops the running function, unless it has written.", 2)
 };
 const FUNCTION_LIST: Spec = Spec {
-    complexity: "O(N) where N is the number of functions",
+    complexity: "O(N), N all functions",
     tips: &["nondeterministic_output_order"],
     arguments: &[
         Argument::string("library-name-pattern").token("LIBRARYNAME").optional(),
         Argument::pure_token("withcode", "WITHCODE").optional(),
     ],
-    ..of_function("list", "Returns information about all libraries.", -2)
+    ..of_function("list", "Returns the libraries with their functions, and with their code on request.", -2)
 };
 const FUNCTION_LOAD: Spec = Spec {
-    complexity: "O(1) (considering compilation time is redundant)",
+    complexity: "O(1) without the time to compile",
     flags: Flags::NOSCRIPT.or(Flags::WRITE).or(Flags::DENYOOM),
     arguments: &[Argument::pure_token("replace", "REPLACE").optional(), Argument::string("function-code")],
-    ..changes("load", "Creates a library.", -3)
+    ..changes("load", "Adds a library, or replaces it with REPLACE. Returns its name.", -3)
 };
 const FUNCTION_RESTORE: Spec = Spec {
-    complexity: "O(N) where N is the number of functions on the payload",
+    complexity: "O(N), N the functions of the payload",
     flags: Flags::NOSCRIPT.or(Flags::WRITE).or(Flags::DENYOOM),
     arguments: &[
         Argument::string("serialized-value"),
@@ -108,12 +106,16 @@ const FUNCTION_RESTORE: Spec = Spec {
         )
         .optional(),
     ],
-    ..changes("restore", "Restores all libraries from a payload.", -3)
+    ..changes("restore", "Adds the libraries of a payload of FUNCTION DUMP.", -3)
 };
 const FUNCTION_STATS: Spec = Spec {
     flags: Flags::NOSCRIPT.or(Flags::ALLOW_BUSY),
     tips: &["nondeterministic_output", "request_policy:all_shards", "response_policy:special"],
-    ..of_function("stats", "Returns information about a function during execution.", 2)
+    ..of_function(
+        "stats",
+        "Returns the running function, the engines and their numbers of libraries and functions.",
+        2,
+    )
 };
 
 // ---- what changes the libraries ----
@@ -260,44 +262,38 @@ fn stats(call: &mut AdminCall<'_>) -> Outcome {
 }
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
-    let lines = [
-        "LOAD [REPLACE] <FUNCTION CODE>",
-        "    Create a new library with the given library name and code.",
-        "DELETE <LIBRARY NAME>",
-        "    Delete the given library.",
-        "LIST [LIBRARYNAME PATTERN] [WITHCODE]",
-        "    Return general information on all the libraries:",
-        "    * Library name",
-        "    * The engine used to run the Library",
-        "    * Functions list",
-        "    * Library code (if WITHCODE is given)",
-        "    It also possible to get only function that matches a pattern using LIBRARYNAME argument.",
-        "STATS",
-        "    Return information about the current function running:",
-        "    * Function name",
-        "    * Command used to run the function",
-        "    * Duration in MS that the function is running",
-        "    If no function is running, return nil",
-        "    In addition, returns a list of available engines.",
-        "KILL",
-        "    Kill the current running function.",
-        "FLUSH [ASYNC|SYNC]",
-        "    Delete all the libraries.",
-        "    When called without the optional mode argument, the behavior is determined by the",
-        "    lazyfree-lazy-user-flush configuration directive. Valid modes are:",
-        "    * ASYNC: Asynchronously flush the libraries.",
-        "    * SYNC: Synchronously flush the libraries.",
-        "DUMP",
-        "    Return a serialized payload representing the current libraries, can be restored using FUNCTION RESTORE command",
-        "RESTORE <PAYLOAD> [FLUSH|APPEND|REPLACE]",
-        "    Restore the libraries represented by the given payload, it is possible to give a restore policy to",
-        "    control how to handle existing libraries (default APPEND):",
-        "    * FLUSH: delete all existing libraries.",
-        "    * APPEND: appends the restored libraries to the existing libraries. On collision, abort.",
-        "    * REPLACE: appends the restored libraries to the existing libraries, On collision, replace the old",
-        "      libraries with the new libraries (notice that even on this option there is a chance of failure",
-        "      in case of functions name collision with another library).",
-    ];
-    write_help(call.reply, call.args, &lines);
-    Outcome::Done
+    write_help(
+        call.reply,
+        call.args,
+        &[
+            "LOAD [REPLACE] <FUNCTION CODE>",
+            "    Add the library that this code defines and return its name. REPLACE: one of that name goes.",
+            "DELETE <LIBRARY NAME>",
+            "    Remove this library with its functions.",
+            "LIST [LIBRARYNAME PATTERN] [WITHCODE]",
+            "    Return the libraries with names that fit PATTERN, by default all, each with",
+            "    * its name,",
+            "    * its engine,",
+            "    * its functions with their flags,",
+            "    * and with WITHCODE its source.",
+            "STATS",
+            "    Return the function that runs, or null, with",
+            "    * its name,",
+            "    * the command line that called it,",
+            "    * and the milliseconds since then;",
+            "    and the engines with the numbers of their libraries and functions.",
+            "KILL",
+            "    Stop the running function, unless it has written.",
+            "FLUSH [ASYNC|SYNC]",
+            "    Remove all libraries. ASYNC and SYNC do the same.",
+            "DUMP",
+            "    Return all libraries as one payload for RESTORE.",
+            "RESTORE <PAYLOAD> [FLUSH|APPEND|REPLACE]",
+            "    Add the libraries of a payload of DUMP. What happens to those that are here:",
+            "    * FLUSH: all are removed before.",
+            "    * APPEND: all stay; two of one name are an error (default).",
+            "    * REPLACE: those with the name of a new one go. Two functions of one name",
+            "      in different libraries are still an error.",
+        ],
+    )
 }

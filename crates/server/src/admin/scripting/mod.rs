@@ -66,7 +66,7 @@ const fn runs(name: &'static str, summary: &'static str, since: &'static str) ->
         summary,
         since,
         group: Group::Scripting,
-        complexity: "Depends on the script that is executed.",
+        complexity: "That of the script",
         arity: -3,
         flags: SHOWN.or(Flags::MAY_REPLICATE),
         acl: AclCategories::SCRIPTING,
@@ -84,30 +84,30 @@ const ARGUMENTS: [Argument; 4] = [
 const SHA_ARGUMENTS: [Argument; 4] = [Argument::string("sha1"), ARGUMENTS[1], ARGUMENTS[2], ARGUMENTS[3]];
 
 const EVAL: Spec = Spec {
-    key_specs: &[
-        keys(RW).notes("We cannot tell how the keys will be used so we assume the worst, RW and UPDATE")
-    ],
+    key_specs: &[keys(RW).notes("The code may read and write any of its keys")],
     arguments: &ARGUMENTS,
-    ..runs("eval", "Executes a server-side Lua script.", "2.6.0")
+    ..runs("eval", "Runs a Lua script with keys and arguments.", "2.6.0")
 };
 const EVALSHA: Spec = Spec {
     key_specs: &[keys(RW)],
     arguments: &SHA_ARGUMENTS,
-    ..runs("evalsha", "Executes a server-side Lua script by SHA1 digest.", "2.6.0")
+    ..runs("evalsha", "Runs the cached Lua script with this SHA1. An error for an unknown one.", "2.6.0")
 };
 const EVAL_RO: Spec = Spec {
     flags: SHOWN.or(Flags::READONLY),
-    key_specs: &[
-        keys(RO).notes("We cannot tell how the keys will be used so we assume the worst, RO and ACCESS")
-    ],
+    key_specs: &[keys(RO).notes("The code may read any of its keys")],
     arguments: &ARGUMENTS,
-    ..runs("eval_ro", "Executes a read-only server-side Lua script.", "7.0.0")
+    ..runs("eval_ro", "Runs a Lua script that may not write.", "7.0.0")
 };
 const EVALSHA_RO: Spec = Spec {
     flags: SHOWN.or(Flags::READONLY),
     key_specs: &[keys(RO)],
     arguments: &SHA_ARGUMENTS,
-    ..runs("evalsha_ro", "Executes a read-only server-side Lua script by SHA1 digest.", "7.0.0")
+    ..runs(
+        "evalsha_ro",
+        "Runs the cached Lua script with this SHA1, which may not write. An error for an unknown one.",
+        "7.0.0",
+    )
 };
 
 const fn of_script(name: &'static str, summary: &'static str, since: &'static str, arity: i32) -> Spec {
@@ -125,10 +125,10 @@ const fn of_script(name: &'static str, summary: &'static str, since: &'static st
 }
 
 const SCRIPT: Spec = Spec {
-    complexity: "Depends on subcommand.",
+    complexity: "That of the subcommand",
     flags: Flags(0),
     acl: AclCategories(0),
-    ..of_script("script", "A container for Lua scripts management commands.", "2.6.0", -2)
+    ..of_script("script", "Manages the cached Lua scripts.", "2.6.0", -2)
 };
 const SCRIPT_DEBUG: Spec = Spec {
     flags: Flags::NOSCRIPT,
@@ -143,10 +143,10 @@ const SCRIPT_DEBUG: Spec = Spec {
         ),
         Argument::string("engine").since("9.1.0").optional(),
     ],
-    ..of_script("debug", "Sets the debug mode of server-side Lua scripts.", "3.2.0", -3)
+    ..of_script("debug", "Turns the debugger for scripts of this connection on or off.", "3.2.0", -3)
 };
 const SCRIPT_EXISTS: Spec = Spec {
-    complexity: "O(N) with N being the number of scripts to check (so checking a single script is an O(1) operation).",
+    complexity: "O(N), N the given digests",
     tips: &["request_policy:all_shards", "response_policy:agg_logical_and"],
     arguments: &[Argument::string("sha1").multiple()],
     ..of_script(
@@ -157,36 +157,34 @@ const SCRIPT_EXISTS: Spec = Spec {
     )
 };
 const SCRIPT_FLUSH: Spec = Spec {
-    complexity: "O(N) with N being the number of scripts in cache",
+    complexity: "O(N), N the cached scripts",
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
-    history: &[("6.2.0", "Added the `ASYNC` and `SYNC` flushing mode modifiers.")],
+    history: &[("6.2.0", "New options `ASYNC` and `SYNC`.")],
     arguments: &[Argument::one_of(
         "flush-type",
         &[Argument::pure_token("async", "ASYNC"), Argument::pure_token("sync", "SYNC")],
     )
     .since("6.2.0")
     .optional()],
-    ..of_script("flush", "Removes all server-side Lua scripts from the script cache.", "2.6.0", -2)
+    ..of_script("flush", "Empties the cache of scripts.", "2.6.0", -2)
 };
-const SCRIPT_HELP: Spec = Spec {
-    flags: Flags::LOADING.or(Flags::STALE),
-    ..of_script("help", "Returns helpful text about the different subcommands.", "5.0.0", 2)
-};
+const SCRIPT_HELP: Spec =
+    Spec { since: "5.0.0", group: Group::Scripting, acl: AclCategories::SCRIPTING, ..Spec::HELP };
 const SCRIPT_KILL: Spec = Spec {
     flags: Flags::NOSCRIPT.or(Flags::ALLOW_BUSY),
     tips: &["request_policy:all_shards", "response_policy:one_succeeded"],
-    ..of_script("kill", "Terminates a server-side Lua script during execution.", "2.6.0", 2)
+    ..of_script("kill", "Stops the running script, unless it has written.", "2.6.0", 2)
 };
 const SCRIPT_LOAD: Spec = Spec {
-    complexity: "O(N) with N being the length in bytes of the script body.",
+    complexity: "O(N), N the bytes of the script",
     tips: &["request_policy:all_nodes", "response_policy:all_succeeded"],
     arguments: &[Argument::string("script")],
-    ..of_script("load", "Loads a server-side Lua script to the script cache.", "2.6.0", 3)
+    ..of_script("load", "Caches a script without running it. Returns its SHA1.", "2.6.0", 3)
 };
 const SCRIPT_SHOW: Spec = Spec {
     complexity: "O(1).",
     arguments: &[Argument::string("sha1")],
-    ..of_script("show", "Show server-side Lua script in the script cache.", "8.0.0", 3)
+    ..of_script("show", "Returns the source of the cached script with this SHA1.", "8.0.0", 3)
 };
 
 // COMPAT(scripts): SCRIPT DEBUG YES is refused, and names SYNC. Why: it debugs a copy of the server, and no process is forked here.
@@ -239,27 +237,25 @@ fn flush(call: &mut AdminCall<'_>) -> Outcome {
 }
 
 fn help(call: &mut AdminCall<'_>) -> Outcome {
-    let lines = [
-        "DEBUG (YES|SYNC|NO) [<engine_name>]",
-        "    Set the debug mode for subsequent scripts executed of the specified engine.",
-        "    Default engine name: 'lua'",
-        "EXISTS <sha1> [<sha1> ...]",
-        "    Return information about the existence of the scripts in the script cache.",
-        "FLUSH [ASYNC|SYNC]",
-        "    Flush the Lua scripts cache. Very dangerous on replicas.",
-        "    When called without the optional mode argument, the behavior is determined",
-        "     by the lazyfree-lazy-user-flush configuration directive. Valid modes are:",
-        "    * ASYNC: Asynchronously flush the scripts cache.",
-        "    * SYNC: Synchronously flush the scripts cache.",
-        "KILL",
-        "    Kill the currently executing Lua script.",
-        "LOAD <script>",
-        "    Load a script into the scripts cache without executing it.",
-        "SHOW <sha1>",
-        "    Show a script from the scripts cache.",
-    ];
-    write_help(call.reply, call.args, &lines);
-    Outcome::Done
+    write_help(
+        call.reply,
+        call.args,
+        &[
+            "DEBUG (YES|SYNC|NO) [<engine_name>]",
+            "    Run this connection's next scripts in the debugger, on the data itself (SYNC), or no longer (NO).",
+            "    YES is refused: it needs a copy of the data. The only engine is lua.",
+            "EXISTS <sha1> [<sha1> ...]",
+            "    Return 1 or 0 for each script: whether it is cached.",
+            "FLUSH [ASYNC|SYNC]",
+            "    Empty the cache of scripts. ASYNC and SYNC do the same.",
+            "KILL",
+            "    Stop the running script, unless it has written.",
+            "LOAD <script>",
+            "    Cache <script> and return its SHA1. It is not run.",
+            "SHOW <sha1>",
+            "    Return the source of a cached script.",
+        ],
+    )
 }
 
 /// `of_function`: FUNCTION KILL, which ends no script, as SCRIPT KILL ends no function.
@@ -295,8 +291,7 @@ fn load(call: &mut AdminCall<'_>) -> Outcome {
         call.reply.error(text);
         return Outcome::Done;
     }
-    call.reply.bulk(&sha);
-    Outcome::Done
+    call.reply.bulk(&sha)
 }
 
 fn show(call: &mut AdminCall<'_>) -> Outcome {

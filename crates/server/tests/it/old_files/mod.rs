@@ -1,5 +1,6 @@
-//! RDB files in encodings that no server writes any more: read, or refused with the reason. They are made anew for each test,
-//! and Valkey reads the same files where `ISOTHERM_PEER_BIN` says where its programs are (a reported skip without).
+//! RDB files in encodings that no server writes any more: read, or refused with the reason. They are made
+//! anew for each test, and Valkey reads the same files where `ISOTHERM_PEER_BIN` says where its programs are
+//! (a reported skip without).
 
 mod files;
 mod packed;
@@ -51,7 +52,8 @@ fn skips_what_is_empty(program: &Path, folder: &Folder) {
     server.wait_for_log(&format!(" empty keys skipped: {},", files::EMPTY_KEYS));
 }
 
-/// Checks that `program` does not start on what is damaged, nor on a version to come unless it is asked to try.
+/// Checks that `program` does not start on what is damaged, nor on a version to come unless it is asked to
+/// try.
 fn refuses(program: &Path, folder: &Folder) {
     for (file, text) in [
         (files::broken_ziplist(), "Hash ziplist integrity check failed."),

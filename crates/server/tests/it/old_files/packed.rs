@@ -35,8 +35,8 @@ fn text_head(len: usize) -> Vec<u8> {
     }
 }
 
-/// `[bytes u32][place of the last entry u32][entries u16]{[bytes of the entry before][entry]} 0xff`. Bytes before: one byte
-/// below 254, else 254 and a u32.
+/// `[bytes u32][place of the last entry u32][entries u16]{[bytes of the entry before][entry]} 0xff`. Bytes
+/// before: one byte below 254, else 254 and a u32.
 pub fn ziplist(entries: &[Entry<'_>]) -> Vec<u8> {
     const HEAD_BYTES: usize = 10;
     let (mut body, mut last_at, mut before) = (Vec::new(), HEAD_BYTES, 0);
@@ -54,11 +54,12 @@ pub fn ziplist(entries: &[Entry<'_>]) -> Vec<u8> {
     [&bytes.to_le_bytes()[..], &(last_at as u32).to_le_bytes(), &count.to_le_bytes(), &body, &[0xff]].concat()
 }
 
-/// A field of a zipmap, its value, and the bytes that lie unused after the value since a longer one was overwritten.
+/// A field of a zipmap, its value, and the bytes that lie unused after the value since a longer one was
+/// overwritten.
 pub struct Pair<'a>(pub &'a str, pub &'a str, pub &'a [u8]);
 
-/// `[pairs u8, from 254 on not counted]{[length][field][length][unused bytes u8][value][unused bytes]} 0xff`. Length: one byte
-/// below 254, else 254 and a u32, little endian.
+/// `[pairs u8, from 254 on not counted]{[length][field][length][unused bytes u8][value][unused bytes]} 0xff`.
+/// Length: one byte below 254, else 254 and a u32, little endian.
 pub fn zipmap(pairs: &[Pair<'_>]) -> Vec<u8> {
     let len = |text: &str| match text.len() {
         short @ ..254 => vec![short as u8],

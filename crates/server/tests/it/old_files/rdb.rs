@@ -1,5 +1,5 @@
-//! RDB files from named parts, in the encodings that servers wrote from 2010 to 2021. The code shares nothing with the writer
-//! and the reader of this server, so that a misreading of the format cannot be in both.
+//! RDB files from named parts, in the encodings that servers wrote from 2010 to 2021. The code shares nothing
+//! with the writer and the reader of this server, so that a misreading of the format cannot be in both.
 //!
 //! ```text
 //! "REDIS" or "VALKEY"[version, to nine bytes]{record} 0xff [CRC64, eight bytes, from version 5 on]
@@ -148,7 +148,8 @@ pub fn compressed(text_bytes: usize, steps: &[Lzf<'_>]) -> Vec<u8> {
                 packed.push(bytes.len() as u8 - 1);
                 packed.extend_from_slice(bytes);
             }
-            // LLLooooo oooooooo: L + 2 bytes from o + 1 before. With L = 7 a byte stands between, which is added.
+            // LLLooooo oooooooo: L + 2 bytes from o + 1 before. With L = 7 a byte stands between, which is
+            // added.
             Lzf::Again { len, back } => {
                 let (high, low) = (((back - 1) >> 8) as u8, (back - 1) as u8);
                 match len - 2 {
@@ -163,7 +164,8 @@ pub fn compressed(text_bytes: usize, steps: &[Lzf<'_>]) -> Vec<u8> {
 
 // ---- collections in plain form ----
 
-/// A length, and that many items. An item of a hash is a field and its value, of a sorted set a member and its score.
+/// A length, and that many items. An item of a hash is a field and its value, of a sorted set a member and
+/// its score.
 pub fn items(items: &[Vec<u8>]) -> Vec<u8> {
     [length(items.len()), items.concat()].concat()
 }
