@@ -26,22 +26,24 @@ enum Advice {
 }
 
 pub fn report(node: &Node, now_seconds: i64) -> String {
+    // COMPAT(observability): LATENCY DOCTOR and MEMORY DOCTOR report in words of their own. Why: people read them, no program
+    // compares them, and the advice is about this server.
     let (all, threshold) = (node.latency.all(), node.config.latency_threshold_ms());
     if all.is_empty() && threshold.is_none() {
-        return "I'm sorry, Dave, I can't do that. Latency monitoring is disabled in this Isotherm instance. You may use \
-                \"CONFIG SET latency-monitor-threshold <milliseconds>.\" in order to enable it.\n"
+        return "Nothing is recorded: latency monitoring is off. CONFIG SET latency-monitor-threshold <milliseconds> switches \
+                it on.\n"
             .into();
     }
     let mut out = String::new();
     let mut advice: Vec<Advice> = Vec::new();
     if !all.is_empty() {
-        out.push_str("Latency spikes are observed in this Isotherm instance.\n\n");
+        out.push_str("Slow events:\n\n");
     }
     for (at, (name, series)) in all.iter().enumerate() {
         let figures = series.analysis(now_seconds);
         writeln!(
             out,
-            "{}. {name}: {} latency spikes (average {}ms, mean deviation {}ms, period {:.2} sec). Worst all time event \
+            "{}. {name}: {} latency spikes (average {}ms, mean deviation {}ms, one every {:.2} s). The slowest ever took \
              {}ms.",
             at + 1,
             series.samples.len(),
@@ -59,12 +61,12 @@ pub fn report(node: &Node, now_seconds: i64) -> String {
     advice.sort_unstable();
     advice.dedup();
     match (all.is_empty(), advice.is_empty()) {
-        (true, true) => out.push_str(
-            "No latency spike was observed during the lifetime of this Isotherm instance, not in the slightest bit.\n",
-        ),
-        (false, true) => out.push_str("\nThere are latency events logged that are not easy to fix.\n"),
+        (true, true) => {
+            out.push_str("No event was slower than the threshold since the start, or since LATENCY RESET.\n")
+        }
+        (false, true) => out.push_str("\nThere is no simple advice about these.\n"),
         (_, false) => {
-            out.push_str("\nHere is some advice for you:\n\n");
+            out.push_str("\nAdvice:\n\n");
             let threshold_us = threshold.unwrap_or(0).saturating_mul(1000);
             advice.iter().for_each(|advice| out.push_str(&text(*advice, threshold_us)));
         }
@@ -102,53 +104,43 @@ fn advice_on(event: &str, node: &Node) -> Vec<Advice> {
 fn text(advice: Advice, threshold_us: u64) -> String {
     match advice {
         Advice::EnableSlowLog => format!(
-            "- There are latency issues with potentially slow commands you are using. Try to enable the Slow Log using \
-             the command 'CONFIG SET slowlog-log-slower-than {threshold_us}'. If the Slow log is disabled slow commands \
-             are not logged for you.\n"
+            "- The slow log is off, so the slow commands are not known. 'CONFIG SET slowlog-log-slower-than \
+             {threshold_us}' records them.\n"
         ),
         Advice::TuneSlowLog => format!(
-            "- Your current Slow Log configuration only logs events that are slower than your configured latency monitor \
-             threshold. Please use 'CONFIG SET slowlog-log-slower-than {threshold_us}'.\n"
+            "- The slow log begins above the threshold of the latency monitor, and misses some of these commands. 'CONFIG SET \
+             slowlog-log-slower-than {threshold_us}' makes the two equal.\n"
         ),
-        Advice::ReadSlowLog => "- Check your Slow Log to understand what are the commands you are running which are too \
-                                slow to execute (SLOWLOG GET).\n"
+        Advice::ReadSlowLog => "- SLOWLOG GET shows which commands are slow, and their arguments.\n".into(),
+        Advice::Scheduler => "- Commands that wait for nothing were slow, so threads of the server waited for a CPU. Other \
+                              programs or virtual machines of this host take it; give the server cores of its own.\n"
             .into(),
-        Advice::Scheduler => "- The system is slow to execute code paths not containing system calls. This usually \
-                              means the system does not provide CPU time to run for long periods. You should try to:\n\
-                              \x20 1) Lower the system load.\n\
-                              \x20 2) Use a computer / VM just for Isotherm if you are running other software in the \
-                              same system.\n\
-                              \x20 3) Check if you have a \"noisy neighbour\" problem.\n"
+        Advice::LocalDisk => "- If the data directory is on a network volume, move it to a local disk: each sync of an \
+                              append-only file crosses the network.\n"
             .into(),
-        Advice::LocalDisk => "- It is strongly advised to use local disks for persistence, especially if you are using AOF. Remote \
-                              disks provided by platform-as-a-service providers are known to be slow.\n"
+        Advice::SolidStateDisk => "- If the data directory is on a rotating disk, move it to an SSD: it syncs faster, and snapshots and \
+                                   rewrites end sooner.\n"
             .into(),
-        Advice::SolidStateDisk => "- SSD disks are able to reduce fsync latency, and total time needed for snapshotting and AOF \
-                                   log rewriting.\n"
+        Advice::DiskContention => "- Other programs may use the same disk. Find them (iostat, iotop), and give the data directory a \
+                                   disk of its own.\n"
             .into(),
-        Advice::DiskContention => "- Try to lower the disk contention. This is often caused by other disk intensive processes \
-                                   running in the same computer (including other Isotherm instances).\n"
+        Advice::RelaxedSync => "- Under 'appendfsync always' each reply waits for the disk. Under 'everysec' none does, and a crash \
+                                may lose the last second.\n"
             .into(),
-        Advice::RelaxedSync => "- Your fsync policy is set to 'always': each reply waits for the disk. If possible try to relax the \
-                                fsync policy to 'everysec'.\n"
+        Advice::Hz => "- 'CONFIG SET hz 100' splits the expiry of keys into smaller steps.\n".into(),
+        Advice::LargeObjects => "- A command over a whole large object takes time in proportion to its size. Split such objects, or read \
+                                 them in parts.\n"
             .into(),
-        Advice::Hz => "- In order to make the expiring of keys more incremental, try to set the 'hz' configuration \
-                       parameter to 100 using 'CONFIG SET hz 100'.\n"
-            .into(),
-        Advice::LargeObjects => "- Commands over whole large objects take as long as these are. If you have very large \
-                                 objects, try to fragment those objects into multiple smaller objects.\n"
-            .into(),
-        Advice::MassEviction => "- Sudden changes to the 'maxmemory' setting via 'CONFIG SET', or allocation of large \
-                                 objects via sets or sorted sets intersections, STORE option of SORT or RESTORE may \
-                                 create sudden memory pressure forcing the server to evict many keys at once.\n"
+        Advice::MassEviction => "- Many keys had to be evicted at once. A lower 'maxmemory' causes that, and so does a command that \
+                                 stores a large value (SUNIONSTORE, SORT with STORE, RESTORE).\n"
             .into(),
         Advice::ReadLocks => "- Locks are held for long, and other clients' commands wait meanwhile. INFO locks shows which \
                               commands, or which work of the server itself, have held them (gate_ are those that held \
                               up everybody).\n"
             .into(),
-        Advice::HugePages => "- I detected a non zero amount of anonymous huge pages used by your process. To disable \
-                              them use the command 'echo madvise > /sys/kernel/mm/transparent_hugepage/enabled', and \
-                              restart the process to get rid of those that it has.\n"
+        Advice::HugePages => "- The process has huge pages that it did not ask for. 'echo madvise > \
+                              /sys/kernel/mm/transparent_hugepage/enabled' ends that; those that exist stay until the next \
+                              start.\n"
             .into(),
     }
 }

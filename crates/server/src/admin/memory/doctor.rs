@@ -34,30 +34,25 @@ pub fn doctor(call: &mut AdminCall<'_>) -> Outcome {
 
 fn diagnose(used: u64, peak: u64, rss: u64) -> String {
     if used < DOCTOR_BYTES_MIN {
-        return "Hi Sam, this instance is empty or is using very little memory, my issues detector can't be used in \
-                these conditions. Please, leave for your mission on Earth and fill it with some data. The new Sam and \
-                I will be back to our programming as soon as I finished rebooting.\n"
-            .into();
+        return "Too little memory is used for a diagnosis; 5 MB is the least.\n".into();
     }
     let mut issues = String::new();
     if peak as f64 > used as f64 * PEAK_RATIO {
         issues.push_str(
-            " * Peak memory: In the past this instance used more than 150% the memory that is currently using. What \
-             the keyspace needed is returned to the system bit by bit; MEMORY PURGE returns what is free now.\n\n",
+            " * Peak memory: more than 1.5 times as much was used at some time as is now. What the keyspace \
+             needed is returned to the system bit by bit; MEMORY PURGE returns what is free now.\n\n",
         );
     }
     if rss as f64 > used as f64 * RSS_RATIO && rss - used > RSS_EXCESS_BYTES_MIN {
         issues.push_str(
-            " * High total RSS: The Resident Set Size of the process is more than 1.4 times the memory that is used. \
+            " * High total RSS: the resident memory of the process is more than 1.4 times the memory that is used. \
              MEMORY MAP and INFO memorymap say where every byte of it is.\n\n",
         );
     }
     if issues.is_empty() {
-        return "Hi Sam, I can't find any memory issue in your instance. I can only account for what occurs on this \
-                base.\n"
-            .into();
+        return "No issue was found.\n".into();
     }
-    format!("Sam, I detected a few issues in this Isotherm instance memory implants:\n\n{issues}")
+    format!("Issues:\n\n{issues}")
 }
 
 #[cfg(test)]
@@ -70,8 +65,8 @@ mod tests {
             let report = diagnose(used << 20, peak << 20, rss << 20);
             assert!(report.contains(part), "{report}");
         };
-        check(1, 1, 9, "using very little memory");
-        check(100, 120, 110, "can't find any memory issue");
+        check(1, 1, 9, "Too little memory");
+        check(100, 120, 110, "No issue was found");
         check(100, 200, 110, "Peak memory");
         check(100, 100, 150, "High total RSS");
     }
