@@ -291,7 +291,8 @@ fn load(call: &mut AdminCall<'_>) -> Outcome {
         call.reply.error(text);
         return Outcome::Done;
     }
-    call.reply.bulk(&sha)
+    call.reply.bulk(&sha);
+    Outcome::Done
 }
 
 fn show(call: &mut AdminCall<'_>) -> Outcome {
