@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Fallible, peers, run, testing};
+use crate::{Fallible, peers, place, run, testing};
 
 /// Features of crates/allocator; the first is the default, and the last is the first with heap profiles.
 const FEATURES: [&str; 5] = ["jemalloc", "mimalloc", "tcmalloc", "system", "profiling"];
@@ -29,31 +29,45 @@ fn smoke(feature: &str) -> Fallible {
         },
         _ => None,
     };
+    let variables: Vec<(&str, &Path)> = library
+        .iter()
+        .flat_map(|folder| [("TCMALLOC_DIR", folder.as_path()), ("LD_LIBRARY_PATH", folder.as_path())])
+        .collect();
     run::step(&format!("the server with {feature}"), || {
-        for (package, tests) in [
-            ("isotherm-allocator", ["--lib", "--", ""]),
-            ("isotherm", ["--test", "it", "allocator::"]),
-            ("isotherm", ["--test", "it", "accounting::"]),
-        ] {
-            let mut command = run::cargo();
-            command.args([
-                "test",
-                "--locked",
-                "--package",
-                package,
-                "--no-default-features",
-                "--features",
-                feature,
-            ]);
-            if let Some(folder) = &library {
-                command.env("TCMALLOC_DIR", folder).env("LD_LIBRARY_PATH", folder);
-            }
-            if testing::run_tests(command.args(tests))? == 0 {
-                return Err(format!("no test of {package} was run"));
-            }
+        let features =
+            ["--locked", "--profile", testing::PROFILE, "--no-default-features", "--features", feature];
+        let mut own = run::cargo();
+        own.args(["test", "--package", "isotherm-allocator", "--lib"]).args(features);
+        if testing::run_tests(own.envs(variables.iter().copied()))? == 0 {
+            return Err("no test of the allocator was run".to_string());
         }
-        Ok(())
+        let mut build = run::cargo();
+        build.args(["build", "--package", "isotherm", "--bin", "isotherm-server"]).args(features);
+        run::loud(build.envs(variables.iter().copied()))?;
+        let server = keep(feature)?;
+        // The tests are those of the usual build, and so is the server that it leaves.
+        let tests = testing::everything()?;
+        let it = tests.iter().find(|program| program.name == testing::SERVER_TESTS).ok_or("no tests")?;
+        let mut variables: Vec<(&str, &str)> =
+            variables.iter().filter_map(|(name, folder)| Some((*name, folder.to_str()?))).collect();
+        variables.push(("ISOTHERM_SERVER", server.to_str().ok_or("a path that is no text")?));
+        let of_programs = ["allocator::", "accounting::"].map(str::to_string).to_vec();
+        let arguments = testing::Arguments { of_programs, ..testing::Arguments::default() };
+        let ran = testing::run_program(it, &arguments, None, &variables);
+        match ran.tally.passed {
+            _ if !ran.is_good => Err(format!("tests of the server with {feature} failed")),
+            0 => Err("no test of the server was run".to_string()),
+            _ => Ok(()),
+        }
     })
+}
+
+/// Copies the server that was built, whose place the next build takes.
+fn keep(feature: &str) -> Fallible<PathBuf> {
+    let built = place::target().join(testing::PROFILE).join("isotherm-server");
+    let kept = built.with_file_name(format!("isotherm-server-{feature}"));
+    fs::copy(&built, &kept).map_err(|why| format!("cannot copy {}: {why}", built.display()))?;
+    Ok(kept)
 }
 
 /// The path of tcmalloc's library; `None` if the linker finds it by itself.

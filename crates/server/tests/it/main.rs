@@ -22,6 +22,7 @@ mod common;
 mod compaction;
 mod connections;
 mod debugger;
+mod documents;
 mod exec_conditions;
 mod failover;
 mod feeder_disk;

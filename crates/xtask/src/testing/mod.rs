@@ -21,7 +21,7 @@ mod tally;
 
 pub use arguments::Arguments;
 pub use build::{PROFILE, Program, everything, program};
-pub use run::{SIMULATIONS, one as run_program};
+pub use run::{SERVER_TESTS, SIMULATIONS, one as run_program};
 use tally::Tally;
 
 /// A test program that takes longer has failed.

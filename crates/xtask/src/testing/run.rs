@@ -14,9 +14,9 @@ use crate::child::{self, Cost};
 
 /// Programs that run at the same time.
 const LANES: usize = 2;
-/// The program that takes longest, and its threads: it begins first, and its tests start processes and wait
-/// for them.
-const LONGEST: (&str, &str) = ("server it", "4");
+/// The program that takes longest: it begins first, and its tests start processes and wait for them.
+pub const SERVER_TESTS: &str = "server it";
+const SERVER_TESTS_THREADS: &str = "4";
 /// The program with the simulations of the server.
 pub const SIMULATIONS: &str = "server isotherm-server";
 /// Lines of a program's output that are shown; of one that fails the last of them matter.
@@ -32,7 +32,7 @@ pub struct Run {
 }
 
 pub fn all(mut programs: Vec<Program>, arguments: &Arguments, peer: Option<&Path>) -> Vec<Run> {
-    programs.sort_by_key(|program| (program.name != LONGEST.0, program.name != SIMULATIONS));
+    programs.sort_by_key(|program| (program.name != SERVER_TESTS, program.name != SIMULATIONS));
     let count = programs.len();
     let queue = Mutex::new(programs.into_iter().enumerate().collect::<VecDeque<_>>());
     let runs = Mutex::new(Vec::new());
@@ -59,8 +59,8 @@ pub fn one(program: &Program, arguments: &Arguments, peer: Option<&Path>, variab
     // Times of tests are an option that the stable test runner has, but only shows to those who ask in this
     // way.
     command.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options", "--report-time"]);
-    if program.name == LONGEST.0 && !arguments.of_programs.iter().any(|arg| arg == "--test-threads") {
-        command.args(["--test-threads", LONGEST.1]);
+    if program.name == SERVER_TESTS && !arguments.of_programs.iter().any(|arg| arg == "--test-threads") {
+        command.args(["--test-threads", SERVER_TESTS_THREADS]);
     }
     if program.name == SIMULATIONS && arguments.without_simulations {
         command.args(["--skip", "sim::"]);

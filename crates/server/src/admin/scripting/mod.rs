@@ -149,12 +149,7 @@ const SCRIPT_EXISTS: Spec = Spec {
     complexity: "O(N), N the given digests",
     tips: &["request_policy:all_shards", "response_policy:agg_logical_and"],
     arguments: &[Argument::string("sha1").multiple()],
-    ..of_script(
-        "exists",
-        "Determines whether server-side Lua scripts exist in the script cache.",
-        "2.6.0",
-        -3,
-    )
+    ..of_script("exists", "Returns for each SHA1 whether a script with it is cached.", "2.6.0", -3)
 };
 const SCRIPT_FLUSH: Spec = Spec {
     complexity: "O(N), N the cached scripts",

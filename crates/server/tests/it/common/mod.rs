@@ -5,6 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -176,8 +177,13 @@ pub fn command(arguments: &[&str]) -> Command {
     command
 }
 
+/// The server that is tested: the one that was built with the tests, or `ISOTHERM_SERVER`.
 pub fn binary() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_isotherm-server"))
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        std::env::var_os("ISOTHERM_SERVER")
+            .map_or_else(|| env!("CARGO_BIN_EXE_isotherm-server").into(), PathBuf::from)
+    })
 }
 
 pub fn free_port() -> u16 {
