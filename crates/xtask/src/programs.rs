@@ -28,7 +28,7 @@ pub fn start(args: &[String]) -> Fallible {
 
 fn how_long(profile: &str) -> &'static str {
     match profile {
-        "release" => "the first time takes some six minutes on two cores",
+        "release" => "the first time takes some four minutes on two cores",
         "quick" => {
             "the first time takes some four minutes on two cores; `cargo xtask start --release` builds the fastest"
         }

@@ -26,8 +26,8 @@ enum Advice {
 }
 
 pub fn report(node: &Node, now_seconds: i64) -> String {
-    // COMPAT(observability): LATENCY DOCTOR and MEMORY DOCTOR report in words of their own. Why: people read them, no program
-    // compares them, and the advice is about this server.
+    // COMPAT(observability): LATENCY DOCTOR and MEMORY DOCTOR report in words of their own. Why: people read
+    // them, no program compares them, and the advice is about this server.
     let (all, threshold) = (node.latency.all(), node.config.latency_threshold_ms());
     if all.is_empty() && threshold.is_none() {
         return "Nothing is recorded: latency monitoring is off. CONFIG SET latency-monitor-threshold <milliseconds> switches \
