@@ -334,7 +334,7 @@ mod tests {
 
     #[test]
     fn what_was_begun_comes_first() {
-        check("SET k v EX ", "seconds [NX|XX|IFEQ comparison-value] [GET]");
+        check("SET k v EX ", "seconds [NX|XX|IFEQ comparison-value|IFNE comparison-value] [GET]");
         check("BITFIELD_RO k GET xyz ", "offset [GET encoding offset ...]]");
         check("SCAN 2 COUNT ", "count [MATCH pattern] [TYPE type]");
         check("XRANGE k 4 2 COUNT", "[COUNT count]");
