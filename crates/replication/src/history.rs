@@ -73,11 +73,6 @@ impl History {
         }
     }
 
-    /// No replica of others may continue here (DEBUG CHANGE-REPL-ID).
-    pub fn forget_second(&mut self) {
-        self.second = None;
-    }
-
     /// Whether a replica that has all of `id` before `from` may go on there. `first..=end` is what can be read.
     pub fn resume(
         &self,

@@ -126,11 +126,6 @@ pub fn exec_abort_because(reason: &[u8]) -> Vec<u8> {
     [b"EXECABORT Transaction discarded because of: ", reason].concat()
 }
 
-/// MULTI, WATCH and others that a transaction can't hold.
-pub fn not_in_transaction(command: &str) -> String {
-    format!("ERR Command '{command}' not allowed inside a transaction")
-}
-
 /// For a RESP2 connection that is subscribed to something.
 pub fn not_for_subscribers(command: &str) -> String {
     format!(

@@ -100,18 +100,6 @@ pub enum Item<'a> {
 }
 
 impl Item<'_> {
-    /// Lua's number of the type (see [`types`]).
-    pub fn type_number(&self) -> u8 {
-        match self {
-            Item::Nil => types::NIL,
-            Item::Boolean(_) => types::BOOLEAN,
-            Item::Number(_) => types::NUMBER,
-            Item::String(_) => types::STRING,
-            Item::Table | Item::TableEnd | Item::TooDeep => types::TABLE,
-            Item::Other(of) => *of,
-            Item::Null => types::LIGHT_USERDATA,
-        }
-    }
 }
 
 /// Reads a tape from its beginning. It is a place: a copy goes back to it.

@@ -22,7 +22,6 @@
 
 mod admin;
 mod aof;
-#[allow(dead_code, reason = "the bus thread is to come")]
 mod cluster;
 mod config;
 mod effects;

@@ -94,10 +94,6 @@ impl Group {
         &self.bytes
     }
 
-    pub fn record_count(&self) -> u32 {
-        self.records
-    }
-
     /// The records with their places, and where each was before if it survived a cleaning.
     pub fn records(&self) -> impl Iterator<Item = (Place, Record<'_>, Option<Place>)> {
         let mut at = HEAD_OF_GROUP_BYTES;

@@ -455,8 +455,4 @@ impl Machine {
 }
 
 impl Machine {
-    /// For tests and reports: until when a node is not added again.
-    pub fn forgotten_until(&self, id: &NodeId) -> Option<Ms> {
-        self.forgotten.get(id).copied()
-    }
 }

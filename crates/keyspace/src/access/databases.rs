@@ -192,11 +192,6 @@ impl Txn<'_, '_> {
         None
     }
 
-    /// What is loaded is no event.
-    pub fn mute_events(&mut self) {
-        self.events = KeyEvents::new(EffectMask::NONE);
-    }
-
     /// Empties one database, or all. Returns how many keys left. Their memory is freed afterwards, by `Held::free_step`.
     pub fn flush(&mut self, db: Option<Db>) -> u64 {
         self.flush_as(db, true)

@@ -91,11 +91,6 @@ impl SlotWords {
     pub(super) fn set(&self, slot: Slot, word: Word) {
         self.0[slot.index()].store(word.0, Relaxed);
     }
-
-    /// How many slots are this node's.
-    pub fn count_mine(&self) -> usize {
-        self.0.iter().filter(|word| word.load(Relaxed) & OWNER_BITS == Word::MINE.0).count()
-    }
 }
 
 #[cfg(test)]
