@@ -4,7 +4,7 @@
 //! What a request changes is answered when it stands: on disk, and obeyed by every worker.
 
 use super::node::Node;
-use super::{Handle, LinkId, Machine, Ms, Now, Output};
+use super::{Handle, LinkId, Machine, Now, Output};
 use crate::{Flags, NodeId, Slot};
 use std::net::IpAddr;
 
