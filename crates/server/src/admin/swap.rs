@@ -21,7 +21,7 @@ use crate::observe::info::swap::{SWAP as FIELDS, SwapField, View};
 use crate::process::log;
 use crate::tier::{State, Tier};
 
-const NO_SWAP: &str = "ERR there are no values on disk: start with swap-mode yes and maxmemory";
+const NO_SWAP: &str = "ERR there are no values on disk: start with swap-mode yes";
 
 // COMPAT(server): SWAP VERIFY, CLEAN, FORGET and STATUS are Isotherm's, about values that are not in memory. Why: operators of `swap-mode` need them.
 const SWAP: Spec = Spec {
