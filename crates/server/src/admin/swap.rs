@@ -196,7 +196,7 @@ const SWAP_STATUS: Spec =
 fn status(call: &mut AdminCall<'_>) -> Outcome {
     let Some(tier) = tier(call) else { return Outcome::Done };
     let cold = call.survey().cold();
-    let view = View { tier: &tier, cold };
+    let view = View { tier: &tier, cold, memory_target: call.node.config.memory_target_bytes() };
     let mut text = String::new();
     for SwapField { name, value, .. } in FIELDS {
         write!(text, "{name}:{}\r\n", value(&view)).expect("a String takes anything");
