@@ -213,7 +213,7 @@ impl Node {
     /// Whether there is memory for more, below `maxmemory` and in every arena.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.has_room_below(self.config.maxmemory_bytes())
+        self.has_room_below(self.config.memory_target_bytes())
     }
 
     /// The same for a worker, which has the limit at hand and asks before each command that may take some.

@@ -21,7 +21,7 @@ use crate::observe::info::swap::{SWAP as FIELDS, SwapField, View};
 use crate::process::log;
 use crate::tier::{State, Tier};
 
-const NO_SWAP: &str = "ERR there are no values on disk: start with swap-mode yes and maxmemory";
+const NO_SWAP: &str = "ERR there are no values on disk: start with swap-mode yes";
 
 // COMPAT(server): SWAP VERIFY, CLEAN, FORGET and STATUS are Isotherm's, about values that are not in memory. Why: operators of `swap-mode` need them.
 const SWAP: Spec = Spec {
@@ -196,7 +196,7 @@ const SWAP_STATUS: Spec =
 fn status(call: &mut AdminCall<'_>) -> Outcome {
     let Some(tier) = tier(call) else { return Outcome::Done };
     let cold = call.survey().cold();
-    let view = View { tier: &tier, cold };
+    let view = View { tier: &tier, cold, memory_target: call.node.config.memory_target_bytes() };
     let mut text = String::new();
     for SwapField { name, value, .. } in FIELDS {
         write!(text, "{name}:{}\r\n", value(&view)).expect("a String takes anything");

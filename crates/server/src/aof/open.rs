@@ -32,6 +32,7 @@ use crate::node::Node;
 use crate::persistence::load::{self as rdb, Expired, FilePortions, History, LoadFailure, Target};
 use crate::process::listeners::os_text;
 use crate::process::log;
+use crate::replication::feeder;
 use crate::replication::role::{self, TakenOver};
 use crate::request::gating;
 
@@ -143,6 +144,8 @@ fn begin(
     end: LogOffset,
     history: &History,
 ) -> io::Result<()> {
+    // With a quorum the log is kept from the start on, before it is known where it begins; `gating` keeps it again.
+    feeder::let_go(node);
     node.log.go_on_at(end, 0);
     if role::take_over(node, history) == TakenOver::Renamed {
         // Before anything is logged of it.

@@ -32,6 +32,7 @@ pub use docs::check_fresh;
 
 pub use params::{Apply, Id, Reason};
 pub use special::{OUTPUT_CLASSES, OutputLimit, output_limits};
+pub use swap::FreezeRule;
 pub use table::{PARAMS, id};
 pub use values::Defrag;
 
@@ -52,6 +53,8 @@ pub struct Config {
     texts: RwLock<Box<[Arc<[u8]>]>>,
     /// Moves with every change.
     generation: AtomicU64,
+    /// Share of the machine's memory that stands in for `maxmemory` while that is 0; 0 without `swap-mode`.
+    machine_share_bytes: AtomicU64,
     /// Held by the thread that changes values.
     writer: Mutex<()>,
     /// Held by the thread that writes the file of CONFIG REWRITE, which takes nothing else.
@@ -64,6 +67,7 @@ impl Default for Config {
             numbers: PARAMS.iter().map(|_| AtomicI64::new(0)).collect(),
             texts: RwLock::new(PARAMS.iter().map(|_| Arc::from(&b""[..])).collect()),
             generation: AtomicU64::new(0),
+            machine_share_bytes: AtomicU64::new(0),
             writer: Mutex::new(()),
             file: Mutex::new(()),
         };

@@ -2,12 +2,50 @@
 
 use super::{Config, Id, id, special};
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
+
+/// Part of the machine's memory from which values leave it without `maxmemory`: the rest is for buffers, for slabs that
+/// are not full (up to a quarter of small datasets, a tenth of large ones), and for the system.
+const MACHINE_PERCENT: u64 = 80;
+
+/// The parameter `swap-freeze`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FreezeRule {
+    No,
+    Yes,
+    Auto,
+}
+
+impl FreezeRule {
+    fn of(number: i64) -> FreezeRule {
+        match number {
+            0 => FreezeRule::No,
+            1 => FreezeRule::Yes,
+            _ => FreezeRule::Auto,
+        }
+    }
+}
 
 impl Config {
     pub fn swaps(&self) -> bool {
         const MODE: Id = id("swap-mode");
         self.flag(MODE)
+    }
+
+    /// Bytes above which memory is short: `maxmemory`, or with `swap-mode` alone a share of the machine's memory. 0: never.
+    /// Nothing is evicted and no command refused for the share: values leave, and writers wait for that.
+    #[inline]
+    pub fn memory_target_bytes(&self) -> u64 {
+        match self.maxmemory_bytes() {
+            0 => self.machine_share_bytes.load(Ordering::Relaxed),
+            limit => limit,
+        }
+    }
+
+    /// Notes the memory of the machine, or what a control group leaves of it, at the start of `swap-mode`.
+    pub fn note_machine_memory(&self, bytes: u64) {
+        self.machine_share_bytes.store(bytes / 100 * MACHINE_PERCENT, Ordering::Relaxed);
     }
 
     /// A base of the append-only file refers to values on disk.
@@ -16,10 +54,10 @@ impl Config {
         self.flag(CHECKPOINT)
     }
 
-    /// Small keys leave memory with their values.
-    pub fn swap_freezes(&self) -> bool {
+    /// Returns when small keys leave memory with their values.
+    pub fn swap_freeze_rule(&self) -> FreezeRule {
         const FREEZE: Id = id("swap-freeze");
-        self.flag(FREEZE)
+        FreezeRule::of(self.number(FREEZE))
     }
 
     /// Files are read and written past the page cache, where that is possible.

@@ -68,6 +68,7 @@ const REPL_DISKLESS_LOAD: Words =
 /// Bits: several words may be given.
 const SHUTDOWN_ON_SIG: Words =
     &[("default", 0), ("save", 1), ("nosave", 2), ("now", 4), ("force", 8), ("safe", 16), ("failover", 32)];
+const SWAP_FREEZE: Words = &[("no", 0), ("yes", 1), ("auto", 2)];
 pub const SUPERVISED_MODE: Words = &[("upstart", 0), ("systemd", 1), ("auto", 2), ("no", 3)];
 const SYSLOG_FACILITY: Words = &[
     ("user", 0),
@@ -318,13 +319,13 @@ pub const PARAMS: &[Param] = &[
     flag("swap-checkpoint", false).works("A rewrite of the append-only file refers to values in swap-dir instead of copying them: quick, and so is the next start. Both belong together from then on. Isotherm only."),
     text("swap-dir", "swap").immutable().protected().works("The folder of values that are not in memory, of this process alone: what no base of the append-only file refers to (swap-checkpoint) is removed at start. Isotherm only."),
     flag("swap-direct-io", true).immutable().works("The files of swap-dir are read and written past the system's page cache, if the file system can do that (INFO swap: swap_direct_io). Isotherm only."),
-    flag("swap-freeze", false).works("Keys that have values of up to 512 bytes leave memory with their values, some hundred to a record: three bytes of each stay. Those that expire within five minutes stay. What names such a key reads from disk, EXISTS and SET too. Isotherm only."),
+    choice("swap-freeze", SWAP_FREEZE, "auto").works("When keys that have values of up to 512 bytes leave memory with their values, some hundred to a record: three bytes of each stay. auto: once values alone are not enough, as their keys take a quarter of maxmemory, or nothing else can leave; yes: whenever memory is short; no: never. Keys that expire within five minutes stay. What names such a key reads from disk, EXISTS and SET too. Isotherm only."),
     flag("swap-io-uring", true).immutable().works("Each worker reads what its clients wait for by itself, through io_uring, if the system allows that (Linux 6.1, and not in most containers; INFO swap: swap_backend); otherwise threads read. Isotherm only."),
     special("swap-load-rule", &special::LOAD_RULE).alias("ssdb-load-rule").multi_arg().apply(Apply::Swap).works("Pairs of seconds and uses: values that are only read come back to memory while values on disk were used so often within so many seconds, by one of them; \"\": always. Isotherm only."),
     signed("swap-load-upper-limit", 95, 0, 100).alias("ssdb-load-upper-limit").apply(Apply::Swap).works("Above this percentage of maxmemory no value comes back to memory that is only read; 0: there is no limit. It has to be above swap-transfer-lower-limit. Isotherm only."),
     unsigned("swap-max-disk", 0, 0, U64_MAX).memory().immutable().works("So many bytes the files of swap-dir may take, at least 256mb; 0: nine tenths of what is free at start. Isotherm only."),
     signed("swap-min-value", 64, 16, 1 << 20).works("Values of fewer bytes stay in memory. Isotherm only."),
-    flag("swap-mode", false).apply(Apply::Swap).works("What was not used for longest leaves memory for the files of swap-dir when it becomes short; needs maxmemory. Switched off while the server runs, what is on disk comes home, for which there has to be room below maxmemory; it can be switched on again, but not for the first time. Isotherm only."),
+    flag("swap-mode", false).apply(Apply::Swap).works("What was not used for longest leaves memory for the files of swap-dir when it becomes short: when maxmemory is used, or without it four fifths of the memory that the process may use. Switched off while the server runs, what is on disk comes home, for which there has to be room below maxmemory; it can be switched on again, but not for the first time. Isotherm only."),
     signed("swap-read-timeout", 5000, 0, INT_MAX).alias("client-visiting-ssdb-timeout").works("Milliseconds after which a command that waits for a value on disk gets an error; 0: it waits as long as that takes. Isotherm only."),
     signed("swap-transfer-lower-limit", 85, 0, 100).alias("ssdb-transfer-lower-limit").apply(Apply::Swap).works("Values leave memory when so many percent of maxmemory are used; 100: none leaves below maxmemory. Isotherm only."),
     flag("syslog-enabled", false).immutable().fixed(NO_SYSLOG),

@@ -79,7 +79,8 @@ pub struct Hot {
     pub judges_replies: bool,
     /// An unauthenticated client's reply is too much in any case (DEBUG CLIENT-ENFORCE-REPLY-LIST).
     pub reply_lists: bool,
-    pub maxmemory_bytes: u64,
+    /// See [`crate::config::Config::memory_target_bytes`].
+    pub memory_target_bytes: u64,
     /// All clients together may take only so much.
     pub client_bytes_max: u64,
     /// The gates that stand between sessions and their commands because of the configuration.
@@ -161,13 +162,13 @@ impl Hot {
             },
             judges_replies: output.hard_bytes > 0 || reply_lists,
             reply_lists,
-            maxmemory_bytes: config.maxmemory_bytes(),
+            memory_target_bytes: config.memory_target_bytes(),
             client_bytes_max: config.client_memory_bytes_max().unwrap_or(u64::MAX),
             gates: Gates::PROTECTION
                 .or(Gates::REPLICAS.when(lacks_replicas))
                 .or(Gates::READ_ONLY.when(is_replica && config.flag(id("replica-read-only"))))
                 .or(Gates::STALE.when(is_replica && node.replication.refuses_stale_reads(config)))
-                .or(Gates::GROWTH.when(config.maxmemory_bytes() > 0 && !node.leaves_memory_to_primary())),
+                .or(Gates::GROWTH.when(config.memory_target_bytes() > 0 && !node.leaves_memory_to_primary())),
             timeout_seconds: config.idle_timeout_seconds(),
             import_mode: config.import_mode(),
             is_replica,

@@ -219,7 +219,7 @@ impl Dispatcher {
     fn is_open(&self, session: &mut Session, command: &Entry, request: &Request<'_>) -> bool {
         let gates = session.gates.or(self.exec.gates).and(command.gates);
         gates == Gates::NONE
-            || gates == Gates::GROWTH && self.exec.node.has_room_below(self.exec.hot.maxmemory_bytes)
+            || gates == Gates::GROWTH && self.exec.node.has_room_below(self.exec.hot.memory_target_bytes)
             || gates.has(Gates::PERMISSION) && self.is_permitted(gates, session, command, request)
     }
 
@@ -253,7 +253,7 @@ impl Dispatcher {
         let node = self.exec.node;
         let is_open_else = gates == Gates::PERMISSION
             || gates == Gates::PERMISSION.or(Gates::GROWTH)
-                && node.has_room_below(self.exec.hot.maxmemory_bytes);
+                && node.has_room_below(self.exec.hot.memory_target_bytes);
         is_open_else && permission::check_session(node, session, command, request.args, session.db).is_ok()
     }
 
@@ -447,7 +447,7 @@ impl Dispatcher {
         // DEL of one key is as short as any command with one.
         let is_measured = command.is_measured && !(command.key_step > 0 && command.has_one_key(args.len()));
         // Without a limit nothing was evicted before it had its locks: its hold begins where the command before it ended.
-        if is_measured && exec.hot.maxmemory_bytes > 0 || cfg!(debug_assertions) {
+        if is_measured && exec.hot.memory_target_bytes > 0 || cfg!(debug_assertions) {
             exec.meter.begin_hold(&exec.clock);
         }
         let (began, now, mark) = (exec.clock.began(), exec.clock.now(), reply.len());

@@ -30,6 +30,7 @@ pub mod due;
 pub mod errands;
 pub mod fetches;
 pub mod files;
+pub mod freezing;
 pub mod frozen;
 pub mod handing;
 pub mod health;

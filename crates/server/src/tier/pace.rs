@@ -35,7 +35,7 @@ const RESTS_MAX: u32 = 10_000;
 
 /// Whether memory is above its limit and values can leave it.
 pub fn is_short(store: Store<'_>) -> bool {
-    let limit = store.config.maxmemory_bytes();
+    let limit = store.config.memory_target_bytes();
     let can_leave = store.cold.disk().is_some_and(|tier| tier.state().can_sink());
     can_leave && limit > 0 && Memory::used_bytes(store.keyspace) > limit
 }

@@ -256,7 +256,7 @@ impl Round {
             self.ends_at = None;
             return false;
         }
-        let limit = self.node.config.maxmemory_bytes();
+        let limit = self.node.config.memory_target_bytes();
         let is_full = limit > 0 && self.node.counted_memory_bytes() >= limit;
         if is_full {
             self.has_left = true;

@@ -12,7 +12,7 @@
 //! memory is below the limit.
 
 use isotherm_keyspace::{
-    ByNodes, Chilled, ColdRef, Db, Held, Key, NodeHand, SinkLimits, SinkRoom, Sinkable, SlotHand, Want,
+    ByNodes, Chilled, ColdRef, Db, Held, Key, NodeHand, SinkLimits, SinkRoom, Sinkable, SlotHand, Survey, Want,
 };
 use isotherm_tier::{Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, Stream, Written};
 use std::io::ErrorKind;
@@ -22,11 +22,13 @@ use std::time::{Duration, Instant};
 
 use super::checkpoint::Ask;
 use super::cleaner::UnderWay;
+use super::freezing::Freezing;
 use super::frozen;
 use super::health::Event;
 use super::nodes;
 use super::pace;
 use super::state::{State, Tier};
+use crate::config::FreezeRule;
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::process::log;
@@ -86,6 +88,7 @@ pub struct Sinker {
     freeze_hand: SlotHand,
     /// Keys of the slot in hand are on their way: its small values are not to leave alone.
     freezes_slot: bool,
+    freezing: Freezing,
     /// Its last step has shown some.
     has_nodes: bool,
     /// Nodes were met that can leave in a moment.
@@ -165,6 +168,7 @@ impl Sinker {
             node_hand: NodeHand::default(),
             freeze_hand: SlotHand::default(),
             freezes_slot: false,
+            freezing: Freezing::default(),
             has_nodes: false,
             has_awaited: false,
             room: SinkRoom::default(),
@@ -187,14 +191,14 @@ impl Sinker {
         if self.node.debug.swap_chaos.is_on() {
             return true;
         }
-        let limit = self.node.config.maxmemory_bytes();
+        let limit = self.node.config.memory_target_bytes();
         limit > 0 && self.node.counted_memory_bytes() > share(limit, self.node.config.swap_lower_percent())
     }
 
     /// Writers and readers see where memory stands.
     fn publish(&mut self) {
         let (node, tier) = (self.node, &self.tier);
-        let (limit, used) = (node.config.maxmemory_bytes(), node.counted_memory_bytes());
+        let (limit, used) = (node.config.memory_target_bytes(), node.counted_memory_bytes());
         let upper = node.config.swap_upper_percent();
         tier.homes.judge(limit == 0 || upper == 0 || used < share(limit, upper));
         self.relieve();
@@ -249,7 +253,7 @@ impl Sinker {
 
     /// Writers go on if enough has left, or nothing more can.
     fn relieve(&self) {
-        let (mail, limit) = (&self.node.mail, self.node.config.maxmemory_bytes());
+        let (mail, limit) = (&self.node.mail, self.node.config.memory_target_bytes());
         if !mail.is_sinker_behind() {
             return;
         }
@@ -304,6 +308,8 @@ impl Sinker {
                     self.node.keyspace.is_snapshot_active() || std::mem::take(&mut self.has_awaited);
                 match has_more {
                     true => routines::pause(REST_SNAPSHOT),
+                    // Keys go with their values from the next round on.
+                    false if self.wants_to_freeze() => {}
                     false => {
                         self.looked = self.looks_since.elapsed();
                         self.tier.set_idle(true);
@@ -342,7 +348,16 @@ impl Sinker {
         self.log.seal(Stream::Fresh);
     }
 
+    /// Returns whether keys freeze now because nothing else can leave.
+    fn wants_to_freeze(&mut self) -> bool {
+        let is_auto = self.node.config.swap_freeze_rule() == FreezeRule::Auto;
+        is_auto && !self.is_in_haste() && self.freezing.note_want()
+    }
+
     fn judge(&mut self) {
+        let (limit, used) = (self.node.config.memory_target_bytes(), self.node.counted_memory_bytes());
+        let cold_keys = Survey::new(&mut Held::new(&self.node.keyspace)).cold().keys;
+        self.freezing.judge(cold_keys, used, limit);
         if self.taken_bytes < self.shown_bytes / LITTLE_DIVISOR || self.shown_bytes == 0 {
             self.threshold_s /= 2;
         }
@@ -354,7 +369,7 @@ impl Sinker {
         if self.node.debug.swap_chaos.is_on() {
             self.threshold_s = 0;
         }
-        if self.node.config.swap_freezes() && self.freeze_hand.slot() == self.hand.slot() {
+        if self.freezing.is_on(self.node.config.swap_freeze_rule()) && self.freeze_hand.slot() == self.hand.slot() {
             return self.gather_frozen();
         }
         let freezes_slot = self.freezes_slot;

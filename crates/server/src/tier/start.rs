@@ -25,7 +25,7 @@ use crate::observe::latency::monitor::{Event, Spikes};
 use crate::process::listeners::os_text;
 use crate::process::random::random_bytes;
 use crate::process::time::unix_now;
-use crate::process::{log, routines};
+use crate::process::{log, routines, system};
 
 /// What a disk without a limit of its own is filled to, in tenths of what is free.
 const FREE_TENTHS: u64 = 9;
@@ -35,9 +35,7 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     if !config.swaps() {
         return Ok(());
     }
-    if config.maxmemory_bytes() == 0 {
-        return Err("swap-mode yes needs maxmemory: it says when values leave memory".to_string());
-    }
+    config.note_machine_memory(system::memory_bytes());
     config.check_swap_limits()?;
     let folder = config.folder().join(config.swap_folder());
     let disk = Arc::clone(&node.persistence.disk);
@@ -68,6 +66,13 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     routines::start("swap-due", Due::new(node, Arc::clone(&tier))).map_err(why)?;
     routines::start("swap-watch", Watch::new(node, Arc::clone(&tier))).map_err(why)?;
     routines::start("swap-writer", Sinker::new(node, tier, log)).map_err(why)?;
+    if config.maxmemory_bytes() == 0 {
+        log::notice(format!(
+            "swap: maxmemory is 0, so values leave memory when {} MB are used, four fifths of what this process may \
+             use; nothing is evicted or refused for that",
+            config.memory_target_bytes() >> 20
+        ));
+    }
     log::warning(format!(
         "WARNING: swap-mode is new. What is used least lies in '{}' when memory is short, at most {} MB. {}",
         folder.display(),
@@ -116,7 +121,7 @@ pub fn configure(node: &Node) -> Result<(), String> {
     }
     match (config.swaps(), node.cold.disk()) {
         (true, None) => {
-            Err("it can be switched on at start only: start with swap-mode yes and maxmemory".to_string())
+            Err("it can be switched on at start only: start with swap-mode yes".to_string())
         }
         (false, Some(tier)) if !tier.is_off() => {
             let (limit, used, away) =

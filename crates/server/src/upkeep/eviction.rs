@@ -37,7 +37,7 @@ pub enum Room {
 
 /// Evicts until memory is below the limit and no arena is full. The caller holds no partition.
 pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats: &ThreadStats) -> Room {
-    let limit = node.config.maxmemory_bytes();
+    let limit = node.config.memory_target_bytes();
     if limit == 0 || node.has_room() || node.leaves_memory_to_primary() {
         return Room::Enough;
     }
@@ -57,6 +57,9 @@ pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats:
     }
     if node.cold.makes_room(|tier| wait_for_sinker(node, tier, limit)) {
         return Room::Soon;
+    }
+    if node.config.maxmemory_bytes() == 0 && node.keyspace.full_arena().is_none() {
+        return Room::Enough;
     }
     // A full arena refuses what does not fit into it, and nothing else.
     let refused = || if is_below() { Room::Enough } else { Room::None };

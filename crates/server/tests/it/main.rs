@@ -56,6 +56,7 @@ mod slot_news;
 mod slots;
 mod slow_scripts;
 mod swap;
+mod swap_alone;
 mod swap_backends;
 mod swap_blocks;
 mod swap_check;

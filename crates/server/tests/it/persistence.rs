@@ -404,6 +404,24 @@ fn a_file_with_a_history_is_loaded_with_a_quorum() {
     client.check("GET key", "$5\r\nvalue\r\n");
 }
 
+/// The log is kept for the quorum before the append-only file says where it begins.
+#[test]
+fn an_append_only_file_begins_with_a_quorum() {
+    let folder = Folder::new("quorum-aof");
+    for answer in ["$-1\r\n", "$5\r\nvalue\r\n"] {
+        let mut server = start_in(&folder.0, &["--appendonly", "yes", "--repl-ack-quorum", "1"]);
+        let mut client = server.client();
+        wait_until_loaded(&mut client);
+        client.check("CONFIG SET repl-ack-quorum 0", OK);
+        client.check("GET key", answer);
+        client.check("SET key value", OK);
+        client.check("CONFIG SET repl-ack-quorum 1", OK);
+        wait_until("there is a backlog", || client.info("replication", "repl_backlog_active") == 1);
+        server.signal("TERM");
+        assert!(server.wait().success());
+    }
+}
+
 #[test]
 fn save_points_and_the_end_write_files() {
     let folder = Folder::new("points");

@@ -332,19 +332,6 @@ fn what_cannot_be_read_is_an_error() {
 fn it_says_why_it_does_not_start() {
     let folder = Folder::new("start");
     let dir = folder.0.to_str().expect("a plain path");
-    let mut command = crate::common::command(&[
-        "--dir",
-        dir,
-        "--swap-mode",
-        "yes",
-        "--port",
-        &crate::common::free_port().to_string(),
-    ]);
-    let output = command.output().expect("it ends");
-    assert!(!output.status.success());
-    let text =
-        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-    assert!(text.contains("swap-mode yes needs maxmemory"), "{text}");
     let _first = folder.start(&[]);
     let mut command = crate::common::command(&[
         "--dir",

@@ -61,6 +61,8 @@ const WORDS: &[Word] = &[
     word("swap-chaos", 3..=3, swap::chaos),
     // COMPAT(debug): DEBUG SWAP-FAULT is Isotherm's: reads, writes or syncs of swap-dir fail or hang. Why: tests call it.
     word("swap-fault", 4..=5, swap::fault),
+    // COMPAT(debug): DEBUG SWAP-MACHINE is Isotherm's: the memory that the machine seems to have. Why: tests call it.
+    word("swap-machine", 3..=3, swap::machine),
     word("htstats", 3..=usize::MAX, table_stats),
     word("htstats-key", 3..=usize::MAX, table_stats_of_key),
     // COMPAT(debug): DEBUG CHECK-INVARIANTS is Isotherm's: it checks all data structures and the memory accounting,

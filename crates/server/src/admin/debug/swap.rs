@@ -18,6 +18,16 @@ pub fn chaos(call: &mut AdminCall<'_>) {
     call.reply.ok();
 }
 
+/// `SWAP-MACHINE <bytes>`: as if the machine had so much memory (`swap-mode` without `maxmemory`).
+pub fn machine(call: &mut AdminCall<'_>) {
+    let Some(bytes @ 1..) = parse_i64(call.args.get(2)) else {
+        return call.reply.error(errors::NOT_AN_INTEGER);
+    };
+    call.node.config.note_machine_memory(bytes as u64);
+    call.node.config.touch();
+    call.reply.ok();
+}
+
 /// `SWAP-FAULT <READ | WRITE | SYNC> <NONE | IO | SHORT | FULL | HANG | SLOW> [calls]`: what the next so many calls meet, or all. What hangs goes on
 /// when it is set again.
 pub fn fault(call: &mut AdminCall<'_>) {

@@ -149,7 +149,7 @@ fn try_run(call: &mut AdminCall<'_>, find: FindScript) -> Result<Outcome, Refusa
 /// What a script or a function that has declared this may do here and now.
 pub fn allowed(call: &AdminCall<'_>, flags: ScriptFlags) -> Result<Allowed, Refusal> {
     let is_ro = call.command.spec.flags.has(Flags::READONLY);
-    let is_short = call.exec.hot.maxmemory_bytes > 0 && !call.node.has_room();
+    let is_short = call.exec.hot.memory_target_bytes > 0 && !call.node.has_room();
     if let Some(refusal) = refusal(call, flags, is_ro, is_short) {
         return Err(refusal);
     }

@@ -21,12 +21,13 @@ pub enum Kind {
 pub struct View<'n> {
     pub tier: &'n Arc<Tier<WorkerMessage>>,
     pub cold: ColdCounts,
+    pub memory_target: u64,
 }
 
 impl View<'_> {
     /// `None` without `swap-mode`.
     pub fn of<'n>(s: &Snapshot<'n>) -> Option<View<'n>> {
-        Some(View { tier: s.node.cold.disk()?, cold: s.cold })
+        Some(View { tier: s.node.cold.disk()?, cold: s.cold, memory_target: s.node.config.memory_target_bytes() })
     }
 }
 
@@ -63,6 +64,8 @@ pub const SWAP: &[SwapField] = {
         // Who reads for commands that wait.
         field("swap_backend", Word, |v| v.tier.rings.backend().to_string()),
         field("swap_direct_io", Gauge, |v| u8::from(v.tier.is_direct()).to_string()),
+        // Memory above which values leave: maxmemory, or a share of the machine's.
+        field("swap_memory_target", Gauge, |v| v.memory_target.to_string()),
         field("swap_keys", Gauge, |v| v.cold.keys.to_string()),
         field("swap_bytes", Gauge, |v| v.cold.bytes.to_string()),
         // Keys that left memory with their values (`swap-freeze`), and the records that they are in.
