@@ -46,7 +46,7 @@ use crate::scripting::registry::RunRegistry;
 use crate::session::clients::Clients;
 use crate::session::{ClientShared, Session};
 use crate::tls::TlsState;
-use crate::upkeep::memory::Memory;
+use crate::upkeep::memory::{self, Apart, Memory};
 use crate::users::Users;
 use isotherm_resp::Args;
 
@@ -204,10 +204,19 @@ impl Node {
         Memory::used_bytes(&self.keyspace)
     }
 
+    /// What of used_memory has limits of its own.
+    pub fn apart(&self) -> Apart {
+        Apart::of(&self.keyspace, &self.log, &self.replication.primary.spool_bytes)
+    }
+
     /// What is compared with `maxmemory`.
-    #[inline]
     pub fn counted_memory_bytes(&self) -> u64 {
-        self.used_memory_bytes() + self.memory.excess_bytes()
+        (self.used_memory_bytes() + self.memory.excess_bytes()).saturating_sub(self.apart().total())
+    }
+
+    /// The same without copies of what is on disk: what values, and at last keys, have to leave for.
+    pub fn pressing_memory_bytes(&self) -> u64 {
+        memory::pressing_bytes(self.store()) + self.memory.excess_bytes()
     }
 
     /// Whether there is memory for more, below `maxmemory` and in every arena.
@@ -220,7 +229,14 @@ impl Node {
     #[inline(always)]
     pub fn has_room_below(&self, limit_bytes: u64) -> bool {
         let Some(live_bytes) = self.keyspace.live_bytes_unless_full() else { return false };
-        live_bytes + isotherm_allocator::allocated_bytes() + self.memory.excess_bytes() <= limit_bytes
+        let used_bytes = live_bytes + isotherm_allocator::allocated_bytes() + self.memory.excess_bytes();
+        used_bytes <= limit_bytes || self.presses_below(limit_bytes)
+    }
+
+    /// What is used is above a limit: then it is looked at what it is used for.
+    #[cold]
+    fn presses_below(&self, limit_bytes: u64) -> bool {
+        self.pressing_memory_bytes() <= limit_bytes
     }
 
     /// A replica evicts nothing and refuses nothing for its memory: its primary does (`replica-ignore-maxmemory`).

@@ -9,16 +9,23 @@ pub(crate) struct KeptAccount {
     bytes: AtomicU64,
     bytes_max: AtomicU64,
     is_full: AtomicBool,
+    /// The last limit that was one.
+    limit: AtomicU64,
 }
 
 impl KeptAccount {
     pub fn new() -> KeptAccount {
         let (bytes, is_full) = (AtomicU64::new(0), AtomicBool::new(false));
-        KeptAccount { bytes, bytes_max: AtomicU64::new(u64::MAX), is_full }
+        KeptAccount { bytes, bytes_max: AtomicU64::new(u64::MAX), is_full, limit: AtomicU64::new(u64::MAX) }
     }
 
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
+    }
+
+    /// What is kept beyond the limit, as that was lifted, takes the room of data.
+    pub fn bytes_within_limit(&self) -> u64 {
+        self.bytes().min(self.limit.load(Relaxed))
     }
 
     #[inline]
@@ -42,6 +49,9 @@ impl KeptAccount {
     /// From now on; `u64::MAX`: without a limit.
     pub fn set_limit(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Relaxed);
+        if bytes_max != u64::MAX {
+            self.limit.store(bytes_max, Relaxed);
+        }
         if self.bytes() <= bytes_max {
             self.is_full.store(false, SeqCst);
         }
