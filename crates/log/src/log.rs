@@ -108,6 +108,11 @@ impl Log {
         self.unwritten_bytes() < self.limit_bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether twice as much waits as may. For what is appended whether there is room or not.
+    pub fn is_twice_full(&self) -> bool {
+        self.unwritten_bytes() / 2 >= self.limit_bytes.load(Ordering::Relaxed)
+    }
+
     /// What was appended and is still needed by a writer.
     #[inline]
     pub fn unwritten_bytes(&self) -> u64 {

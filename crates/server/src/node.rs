@@ -101,8 +101,10 @@ pub struct Parts {
 impl Node {
     /// Makes the node of this process.
     pub fn start(parts: Parts) -> &'static Node {
-        // The last places of the counters are those of the control thread, of the link to a primary, and of the threads of MIGRATE.
-        let stats = Stats::new(parts.mail.worker_count() + 3, parts.commands.all().len());
+        // The last places of the counters are those of the control thread, of the link to a primary, of the threads of MIGRATE, and of that
+        // which writes to swap-dir.
+        let threads = parts.mail.worker_count() + 3 + usize::from(parts.config.swaps());
+        let stats = Stats::new(threads, parts.commands.all().len());
         let node = Node {
             cold: ColdTier::default(),
             aof: AofState::new(),
@@ -194,6 +196,11 @@ impl Node {
             pause: &self.pause,
             used_memory_bytes: self.used_memory_bytes(),
         }
+    }
+
+    /// Where the thread that writes to swap-dir counts. There is none without `swap-mode`.
+    pub fn tier_stats(&self) -> &ThreadStats {
+        self.stats.thread(self.worker_count() + 3)
     }
 
     // ---- memory ----

@@ -15,7 +15,6 @@
 
 use isotherm_keyspace::{ColdRef, EvictionPolicy, Held, Want};
 use isotherm_tier::{Place, Record};
-use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::sinker::{Sinker, db_of};
@@ -120,7 +119,7 @@ impl Sinker {
             return false;
         }
         *gone_bytes += bytes;
-        self.tier.counters.dropped_keys.fetch_add(1, Relaxed);
+        self.node.tier_stats().values.evicted_keys.add(1);
         true
     }
 

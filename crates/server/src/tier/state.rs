@@ -106,8 +106,6 @@ pub struct Counters {
     pub written_bytes: AtomicU64,
     pub cleaned_segments: AtomicU64,
     pub survivor_bytes: AtomicU64,
-    /// Keys that were evicted with the segment that they lay in.
-    pub dropped_keys: AtomicU64,
     pub write_errors: AtomicU64,
     /// Reads that the system refused.
     pub read_errors: AtomicU64,
