@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+/// Of what is lent, if `swap-cache` is not set.
+const CACHE_BYTES_MAX: u64 = 64 << 20;
+
 /// Part of the machine's memory from which values leave it without `maxmemory`: the rest is for buffers, for slabs that
 /// are not full (up to a quarter of small datasets, a tenth of large ones), and for the system.
 const MACHINE_PERCENT: u64 = 80;
@@ -85,7 +88,10 @@ impl Config {
 
     pub fn swap_cache_bytes(&self) -> u64 {
         const CACHE: Id = id("swap-cache");
-        self.number(CACHE) as u64
+        match self.number(CACHE) {
+            bytes @ 0.. => bytes as u64,
+            _ => self.beside_maxmemory(CACHE_BYTES_MAX),
+        }
     }
 
     pub fn swap_min_value_bytes(&self) -> usize {
