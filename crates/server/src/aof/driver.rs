@@ -81,7 +81,8 @@ pub struct Driver {
     has_begun: bool,
     /// The last step has written something.
     has_written: bool,
-    is_stopping: bool,
+    /// It ends once this is durable.
+    stops_at: Option<LogOffset>,
     is_abandoned: bool,
     /// The base that is to be listed.
     base: Option<Base>,
@@ -132,7 +133,7 @@ pub fn start(
         stamped_seconds: 0,
         has_begun: false,
         has_written: false,
-        is_stopping: false,
+        stops_at: None,
         is_abandoned: false,
         base: None,
     };
@@ -194,7 +195,7 @@ impl Routine for Driver {
             self.log.set_reader(LogReader::Aof, move || this.unpark());
         }
         self.has_written = self.turn(&mut Vec::new());
-        let is_over = self.is_abandoned || self.is_stopping && !self.has_written && self.is_all_done();
+        let is_over = self.is_abandoned || !self.has_written && self.is_all_done();
         if !is_over {
             return true;
         }
@@ -213,9 +214,11 @@ impl Routine for Driver {
             std::thread::sleep(GATHERING);
             return;
         }
-        self.log.fall_asleep(LogReader::Aof);
-        if self.log.has_more_to_collect() {
-            return;
+        if self.stops_at.is_none() {
+            self.log.fall_asleep(LogReader::Aof);
+            if self.log.has_more_to_collect() {
+                return;
+            }
         }
         match self.machine.next_tick() {
             Some(tick) => {
@@ -232,9 +235,9 @@ impl Driver {
         Ms(elapsed(self.began).as_millis() as u64)
     }
 
-    /// Whether nothing that was logged is left to do.
+    /// Whether it is to stop, and nothing that was logged before is left to do.
     fn is_all_done(&self) -> bool {
-        let end = self.log.end();
+        let Some(end) = self.stops_at else { return false };
         match self.machine.is_awaiting_base() {
             // The files of before count, and what was logged behind them does not.
             true => self.machine.written() >= end,
@@ -297,9 +300,9 @@ impl Driver {
                     self.preparation.end(prepared);
                     Input::Tick
                 }
-                Request::Stop => {
-                    self.is_stopping = true;
+                Request::Stop(end) => {
                     self.collect(outputs);
+                    self.stops_at = Some(end);
                     Input::Flush
                 }
             };
@@ -324,7 +327,7 @@ impl Driver {
 
     /// Under `always` with many commits the log goes on in files that were prepared.
     fn prepare(&mut self) {
-        if self.policy != FsyncPolicy::Always || self.is_stopping || self.machine.failure().is_some() {
+        if self.policy != FsyncPolicy::Always || self.stops_at.is_some() || self.machine.failure().is_some() {
             return;
         }
         if self.preparation.ends_file(self.used_bytes) {
@@ -337,6 +340,10 @@ impl Driver {
     }
 
     fn collect(&mut self, outputs: &mut Vec<Output>) {
+        // Replicas may have more of the log for ever.
+        if self.stops_at.is_some() {
+            return;
+        }
         let mut collected = Vec::new();
         self.log.collect(|one| collected.push(one));
         for one in collected {

@@ -42,7 +42,7 @@ pub struct CannotLoad;
 pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<(), CannotLoad> {
     let mut files = settings::files(node);
     let lock = files.lock().map_err(|()| CannotLoad)?;
-    node.aof.keep_folder(Some(lock));
+    node.aof.keep_folder(&files, lock);
     files.remove_leftovers();
     let manifest = match files.manifest().map_err(|()| CannotLoad)? {
         None if exists(node, &node.config.folder().join(files.old_name()))? => Some(adopt(node, &mut files)?),

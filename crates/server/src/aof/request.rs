@@ -18,8 +18,8 @@ pub enum Request {
     Prepared(io::Result<(Arc<dyn File>, u64)>),
     /// All that was logged is to be synced, under every policy.
     Flush,
-    /// The same, then the thread ends.
-    Stop,
+    /// The same up to this place, then the thread ends. What is logged behind it is for other readers.
+    Stop(LogOffset),
     /// The thread ends as soon as the disk answers.
     Abandon,
 }

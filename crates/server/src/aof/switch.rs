@@ -141,6 +141,7 @@ impl Folder {
     /// The log is written from here on; nothing of it counts before a base is listed. Everything is held. Returns the place.
     fn begin(self, node: &'static Node) -> Result<LogOffset, ()> {
         let Folder { files, lock, before } = self;
+        let names = files.clone();
         let start = node.log.cut(false);
         // Another reader may not have taken all of it yet.
         node.log.gather();
@@ -149,7 +150,7 @@ impl Folder {
         let first = First::AwaitingBase { before, start };
         let writer = driver::start(node.store(), &node.log, &node.aof, files, first, settings::policy(node));
         let writer = writer.map_err(|error| log::warning(format!("Can't start the AOF writer: {error}")))?;
-        node.aof.keep_folder(Some(lock));
+        node.aof.keep_folder(&names, lock);
         node.aof.awaits_base.store(true, Relaxed);
         node.aof.set_on(writer);
         node.log.set_read_by(&node.mail, LogReader::Aof, true);
@@ -263,12 +264,15 @@ pub fn suspend(node: &'static Node, generation: Generation) -> Result<(), ()> {
 
 fn switch_off(node: &'static Node) {
     rewrite::stop(node);
+    // What is asked for from here on is one of a node without a log.
+    node.aof.rewrites().is_scheduled = false;
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
     node.log.set_read_by(&node.mail, LogReader::Aof, false);
+    let end = node.log.end();
     held.release();
     node.aof.awaits_base.store(false, Relaxed);
-    end_writer(node);
+    end_writer(node, end);
     gating::apply(node);
     node.mail.set_tasks(Tasks::LOG_FAILED, Tasks::NONE);
     node.aof.refuse_writes(None);
@@ -276,20 +280,18 @@ fn switch_off(node: &'static Node) {
     // No reply waits for a file that is not written any more.
     node.set_durable(LogOffset(u64::MAX));
     node.look_at_waits();
-    let mut rewrites = node.aof.rewrites();
-    (rewrites.listing, rewrites.is_scheduled) = (None, false);
-    drop(rewrites);
-    node.aof.keep_folder(None);
+    node.aof.rewrites().listing = None;
+    node.aof.give_folder_back();
 }
 
 /// A disk that does not answer does not keep others waiting.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The writer makes durable what was logged, and ends. Commands log no more.
-fn end_writer(node: &'static Node) {
+/// The writer makes durable what was logged up to `end`, and ends. What follows is not for it.
+fn end_writer(node: &'static Node, end: LogOffset) {
     let Some(writer) = node.aof.take_writer() else { return };
     log::notice("Calling fsync() on the AOF file.");
-    node.aof.inbox.post(&node.log, Request::Stop);
+    node.aof.inbox.post(&node.log, Request::Stop(end));
     let begun = instant();
     while !writer.has_ended() && elapsed(begun) < PATIENCE {
         routines::pause(routines::LOOK);
@@ -311,7 +313,7 @@ pub fn close(node: &'static Node) {
     rewrite::stop(node);
     node.pause.begin(&node.mail, Cause::Shutdown, i64::MAX, false);
     leaving::await_commands(node);
-    end_writer(node);
+    end_writer(node, node.log.end());
 }
 
 /// `None`: another thread switches, and waits for a disk that does not answer, or for a script that SHUTDOWN NOSAVE has given up.
