@@ -467,7 +467,7 @@ impl Driver {
                 None
             }
             // It was switched off while the disk did not answer: what comes of its last requests concerns no write.
-            Output::RefuseWrites(_) if self.state.is_writer_ending() => None,
+            Output::RefuseWrites(_) | Output::GiveUp if self.state.is_writer_ending() => None,
             Output::Exit(_) if self.state.is_writer_ending() => {
                 self.is_abandoned = true;
                 None
@@ -482,8 +482,17 @@ impl Driver {
                 self.mail.set_tasks(Tasks::LOG_FAILED, Tasks::LOG_FAILED);
                 None
             }
+            Output::GiveUp => {
+                report::warning(
+                    "The disk of the append-only file is full: what could not be written stays in memory and is written when there \
+                     is room. Until then reads show it, writes are refused, and this process should not be ended.",
+                );
+                self.store.gate.give_up(self.mail);
+                None
+            }
             Output::AcceptWrites => {
                 report::warning("The append-only file can be written again.");
+                self.store.gate.go_on(self.mail);
                 self.mail.set_tasks(Tasks::LOG_FAILED, Tasks::NONE);
                 self.state.refuse_writes(None);
                 None

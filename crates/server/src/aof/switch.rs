@@ -276,6 +276,7 @@ fn switch_off(node: &'static Node) {
     gating::apply(node);
     node.mail.set_tasks(Tasks::LOG_FAILED, Tasks::NONE);
     node.aof.refuse_writes(None);
+    node.gate.go_on(&node.mail);
     node.mail.set_log_full(false);
     // No reply waits for a file that is not written any more.
     node.set_durable(LogOffset(u64::MAX));
