@@ -230,6 +230,11 @@ impl AofWriter {
         self.announced
     }
 
+    /// What the manifest says.
+    pub fn list(&self) -> &List {
+        &self.list
+    }
+
     /// How far the file that is written is durable, in its own bytes.
     pub fn durable_bytes(&self) -> u64 {
         self.marks.map_or(0, |marks| marks.durable.position)

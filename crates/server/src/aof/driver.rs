@@ -20,9 +20,10 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use super::commit::{Commit, Layout, unlogged};
+use super::ended;
 use super::files::AofFiles;
 use super::prepare::Preparation;
-use super::request::{Base, Request};
+use super::request::{Base, Request, Stop};
 use super::state::AofState;
 use crate::effects::change_log::{ChangeLog, LogReader};
 use crate::mail::Mail;
@@ -82,7 +83,7 @@ pub struct Driver {
     /// The last step has written something.
     has_written: bool,
     /// It ends once this is durable.
-    stops_at: Option<LogOffset>,
+    stop: Option<Stop>,
     is_abandoned: bool,
     /// The base that is to be listed.
     base: Option<Base>,
@@ -133,7 +134,7 @@ pub fn start(
         stamped_seconds: 0,
         has_begun: false,
         has_written: false,
-        stops_at: None,
+        stop: None,
         is_abandoned: false,
         base: None,
     };
@@ -200,6 +201,7 @@ impl Routine for Driver {
             return true;
         }
         self.end_prepared();
+        self.note_end();
         self.log.remove_reader(self.reader);
         // What the sync thread still reports is of no interest to the next writer.
         self.sync = None;
@@ -214,7 +216,7 @@ impl Routine for Driver {
             std::thread::sleep(GATHERING);
             return;
         }
-        if self.stops_at.is_none() {
+        if self.stop.is_none() {
             self.log.fall_asleep(LogReader::Aof);
             if self.log.has_more_to_collect() {
                 return;
@@ -237,7 +239,7 @@ impl Driver {
 
     /// Whether it is to stop, and nothing that was logged before is left to do.
     fn is_all_done(&self) -> bool {
-        let Some(end) = self.stops_at else { return false };
+        let Some(Stop { end, .. }) = self.stop else { return false };
         match self.machine.is_awaiting_base() {
             // The files of before count, and what was logged behind them does not.
             true => self.machine.written() >= end,
@@ -255,6 +257,21 @@ impl Driver {
         {
             // If it fails, the next start does it.
             let _ = file.set_len(self.used_bytes).and_then(|()| file.sync_all());
+        }
+    }
+
+    /// The log was switched off, and all is durable. Before its first base the files of before count, and stay as they are.
+    fn note_end(&mut self) {
+        let is_for_good = self.stop.is_some_and(|stop| stop.is_for_good);
+        if !is_for_good || self.is_abandoned || self.machine.is_awaiting_base() {
+            return;
+        }
+        self.files.set_ended(Some(ended::note(self.store)));
+        if let Err(error) = self.files.save(self.machine.list()) {
+            report::warning(format!(
+                "Can't note in the manifest that the append-only file was switched off: {}",
+                os_text(&error)
+            ));
         }
     }
 
@@ -300,9 +317,9 @@ impl Driver {
                     self.preparation.end(prepared);
                     Input::Tick
                 }
-                Request::Stop(end) => {
+                Request::Stop(stop) => {
                     self.collect(outputs);
-                    self.stops_at = Some(end);
+                    self.stop = Some(stop);
                     Input::Flush
                 }
             };
@@ -327,7 +344,7 @@ impl Driver {
 
     /// Under `always` with many commits the log goes on in files that were prepared.
     fn prepare(&mut self) {
-        if self.policy != FsyncPolicy::Always || self.stops_at.is_some() || self.machine.failure().is_some() {
+        if self.policy != FsyncPolicy::Always || self.stop.is_some() || self.machine.failure().is_some() {
             return;
         }
         if self.preparation.ends_file(self.used_bytes) {
@@ -341,7 +358,7 @@ impl Driver {
 
     fn collect(&mut self, outputs: &mut Vec<Output>) {
         // Replicas may have more of the log for ever.
-        if self.stops_at.is_some() {
+        if self.stop.is_some() {
             return;
         }
         let mut collected = Vec::new();

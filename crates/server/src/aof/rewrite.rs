@@ -17,6 +17,7 @@ use isotherm_persist::aof::manifest::{AofFile, Manifest};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use super::ended;
 use super::files::AofFiles;
 use super::reference::{self, Reference};
 use super::request::{Base, Request};
@@ -353,6 +354,11 @@ impl Alone {
         files.set_replid(node.replication.state().history.id());
         let lock = files.lock().map_err(|()| SaveError::Failed)?;
         let before = files.manifest().map_err(|()| SaveError::Failed)?;
+        if before.is_none() {
+            files.begin().map_err(|()| SaveError::Failed)?;
+        }
+        // No RDB file is written before it is over.
+        files.set_ended(Some(ended::note(node.store())));
         Ok(Alone { files, before, _lock: lock })
     }
 

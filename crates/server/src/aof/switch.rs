@@ -21,7 +21,7 @@ use std::time::Duration;
 use super::applier::Generation;
 use super::driver::{self, First};
 use super::files::{AofFiles, segments};
-use super::request::Request;
+use super::request::{Request, Stop};
 use super::{rewrite, settings};
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
@@ -64,7 +64,7 @@ fn apply_alone(node: &'static Node) -> Result<(), &'static str> {
     match (node.config.flag(id("appendonly")), node.aof.is_on()) {
         (true, false) => switch_on(node).map_err(|()| CANNOT_SWITCH_ON),
         (false, true) => {
-            switch_off(node);
+            switch_off(node, true);
             Ok(())
         }
         (false, false) => Ok(()),
@@ -115,7 +115,7 @@ fn switch_on(node: &'static Node) -> Result<(), ()> {
             log::warning(
                 "AOF was enabled, but its first base can't be written. Check the above logs for the reason.",
             );
-            switch_off(node);
+            switch_off(node, true);
             Err(())
         }
     }
@@ -132,8 +132,14 @@ impl Folder {
     fn open(node: &Node) -> Result<Folder, ()> {
         let mut files = settings::files(node);
         let lock = files.lock()?;
-        let before = files.manifest()?.map(|manifest| unread(&manifest)).unwrap_or_default();
         files.remove_leftovers();
+        let before = match files.manifest()? {
+            Some(manifest) => unread(&manifest),
+            None => {
+                files.begin()?;
+                List::default()
+            }
+        };
         node.aof.base_number.store(files.base_number(), Relaxed);
         Ok(Folder { files, lock, before })
     }
@@ -253,7 +259,7 @@ pub fn suspend(node: &'static Node, generation: Generation) -> Result<(), ()> {
     let _alone = node.aof.switching();
     node.aof.suspend(generation.0);
     if node.aof.is_on() {
-        switch_off(node);
+        switch_off(node, false);
     }
     if node.aof.is_writer_ending() {
         log::warning("The disk has not answered since the append-only file was switched off.");
@@ -262,7 +268,8 @@ pub fn suspend(node: &'static Node, generation: Generation) -> Result<(), ()> {
     Ok(())
 }
 
-fn switch_off(node: &'static Node) {
+/// `is_for_good`: it does not only rest for the data of another history.
+fn switch_off(node: &'static Node, is_for_good: bool) {
     rewrite::stop(node);
     // What is asked for from here on is one of a node without a log.
     node.aof.rewrites().is_scheduled = false;
@@ -272,7 +279,7 @@ fn switch_off(node: &'static Node) {
     let end = node.log.end();
     held.release();
     node.aof.awaits_base.store(false, Relaxed);
-    end_writer(node, end);
+    end_writer(node, Stop { end, is_for_good });
     gating::apply(node);
     node.mail.set_tasks(Tasks::LOG_FAILED, Tasks::NONE);
     node.aof.refuse_writes(None);
@@ -288,11 +295,11 @@ fn switch_off(node: &'static Node) {
 /// A disk that does not answer does not keep others waiting.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The writer makes durable what was logged up to `end`, and ends. What follows is not for it.
-fn end_writer(node: &'static Node, end: LogOffset) {
+/// The writer makes durable what was logged up to there, and ends. What follows is not for it.
+fn end_writer(node: &'static Node, stop: Stop) {
     let Some(writer) = node.aof.take_writer() else { return };
     log::notice("Calling fsync() on the AOF file.");
-    node.aof.inbox.post(&node.log, Request::Stop(end));
+    node.aof.inbox.post(&node.log, Request::Stop(stop));
     let begun = instant();
     while !writer.has_ended() && elapsed(begun) < PATIENCE {
         routines::pause(routines::LOOK);
@@ -314,7 +321,7 @@ pub fn close(node: &'static Node) {
     rewrite::stop(node);
     node.pause.begin(&node.mail, Cause::Shutdown, i64::MAX, false);
     leaving::await_commands(node);
-    end_writer(node, node.log.end());
+    end_writer(node, Stop { end: node.log.end(), is_for_good: false });
 }
 
 /// `None`: another thread switches, and waits for a disk that does not answer, or for a script that SHUTDOWN NOSAVE has given up.

@@ -96,6 +96,145 @@ fn a_file_that_has_moved_does_not_refer_to_values_on_disk() {
     server.client().check("GET key7", &format!("$1000\r\n{value}\r\n"));
 }
 
+/// Seconds are what an RDB file knows of its time.
+fn await_next_second(client: &mut Client) {
+    let mut second = || client.ask("TIME").lines().nth(2).map(str::to_owned);
+    let first = second();
+    wait_until("the second is over", || second() != first);
+}
+
+#[test]
+fn a_save_behind_the_end_of_the_file_is_newer() {
+    let data = Data::new();
+    let mut server = start(&data, &[]);
+    let mut client = server.client();
+    set(&mut client, 0..100);
+    client.check("SAVE", "+OK\r\n");
+    set(&mut client, 100..200);
+    client.check("CONFIG SET appendonly no", "+OK\r\n");
+    set(&mut client, 200..300);
+    kill(&mut server);
+    // The same RDB file: the append-only file has more, and is written again.
+    let mut server = start(&data, &[]);
+    check_keys(&server, 200);
+    let mut client = server.client();
+    set(&mut client, 200..250);
+    kill(&mut server);
+    let mut server = start(&data, &[]);
+    check_keys(&server, 250);
+    let mut client = server.client();
+    client.check("CONFIG SET appendonly no", "+OK\r\n");
+    set(&mut client, 250..300);
+    client.check("SAVE", "+OK\r\n");
+    kill(&mut server);
+    let mut server = start(&data, &[]);
+    assert!(server.log().contains("was switched off before the RDB file was written"));
+    check_keys(&server, 300);
+    // It is the append-only file now.
+    set(&mut server.client(), 300..310);
+    kill(&mut server);
+    check_keys(&start(&data, &[]), 310);
+}
+
+#[test]
+fn a_rewrite_of_a_file_that_is_off_is_an_end_too() {
+    let data = Data::new();
+    let mut server = start(&data, &["--appendonly", "no"]);
+    let mut client = server.client();
+    set(&mut client, 0..100);
+    rewrite(&mut client);
+    kill(&mut server);
+    let mut server = start(&data, &[]);
+    check_keys(&server, 100);
+    let mut client = server.client();
+    client.check("CONFIG SET appendonly no", "+OK\r\n");
+    set(&mut client, 100..200);
+    rewrite(&mut client);
+    await_next_second(&mut client);
+    set(&mut client, 200..300);
+    client.check("SAVE", "+OK\r\n");
+    kill(&mut server);
+    check_keys(&start(&data, &[]), 300);
+}
+
+#[test]
+fn which_of_two_files_is_newer_is_not_guessed() {
+    let (data, other) = (Data::new(), Data::new());
+    let mut server = start(&other, &["--appendonly", "no"]);
+    server.client().check("SAVE", "+OK\r\n");
+    await_next_second(&mut server.client());
+    kill(&mut server);
+    let mut server = start(&data, &[]);
+    let mut client = server.client();
+    set(&mut client, 0..10);
+    client.check("CONFIG SET appendonly no", "+OK\r\n");
+    kill(&mut server);
+    std::fs::copy(other.0.join("dump.rdb"), data.0.join("dump.rdb")).unwrap();
+    let log = data.fails_to_start();
+    assert!(log.contains("came behind the end, and says that it was begun before"), "{log}");
+    std::fs::remove_file(data.0.join("dump.rdb")).unwrap();
+    check_keys(&start(&data, &[]), 10);
+}
+
+#[test]
+fn a_start_without_the_file_warns_of_one_that_has_more() {
+    const WARNING: &str = "what only that has is not loaded";
+    let data = Data::new();
+    let off = ["--appendonly", "no"];
+    let mut server = start(&data, &off);
+    assert!(!server.log().contains(WARNING));
+    kill(&mut server);
+    let mut server = start(&data, &[]);
+    set(&mut server.client(), 0..10);
+    kill(&mut server);
+    let mut server = start(&data, &off);
+    assert!(server.log().contains("was not switched off: what only that has"));
+    kill(&mut server);
+    let mut server = start(&data, &[]);
+    let mut client = server.client();
+    client.check("CONFIG SET appendonly no", "+OK\r\n");
+    kill(&mut server);
+    let mut server = start(&data, &off);
+    assert!(server.log().contains("is newer than the RDB file: what only that has"));
+    server.client().check("SAVE", "+OK\r\n");
+    kill(&mut server);
+    assert!(!start(&data, &off).log().contains(WARNING));
+}
+
+#[test]
+fn files_without_their_manifest_are_not_written_over() {
+    let data = Data::new();
+    let mut server = start(&data, &[]);
+    set(&mut server.client(), 0..10);
+    kill(&mut server);
+    let (manifest, aside) = (data.file("appendonly.aof.manifest"), data.0.join("aside"));
+    std::fs::rename(&manifest, &aside).unwrap();
+    let log = data.fails_to_start();
+    assert!(log.contains("There is no manifest of the append-only file"), "{log}");
+    let mut server = start(&data, &["--appendonly", "no"]);
+    let mut client = server.client();
+    let refused = "-ERR CONFIG SET failed (possibly related to argument 'appendonly') - Unable to turn on AOF. Check server logs.\r\n";
+    client.check("CONFIG SET appendonly yes", refused);
+    client.check("BGREWRITEAOF", "+Background append only file rewriting started\r\n");
+    server.wait_for_log("Background AOF rewrite terminated with error");
+    kill(&mut server);
+    std::fs::rename(&aside, &manifest).unwrap();
+    check_keys(&start(&data, &[]), 10);
+}
+
+/// A start that was killed before its first list is no loss of one.
+#[test]
+fn a_folder_in_which_nothing_counts_yet_is_begun_anew() {
+    let data = Data::new();
+    data.write("appendonly.aof.manifest", b"# Nothing is listed yet.\n");
+    data.write("appendonly.aof.1.base.rdb", b"half");
+    data.write("appendonly.aof.1.incr.aof", b"");
+    let mut server = start(&data, &[]);
+    set(&mut server.client(), 0..10);
+    kill(&mut server);
+    check_keys(&start(&data, &[]), 10);
+}
+
 #[test]
 fn it_is_switched_off_at_once_while_a_replica_follows() {
     for policy in ["everysec", "no"] {
