@@ -129,6 +129,7 @@ impl AofFiles {
         read_exact_at(&*file, &mut text, 0)?;
         let manifest = Manifest::parse(&text).map_err(ReadError::Manifest)?;
         self.base.clone_from(&manifest.base);
+        self.replid = manifest.replid.and_then(|id| ReplId::parse(&id));
         self.listed = manifest.incr.iter().map(|file| (file.seq as u64, file.name.clone())).collect();
         self.history = manifest.history.iter().map(|file| file.name.clone()).collect();
         Ok(Some(manifest))

@@ -113,7 +113,8 @@ fn begin_anew(
     log::notice("Creating AOF base file on server start");
     let list = List { base: Some(base), segments: Vec::new() };
     if let Some(older) = older {
-        // The log begins under the names of its files.
+        // The log begins under the names of its files, with a history of its own.
+        files.set_replid(node.replication.state().history.id());
         save(files, &list)?;
         older.incr.iter().for_each(|file| files.remove_named(&file.name));
         if let Some(tier) = node.cold.disk() {
