@@ -570,7 +570,8 @@ impl AofWriter {
         }
     }
 
-    /// Under `always` nothing can be answered while the disk fails. One that is full is waited for: another start would not find room.
+    /// Under `always` nothing can be answered while the disk fails. One that is full is waited for: another
+    /// start would not find room.
     fn check_patience(&mut self, now: Ms, outputs: &mut Vec<Output>) {
         let Some(trouble) = self.trouble.as_mut().filter(|_| self.policy == FsyncPolicy::Always) else { return };
         let is_over = |since: Ms| now.0 >= since.0 + PATIENCE_MS;

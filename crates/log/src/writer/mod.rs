@@ -18,9 +18,10 @@
 //! would succeed without them. All that is not durable goes from memory into a new file, and the old one is cut to its
 //! durable length.
 //!
-//! **A failed write** is cut off and repeated each second. Meanwhile commands that write are refused, as after a failed sync;
-//! reads go on. Under `always` a failure of ten seconds ends the process, as nothing can be answered any more; but of a disk that is
-//! full only the replies that wait are given up, and all goes on when there is room.
+//! **A failed write** is cut off and repeated each second. Meanwhile commands that write are refused, as
+//! after a failed sync; reads go on. Under `always` a failure of ten seconds ends the process, as nothing can
+//! be answered any more; but of a disk that is full only the replies that wait are given up, and all goes on
+//! when there is room.
 //!
 //! **A file ends** exactly at the cut of a snapshot that becomes the base. It is synced to its end before the next one is created,
 //! and that is listed before a byte is written to it. So of the listed files only the last can have a damaged tail, and damage
@@ -185,8 +186,9 @@ pub enum Output {
     Flushed,
     /// What was written under `no` may be lost, and memory has it no more: a new base has to be written.
     BaseNeeded,
-    /// The disk is full, under `always`, and has been in trouble for long: replies that wait are to say that their changes are applied
-    /// and not durable, and until `AcceptWrites` none waits. What they show is written when there is room.
+    /// The disk is full, under `always`, and has been in trouble for long: replies that wait are to say that
+    /// their changes are applied and not durable, and until `AcceptWrites` none waits. What they show is
+    /// written when there is room.
     GiveUp,
     /// Nothing can be answered under `always`: the process is to end.
     Exit(Failure),

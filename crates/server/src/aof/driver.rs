@@ -237,7 +237,7 @@ impl Driver {
         Ms(elapsed(self.began).as_millis() as u64)
     }
 
-    /// Whether it is to stop, and nothing that was logged before is left to do.
+    /// Returns whether it is to stop, and nothing that was logged before is left to do.
     fn is_all_done(&self) -> bool {
         let Some(Stop { end, .. }) = self.stop else { return false };
         match self.machine.is_awaiting_base() {
@@ -260,7 +260,8 @@ impl Driver {
         }
     }
 
-    /// The log was switched off, and all is durable. Before its first base the files of before count, and stay as they are.
+    /// Notes in the manifest that the log was switched off. Before its first base the files of before count,
+    /// and stay as they are.
     fn note_end(&mut self) {
         let is_for_good = self.stop.is_some_and(|stop| stop.is_for_good);
         if !is_for_good || self.is_abandoned || self.machine.is_awaiting_base() {

@@ -7,8 +7,8 @@
 //!                                      another one, begun before       --> refused: a clock was set, or somebody has put it there
 //!   a start with appendonly no         a warning, unless the RDB file is newer
 //! ```
-//! The two are compared by what the RDB file says of its beginning (`ctime`), which a copy keeps. A log that was never switched off has
-//! all that any RDB file of this server has.
+//! The two are compared by what the RDB file says of its beginning (`ctime`), which a copy keeps. A log that
+//! was never switched off has all that any RDB file of this server has.
 
 use isotherm_disk::{Disk, Mode, read_exact_at};
 use isotherm_persist::Limits;
@@ -27,7 +27,7 @@ use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::time::unix_now;
 
-/// Which of two has the data of last.
+/// The one of two that has more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Newest {
     Log,
@@ -102,7 +102,7 @@ fn created_seconds(disk: &dyn Disk, path: &Path) -> Result<Option<i64>, String> 
     }
 }
 
-/// The start loads the RDB file, if any: says so if an append-only file may have more.
+/// Warns, at a start with the RDB file, of an append-only file that may have more.
 pub fn warn_beside(node: &Node) {
     let mut files = settings::files(node);
     // One that cannot be read is of no interest to this start.

@@ -7,8 +7,9 @@
 //!     appendonly.aof.5.incr.aof       the log from there on
 //!     .appendonly.aof.lock            locked by the process that writes the others
 //! ```
-//! Only what the manifest lists counts; so there is one before any of the other files, with nothing in it at first. A file keeps the name under which it was found; those of the history are removed once a
-//! manifest without them is safe.
+//! Only what the manifest lists counts; so there is one before any of the other files, with nothing in it at
+//! first. A file keeps the name under which it was found; those of the history are removed once a manifest
+//! without them is safe.
 
 use isotherm_disk::{Disk, File, Lock, Mode, read_exact_at, write_all_at};
 use isotherm_log::LogOffset;
@@ -44,7 +45,7 @@ pub struct AofFiles {
     history: Vec<Vec<u8>>,
     /// The name of the history that the log files are of.
     replid: Option<ReplId>,
-    /// Said by the manifests that are written from now on.
+    /// The end of the log, as the manifests have it that are written from now on.
     ended: Option<Ended>,
 }
 
@@ -83,7 +84,7 @@ impl AofFiles {
         self.replid = Some(id);
     }
 
-    /// The log is not written any more, or is again.
+    /// Sets what manifests say from now on of the end of the log.
     pub fn set_ended(&mut self, ended: Option<Ended>) {
         self.ended = ended;
     }
@@ -179,10 +180,12 @@ impl AofFiles {
         })
     }
 
-    // COMPAT(persistence): Base and log files without a manifest are not written over: the start, CONFIG SET appendonly yes and
-    // BGREWRITEAOF are refused. Valkey begins anew, under the same names. Why: they are the data, and the manifest may be found again.
-    /// There is nothing that counts, and files are about to be written that a manifest is to list: until it does, one says that nothing
-    /// counts. Files that are there without any manifest may be all the data there is: then the log says so.
+    // COMPAT(persistence): Base and log files without a manifest are not written over: the start, CONFIG SET
+    // appendonly yes and BGREWRITEAOF are refused. Valkey begins anew, under the same names. Why: they are
+    // the data, and the manifest may be found again.
+    /// Prepares a folder in which nothing counts yet for files that a manifest is to list: until it does, one
+    /// says that nothing counts. Files that are there without any manifest may be all the data there is: then
+    /// the log says so.
     pub fn begin(&mut self) -> Result<(), ()> {
         let folder = self.folder.display();
         let found = self.disk.exists(&self.manifest_path()).and_then(|is_there| match is_there {

@@ -77,9 +77,10 @@ pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<(), Cannot
     })
 }
 
-// COMPAT(persistence): With `appendonly yes` an RDB file that was begun after the append-only file was switched off is loaded, and
-// becomes the first base; Valkey loads the append-only file, and writes that over the RDB file later. Why: the data since would be lost.
-/// Whether the RDB file is newer than the log, which was switched off.
+// COMPAT(persistence): With `appendonly yes` an RDB file that was begun after the append-only file was
+// switched off is loaded, and becomes the first base; Valkey loads the append-only file, and writes that over
+// the RDB file later. Why: the data since would be lost.
+/// Returns whether the RDB file is newer than the log, which was switched off.
 fn is_rdb_newer(node: &Node, ended: &Ended) -> Result<bool, CannotLoad> {
     let newest = ended::newest(node.store(), ended).map_err(|why| {
         log::warning(why);
@@ -88,7 +89,7 @@ fn is_rdb_newer(node: &Node, ended: &Ended) -> Result<bool, CannotLoad> {
     Ok(newest == Newest::Rdb)
 }
 
-/// The data is that of the RDB file, if there is one, and becomes the first base, in place of `older` files.
+/// Makes the first base of the RDB file, if there is one, in place of `older` files.
 fn begin_anew(
     node: &'static Node,
     files: &mut AofFiles,
@@ -125,6 +126,7 @@ fn begin_anew(
     Ok(list)
 }
 
+/// Writes the manifest; the log says why not.
 fn save(files: &mut AofFiles, list: &List) -> Result<(), CannotLoad> {
     files.save(list).map_err(|error| {
         log::warning(format!("Can't write the AOF manifest file: {}", os_text(&error)));

@@ -40,8 +40,8 @@ pub fn is_running(node: &Node) -> bool {
     walks || node.aof.rewrites().listing.is_some()
 }
 
-/// Begins one, unless the append-only file is being switched on or off: then whose the folder is changes. Everything is held afterwards,
-/// or nothing was done.
+/// Begins one, unless the append-only file is being switched on or off: its folder changes hands then.
+/// Everything is held afterwards, or nothing was done.
 pub fn ask(node: &'static Node, held: &mut Held<'static>) -> Asked {
     match node.aof.try_switching() {
         Some(_alone) => begin(node, held),
@@ -148,9 +148,9 @@ impl Routine for Rewrite {
 }
 
 impl Rewrite {
-    /// A folder that a base refers to is said to be that of a manifest. After a crash before the first one was listed there would be a folder
-    /// without it, which a start refuses: the first base has all values. So has each one of a manifest that stands elsewhere than the
-    /// start has found it (CONFIG SET dir).
+    /// A folder that a base refers to is said to be that of a manifest. After a crash before the first one
+    /// was listed there would be a folder without it, which a start refuses: the first base has all values.
+    /// So has each one of a manifest that stands elsewhere than the start has found it (CONFIG SET dir).
     fn has_manifest(&self) -> bool {
         let mut files = settings::files(self.node);
         let is_known = self.node.cold.disk().is_some_and(|tier| tier.files.is_of(&files.manifest_path()));

@@ -34,15 +34,16 @@ pub fn frame(node: &Node) {
     node.aof.set_has_timestamps(node.config.flag(HAS_TIMESTAMPS));
 }
 
-/// The files that are written, or while none are those that the parameters name. One owner: what a rewrite adds stands where the
-/// writer lists it.
+/// The files that are written, or while none are those that the parameters name. One owner: what a rewrite
+/// adds stands where the writer lists it.
 pub fn files(node: &Node) -> AofFiles {
     node.aof.files().unwrap_or_else(|| files_on(&node.persistence.disk, &node.config))
 }
 
-// COMPAT(persistence): CONFIG SET dir is refused while `appendonly` is yes; with `appendonly no` first and `yes` behind it the append-only
-// file moves. Valkey takes it, and its next rewrite writes the base and the manifest there: killed before that is complete, it finds the
-// data in neither folder. Why: one folder always has all of it.
+// COMPAT(persistence): CONFIG SET dir is refused while `appendonly` is yes; with `appendonly no` first and
+// `yes` behind it the append-only file moves. Valkey takes it, and its next rewrite writes the base and the
+// manifest there: killed before that is complete, it finds the data in neither folder. Why: one folder always
+// has all of it.
 /// Returns why `dir`, which was changed, cannot be what it is now.
 pub fn refuse_folder(node: &Node) -> Result<(), &'static str> {
     let Some(_alone) = node.aof.try_switching() else {

@@ -5,7 +5,8 @@
 //!   quorum      what `repl-ack-quorum` replicas have acknowledged      if that is not 0
 //!   reached     the lower of those that are asked for; without one the end of all things
 //! ```
-//! `give_up`: the disk has been full for long. Until it has room again replies do not wait for it; those that do are to be refused.
+//! `give_up`: the disk has been full for long. Until it has room again replies do not wait for it; those that
+//! do are to be refused.
 //!
 //! A reply shows the last change of the partitions that its command held (`Exec::note_gate`), and leaves once `reached` is there. So a
 //! reader never sees what a failure of this machine may take back.
@@ -78,7 +79,8 @@ impl ReplyGate {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)[Part::Durable as usize].reached
     }
 
-    /// The disk is full, and will be for long: replies do not wait for it until `go_on`. Workers refuse those that do.
+    /// The disk is full, and will be for long: replies do not wait for it until `go_on`. Workers refuse those
+    /// that do.
     pub fn give_up(&self, mail: &Mail) {
         // Before they could leave: who sees that the gate is open sees this.
         self.given_up.fetch_add(1, SeqCst);

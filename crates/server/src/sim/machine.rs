@@ -86,7 +86,8 @@ pub struct Machine {
     pub waiting: Vec<Waiting>,
     pub saves: Vec<Save>,
     saves_seen: u64,
-    /// A save was under way when the append-only file was switched off: one behind it in the same second is taken for that.
+    /// A save was under way when the append-only file was switched off: one behind it in the same second is
+    /// taken for that.
     was_saving: bool,
     /// The log of the life before, with all its bytes.
     old_log: Option<&'static ChangeLog>,
@@ -180,8 +181,8 @@ impl Machine {
         Ok(process)
     }
 
-    /// Whether what was found is a save that was begun while the append-only file was off. If such a save is complete nothing else may be
-    /// found, but a rewrite behind it.
+    /// Returns whether what was found is a save that was begun while the append-only file was off. If such a save is
+    /// complete nothing else may be found, but a rewrite behind it.
     fn is_newer_save(&self, found: &State, end: LogOffset) -> Result<bool, Violation> {
         let now_ms = unix_now().0;
         let is_found = |save: &Save| save.is_newer && equals_saved(&save.state, found, now_ms);

@@ -23,9 +23,10 @@ const HELD_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const NOT_ACKNOWLEDGED: &[u8] =
     b"-NOREPLICAS Not enough replicas acknowledged the change in time: applied, not acknowledged\r\n";
 
-// COMPAT(persistence): Under `appendfsync always`, when the disk has been full for ten seconds, replies that wait for it are replaced by
-// the error NOTDURABLE; reads are answered, writes get MISCONF, and what was applied is written when there is room. Until then a reply may
-// show what a crash takes back. Valkey ends. Why: another start would find no room either, and nobody could read.
+// COMPAT(persistence): Under `appendfsync always`, when the disk has been full for ten seconds, replies that
+// wait for it are replaced by the error NOTDURABLE; reads are answered, writes get MISCONF, and what was
+// applied is written when there is room. Until then a reply may show what a crash takes back. Valkey ends.
+// Why: another start would find no room either, and nobody could read.
 const NOT_DURABLE: &[u8] = b"-NOTDURABLE The disk of the append-only file is full: applied, not durable\r\n";
 
 impl Inner {
@@ -112,7 +113,7 @@ impl Inner {
         self.node.gate.note_held(self.number, self.held.len());
     }
 
-    /// Lets go of the replies of a connection that the gate is open for. Whether others have to wait.
+    /// Lets go of the replies of a connection that the gate is open for. Returns whether others have to wait.
     fn let_go(&mut self, connection: &mut Connection) -> bool {
         let gate = &self.node.gate;
         let reached = gate.reached();
