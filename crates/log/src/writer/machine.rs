@@ -16,8 +16,8 @@ const WRITE_BYTES_MAX: u64 = 1 << 20;
 
 const RETRY_MS: u64 = 1000;
 const SYNC_INTERVAL_MS: u64 = 1000;
-/// Under `always`, a failure of this length ends the process.
-const EXIT_AFTER_MS: u64 = 10_000;
+/// Under `always`, replies wait no longer than this for a disk that fails.
+const PATIENCE_MS: u64 = 10_000;
 
 /// A place in the log, and where it is in the files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,6 +79,26 @@ struct Trouble {
     failure: Failure,
     /// What has to succeed before it is over.
     awaits: FailedCall,
+    /// When the disk was last found to be full, if it was.
+    full_at: Option<Ms>,
+    has_given_up: bool,
+}
+
+impl Trouble {
+    fn new(failure: Failure, now: Ms) -> Trouble {
+        let full_at = failure.is_full_disk().then_some(now);
+        Trouble { since: now, failure, awaits: failure.call, full_at, has_given_up: false }
+    }
+
+    fn note(&mut self, failure: Failure, now: Ms) {
+        self.failure = failure;
+        if failure.is_full_disk() {
+            self.full_at = Some(now);
+        }
+        if failure.call.rank() > self.awaits.rank() {
+            self.awaits = failure.call;
+        }
+    }
 }
 
 pub struct AofWriter {
@@ -184,7 +204,7 @@ impl AofWriter {
         self.go_on_syncing(outputs, now);
         self.release(outputs);
         self.check_flush(outputs);
-        self.check_exit(now, outputs);
+        self.check_patience(now, outputs);
     }
 
     /// When `Tick` is next of use, if nothing else happens.
@@ -208,6 +228,11 @@ impl AofWriter {
 
     pub fn durable(&self) -> LogOffset {
         self.announced
+    }
+
+    /// What the manifest says.
+    pub fn list(&self) -> &List {
+        &self.list
     }
 
     /// How far the file that is written is durable, in its own bytes.
@@ -503,21 +528,11 @@ impl AofWriter {
     // What others learn.
 
     fn refuse(&mut self, failure: Failure, now: Ms, outputs: &mut Vec<Output>) {
-        let rank = |call: FailedCall| match call {
-            FailedCall::Create | FailedCall::List => 0,
-            FailedCall::Write => 1,
-            FailedCall::Sync => 2,
-        };
         match &mut self.trouble {
-            Some(trouble) => {
-                trouble.failure = failure;
-                if rank(failure.call) > rank(trouble.awaits) {
-                    trouble.awaits = failure.call;
-                }
-            }
+            Some(trouble) => trouble.note(failure, now),
             None => {
                 outputs.push(Output::RefuseWrites(failure));
-                self.trouble = Some(Trouble { since: now, failure, awaits: failure.call });
+                self.trouble = Some(Trouble::new(failure, now));
             }
         }
     }
@@ -555,11 +570,16 @@ impl AofWriter {
         }
     }
 
-    fn check_exit(&mut self, now: Ms, outputs: &mut Vec<Output>) {
-        if self.policy == FsyncPolicy::Always
-            && let Some(trouble) = &self.trouble
-            && now.0 >= trouble.since.0 + EXIT_AFTER_MS
-        {
+    /// Under `always` nothing can be answered while the disk fails. One that is full is waited for: another
+    /// start would not find room.
+    fn check_patience(&mut self, now: Ms, outputs: &mut Vec<Output>) {
+        let Some(trouble) = self.trouble.as_mut().filter(|_| self.policy == FsyncPolicy::Always) else { return };
+        let is_over = |since: Ms| now.0 >= since.0 + PATIENCE_MS;
+        if trouble.failure.is_full_disk() {
+            if is_over(trouble.since) && !std::mem::replace(&mut trouble.has_given_up, true) {
+                outputs.push(Output::GiveUp);
+            }
+        } else if is_over(trouble.full_at.unwrap_or(trouble.since)) {
             outputs.push(Output::Exit(trouble.failure));
         }
     }

@@ -6,7 +6,7 @@
 //!                                           |
 //!   log thread  <-- Create, Write, SetLen, List, Remove --  AofWriter  -- Sync -->  sync thread
 //!                     (one at a time)                           |                   (one at a time)
-//!                                    Durable, Release, RefuseWrites, AcceptWrites, Exit
+//!                              Durable, Release, RefuseWrites, AcceptWrites, GiveUp, Exit
 //!
 //!   offsets      durable          written      collected
 //!                   |                |             |
@@ -18,8 +18,10 @@
 //! would succeed without them. All that is not durable goes from memory into a new file, and the old one is cut to its
 //! durable length.
 //!
-//! **A failed write** is cut off and repeated each second. Meanwhile commands that write are refused, as after a failed sync;
-//! reads go on. Under `always` a failure of ten seconds ends the process, as nothing can be answered any more.
+//! **A failed write** is cut off and repeated each second. Meanwhile commands that write are refused, as
+//! after a failed sync; reads go on. Under `always` a failure of ten seconds ends the process, as nothing can
+//! be answered any more; but of a disk that is full only the replies that wait are given up, and all goes on
+//! when there is room.
 //!
 //! **A file ends** exactly at the cut of a snapshot that becomes the base. It is synced to its end before the next one is created,
 //! and that is listed before a byte is written to it. So of the listed files only the last can have a damaged tail, and damage
@@ -39,6 +41,7 @@ mod machine;
 pub use machine::AofWriter;
 
 use crate::offset::LogOffset;
+use std::io::ErrorKind;
 
 /// A file of the AOF: the number in its name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -63,12 +66,31 @@ pub struct Failure {
     pub errno: i32,
 }
 
+impl Failure {
+    /// Returns whether there is no room, or no more is allowed.
+    pub fn is_full_disk(self) -> bool {
+        let kind = std::io::Error::from_raw_os_error(self.errno).kind();
+        matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded)
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FailedCall {
     Write,
     Sync,
     Create,
     List,
+}
+
+impl FailedCall {
+    /// Returns its order by what has to succeed before all is well again.
+    fn rank(self) -> u8 {
+        match self {
+            FailedCall::Create | FailedCall::List => 0,
+            FailedCall::Write => 1,
+            FailedCall::Sync => 2,
+        }
+    }
 }
 
 /// An entry of the list of files.
@@ -164,6 +186,10 @@ pub enum Output {
     Flushed,
     /// What was written under `no` may be lost, and memory has it no more: a new base has to be written.
     BaseNeeded,
+    /// The disk is full, under `always`, and has been in trouble for long: replies that wait are to say that
+    /// their changes are applied and not durable, and until `AcceptWrites` none waits. What they show is
+    /// written when there is room.
+    GiveUp,
     /// Nothing can be answered under `always`: the process is to end.
     Exit(Failure),
 }

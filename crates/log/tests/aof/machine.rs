@@ -180,6 +180,7 @@ impl Run {
             }
             Output::Flushed => self.flushes += 1,
             Output::BaseNeeded => self.needs_base = true,
+            Output::GiveUp => assert!(self.is_refusing),
             Output::Exit(_) => self.has_exited = true,
         }
     }

@@ -6,6 +6,8 @@ use isotherm_log::writer::{
 };
 
 const EIO: i32 = 5;
+const ENOSPC: i32 = 28;
+const EDQUOT: i32 = 122;
 
 struct Steps {
     writer: AofWriter,
@@ -174,15 +176,42 @@ fn under_always_ten_seconds_of_failure_end_the_process() {
         steps.step(collected(10));
         let mut exits = Vec::new();
         for second in 0..=10 {
-            exits.extend(steps.step(Input::Failed { errno: 28 }));
+            exits.extend(steps.step(Input::Failed { errno: EIO }));
             exits.extend(steps.step(Input::Done));
             exits.retain(|output| matches!(output, Output::Exit(_)));
             assert!(second == 10 || exits.is_empty(), "after {second} s");
             assert_eq!(steps.pass(1000)[0], write(1, 0, 0, 10));
         }
-        let failure = Failure { call: FailedCall::Write, errno: 28 };
+        let failure = Failure { call: FailedCall::Write, errno: EIO };
         let expected = if policy == FsyncPolicy::Always { Some(&Output::Exit(failure)) } else { None };
         assert_eq!(exits.first(), expected);
+    }
+}
+
+#[test]
+fn a_full_disk_is_waited_for() {
+    for policy in [FsyncPolicy::Always, FsyncPolicy::EverySecond] {
+        let mut steps = Steps::new(policy);
+        steps.step(collected(10));
+        let mut given_up = Vec::new();
+        for second in 0..=60 {
+            let mut outputs = steps.step(Input::Failed { errno: [ENOSPC, EDQUOT][second % 2] });
+            outputs.extend(steps.step(Input::Done));
+            outputs.extend(steps.pass(1000));
+            assert!(outputs.contains(&write(1, 0, 0, 10)));
+            assert!(!outputs.iter().any(|output| matches!(output, Output::Exit(_))));
+            given_up.extend(outputs.contains(&Output::GiveUp).then_some(second));
+        }
+        assert_eq!(given_up, if policy == FsyncPolicy::Always { vec![9] } else { vec![] });
+        // From here on it is another failure, which has its own time.
+        let mut exits = Vec::new();
+        for _ in 0..9 {
+            exits.extend(steps.step(Input::Failed { errno: EIO }));
+            exits.extend(steps.step(Input::Done));
+            steps.pass(1000);
+        }
+        assert!(!exits.iter().any(|output| matches!(output, Output::Exit(_))));
+        assert!(steps.step(Input::Wrote { file_bytes: 12 }).contains(&Output::AcceptWrites));
     }
 }
 

@@ -6,6 +6,7 @@
 //!   file "a name.4.incr.aof" seq 4 type i                          i: in their order, numbers rising
 //!   #isotherm replid 8371445ee47ffb2b7dc8... incr 4 start 901 len 77120       ours, in comments: Valkey skips them
 //!                                            where the file begins in the log, and its bytes
+//!   #isotherm ended 1764316800 rdb 176-8371445ee47ffb2b                       switched off then; the RDB file beside it
 //! ```
 //! A name is quoted, with escapes, where it has blanks or bytes that do not print. Fields that are not known are skipped, as
 //! Valkey does; so are comments. A line, with its end, has 1024 bytes at most: the rest of a longer comment counts as a line.
@@ -27,6 +28,9 @@ const REPLID_BYTES: usize = 40;
 /// What begins a comment of ours.
 const OURS: &[u8] = b"#isotherm ";
 
+/// The text of a manifest without files: an empty one is refused.
+const NOTHING: &[u8] = b"# Nothing is listed yet.\n";
+
 /// Where the commands of a file stand in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
@@ -34,6 +38,50 @@ pub struct Place {
     pub start: u64,
     /// Of a file that is complete: its bytes. What lies behind them is not part of the log.
     pub len: Option<u64>,
+}
+
+/// The end of a log that was switched off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ended {
+    /// Unix time. An RDB file that was begun at it or later is newer, if it is not the one below.
+    pub seconds: i64,
+    pub rdb: RdbMark,
+}
+
+/// The RDB file at that moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RdbMark {
+    None,
+    /// Not readable, or about to be replaced.
+    Unknown,
+    /// Its length, and its last eight bytes: the checksum.
+    File {
+        bytes: u64,
+        sum: u64,
+    },
+}
+
+impl RdbMark {
+    fn parse(word: &[u8]) -> Option<RdbMark> {
+        match word {
+            b"none" => Some(RdbMark::None),
+            b"unknown" => Some(RdbMark::Unknown),
+            _ => {
+                let (bytes, sum) = std::str::from_utf8(word).ok()?.split_once('-')?;
+                Some(RdbMark::File { bytes: bytes.parse().ok()?, sum: u64::from_str_radix(sum, 16).ok()? })
+            }
+        }
+    }
+}
+
+impl fmt::Display for RdbMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RdbMark::None => f.write_str("none"),
+            RdbMark::Unknown => f.write_str("unknown"),
+            RdbMark::File { bytes, sum } => write!(f, "{bytes}-{sum:016x}"),
+        }
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -52,6 +100,8 @@ pub struct Manifest {
     pub incr: Vec<AofFile>,
     /// The replication id of the log that the places count.
     pub replid: Option<[u8; REPLID_BYTES]>,
+    /// Of one that is not written any more.
+    pub ended: Option<Ended>,
 }
 
 /// Why a manifest cannot be read, as Valkey logs it.
@@ -109,6 +159,11 @@ impl Manifest {
         Ok(manifest)
     }
 
+    /// Returns whether no data counts.
+    pub fn lists_nothing(&self) -> bool {
+        self.base.is_none() && self.incr.is_empty()
+    }
+
     fn read_line(&mut self, line: &[u8]) -> Result<(), &'static str> {
         const INVALID: &str = "Invalid AOF manifest file format";
         let words = args_split(line, Dialect::File).map_err(|_| INVALID)?;
@@ -155,6 +210,11 @@ impl Manifest {
             rest = behind;
             match (*name, behind) {
                 (b"replid", _) => self.replid = Some((*value).try_into().map_err(|_| INVALID)?),
+                (b"ended", [b"rdb", mark, behind @ ..]) => {
+                    rest = behind;
+                    let seconds = parse_i64(value).ok_or(INVALID)?;
+                    self.ended = Some(Ended { seconds, rdb: RdbMark::parse(mark).ok_or(INVALID)? });
+                }
                 (b"incr", [b"start", start, behind @ ..]) => {
                     rest = behind;
                     let mut len = None;
@@ -166,7 +226,7 @@ impl Manifest {
                     places.push((seq, Place { start: number(start)?, len }));
                 }
                 // A line that was appended behind ours, which has no end.
-                (b"incr" | b"file", _) => return Err(INVALID),
+                (b"incr" | b"ended" | b"file", _) => return Err(INVALID),
                 // What a later version adds.
                 _ => {}
             }
@@ -188,7 +248,11 @@ impl Manifest {
             text.extend_from_slice(&line);
             text.push(b'\n');
         }
-        if text.len() > 1 && (self.replid.is_some() || self.incr.iter().any(|file| file.place.is_some())) {
+        if text.is_empty() {
+            text.extend_from_slice(NOTHING);
+        }
+        let is_ours = self.replid.is_some() || self.ended.is_some();
+        if text.len() > 1 && (is_ours || self.incr.iter().any(|file| file.place.is_some())) {
             // The last comment has no line end: a program that counts lines finds those of Valkey.
             text.pop();
         }
@@ -198,6 +262,7 @@ impl Manifest {
     /// What is ours, in as few lines as hold it.
     fn comments(&self) -> Vec<Vec<u8>> {
         let replid = self.replid.iter().map(|replid| [b"replid ", &replid[..]].concat());
+        let ended = self.ended.map(|Ended { seconds, rdb }| format!("ended {seconds} rdb {rdb}").into_bytes());
         let places = self.incr.iter().filter_map(|file| {
             let Place { start, len } = file.place?;
             let mut words = format!("incr {} start {start}", file.seq);
@@ -207,7 +272,7 @@ impl Manifest {
             Some(words.into_bytes())
         });
         let mut lines: Vec<Vec<u8>> = Vec::new();
-        for words in replid.chain(places) {
+        for words in replid.chain(ended).chain(places) {
             match lines.last_mut() {
                 Some(line) if line.len() + 1 + words.len() + 1 < LINE_BYTES_MAX => {
                     line.push(b' ');

@@ -126,6 +126,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
         Apply::Nothing => {}
         Apply::Aof if holds_keys => node.mail.post_control(ControlMessage::Aof),
         Apply::Aof => aof::switch::apply(node)?,
+        Apply::Folder => aof::settings::refuse_folder(node)?,
         Apply::ReplyGate if holds_keys => node.mail.post_control(ControlMessage::ReplyGate),
         Apply::ReplyGate => gating::apply(node),
         Apply::Cluster => {

@@ -131,17 +131,20 @@ fn bgrewriteaof(call: &mut AdminCall<'_>) -> Outcome {
     let node = call.node;
     if rewrite::is_running(node) {
         call.reply.error("ERR Background append only file rewriting already in progress");
-    } else if node.persistence.saving().running.is_some() || call.session.in_exec {
-        let mut rewrites = node.aof.rewrites();
-        (rewrites.is_scheduled, rewrites.failures_in_row) = (true, 0);
-        log::notice(format!("{SCHEDULED}."));
-        call.reply.simple(SCHEDULED);
-    } else if rewrite::begin(node, &mut call.exec.held) == Asked::Started {
-        call.reply.simple("Background append only file rewriting started");
-    } else {
-        call.reply.error(
+        return Outcome::Done;
+    }
+    let is_to_wait = node.persistence.saving().running.is_some() || call.session.in_exec;
+    match if is_to_wait { Asked::Busy } else { rewrite::ask(node, &mut call.exec.held) } {
+        Asked::Busy => {
+            let mut rewrites = node.aof.rewrites();
+            (rewrites.is_scheduled, rewrites.failures_in_row) = (true, 0);
+            log::notice(format!("{SCHEDULED}."));
+            call.reply.simple(SCHEDULED);
+        }
+        Asked::Started => call.reply.simple("Background append only file rewriting started"),
+        Asked::Failed => call.reply.error(
             "ERR Can't execute an AOF background rewriting. Please check the server logs for more information.",
-        );
+        ),
     }
     Outcome::Done
 }

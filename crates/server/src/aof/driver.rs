@@ -20,9 +20,10 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use super::commit::{Commit, Layout, unlogged};
+use super::ended;
 use super::files::AofFiles;
 use super::prepare::Preparation;
-use super::request::{Base, Request};
+use super::request::{Base, Request, Stop};
 use super::state::AofState;
 use crate::effects::change_log::{ChangeLog, LogReader};
 use crate::mail::Mail;
@@ -81,7 +82,8 @@ pub struct Driver {
     has_begun: bool,
     /// The last step has written something.
     has_written: bool,
-    is_stopping: bool,
+    /// It ends once this is durable.
+    stop: Option<Stop>,
     is_abandoned: bool,
     /// The base that is to be listed.
     base: Option<Base>,
@@ -132,7 +134,7 @@ pub fn start(
         stamped_seconds: 0,
         has_begun: false,
         has_written: false,
-        is_stopping: false,
+        stop: None,
         is_abandoned: false,
         base: None,
     };
@@ -194,11 +196,12 @@ impl Routine for Driver {
             self.log.set_reader(LogReader::Aof, move || this.unpark());
         }
         self.has_written = self.turn(&mut Vec::new());
-        let is_over = self.is_abandoned || self.is_stopping && !self.has_written && self.is_all_done();
+        let is_over = self.is_abandoned || !self.has_written && self.is_all_done();
         if !is_over {
             return true;
         }
         self.end_prepared();
+        self.note_end();
         self.log.remove_reader(self.reader);
         // What the sync thread still reports is of no interest to the next writer.
         self.sync = None;
@@ -213,9 +216,11 @@ impl Routine for Driver {
             std::thread::sleep(GATHERING);
             return;
         }
-        self.log.fall_asleep(LogReader::Aof);
-        if self.log.has_more_to_collect() {
-            return;
+        if self.stop.is_none() {
+            self.log.fall_asleep(LogReader::Aof);
+            if self.log.has_more_to_collect() {
+                return;
+            }
         }
         match self.machine.next_tick() {
             Some(tick) => {
@@ -232,9 +237,9 @@ impl Driver {
         Ms(elapsed(self.began).as_millis() as u64)
     }
 
-    /// Whether nothing that was logged is left to do.
+    /// Returns whether it is to stop, and nothing that was logged before is left to do.
     fn is_all_done(&self) -> bool {
-        let end = self.log.end();
+        let Some(Stop { end, .. }) = self.stop else { return false };
         match self.machine.is_awaiting_base() {
             // The files of before count, and what was logged behind them does not.
             true => self.machine.written() >= end,
@@ -252,6 +257,22 @@ impl Driver {
         {
             // If it fails, the next start does it.
             let _ = file.set_len(self.used_bytes).and_then(|()| file.sync_all());
+        }
+    }
+
+    /// Notes in the manifest that the log was switched off. Before its first base the files of before count,
+    /// and stay as they are.
+    fn note_end(&mut self) {
+        let is_for_good = self.stop.is_some_and(|stop| stop.is_for_good);
+        if !is_for_good || self.is_abandoned || self.machine.is_awaiting_base() {
+            return;
+        }
+        self.files.set_ended(Some(ended::note(self.store)));
+        if let Err(error) = self.files.save(self.machine.list()) {
+            report::warning(format!(
+                "Can't note in the manifest that the append-only file was switched off: {}",
+                os_text(&error)
+            ));
         }
     }
 
@@ -297,9 +318,9 @@ impl Driver {
                     self.preparation.end(prepared);
                     Input::Tick
                 }
-                Request::Stop => {
-                    self.is_stopping = true;
+                Request::Stop(stop) => {
                     self.collect(outputs);
+                    self.stop = Some(stop);
                     Input::Flush
                 }
             };
@@ -324,7 +345,7 @@ impl Driver {
 
     /// Under `always` with many commits the log goes on in files that were prepared.
     fn prepare(&mut self) {
-        if self.policy != FsyncPolicy::Always || self.is_stopping || self.machine.failure().is_some() {
+        if self.policy != FsyncPolicy::Always || self.stop.is_some() || self.machine.failure().is_some() {
             return;
         }
         if self.preparation.ends_file(self.used_bytes) {
@@ -337,6 +358,10 @@ impl Driver {
     }
 
     fn collect(&mut self, outputs: &mut Vec<Output>) {
+        // Replicas may have more of the log for ever.
+        if self.stop.is_some() {
+            return;
+        }
         let mut collected = Vec::new();
         self.log.collect(|one| collected.push(one));
         for one in collected {
@@ -460,7 +485,7 @@ impl Driver {
                 None
             }
             // It was switched off while the disk did not answer: what comes of its last requests concerns no write.
-            Output::RefuseWrites(_) if self.state.is_writer_ending() => None,
+            Output::RefuseWrites(_) | Output::GiveUp if self.state.is_writer_ending() => None,
             Output::Exit(_) if self.state.is_writer_ending() => {
                 self.is_abandoned = true;
                 None
@@ -475,8 +500,17 @@ impl Driver {
                 self.mail.set_tasks(Tasks::LOG_FAILED, Tasks::LOG_FAILED);
                 None
             }
+            Output::GiveUp => {
+                report::warning(
+                    "The disk of the append-only file is full: what could not be written stays in memory and is written when there \
+                     is room. Until then reads show it, writes are refused, and this process should not be ended.",
+                );
+                self.store.gate.give_up(self.mail);
+                None
+            }
             Output::AcceptWrites => {
                 report::warning("The append-only file can be written again.");
+                self.store.gate.go_on(self.mail);
                 self.mail.set_tasks(Tasks::LOG_FAILED, Tasks::NONE);
                 self.state.refuse_writes(None);
                 None

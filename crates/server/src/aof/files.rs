@@ -7,13 +7,16 @@
 //!     appendonly.aof.5.incr.aof       the log from there on
 //!     .appendonly.aof.lock            locked by the process that writes the others
 //! ```
-//! Only what the manifest lists counts. A file keeps the name under which it was found; those of the history are removed once a
-//! manifest without them is safe.
+//! Only what the manifest lists counts; so there is one before any of the other files, with nothing in it at
+//! first. A file keeps the name under which it was found; those of the history are removed once a manifest
+//! without them is safe.
 
 use isotherm_disk::{Disk, File, Lock, Mode, read_exact_at, write_all_at};
 use isotherm_log::LogOffset;
 use isotherm_log::writer::{FileId, List, Segment};
-use isotherm_persist::aof::manifest::{AofFile, MANIFEST_BYTES_MAX, Manifest, ManifestError, Names, Place};
+use isotherm_persist::aof::manifest::{
+    AofFile, Ended, MANIFEST_BYTES_MAX, Manifest, ManifestError, Names, Place,
+};
 use isotherm_replication::ReplId;
 use std::collections::BTreeMap;
 use std::io;
@@ -42,11 +45,13 @@ pub struct AofFiles {
     history: Vec<Vec<u8>>,
     /// The name of the history that the log files are of.
     replid: Option<ReplId>,
+    /// The end of the log, as the manifests have it that are written from now on.
+    ended: Option<Ended>,
 }
 
 /// Why the manifest cannot be had.
 #[derive(Debug)]
-enum ReadError {
+pub enum ReadError {
     Io(io::Error),
     Manifest(ManifestError),
 }
@@ -70,12 +75,18 @@ impl AofFiles {
             listed: BTreeMap::new(),
             history: Vec::new(),
             replid: None,
+            ended: None,
         }
     }
 
     /// What the manifest says from now on of the history that the log is of.
     pub fn set_replid(&mut self, id: ReplId) {
         self.replid = Some(id);
+    }
+
+    /// Sets what manifests say from now on of the end of the log.
+    pub fn set_ended(&mut self, ended: Option<Ended>) {
+        self.ended = ended;
     }
 
     /// The single file of earlier versions, in `dir`.
@@ -104,7 +115,7 @@ impl AofFiles {
     }
 
     /// Reads the manifest; `None` if there is none.
-    fn read(&mut self) -> Result<Option<Manifest>, ReadError> {
+    pub fn read(&mut self) -> Result<Option<Manifest>, ReadError> {
         let path = self.path(&self.names.manifest());
         let file = match self.disk.open(&path, Mode::Read) {
             Ok(file) => file,
@@ -119,6 +130,7 @@ impl AofFiles {
         read_exact_at(&*file, &mut text, 0)?;
         let manifest = Manifest::parse(&text).map_err(ReadError::Manifest)?;
         self.base.clone_from(&manifest.base);
+        self.replid = manifest.replid.and_then(|id| ReplId::parse(&id));
         self.listed = manifest.incr.iter().map(|file| (file.seq as u64, file.name.clone())).collect();
         self.history = manifest.history.iter().map(|file| file.name.clone()).collect();
         Ok(Some(manifest))
@@ -152,9 +164,10 @@ impl AofFiles {
         self.path(&self.names.manifest())
     }
 
-    /// `read`; the log says why not.
+    /// The manifest, if it lists anything; the log says why not.
     pub fn manifest(&mut self) -> Result<Option<Manifest>, ()> {
-        self.read().map_err(|error| match error {
+        let read = self.read().map(|found| found.filter(|manifest| !manifest.lists_nothing()));
+        read.map_err(|error| match error {
             ReadError::Io(error) => log::warning(format!(
                 "Fatal error: can't open the AOF manifest file in {} for reading: {}",
                 self.folder.display(),
@@ -164,6 +177,42 @@ impl AofFiles {
                 log::warning("\n*** FATAL AOF MANIFEST FILE ERROR ***\n");
                 log::warning(error.to_string());
             }
+        })
+    }
+
+    // COMPAT(persistence): Base and log files without a manifest are not written over: the start, CONFIG SET
+    // appendonly yes and BGREWRITEAOF are refused. Valkey begins anew, under the same names. Why: they are
+    // the data, and the manifest may be found again.
+    /// Prepares a folder in which nothing counts yet for files that a manifest is to list: until it does, one
+    /// says that nothing counts. Files that are there without any manifest may be all the data there is: then
+    /// the log says so.
+    pub fn begin(&mut self) -> Result<(), ()> {
+        let folder = self.folder.display();
+        let found = self.disk.exists(&self.manifest_path()).and_then(|is_there| match is_there {
+            true => Ok(None),
+            false => Ok(Some(self.disk.list(&self.folder)?)),
+        });
+        let names = match found {
+            Ok(None) => return Ok(()),
+            Ok(Some(names)) => names,
+            Err(error) => {
+                log::warning(format!("Can't look for files in {folder}: {}", os_text(&error)));
+                return Err(());
+            }
+        };
+        let is_listed = |name: &&String| {
+            let (base, incr) = (self.names.number_of_base(name.as_bytes()), self.names.number_of_incr(name.as_bytes()));
+            base.or(incr).is_some()
+        };
+        if let Some(name) = names.iter().find(is_listed) {
+            log::warning(format!(
+                "There is no manifest of the append-only file in {folder}, but {name}, which it would list, and which would be \
+                 written over. Nothing was changed: put the manifest back, or move these files away.",
+            ));
+            return Err(());
+        }
+        self.save(&List::default()).map_err(|error| {
+            log::warning(format!("Can't write the AOF manifest file: {}", os_text(&error)));
         })
     }
 
@@ -266,7 +315,8 @@ impl AofFiles {
         };
         let incr = list.segments.iter().map(|segment| self.listed(segment)).collect();
         let replid = self.replid.map(|id| *id.as_bytes());
-        let text = Manifest { base: base.clone(), history: Vec::new(), incr, replid }.write();
+        let ended = self.ended;
+        let text = Manifest { base: base.clone(), history: Vec::new(), incr, replid, ended }.write();
         let (path, beside) = (self.path(&self.names.manifest()), self.path(&self.names.temp_manifest()));
         let file = self.disk.open(&beside, Mode::Truncate)?;
         write_all_at(&*file, &text, 0).map_err(|error| error.error)?;

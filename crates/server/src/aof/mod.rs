@@ -3,6 +3,7 @@
 pub mod applier;
 pub mod commit;
 pub mod driver;
+pub mod ended;
 pub mod files;
 pub mod load;
 pub mod open;

@@ -3,14 +3,14 @@
 //! ```text
 //!   manifest --> base --> log files, in order --> the last one is cut where it is torn, and synced --> the log goes on in it
 //!   single file of versions before 7.0 --> becomes the base
-//!   no file: the RDB file, if there is one --> a first base --> the log begins
+//!   no file, or one that was switched off before the RDB file was written: the RDB file --> a first base --> the log begins
 //! ```
 //! The last log file may end within a command (`aof-load-truncated`): it is cut there. What else cannot be read ends the start.
 
 use isotherm_log::LogOffset;
 use isotherm_log::writer::List;
 use isotherm_persist::aof::commit::durable_by;
-use isotherm_persist::aof::manifest::{AofFile, Manifest};
+use isotherm_persist::aof::manifest::{AofFile, Ended, Manifest};
 use std::borrow::Cow;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -23,9 +23,10 @@ use isotherm_disk::{File, read_exact_at, write_all_at};
 
 use super::applier::Applier;
 use super::driver::{self, First};
+use super::ended::{self, Newest};
 use super::files::{AofFiles, segments};
 use super::load::{self, LoadError, Loaded, LogFile};
-use super::{rewrite, settings};
+use super::{reference, rewrite, settings};
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::node::Node;
@@ -43,39 +44,104 @@ pub struct CannotLoad;
 pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<(), CannotLoad> {
     let mut files = settings::files(node);
     let lock = files.lock().map_err(|()| CannotLoad)?;
-    node.aof.keep_folder(Some(lock));
+    node.aof.keep_folder(&files, lock);
     files.remove_leftovers();
     let manifest = match files.manifest().map_err(|()| CannotLoad)? {
         None if exists(node, &node.config.folder().join(files.old_name()))? => Some(adopt(node, &mut files)?),
         found => found,
     };
+    let is_older = match &manifest {
+        Some(Manifest { ended: Some(ended), .. }) => is_rdb_newer(node, ended)?,
+        _ => false,
+    };
     let (list, end, history) = match manifest {
-        Some(manifest) => {
+        Some(manifest) if !is_older => {
             // The process that wrote it may have ended before its name was durable.
             files.sync_folder().map_err(|()| CannotLoad)?;
             move_old(node, &files, &manifest)?;
             let loaded = load_all(node, &files, &manifest)?;
             files.remove_outdated();
+            if manifest.ended.is_some() {
+                // Before anything is logged: it is written again.
+                save(&mut files, &going_on(&loaded.0))?;
+            }
             loaded
         }
-        None => {
-            if let Some(mut source) = rdb {
-                log::notice("There is no append-only file: its first base is made of the RDB file.");
-                let loaded = rdb::load(node.store(), &mut source, Target::Empty, Expired::Dropped, true);
-                loaded.map_err(|LoadFailure(lines)| {
-                    lines.iter().for_each(log::warning);
-                    CannotLoad
-                })?;
-            }
-            let base = rewrite::write_first(node, &mut files).map_err(|_| CannotLoad)?;
-            log::notice("Creating AOF base file on server start");
-            (List { base: Some(base), segments: Vec::new() }, LogOffset::default(), History::default())
+        older => {
+            let list = begin_anew(node, &mut files, rdb, older)?;
+            (list, LogOffset::default(), History::default())
         }
     };
     begin(node, files, list, end, &history).map_err(|error| {
         log::warning(format!("Can't open the append-only file: {}", os_text(&error)));
         CannotLoad
     })
+}
+
+// COMPAT(persistence): With `appendonly yes` an RDB file that was begun after the append-only file was
+// switched off is loaded, and becomes the first base; Valkey loads the append-only file, and writes that over
+// the RDB file later. Why: the data since would be lost.
+/// Returns whether the RDB file is newer than the log, which was switched off.
+fn is_rdb_newer(node: &Node, ended: &Ended) -> Result<bool, CannotLoad> {
+    let newest = ended::newest(node.store(), ended).map_err(|why| {
+        log::warning(why);
+        CannotLoad
+    })?;
+    Ok(newest == Newest::Rdb)
+}
+
+/// Makes the first base of the RDB file, if there is one, in place of `older` files.
+fn begin_anew(
+    node: &'static Node,
+    files: &mut AofFiles,
+    rdb: Option<FilePortions>,
+    older: Option<Manifest>,
+) -> Result<List, CannotLoad> {
+    files.begin().map_err(|()| CannotLoad)?;
+    if let Some(mut source) = rdb {
+        log::notice(match older {
+            None => "There is no append-only file: its first base is made of the RDB file.",
+            Some(_) => {
+                "The append-only file was switched off before the RDB file was written: its first base is made of that."
+            }
+        });
+        let loaded = rdb::load(node.store(), &mut source, Target::Empty, Expired::Dropped, true);
+        loaded.map_err(|LoadFailure(lines)| {
+            lines.iter().for_each(log::warning);
+            CannotLoad
+        })?;
+    }
+    let base = rewrite::write_first(node, files).map_err(|_| CannotLoad)?;
+    log::notice("Creating AOF base file on server start");
+    let list = List { base: Some(base), segments: Vec::new() };
+    if let Some(older) = older {
+        // The log begins under the names of its files, with a history of its own.
+        files.set_replid(node.replication.state().history.id());
+        save(files, &list)?;
+        older.incr.iter().for_each(|file| files.remove_named(&file.name));
+        if let Some(tier) = node.cold.disk() {
+            tier.is_restoring.store(false, Relaxed);
+            reference::in_force(node, false);
+        }
+    }
+    Ok(list)
+}
+
+/// Writes the manifest; the log says why not.
+fn save(files: &mut AofFiles, list: &List) -> Result<(), CannotLoad> {
+    files.save(list).map_err(|error| {
+        log::warning(format!("Can't write the AOF manifest file: {}", os_text(&error)));
+        CannotLoad
+    })
+}
+
+/// The list while the last file is written.
+fn going_on(list: &List) -> List {
+    let mut list = list.clone();
+    if let Some(last) = list.segments.last_mut() {
+        last.len = None;
+    }
+    list
 }
 
 /// A disk that does not answer whether there is a file is no reason to start without it.
@@ -90,11 +156,7 @@ fn exists(node: &Node, path: &Path) -> Result<bool, CannotLoad> {
 fn adopt(node: &Node, files: &mut AofFiles) -> Result<Manifest, CannotLoad> {
     let base = AofFile { name: files.old_name().as_os_str().as_bytes().to_vec(), seq: 1, place: None };
     files.announce_base(base.clone());
-    let saved = files.save(&List { base: Some(1), segments: Vec::new() });
-    saved.map_err(|error| {
-        log::warning(format!("Can't write the AOF manifest file: {}", os_text(&error)));
-        CannotLoad
-    })?;
+    save(files, &List { base: Some(1), segments: Vec::new() })?;
     log::notice(format!(
         "Successfully migrated an old-style AOF file ({}) into the AOF directory ({}).",
         files.old_name().display(),
@@ -128,12 +190,8 @@ fn move_old(node: &Node, files: &AofFiles, manifest: &Manifest) -> Result<(), Ca
 
 /// The manifest has the new name of the history, which goes on in the last file.
 fn name_history(node: &Node, files: &mut AofFiles, list: &List) -> io::Result<()> {
-    let mut list = list.clone();
-    if let Some(last) = list.segments.last_mut() {
-        last.len = None;
-    }
     files.set_replid(node.replication.state().history.id());
-    files.save(&list)
+    files.save(&going_on(list))
 }
 
 /// From here on changes are logged.

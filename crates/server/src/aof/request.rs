@@ -18,10 +18,17 @@ pub enum Request {
     Prepared(io::Result<(Arc<dyn File>, u64)>),
     /// All that was logged is to be synced, under every policy.
     Flush,
-    /// The same, then the thread ends.
-    Stop,
+    /// The same up to this place, then the thread ends. What is logged behind it is for other readers.
+    Stop(Stop),
     /// The thread ends as soon as the disk answers.
     Abandon,
+}
+
+#[derive(Clone, Copy)]
+pub struct Stop {
+    pub end: LogOffset,
+    /// The log was switched off, and the manifest says so.
+    pub is_for_good: bool,
 }
 
 /// A new base, which is complete and durable.

@@ -17,6 +17,7 @@ use isotherm_persist::aof::manifest::{AofFile, Manifest};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
+use super::ended;
 use super::files::AofFiles;
 use super::reference::{self, Reference};
 use super::request::{Base, Request};
@@ -39,7 +40,16 @@ pub fn is_running(node: &Node) -> bool {
     walks || node.aof.rewrites().listing.is_some()
 }
 
-/// Begins one. Everything is held afterwards.
+/// Begins one, unless the append-only file is being switched on or off: its folder changes hands then.
+/// Everything is held afterwards, or nothing was done.
+pub fn ask(node: &'static Node, held: &mut Held<'static>) -> Asked {
+    match node.aof.try_switching() {
+        Some(_alone) => begin(node, held),
+        None => Asked::Busy,
+    }
+}
+
+/// The same for the thread that switches.
 pub fn begin(node: &'static Node, held: &mut Held<'static>) -> Asked {
     if node.aof.rewrites().listing.is_some() || !node.persistence.begin(Job::Rewrite) {
         return Asked::Busy;
@@ -138,10 +148,13 @@ impl Routine for Rewrite {
 }
 
 impl Rewrite {
-    /// A folder that a base refers to is said to be that of a manifest. After a crash before the first one was listed there would be a folder
-    /// without it, which a start refuses: the first base has all values.
+    /// A folder that a base refers to is said to be that of a manifest. After a crash before the first one
+    /// was listed there would be a folder without it, which a start refuses: the first base has all values.
+    /// So has each one of a manifest that stands elsewhere than the start has found it (CONFIG SET dir).
     fn has_manifest(&self) -> bool {
-        matches!(settings::files(self.node).manifest(), Ok(Some(_)))
+        let mut files = settings::files(self.node);
+        let is_known = self.node.cold.disk().is_some_and(|tier| tier.files.is_of(&files.manifest_path()));
+        is_known && matches!(files.manifest(), Ok(Some(_)))
     }
 
     /// Whether there is more.
@@ -341,6 +354,11 @@ impl Alone {
         files.set_replid(node.replication.state().history.id());
         let lock = files.lock().map_err(|()| SaveError::Failed)?;
         let before = files.manifest().map_err(|()| SaveError::Failed)?;
+        if before.is_none() {
+            files.begin().map_err(|()| SaveError::Failed)?;
+        }
+        // No RDB file is written before it is over.
+        files.set_ended(Some(ended::note(node.store())));
         Ok(Alone { files, before, _lock: lock })
     }
 
@@ -403,7 +421,7 @@ pub fn tick(node: &'static Node) -> bool {
                 return true;
             }
             log::notice(format!("Starting automatic rewriting of AOF {why}"));
-            begin(node, &mut held);
+            ask(node, &mut held);
         }
         return false;
     }
@@ -414,8 +432,8 @@ pub fn tick(node: &'static Node) -> bool {
             return true;
         }
         node.aof.rewrites().is_scheduled = false;
-        if begin(node, &mut held) == Asked::Busy {
-            // Another walk has begun while this thread waited for the gate.
+        if ask(node, &mut held) == Asked::Busy {
+            // Another walk has begun while this thread waited for the gate, or a switch.
             node.aof.rewrites().is_scheduled = true;
         }
     }

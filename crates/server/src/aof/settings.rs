@@ -34,11 +34,32 @@ pub fn frame(node: &Node) {
     node.aof.set_has_timestamps(node.config.flag(HAS_TIMESTAMPS));
 }
 
+/// The files that are written, or while none are those that the parameters name. One owner: what a rewrite
+/// adds stands where the writer lists it.
 pub fn files(node: &Node) -> AofFiles {
-    files_on(&node.persistence.disk, &node.config)
+    node.aof.files().unwrap_or_else(|| files_on(&node.persistence.disk, &node.config))
 }
 
-/// The same before there is a node.
+// COMPAT(persistence): CONFIG SET dir is refused while `appendonly` is yes; with `appendonly no` first and
+// `yes` behind it the append-only file moves. Valkey takes it, and its next rewrite writes the base and the
+// manifest there: killed before that is complete, it finds the data in neither folder. Why: one folder always
+// has all of it.
+/// Returns why `dir`, which was changed, cannot be what it is now.
+pub fn refuse_folder(node: &Node) -> Result<(), &'static str> {
+    let Some(_alone) = node.aof.try_switching() else {
+        return Err("the append-only file is being switched on or off");
+    };
+    let is_elsewhere = |files: AofFiles| {
+        files.folder() != files_on(&node.persistence.disk, &node.config).folder()
+    };
+    let is_suspended = node.aof.is_suspended() && node.config.flag(id("appendonly"));
+    match is_suspended || node.aof.files().is_some_and(is_elsewhere) {
+        true => Err("the append-only file is in it: CONFIG SET appendonly no first"),
+        false => Ok(()),
+    }
+}
+
+/// The same files before there is a node.
 pub fn files_on(disk: &Arc<dyn Disk>, config: &Config) -> AofFiles {
     const FOLDER: Id = id("appenddirname");
     const NAME: Id = id("appendfilename");

@@ -6,6 +6,7 @@ use isotherm_log::writer::Failure;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::files::AofFiles;
 use super::request::Inbox;
 use super::rewrites::Rewrites;
 use crate::config::{Config, Id, id};
@@ -43,8 +44,8 @@ pub struct AofState {
     /// The number of the last base, whether it is listed or not.
     pub base_number: AtomicU64,
     rewrites: Mutex<Rewrites>,
-    /// The lock of the files, for as long as they are this process's.
-    folder: Mutex<Option<Box<dyn Lock>>>,
+    /// The files that the writer writes, and their lock, for as long as they are this process's.
+    folder: Mutex<Option<(AofFiles, Box<dyn Lock>)>>,
 }
 
 impl AofState {
@@ -131,9 +132,23 @@ impl AofState {
         self.rewrites.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps the folder's lock, or gives it back.
-    pub fn keep_folder(&self, lock: Option<Box<dyn Lock>>) {
-        *self.folder.lock().unwrap_or_else(PoisonError::into_inner) = lock;
+    /// These files are written from now on, by this process alone.
+    pub fn keep_folder(&self, files: &AofFiles, lock: Box<dyn Lock>) {
+        *self.folder() = Some((files.clone(), lock));
+    }
+
+    /// The files are no longer written: others may.
+    pub fn give_folder_back(&self) {
+        *self.folder() = None;
+    }
+
+    /// The files that are written, if any are.
+    pub fn files(&self) -> Option<AofFiles> {
+        self.folder().as_ref().map(|(files, _)| files.clone())
+    }
+
+    fn folder(&self) -> MutexGuard<'_, Option<(AofFiles, Box<dyn Lock>)>> {
+        self.folder.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn durable(&self) -> LogOffset {

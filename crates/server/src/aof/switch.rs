@@ -21,7 +21,7 @@ use std::time::Duration;
 use super::applier::Generation;
 use super::driver::{self, First};
 use super::files::{AofFiles, segments};
-use super::request::Request;
+use super::request::{Request, Stop};
 use super::{rewrite, settings};
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
@@ -64,7 +64,7 @@ fn apply_alone(node: &'static Node) -> Result<(), &'static str> {
     match (node.config.flag(id("appendonly")), node.aof.is_on()) {
         (true, false) => switch_on(node).map_err(|()| CANNOT_SWITCH_ON),
         (false, true) => {
-            switch_off(node);
+            switch_off(node, true);
             Ok(())
         }
         (false, false) => Ok(()),
@@ -115,7 +115,7 @@ fn switch_on(node: &'static Node) -> Result<(), ()> {
             log::warning(
                 "AOF was enabled, but its first base can't be written. Check the above logs for the reason.",
             );
-            switch_off(node);
+            switch_off(node, true);
             Err(())
         }
     }
@@ -132,8 +132,14 @@ impl Folder {
     fn open(node: &Node) -> Result<Folder, ()> {
         let mut files = settings::files(node);
         let lock = files.lock()?;
-        let before = files.manifest()?.map(|manifest| unread(&manifest)).unwrap_or_default();
         files.remove_leftovers();
+        let before = match files.manifest()? {
+            Some(manifest) => unread(&manifest),
+            None => {
+                files.begin()?;
+                List::default()
+            }
+        };
         node.aof.base_number.store(files.base_number(), Relaxed);
         Ok(Folder { files, lock, before })
     }
@@ -141,6 +147,7 @@ impl Folder {
     /// The log is written from here on; nothing of it counts before a base is listed. Everything is held. Returns the place.
     fn begin(self, node: &'static Node) -> Result<LogOffset, ()> {
         let Folder { files, lock, before } = self;
+        let names = files.clone();
         let start = node.log.cut(false);
         // Another reader may not have taken all of it yet.
         node.log.gather();
@@ -149,7 +156,7 @@ impl Folder {
         let first = First::AwaitingBase { before, start };
         let writer = driver::start(node.store(), &node.log, &node.aof, files, first, settings::policy(node));
         let writer = writer.map_err(|error| log::warning(format!("Can't start the AOF writer: {error}")))?;
-        node.aof.keep_folder(Some(lock));
+        node.aof.keep_folder(&names, lock);
         node.aof.awaits_base.store(true, Relaxed);
         node.aof.set_on(writer);
         node.log.set_read_by(&node.mail, LogReader::Aof, true);
@@ -252,7 +259,7 @@ pub fn suspend(node: &'static Node, generation: Generation) -> Result<(), ()> {
     let _alone = node.aof.switching();
     node.aof.suspend(generation.0);
     if node.aof.is_on() {
-        switch_off(node);
+        switch_off(node, false);
     }
     if node.aof.is_writer_ending() {
         log::warning("The disk has not answered since the append-only file was switched off.");
@@ -261,35 +268,38 @@ pub fn suspend(node: &'static Node, generation: Generation) -> Result<(), ()> {
     Ok(())
 }
 
-fn switch_off(node: &'static Node) {
+/// `is_for_good`: it does not only rest for the data of another history.
+fn switch_off(node: &'static Node, is_for_good: bool) {
     rewrite::stop(node);
+    // What is asked for from here on is one of a node without a log.
+    node.aof.rewrites().is_scheduled = false;
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
     node.log.set_read_by(&node.mail, LogReader::Aof, false);
+    let end = node.log.end();
     held.release();
     node.aof.awaits_base.store(false, Relaxed);
-    end_writer(node);
+    end_writer(node, Stop { end, is_for_good });
     gating::apply(node);
     node.mail.set_tasks(Tasks::LOG_FAILED, Tasks::NONE);
     node.aof.refuse_writes(None);
+    node.gate.go_on(&node.mail);
     node.mail.set_log_full(false);
     // No reply waits for a file that is not written any more.
     node.set_durable(LogOffset(u64::MAX));
     node.look_at_waits();
-    let mut rewrites = node.aof.rewrites();
-    (rewrites.listing, rewrites.is_scheduled) = (None, false);
-    drop(rewrites);
-    node.aof.keep_folder(None);
+    node.aof.rewrites().listing = None;
+    node.aof.give_folder_back();
 }
 
 /// A disk that does not answer does not keep others waiting.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The writer makes durable what was logged, and ends. Commands log no more.
-fn end_writer(node: &'static Node) {
+/// The writer makes durable what was logged up to there, and ends. What follows is not for it.
+fn end_writer(node: &'static Node, stop: Stop) {
     let Some(writer) = node.aof.take_writer() else { return };
     log::notice("Calling fsync() on the AOF file.");
-    node.aof.inbox.post(&node.log, Request::Stop);
+    node.aof.inbox.post(&node.log, Request::Stop(stop));
     let begun = instant();
     while !writer.has_ended() && elapsed(begun) < PATIENCE {
         routines::pause(routines::LOOK);
@@ -311,7 +321,7 @@ pub fn close(node: &'static Node) {
     rewrite::stop(node);
     node.pause.begin(&node.mail, Cause::Shutdown, i64::MAX, false);
     leaving::await_commands(node);
-    end_writer(node);
+    end_writer(node, Stop { end: node.log.end(), is_for_good: false });
 }
 
 /// `None`: another thread switches, and waits for a disk that does not answer, or for a script that SHUTDOWN NOSAVE has given up.

@@ -124,6 +124,8 @@ pub enum Apply {
     Nothing,
     /// Switch the append-only file on or off, or sync it otherwise.
     Aof,
+    /// Ask whether files that are written may stay behind.
+    Folder,
     LogMemory,
     /// The bus reads its parameters anew.
     Cluster,

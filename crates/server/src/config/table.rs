@@ -178,7 +178,7 @@ pub const PARAMS: &[Param] = &[
     signed("databases", 16, 1, INT_MAX).check(check::databases).immutable().works("Number of databases, at most 65535."),
     text("dbfilename", "dump.rdb").protected().check(check::db_filename).works("Name of the RDB file in dir: loaded at start, written by SAVE, BGSAVE, save points and SHUTDOWN."),
     text("debug-context", "").hidden().no_effect("a free text that CONFIG GET returns"),
-    special("dir", &special::DIR).protected().works("Working directory, and the folder of the RDB file; logfile and unixsocket are relative to it."),
+    special("dir", &special::DIR).protected().apply(Apply::Folder).works("Working directory, and the folder of the RDB file; logfile and unixsocket are relative to it. Not changed while the append-only file is on."),
     flag("disable-thp", true).immutable().no_effect("full ranges of the keyspace are placed on huge pages, at no cost in memory; the rest follows the system's setting"),
     flag("dual-channel-replication-enabled", false).no_effect(NO_DUAL_CHANNEL),
     flag("enable-debug-assert", false).immutable().hidden().no_effect("there is no DEBUG ASSERT"),

@@ -206,6 +206,7 @@ pub enum Data {
 pub fn find_data(node: &'static Node) -> Result<Option<Data>, String> {
     let file = FilePortions::open(node.store()).map_err(end_of_loading)?;
     if !node.config.flag(id("appendonly")) {
+        aof::ended::warn_beside(node);
         return Ok(file.map(Data::Rdb));
     }
     // COMPAT(persistence): With `appendonly yes`, an RDB file and no append-only file the RDB file is loaded and becomes the first

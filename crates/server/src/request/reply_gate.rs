@@ -5,6 +5,9 @@
 //!   quorum      what `repl-ack-quorum` replicas have acknowledged      if that is not 0
 //!   reached     the lower of those that are asked for; without one the end of all things
 //! ```
+//! `give_up`: the disk has been full for long. Until it has room again replies do not wait for it; those that
+//! do are to be refused.
+//!
 //! A reply shows the last change of the partitions that its command held (`Exec::note_gate`), and leaves once `reached` is there. So a
 //! reader never sees what a failure of this machine may take back.
 
@@ -28,6 +31,8 @@ pub struct ReplyGate {
     reached: AtomicU64,
     parts: Mutex<[PartState; PARTS]>,
     has_quorum: AtomicBool,
+    /// How often replies that waited for the disk were given up.
+    given_up: AtomicU64,
     /// By worker: it has replies that wait.
     waits: Box<[AtomicBool]>,
     /// By worker: connections with replies that wait.
@@ -38,6 +43,8 @@ pub struct ReplyGate {
 struct PartState {
     reached: LogOffset,
     is_asked_for: bool,
+    /// Not for now.
+    is_given_up: bool,
 }
 
 impl ReplyGate {
@@ -46,6 +53,7 @@ impl ReplyGate {
             reached: AtomicU64::new(u64::MAX),
             parts: Mutex::default(),
             has_quorum: AtomicBool::new(false),
+            given_up: AtomicU64::new(0),
             waits: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             held: (0..workers).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -66,6 +74,28 @@ impl ReplyGate {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)[Part::Quorum as usize].reached
     }
 
+    /// What this node has synced, if replies wait for that.
+    pub fn durable(&self) -> LogOffset {
+        self.parts.lock().unwrap_or_else(PoisonError::into_inner)[Part::Durable as usize].reached
+    }
+
+    /// The disk is full, and will be for long: replies do not wait for it until `go_on`. Workers refuse those
+    /// that do.
+    pub fn give_up(&self, mail: &Mail) {
+        // Before they could leave: who sees that the gate is open sees this.
+        self.given_up.fetch_add(1, SeqCst);
+        self.change(mail, |parts| parts[Part::Durable as usize].is_given_up = true);
+    }
+
+    pub fn go_on(&self, mail: &Mail) {
+        self.change(mail, |parts| parts[Part::Durable as usize].is_given_up = false);
+    }
+
+    /// How often `give_up` was called. Asked behind `reached`.
+    pub fn given_up(&self) -> u64 {
+        self.given_up.load(SeqCst)
+    }
+
     /// The part has come further. Workers that wait are woken.
     pub fn set(&self, mail: &Mail, part: Part, reached: LogOffset) {
         self.change(mail, |parts| parts[part as usize].reached = reached);
@@ -82,7 +112,8 @@ impl ReplyGate {
     fn change(&self, mail: &Mail, change: impl FnOnce(&mut [PartState; PARTS])) {
         let mut parts = self.parts.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut parts);
-        let asked = parts.iter().filter(|part| part.is_asked_for).map(|part| part.reached.0);
+        let asked = parts.iter().filter(|part| part.is_asked_for && !part.is_given_up);
+        let asked = asked.map(|part| part.reached.0);
         self.reached.store(asked.min().unwrap_or(u64::MAX), SeqCst);
         drop(parts);
         for (worker, waits) in self.waits.iter().enumerate() {
@@ -127,6 +158,10 @@ mod tests {
         gate.set(&mail, Part::Durable, LogOffset(20));
         assert_eq!((gate.reached(), gate.quorum()), (LogOffset(9), LogOffset(9)));
         gate.ask_for(&mail, [true, false]);
+        assert_eq!(gate.reached(), LogOffset(20));
+        gate.give_up(&mail);
+        assert_eq!((gate.reached(), gate.durable()), (LogOffset(u64::MAX), LogOffset(20)));
+        gate.go_on(&mail);
         assert_eq!(gate.reached(), LogOffset(20));
     }
 }

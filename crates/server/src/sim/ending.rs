@@ -127,14 +127,15 @@ impl Machine {
         let (found, now_ms) = (process.state(), unix_now().0);
         drop(process);
         self.disk.kill(Plan::default());
-        let is_any = self.saves.iter().any(|save| equals_saved(&save.state, &found, now_ms));
+        let those = || self.saves.iter().filter(|save| equals_saved(&save.state, &found, now_ms));
+        let (is_any, is_newer) = (those().next().is_some(), those().all(|save| save.is_newer));
         let has_none = found.is_empty() && !self.saves.iter().any(|save| save.is_complete);
         if !is_any && !has_none {
             let last = self.saves.first().map(|save| difference(&save.state, &found)).unwrap_or_default();
             return Err(format!("the RDB file has {} keys, as no save had: {last}", found.len()));
         }
         // What is there now is all that there can be.
-        self.saves = vec![Save { state: found, is_complete: true }];
+        self.saves = vec![Save { state: found, is_complete: true, is_newer: is_any && is_newer }];
         Ok(())
     }
 

@@ -60,6 +60,8 @@ impl Counts {
 pub struct Save {
     pub state: State,
     pub is_complete: bool,
+    /// Begun while the append-only file was off: a start takes it for the newer one.
+    pub is_newer: bool,
 }
 
 /// A reply that waits.
@@ -84,6 +86,9 @@ pub struct Machine {
     pub waiting: Vec<Waiting>,
     pub saves: Vec<Save>,
     saves_seen: u64,
+    /// A save was under way when the append-only file was switched off: one behind it in the same second is
+    /// taken for that.
+    was_saving: bool,
     /// The log of the life before, with all its bytes.
     old_log: Option<&'static ChangeLog>,
     /// The disk has worked since the last fault, for long.
@@ -127,6 +132,7 @@ impl Machine {
             waiting: Vec::new(),
             saves: Vec::new(),
             saves_seen: 0,
+            was_saving: false,
             old_log: None,
             is_healed: false,
             may_lose_power: true,
@@ -159,10 +165,11 @@ impl Machine {
                 .as_ref()
                 .is_some_and(|before| checked.is_err() && self.check_found(before, &found, end).is_ok());
             let is_alone = end == LogOffset(0) && self.alone.contains(&found);
-            if !is_before && !is_alone {
+            if !is_before && !is_alone && !self.is_newer_save(&found, end)? {
                 checked?;
             }
         }
+        self.saves.iter_mut().for_each(|save| save.is_newer = false);
         (self.before, self.is_off) = (None, false);
         self.alone.clear();
         if self.is_start_clean {
@@ -172,6 +179,21 @@ impl Machine {
         self.old_log = Some(&process.node.log);
         (self.waiting, self.saves_seen, self.is_healed, self.rewrites_seen) = (Vec::new(), 0, false, 0);
         Ok(process)
+    }
+
+    /// Returns whether what was found is a save that was begun while the append-only file was off. If such a save is
+    /// complete nothing else may be found, but a rewrite behind it.
+    fn is_newer_save(&self, found: &State, end: LogOffset) -> Result<bool, Violation> {
+        let now_ms = unix_now().0;
+        let is_found = |save: &Save| save.is_newer && equals_saved(&save.state, found, now_ms);
+        if end == LogOffset(0) && self.saves.iter().any(is_found) {
+            return Ok(true);
+        }
+        let is_complete = |save: &Save| save.is_newer && save.is_complete;
+        match self.saves.iter().any(is_complete) && self.alone.is_empty() && !self.was_saving {
+            true => Err("the data is not that of a save behind the end of the append-only file".to_string()),
+            false => Ok(false),
+        }
     }
 
     /// A start under this plan, which stays. None if the machine stopped.
@@ -497,11 +519,16 @@ impl Machine {
     /// The append-only file may have been switched on or off in the step at hand, which has changed nothing else.
     fn note_switch(&mut self, process: &Process) {
         let is_off = !process.node.aof.is_on();
-        if std::mem::replace(&mut self.is_off, is_off) && !is_off {
+        let was_off = std::mem::replace(&mut self.is_off, is_off);
+        if was_off && !is_off {
             let now = History::new(process.node.log.end(), process.state());
             let old = self.history.replace(now);
             self.before = self.before.take().or(old);
         } else if is_off {
+            if !was_off {
+                let running = process.node.persistence.saving().running;
+                self.was_saving = running.is_some_and(|running| running.job != Job::Rewrite);
+            }
             // Nothing waits for a file that is not written.
             self.waiting.clear();
             if process.node.aof.rewrites().begun > self.rewrites_seen {
@@ -533,6 +560,7 @@ impl Machine {
             return;
         }
         self.before = None;
+        self.saves.iter_mut().for_each(|save| save.is_newer = false);
         let durable = aof.durable();
         history.required = history.required.max(durable);
         self.waiting.retain(|waiting| {
@@ -550,7 +578,8 @@ impl Machine {
         if saves > self.saves_seen {
             self.saves_seen = saves;
             self.counts.saves += 1;
-            self.saves.push(Save { state: process.state(), is_complete });
+            let is_newer = self.is_off && !process.node.aof.is_suspended();
+            self.saves.push(Save { state: process.state(), is_complete, is_newer });
             self.forget_saves();
         }
     }

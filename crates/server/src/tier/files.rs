@@ -319,6 +319,11 @@ impl Files {
         self.has_owner.load(Relaxed)
     }
 
+    /// Whether this is the manifest that the owner is said to be.
+    pub fn is_of(&self, manifest: &Path) -> bool {
+        std::path::absolute(manifest).is_ok_and(|manifest| manifest == self.manifest)
+    }
+
     /// No base refers to the folder any more. If this fails, the next start sees it by the manifest.
     pub fn forget_owner(&self) {
         if self.has_owner.swap(false, Relaxed) {

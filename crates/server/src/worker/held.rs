@@ -4,6 +4,7 @@
 //!   note_held        the connection is listed, the gate knows how many wait
 //!   send_held        the log has come further (`WorkerMessage::Durable`): what waited for that is sent
 //!   look_at_held     with a quorum, each 50 ms: what has waited for `repl-ack-timeout` leaves as an error
+//!   let_go           the disk has been full for long: what waited for it leaves as an error
 //! ```
 
 use isotherm_log::LogOffset;
@@ -22,12 +23,23 @@ const HELD_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 const NOT_ACKNOWLEDGED: &[u8] =
     b"-NOREPLICAS Not enough replicas acknowledged the change in time: applied, not acknowledged\r\n";
 
+// COMPAT(persistence): Under `appendfsync always`, when the disk has been full for ten seconds, replies that
+// wait for it are replaced by the error NOTDURABLE; reads are answered, writes get MISCONF, and what was
+// applied is written when there is room. Until then a reply may show what a crash takes back. Valkey ends.
+// Why: another start would find no room either, and nobody could read.
+const NOT_DURABLE: &[u8] = b"-NOTDURABLE The disk of the append-only file is full: applied, not durable\r\n";
+
 impl Inner {
     /// Lists a connection whose replies wait for the log, so that they are sent when it has come there.
     pub(super) fn note_held(&mut self, connection: &mut Connection) {
-        let (gate, until) = (&self.node.gate, connection.held_until());
+        let node = self.node;
+        let (gate, until) = (&node.gate, connection.held_until());
         if until == LogOffset::default() {
             return;
+        }
+        if self.held.is_empty() {
+            // None of its replies waited then.
+            self.given_up = gate.given_up();
         }
         if connection.listed.add(Listed::HELD) {
             self.held.push(connection.token());
@@ -37,7 +49,7 @@ impl Inner {
             self.await_acks();
         }
         // It may have come there meanwhile: then no message will say so, and nothing else would send what waits.
-        if !connection.let_go(gate.reached()) || gate.is_reached_after_asking(self.number, until) {
+        if !self.let_go(connection) || gate.is_reached_after_asking(self.number, until) {
             self.node.mail.post_from(Some(self.number), self.number, WorkerMessage::Durable);
         }
     }
@@ -84,18 +96,31 @@ impl Inner {
 
     /// More of the log is durable: what has waited for that is sent.
     pub(super) fn send_held(&mut self) {
+        let given_up = self.node.gate.given_up();
         for token in std::mem::take(&mut self.held) {
             let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else {
                 continue;
             };
             connection.listed.remove(Listed::HELD);
-            connection.let_go(self.node.gate.reached());
+            self.let_go(&mut connection);
             self.write(&mut connection);
             if connection.outbox.is_some() {
                 self.note_held(&mut connection);
             }
             self.settle(connection, token);
         }
+        self.given_up = given_up;
         self.node.gate.note_held(self.number, self.held.len());
+    }
+
+    /// Lets go of the replies of a connection that the gate is open for. Returns whether others have to wait.
+    fn let_go(&mut self, connection: &mut Connection) -> bool {
+        let gate = &self.node.gate;
+        let reached = gate.reached();
+        if gate.given_up() != self.given_up {
+            let refused = connection.refuse_held(gate.durable(), Instant::now(), NOT_DURABLE);
+            (0..refused).for_each(|_| self.dispatcher.exec.stats.count_error(b"NOTDURABLE"));
+        }
+        connection.let_go(reached)
     }
 }

@@ -104,6 +104,8 @@ struct Inner {
     held: Vec<usize>,
     /// There is a moment at which `held` is looked at.
     looks_at_held: bool,
+    /// How often replies that waited for the disk had been given up when it last looked at all.
+    given_up: u64,
     /// Those that have become replicas.
     leaving: Vec<usize>,
     handshakes: Handshakes,
@@ -138,6 +140,7 @@ impl Worker {
             deadlines: BTreeSet::new(),
             held: Vec::new(),
             looks_at_held: false,
+            given_up: node.gate.given_up(),
             leaving: Vec::new(),
             handshakes: Handshakes::default(),
             values: Values::default(),

@@ -7,6 +7,7 @@ mod acl_peer;
 mod admin;
 mod allocator;
 mod aof;
+mod aof_folder;
 mod aof_rewrite;
 mod attribution;
 mod bad_input;
