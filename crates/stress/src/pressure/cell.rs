@@ -136,7 +136,7 @@ impl Cell {
             (*prng.pick(Workload::ALL), *prng.pick(Policy::ALL), *prng.pick(Disk::ALL));
         let workload = chosen.workload.unwrap_or(workload);
         let (policy, disk) = (chosen.policy.unwrap_or(policy), chosen.disk.unwrap_or(disk));
-        let maxmemory_mb = *prng.pick(&[20, 20, 30, 60]);
+        let maxmemory_mb = *prng.pick(&[20, 20, 20, 20, 30, 60]);
         let workers = *prng.pick(&[1, 2, 2, 4]);
         let value_bytes = *prng.pick(&[400, 1000, 1000, 4000]);
         let (freezes, appends, always) = (prng.one_in(2), prng.one_in(2), prng.one_in(2));

@@ -103,7 +103,9 @@ impl Course<'_> {
         let cell = self.cell;
         self.each_client(|client| client.prepare(cell))?;
         self.seen.prepared = self.take_counts();
+        self.seen.shortage.0 = self.begun.elapsed();
         let result = self.shortage(deployment);
+        self.seen.shortage.1 = self.begun.elapsed();
         self.seen.worked = self.take_counts();
         result?;
         if !deployment.end_trouble(cell.disk)? {
@@ -194,7 +196,11 @@ impl Course<'_> {
                 Err(why) => return Err(why),
             };
             if began.elapsed() > BACK_MAX {
-                return Err(format!("{why}, {} s behind the shortage", BACK_MAX.as_secs()));
+                let Sample { state, used, droppable, .. } = Sample::take(deployment.control(), self.begun)?;
+                let (seconds, used, droppable) = (BACK_MAX.as_secs(), used >> 20, droppable >> 20);
+                return Err(format!(
+                    "{why}, {seconds} s behind the shortage (disk: {state}, {used} MB used, {droppable} of copies)"
+                ));
             }
             thread::sleep(LOOK_EVERY);
         }

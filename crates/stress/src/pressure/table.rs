@@ -48,6 +48,7 @@ pub fn faults(cell: &Cell, seen: &Figures, faults: &[Fault], options: &str) -> S
     }
     let (worked, prepared) = (&seen.worked, &seen.prepared);
     let wrote = worked.acknowledged + prepared.acknowledged;
-    text += &format!("       {wrote} writes acknowledged, {} of them in the shortage\n", worked.acknowledged);
+    let (from, to) = (seen.shortage.0.as_secs_f64(), seen.shortage.1.as_secs_f64());
+    text += &format!("       {wrote} writes acknowledged, {} in the shortage, from {from:.1} to {to:.1} s\n", worked.acknowledged);
     text + &format!("       to repeat it: cargo xtask stress pressure {}{options}", cell.options())
 }

@@ -104,6 +104,8 @@ pub struct Figures {
     /// Of the time before the shortage, and in it.
     pub prepared: Counts,
     pub worked: Counts,
+    /// The shortage begins, and ends.
+    pub shortage: (Duration, Duration),
     /// From the end of the shortage until all was as before; what was not, otherwise.
     pub back: Option<Result<Duration, String>>,
     pub missing: Missing,
@@ -120,12 +122,14 @@ impl Figures {
         self.prepared.refused + self.worked.refused
     }
 
-    fn counted_max(&self) -> u64 {
-        self.servers.iter().flat_map(|seen| &seen.samples).map(Sample::counted).max().unwrap_or(0)
+    /// The look at which most was used, of all servers.
+    pub fn fullest(&self) -> Sample {
+        let samples = self.servers.iter().flat_map(|seen| &seen.samples);
+        samples.max_by_key(|sample| sample.counted()).cloned().unwrap_or_default()
     }
 
     pub fn used_ratio(&self, cell: &Cell) -> f64 {
-        self.counted_max() as f64 / cell.maxmemory_bytes() as f64
+        self.fullest().counted() as f64 / cell.maxmemory_bytes() as f64
     }
 
     /// Of what is left of the resident bytes without those before there was data and what has limits of its own.
@@ -168,7 +172,13 @@ pub fn judge(cell: &Cell, seen: &Figures, bounds: &Bounds) -> Vec<Fault> {
     refused(cell, seen).into_iter().for_each(|text| note(Invariant::Refused, text));
     let (used, resident) = (seen.used_ratio(cell), seen.resident_ratio(cell));
     if used > bounds.used {
-        note(Invariant::Used, format!("{used:.2} x maxmemory, {:.2} are allowed", bounds.used));
+        let Sample { at, state, droppable, .. } = seen.fullest();
+        let (at, mb) = (at.as_secs_f64(), droppable >> 20);
+        let text = format!(
+            "{used:.2} x maxmemory at {at:.1} s (disk: {state}, {mb} MB of copies), {:.2} are allowed",
+            bounds.used
+        );
+        note(Invariant::Used, text);
     }
     if resident > bounds.resident {
         let text = format!("{resident:.2} x maxmemory beyond the empty server, {:.2} are allowed", bounds.resident);
