@@ -21,9 +21,14 @@ const READ_BYTES: usize = 1 << 16;
 
 impl Client {
     pub fn connect(port: u16) -> Fallible<Client> {
+        Client::connect_within(port, PATIENCE)
+    }
+
+    /// As `connect`; a reply that does not come within `patience` is a failure.
+    pub fn connect_within(port: u16, patience: Duration) -> Fallible<Client> {
         let stream = TcpStream::connect(("127.0.0.1", port))
             .map_err(|why| format!("cannot connect to {port}: {why}"))?;
-        stream.set_read_timeout(Some(PATIENCE)).map_err(|why| why.to_string())?;
+        stream.set_read_timeout(Some(patience)).map_err(|why| why.to_string())?;
         stream.set_nodelay(true).map_err(|why| why.to_string())?;
         Ok(Client { stream, arrived: Vec::new(), taken: 0 })
     }

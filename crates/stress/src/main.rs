@@ -25,6 +25,7 @@
 //! * `lanes` are the kinds of clients. `watchdog` looks on, `settle` looks when all have left; `threads` writes down what the
 //!   server is at while it stalls.
 //! * `kills` is another program: what was answered is there after a kill -9.
+//! * `pressure` is another: memory and the disk of values are short, and nothing is lost by it.
 //! * `sentinel` is another: what was answered is at the replica that sentinels promote.
 //! * `run` is one seed from start to end; `report` says what became of it.
 
@@ -34,6 +35,7 @@ mod kills;
 mod kinds;
 mod options;
 mod plan;
+mod pressure;
 mod sentinel;
 
 mod allowance;
@@ -63,6 +65,7 @@ fn main() -> ExitCode {
     type Program = fn(&[String]) -> Fallible<usize>;
     let other: Option<(&str, Program)> = match args.first().map(String::as_str) {
         Some("kills") => Some((kills::HELP, kills::run)),
+        Some("pressure") => Some((pressure::HELP, pressure::run)),
         Some("sentinel") => Some((sentinel::HELP, sentinel::run)),
         _ => None,
     };

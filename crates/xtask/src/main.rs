@@ -51,6 +51,7 @@ cargo xtask <command>
   bench KIND [ARGS]    measures Isotherm beside Valkey: memory, speed, ... (`bench --help`)
   stress [ARGS]        a random mix of all commands from one seed; finds hangs and lost data (`stress --help`);
                        `stress kills`: kill -9 and restart with an append-only file;
+                       `stress pressure`: memory and the disk of values are short: nothing is lost, all goes on;
                        `stress sentinel`: kill -9 of the primary, Valkey's sentinels promote a replica
   clients [NAME ..]    runs valkey-cli, redis-cli, redis-py, go-redis, ioredis, Jedis, ... against our server;
                        `clients scripts [NAME ..]`: libraries that work by scripts (BullMQ, asynq, rq, ...), beside
