@@ -34,6 +34,8 @@ pub(crate) struct Partition {
     pub number: u16,
     pub geometry: Geometry,
     tables: Vec<Option<Box<Table>>>,
+    /// Databases that have a table, ascending: one configured is not one used.
+    used: Vec<u16>,
     /// Those of databases that were flushed, still to be freed.
     pub flushed: VecDeque<Flushed>,
     /// The same of those that were there at the cut of the snapshot under way: they stay until it is over.
@@ -87,6 +89,7 @@ impl Partition {
             number,
             geometry,
             tables,
+            used: Vec::new(),
             flushed: VecDeque::new(),
             flushed_since: Vec::new(),
             followers: Followers::default(),
@@ -335,8 +338,10 @@ impl Partition {
         }
         self.followers.watches = watches;
         self.tables.swap(usize::from(a.0), usize::from(b.0));
-        self.publish_root(a);
-        self.publish_root(b);
+        for db in [a, b] {
+            self.note_used(db);
+            self.publish_root(db);
+        }
     }
 
     /// Flags clients that watch keys of a database: it is being emptied.
@@ -357,6 +362,7 @@ impl Partition {
             // What comes after the cut is none of a snapshot's.
             table.snapshot_db = if self.store.snapshot.is_active() { Db::HIDDEN } else { db };
             self.tables[usize::from(db.0)] = Some(Box::new(table));
+            self.note_used(db);
             self.publish_root(db);
         }
         Ok(())
@@ -378,8 +384,18 @@ impl Partition {
     /// The database has no keys here from now on.
     pub fn take_table(&mut self, db: Db) -> Option<Box<Table>> {
         let table = self.tables[usize::from(db.0)].take();
+        self.note_used(db);
         self.publish_root(db);
         table
+    }
+
+    /// A database has got a table, or lost it.
+    fn note_used(&mut self, db: Db) {
+        match (self.used.binary_search(&db.0), self.table(db).is_some()) {
+            (Err(at), true) => self.used.insert(at, db.0),
+            (Ok(at), false) => _ = self.used.remove(at),
+            _ => {}
+        }
     }
 
     /// Where prefetch hints begin.
@@ -461,12 +477,19 @@ impl Partition {
     pub fn malloc_bytes(&self) -> usize {
         let tables = self.tables.capacity() * size_of::<Option<Box<Table>>>();
         let scratch = self.store.scratch_bytes.capacity() + self.store.scratch.capacity_bytes();
-        size_of::<Partition>() + tables + scratch + self.store.field_bounds.len() * size_of::<(u32, u32)>()
+        let used = self.used.capacity() * size_of::<u16>();
+        size_of::<Partition>() + tables + used + scratch + self.store.field_bounds.len() * size_of::<(u32, u32)>()
     }
 
     /// Databases that have keys here.
     pub fn used_databases(&self) -> impl Iterator<Item = Db> {
-        self.databases().filter(|&db| self.table(db).is_some())
+        self.used.iter().copied().map(Db)
+    }
+
+    /// The first database from one on that has keys here.
+    pub fn next_used(&self, from: u16) -> Option<Db> {
+        let at = self.used.partition_point(|used| *used < from);
+        self.used.get(at).copied().map(Db)
     }
 
     pub fn databases(&self) -> impl ExactSizeIterator<Item = Db> + use<> {
@@ -480,6 +503,8 @@ impl Partition {
             assert!(!table.is_empty(), "an empty database has no table");
             (keys, volatile) = (keys + table.keys, volatile + table.volatile);
         }
+        let used = self.databases().filter(|db| self.table(*db).is_some());
+        assert!(used.eq(self.used_databases()), "each database that has a table is listed");
         let weight = &self.shared.counters.weights[usize::from(self.number)];
         assert_eq!((weight.keys.load(Relaxed), weight.volatile.load(Relaxed)), (keys, volatile));
         for table in self.all_tables() {

@@ -64,12 +64,14 @@ impl Held<'_> {
         let partition = self.numbered(hand.partition);
         let (mut found, mut looks) = (Vec::new(), LOOKS_PER_HOLD);
         while looks > 0 {
-            if usize::from(hand.db) == partition.databases().len() {
+            let Some(db) = partition.next_used(hand.db) else {
                 hand.pass_partition(partitions);
                 break;
+            };
+            if hand.db != db.0 {
+                (hand.db, hand.behind) = (db.0, None);
             }
             looks -= 1;
-            let db = Db(hand.db);
             let frozen = partition.table(db).and_then(|table| table.frozen.as_ref());
             let Some(frozen) = frozen.filter(|frozen| frozen.volatile > 0) else {
                 hand.pass_database();

@@ -72,12 +72,12 @@ impl Held<'_> {
         now: UnixMs,
         visit: &mut dyn FnMut(Freezable<'_>),
     ) {
-        let (slot, db) = (hand.slot(), Db(hand.db));
+        let slot = hand.slot();
         let place = self.keyspace.geometry.place_of(slot);
         let partition = self.partition(slot);
-        if usize::from(hand.db) == partition.databases().len() {
-            return hand.pass_slot();
-        }
+        // However many databases there may be, those without keys are none of the steps.
+        let Some(db) = partition.next_used(hand.db) else { return hand.pass_slot() };
+        hand.enter_database(db);
         let table = partition.table(db).filter(|table| table.keys > 0);
         let record = table.map(|table| table.slot(&partition.store.heap, place).record);
         let Some(record) = record.filter(|record| record.pages > 0) else {

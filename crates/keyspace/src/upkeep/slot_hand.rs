@@ -31,6 +31,13 @@ impl SlotHand {
         Slot::new(self.slot)
     }
 
+    /// Goes on to a database, unless the hand is in it.
+    pub(super) fn enter_database(&mut self, db: Db) {
+        if self.db != db.0 {
+            (self.db, self.step) = (db.0, 0);
+        }
+    }
+
     pub(super) fn pass_database(&mut self) {
         (self.db, self.step) = (self.db + 1, 0);
     }
@@ -57,8 +64,8 @@ impl Held<'_> {
         let slot = hand.slot();
         let place = self.keyspace.geometry.place_of(slot);
         let partition = self.partition(slot);
-        while usize::from(hand.db) < partition.databases().len() {
-            let db = Db(hand.db);
+        while let Some(db) = partition.next_used(hand.db) {
+            hand.enter_database(db);
             let table = partition.table(db).filter(|table| table.keys > 0);
             let record = table.map(|table| table.slot(&partition.store.heap, place).record);
             if let Some(record) = record.filter(|record| hand.step < record.pages) {

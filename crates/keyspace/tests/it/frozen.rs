@@ -612,3 +612,40 @@ fn restart((seed, now): (u64, i64), bundles: &[FileBundle], hot: &[Name], expect
     (0..500).for_each(|_| world.step());
     world.check();
 }
+
+/// Many databases may be there of which few have keys: the hands that go round go over those.
+#[test]
+fn databases_without_keys_cost_no_step() {
+    let keyspace = Keyspace::new(Config {
+        partitions: 1,
+        arenas: 1,
+        databases: 16_000,
+        reserve_bytes: 64 << 20,
+        hash_secret: [3; 16],
+        class_bytes: |bytes| bytes,
+    });
+    let keyspace = keyspace.expect("so many addresses are to be had");
+    let slot = txn(&keyspace, START, |txn| {
+        txn.set(Db(0), &txn.key(b"{a}first"), NewValue::Bytes(b"value"), Expiry::Clear).unwrap();
+        txn.set(Db(15_999), &txn.key(b"{a}last"), NewValue::Bytes(b"value"), Expiry::Clear).unwrap();
+        txn.key(b"{a}").slot
+    });
+    let mut held = Held::new(&keyspace);
+    held.acquire(Want::All);
+    let limits =
+        FreezeLimits { value_bytes_max: 450, idle_seconds_min: 0, keys_min: 1, expiry_min: UnixMs(0) };
+    let (mut hand, mut steps, mut shown) = (SlotHand::at(slot), 0, Vec::new());
+    while hand.slot() == slot {
+        held.freeze_step(&mut hand, limits, UnixMs(START), &mut |it| shown.push((it.db, it.keys)));
+        steps += 1;
+    }
+    assert_eq!(shown, [(Db(0), 1), (Db(15_999), 1)]);
+    // Of each its page and its end, and that of the slot.
+    assert!(steps <= 5, "{steps}");
+    let limits = SinkLimits { value_bytes_min: 1, value_bytes_max: 450, by_nodes: ByNodes::Large };
+    let (mut hand, mut shown) = (SlotHand::at(slot), Vec::new());
+    held.sink_step(&mut hand, limits, 20, UnixMs(START), &mut |it| shown.push(it.db));
+    assert_eq!(shown, [Db(0), Db(15_999)]);
+    assert_ne!(hand.slot(), slot, "in one hold");
+    held.check_invariants();
+}
