@@ -36,6 +36,7 @@ pub mod health;
 pub mod homes;
 pub mod in_order;
 mod nodes;
+pub mod open_files;
 pub mod owner;
 pub mod pace;
 pub mod reads;

@@ -229,11 +229,7 @@ impl Sinker {
             match ask {
                 Ask::Name(ticket) => {
                     let can_refer = log.doubtful_segments() == 0 && !tier.files.is_doubtful();
-                    let found = can_refer.then(|| tier.files.checkpoint(&log.name(snapshots)));
-                    let answer = found.transpose().unwrap_or_else(|error| {
-                        log::warning(format!("The length of a file of swap-dir is not known: {error}"));
-                        None
-                    });
+                    let answer = can_refer.then(|| tier.files.checkpoint(&log.name(snapshots)));
                     tier.checkpoints.answer(ticket, answer);
                 }
                 Ask::InForce { refers: true } => log.named(true),

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::base_head;
 use super::due::Due;
-use super::files::ReadError;
+use super::files::{Access, ReadError};
 use super::owner::Claim;
 use super::reads::{Done, READERS, Reader};
 use super::round::Round;
@@ -22,6 +22,7 @@ use crate::config::id;
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::observe::latency::monitor::{Event, Spikes};
+use crate::process::descriptors;
 use crate::process::listeners::os_text;
 use crate::process::random::random_bytes;
 use crate::process::time::unix_now;
@@ -54,7 +55,11 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     let terms = Terms {
         disk_bytes_max: bytes,
         cache_bytes: config.swap_cache_bytes(),
-        wants_direct: config.swaps_directly(),
+        access: Access {
+            wants_direct: config.swaps_directly(),
+            open_max: descriptors::segment_files_kept(config),
+            is_synced_later: config.swap_checkpoints(),
+        },
     };
     let (tier, log) = Tier::open(disk, &folder, terms, &node.keyspace, &claim)?;
     tier.is_restoring.store(!named.is_empty() && config.flag(id("appendonly")), Relaxed);

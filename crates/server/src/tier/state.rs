@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::asked::Asked;
 use super::checkpoint::{Ask, Checkpoints};
-use super::files::{Files, ReadError};
+use super::files::{Access, Files, ReadError};
 use super::health::{Event, Health};
 use super::homes::Homes;
 use super::owner::Claim;
@@ -191,8 +191,7 @@ pub struct Terms {
     pub disk_bytes_max: u64,
     /// Of what is lent.
     pub cache_bytes: u64,
-    /// Past the page cache.
-    pub wants_direct: bool,
+    pub access: Access,
 }
 
 impl<M: Send + 'static> Tier<M> {
@@ -208,7 +207,7 @@ impl<M: Send + 'static> Tier<M> {
         let config = LogConfig::of_bytes(terms.disk_bytes_max).covering(&named);
         #[cfg(test)]
         let config = config.with_segments_of(isotherm_tier::GROUP_BYTES as u64);
-        let files = Files::open(disk, folder, config.segments_max(), claim, terms.wants_direct)?;
+        let files = Files::open(disk, folder, config.segments_max(), claim, terms.access)?;
         let log = Log::restored(config, &named);
         let tier = Arc::new(Tier {
             files,
