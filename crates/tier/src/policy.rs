@@ -20,7 +20,7 @@
 use crate::cleaning::Cleaning;
 use crate::group::GROUP_BYTES;
 use crate::live::Live;
-use crate::place::{ADDRESS_UNIT_BYTES, SegmentNumber};
+use crate::place::SegmentNumber;
 use crate::segments::{Generation, SegmentState, Segments};
 
 /// Groups that are being filled take room only when they are full.
@@ -35,7 +35,7 @@ impl Segments {
     /// Whether a segment can be begun.
     pub fn may_open(&self, generation: Generation, reserve: u32) -> bool {
         let keeps_reserve = self.room_bytes() >= u64::from(reserve) * self.segment_bytes;
-        self.free_count() > 0 && (generation != Generation::Fresh || keeps_reserve)
+        self.free_count() > 0 && (generation != Generation::Fresh || (keeps_reserve && self.may_grow))
     }
 
     /// Whether cleaning is due so that the reserve and so many segments stay free. `cleaning`: what is under way.
@@ -45,27 +45,14 @@ impl Segments {
         soon_bytes < u64::from(reserve + ahead) * self.segment_bytes + FILLED_BYTES
     }
 
-    /// What cleaning could win of full segments.
-    pub fn cleanable_bytes(&self, live: &Live) -> u64 {
-        let full = self.list.iter().enumerate().filter(|(_, segment)| segment.state == SegmentState::Full);
-        let dead = full.map(|(number, segment)| {
-            u64::from(segment.units.saturating_sub(live.units(SegmentNumber(number as u32))))
-        });
-        dead.sum::<u64>() * ADDRESS_UNIT_BYTES
-    }
-
     pub(crate) fn best_victim(
         &self,
         live: &Live,
         is_written_to: impl Fn(SegmentNumber) -> bool,
     ) -> Option<SegmentNumber> {
-        let candidates = self
-            .list
-            .iter()
-            .enumerate()
-            .filter(|(_, segment)| segment.state == SegmentState::Full && !segment.is_damaged);
+        let candidates =
+            self.all().filter(|(_, segment)| segment.state == SegmentState::Full && !segment.is_damaged);
         let scored = candidates.filter_map(|(number, segment)| {
-            let number = SegmentNumber(number as u32);
             let living = live.units(number);
             let used = f64::from(living) / f64::from(segment.units.max(living).max(1));
             let age = (self.sealed - segment.sequence) as f64;
@@ -85,7 +72,7 @@ mod tests {
 
     use super::*;
     use crate::config::LogConfig;
-    use crate::place::{Place, SEGMENT_BYTES};
+    use crate::place::{ADDRESS_UNIT_BYTES, Place, SEGMENT_BYTES};
     use crate::record::HEAD_BYTES;
     use crate::segments::Snapshots;
     use isotherm_stdx::Prng;

@@ -9,6 +9,9 @@
 //! A base that is being written names segments beside the one in force. What became of it may stay unknown (its list was written, and
 //! the disk did not say so): then both go on counting until a later one is in force.
 //!
+//! Of very many segments few change between two steps of the thread that writes: it reads sums, and looks at those that began to live or
+//! died (`Live::take_turned`), that were closed, or that wait.
+//!
 //! Which one is cleaned, and when: `policy`.
 
 use crate::config::LogConfig;
@@ -25,6 +28,10 @@ pub enum SegmentState {
     Cleaning,
     /// Nothing in it lives, but a base of the AOF refers to it, or a snapshot may.
     Waiting,
+}
+
+impl SegmentState {
+    const COUNT: usize = 5;
 }
 
 /// Snapshots of the data: they may refer to values that no entry refers to any more. Counted from 1.
@@ -109,26 +116,93 @@ pub struct Named {
     pub bytes: u64,
 }
 
+/// What all segments come to.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Sums {
+    bytes: u64,
+    units: u64,
+    /// Of those that wait.
+    waiting_units: u64,
+    by_state: [u32; SegmentState::COUNT],
+    doubtful: u32,
+    /// Those that wait and are named by the base in force.
+    waiting_named: u32,
+}
+
+impl Sums {
+    fn add(&mut self, segment: &Segment) {
+        let is_waiting = segment.state == SegmentState::Waiting;
+        self.bytes += segment.bytes;
+        self.units += u64::from(segment.units);
+        self.waiting_units += if is_waiting { u64::from(segment.units) } else { 0 };
+        self.by_state[segment.state as usize] += 1;
+        self.doubtful += u32::from(segment.is_doubtful);
+        self.waiting_named += u32::from(is_waiting && segment.is_named);
+    }
+
+    fn subtract(&mut self, segment: &Segment) {
+        let is_waiting = segment.state == SegmentState::Waiting;
+        self.bytes -= segment.bytes;
+        self.units -= u64::from(segment.units);
+        self.waiting_units -= if is_waiting { u64::from(segment.units) } else { 0 };
+        self.by_state[segment.state as usize] -= 1;
+        self.doubtful -= u32::from(segment.is_doubtful);
+        self.waiting_named -= u32::from(is_waiting && segment.is_named);
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct Segments {
     pub segment_bytes: u64,
-    pub list: Vec<Segment>,
+    /// Values from memory may begin segments, as far as the file system is concerned.
+    pub may_grow: bool,
+    list: Vec<Segment>,
+    sums: Sums,
     free: BTreeSet<u32>,
     /// Those that are being filled: at most one of each generation.
     open: Vec<SegmentNumber>,
+    /// The one that is being cleaned: at most one.
+    cleaning: Option<SegmentNumber>,
+    waiting: BTreeSet<u32>,
+    /// What those that wait were last held against; `None`: something else has changed since.
+    waited_for: Option<Snapshots>,
+    /// Those that may be empty, beside what `Live` says.
+    to_look: Vec<SegmentNumber>,
     pub sealed: u64,
 }
 
 impl Segments {
     pub fn new(config: LogConfig) -> Segments {
         let (count, segment_bytes) = (config.segments_max(), config.segment_bytes());
+        let mut sums = Sums::default();
+        sums.by_state[SegmentState::Free as usize] = count;
         Segments {
             segment_bytes,
+            may_grow: true,
             list: vec![FREE; count as usize],
+            sums,
             free: (0..count).collect(),
             open: Vec::new(),
+            cleaning: None,
+            waiting: BTreeSet::new(),
+            waited_for: None,
+            to_look: Vec::new(),
             sealed: 0,
         }
+    }
+
+    /// Each change of a segment goes through here, as the sums follow.
+    fn change<R>(&mut self, number: SegmentNumber, change: impl FnOnce(&mut Segment) -> R) -> R {
+        let segment = &mut self.list[number.0 as usize];
+        self.sums.subtract(segment);
+        let result = change(segment);
+        self.sums.add(segment);
+        result
+    }
+
+    /// All of them, with their numbers.
+    pub fn all(&self) -> impl Iterator<Item = (SegmentNumber, &Segment)> {
+        (0..).map(SegmentNumber).zip(&self.list)
     }
 
     pub fn free_count(&self) -> u32 {
@@ -136,7 +210,7 @@ impl Segments {
     }
 
     pub fn count(&self, state: SegmentState) -> u32 {
-        self.list.iter().filter(|segment| segment.state == state).count() as u32
+        self.sums.by_state[state as usize]
     }
 
     /// What this takes, about: a number that is free has some 8 B in its tree.
@@ -146,15 +220,22 @@ impl Segments {
 
     /// The bytes of files: of all segments that are not free.
     pub fn file_bytes(&self) -> u64 {
-        self.list.iter().map(|segment| segment.bytes).sum()
+        self.sums.bytes
     }
 
     /// What cleaning could win: heads and payloads that came to segments and live no longer.
     pub fn dead_bytes(&self, live: &Live) -> u64 {
-        let dead = |(number, segment): (usize, &Segment)| {
-            u64::from(segment.units.saturating_sub(live.units(SegmentNumber(number as u32))))
+        (self.sums.units * ADDRESS_UNIT_BYTES).saturating_sub(live.bytes())
+    }
+
+    /// The same of full segments.
+    pub fn cleanable_bytes(&self, live: &Live) -> u64 {
+        let dead_units = |number: &SegmentNumber| {
+            u64::from(self.list[number.0 as usize].units.saturating_sub(live.units(*number)))
         };
-        self.list.iter().enumerate().map(dead).sum::<u64>() * ADDRESS_UNIT_BYTES
+        let others = self.open.iter().chain(&self.cleaning).map(dead_units).sum::<u64>();
+        let others_bytes = (self.sums.waiting_units + others) * ADDRESS_UNIT_BYTES;
+        self.dead_bytes(live).saturating_sub(others_bytes)
     }
 
     pub fn bytes(&self, number: SegmentNumber) -> u64 {
@@ -170,7 +251,7 @@ impl Segments {
     }
 
     pub fn add_hole(&mut self, number: SegmentNumber, hole: Hole) {
-        self.list[number.0 as usize].holes.push(hole);
+        self.change(number, |segment| segment.holes.push(hole));
     }
 
     /// A segment that the base of the AOF refers to, after a start.
@@ -178,19 +259,20 @@ impl Segments {
         assert!(self.free.remove(&named.segment.0), "{named:?} twice, or beyond the log");
         let (state, sequence) = (SegmentState::Full, self.sealed);
         self.sealed += 1;
-        let segment = &mut self.list[named.segment.0 as usize];
         // How much came to it is not known any more: as much as it can hold.
         let units = (named.bytes / ADDRESS_UNIT_BYTES) as u32;
         let generation = Generation::Once;
-        *segment = Segment { state, generation, bytes: named.bytes, units, sequence, is_named: true, ..FREE };
+        let found = Segment { state, generation, bytes: named.bytes, units, sequence, is_named: true, ..FREE };
+        self.change(named.segment, |segment| *segment = found);
+        self.to_look.push(named.segment);
     }
 
     /// The lowest number first, so that a log that shrank has few files.
     pub fn open(&mut self, generation: Generation) -> Option<SegmentNumber> {
-        let number = self.free.pop_first()?;
-        self.list[number as usize] = Segment { state: SegmentState::Open, generation, ..FREE };
-        self.open.push(SegmentNumber(number));
-        Some(SegmentNumber(number))
+        let number = SegmentNumber(self.free.pop_first()?);
+        self.change(number, |segment| *segment = Segment { state: SegmentState::Open, generation, ..FREE });
+        self.open.push(number);
+        Some(number)
     }
 
     pub fn generation(&self, number: SegmentNumber) -> Generation {
@@ -205,32 +287,38 @@ impl Segments {
     }
 
     pub fn grow(&mut self, number: SegmentNumber, bytes: usize) {
-        let segment = &mut self.list[number.0 as usize];
-        segment.bytes += bytes as u64;
-        assert!(segment.state == SegmentState::Open && segment.bytes <= self.segment_bytes);
+        let segment_bytes = self.segment_bytes;
+        self.change(number, |segment| {
+            segment.bytes += bytes as u64;
+            assert!(segment.state == SegmentState::Open && segment.bytes <= segment_bytes);
+        });
     }
 
     pub fn note_appended(&mut self, place: Place) {
-        self.list[place.segment().0 as usize].units += live::units(place);
+        // For each record: without the other sums.
+        let units = live::units(place);
+        self.list[place.segment().0 as usize].units += units;
+        self.sums.units += u64::from(units);
     }
 
     pub fn close(&mut self, number: SegmentNumber) {
-        let segment = &mut self.list[number.0 as usize];
-        assert_eq!(segment.state, SegmentState::Open);
         self.open.retain(|open| *open != number);
-        segment.state = SegmentState::Full;
-        segment.sequence = self.sealed;
+        let sequence = self.sealed;
         self.sealed += 1;
+        self.change(number, |segment| {
+            assert_eq!(segment.state, SegmentState::Open);
+            (segment.state, segment.sequence) = (SegmentState::Full, sequence);
+        });
+        self.to_look.push(number);
     }
 
     /// Nothing more is written to it. Its values are to be copied elsewhere.
     pub fn doubt(&mut self, number: SegmentNumber) {
-        let segment = &mut self.list[number.0 as usize];
-        segment.is_doubtful = segment.state != SegmentState::Free;
+        self.change(number, |segment| segment.is_doubtful = segment.state != SegmentState::Free);
     }
 
     pub fn doubtful_count(&self) -> u32 {
-        self.list.iter().filter(|segment| segment.is_doubtful).count() as u32
+        self.sums.doubtful
     }
 
     /// Whether one that a sync failed of can be cleaned.
@@ -240,11 +328,13 @@ impl Segments {
 
     /// One that a sync failed of, if it can be cleaned.
     fn doubtful(&self, is_written_to: &impl Fn(SegmentNumber) -> bool) -> Option<SegmentNumber> {
+        if self.sums.doubtful == 0 {
+            return None;
+        }
         let is_next = |segment: &Segment| {
             segment.is_doubtful && segment.state == SegmentState::Full && !segment.is_damaged
         };
-        let numbers = (0..self.list.len() as u32).map(SegmentNumber);
-        numbers.zip(&self.list).find(|(number, it)| is_next(it) && !is_written_to(*number)).map(|it| it.0)
+        self.all().find(|(number, it)| is_next(it) && !is_written_to(*number)).map(|it| it.0)
     }
 
     /// The full segment that is best cleaned now; none that is still written to. `None`: none has anything to win. One that a sync
@@ -254,13 +344,15 @@ impl Segments {
         live: &Live,
         is_written_to: impl Fn(SegmentNumber) -> bool,
     ) -> Option<SegmentNumber> {
-        if let Some(number) = self.doubtful(&is_written_to) {
-            self.list[number.0 as usize].state = SegmentState::Cleaning;
-            return Some(number);
-        }
-        let number = self.best_victim(live, is_written_to)?;
-        self.list[number.0 as usize].state = SegmentState::Cleaning;
-        Some(number)
+        let number = self.doubtful(&is_written_to).or_else(|| self.best_victim(live, is_written_to))?;
+        Some(self.clean(number))
+    }
+
+    /// It is being cleaned from now on.
+    fn clean(&mut self, number: SegmentNumber) -> SegmentNumber {
+        self.change(number, |segment| segment.state = SegmentState::Cleaning);
+        assert!(self.cleaning.replace(number).is_none(), "one at a time");
+        number
     }
 
     /// The full segment that was filled first; none that is still written to. It is being cleaned from then on.
@@ -278,10 +370,13 @@ impl Segments {
 
     /// A cleaning is over. What still lives there could not be read.
     pub fn cleaned(&mut self, number: SegmentNumber, is_damaged: bool) {
-        let segment = &mut self.list[number.0 as usize];
-        assert_eq!(segment.state, SegmentState::Cleaning);
-        segment.state = SegmentState::Full;
-        segment.is_damaged |= is_damaged;
+        self.change(number, |segment| {
+            assert_eq!(segment.state, SegmentState::Cleaning);
+            segment.state = SegmentState::Full;
+            segment.is_damaged |= is_damaged;
+        });
+        self.cleaning = None;
+        self.to_look.push(number);
     }
 
     /// Full segments in which nothing lives become free, or wait: for the base that names them, for snapshots that had begun by then, or
@@ -293,45 +388,64 @@ impl Segments {
         snapshots: Snapshots,
         is_written_to: impl Fn(SegmentNumber) -> bool,
     ) -> Vec<SegmentNumber> {
-        self.revive(live);
+        for number in self.look(live) {
+            let segment_state = (SegmentState::Waiting, snapshots.begun);
+            self.change(number, |segment| (segment.state, segment.snapshots_before) = segment_state);
+            self.waiting.insert(number.0);
+            self.waited_for = None;
+        }
         let mut freed = Vec::new();
-        for (number, segment) in self.list.iter_mut().enumerate() {
-            let number = SegmentNumber(number as u32);
-            if segment.state == SegmentState::Full && live.units(number) == 0 {
-                segment.state = SegmentState::Waiting;
-                segment.snapshots_before = snapshots.begun;
-            }
+        if self.waited_for == Some(snapshots) {
+            return freed;
+        }
+        let mut is_held_by_writes = false;
+        for number in self.waiting.iter().copied().map(SegmentNumber) {
+            let segment = &self.list[number.0 as usize];
             let is_needed = segment.is_named || segment.is_named_next || segment.is_read_by(snapshots);
-            if segment.state == SegmentState::Waiting && !is_needed && !is_written_to(number) {
-                *segment = FREE;
-                self.free.insert(number.0);
+            let is_written = !is_needed && is_written_to(number);
+            is_held_by_writes |= is_written;
+            if !is_needed && !is_written {
                 freed.push(number);
             }
         }
+        for &number in &freed {
+            self.change(number, |segment| *segment = FREE);
+            self.waiting.remove(&number.0);
+            self.free.insert(number.0);
+        }
+        self.waited_for = (!is_held_by_writes).then_some(snapshots);
         freed
     }
 
-    /// The base in force was loaded meanwhile, and has brought values back that had been given up.
-    fn revive(&mut self, live: &Live) {
-        for (number, segment) in self.list.iter_mut().enumerate() {
-            let lives = || live.units(SegmentNumber(number as u32)) > 0;
-            if segment.state == SegmentState::Waiting && lives() {
-                segment.state = SegmentState::Full;
+    /// Looks at segments that have changed. Those that waited and live again are full: the base in force was loaded meanwhile, and has
+    /// brought values back that had been given up. Returns full ones in which nothing lives.
+    fn look(&mut self, live: &Live) -> Vec<SegmentNumber> {
+        let mut numbers = std::mem::take(&mut self.to_look);
+        numbers.extend(live.take_turned());
+        numbers.retain(|number| {
+            let lives = live.units(*number) > 0;
+            if self.state(*number) == SegmentState::Waiting && lives {
+                self.change(*number, |segment| segment.state = SegmentState::Full);
+                self.waiting.remove(&number.0);
             }
-        }
+            self.state(*number) == SegmentState::Full && !lives
+        });
+        numbers.sort_unstable();
+        numbers.dedup();
+        numbers
     }
 
     /// So many are kept only because a base names them.
     pub fn waiting_for_base(&self) -> u32 {
-        let waits = |segment: &&Segment| segment.state == SegmentState::Waiting && segment.is_named;
-        self.list.iter().filter(waits).count() as u32
+        self.sums.waiting_named
     }
 
     /// What a base that is being written refers to: all that is there, and what was emptied since its snapshot was cut.
     pub fn name(&mut self, live: &Live, snapshots: Snapshots) -> Vec<Named> {
-        self.revive(live);
+        // Whether they wait is for `collect`, when all that lives is known.
+        self.to_look = self.look(live);
         let mut named = Vec::new();
-        for (number, segment) in self.list.iter_mut().enumerate() {
+        self.change_all(|number, segment| {
             // What became of the last one is not known.
             segment.is_named |= segment.is_named_next;
             segment.is_named_next = match segment.state {
@@ -340,28 +454,49 @@ impl Segments {
                 SegmentState::Open | SegmentState::Full | SegmentState::Cleaning => true,
             };
             if segment.is_named_next {
-                named.push(Named { segment: SegmentNumber(number as u32), bytes: segment.bytes });
+                named.push(Named { segment: number, bytes: segment.bytes });
             }
-        }
+        });
         named
     }
 
     /// That base is in force, or was given up.
     pub fn named(&mut self, in_force: bool) {
-        for segment in &mut self.list {
+        self.change_all(|_, segment| {
             if in_force {
                 segment.is_named = segment.is_named_next;
             }
             segment.is_named_next = false;
-        }
+        });
     }
 
     /// A base that names no segment is in force. One before it whose fate was not known is not; none is being written.
     pub fn unnamed(&mut self) {
-        self.list.iter_mut().for_each(|segment| (segment.is_named, segment.is_named_next) = (false, false));
+        self.change_all(|_, segment| (segment.is_named, segment.is_named_next) = (false, false));
+    }
+
+    /// Once for each base.
+    fn change_all(&mut self, mut change: impl FnMut(SegmentNumber, &mut Segment)) {
+        (0..self.list.len() as u32).map(SegmentNumber).for_each(|number| {
+            self.change(number, |segment| change(number, segment));
+        });
+        self.waited_for = None;
     }
 
     pub fn check_invariants(&self, live: &Live) {
+        let mut sums = Sums::default();
+        self.list.iter().for_each(|segment| sums.add(segment));
+        assert_eq!(sums, self.sums);
+        let units: u64 = self.all().map(|(number, _)| u64::from(live.units(number))).sum();
+        assert_eq!(units * ADDRESS_UNIT_BYTES, live.bytes());
+        for (number, segment) in self.all() {
+            assert_eq!(segment.state == SegmentState::Waiting, self.waiting.contains(&number.0), "{number:?}");
+            assert_eq!(segment.state == SegmentState::Cleaning, self.cleaning == Some(number), "{number:?}");
+            let lives = live.units(number) > 0;
+            let is_to_look = live.has_turned(number) || self.to_look.contains(&number);
+            assert!(segment.state != SegmentState::Full || lives || is_to_look, "{number:?} is empty");
+            assert!(segment.state != SegmentState::Waiting || !lives || is_to_look, "{number:?} lives");
+        }
         for (number, segment) in self.list.iter().enumerate() {
             let number = SegmentNumber(number as u32);
             assert_eq!(segment.state == SegmentState::Free, self.free.contains(&number.0), "{number:?}");

@@ -49,8 +49,10 @@ pub enum NotPut {
 impl Keyspace {
     /// Who gets references back. To be given before the first value leaves memory.
     pub fn keep_cold(&self, keeper: &Arc<dyn ColdKeeper>) {
-        for partition in 0..self.partition_count() as u16 {
-            self.lock(partition).store.cold.keeper = Some(Arc::clone(keeper));
+        let partitions = self.partition_count();
+        for partition in 0..partitions as u16 {
+            let cold = &mut self.lock(partition).store.cold;
+            (cold.keeper, cold.partitions) = (Some(Arc::clone(keeper)), partitions);
         }
     }
 }

@@ -19,7 +19,8 @@
 //! entry of 4 KB) is the most that it may exceed that by. Strings above 4 KB are shared under the lock and emitted behind
 //! it. Within a slot the walk goes on by the number of the page: that changes only by a split or a merge, which save the
 //! page first. A page that weighs too much is saved, and emitted entry by entry. The steps go round over the partitions, so
-//! that what writers save is emitted soon, and few bytes are kept at a time; a collection is not left before its end.
+//! that what writers save is emitted soon, and few bytes are kept at a time; a collection is not left before its end. While as much is
+//! kept as may be, steps emit only what was saved, of one partition after the other: those who write wait for it.
 //!
 //! **Collections.** A large collection is emitted in parts: its entry's page leads to it, and its own nodes carry the epoch
 //! in the same way. What it changes meanwhile is saved first, under the number of the object; an object that is removed
@@ -174,6 +175,8 @@ pub struct Snapshot<'k> {
     partitions: VecDeque<(u16, WalkPlace)>,
     /// What the last step left to be emitted without the lock.
     late: Vec<Late>,
+    /// Steps in a row that found nothing that was saved.
+    steps_without_saved: usize,
 }
 
 const ALL_SLOTS: RangeInclusive<u16> = 0..=Slot::COUNT as u16 - 1;
@@ -288,7 +291,7 @@ impl<'k> Held<'k> {
             self.numbered(number).begin_snapshot((slots != ALL_SLOTS).then(|| slots.clone()));
         }
         let partitions = partitions.into_iter().map(|number| (number, WalkPlace::default())).collect();
-        Snapshot { keyspace: self.keyspace, partitions, late: Vec::new() }
+        Snapshot { keyspace: self.keyspace, partitions, late: Vec::new(), steps_without_saved: 0 }
     }
 }
 
@@ -318,8 +321,19 @@ impl<'k> Snapshot<'k> {
         let Some(&(number, mut place)) = self.partitions.front() else { return false };
         held.acquire(Want::One(number));
         let partition = held.numbered(number);
+        let saved_only = self.keyspace.is_kept_full() && self.steps_without_saved < self.partitions.len();
+        self.steps_without_saved = match saved_only && !partition.store.snapshot.has_saved() {
+            true => self.steps_without_saved + 1,
+            false => 0,
+        };
         let mut walk = Walk::new(items_max, visit, &mut self.late);
-        let is_done = partition.walk(&mut place, self.keyspace.config().databases, &mut walk);
+        let is_done = match saved_only {
+            true => {
+                partition.walk_saved(&mut walk);
+                false
+            }
+            false => partition.walk(&mut place, self.keyspace.config().databases, &mut walk),
+        };
         let is_in_collection = partition.store.snapshot.collection.is_some();
         self.partitions.pop_front();
         if is_done {

@@ -203,6 +203,11 @@ impl Partition {
         false
     }
 
+    /// Emits only what writers saved, behind the collection at hand.
+    pub fn walk_saved(&mut self, walk: &mut Walk<'_>) {
+        while !walk.is_spent() && (self.emit_collection(walk) || self.emit_saved(walk)) {}
+    }
+
     /// Begins the next of the collections that were met. False if there is none.
     fn begin_collection(&mut self, walk: &mut Walk<'_>) -> bool {
         let Some(next) = self.store.snapshot.pending.pop() else { return false };

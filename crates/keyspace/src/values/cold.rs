@@ -29,6 +29,8 @@ const UNUSED_MS_MIN: i64 = 5000;
 const UNUSED_BYTES_MAX: usize = 4 << 20;
 /// So many of the oldest are looked at for one that may go.
 const OLDEST_LOOKS_MAX: usize = 16;
+/// Bounds below are of one partition of so many; of more partitions each has less, so that all of them come to no more: 450 MB.
+const BOUND_PARTITIONS: usize = 64;
 /// So many keys that a record was read for and did not have are remembered in a partition, 2 MB. It is more than one command looks for: of
 /// a million keys that do not exist some thousands seem to be in a record.
 const ABSENT_MAX: usize = 1 << 16;
@@ -45,6 +47,8 @@ const HOME_USES_MIN: u32 = 2;
 #[derive(Default)]
 pub(crate) struct Cold {
     pub keeper: Option<Arc<dyn ColdKeeper>>,
+    /// How many there are.
+    pub partitions: usize,
     /// Entries whose value is not in memory, and the bytes of these values.
     pub keys: u64,
     pub bytes: u64,
@@ -184,6 +188,11 @@ fn map_bytes(capacity: usize, pair_bytes: usize) -> usize {
 }
 
 impl Cold {
+    /// What this partition may have of a bound.
+    fn share_of(&self, bound: usize) -> usize {
+        bound * BOUND_PARTITIONS / self.partitions.max(BOUND_PARTITIONS)
+    }
+
     /// An entry refers to `reference` now.
     pub fn note(&mut self, reference: ColdRef) {
         self.keys += 1;
@@ -224,7 +233,7 @@ impl Cold {
 
     /// A bundle was read, and has no key of this hash that was looked for.
     pub fn note_absent(&mut self, reference: ColdRef, hash: u64) {
-        if self.absent.len() == ABSENT_MAX {
+        if self.absent.len() >= self.share_of(ABSENT_MAX) {
             self.absent.clear();
         }
         self.absent.insert((reference.raw(), hash));
@@ -256,7 +265,7 @@ impl Cold {
         self.node_bytes -= reference.value_bytes() as u64;
         self.nodes_home += 1;
         self.take_back(reference);
-        if keeps && self.clean.len() < CLEAN_MAX {
+        if keeps && self.clean.len() < self.share_of(CLEAN_MAX) {
             let old = self.clean.insert(name, reference);
             debug_assert!(old.is_none(), "what was away has no other record");
         } else {
@@ -309,9 +318,10 @@ impl Cold {
 
     /// A node came back because a command needs it.
     pub fn note_given(&mut self, name: NodeName, now: UnixMs) {
-        if self.given.len() >= GIVEN_MAX {
+        let given_max = self.share_of(GIVEN_MAX);
+        if self.given.len() >= given_max {
             self.given.retain(|_, at| now.0 - at.0 < GIVEN_MS);
-            if self.given.len() >= GIVEN_MAX {
+            if self.given.len() >= given_max {
                 self.given.clear();
             }
         }
@@ -518,5 +528,22 @@ impl Cold {
         assert_eq!(self.lent_bytes, self.lent.values().map(Lent::bytes).sum());
         assert_eq!(self.lent_heap_bytes, self.lent.values().map(Lent::heap_bytes).sum());
         assert!(self.lent.keys().all(|reference| self.order.contains(reference)));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whatever the number of workers, tables of a node stay below a bound.
+    #[test]
+    fn bounds_of_all_partitions_have_one() {
+        for (partitions, share) in [(1, CLEAN_MAX), (64, CLEAN_MAX), (128, CLEAN_MAX / 2), (1024, CLEAN_MAX / 16)] {
+            let cold = Cold { partitions, ..Cold::default() };
+            assert_eq!(cold.share_of(CLEAN_MAX), share);
+            for bound in [CLEAN_MAX, GIVEN_MAX, ABSENT_MAX] {
+                assert!(cold.share_of(bound) * partitions <= bound * BOUND_PARTITIONS);
+            }
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! What all partitions keep for a snapshot, in bytes, and whether that is more than it may be.
 //!
-//! It becomes full above the limit, and stays so until a little of it is gone: who waits for that waits for milliseconds, again
-//! and again, and not once for half of it. Nothing here waits: what is full is for the caller to see, who lets changes wait where nothing
-//! is held.
+//! It becomes full above the limit, and stays so until a little of it is gone: who waits for that waits for some milliseconds, again and
+//! again, instead of once for most of the save. Nothing here waits: what is full is for the caller to see, who lets changes wait where
+//! nothing is held.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-/// Changes go on when so much has gone, or half of the limit.
-const RELIEF_BYTES_MAX: u64 = 128 << 10;
+/// Changes go on when so much is gone, or half of the limit: with values that have to be read from disk first that takes some 20 ms.
+const RELIEF_BYTES_MAX: u64 = 64 << 10;
 
 pub(crate) struct KeptAccount {
     bytes: AtomicU64,
@@ -45,9 +45,11 @@ impl KeptAccount {
 
     pub fn subtract(&self, bytes: u64) {
         let left = self.bytes.fetch_sub(bytes, Relaxed) - bytes;
-        let bytes_max = self.bytes_max.load(Relaxed);
-        if self.is_full() && left <= bytes_max - RELIEF_BYTES_MAX.min(bytes_max / 2) {
-            self.is_full.store(false, SeqCst);
+        if self.is_full() {
+            let bytes_max = self.bytes_max.load(Relaxed);
+            if left <= bytes_max - RELIEF_BYTES_MAX.min(bytes_max / 2) {
+                self.is_full.store(false, SeqCst);
+            }
         }
     }
 

@@ -162,6 +162,11 @@ impl SnapshotState {
         self.kept_total.subtract(bytes as u64);
     }
 
+    /// Whether something is to be emitted before the next page.
+    pub fn has_saved(&self) -> bool {
+        !self.saved.is_empty() || !self.bundles.is_empty()
+    }
+
     pub fn pop_saved(&mut self) -> Option<Saved> {
         let saved = self.saved.pop()?;
         self.note_given(saved.memory_bytes());

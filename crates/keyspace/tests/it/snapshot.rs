@@ -443,6 +443,51 @@ fn what_writers_save_is_kept_for_a_round() {
     assert!((1..=of_a_round).contains(&most), "{most} bytes were kept at a time, of a round {of_a_round}");
 }
 
+/// While as much is kept as may be, a walk emits what is kept and nothing else, and writers go on when a little of it is gone.
+#[test]
+#[cfg_attr(miri, ignore = "it needs many pages")]
+fn what_is_kept_is_emitted_first_when_it_is_much() {
+    const KEYS: u64 = 100_000;
+    const LIMIT_BYTES: u64 = 2 << 20;
+    let keyspace = keyspace(16, 1, 1 << 30, 17);
+    let mut prng = Prng::new(17);
+    let set = |number: u64, value: i64| {
+        let name = (0, format!("key:{number}").into_bytes());
+        run_op(&keyspace, START, &Op::Set { name, value: Stored::Int(value), expiry: Expiry::Clear })
+    };
+    (0..KEYS).for_each(|number| _ = set(number, 0).expect("there is room"));
+    let mut snapshot = keyspace.snapshot().expect("none is under way");
+    keyspace.limit_kept(LIMIT_BYTES);
+    let (mut emitted, mut times_full) = (0, 0);
+    let mut more = true;
+    while more {
+        while !keyspace.is_kept_full() && prng.below(5_000) > 0 {
+            set(prng.below(KEYS), 1).expect("there is room");
+        }
+        let emitted_before = emitted;
+        times_full += u64::from(keyspace.is_kept_full());
+        let was_full = keyspace.is_kept_full();
+        while more {
+            more = snapshot.step(500, &mut |item| {
+                let SnapshotItem::Entry(entry) = item else { panic!("there are strings only") };
+                assert_eq!(entry.value, Value::Int(0), "as it was at the cut");
+                emitted += 1;
+            });
+            if !keyspace.is_kept_full() {
+                break;
+            }
+        }
+        // Some 100 B each: 64 KB, and what a step has emitted beyond that.
+        let waited_for = emitted - emitted_before;
+        assert!(!was_full || waited_for <= 1_500, "{waited_for} entries were emitted before writers went on");
+    }
+    drop(snapshot);
+    assert_eq!(emitted, KEYS);
+    assert!(times_full > 20, "{times_full}");
+    assert_eq!(keyspace.kept_bytes(), 0);
+    flush_and_check(&keyspace, START);
+}
+
 // ---- with real writers ----
 
 /// Where a writer counts its ops, in the same transaction as the op.

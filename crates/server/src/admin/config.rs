@@ -10,9 +10,9 @@ use crate::aof;
 use crate::config::{Apply, Reason, find, is_sensitive};
 use crate::mail::message::ControlMessage;
 use crate::node::{Node, Tasks};
+use crate::process::descriptors;
 use crate::process::listeners::os_text;
 use crate::process::log;
-use crate::process::start::RESERVED_FILES;
 use crate::process::start_options;
 use crate::request::entry::Entry;
 use crate::request::gates::server_name;
@@ -190,22 +190,11 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
 }
 
 fn check_max_clients(node: &Node) -> Result<(), Reason> {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX);
-    let possible = limit.saturating_sub(RESERVED_FILES);
-    if node.config.max_clients() <= possible || raise_limit(node.config.max_clients() + RESERVED_FILES) {
-        return Ok(());
-    }
-    Err(format!(
-        "The operating system is not able to handle the specified number of clients, try with {possible}"
-    )
-    .into())
-}
-
-/// Whether the process may now open so many files.
-fn raise_limit(files: u64) -> bool {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let maximum = getrlimit(Resource::Nofile).maximum.map(|maximum| maximum.max(files));
-    setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum }).is_ok()
+    let segment_files = node.cold.disk().map_or(0, |tier| tier.files.open_files().1);
+    descriptors::check_clients(&node.config, segment_files).map_err(|possible| {
+        format!("The operating system is not able to handle the specified number of clients, try with {possible}")
+            .into()
+    })
 }
 
 fn limit_log(node: &Node) {

@@ -4,6 +4,7 @@
 pub mod control;
 pub mod daemon;
 pub mod debug_switches;
+pub mod descriptors;
 pub mod ending;
 pub mod leaving;
 pub mod listeners;

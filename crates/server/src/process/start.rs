@@ -24,6 +24,7 @@ use crate::persistence::load::{self, Expired, FilePortions, LoadFailure, Target}
 use crate::persistence::room;
 use crate::process::control::Control;
 use crate::process::daemon;
+use crate::process::descriptors;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::logo;
@@ -42,8 +43,6 @@ use crate::users;
 use crate::worker::{self, Worker};
 use isotherm_allocator as allocator;
 
-/// File descriptors that are not clients: listeners, epoll sets, the log and what libraries open.
-pub const RESERVED_FILES: u64 = 32;
 /// Arenas are for spreading the load of a few allocating threads; more only cost memory.
 const ARENAS_MAX: usize = 16;
 const PARTITIONS_MAX: usize = 1024;
@@ -117,7 +116,7 @@ fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
     set_up_log(&config)?;
     greet(&config, loaded.file.is_some(), loaded.nothing_given);
     start_options::apply(&config);
-    adjust_open_files(&config)?;
+    descriptors::adjust(&config)?;
     let workers = config.workers();
     allocator::keep_libc_small();
     let disk: Arc<dyn Disk> = Arc::new(OsDisk);
@@ -408,54 +407,6 @@ fn write_pid_file(node: &Node) {
     if let Err(error) = std::fs::write(&path, format!("{}\n", std::process::id())) {
         log::warning(format!("Failed to write PID file: {}", os_text(&error)));
     }
-}
-
-/// As many files as the clients need, or fewer clients.
-fn adjust_open_files(config: &Config) -> Result<(), String> {
-    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-    let clients = config.max_clients();
-    let wanted = clients + RESERVED_FILES;
-    let limit = getrlimit(Resource::Nofile);
-    // No limit at all is enough.
-    let Some(old) = limit.current else { return Ok(()) };
-    if old >= wanted {
-        return Ok(());
-    }
-    let mut best = wanted;
-    let mut refused = None;
-    while best > old {
-        let maximum = limit.maximum.map(|maximum| maximum.max(best));
-        match setrlimit(Resource::Nofile, Rlimit { current: Some(best), maximum }) {
-            Ok(()) => break,
-            Err(error) => refused = Some(error),
-        }
-        best = best.saturating_sub(16);
-    }
-    let best = best.max(old);
-    if best >= wanted {
-        log::notice(format!(
-            "Increased maximum number of open files to {wanted} (it was originally set to {old})."
-        ));
-        return Ok(());
-    }
-    if best <= RESERVED_FILES {
-        return Err(format!(
-            "Your current 'ulimit -n' of {old} is not enough for the server to start. Please increase your open file \
-             limit to at least {wanted}. Exiting."
-        ));
-    }
-    config.set_number(id("maxclients"), (best - RESERVED_FILES) as i64);
-    log::warning(format!(
-        "You requested maxclients of {clients} requiring at least {wanted} max file descriptors."
-    ));
-    let why = refused.map(|error| os_text(&error.into())).unwrap_or_default();
-    log::warning(format!("Server can't set maximum open files to {wanted} because of OS error: {why}."));
-    log::warning(format!(
-        "Current maximum open files is {best}. maxclients has been reduced to {} to compensate for low ulimit. If you \
-         need higher maxclients increase 'ulimit -n'.",
-        best - RESERVED_FILES
-    ));
-    Ok(())
 }
 
 #[cfg(test)]

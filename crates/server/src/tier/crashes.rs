@@ -16,7 +16,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::files::Files;
+use super::files::{Access, Files};
 use super::owner::Claim;
 
 #[derive(Clone, PartialEq)]
@@ -33,6 +33,8 @@ const MANIFEST: &str = "manifest";
 /// not mend it.
 const PLAIN: &[u8] = b"plain";
 const SEGMENTS: u64 = 6;
+/// Files are closed and opened again.
+const OPEN_MAX: usize = 2;
 /// What is to be seen are calls of the disk, not bytes: a seed takes some milliseconds.
 const SMALL_SEGMENT_BYTES: u64 = 1 << 20;
 const VALUE_BYTES_MAX: u64 = 8000;
@@ -113,7 +115,8 @@ fn open(disk: &SimDisk) -> Result<(u64, Files, Log), String> {
     let claim =
         Claim { checkpoint, new_log: LogId([number as u8; 16]), manifest: MANIFEST.into(), has_manifest };
     let config = config().covering(&named);
-    let files = Files::open(shared(disk), Path::new(FOLDER), config.segments_max(), &claim, false)?;
+    let access = Access { wants_direct: false, open_max: OPEN_MAX, is_synced_later: true, is_shared: true };
+    let files = Files::open(shared(disk), Path::new(FOLDER), config.segments_max(), &claim, access)?;
     Ok((number, files, Log::restored(config, &named)))
 }
 
@@ -226,7 +229,7 @@ impl World {
             return;
         }
         let (named, entries) = (self.log.name(Snapshots::default()), self.entries.clone());
-        let Ok(checkpoint) = self.files.checkpoint(&named) else { return self.plain_base() };
+        let checkpoint = self.files.checkpoint(&named);
         // Others go on meanwhile.
         for _ in 0..self.random.below(20) {
             self.other_step();

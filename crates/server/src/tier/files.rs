@@ -11,6 +11,8 @@
 //! **Start.** Nothing is removed or cut before all that the base in force refers to was found: its log, each segment, its length, the sum of
 //! its first block. Then what the base does not name goes, and what lies behind a named length.
 //!
+//! **Descriptors.** A segment needs none while nobody reads it: [`OpenFiles`] keeps the most used ones open, within a bound.
+//!
 //! **Sync.** Only what a base is about to name is synced, and of that what no base has named yet. A failed sync is not repeated.
 
 use isotherm_disk::{Disk, File, Lock, Mode, direct_rooms_bytes, read_exact_at, write_all_at};
@@ -23,8 +25,9 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
+use super::open_files::{Handle, OpenFiles};
 use super::owner::{self, Claim};
 
 /// Why a value was not read.
@@ -53,10 +56,13 @@ impl fmt::Display for ReadError {
 const PROBED_MAX: usize = 8;
 
 /// The file of a segment.
+#[derive(Default)]
 struct SegmentFile {
-    file: Arc<dyn File>,
-    /// Through the page cache, whose read-ahead those need who read value after value: opened by the first of them.
-    in_order: OnceLock<Arc<dyn File>>,
+    handle: Arc<Handle>,
+    /// Through the page cache, whose read-ahead those need who read value after value.
+    in_order: Arc<Handle>,
+    /// Where the last write ends that the disk has taken.
+    written_bytes: AtomicU64,
     /// So much of it is durable.
     synced_bytes: AtomicU64,
     /// [`block_sum`]; 0: its first group was not written.
@@ -71,13 +77,30 @@ pub struct NotSynced {
     pub error: io::Error,
 }
 
+/// How files are opened.
+#[derive(Clone, Copy, Debug)]
+pub struct Access {
+    /// Past the page cache.
+    pub wants_direct: bool,
+    /// So many are kept open at most.
+    pub open_max: usize,
+    /// A base will have them synced.
+    pub is_synced_later: bool,
+    /// Files with all data are written to the same file system.
+    pub is_shared: bool,
+}
+
 pub struct Files {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     /// Past the page cache.
     is_direct: bool,
     log: LogId,
-    open: RwLock<Vec<Option<Arc<SegmentFile>>>>,
+    /// Those that have a file, by number.
+    segments: RwLock<Vec<Option<Arc<SegmentFile>>>>,
+    is_synced_later: bool,
+    is_shared: bool,
+    open_files: OpenFiles,
     /// The manifest that is named by the folder's owner.
     manifest: PathBuf,
     has_owner: AtomicBool,
@@ -106,7 +129,7 @@ impl Files {
         folder: &Path,
         segments: u32,
         claim: &Claim,
-        wants_direct: bool,
+        access: Access,
     ) -> Result<Files, String> {
         let why = |what: &str, error: &io::Error| {
             format!("Can't {what} the folder '{}' of swap-dir: {error}", folder.display())
@@ -125,23 +148,27 @@ impl Files {
         let checkpoint = claim.checkpoint.as_ref();
         let files = Files {
             log: checkpoint.map_or(claim.new_log, |checkpoint| checkpoint.log),
-            open: RwLock::new((0..segments).map(|_| None).collect()),
+            segments: RwLock::new((0..segments).map(|_| None).collect()),
+            is_synced_later: access.is_synced_later,
+            is_shared: access.is_shared,
+            open_files: OpenFiles::new(access.open_max),
             manifest: claim.manifest.clone(),
             has_owner: AtomicBool::new(has_owner),
             is_doubtful: AtomicBool::new(false),
-            is_direct: wants_direct && can_be_direct(&*disk, folder),
+            is_direct: access.wants_direct && can_be_direct(&*disk, folder),
             _lock: Mutex::new(lock),
             disk,
             folder: folder.into(),
         };
         let named = checkpoint.map_or(&[][..], |checkpoint| &checkpoint.segments);
+        let mut longer = Vec::new();
         for segment in named {
-            let found = files.find(segment).map_err(|why| owner::refusal(folder, &why))?;
-            files.set(segment.named.segment, Some(Arc::new(found)));
+            let len = files.find(segment).map_err(|why| owner::refusal(folder, &why))?;
+            longer.extend((len > segment.named.bytes).then_some(segment.named));
         }
         files.remove_others().map_err(|error| why("empty", &error))?;
-        for NamedSegment { named, .. } in named {
-            files.cut(*named).map_err(|error| why("cut files of", &error))?;
+        for named in longer {
+            files.cut(named).map_err(|error| why("cut files of", &error))?;
         }
         if checkpoint.is_none() && has_owner {
             files.forget_owner();
@@ -149,12 +176,13 @@ impl Files {
         Ok(files)
     }
 
-    /// The file of a segment that the base refers to, if it is what the base means.
-    fn find(&self, segment: &NamedSegment) -> Result<SegmentFile, String> {
+    /// Takes the file of a segment that the base refers to, if it is what the base means. Returns its length.
+    fn find(&self, segment: &NamedSegment) -> Result<u64, String> {
         let NamedSegment { named: Named { segment: number, bytes }, first_block } = *segment;
         let path = self.path(number);
         let of_file = |what: &str| format!("{} {what}", path.display());
-        let file = self.open_file(&path, Mode::Update).map_err(|error| match error.kind() {
+        let found = SegmentFile::default();
+        let file = self.file(number, &found).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => of_file("is missing"),
             _ => of_file(&format!("cannot be opened ({error})")),
         })?;
@@ -172,13 +200,32 @@ impl Files {
                 ));
             }
         }
-        let first_block = AtomicU32::new(first_block.unwrap_or(0));
-        let in_order = OnceLock::new();
-        Ok(SegmentFile { file, in_order, synced_bytes: AtomicU64::new(bytes), first_block })
+        found.written_bytes.store(bytes, Relaxed);
+        found.synced_bytes.store(bytes, Relaxed);
+        found.first_block.store(first_block.unwrap_or(0), Relaxed);
+        self.set(number, Some(Arc::new(found)));
+        Ok(len)
     }
 
     fn open_file(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>> {
         if self.is_direct { self.disk.open_direct(path, mode) } else { self.disk.open(path, mode) }
+    }
+
+    /// The file of a segment, opened if it is not.
+    fn file(&self, segment: SegmentNumber, found: &SegmentFile) -> io::Result<Arc<dyn File>> {
+        self.open_files.open(&found.handle, || self.open_file(&self.path(segment), Mode::Update))
+    }
+
+    /// The same of one that may be freed meanwhile, for who reads it.
+    fn file_of(&self, segment: SegmentNumber) -> Result<Arc<dyn File>, ReadError> {
+        let found = self.get(segment).ok_or(ReadError::NoFile)?;
+        self.file(segment, &found).map_err(|error| self.read_error(segment, &found, error))
+    }
+
+    /// Why a file did not open. Its name is gone behind its segment; one whose segment is there has lost it.
+    fn read_error(&self, segment: SegmentNumber, found: &Arc<SegmentFile>, error: io::Error) -> ReadError {
+        let is_there = self.get(segment).is_some_and(|now| Arc::ptr_eq(&now, found));
+        if is_there { ReadError::Io(error) } else { ReadError::NoFile }
     }
 
     pub fn is_direct(&self) -> bool {
@@ -203,87 +250,116 @@ impl Files {
 
     fn cut(&self, named: Named) -> io::Result<()> {
         let Some(found) = self.get(named.segment) else { return Ok(()) };
-        if found.file.len()? > named.bytes { found.file.set_len(named.bytes) } else { Ok(()) }
+        self.file(named.segment, &found)?.set_len(named.bytes)
     }
 
     pub fn segments_max(&self) -> u64 {
-        self.open.read().unwrap_or_else(PoisonError::into_inner).len() as u64
+        self.segments().len() as u64
     }
 
     /// What its table, its open files and the rooms of those who read past the page cache take in memory, about.
     pub fn memory_bytes(&self) -> u64 {
-        const OPEN_BYTES: u64 = 64;
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        let files = open.iter().flatten().count() as u64;
-        let table_bytes = open.capacity() * size_of::<Option<Arc<dyn File>>>() + direct_rooms_bytes();
-        table_bytes as u64 + files * OPEN_BYTES
+        const OPEN_BYTES: usize = 64;
+        // Without a look at each of them: there may be very many.
+        let segments = self.segments().len();
+        let segment_bytes = size_of::<Option<Arc<SegmentFile>>>() + size_of::<SegmentFile>() + 2 * size_of::<Handle>();
+        (segments * segment_bytes + self.open_files.count() * OPEN_BYTES + direct_rooms_bytes()) as u64
+    }
+
+    /// What may still be written on the file system.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        self.disk.free_bytes(&self.folder)
+    }
+
+    /// Whether files with all data are on it too.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
+    }
+
+    /// Files that are open, and how many may be.
+    pub fn open_files(&self) -> (u64, u64) {
+        (self.open_files.count() as u64, self.open_files.files_max() as u64)
     }
 
     fn path(&self, segment: SegmentNumber) -> PathBuf {
         self.folder.join(segment.file_name())
     }
 
+    fn segments(&self) -> RwLockReadGuard<'_, Vec<Option<Arc<SegmentFile>>>> {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn is_within(&self, segment: SegmentNumber) -> bool {
-        (segment.0 as usize) < self.open.read().unwrap_or_else(PoisonError::into_inner).len()
+        (segment.0 as usize) < self.segments().len()
     }
 
     fn get(&self, segment: SegmentNumber) -> Option<Arc<SegmentFile>> {
-        self.open.read().unwrap_or_else(PoisonError::into_inner)[segment.0 as usize].clone()
+        self.segments()[segment.0 as usize].clone()
     }
 
-    fn set(&self, segment: SegmentNumber, file: Option<Arc<SegmentFile>>) {
-        self.open.write().unwrap_or_else(PoisonError::into_inner)[segment.0 as usize] = file;
+    /// Returns the one before.
+    fn set(&self, segment: SegmentNumber, file: Option<Arc<SegmentFile>>) -> Option<Arc<SegmentFile>> {
+        let mut segments = self.segments.write().unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut segments[segment.0 as usize], file)
     }
 
     /// Writes a group. The first one of a segment creates its file.
     pub fn write(&self, segment: SegmentNumber, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        let found = match self.get(segment) {
-            Some(found) => found,
+        let (found, file) = match self.get(segment) {
+            Some(found) => (Arc::clone(&found), self.file(segment, &found)?),
             None => {
-                let file = self.open_file(&self.path(segment), Mode::Truncate)?;
-                let (synced_bytes, first_block) = (AtomicU64::new(0), AtomicU32::new(0));
-                let in_order = OnceLock::new();
-                let created = Arc::new(SegmentFile { file, in_order, synced_bytes, first_block });
+                let created = Arc::new(SegmentFile::default());
+                let create = || self.open_file(&self.path(segment), Mode::Truncate);
+                let file = self.open_files.open(&created.handle, create)?;
                 self.set(segment, Some(Arc::clone(&created)));
-                created
+                (created, file)
             }
         };
-        write_all_at(&*found.file, bytes, offset).map_err(|error| error.error)?;
+        found.handle.is_unsynced.store(self.is_synced_later && !self.is_direct, Relaxed);
+        write_all_at(&*file, bytes, offset).map_err(|error| error.error)?;
         if offset == 0 {
             found.first_block.store(block_sum(bytes), Relaxed);
         }
+        found.written_bytes.fetch_max(offset + bytes.len() as u64, Relaxed);
         Ok(())
     }
 
     /// The segment is free: its file goes.
     pub fn remove(&self, segment: SegmentNumber) -> io::Result<()> {
-        self.set(segment, None);
+        if let Some(found) = self.set(segment, None) {
+            self.open_files.forget(&found.handle);
+            self.open_files.forget(&found.in_order);
+        }
         self.disk.remove(&self.path(segment))
     }
 
     /// Whether anything can be read: of some files, or of the folder while there are none.
     pub fn probe(&self) -> bool {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
-        let some: Vec<_> = open.iter().flatten().take(PROBED_MAX).cloned().collect();
-        drop(open);
+        let segments = self.segments();
+        let with_file = segments.iter().enumerate().filter_map(|(number, found)| Some((number, found.clone()?)));
+        let some: Vec<_> = with_file.take(PROBED_MAX).collect();
+        drop(segments);
+        let reads = |(number, found): &(usize, Arc<SegmentFile>)| {
+            let file = self.file(SegmentNumber(*number as u32), found);
+            file.is_ok_and(|file| read_exact_at(&*file, &mut [0; 1], 0).is_ok())
+        };
         match some.is_empty() {
             true => self.disk.list(&self.folder).is_ok(),
-            false => some.iter().any(|found| read_exact_at(&*found.file, &mut [0; 1], 0).is_ok()),
+            false => some.iter().any(reads),
         }
     }
 
     // ---- what a base refers to ----
 
-    /// What a base says of segments. One that has no file has no value either; where the last group failed, its file is shorter. A file whose length
-    /// is not known cannot be left out: the base refers to it, and the next start would remove it.
-    pub fn checkpoint(&self, named: &[Named]) -> io::Result<Checkpoint> {
+    /// What a base says of segments. One that has no file has no value either; where the last group failed, its file is shorter. It asks no disk.
+    pub fn checkpoint(&self, named: &[Named]) -> Checkpoint {
         let with_file = named.iter().filter_map(|named| Some((named, self.get(named.segment)?)));
         let segments = with_file.map(|(named, found)| {
-            let bytes = named.bytes.min(found.file.len()?);
+            let bytes = named.bytes.min(found.written_bytes.load(Relaxed));
             let first_block = Some(found.first_block.load(Relaxed)).filter(|sum| *sum != 0 && bytes > 0);
-            Ok(NamedSegment { named: Named { segment: named.segment, bytes }, first_block })
+            NamedSegment { named: Named { segment: named.segment, bytes }, first_block }
         });
-        Ok(Checkpoint { log: self.log, segments: segments.collect::<io::Result<_>>()? })
+        Checkpoint { log: self.log, segments: segments.collect() }
     }
 
     /// Makes durable what a base refers to, and says in the folder whose it is. Before its manifest is written.
@@ -292,7 +368,9 @@ impl Files {
             let Some(found) = self.get(named.segment) else { continue };
             if found.synced_bytes.load(Relaxed) < named.bytes {
                 let segment = Some(named.segment);
-                found.file.sync_all().map_err(|error| NotSynced { segment, error })?;
+                found.handle.is_unsynced.store(false, Relaxed);
+                let synced = self.file(named.segment, &found).and_then(|file| file.sync_all());
+                synced.map_err(|error| NotSynced { segment, error })?;
                 found.synced_bytes.store(named.bytes, Relaxed);
             }
         }
@@ -333,23 +411,21 @@ impl Files {
 
     /// What a base in force may refer to, for one who asks for many records.
     pub fn durable(&self) -> Durable {
-        let open = self.open.read().unwrap_or_else(PoisonError::into_inner);
         let bytes = |found: &Option<Arc<SegmentFile>>| {
             found.as_ref().map_or(0, |found| found.synced_bytes.load(Relaxed))
         };
-        Durable { bytes: open.iter().map(bytes).collect() }
+        Durable { bytes: self.segments().iter().map(bytes).collect() }
     }
 
     /// Bytes of a segment, as they are.
     pub fn read_stretch(&self, segment: SegmentNumber, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         let found = self.get(segment).ok_or(io::ErrorKind::NotFound)?;
-        read_exact_at(&*found.file, bytes, offset)
+        read_exact_at(&*self.file(segment, &found)?, bytes, offset)
     }
 
     /// The value of a key that lies at `place`, verified.
     pub fn read(&self, place: Place, key: &[u8]) -> Result<Vec<u8>, ReadError> {
-        let found = self.get(place.segment()).ok_or(ReadError::NoFile)?;
-        Files::read_from(&*found.file, place, key)
+        Files::read_from(&*self.file_of(place.segment())?, place, key)
     }
 
     /// The same for one who reads many, about in the order in which they were written.
@@ -357,26 +433,20 @@ impl Files {
         Files::read_from(&*self.file_in_order(place.segment())?, place, key)
     }
 
-    /// What such a reader reads of a segment: the same file as long as that is not written anew.
+    /// What such a reader reads of a segment: the same file as long as that is open, and not written anew.
     pub fn file_in_order(&self, segment: SegmentNumber) -> Result<Arc<dyn File>, ReadError> {
-        let found = self.get(segment).ok_or(ReadError::NoFile)?;
         if !self.is_direct {
-            return Ok(Arc::clone(&found.file));
+            return self.file_of(segment);
         }
-        let in_order = match found.in_order.get() {
-            Some(file) => file,
-            None => {
-                let file = self.disk.open(&self.path(segment), Mode::Read).map_err(ReadError::Io)?;
-                found.in_order.get_or_init(|| file)
-            }
-        };
-        Ok(Arc::clone(in_order))
+        let found = self.get(segment).ok_or(ReadError::NoFile)?;
+        let open = || self.disk.open(&self.path(segment), Mode::Read);
+        self.open_files.open(&found.in_order, open).map_err(|error| self.read_error(segment, &found, error))
     }
 
-    /// Where the record of a key of so many bytes lies: the file, its first byte and its length. `None`: it was freed.
+    /// Where the record of a key of so many bytes lies: the file, its first byte and its length. `None`: it was freed, or its file is closed.
     pub fn locate(&self, place: Place, key_bytes: usize) -> Option<(Arc<dyn File>, u64, usize)> {
-        let found = self.get(place.segment())?;
-        Some((Arc::clone(&found.file), place.offset(), record_bytes(key_bytes, place.payload_bytes())))
+        let file = self.get(place.segment())?.handle.get()?;
+        Some((file, place.offset(), record_bytes(key_bytes, place.payload_bytes())))
     }
 
     /// The value of a key, if the bytes are its record at `place`.
@@ -420,39 +490,86 @@ mod tests {
     use isotherm_keyspace::Slot;
     use isotherm_tier::{Log, LogConfig, Stream};
 
-    /// A base refers to all segments that it names, or to none.
+    const ACCESS: Access =
+        Access { wants_direct: true, open_max: 2, is_synced_later: true, is_shared: true };
+
+    fn open(disk: &Arc<dyn Disk>, segments: u32, claim: &Claim, access: Access) -> Result<Files, String> {
+        Files::open(Arc::clone(disk), Path::new("cold"), segments, claim, access)
+    }
+
+    /// More segments than may be open: all are read, named, synced, found by the next start, cut and removed.
     #[test]
-    fn a_segment_whose_length_is_not_known_is_not_left_out() {
+    fn segments_need_no_descriptor_each() {
+        for wants_direct in [true, false] {
+            let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(7, Plan::default()));
+            let access = Access { wants_direct, ..ACCESS };
+            let mut claim = Claim::of_nothing();
+            let files = open(&disk, 20, &claim, access).expect("it is free");
+            let block = |segment: u32| [segment as u8; BLOCK_BYTES];
+            for (segment, at) in (0..2).flat_map(|at| (0..20).map(move |segment| (segment, at))) {
+                let written = files.write(SegmentNumber(segment), at * BLOCK_BYTES as u64, &block(segment));
+                written.expect("it is written");
+                assert!(files.open_files().0 <= 2);
+            }
+            let bytes = BLOCK_BYTES as u64;
+            let named: Vec<_> = (0..20).map(|n| Named { segment: SegmentNumber(n), bytes }).collect();
+            let checkpoint = files.checkpoint(&named);
+            assert_eq!(checkpoint.named(), named);
+            files.sync(&checkpoint).expect("it is durable");
+            claim.checkpoint = Some(checkpoint);
+            drop(files);
+            let files = open(&disk, 20, &claim, access).expect("all is there");
+            for segment in (0..20).rev() {
+                let mut read = [0; 2 * BLOCK_BYTES];
+                let number = SegmentNumber(segment);
+                files.read_stretch(number, 0, &mut read[..BLOCK_BYTES]).expect("it is there");
+                assert_eq!(read[..BLOCK_BYTES], block(segment));
+                assert!(files.read_stretch(number, 0, &mut read).is_err(), "it was cut");
+                files.file_in_order(number).expect("it is there");
+                assert!(files.open_files().0 <= 2);
+            }
+            (0..20).for_each(|segment| files.remove(SegmentNumber(segment)).expect("it is there"));
+            assert_eq!(files.open_files().0, 0);
+        }
+    }
+
+    /// Of a file that is shorter than what was named, as its last group failed, the base has what is there.
+    #[test]
+    fn a_segment_is_named_as_far_as_it_was_written() {
         let troubles = Arc::<Troubles>::default();
         let disk = FaultyDisk::new(Arc::new(SimDisk::new(7, Plan::default())), Arc::clone(&troubles));
-        let files = Files::open(Arc::new(disk), Path::new("cold"), 4, &Claim::of_nothing(), false)
-            .expect("it is free");
+        let files = open(&(Arc::new(disk) as Arc<dyn Disk>), 4, &Claim::of_nothing(), ACCESS).expect("it is free");
         let named = [0, 1, 2].map(|number| Named { segment: SegmentNumber(number), bytes: 1 << 20 });
         for segment in [0, 2] {
             files.write(SegmentNumber(segment), 0, &[7; BLOCK_BYTES]).expect("no fault is set");
         }
-        let found = files.checkpoint(&named).expect("no fault is set").named();
+        troubles.writes.set(Some((Trouble::Short, 1)));
+        assert!(files.write(SegmentNumber(2), BLOCK_BYTES as u64, &[7; BLOCK_BYTES]).is_err());
         assert_eq!(
-            found,
+            files.checkpoint(&named).named(),
             [0, 2].map(|number| Named { segment: SegmentNumber(number), bytes: BLOCK_BYTES as u64 })
         );
-        troubles.reads.set(Some((Trouble::Io, 1)));
-        assert!(files.checkpoint(&named).is_err());
-        assert_eq!(files.checkpoint(&named).expect("it was one call").named(), found);
+    }
+
+    /// A name that somebody removed is an error of the disk; one that went with its segment is none.
+    #[test]
+    fn a_file_that_is_lost_is_an_error() {
+        let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(7, Plan::default()));
+        let files = open(&disk, 4, &Claim::of_nothing(), Access { open_max: 1, ..ACCESS }).expect("it is free");
+        (0..2).for_each(|n| files.write(SegmentNumber(n), 0, &[7; BLOCK_BYTES]).expect("it is written"));
+        disk.remove(&files.path(SegmentNumber(0))).expect("it is there");
+        let read = |segment| files.read(Place::new(SegmentNumber(segment), 0, 10), b"key");
+        assert!(matches!(read(0), Err(ReadError::Io(_))));
+        assert!(matches!(read(1), Err(ReadError::Damaged(_))));
+        files.remove(SegmentNumber(1)).expect("it is there");
+        assert!(matches!(read(1), Err(ReadError::NoFile)));
     }
 
     #[test]
     fn a_value_is_read_by_its_key_alone_and_a_freed_one_is_not() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(7, Plan::default()));
         let config = LogConfig::of_bytes(1 << 30);
-        let files = Files::open(
-            Arc::clone(&disk),
-            Path::new("cold"),
-            config.segments_max(),
-            &Claim::of_nothing(),
-            true,
-        )
-        .unwrap();
+        let files = open(&disk, config.segments_max(), &Claim::of_nothing(), ACCESS).unwrap();
         let mut log = Log::new(config);
         let record = |key: &'static [u8], payload: &'static [u8]| Record {
             form: 0,
@@ -474,9 +591,6 @@ mod tests {
         files.remove(place.segment()).unwrap();
         assert!(matches!(files.read(place, b"key"), Err(ReadError::NoFile)));
         // The folder is this one's.
-        assert!(
-            Files::open(Arc::clone(&disk), Path::new("cold"), 4, &Claim::of_nothing(), true)
-                .is_err_and(|why| why.contains("in use"))
-        );
+        assert!(open(&disk, 4, &Claim::of_nothing(), ACCESS).is_err_and(|why| why.contains("in use")));
     }
 }

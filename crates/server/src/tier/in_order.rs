@@ -18,7 +18,7 @@ use isotherm_tier::{BLOCK_BYTES, Place, Record, record_bytes};
 use std::borrow::Cow;
 use std::io;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 use super::{ReadError, Tier};
@@ -39,7 +39,8 @@ pub struct InOrder {
 }
 
 struct Stretch {
-    file: Arc<dyn File>,
+    /// It names the file, and does not keep it open.
+    file: Weak<dyn File>,
     start: u64,
     bytes: Vec<u8>,
 }
@@ -112,7 +113,7 @@ impl InOrder {
             }
             None => {
                 if self.stretches.len() < STRETCHES_MAX {
-                    self.stretches.push(Stretch { file: Arc::clone(file), start: at, bytes: Vec::new() });
+                    self.stretches.push(Stretch { file: Arc::downgrade(file), start: at, bytes: Vec::new() });
                 }
                 self.bring_forward(self.stretches.len() - 1);
                 (at + len as u64).next_multiple_of(BLOCK_BYTES as u64) as usize - at as usize
@@ -126,7 +127,7 @@ impl InOrder {
 
 impl Stretch {
     fn is_of(&self, file: &Arc<dyn File>) -> bool {
-        Arc::ptr_eq(&self.file, file)
+        std::ptr::addr_eq(self.file.as_ptr(), Arc::as_ptr(file))
     }
 
     fn end(&self) -> u64 {
@@ -144,7 +145,7 @@ impl Stretch {
 
     /// Reads `wanted` bytes, of which the file may have fewer, but not fewer than `len`.
     fn fill(&mut self, file: &Arc<dyn File>, at: u64, wanted: usize, len: usize) -> io::Result<usize> {
-        self.file = Arc::clone(file);
+        self.file = Arc::downgrade(file);
         self.start = at;
         self.bytes.resize(wanted, 0);
         let mut read = 0;

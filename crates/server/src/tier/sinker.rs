@@ -28,6 +28,7 @@ use super::frozen;
 use super::health::Event;
 use super::nodes;
 use super::pace;
+use super::space::SpaceWatch;
 use super::state::{State, Tier};
 use crate::config::FreezeRule;
 use crate::mail::message::WorkerMessage;
@@ -113,6 +114,7 @@ pub struct Sinker {
     pub(super) awaits_base_since: Option<Instant>,
     /// Where keys leave with the segment that they lie in.
     pub(super) dropping: Dropping,
+    pub(super) space: SpaceWatch,
 }
 
 impl Routine for Sinker {
@@ -121,6 +123,7 @@ impl Routine for Sinker {
         if !is_short || self.tier.state() == State::Idle {
             self.looks_since = Instant::now();
         }
+        self.look_at_space();
         self.sink_asked();
         if is_short && self.tier.may_write() {
             self.sink();
@@ -192,6 +195,7 @@ impl Sinker {
             looked: Duration::ZERO,
             awaits_base_since: None,
             dropping: Dropping::new(node),
+            space: SpaceWatch::default(),
         }
     }
 
@@ -219,6 +223,7 @@ impl Sinker {
         tier.counters.table_bytes.store(self.log.table_bytes(), Relaxed);
         tier.counters.free_segments.store(u64::from(self.log.free_segments()), Relaxed);
         tier.counters.segments.store(u64::from(self.log.segments_max()), Relaxed);
+        tier.counters.usable_bytes.store(self.log.usable_bytes(), Relaxed);
         if !tier.checkpoints.has_asks() {
             tier.counters.waiting_segments.store(u64::from(self.log.waiting_for_base()), Relaxed);
         }
@@ -227,7 +232,7 @@ impl Sinker {
     /// Whether segments become free as soon as the next base of the append-only file is in force, and that is near.
     fn awaits_base(&mut self) -> bool {
         let aof = &self.node.aof;
-        if self.log.waiting_for_base() == 0 || !aof.is_on() || aof.rewrites().last_failed {
+        if self.log.waiting_for_base() == 0 || !self.tier.can_have_base() || aof.rewrites().last_failed {
             self.tier.is_awaiting_base.store(false, Relaxed);
             return false;
         }
@@ -245,11 +250,7 @@ impl Sinker {
             match ask {
                 Ask::Name(ticket) => {
                     let can_refer = log.doubtful_segments() == 0 && !tier.files.is_doubtful();
-                    let found = can_refer.then(|| tier.files.checkpoint(&log.name(snapshots)));
-                    let answer = found.transpose().unwrap_or_else(|error| {
-                        log::warning(format!("The length of a file of swap-dir is not known: {error}"));
-                        None
-                    });
+                    let answer = can_refer.then(|| tier.files.checkpoint(&log.name(snapshots)));
                     tier.checkpoints.answer(ticket, answer);
                 }
                 Ask::InForce { refers: true } => log.named(true),

@@ -1,20 +1,21 @@
 //! The tier of a process that has `swap-mode yes`: opened before anything is loaded.
 
 use isotherm_commands::call::ColdKey;
-use isotherm_disk::{Disk, FaultyDisk, RING_READS_MAX, Ring};
+use isotherm_disk::{Disk, FaultyDisk, Mode, RING_READS_MAX, Ring};
 use isotherm_keyspace::{ColdRef, Held, Want};
-use isotherm_tier::{Checkpoint, LogId};
+use isotherm_tier::{Checkpoint, LogId, SEGMENT_FILE_SUFFIX};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::base_head;
 use super::copies;
 use super::due::Due;
-use super::files::ReadError;
+use super::files::{Access, ReadError};
 use super::owner::Claim;
 use super::reads::{Done, READERS, Reader};
 use super::round::Round;
 use super::sinker::Sinker;
+use super::space;
 use super::state::{Terms, Tier};
 use super::target::{Fetched, slot_of};
 use super::watch::Watch;
@@ -23,27 +24,31 @@ use crate::config::id;
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::observe::latency::monitor::{Event, Spikes};
+use crate::process::descriptors;
 use crate::process::listeners::os_text;
 use crate::process::random::random_bytes;
 use crate::process::time::unix_now;
 use crate::process::{log, routines, system};
 
-/// What a disk without a limit of its own is filled to, in tenths of what is free.
-const FREE_TENTHS: u64 = 9;
-
 pub fn begin(node: &'static Node) -> Result<(), String> {
     let config = &node.config;
     if !config.swaps() {
+        warn_of_files(node);
         return Ok(());
     }
     config.note_machine_memory(system::memory_bytes());
     config.check_swap_limits()?;
     let folder = config.folder().join(config.swap_folder());
     let disk = Arc::clone(&node.persistence.disk);
+    let is_shared = space::is_shared(&folder, &config.folder());
+    // It may have to be made yet.
+    let free = disk.free_bytes(&if is_shared { config.folder() } else { space::existing(&folder) });
+    let free = free.map_err(|error| format!("Can't look at the file system of swap-dir: {}", os_text(&error)))?;
     let bytes = match config.swap_disk_bytes() {
-        0 => disk.free_bytes(&config.folder()).map_err(|error| os_text(&error))? / 10 * FREE_TENTHS,
+        0 => space::share_of(config, free, is_shared),
         bytes => bytes,
     };
+    let left_bytes = free.saturating_sub(bytes);
     let claim = claim(node)?;
     let named = claim.checkpoint.as_ref().map(Checkpoint::named).unwrap_or_default();
     // What is kept takes no room of what is free.
@@ -53,9 +58,23 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     let terms = Terms {
         disk_bytes_max: bytes,
         cache_bytes: config.swap_cache_bytes(),
-        wants_direct: config.swaps_directly(),
+        access: Access {
+            wants_direct: config.swaps_directly(),
+            open_max: descriptors::segment_files_kept(config),
+            is_synced_later: config.swap_checkpoints(),
+            is_shared,
+        },
     };
     let (tier, log) = Tier::open(disk, &folder, terms, &node.keyspace, &claim)?;
+    if !named.is_empty() && !config.flag(id("appendonly")) {
+        tier.has_foreign_base.store(true, Relaxed);
+        log::warning(format!(
+            "WARNING: {} MB in '{}' are kept for the append-only file, whose base refers to them, though 'appendonly' is off: they cannot be \
+             used before BGREWRITEAOF writes a new base, or 'appendonly yes' does.",
+            kept >> 20,
+            folder.display(),
+        ));
+    }
     tier.is_restoring.store(!named.is_empty() && config.flag(id("appendonly")), Relaxed);
     tier.set_read_timeout(config.swap_read_timeout());
     tier.homes.set_rules(&config.swap_load_rule());
@@ -75,9 +94,10 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
         ));
     }
     log::warning(format!(
-        "WARNING: swap-mode is new. What is used least lies in '{}' when memory is short, at most {} MB. {}",
+        "WARNING: swap-mode is new. What is used least lies in '{}' when memory is short, at most {} MB; {} MB of the file system are left. {}",
         folder.display(),
         bytes >> 20,
+        left_bytes >> 20,
         match (config.swap_checkpoints(), claim.checkpoint.is_some()) {
             (false, false) =>
                 "They are durable by the append-only file or RDB files alone: this folder is emptied at start.",
@@ -87,6 +107,25 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
         }
     ));
     Ok(())
+}
+
+/// Files of a former `swap-mode yes` take space, and nothing uses them. A base may refer to them: they are not removed.
+fn warn_of_files(node: &Node) {
+    let folder = node.config.folder().join(node.config.swap_folder());
+    let disk = &node.persistence.disk;
+    let names = disk.list(&folder).unwrap_or_default();
+    let files = names.iter().filter(|name| name.ends_with(SEGMENT_FILE_SUFFIX));
+    let len = |name: &String| disk.open(&folder.join(name), Mode::Read)?.len();
+    let lens: Vec<u64> = files.map(|name| len(name).unwrap_or(0)).collect();
+    if !lens.is_empty() {
+        log::warning(format!(
+            "WARNING: '{}' has {} files of {} MB that a server with 'swap-mode yes' left. They are not used, and not removed, while \
+             'swap-mode' is off.",
+            folder.display(),
+            lens.len(),
+            lens.iter().sum::<u64>() >> 20,
+        ));
+    }
 }
 
 /// Who reads what commands wait for.

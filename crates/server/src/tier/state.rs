@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use super::asked::Asked;
 use super::checkpoint::{Ask, Checkpoints};
 use super::copies::Copies;
-use super::files::{Files, ReadError};
+use super::files::{Access, Files, ReadError};
 use super::health::{Event, Health};
 use super::homes::Homes;
 use super::owner::Claim;
@@ -126,6 +126,10 @@ pub struct Counters {
     pub waiting_segments: AtomicU64,
     /// Of the whole log.
     pub segments: AtomicU64,
+    /// What of the log values can take.
+    pub usable_bytes: AtomicU64,
+    /// Of the file system.
+    pub disk_free_bytes: AtomicU64,
 }
 
 pub struct Tier<M> {
@@ -138,6 +142,8 @@ pub struct Tier<M> {
     pub is_restoring: AtomicBool,
     /// Nothing can leave memory before another base is in force.
     pub is_awaiting_base: AtomicBool,
+    /// The base that refers to the log was found by a start that has not loaded it, as `appendonly` is off: nothing writes over it unasked.
+    pub has_foreign_base: AtomicBool,
     live: Arc<Live>,
     undeclared_reads: AtomicU64,
     pub homes: Homes,
@@ -203,8 +209,7 @@ pub struct Terms {
     pub disk_bytes_max: u64,
     /// Of what is lent.
     pub cache_bytes: u64,
-    /// Past the page cache.
-    pub wants_direct: bool,
+    pub access: Access,
 }
 
 impl<M: Send + 'static> Tier<M> {
@@ -220,7 +225,7 @@ impl<M: Send + 'static> Tier<M> {
         let config = LogConfig::of_bytes(terms.disk_bytes_max).covering(&named);
         #[cfg(test)]
         let config = config.with_segments_of(isotherm_tier::GROUP_BYTES as u64);
-        let files = Files::open(disk, folder, config.segments_max(), claim, terms.wants_direct)?;
+        let files = Files::open(disk, folder, config.segments_max(), claim, terms.access)?;
         let log = Log::restored(config, &named);
         let tier = Arc::new(Tier {
             files,
@@ -230,6 +235,7 @@ impl<M: Send + 'static> Tier<M> {
             checkpoints: Checkpoints::default(),
             is_restoring: AtomicBool::new(false),
             is_awaiting_base: AtomicBool::new(false),
+            has_foreign_base: AtomicBool::new(false),
             live: log.live(),
             undeclared_reads: AtomicU64::new(0),
             homes: Homes::default(),
@@ -442,15 +448,22 @@ impl<M> Tier<M> {
     /// A base of the append-only file is listed, durably.
     pub fn base_in_force(&self, refers: bool) {
         self.counters.waiting_segments.store(0, Relaxed);
+        self.has_foreign_base.store(false, Relaxed);
         self.checkpoints.say(Ask::InForce { refers });
         self.wake();
+    }
+
+    /// Whether a base can be written that takes the place of the one in force, with `appendonly` off too: what is in memory is what that has,
+    /// and what came since.
+    pub fn can_have_base(&self) -> bool {
+        !self.has_foreign_base.load(Relaxed)
     }
 
     /// So much space is kept only by the base in force that there should be another one.
     pub fn wants_base(&self) -> bool {
         let waiting = self.counters.waiting_segments.load(Relaxed);
         let is_much = waiting * WAITING_DIVISOR > self.counters.segments.load(Relaxed);
-        waiting > 0 && (is_much || self.is_awaiting_base.load(Relaxed) || self.state() == State::Full)
+        waiting > 0 && self.can_have_base() && (is_much || self.is_awaiting_base.load(Relaxed) || self.state() == State::Full)
     }
 
     // ---- the sinker is woken ----

@@ -71,6 +71,7 @@ mod swap_pair;
 mod swap_parked;
 mod swap_shortage;
 mod swap_slots;
+mod swap_space;
 mod swap_streams;
 mod swap_words;
 mod swap_zsets;
