@@ -101,6 +101,11 @@ pub trait ColdKeeper: Send + Sync {
         true
     }
 
+    /// Whether memory has room for values that are only read.
+    fn has_room(&self) -> bool {
+        true
+    }
+
     /// A value has come back to memory from there.
     fn came_home(&self, _reference: ColdRef) {}
 }

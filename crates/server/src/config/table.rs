@@ -325,7 +325,7 @@ pub const PARAMS: &[Param] = &[
     unsigned("swap-max-disk", 0, 0, U64_MAX).memory().immutable().works("So many bytes the files of swap-dir may take, at least 256mb; 0: nine tenths of what is free at start. Isotherm only."),
     signed("swap-min-value", 64, 16, 1 << 20).works("Values of fewer bytes stay in memory. Isotherm only."),
     flag("swap-mode", false).apply(Apply::Swap).works("What was not used for longest leaves memory for the files of swap-dir when it becomes short; needs maxmemory. Switched off while the server runs, what is on disk comes home, for which there has to be room below maxmemory; it can be switched on again, but not for the first time. Isotherm only."),
-    signed("swap-read-timeout", 5000, 0, INT_MAX).alias("client-visiting-ssdb-timeout").works("Milliseconds after which a command that waits for a value on disk gets an error; 0: it waits as long as that takes. Isotherm only."),
+    signed("swap-read-timeout", 5000, 0, INT_MAX).alias("client-visiting-ssdb-timeout").works("Milliseconds without anything coming from disk after which a command that waits for values there gets an error; 0: it waits as long as that takes. Isotherm only."),
     signed("swap-transfer-lower-limit", 85, 0, 100).alias("ssdb-transfer-lower-limit").apply(Apply::Swap).works("Values leave memory when so many percent of maxmemory are used; 100: none leaves below maxmemory. Isotherm only."),
     flag("syslog-enabled", false).immutable().fixed(NO_SYSLOG),
     choice("syslog-facility", SYSLOG_FACILITY, "local0").immutable().no_effect(NO_SYSLOG),

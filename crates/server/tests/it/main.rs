@@ -17,6 +17,7 @@ mod client_memory;
 mod cluster_nodes;
 mod cluster_replies;
 #[cfg(debug_assertions)]
+mod clock_steps;
 mod cold;
 mod common;
 mod compaction;
@@ -67,6 +68,7 @@ mod swap_frozen_base;
 mod swap_nodes;
 mod swap_pair;
 mod swap_parked;
+mod swap_short;
 mod swap_slots;
 mod swap_streams;
 mod swap_words;
