@@ -49,6 +49,8 @@ pub const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previou
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 /// Ours: of a value on disk.
 pub const UNREADABLE: &str = "SWAPERR A value that this command needs cannot be read from disk";
+pub const READ_TOO_SLOW: &str =
+    "SWAPERR The disk brought nothing of what this command needs for longer than swap-read-timeout";
 // COMPAT(memory): A write that finds no memory although `maxmemory` is not reached (an arena of 64 GB is full, or
 // the kernel refuses) is answered `OOM command not allowed: no memory available for this key.` With `maxmemory` and
 // an eviction policy, keys are evicted for later writes; without `maxmemory` none are. Why: Valkey has no such

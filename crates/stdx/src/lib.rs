@@ -20,6 +20,7 @@ pub mod number;
 pub mod args_split;
 pub mod prng;
 pub mod quoted;
+pub mod steady;
 pub mod steps;
 pub mod units;
 
@@ -30,5 +31,6 @@ pub use number::{parse_i64, parse_u64, push_i64, push_u64, write_i64};
 pub use prng::Prng;
 pub use siphash::SipHash13;
 pub use slot::{Slot, hash_tag};
+pub use steady::SteadyMs;
 pub use steps::Steps;
 pub use units::UnixMs;

@@ -69,12 +69,31 @@ impl Held<'_> {
         if !partition.store.cold.any() {
             return Whereabouts::Here;
         }
-        let Some(cold) = partition.cold_of(db, key) else { return partition.frozen_whereabouts(db, key) };
+        let Some(cold) = partition.cold_of(db, key) else { return partition.frozen_whereabouts(db, key, home) };
         match partition.store.cold.lent(cold.reference) {
             Some(lent) if lent.value.is_none() => Whereabouts::Unreadable,
             Some(_) if !home => Whereabouts::Here,
             _ => Whereabouts::Away(cold),
         }
+    }
+
+    /// Behind a command: what it was lent for want of room goes when its locks are released.
+    #[inline]
+    pub fn note_passed(&mut self) {
+        let has_passed = self.guarded().any(|partition| partition.store.cold.has_passed());
+        self.drops_passed |= has_passed;
+    }
+
+    /// The same behind one that runs again: all that it was lent stays for that.
+    #[cold]
+    pub fn keep_passed(&mut self) {
+        self.guarded_mut().for_each(|partition| partition.store.cold.keep_passed());
+    }
+
+    #[cold]
+    pub(super) fn drop_passed(&mut self) {
+        self.drops_passed = false;
+        self.guarded_mut().for_each(|partition| partition.store.cold.drop_passed());
     }
 
     /// Whether the last command has met values that are not in memory (`OnCold::Collect`).
@@ -110,15 +129,15 @@ impl Held<'_> {
         let partition = self.partition(key.slot);
         if let Some(cold) = partition.cold_of(db, key).filter(|cold| cold.reference == from) {
             // Without memory it is lent, and read slowly.
+            let has_room = partition.store.cold.has_room();
             let is_home = value.is_some_and(|value| {
-                !image::can_be_lent(cold.form, value.len())
+                has_room
+                    && !image::can_be_lent(cold.form, value.len())
                     && partition.warm(db, key, value, from, now) == Ok(true)
             });
             if !is_home {
-                partition.store.cold.lend(
-                    from,
-                    Lent::new(db, key.bytes, value, now).with_image(stream_image::of_form(cold.form, value)),
-                );
+                let lent = Lent::new(db, key.bytes, value, now).passing(!has_room);
+                partition.store.cold.lend(from, lent.with_image(stream_image::of_form(cold.form, value)));
             }
         }
         self.trim_lent(key.slot, bytes_max, DROPPED_PER_LEND_MAX, now);
@@ -311,13 +330,15 @@ impl Partition {
         }
         let keeper = cold.keeper.as_ref().expect("what is cold has a keeper");
         let value = keeper.read(reference, key.bytes)?;
-        if !image::can_be_lent(form, value.len()) && self.warm(db, key, &value, reference, now) == Ok(true) {
+        let has_room = cold.has_room();
+        if has_room
+            && !image::can_be_lent(form, value.len())
+            && self.warm(db, key, &value, reference, now) == Ok(true)
+        {
             return self.find(db, key);
         }
-        self.store.cold.lend(
-            reference,
-            Lent::new(db, key.bytes, Some(&value), now).with_image(stream_image::of_form(form, Some(&value))),
-        );
+        let lent = Lent::new(db, key.bytes, Some(&value), now).passing(!has_room);
+        self.store.cold.lend(reference, lent.with_image(stream_image::of_form(form, Some(&value))));
         Some((page, spot))
     }
 

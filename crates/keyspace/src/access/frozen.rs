@@ -9,6 +9,8 @@
 //! None of these is a change of the data, nor a use of a key. A command that names a frozen key has it thawed before it runs; what a command
 //! looks up beyond that is read by the lookup itself, which waits for the disk under the lock.
 //!
+//! While memory has no room a command that only reads is shown the key as its record has it (`values::shown`), and it stays where it is.
+//!
 //! That a bundle proposes a key says little: it was in it, or another one has the same bits. When its record does not have the key, that is
 //! remembered until the command has run.
 
@@ -23,9 +25,12 @@ use crate::layout::cold::ColdRef;
 use crate::layout::entry::{Place, read_int};
 use crate::layout::key::Key;
 use crate::layout::kind::{Db, Expiry, Form, Full, NewValue};
+use crate::layout::last_used;
 use crate::tables::frozen::{Bundle, BundleAddress};
 use crate::tables::location::Location;
 use crate::values::cold::Lent;
+use crate::values::shown::Shown;
+use crate::values::value::Entry;
 use crate::values::saved::SavedBundle;
 use isotherm_stdx::{Slot, UnixMs};
 
@@ -131,6 +136,18 @@ impl Held<'_> {
         self.partition(key.slot).thaw(db, key, payload, from, now)
     }
 
+    /// The same for a command that only reads: without room in memory it is shown the key, which stays in the record. Whether it has it.
+    pub fn thaw_or_show(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        payload: &[u8],
+        from: ColdRef,
+        now: UnixMs,
+    ) -> Result<bool, Full> {
+        self.partition(key.slot).thaw_or_show(db, key, payload, from, now)
+    }
+
     /// All keys of a bundle come to memory, as far as there is room. Whether they did.
     pub fn thaw_all(
         &mut self,
@@ -218,7 +235,40 @@ impl Txn<'_, '_> {
     }
 }
 
+impl Txn<'_, '_> {
+    /// Whether a key that no page has is shown to commands that only read.
+    #[inline]
+    pub(super) fn is_shown(&mut self, db: Db, key: &Key<'_>) -> bool {
+        let now = self.conditions.now;
+        let partition = self.held.partition(key.slot);
+        partition.has_frozen() && partition.shown(db, key, now).is_some()
+    }
+
+    /// What it is shown as.
+    #[inline]
+    pub(super) fn find_shown(&mut self, db: Db, key: &Key<'_>) -> Option<Entry<'_>> {
+        let now = self.conditions.now;
+        let partition = self.held.partition(key.slot);
+        if !partition.has_frozen() {
+            return None;
+        }
+        let shown = partition.shown(db, key, now)?;
+        partition.store.cold.shown.note_use(db, key, shown);
+        Some(Entry::of_shown(&partition.store, shown, now))
+    }
+}
+
 impl Partition {
+    /// A key that is shown from its record, if that has it still and its time has not come.
+    #[cold]
+    fn shown(&self, db: Db, key: &Key<'_>, now: UnixMs) -> Option<&Shown> {
+        let shown = self.store.cold.shown.find(db, key).filter(|it| it.expiry.is_none_or(|at| at >= now))?;
+        let frozen = self.table(db)?.frozen.as_ref()?;
+        let is_its = |bundle: &Bundle| bundle.reference == shown.from;
+        let (_, bundle) = frozen.propose(self.geometry.place_of(key.slot), key.hash, is_its)?;
+        bundle.is_live(shown.ordinal).then_some(shown)
+    }
+
     #[inline]
     pub(crate) fn has_frozen(&self) -> bool {
         self.store.cold.frozen_keys > 0
@@ -242,8 +292,11 @@ impl Partition {
     }
 
     /// Where a key is whose entry, if there is one, has its value.
-    pub(crate) fn frozen_whereabouts(&self, db: Db, key: &Key<'_>) -> Whereabouts {
+    pub(crate) fn frozen_whereabouts(&self, db: Db, key: &Key<'_>, home: bool) -> Whereabouts {
         if !self.has_frozen() || self.find(db, key).is_some() {
+            return Whereabouts::Here;
+        }
+        if !home && self.shown(db, key, UnixMs(i64::MIN)).is_some() {
             return Whereabouts::Here;
         }
         match self.proposal(db, key) {
@@ -278,6 +331,35 @@ impl Partition {
             }
         }
         Err(NotThawed)
+    }
+
+    fn thaw_or_show(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        payload: &[u8],
+        from: ColdRef,
+        now: UnixMs,
+    ) -> Result<bool, Full> {
+        if self.store.cold.has_room() {
+            return self.thaw(db, key, payload, from, now);
+        }
+        let frozen = self.table(db).and_then(|table| table.frozen.as_ref());
+        let place = self.geometry.place_of(key.slot);
+        let proposed = frozen.and_then(|it| it.propose(place, key.hash, |bundle| bundle.reference == from));
+        let Some((_, bundle)) = proposed else { return Ok(false) };
+        let items = bundle::items(payload).unwrap_or_default();
+        let found = items.iter().enumerate().find(|(_, item)| item.key == key.bytes);
+        let found = found.filter(|(ordinal, _)| bundle.is_live(*ordinal));
+        match found {
+            // One whose time has come leaves by the lookup that meets it.
+            Some((ordinal, item)) if item.expiry.is_none_or(|at| at >= now) => {
+                let shown = Shown::new(item, from, ordinal, last_used::stamp(now), now);
+                self.store.cold.shown.add(db, key, shown);
+                Ok(true)
+            }
+            _ => self.thaw(db, key, payload, from, now),
+        }
     }
 
     pub(crate) fn thaw(
@@ -316,7 +398,7 @@ impl Partition {
         now: UnixMs,
     ) {
         let live = self.live_ordinals(db, address);
-        if live.is_empty() || live.len() * SPARSE_DIVISOR >= items.len() {
+        if live.is_empty() || live.len() * SPARSE_DIVISOR >= items.len() || !self.store.cold.has_room() {
             return;
         }
         self.save_bundle(db, slot, address);

@@ -227,6 +227,8 @@ pub struct Held<'k> {
     /// When a lock that another thread had was had at last, by the clock of the watch: one that is free takes no time.
     locked_at: u64,
     pub(crate) missing: Vec<Missing>,
+    /// Something that a command was lent is to go with its locks.
+    pub(super) drops_passed: bool,
 }
 
 impl<'k> Held<'k> {
@@ -239,6 +241,7 @@ impl<'k> Held<'k> {
             free_afterwards: 0,
             locked_at: 0,
             missing: Vec::new(),
+            drops_passed: false,
         }
     }
 
@@ -276,6 +279,9 @@ impl<'k> Held<'k> {
         debug_assert!(self.ready.is_empty(), "waiters are served under the locks of who changed their keys");
         if !self.guards.is_empty() {
             self.budget.end();
+        }
+        if self.drops_passed {
+            self.drop_passed();
         }
         self.guards.clear();
     }
@@ -567,6 +573,10 @@ impl<'k> Held<'k> {
     /// What is held.
     pub(crate) fn guarded(&self) -> impl Iterator<Item = &Partition> {
         self.guards.iter().map(|(_, guard)| &**guard)
+    }
+
+    pub(crate) fn guarded_mut(&mut self) -> impl Iterator<Item = &mut Partition> {
+        self.guards.iter_mut().map(|(_, guard)| &mut **guard)
     }
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &Partition> {

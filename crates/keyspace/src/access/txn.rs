@@ -121,7 +121,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// The entry of `key`, if it is there and its time has not come.
     #[inline]
     pub fn find(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> Option<Entry<'_>> {
-        let mut place = self.find_counted(db, key, lookup)?;
+        let Some(mut place) = self.find_counted(db, key, lookup) else { return self.find_shown(db, key) };
         let now = self.conditions.now;
         let keep = self.conditions.expiry_mode == ExpiryMode::Keep;
         if self.on_cold != OnCold::Show && self.held.partition(key.slot).has_cold() {
@@ -147,9 +147,10 @@ impl<'t, 'k> Txn<'t, 'k> {
 
     /// Where that entry is; counts and touches as `lookup` says.
     fn find_counted(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> Option<(Handle, Spot)> {
-        let found = self.find_place(db, key);
+        let found = self.find_place::<true>(db, key);
+        let is_there = found.is_some() || self.is_shown(db, key);
         match lookup {
-            Lookup::Read | Lookup::Peek | Lookup::Quiet if found.is_some() => self.hits += 1,
+            Lookup::Read | Lookup::Peek | Lookup::Quiet if is_there => self.hits += 1,
             Lookup::Read | Lookup::Peek => self.miss(db, key),
             Lookup::Quiet => self.misses += 1,
             Lookup::Silent | Lookup::Write => {}
@@ -173,7 +174,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// Whether a live entry of `key` exists.
     #[inline]
     pub fn contains(&mut self, db: Db, key: &Key<'_>) -> bool {
-        self.find_place(db, key).is_some()
+        self.find_place::<true>(db, key).is_some() || self.is_shown(db, key)
     }
 
     // ---- changing ----
@@ -205,7 +206,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         let now = self.conditions.now;
         let (mut place, touched) = match self.find_again(db, key) {
             Some(found) => (found.place, found.touched),
-            None => match self.find_place(db, key) {
+            None => match self.find_place::<false>(db, key) {
                 Some(place) => (place, false),
                 None => return Overwrite::Absent,
             },
@@ -364,7 +365,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// Takes over what is known from elsewhere about the use of a key that was just stored.
     pub fn note_access(&mut self, db: Db, key: &Key<'_>, note: AccessNote) {
         let now = self.conditions.now;
-        let Some(place) = self.find_place(db, key) else { return };
+        let Some(place) = self.find_place::<false>(db, key) else { return };
         let partition = self.held.partition(key.slot);
         // Touching it gives its page the access column, if that has none yet.
         let (page, spot) = partition.touch_at(db, key, place, now);

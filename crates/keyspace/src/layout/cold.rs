@@ -104,6 +104,11 @@ pub trait ColdKeeper: Send + Sync {
     /// Values that are lent take so many bytes more, or less, of memory.
     fn lent_more(&self, _bytes: i64) {}
 
+    /// Whether memory has room for values that are only read.
+    fn has_room(&self) -> bool {
+        true
+    }
+
     /// A value has come back to memory from there.
     fn came_home(&self, _reference: ColdRef) {}
 }

@@ -10,7 +10,7 @@
 //! under LFU the same hand takes one off every counter each `lfu-decay-time` minutes.
 
 use crate::layout::page::Page;
-use isotherm_stdx::{Prng, UnixMs};
+use isotherm_stdx::{Prng, SteadyMs, UnixMs};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 /// What is kept per entry.
@@ -111,10 +111,10 @@ impl AccessSettings {
     }
 }
 
-/// Seconds as a stamp keeps them.
+/// Seconds as a stamp keeps them, which no step of the wall clock changes.
 #[inline]
 pub(crate) fn stamp(now: UnixMs) -> u16 {
-    (now.0 / 1000) as u16
+    (SteadyMs::of(now).0 / 1000) as u16
 }
 
 /// The stamp of an entry that was just made.
@@ -127,11 +127,11 @@ pub(crate) fn fresh(mode: AccessMode, now: UnixMs) -> u16 {
     }
 }
 
-/// Seconds since a stamp. A clock that stepped back gives 0.
+/// Seconds since a stamp. One that is a little ahead, as threads read the clock at different moments, gives 0.
 #[inline]
 pub(crate) fn idle_seconds(stamp_then: u16, now: UnixMs) -> u16 {
     let idle = stamp(now).wrapping_sub(stamp_then);
-    // The hand keeps true idle times at IDLE_SECONDS_MAX and a few hours; the highest values are a step back.
+    // The hand keeps true idle times at IDLE_SECONDS_MAX and a few hours; the highest values are ahead.
     if idle > 60_000 { 0 } else { idle }
 }
 

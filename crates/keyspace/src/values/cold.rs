@@ -5,6 +5,8 @@
 //!   find   shows them as the value                                       (a use is counted)
 //!   drop   the oldest go when they are too many and had their time       (those used often come home instead)
 //! ```
+//! What is lent while memory has no room goes as soon as its command lets go of its locks.
+//!
 //! So a scan of all keys displaces nothing and writes nothing. Invariants: what is lent belongs to a reference that an entry has;
 //! `bytes` is the sum of what is lent.
 
@@ -12,7 +14,8 @@ use crate::layout::cold::{ColdKeeper, ColdRef};
 use crate::layout::entry::BodyRef;
 use crate::layout::kind::Db;
 use crate::layout::node_name::NodeName;
-use isotherm_stdx::UnixMs;
+use crate::values::shown::ShownKeys;
+use isotherm_stdx::{SteadyMs, UnixMs};
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -63,7 +66,7 @@ pub(crate) struct Cold {
     /// Those that came back and were not changed since: their records are kept, so that they can leave again without being written.
     clean: HashMap<NodeName, ColdRef>,
     /// Those that came back lately because a command needs them, and when.
-    given: HashMap<NodeName, UnixMs>,
+    given: HashMap<NodeName, SteadyMs>,
     /// What a command has met of these, and whether it can be read; whether one could not, and the command is not to change anything.
     missed: RefCell<Vec<(NodeName, bool)>>,
     failed: Cell<bool>,
@@ -72,8 +75,12 @@ pub(crate) struct Cold {
     /// Bundles that a key was looked for in and not found, with the hash of the key. That stays true as long as the bundle is there.
     absent: BTreeSet<(u64, u64)>,
     lent: HashMap<ColdRef, Lent>,
-    /// In the order in which they were lent; some were given back since.
+    /// In the order in which they were lent; some were given back since. Those that go behind their command are apart.
     order: VecDeque<ColdRef>,
+    passing: VecDeque<ColdRef>,
+    /// Of these, what commands have used.
+    passed: RefCell<Vec<ColdRef>>,
+    pub shown: ShownKeys,
     lent_bytes: usize,
     lent_heap_bytes: usize,
     /// Uses of what was lent.
@@ -141,19 +148,26 @@ pub(crate) struct Lent {
     pub value: Option<Box<[u8]>>,
     /// Of a stream.
     image: Option<Box<dyn LentImage>>,
-    since: UnixMs,
+    since: SteadyMs,
     uses: Cell<u32>,
+    /// There was no room for it: it goes when it was used.
+    is_passing: bool,
 }
 
 impl Lent {
     pub fn new(db: Db, key: &[u8], value: Option<&[u8]>, now: UnixMs) -> Lent {
         let value = value.map(Into::into);
-        Lent { db, key: key.into(), value, image: None, since: now, uses: Cell::new(0) }
+        Lent { db, key: key.into(), value, image: None, since: SteadyMs::of(now), uses: Cell::new(0), is_passing: false }
     }
 
     /// The same with what leads through its bytes.
     pub fn with_image(self, image: Option<Box<dyn LentImage>>) -> Lent {
         Lent { image, ..self }
+    }
+
+    /// The same, to be dropped when its command has used it.
+    pub fn passing(self, is_passing: bool) -> Lent {
+        Lent { is_passing: is_passing && self.value.is_some(), ..self }
     }
 
     pub fn is_wanted_home(&self) -> bool {
@@ -318,9 +332,10 @@ impl Cold {
 
     /// A node came back because a command needs it.
     pub fn note_given(&mut self, name: NodeName, now: UnixMs) {
+        let now = SteadyMs::of(now);
         let given_max = self.share_of(GIVEN_MAX);
         if self.given.len() >= given_max {
-            self.given.retain(|_, at| now.0 - at.0 < GIVEN_MS);
+            self.given.retain(|_, at| now.ms_since(*at) < GIVEN_MS);
             if self.given.len() >= given_max {
                 self.given.clear();
             }
@@ -330,7 +345,8 @@ impl Cold {
 
     /// Whether a node came back so recently that its command may not have run yet.
     pub fn was_given(&self, name: NodeName, now: UnixMs) -> bool {
-        self.given.get(&name).is_some_and(|at| now.0 - at.0 < GIVEN_MS)
+        let now = SteadyMs::of(now);
+        self.given.get(&name).is_some_and(|at| now.ms_since(*at) < GIVEN_MS)
     }
 
     /// Waits for the disk, under the lock. `None`: it cannot be read.
@@ -407,18 +423,50 @@ impl Cold {
 
     // ---- what is lent ----
 
+    /// What the command at hand has used it will use again.
+    pub fn keep_passed(&mut self) {
+        for reference in self.passed.take() {
+            if let Some(lent) = self.lent.get(&reference) {
+                lent.uses.set(0);
+            }
+        }
+        self.shown.keep_used();
+    }
+
     pub fn lend(&mut self, reference: ColdRef, lent: Lent) {
         self.take_back(reference);
         self.lent_bytes += lent.bytes();
         self.lent_heap_bytes += lent.heap_bytes();
         self.tell_lent(lent.bytes() as i64);
+        let is_passing = lent.is_passing;
         self.lent.insert(reference, lent);
+        let (lent, order) = (&self.lent, if is_passing { &mut self.passing } else { &mut self.order });
         // What was taken back stays in the order: not more of that than of the others.
-        if self.order.len() > 64 + 2 * self.lent.len() {
-            let lent = &self.lent;
-            self.order.retain(|reference| lent.contains_key(reference));
+        if order.len() > 64 + 2 * lent.len() {
+            order.retain(|reference| lent.get(reference).is_some_and(|lent| lent.is_passing == is_passing));
         }
-        self.order.push_back(reference);
+        order.push_back(reference);
+    }
+
+    /// Whether memory has room for values that are only read.
+    pub fn has_room(&self) -> bool {
+        self.keeper.as_ref().is_none_or(|keeper| keeper.has_room())
+    }
+
+    /// Whether a command has used something that goes with its locks.
+    #[inline]
+    pub fn has_passed(&self) -> bool {
+        !self.passed.borrow().is_empty() || self.shown.has_used()
+    }
+
+    #[cold]
+    pub fn drop_passed(&mut self) {
+        for reference in std::mem::take(self.passed.get_mut()) {
+            if self.lent.get(&reference).is_some_and(|lent| lent.is_passing) {
+                self.take_back(reference);
+            }
+        }
+        self.shown.drop_used();
     }
 
     fn tell_lent(&self, bytes: i64) {
@@ -440,6 +488,9 @@ impl Cold {
     /// The bytes of a value that is lent, for a command that uses them.
     pub fn used(&self, reference: ColdRef) -> Option<&[u8]> {
         let lent = self.lent.get(&reference)?;
+        if lent.is_passing && lent.uses.get() == 0 {
+            self.passed.borrow_mut().push(reference);
+        }
         lent.uses.set(lent.uses.get().saturating_add(1));
         self.hits.set(self.hits.get() + 1);
         lent.value.as_deref()
@@ -461,8 +512,8 @@ impl Cold {
         let tables = [
             map_bytes(self.lent.capacity(), size_of::<(ColdRef, Lent)>()),
             map_bytes(self.clean.capacity(), size_of::<(NodeName, ColdRef)>()),
-            map_bytes(self.given.capacity(), size_of::<(NodeName, UnixMs)>()),
-            self.order.capacity() * size_of::<ColdRef>(),
+            map_bytes(self.given.capacity(), size_of::<(NodeName, SteadyMs)>()),
+            (self.order.capacity() + self.passing.capacity()) * size_of::<ColdRef>(),
         ];
         // Its nodes are two thirds full.
         let absent_bytes = self.absent.len() * size_of::<(u64, u64)>() * 3 / 2;
@@ -475,7 +526,7 @@ impl Cold {
             keys: self.keys,
             bytes: self.bytes,
             lent_values: self.lent.len() as u64,
-            lent_bytes: (self.lent_heap_bytes + self.table_bytes(class_bytes)) as u64,
+            lent_bytes: (self.lent_heap_bytes + self.table_bytes(class_bytes) + self.shown.bytes()) as u64,
             lent_hits: self.hits.get(),
             came_home: self.came_home,
             frozen_keys: self.frozen_keys,
@@ -494,25 +545,29 @@ impl Cold {
         self.lent_heap_bytes -= lent.heap_bytes();
         self.tell_lent(-(lent.bytes() as i64));
         if self.lent.is_empty() && self.lent.capacity() > TABLE_MIN {
-            (self.lent, self.order) = Default::default();
+            (self.lent, self.order, self.passing) = Default::default();
         }
         Some(lent)
     }
 
-    /// The oldest one, if there is more than `bytes_max` and it had its time.
+    /// The oldest one, if there is more than `bytes_max` and it had its time; of those that go behind their command one that none has come for.
     pub fn take_oldest(&mut self, bytes_max: usize, now: UnixMs) -> Option<(ColdRef, Lent)> {
+        if let Some(passing) = self.take_oldest_passing(SteadyMs::of(now)) {
+            return Some(passing);
+        }
         while self.order.front().is_some_and(|reference| !self.lent.contains_key(reference)) {
             self.order.pop_front();
         }
         if self.lent_bytes <= bytes_max {
             return None;
         }
+        let now = SteadyMs::of(now);
         let spares_unused = self.lent_bytes <= bytes_max.max(UNUSED_BYTES_MAX);
         let had_its_time = |reference: &ColdRef| {
             self.lent.get(reference).is_some_and(|lent| {
                 let is_awaited = lent.value.is_some() && lent.uses.get() == 0 && spares_unused;
                 let ms_min = if is_awaited { UNUSED_MS_MIN } else { LENT_MS_MIN };
-                now.0 - lent.since.0 >= ms_min
+                now.ms_since(lent.since) >= ms_min
             })
         };
         let at = self.order.iter().take(OLDEST_LOOKS_MAX).position(had_its_time)?;
@@ -520,14 +575,36 @@ impl Cold {
         self.take_back(reference).map(|lent| (reference, lent))
     }
 
+    fn take_oldest_passing(&mut self, now: SteadyMs) -> Option<(ColdRef, Lent)> {
+        self.shown.drop_older(now, UNUSED_MS_MIN);
+        while let Some(reference) = self.passing.front().copied() {
+            match self.lent.get(&reference).filter(|lent| lent.is_passing) {
+                Some(lent) if now.ms_since(lent.since) < UNUSED_MS_MIN => return None,
+                lent => {
+                    let is_there = lent.is_some();
+                    self.passing.pop_front();
+                    if is_there {
+                        return self.take_back(reference).map(|lent| (reference, lent));
+                    }
+                }
+            }
+        }
+        None
+    }
+
     pub fn check_invariants(&self) {
+        self.shown.check_invariants();
         assert!(
             self.lent.len() as u64 <= self.keys + self.bundles + self.nodes,
             "each belongs to an entry, a bundle or a node"
         );
         assert_eq!(self.lent_bytes, self.lent.values().map(Lent::bytes).sum());
         assert_eq!(self.lent_heap_bytes, self.lent.values().map(Lent::heap_bytes).sum());
-        assert!(self.lent.keys().all(|reference| self.order.contains(reference)));
+        let is_listed = |(reference, lent): (&ColdRef, &Lent)| match lent.is_passing {
+            true => self.passing.contains(reference),
+            false => self.order.contains(reference),
+        };
+        assert!(self.lent.iter().all(is_listed));
     }
 }
 

@@ -13,6 +13,7 @@ use crate::values::collection::Stored;
 use crate::values::hash::HashView;
 use crate::values::list::ListView;
 use crate::values::set::SetView;
+use crate::values::shown::Shown;
 use crate::values::store::Store;
 use crate::values::stream::StreamView;
 use crate::values::stream::image::StreamImage;
@@ -166,6 +167,13 @@ impl<'a> Entry<'a> {
             expiry: item.expiry,
             meta: EntryMeta { store, page: Page(&bytes), spot, now },
         });
+    }
+
+    /// One that lies in a record, with its key.
+    pub(crate) fn of_shown(store: &'a Store, shown: &'a Shown, now: UnixMs) -> Entry<'a> {
+        let value = Value::of_bytes(shown.form, &shown.value, now);
+        let meta = EntryMeta { store, page: shown.page(), spot: shown.spot, now };
+        Entry { value, expiry: shown.expiry, meta }
     }
 
     pub fn kind(&self) -> Type {

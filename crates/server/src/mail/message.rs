@@ -44,6 +44,16 @@ pub enum Without {
     ClusterDown,
 }
 
+/// What came of values that were waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Came {
+    All,
+    /// Some cannot be read.
+    Not,
+    /// For too long nothing came. What had come by then is kept.
+    Late,
+}
+
 /// A message to a worker.
 pub enum WorkerMessage {
     Connect(Box<(Stream, Arc<ClientShared>)>),
@@ -80,10 +90,10 @@ pub enum WorkerMessage {
     ScriptsChanged,
     /// SCRIPT FLUSH: an interpreter that knows the scripts from before is of no use.
     ScriptsFlushed,
-    /// The values of this fetch are in memory, or are not waited for any more.
+    /// The values of this fetch have come, or are not waited for any more.
     Fetched {
         ticket: Ticket,
-        is_there: bool,
+        came: Came,
     },
     /// Threads have read for you: you look at it at the end of your turn.
     ReadsEnded,

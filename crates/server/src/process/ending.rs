@@ -1,7 +1,7 @@
 //! An end of the process that waits for its replicas: until when, and which clients wait for it. And one that is decided: who has asked
 //! for it has no reply, and its connection ends with the process, when no other reaches it any more.
 
-use isotherm_keyspace::{UnixMs, Waiter};
+use isotherm_keyspace::{SteadyMs, UnixMs, Waiter};
 use isotherm_log::LogOffset;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use crate::replication::primary::Primary;
 
 #[derive(Default)]
 pub struct Ending {
-    /// When the process ends in any case, in Unix milliseconds; 0 while nothing waits. Changed under the mutex.
+    /// When the process ends in any case, as a `SteadyMs`; 0 while nothing waits. Changed under the mutex.
     deadline_ms: AtomicI64,
     /// Nothing stands in its way any more. Never taken back.
     is_decided: AtomicBool,
@@ -33,13 +33,13 @@ impl Ending {
     }
 
     /// False if one is under way.
-    pub fn begin(&self, options: Options, by_signal: bool, deadline_ms: i64) -> bool {
+    pub fn begin(&self, options: Options, by_signal: bool, deadline: UnixMs) -> bool {
         let mut state = self.state();
         let is_first = !self.is_under_way();
         if is_first {
             // The list keeps clients that wait for a thread which is deciding.
             (state.options, state.by_signal) = (options, by_signal);
-            self.deadline_ms.store(deadline_ms.max(1), SeqCst);
+            self.deadline_ms.store(SteadyMs::of(deadline).0.max(1), SeqCst);
         }
         is_first
     }
@@ -68,7 +68,7 @@ impl Ending {
     }
 
     pub fn left_ms(&self, now: UnixMs) -> Option<i64> {
-        Some(self.deadline_ms.load(SeqCst)).filter(|at| *at != 0).map(|at| at - now.0)
+        Some(self.deadline_ms.load(SeqCst)).filter(|at| *at != 0).map(|at| at - SteadyMs::of(now).0)
     }
 
     /// A client waits for the end. False if there is none to wait for.

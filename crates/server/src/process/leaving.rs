@@ -7,7 +7,7 @@
 //! ```
 
 use isotherm_cluster::Flags;
-use isotherm_keyspace::{Held, Want};
+use isotherm_keyspace::{Held, UnixMs, Want};
 
 use crate::config::{Id, id};
 use crate::mail::message::Without;
@@ -50,7 +50,7 @@ pub fn ask(node: &'static Node, options: Options, by: Option<&str>) -> Answer {
         };
         drop(held);
         if !primary.lagging(node.log.end()).is_empty() {
-            if ending.begin(options, by.is_none(), unix_now().0 + timeout_ms) {
+            if ending.begin(options, by.is_none(), UnixMs(unix_now().0 + timeout_ms)) {
                 log::notice("Waiting for replicas before shutting down.");
                 node.ask_for_acks();
             }

@@ -1,7 +1,15 @@
 //! The clocks. Persistence asks for the time only here, so that a test can let a seed move it.
 
 use isotherm_keyspace::UnixMs;
+use isotherm_stdx::steady;
+#[cfg(debug_assertions)]
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// DEBUG STEP-CLOCK: what the wall clock is taken to be ahead of the system's.
+#[cfg(debug_assertions)]
+pub static STEPPED_MS: AtomicI64 = AtomicI64::new(0);
 
 /// The wall clock, which may be set back.
 pub fn unix_now() -> UnixMs {
@@ -18,7 +26,28 @@ pub fn since_epoch() -> Duration {
     if let Some(moment) = simulated::moment() {
         return moment.since_epoch;
     }
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+    let since_epoch = wall_clock();
+    note_steps(since_epoch);
+    since_epoch
+}
+
+fn wall_clock() -> Duration {
+    let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    #[cfg(debug_assertions)]
+    let since_epoch = {
+        let stepped_ms = STEPPED_MS.load(Relaxed);
+        let stepped = Duration::from_millis(stepped_ms.unsigned_abs());
+        if stepped_ms < 0 { since_epoch.saturating_sub(stepped) } else { since_epoch + stepped }
+    };
+    since_epoch
+}
+
+/// Whoever reads the wall clock sees whether it was set, so that durations do not see that.
+fn note_steps(since_epoch: Duration) {
+    static BEGAN: OnceLock<(Instant, Duration)> = OnceLock::new();
+    let (instant, began) = BEGAN.get_or_init(|| (Instant::now(), since_epoch));
+    let without_steps = *began + instant.elapsed();
+    steady::note_wall_clock(since_epoch.as_millis() as i64 - without_steps.as_millis() as i64);
 }
 
 /// The clock that never runs backwards.

@@ -21,7 +21,8 @@ use isotherm_commands::spec::key_positions;
 use isotherm_commands::wait::Wait;
 use isotherm_commands::{Flags, Outcome};
 use isotherm_keyspace::{
-    Attempt, Conditions, Db, ExpiryMode, Held, Key, Lookup, Serve, Slot, Txn, Type, UnixMs, Waiter, look,
+    Attempt, Conditions, Db, ExpiryMode, Held, Key, Lookup, Serve, Slot, SteadyMs, Txn, Type, UnixMs, Waiter,
+    look,
     serve_ready,
 };
 use isotherm_log::LogOffset;
@@ -249,7 +250,7 @@ pub fn block(
     if is_down && !waiter.keys.is_empty() {
         answer_without_end(&waiter, Without::ClusterDown);
     }
-    let deadline = wait.deadline;
+    let deadline = wait.deadline.map(SteadyMs::of);
     session.blocked = Some(Box::new(Blocked { waiter, deadline, is_noted: false, argument_bytes, bytes }));
 }
 

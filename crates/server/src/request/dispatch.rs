@@ -13,7 +13,7 @@
 use isotherm_commands::Outcome;
 use isotherm_commands::call::HashedKeys;
 use isotherm_keyspace::{Db, Key, Slot};
-use isotherm_resp::{Args, ProtocolError, Reply};
+use isotherm_resp::{Args, ProtocolError, Reply, errors};
 
 use crate::admin::{self, AdminHandler};
 use crate::cluster::route::Hint;
@@ -24,6 +24,7 @@ use crate::request::ahead;
 use crate::request::blocking;
 use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
+use crate::request::fetching::Passage;
 use crate::request::follow_up;
 use crate::request::gate_bits::Gates;
 use crate::request::gates::{self, Verdict};
@@ -458,7 +459,7 @@ impl Dispatcher {
         {
             outcome = turn.run_to_end(command, args, keys, now, true);
         }
-        exec.has_waited = false;
+        (exec.has_waited, exec.was_late) = (false, false);
         let taken = exec.clock.lap_since(began);
         let ran = match outcome {
             Outcome::Done => {
@@ -474,7 +475,18 @@ impl Dispatcher {
                 exec.meter.count_ticks(command, taken);
                 Ran::Parked(WaitReason::Key)
             }
-            Outcome::Cold(keys) => Ran::Parked(WaitReason::Cold(exec.fetch(*keys))),
+            Outcome::Cold(keys) => match exec.ask_passage(command, &keys) {
+                Passage::Free => Ran::Parked(WaitReason::Cold(exec.fetch(*keys))),
+                Passage::Later => {
+                    // That was no round to the disk.
+                    session.fetches = session.fetches.saturating_sub(1);
+                    Ran::Parked(WaitReason::Backpressure)
+                }
+                Passage::Refused => {
+                    refusal::refuse(exec, session, reply, Some(command), errors::OUT_OF_MEMORY.as_bytes(), args);
+                    Ran::Done
+                }
+            },
             Outcome::Later => Ran::Parked(exec.runs.parked.take().expect("a script was suspended")),
         };
         if is_measured || taken >= exec.hot.long_hold_ticks || exec.held.has_ready() || cfg!(debug_assertions)

@@ -76,6 +76,8 @@ pub struct Exec {
     last_ticket: Ticket,
     /// The command at hand has waited for values that did not come.
     pub has_waited: bool,
+    /// As nothing came for too long.
+    pub was_late: bool,
     /// Values that this worker is to read, for those who wait with these tickets.
     pub wanted: Vec<(Ticket, Wanted)>,
 }
@@ -96,9 +98,10 @@ pub struct Invocation<'i> {
 #[inline(always)]
 pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     let Invocation { command, handler, args, db, keys, now, caller, reply } = invocation;
-    let (mut on_cold, mut fetches) = (OnCold::Show, false);
+    let (mut on_cold, mut fetches, mut is_tiered) = (OnCold::Show, false, false);
     if exec.node.cold.is_in_use() {
         (on_cold, fetches) = exec.on_cold(command);
+        is_tiered = true;
         // What something else has met, that has no reply of its own, is not this command's.
         exec.held.take_missing();
     }
@@ -151,7 +154,11 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
         }
     }
     exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
+    if is_tiered {
+        exec.held.note_passed();
+    }
     if exec.held.has_missed() {
+        exec.held.keep_passed();
         exec.stats.count_expired(counts);
         reply.truncate(mark);
         reply.forget_errors(errors_before);
@@ -221,6 +228,7 @@ impl Exec {
             error_is_counted: false,
             last_ticket: Ticket(0),
             has_waited: false,
+            was_late: false,
             wanted: Vec::new(),
         }
     }

@@ -2,22 +2,38 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::call::{ColdKey, ColdKeys};
-use isotherm_commands::spec::{KeyFlags, Need};
+use isotherm_commands::Flags;
+use isotherm_commands::spec::{Group, KeyFlags, Need};
 use isotherm_keyspace::{Db, Missing, OnCold, TxnCounts};
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::steps;
 
 use super::execute::Exec;
 use super::nodes::find_nodes;
-use crate::mail::message::WorkerMessage;
+use crate::mail::message::{Came, WorkerMessage};
 use crate::request::caller::Authority;
 use crate::request::cold::Has;
 use crate::request::entry::{Entry, Locks};
 use crate::request::next::Ticket;
 use crate::tier::fetches::Wanted;
+use crate::upkeep::eviction::Room;
 
 /// So often a command reads under its locks. Those that search a long list or a sorted set among equal scores do so some 30 times.
 const HELD_ROUNDS_MAX: u32 = 1000;
+
+/// Beyond `maxmemory` a part in so many may be taken by values that a command changes which takes no memory by itself (LPOP, HDEL): where nothing
+/// leaves memory these are what makes room.
+const HOME_RESERVE_DIVISOR: u64 = 32;
+
+/// Whether values may come to memory for a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Passage {
+    Free,
+    /// When some of what is on its way out has left: its command asks again, in the queue of those that write.
+    Later,
+    /// Nothing can leave.
+    Refused,
+}
 
 /// How often a command has read under its locks.
 #[derive(Default)]
@@ -25,6 +41,13 @@ pub struct Rounds {
     count: u32,
     /// What could not be read is among these. Some of it the command may not meet, and it is no news to the next one.
     failed: Vec<ColdKeys>,
+}
+
+/// Whether what comes to memory for a command, a key of a record at most, goes at once (DEL, GETDEL): it makes room.
+fn leaves_at_once(command: &Entry) -> bool {
+    let is_string = command.spec.group == Group::String;
+    let goes = |flags: KeyFlags| flags.has(KeyFlags::RM) || is_string && flags.has(KeyFlags::DELETE);
+    !command.spec.key_specs.is_empty() && command.spec.key_specs.iter().all(|keys| goes(keys.flags))
 }
 
 /// A value that the command needs cannot be read.
@@ -54,7 +77,7 @@ impl Exec {
     #[cold]
     pub(super) fn answer_unreadable(&mut self, command: &'static Entry, reply: &mut Reply) -> Outcome {
         let errors_before = reply.error_count();
-        reply.error(errors::UNREADABLE);
+        reply.error(if self.was_late { errors::READ_TOO_SLOW } else { errors::UNREADABLE });
         self.count_call(command, reply, errors_before);
         Outcome::Done
     }
@@ -128,8 +151,11 @@ impl Exec {
         let (mut keys, mut has_lost) = (Vec::new(), false);
         for (at, flags) in positions {
             let (name, flags) = (args.get(*at), variable.unwrap_or(*flags));
-            let (need, home) = (command.spec.need_of(flags, args), flags.has(KeyFlags::RW));
+            let need = command.spec.need_of(flags, args);
             let key = node.keyspace.key(name);
+            // A string that leaves as a whole (GETDEL) is only looked at, unless its key is to leave a record.
+            let is_taken = command.spec.group == Group::String && flags.has(KeyFlags::DELETE);
+            let home = !flags.has(KeyFlags::RO) && !(is_taken && held.cold(db, &key).is_some());
             if !held.holds(&key) || need == Need::Nothing && !held.may_be_frozen(db, &key) {
                 continue;
             }
@@ -202,6 +228,29 @@ impl Exec {
         }
     }
 
+    // COMPAT(memory): Commands that change a value but take no memory in Valkey (LPOP, SPOP, HDEL, EXPIRE) get the OOM error while memory exceeds
+    // `maxmemory` by more than a 32nd part, nothing can leave it, and the value is on disk. Why: the value has to come to memory.
+    /// Asks whether what a command waits for may come to memory. What is only shown to it takes none that stays. Nothing is held
+    /// afterwards, as far as there is a question.
+    #[cold]
+    pub fn ask_passage(&mut self, command: &Entry, keys: &ColdKeys) -> Passage {
+        let (node, limit) = (self.node, self.node.config.maxmemory_bytes());
+        let comes_home = keys.keys.iter().any(|cold| cold.home);
+        // Clients that wait for what was changed are served under its locks.
+        if limit == 0 || !comes_home || leaves_at_once(command) || node.has_room() || self.held.has_ready() {
+            return Passage::Free;
+        }
+        match self.make_room() {
+            Room::Enough => Passage::Free,
+            Room::Soon if node.mail.is_sinker_behind() => Passage::Later,
+            Room::Soon => Passage::Free,
+            // Parts of collections that are only read leave again without being written.
+            Room::None if command.spec.flags.has(Flags::READONLY) => Passage::Free,
+            Room::None if node.used_memory_bytes() <= limit + limit / HOME_RESERVE_DIVISOR => Passage::Free,
+            Room::None => Passage::Refused,
+        }
+    }
+
     /// Begins to fetch values. Nothing of the command was done; it runs again when the worker gets this ticket.
     #[cold]
     pub fn fetch(&mut self, keys: ColdKeys) -> Ticket {
@@ -209,7 +258,7 @@ impl Exec {
         match usize::from(worker) < self.node.worker_count() && self.node.cold.disk().is_some() {
             true => self.wanted.push((ticket, Wanted::of(keys))),
             false => {
-                self.node.cold.fetch(keys, worker, WorkerMessage::Fetched { ticket, is_there: true });
+                self.node.cold.fetch(keys, worker, WorkerMessage::Fetched { ticket, came: Came::All });
             }
         }
         ticket

@@ -7,7 +7,7 @@
 //! ```
 //! Each cause begins and ends its own: CLIENT UNPAUSE does not let writes into a node that hands over.
 
-use isotherm_keyspace::UnixMs;
+use isotherm_keyspace::{SteadyMs, UnixMs};
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -37,7 +37,7 @@ impl Cause {
     }
 }
 
-/// The pause of one cause; in Unix milliseconds.
+/// The pause of one cause; in milliseconds that no step of the wall clock changes (`SteadyMs`), as all moments here.
 #[derive(Clone, Copy, Default)]
 struct One {
     end_ms: i64,
@@ -47,15 +47,16 @@ struct One {
 /// When commands go on; which ones wait is among the tasks.
 #[derive(Default)]
 pub struct Pause {
-    /// When the first of the pauses ends, in Unix milliseconds; 0 if there is none.
+    /// When the first of the pauses ends; 0 if there is none.
     end_ms: AtomicI64,
     /// By cause. Held while the ends and the tasks change together.
     causes: Mutex<[One; CAUSES.len()]>,
 }
 
 impl Pause {
-    /// Until `end_ms`, commands wait; with `writes_only`, only those that write. A later end of the same cause stays.
+    /// Until `end_ms`, in Unix milliseconds, commands wait; with `writes_only`, only those that write. A later end of the same cause stays.
     pub fn begin(&self, mail: &Mail, cause: Cause, end_ms: i64, writes_only: bool) {
+        let end_ms = SteadyMs::of(UnixMs(end_ms)).0;
         let mut causes = self.causes();
         let one = &mut causes[cause as usize];
         *one = One { end_ms: one.end_ms.max(end_ms), writes_only };
@@ -74,24 +75,24 @@ impl Pause {
         if !mail.tasks().has(Tasks::PAUSES) || self.is_on(now) {
             return;
         }
-        let mut causes = self.causes();
+        let (now, mut causes) = (SteadyMs::of(now), self.causes());
         causes.iter_mut().filter(|one| one.end_ms <= now.0).for_each(|one| *one = One::default());
         self.publish(mail, &*causes);
     }
 
     /// Whether nothing has ended; what waits is among the tasks.
     pub fn is_on(&self, now: UnixMs) -> bool {
-        now.0 < self.end_ms()
+        self.left_ms(now) > 0
     }
 
-    /// When one ends next, in Unix milliseconds; 0 if nothing is paused.
-    pub fn end_ms(&self) -> i64 {
-        self.end_ms.load(Ordering::Acquire)
+    /// Milliseconds until one ends; not positive if nothing is paused.
+    pub fn left_ms(&self, now: UnixMs) -> i64 {
+        self.end_ms.load(Ordering::Acquire).saturating_sub(SteadyMs::of(now).0)
     }
 
     /// What INFO shows: whether all commands wait or only those that write, why, and for how long yet, by the longest.
     pub fn report(&self, now: UnixMs) -> Option<(bool, Cause, i64)> {
-        let causes = *self.causes();
+        let (now, causes) = (SteadyMs::of(now), *self.causes());
         let on = || CAUSES.into_iter().zip(causes).filter(|(_, one)| one.end_ms > now.0);
         let holds_all = on().any(|(_, one)| !one.writes_only);
         let counted = on().filter(|(_, one)| !holds_all || !one.writes_only);

@@ -13,7 +13,7 @@ mod tracking;
 
 use isotherm_acl::User;
 use isotherm_allocator::class_bytes;
-use isotherm_keyspace::{Db, Slot, UnixMs, Waiter, Watcher};
+use isotherm_keyspace::{Db, Slot, SteadyMs, Waiter, Watcher};
 use isotherm_log::LogOffset;
 use isotherm_replication::acks::Wish;
 use isotherm_resp::{Args, ArgsBuf, Protocol, Span};
@@ -45,7 +45,7 @@ pub enum ReplyMode {
 /// What a session keeps of its waiting.
 pub struct Blocked {
     pub waiter: Arc<Waiter>,
-    pub deadline: Option<UnixMs>,
+    pub deadline: Option<SteadyMs>,
     /// Its worker has noted the deadline.
     pub is_noted: bool,
     /// The bytes of the arguments that are kept.

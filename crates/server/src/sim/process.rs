@@ -198,22 +198,22 @@ impl Process {
         let parsed = Parser::new().parse(&mut bytes, &Limits::default(), &mut spans);
         assert!(matches!(parsed, Parsed::Request { .. }));
         let args = Args::new(&bytes, &spans);
-        let mut is_there = true;
+        let mut came = Came::All;
         for _ in 0..READS_MAX {
-            match self.try_run(session, args, is_there) {
-                (_, Next::Park(WaitReason::Cold(ticket))) => is_there = self.read_for(session, ticket),
+            match self.try_run(session, args, came) {
+                (_, Next::Park(WaitReason::Cold(ticket))) => came = self.read_for(session, ticket),
                 (answer, _) => return answer,
             }
         }
         panic!("{:?} needs ever more of the disk", words[0].escape_ascii().to_string());
     }
 
-    /// `is_there`: what it has waited for could be read.
-    fn try_run(&mut self, session: usize, args: Args<'_>, is_there: bool) -> (Answer, Next) {
+    /// `came`: of what it has waited for.
+    fn try_run(&mut self, session: usize, args: Args<'_>, came: Came) -> (Answer, Next) {
         let session = &mut self.sessions[session];
         let dispatcher = &mut self.workers[usize::from(session.shared.worker)];
         dispatcher.exec.refresh();
-        dispatcher.exec.has_waited = !is_there;
+        dispatcher.exec.has_waited = came != Came::All;
         dispatcher.exec.clock.begin();
         dispatcher.exec.clock.outdate();
         let was_gated = self.node.mail.tasks().has(Tasks::GATED);
@@ -228,19 +228,19 @@ impl Process {
         (Answer { reply, not_before, was_gated, is_parked }, next)
     }
 
-    /// What a command waits for is read, while what has to do with the disk goes on. Whether it could be.
-    fn read_for(&mut self, session: usize, ticket: Ticket) -> bool {
+    /// What a command waits for is read, while what has to do with the disk goes on. What came of it.
+    fn read_for(&mut self, session: usize, ticket: Ticket) -> Came {
         let worker = self.sessions[session].shared.worker;
         let tier = self.node.cold.disk().expect("values leave memory to a disk");
         for (ticket, wanted) in std::mem::take(&mut self.workers[usize::from(worker)].exec.wanted) {
-            let message = WorkerMessage::Fetched { ticket, is_there: true };
+            let message = WorkerMessage::Fetched { ticket, came: Came::All };
             tier.reads.add(wanted.into_keys(), worker, message);
         }
         loop {
             routines::simulated::step_one(|name| name.starts_with("swap-"));
             for message in self.messages(usize::from(worker)) {
                 match message {
-                    WorkerMessage::Fetched { ticket: ended, is_there } if ended == ticket => return is_there,
+                    WorkerMessage::Fetched { ticket: ended, came } if ended == ticket => return came,
                     _ => {}
                 }
             }

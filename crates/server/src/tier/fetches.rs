@@ -6,13 +6,17 @@
 //!   advance()              look where the key is -> port.begin -> [room 3 = (ticket, key)]     as many as the port takes
 //!                                |
 //!   collect()              port.next_ended -> verified -> the job; its last one ends it: `End::All`
-//!   expire(before)         jobs that were added before that; what comes of them later is dropped
+//!   expire(before)         jobs of which nothing has come since: what has is kept, what comes later is dropped
 //! ```
+//! What jobs have read or are reading is bounded (`BYTES_MAX`). Beyond that each may have one value, so that short ones get on; of long ones
+//! the oldest goes on, if it has the one turn for that of all workers (`Turnstile`), and the others are **held back** until bytes are free. Those
+//! do not expire: who is in front of them ends, or expires.
+//!
 //! Behind the keys of its command a job may have some that requests behind it will need. It ends when they have come too, or have failed; but
 //! what fails of them, or hangs, does not matter to the command.
 //!
 //! Only what goes well is done here. A job that meets anything else - an error, a record that does not verify, a value that is too long, a
-//! disk that is to fail - is for the threads that read (`End::Elsewhere`, `reads`), all of it: these look again, try again, and judge.
+//! disk that is to fail - is for the threads that read (`End::Elsewhere`, `reads`), all that it lacks: these look again, try again, and judge.
 //!
 //! All values of a command are handed over at one moment, so that the first one is not dropped while the last one is read.
 //! Invariant: a job ends once, by `collect`, `advance` or `expire`.
@@ -22,7 +26,32 @@ use isotherm_disk::{Ended, File, Refusal, Ring};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
+
+/// What a worker reads for commands that are not ready to run, in bytes of records.
+const BYTES_MAX: usize = 8 << 20;
+/// So much each job may read in any case.
+const OWN_BYTES_MAX: usize = 64 << 10;
+
+/// One job of all workers may read without a bound.
+#[derive(Default)]
+pub struct Turnstile(Arc<AtomicBool>);
+
+impl Turnstile {
+    pub fn enter(&self) -> Option<Turn> {
+        (!self.0.swap(true, Ordering::AcqRel)).then(|| Turn(Arc::clone(&self.0)))
+    }
+}
+
+/// Ends when it is dropped.
+pub struct Turn(Arc<AtomicBool>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Release);
+    }
+}
 
 /// What reads are handed to.
 pub trait Port {
@@ -69,6 +98,8 @@ pub trait Source<P, V> {
     fn verify(&self, cold: &ColdKey, place: P, bytes: io::Result<&[u8]>, since: Instant) -> Option<V>;
     /// The same of one that is not waited for any more.
     fn came_late(&self, is_read: bool);
+    /// The turn of a job that may read without a bound, if no other has it.
+    fn turn(&self) -> Option<Turn>;
 }
 
 /// A key is not for this one.
@@ -77,8 +108,10 @@ struct NotHere;
 /// How a job has ended.
 pub enum End<V> {
     All(Vec<(ColdKey, V)>),
-    /// It was begun then.
-    Elsewhere(ColdKeys, Instant),
+    /// Nothing has come of it for too long, but for these.
+    Late(Vec<(ColdKey, V)>),
+    /// All that the command needs, what was read of it, and since when nothing more has come.
+    Elsewhere(ColdKeys, Vec<(ColdKey, V)>, Instant),
 }
 
 /// What a job is to read.
@@ -113,7 +146,10 @@ impl Wanted {
 
 struct Job<V> {
     wanted: Wanted,
-    since: Instant,
+    /// When something of it came last, or it was added, or its turn has come.
+    moved: Instant,
+    /// Of records that were read for it, or are being read.
+    bytes: usize,
     /// The first key that was not looked at.
     next: usize,
     /// Whose end is awaited, and how many of those are of its command.
@@ -135,6 +171,12 @@ pub struct Fetches<T, P, V> {
     jobs: BTreeMap<T, Job<V>>,
     /// Those with keys that were not looked at. Some are over.
     queue: VecDeque<T>,
+    /// Those with keys that were not looked at, and the length of the next record: it is their turn when there is room for that.
+    held_back: BTreeMap<T, usize>,
+    /// The one that may read without a bound.
+    exceeding: Option<(T, Turn)>,
+    /// Of all jobs.
+    bytes: usize,
     /// By the number of the port.
     under_way: Vec<Option<UnderWay<T, P>>>,
     ended: Vec<(T, End<V>)>,
@@ -142,7 +184,15 @@ pub struct Fetches<T, P, V> {
 
 impl<T, P, V> Default for Fetches<T, P, V> {
     fn default() -> Fetches<T, P, V> {
-        Fetches { jobs: BTreeMap::new(), queue: VecDeque::new(), under_way: Vec::new(), ended: Vec::new() }
+        Fetches {
+            jobs: BTreeMap::new(),
+            queue: VecDeque::new(),
+            held_back: BTreeMap::new(),
+            exceeding: None,
+            bytes: 0,
+            under_way: Vec::new(),
+            ended: Vec::new(),
+        }
     }
 }
 
@@ -151,7 +201,7 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
         let (left, own_left) = (wanted.keys.len(), wanted.own);
         assert!(own_left > 0, "a job has a key");
         let values = Vec::with_capacity(left.min(64));
-        let job = Job { wanted, since, next: 0, left, own_left, values };
+        let job = Job { wanted, moved: since, bytes: 0, next: 0, left, own_left, values };
         assert!(self.jobs.insert(ticket, job).is_none(), "tickets are given once");
         self.queue.push_back(ticket);
     }
@@ -162,11 +212,18 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
 
     /// Jobs with keys whose reads were not begun.
     pub fn waiting(&self) -> usize {
-        self.queue.len()
+        self.queue.len() + self.held_back.len()
+    }
+
+    #[inline]
+    pub fn holds_back(&self) -> bool {
+        !self.held_back.is_empty()
     }
 
     /// Begins what the port takes.
     pub fn advance(&mut self, port: &mut impl Port, source: &mut impl Source<P, V>) {
+        let now = Instant::now();
+        self.let_in(source, now);
         while !port.is_full()
             && let Some(ticket) = self.queue.pop_front()
         {
@@ -174,22 +231,77 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
             let key = job.next;
             job.next += 1;
             match source.look(&job.wanted.keys[key]) {
-                Look::Here => self.end_key(ticket, key, Ok(None)),
-                Look::Lent(value) => self.end_key(ticket, key, Ok(Some(value))),
+                Look::Here => self.end_key(ticket, key, Ok(None), now),
+                Look::Lent(value) => self.end_key(ticket, key, Ok(Some(value)), now),
+                Look::Away { len, .. } if !self.admits(ticket, len, source) => {
+                    self.hold_back(ticket, len);
+                    continue;
+                }
                 Look::Away { place, file, at, len } => match port.begin(&file, at, len) {
                     Ok(number) => {
+                        self.note_bytes(ticket, len);
                         let under_way = UnderWay { ticket, key, place, since: Instant::now() };
                         self.note_under_way(number, under_way);
                     }
-                    Err(Refusal::NotHere | Refusal::Full) => self.end_key(ticket, key, Err(NotHere)),
+                    Err(Refusal::NotHere | Refusal::Full) => self.end_key(ticket, key, Err(NotHere), now),
                 },
-                Look::Elsewhere => self.end_key(ticket, key, Err(NotHere)),
+                Look::Elsewhere => self.end_key(ticket, key, Err(NotHere), now),
             }
             // Others have their turn before its next key.
             if self.jobs.get(&ticket).is_some_and(|job| job.next < job.wanted.keys.len()) {
                 self.queue.push_back(ticket);
             }
         }
+    }
+
+    // ---- how much may be read ----
+
+    /// Whether a job may read a record of so many bytes now.
+    fn admits(&mut self, ticket: T, len: usize, source: &impl Source<P, V>) -> bool {
+        let own = self.jobs.get(&ticket).map_or(0, |job| job.bytes);
+        if self.bytes + len <= BYTES_MAX || own == 0 || own + len <= OWN_BYTES_MAX {
+            return true;
+        }
+        if self.exceeding.is_none() && self.jobs.first_key_value().is_some_and(|(oldest, _)| *oldest == ticket) {
+            self.exceeding = source.turn().map(|turn| (ticket, turn));
+        }
+        self.exceeding.as_ref().is_some_and(|(exceeding, _)| *exceeding == ticket)
+    }
+
+    fn hold_back(&mut self, ticket: T, len: usize) {
+        if let Some(job) = self.jobs.get_mut(&ticket) {
+            job.next -= 1;
+            self.held_back.insert(ticket, len);
+        }
+    }
+
+    /// Jobs that were held back go on, the oldest first, as far as there is room for what they read next.
+    fn let_in(&mut self, source: &impl Source<P, V>, now: Instant) {
+        while let Some((ticket, len)) = self.held_back.first_key_value().map(|(ticket, len)| (*ticket, *len)) {
+            if !self.admits(ticket, len, source) {
+                return;
+            }
+            self.held_back.remove(&ticket);
+            if let Some(job) = self.jobs.get_mut(&ticket) {
+                job.moved = now;
+                self.queue.push_back(ticket);
+            }
+        }
+    }
+
+    fn note_bytes(&mut self, ticket: T, len: usize) {
+        if let Some(job) = self.jobs.get_mut(&ticket) {
+            job.bytes += len;
+            self.bytes += len;
+        }
+    }
+
+    fn remove(&mut self, ticket: T) -> Option<Job<V>> {
+        let job = self.jobs.remove(&ticket)?;
+        self.bytes -= job.bytes;
+        self.held_back.remove(&ticket);
+        self.exceeding.take_if(|(exceeding, _)| *exceeding == ticket);
+        Some(job)
     }
 
     fn note_under_way(&mut self, number: usize, under_way: UnderWay<T, P>) {
@@ -201,6 +313,7 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
 
     /// Takes what has ended.
     pub fn collect(&mut self, port: &mut impl Port, source: &mut impl Source<P, V>) {
+        let now = Instant::now();
         while let Some(Ended { room, bytes }) = port.next_ended() {
             let under_way = self.under_way[room].take().expect("it was begun");
             let Some(job) = self.jobs.get_mut(&under_way.ticket) else {
@@ -209,18 +322,19 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
             };
             let UnderWay { ticket, key, place, since } = under_way;
             let value = source.verify(&job.wanted.keys[key], place, bytes, since);
-            self.end_key(ticket, key, value.map(Some).ok_or(NotHere));
+            self.end_key(ticket, key, value.map(Some).ok_or(NotHere), now);
         }
     }
 
     /// A key of a job has its value, or needs none. One that is not for this decides over its job, if its command waits for it.
-    fn end_key(&mut self, ticket: T, key: usize, value: Result<Option<V>, NotHere>) {
+    fn end_key(&mut self, ticket: T, key: usize, value: Result<Option<V>, NotHere>, now: Instant) {
         let Some(job) = self.jobs.get_mut(&ticket) else { return };
         let is_own = key < job.wanted.own;
         if value.is_err() && is_own {
             return self.give_up(ticket);
         }
         job.values.extend(value.ok().flatten().map(|value| (key, value)));
+        job.moved = now;
         job.left -= 1;
         job.own_left -= usize::from(is_own);
         if job.left == 0 {
@@ -228,26 +342,22 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
         }
     }
 
-    /// Jobs that were added before that are over. Those whose command has all that it needs end well.
-    pub fn expire(&mut self, before: Instant) -> Vec<T> {
-        let (mut expired, mut is_any) = (Vec::new(), false);
-        while let Some((ticket, job)) = self.jobs.first_key_value()
-            && job.since < before
-        {
-            let (ticket, own_left) = (*ticket, job.own_left);
-            match own_left {
-                0 => self.complete(ticket),
+    /// Jobs of which nothing has come since then are over. Those whose command has all that it needs end well.
+    pub fn expire(&mut self, before: Instant) {
+        let is_late = |(ticket, job): &(&T, &Job<V>)| job.moved < before && !self.held_back.contains_key(ticket);
+        let late: Vec<T> = self.jobs.iter().filter(is_late).map(|(ticket, _)| *ticket).collect();
+        for ticket in &late {
+            match self.jobs[ticket].own_left {
+                0 => self.complete(*ticket),
                 _ => {
-                    self.jobs.remove(&ticket);
-                    expired.push(ticket);
+                    let Some(Job { wanted, values, .. }) = self.remove(*ticket) else { continue };
+                    self.ended.push((*ticket, End::Late(in_order(wanted.keys, values))));
                 }
             }
-            is_any = true;
         }
-        if is_any {
+        if !late.is_empty() {
             self.queue.retain(|ticket| self.jobs.contains_key(ticket));
         }
-        expired
     }
 
     /// All of them are for others: the port is gone.
@@ -263,23 +373,24 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
     }
 
     fn complete(&mut self, ticket: T) {
-        let Some(Job { wanted: Wanted { keys, .. }, mut values, .. }) = self.jobs.remove(&ticket) else {
-            return;
-        };
-        // In the order of the keys, of which some need no value.
-        values.sort_unstable_by_key(|(key, _)| *key);
-        let mut values = values.into_iter().peekable();
-        let with_value = |(at, key)| values.next_if(|(of, _)| *of == at).map(|(_, value)| (key, value));
-        let all = keys.into_iter().enumerate().filter_map(with_value).collect();
-        self.ended.push((ticket, End::All(all)));
+        let Some(Job { wanted, values, .. }) = self.remove(ticket) else { return };
+        self.ended.push((ticket, End::All(in_order(wanted.keys, values))));
     }
 
     fn give_up(&mut self, ticket: T) {
-        if let Some(Job { wanted: Wanted { mut keys, own }, since, .. }) = self.jobs.remove(&ticket) {
-            keys.truncate(own);
-            self.ended.push((ticket, End::Elsewhere(ColdKeys { keys }, since)));
+        if let Some(Job { wanted: Wanted { keys, own }, moved, values, .. }) = self.remove(ticket) {
+            let of_command = ColdKeys { keys: keys[..own].to_vec() };
+            self.ended.push((ticket, End::Elsewhere(of_command, in_order(keys, values), moved)));
         }
     }
+}
+
+/// Keys with their values, in the order of the keys, of which some have none.
+fn in_order<V>(keys: Vec<ColdKey>, mut values: Vec<(usize, V)>) -> Vec<(ColdKey, V)> {
+    values.sort_unstable_by_key(|(key, _)| *key);
+    let mut values = values.into_iter().peekable();
+    let with_value = |(at, key)| values.next_if(|(of, _)| *of == at).map(|(_, value)| (key, value));
+    keys.into_iter().enumerate().filter_map(with_value).collect()
 }
 
 #[cfg(test)]
@@ -342,6 +453,9 @@ mod tests {
     /// A key is a byte: 0..100 lie at their own place, 100.. are here, 200.. lent, 250.. elsewhere.
     struct Bytes {
         file: Arc<dyn File>,
+        /// Of each record.
+        len: usize,
+        turnstile: Turnstile,
         late: std::cell::Cell<(u32, u32)>,
     }
 
@@ -349,14 +463,16 @@ mod tests {
         fn new() -> Bytes {
             let disk = SimDisk::new(1, Plan::default());
             let file = disk.open(Path::new("file"), Mode::Create).expect("it is made");
-            Bytes { file, late: std::cell::Cell::default() }
+            Bytes { file, len: 1, turnstile: Turnstile::default(), late: std::cell::Cell::default() }
         }
     }
 
     impl Source<u8, u8> for Bytes {
         fn look(&mut self, cold: &ColdKey) -> Look<u8, u8> {
             match cold.key[0] {
-                place @ ..100 => Look::Away { place, file: Arc::clone(&self.file), at: place.into(), len: 1 },
+                place @ ..100 => {
+                    Look::Away { place, file: Arc::clone(&self.file), at: place.into(), len: self.len }
+                }
                 ..200 => Look::Here,
                 value @ ..250 => Look::Lent(value),
                 _ => Look::Elsewhere,
@@ -366,6 +482,10 @@ mod tests {
         fn verify(&self, cold: &ColdKey, place: u8, bytes: io::Result<&[u8]>, _: Instant) -> Option<u8> {
             assert_eq!(cold.key[0], place);
             Some(bytes.ok()?[0])
+        }
+
+        fn turn(&self) -> Option<Turn> {
+            self.turnstile.enter()
         }
 
         fn came_late(&self, is_read: bool) {
@@ -393,7 +513,7 @@ mod tests {
     /// Of jobs that have ended: the values, or that they are for others.
     fn ended(fetches: &mut Tested) -> Vec<(u32, Option<Vec<u8>>)> {
         let values = |end| match end {
-            End::All(values) => Some(
+            End::All(values) | End::Late(values) => Some(
                 values
                     .into_iter()
                     .map(|(cold, value)| {
@@ -405,6 +525,22 @@ mod tests {
             End::Elsewhere(..) => None,
         };
         fetches.take_ended().into_iter().map(|(ticket, end)| (ticket, values(end))).collect()
+    }
+
+    /// Of these jobs nothing has come for too long, though this much of each.
+    fn expired(fetches: &mut Tested, before: Instant) -> Vec<(u32, Vec<u8>)> {
+        fetches.expire(before);
+        let ended = fetches.take_ended();
+        let (late, rest) = ended.into_iter().partition(|(_, end)| matches!(end, End::Late(_)));
+        fetches.ended = late;
+        let late = super::tests::ended(fetches);
+        fetches.ended = rest;
+        late.into_iter().map(|(ticket, values)| (ticket, values.expect("it is late"))).collect()
+    }
+
+    /// All that has happened so far was before that.
+    fn later() -> Instant {
+        Instant::now() + Duration::from_millis(1)
     }
 
     #[test]
@@ -459,10 +595,10 @@ mod tests {
         let now = Instant::now();
         (1..=3).for_each(|ticket| fetches.add(ticket, keys(&[ticket as u8]), now));
         fetches.advance(&mut port, &mut source);
-        assert_eq!((fetches.waiting(), fetches.expire(now)), (1, vec![]));
+        assert_eq!((fetches.waiting(), expired(&mut fetches, now)), (1, vec![]));
         fetches.add(4, keys(&[4]), now + Duration::from_secs(1));
         // One that waits for a place is given up too.
-        assert_eq!(fetches.expire(now + Duration::from_millis(1)), [1, 2, 3]);
+        assert_eq!(expired(&mut fetches, now + Duration::from_millis(1)), [1, 2, 3].map(|ticket| (ticket, vec![])));
         fetches.advance(&mut port, &mut source);
         assert!(fetches.waiting() == 1 && !port.is_under_way(4), "no place is free");
         port.end(1, true);
@@ -497,17 +633,79 @@ mod tests {
         port.end(4, true);
         port.end(7, true);
         fetches.collect(&mut port, &mut source);
-        assert_eq!(fetches.expire(now + Duration::from_millis(1)), [3]);
+        assert_eq!(expired(&mut fetches, later()), [(3, vec![7])]);
         assert_eq!(ended(&mut fetches), [(2, Some(vec![4]))]);
         // Where the command's own fails, threads read that alone.
         fetches.add(4, with_ahead(&[8], &[9]), now);
         fetches.advance(&mut port, &mut source);
         port.end(8, false);
         fetches.collect(&mut port, &mut source);
-        let Some((4, End::Elsewhere(keys, _))) = fetches.take_ended().pop() else {
+        let Some((4, End::Elsewhere(keys, ..))) = fetches.take_ended().pop() else {
             panic!("it is for others")
         };
         assert_eq!(keys.keys, [key(8)]);
         assert!(fetches.is_empty());
+    }
+
+    #[test]
+    fn a_job_lives_as_long_as_something_comes_and_what_came_is_kept() {
+        let (mut port, mut source, mut fetches) = (Manual::new(1), Bytes::new(), Tested::default());
+        fetches.add(1, keys(&[1, 2, 3]), Instant::now());
+        for place in 1..=2 {
+            let before = later();
+            while Instant::now() <= before {}
+            fetches.advance(&mut port, &mut source);
+            port.end(place, true);
+            fetches.collect(&mut port, &mut source);
+            assert_eq!(expired(&mut fetches, before), [], "something has come since");
+        }
+        fetches.advance(&mut port, &mut source);
+        assert_eq!(expired(&mut fetches, later()), [(1, vec![1, 2])]);
+        assert!(fetches.is_empty());
+        // What threads are to read is the rest.
+        fetches.add(2, keys(&[4, 251]), Instant::now());
+        port.end(3, true);
+        fetches.collect(&mut port, &mut source);
+        fetches.advance(&mut port, &mut source);
+        port.end(4, true);
+        fetches.collect(&mut port, &mut source);
+        fetches.advance(&mut port, &mut source);
+        let Some((2, End::Elsewhere(keys, read, _))) = fetches.take_ended().pop() else {
+            panic!("it is for others")
+        };
+        assert_eq!((keys.keys.len(), read), (2, vec![(key(4), 4)]));
+    }
+
+    #[test]
+    fn long_jobs_have_their_turn_one_after_the_other() {
+        let (mut port, mut source, mut fetches) = (Manual::new(64), Bytes::new(), Tested::default());
+        source.len = BYTES_MAX / 3;
+        let now = Instant::now();
+        let at = |job: u8, key: u8| u64::from(job * 10 + key);
+        for job in 0..3u8 {
+            fetches.add(u32::from(job), keys(&[0, 1, 2, 3].map(|key| at(job, key) as u8)), now);
+        }
+        // Another worker has the turn.
+        let turn = source.turnstile.enter();
+        fetches.advance(&mut port, &mut source);
+        assert_eq!((fetches.waiting(), port.under_way.iter().flatten().count()), (3, 3));
+        drop(turn);
+        for job in 0..3u8 {
+            fetches.advance(&mut port, &mut source);
+            assert!((0..4).all(|key| port.is_under_way(at(job, key))), "{job}");
+            assert!((job + 1..3).all(|other| !port.is_under_way(at(other, 1))));
+            // A short one gets on.
+            let short = 100 + u32::from(job);
+            fetches.add(short, keys(&[50]), now);
+            fetches.advance(&mut port, &mut source);
+            port.end(50, true);
+            fetches.collect(&mut port, &mut source);
+            assert_eq!(ended(&mut fetches), [(short, Some(vec![50]))]);
+            (0..4).for_each(|key| port.end(at(job, key), true));
+            fetches.collect(&mut port, &mut source);
+            let values = [0, 1, 2, 3].map(|key| at(job, key) as u8);
+            assert_eq!(ended(&mut fetches), [(u32::from(job), Some(values.to_vec()))]);
+        }
+        assert!(fetches.is_empty() && fetches.bytes == 0 && source.turnstile.enter().is_some());
     }
 }

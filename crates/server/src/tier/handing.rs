@@ -31,7 +31,10 @@ impl<M> Tier<M> {
         }
         let key = held.keyspace().key(&cold.key);
         if fetched.is_bundle {
-            let thawed = |bytes: &[u8]| held.thaw(cold.db, &key, bytes, fetched.from, now).is_ok();
+            let thawed = |bytes: &[u8]| match cold.home {
+                true => held.thaw(cold.db, &key, bytes, fetched.from, now).is_ok(),
+                false => held.thaw_or_show(cold.db, &key, bytes, fetched.from, now).is_ok(),
+            };
             // Without memory for it its command fails, as if it could not be read.
             if !fetched.value.as_deref().is_some_and(thawed) {
                 held.note_unreadable_bundle(cold.db, &key, fetched.from, now);

@@ -10,7 +10,7 @@
 //!                                       the others may wait for those locks
 //!   add_errands(errands)         [errand][errand]  reads of a worker without a ring (`errands`): a thread notifies it
 //!   ask_probe()                  [probe]
-//!   expire(before)               jobs that were added before that: their messages; what is read of them is dropped
+//!   expire(before)               jobs of which nothing was read since: their messages, and what was read; what is read later is dropped
 //! ```
 //! All values of a command are handed over at one moment, so that the first one is not dropped while the last one is read.
 //! As many threads are woken as there is work for, of those that rest. Invariants: a job has its message until it ends or is given up: it
@@ -32,14 +32,37 @@ pub const READERS: usize = 16;
 /// The values of one command. `M` is the message that ends it, `F` what was read of a key.
 struct Job<M, F> {
     keys: ColdKeys,
-    since: Instant,
     next: AtomicUsize,
     left: AtomicUsize,
-    fetched: Mutex<Vec<(usize, F)>>,
+    fetched: Mutex<Progress<F>>,
     end: Mutex<Option<(u16, M)>>,
 }
 
+/// What was read of a job, and when something was last, or it was added.
+struct Progress<F> {
+    values: Vec<(usize, F)>,
+    moved: Instant,
+}
+
+/// A job that was given up, for a worker.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Late<M, F> {
+    pub worker: u16,
+    pub message: M,
+    pub read: Vec<(ColdKey, F)>,
+}
+
 impl<M, F> Job<M, F> {
+    fn has_begun(&self) -> bool {
+        self.next.load(Ordering::Relaxed) > 0
+    }
+
+    /// What was read of it.
+    fn take_read(&self) -> Vec<(ColdKey, F)> {
+        let values = std::mem::take(&mut lock(&self.fetched).values);
+        values.into_iter().map(|(at, value)| (self.keys.keys[at].clone(), value)).collect()
+    }
+
     fn is_over(&self) -> bool {
         lock(&self.end).is_none()
     }
@@ -81,6 +104,8 @@ pub struct Reads<M, F> {
     /// Something has come; something that a command waits for under its locks.
     some: Condvar,
     now: Condvar,
+    /// When a read of any job ended last.
+    moved: Mutex<Instant>,
     /// Commands that gave up.
     timeouts: AtomicU64,
     /// No thread reads: who waits for a value reads it.
@@ -113,6 +138,7 @@ impl<M, F> Default for Reads<M, F> {
             queue: Mutex::new(queue),
             some,
             now,
+            moved: Mutex::new(Instant::now()),
             timeouts: AtomicU64::new(0),
             #[cfg(test)]
             is_alone: Default::default(),
@@ -130,15 +156,14 @@ impl<M, F> Reads<M, F> {
         self.add_since(keys, worker, message, Instant::now());
     }
 
-    /// The same for one who waits since then.
+    /// The same for one for whom nothing has come since then.
     pub fn add_since(&self, keys: ColdKeys, worker: u16, message: M, since: Instant) {
         let count = keys.keys.len();
         let job = Arc::new(Job {
             keys,
-            since,
             next: AtomicUsize::new(0),
             left: AtomicUsize::new(count),
-            fetched: Mutex::default(),
+            fetched: Mutex::new(Progress { values: Vec::new(), moved: since }),
             end: Mutex::new(Some((worker, message))),
         });
         let helpers = count.clamp(1, READERS);
@@ -229,15 +254,20 @@ impl<M, F> Reads<M, F> {
         self.now.notify_one();
     }
 
-    /// Jobs that were added before that are over: their messages, and for which workers. So are others that have ended.
-    pub fn expire(&self, before: Option<Instant>) -> Vec<(u16, M)> {
+    /// Jobs of which nothing was read since then are over; of one whose turn has not come if nothing was read at all. Others that have ended are
+    /// forgotten.
+    pub fn expire(&self, before: Option<Instant>) -> Vec<Late<M, F>> {
         let mut expired = Vec::new();
+        let is_stuck = before.is_some_and(|before| *lock(&self.moved) < before);
         let mut queue = lock(&self.queue);
         queue.jobs.retain(|job| {
             let Some(job) = job.upgrade() else { return false };
             let mut end = lock(&job.end);
-            if before.is_some_and(|before| job.since < before) {
-                expired.extend(end.take());
+            let is_waiting = !job.has_begun() && !is_stuck;
+            if before.is_some_and(|before| lock(&job.fetched).moved < before && !is_waiting)
+                && let Some((worker, message)) = end.take()
+            {
+                expired.push(Late { worker, message, read: job.take_read() });
             }
             end.is_some()
         });
@@ -280,7 +310,7 @@ impl<M, F> Reads<M, F> {
 
     fn do_work(&self, work: Work<M, F>, reader: &impl Reader<F>) -> Option<Done<M, F>> {
         match work {
-            Work::Job(job) => help_job(job, reader),
+            Work::Job(job) => self.help_job(job, reader),
             Work::Now(now) => {
                 if matches!(*lock(&now.answer), Answer::Awaited) {
                     let value = match now.reference {
@@ -299,6 +329,26 @@ impl<M, F> Reads<M, F> {
             Work::Probe => {
                 _ = reader.probe();
                 None
+            }
+        }
+    }
+
+    fn help_job(&self, job: Arc<Job<M, F>>, reader: &impl Reader<F>) -> Option<Done<M, F>> {
+        loop {
+            let at = job.next.fetch_add(1, Ordering::Relaxed);
+            let cold = job.keys.keys.get(at)?;
+            let value = reader.read_key(cold);
+            let now = Instant::now();
+            *lock(&self.moved) = now;
+            let mut fetched = lock(&job.fetched);
+            fetched.moved = now;
+            fetched.values.extend(value.map(|value| (at, value)));
+            drop(fetched);
+            if job.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+                return Some(Done { job });
+            }
+            if job.is_over() {
+                return None;
             }
         }
     }
@@ -331,22 +381,6 @@ impl<M, F> Reads<M, F> {
     }
 }
 
-fn help_job<M, F>(job: Arc<Job<M, F>>, reader: &impl Reader<F>) -> Option<Done<M, F>> {
-    loop {
-        let at = job.next.fetch_add(1, Ordering::Relaxed);
-        let cold = job.keys.keys.get(at)?;
-        if let Some(fetched) = reader.read_key(cold) {
-            lock(&job.fetched).push((at, fetched));
-        }
-        if job.left.fetch_sub(1, Ordering::AcqRel) == 1 {
-            return Some(Done { job });
-        }
-        if job.is_over() {
-            return None;
-        }
-    }
-}
-
 impl<M, F> Done<M, F> {
     /// What was read; then the message, and for which worker. Nothing of a job that was given up.
     pub fn end(self, mut hand_over: impl FnMut(&ColdKey, &F)) -> Option<(u16, M)> {
@@ -354,7 +388,8 @@ impl<M, F> Done<M, F> {
         if job.is_over() {
             return None;
         }
-        for (at, fetched) in lock(&job.fetched).drain(..) {
+        let values = std::mem::take(&mut lock(&job.fetched).values);
+        for (at, fetched) in values {
             hand_over(&job.keys.keys[at], &fetched);
         }
         lock(&job.end).take()
@@ -400,13 +435,18 @@ mod tests {
         assert_eq!(reads.waiting(), READERS + 1);
         // The first key of the first job is being read when both are given up.
         let Work::Job(job) = reads.take() else { panic!("it is a job") };
-        assert_eq!(reads.expire(Some(Instant::now() + Duration::from_secs(1))), [(3, 1), (4, 2)]);
+        let late = |worker, message, read: &[u8]| {
+            let of = |byte: &u8| (ColdKey::of(Db(0), &[*byte], Need::All, false), *byte);
+            Late { worker, message, read: read.iter().map(of).collect() }
+        };
+        let soon = || Some(Instant::now() + Duration::from_secs(1));
+        assert_eq!(reads.expire(soon()), [late(3, 1, &[]), late(4, 2, &[])]);
         assert_eq!((reads.waiting(), reads.timeouts()), (0, 2));
-        assert!(help_job(job, &First).is_none());
+        assert!(reads.help_job(job, &First).is_none());
         // All but one key were read in time.
         reads.add(keys(2), 3, 3);
         let done = reads.help(&First).expect("it has read both");
-        assert_eq!(reads.expire(Some(Instant::now() + Duration::from_secs(1))), [(3, 3)]);
+        assert_eq!(reads.expire(soon()), [late(3, 3, &[0, 1])]);
         assert!(done.end(|_, _| panic!("it is over")).is_none());
     }
 

@@ -8,7 +8,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use super::fetches::{Look, Source};
+use super::fetches::{Look, Source, Turn};
 use super::files::Files;
 use super::health::Event;
 use super::state::Tier;
@@ -99,6 +99,10 @@ impl<M> Source<Target, Fetched> for TierSource<'_, M> {
             (self.note_time)(since.elapsed());
         }
         Some(target.fetched(Some(value.ok()?)))
+    }
+
+    fn turn(&self) -> Option<Turn> {
+        self.tier.turnstile.enter()
     }
 
     fn came_late(&self, is_read: bool) {

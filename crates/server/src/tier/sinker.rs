@@ -583,7 +583,7 @@ fn by_nodes(node: &Node) -> ByNodes {
     if node.debug.swap_chaos_nodes.is_on() { ByNodes::Some } else { ByNodes::Large }
 }
 
-fn share(limit: u64, percent: u64) -> u64 {
+pub(super) fn share(limit: u64, percent: u64) -> u64 {
     (u128::from(limit) * u128::from(percent) / 100) as u64
 }
 

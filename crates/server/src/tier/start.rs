@@ -21,7 +21,7 @@ use super::target::{Fetched, slot_of};
 use super::watch::Watch;
 use crate::aof::settings;
 use crate::config::id;
-use crate::mail::message::WorkerMessage;
+use crate::mail::message::{Came, WorkerMessage};
 use crate::node::Node;
 use crate::observe::latency::monitor::{Event, Spikes};
 use crate::process::descriptors;
@@ -240,7 +240,8 @@ impl TierReader {
         let (worker, message) = end?;
         Some(match message {
             WorkerMessage::Fetched { ticket, .. } => {
-                (worker, WorkerMessage::Fetched { ticket, is_there: lost.is_empty() })
+                let came = if lost.is_empty() { Came::All } else { Came::Not };
+                (worker, WorkerMessage::Fetched { ticket, came })
             }
             other => {
                 lost.iter().for_each(|(cold, fetched)| hand_over(cold, fetched));

@@ -1,5 +1,6 @@
 //! What all threads share of the values that are not in memory.
 
+use isotherm_allocator as allocator;
 use isotherm_commands::call::ColdKey;
 use isotherm_disk::Disk;
 use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Held, Keyspace, LastRead, Want};
@@ -12,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::asked::Asked;
 use super::checkpoint::{Ask, Checkpoints};
 use super::copies::Copies;
+use super::fetches::Turnstile;
 use super::files::{Access, Files, ReadError};
 use super::health::{Event, Health};
 use super::homes::Homes;
@@ -137,6 +139,8 @@ pub struct Tier<M> {
     pub counters: Counters,
     pub reads: Reads<M, Fetched>,
     pub rings: Rings,
+    /// For a command that needs more than fits beside what others wait for.
+    pub turnstile: Turnstile,
     pub checkpoints: Checkpoints,
     /// The base that refers to the log is being loaded: what lives is not known yet.
     pub is_restoring: AtomicBool,
@@ -170,6 +174,10 @@ pub struct Tier<M> {
     slowed_since_ms: AtomicU64,
     /// Since when the sinker waits for the disk; 0: it does not.
     sinker_waits_since_ms: AtomicU64,
+    /// used_memory
+    used_bytes: Box<dyn Fn() -> u64 + Send + Sync>,
+    /// What is only read comes to memory while less than this is used.
+    home_below_bytes: AtomicU64,
     /// 0: there is none.
     read_timeout_ms: AtomicU64,
     is_wanted: Mutex<bool>,
@@ -192,7 +200,12 @@ impl<M: Send> ColdKeeper for Tier<M> {
     }
 
     fn takes_home(&self, hits: u64) -> bool {
-        self.homes.takes_home(hits)
+        self.homes.takes_home(hits) && self.has_room()
+    }
+
+    fn has_room(&self) -> bool {
+        let below = self.home_below_bytes.load(Relaxed);
+        below == u64::MAX || (self.used_bytes)() < below
     }
 
     fn came_home(&self, reference: ColdRef) {
@@ -227,11 +240,14 @@ impl<M: Send + 'static> Tier<M> {
         let config = config.with_segments_of(isotherm_tier::GROUP_BYTES as u64);
         let files = Files::open(disk, folder, config.segments_max(), claim, terms.access)?;
         let log = Log::restored(config, &named);
+        let arenas = keyspace.arenas().to_vec();
+        let live_bytes = move || arenas.iter().map(|arena| arena.live_bytes()).sum::<u64>();
         let tier = Arc::new(Tier {
             files,
             counters: Counters::default(),
             reads: Reads::default(),
             rings: Rings::default(),
+            turnstile: Turnstile::default(),
             checkpoints: Checkpoints::default(),
             is_restoring: AtomicBool::new(false),
             is_awaiting_base: AtomicBool::new(false),
@@ -254,6 +270,8 @@ impl<M: Send + 'static> Tier<M> {
             began: instant(),
             slowed_since_ms: AtomicU64::new(0),
             sinker_waits_since_ms: AtomicU64::new(0),
+            used_bytes: Box::new(move || live_bytes() + allocator::allocated_bytes()),
+            home_below_bytes: AtomicU64::new(u64::MAX),
             read_timeout_ms: AtomicU64::new(0),
             is_wanted: Mutex::new(false),
             wanted: Condvar::new(),
@@ -398,6 +416,11 @@ impl<M> Tier<M> {
     /// `None`: who waits for a value waits as long as it takes.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) {
         self.read_timeout_ms.store(timeout.map_or(0, |timeout| timeout.as_millis() as u64), Relaxed);
+    }
+
+    /// Values that are only read come to memory while used_memory is less.
+    pub fn set_home_below(&self, bytes: u64) {
+        self.home_below_bytes.store(bytes, Relaxed);
     }
 
     fn note_read<R>(&self, result: &Result<R, ReadError>) {

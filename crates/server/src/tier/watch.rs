@@ -1,21 +1,26 @@
 //! The thread that never calls the disk: it ends waits that last too long.
 //!
 //! ```text
-//!   each 50 ms:   commands that wait longer than swap-read-timeout get their error, one by one
+//!   each 50 ms:   commands for which nothing has come for longer than swap-read-timeout get their error
+//!                 whether memory has room for what is only read (swap-load-upper-limit) is looked up
 //!                 a write that hangs: those who wait for memory go on, and maxmemory-policy decides
 //!                 a disk that has failed is probed by a reader
 //!                 what is lent beyond swap-cache, or beyond the room below maxmemory, goes
 //!   each second:  the same where no command lends any more
 //! ```
 
+use isotherm_commands::call::ColdKey;
 use isotherm_keyspace::{Held, Slot, Want};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::copies;
 use super::health::Event;
+use super::reads::Late;
+use super::sinker::share;
 use super::state::Tier;
-use crate::mail::message::WorkerMessage;
+use super::target::{Fetched, slot_of};
+use crate::mail::message::{Came, WorkerMessage};
 use crate::node::Node;
 use crate::process::routines::Routine;
 use crate::process::time::unix_now;
@@ -51,14 +56,38 @@ impl Watch {
         self.tier.set_read_timeout(timeout);
         // Without a timeout none is older than the process.
         let before = timeout.and_then(|timeout| Instant::now().checked_sub(timeout));
-        for (worker, message) in self.tier.reads.expire(before) {
+        for Late { worker, message, read } in self.tier.reads.expire(before) {
             self.tier.note(Event::ReadTimedOut);
+            self.keep(&read);
             let message = match message {
-                WorkerMessage::Fetched { ticket, .. } => WorkerMessage::Fetched { ticket, is_there: false },
+                WorkerMessage::Fetched { ticket, .. } => WorkerMessage::Fetched { ticket, came: Came::Late },
                 other => other,
             };
             self.node.mail.post(usize::from(worker), message);
         }
+    }
+
+    /// What has come of a job in time is there for those who try again.
+    fn keep(&self, read: &[(ColdKey, Fetched)]) {
+        let (keyspace, now) = (&self.node.keyspace, unix_now());
+        for (cold, fetched) in read.iter().filter(|(_, fetched)| fetched.is_there()) {
+            let mut held = Held::new(keyspace);
+            held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, cold))));
+            self.tier.hand_over(&mut held, cold, fetched, now);
+        }
+    }
+
+    /// What the limit is compared with may be less than what is used.
+    fn set_home_below(&self) {
+        let (limit, upper) = (self.node.config.maxmemory_bytes(), self.node.config.swap_upper_percent());
+        let below = match (limit, upper) {
+            (0, _) | (_, 0) => u64::MAX,
+            _ => {
+                let uncounted = self.node.used_memory_bytes().saturating_sub(self.node.counted_memory_bytes());
+                share(limit, upper) + uncounted
+            }
+        };
+        self.tier.set_home_below(below);
     }
 
     fn trim_lent(&self) {
@@ -88,6 +117,7 @@ impl Watch {
 
 impl Routine for Watch {
     fn step(&mut self) -> bool {
+        self.set_home_below();
         self.end_reads();
         self.end_waits_for_sinker();
         self.tier.probe_if_due();

@@ -1,6 +1,6 @@
 //! Connections that wait for a key: their deadlines, and what they are answered.
 
-use isotherm_keyspace::Waiter;
+use isotherm_keyspace::{SteadyMs, Waiter};
 use isotherm_log::LogOffset;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -81,7 +81,7 @@ impl Inner {
 
     /// Those whose time is over.
     pub fn end_waiting(&mut self) {
-        let now = unix_now();
+        let now = SteadyMs::of(unix_now());
         for _ in 0..TIMED_OUT_PER_TURN_MAX {
             let Some((deadline, token)) = self.deadlines.first().copied() else { return };
             if deadline > now {

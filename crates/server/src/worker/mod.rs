@@ -27,7 +27,7 @@ mod scripts;
 mod send;
 mod values;
 
-use isotherm_keyspace::UnixMs;
+use isotherm_keyspace::SteadyMs;
 use isotherm_reactor::stream::Progress;
 use isotherm_reactor::{Events, Mailbox, Ready, Sender, Stream, Timers, Token};
 use std::collections::BTreeSet;
@@ -99,7 +99,7 @@ struct Inner {
     said: Said,
     timers: Timers<Due>,
     /// When those who wait for a key are to be answered without it.
-    deadlines: BTreeSet<(UnixMs, usize)>,
+    deadlines: BTreeSet<(SteadyMs, usize)>,
     /// Connections whose replies wait for the log.
     held: Vec<usize>,
     /// There is a moment at which `held` is looked at.
@@ -219,7 +219,7 @@ impl Worker {
                     let how = blocking::look_for(&mut self.inner.dispatcher.exec, &waiter);
                     how.into_iter().for_each(|how| self.inner.answer(&waiter, Answer::Without(how)));
                 }
-                WorkerMessage::Fetched { ticket, is_there } => self.inner.fetched(ticket, is_there),
+                WorkerMessage::Fetched { ticket, came } => self.inner.fetched(ticket, came),
                 WorkerMessage::ReadsEnded => {}
                 WorkerMessage::Published { message, patterns } => self.inner.deliver(&message, &patterns),
                 WorkerMessage::Line(line) => self.inner.send_to_monitors(&line),
@@ -453,7 +453,7 @@ impl Inner {
         let deadline = self
             .deadlines
             .first()
-            .map(|(deadline, _)| Duration::from_millis(deadline.ms_since(unix_now()).max(0) as u64));
+            .map(|(deadline, _)| Duration::from_millis(deadline.ms_since(SteadyMs::of(unix_now())).max(0) as u64));
         timer.into_iter().chain(pause).chain(deadline).min()
     }
 

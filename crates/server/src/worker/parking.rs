@@ -34,6 +34,7 @@ use std::time::{Duration, Instant};
 
 use super::Inner;
 use super::connection::Connection;
+use crate::mail::message::Came;
 use crate::node::unix_now;
 use crate::request::next::{Ticket, WaitReason};
 
@@ -285,11 +286,13 @@ impl Inner {
     }
 
     /// A fetch is over, or was given up: then its command waits for no other. Its connection may be gone.
-    pub fn fetched(&mut self, ticket: Ticket, is_there: bool) {
+    pub fn fetched(&mut self, ticket: Ticket, came: Came) {
         if let Some(token) = self.parking.take_ticket(ticket) {
-            self.dispatcher.exec.has_waited = !is_there;
+            let exec = &mut self.dispatcher.exec;
+            (exec.has_waited, exec.was_late) = (came != Came::All, came == Came::Late);
             self.resume(token);
-            self.dispatcher.exec.has_waited = false;
+            let exec = &mut self.dispatcher.exec;
+            (exec.has_waited, exec.was_late) = (false, false);
         }
     }
 
@@ -300,7 +303,7 @@ impl Inner {
     }
 
     fn expect_pause_end(&mut self) {
-        let left_ms = (self.node.pause.end_ms() - unix_now().0).max(1);
+        let left_ms = self.node.pause.left_ms(unix_now()).max(1);
         // A pause may be as long as the clock can hold: it is looked at again before that.
         const LEFT_MS_MAX: i64 = 24 * 3600 * 1000;
         let left = Duration::from_millis(left_ms.min(LEFT_MS_MAX) as u64);

@@ -5,11 +5,12 @@
 //!   at its end:                 what has ended is handed over, and its connections go on
 //!                               what is wanted is begun: one call of the system for all of it, or one lock of the queue of the threads
 //!   an event of the ring, or a message of a thread:      ends the wait for events, nothing else
-//!   each 50 ms meanwhile:       those that wait longer than swap-read-timeout get their error
+//!   each 50 ms meanwhile:       those of which nothing has come for longer than swap-read-timeout get their error
 //! ```
 //! There is a ring since the first value was wanted, if there can be one; without it the threads read where it would (`tier::errands`). All
 //! that does not go well is theirs in any case, job by job (`tier::reads`).
 
+use isotherm_commands::call::ColdKey;
 use isotherm_disk::{Ended, File, Refusal, Ring};
 use isotherm_keyspace::Want;
 use isotherm_reactor::{Events, Token};
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Due, Inner, Worker};
-use crate::mail::message::WorkerMessage;
+use crate::mail::message::{Came, WorkerMessage};
 use crate::observe::latency::monitor::Event as LatencyEvent;
 use crate::process::log;
 use crate::process::time::unix_now;
@@ -136,7 +137,8 @@ impl Worker {
     /// At the end of a turn.
     #[inline]
     pub(super) fn turn_values(&mut self) {
-        if self.inner.values.is_busy() || !self.inner.dispatcher.exec.wanted.is_empty() {
+        let values = &self.inner.values;
+        if values.is_busy() || values.fetches.holds_back() || !self.inner.dispatcher.exec.wanted.is_empty() {
             self.read_values();
         }
     }
@@ -189,38 +191,46 @@ impl Inner {
     /// Jobs that have ended: their connections go on, or threads read for them.
     fn hand_over_values(&mut self, tier: &Tier<WorkerMessage>) {
         for (ticket, end) in self.values.fetches.take_ended() {
-            let all = match end {
-                End::All(all) => all,
-                End::Elsewhere(keys, since) => {
-                    let message = WorkerMessage::Fetched { ticket, is_there: true };
-                    tier.reads.add_since(keys, self.number, message, since);
-                    continue;
+            match end {
+                End::All(values) => {
+                    self.hand_over(tier, values);
+                    self.fetched(ticket, Came::All);
                 }
-            };
-            let (now, held) = (unix_now(), &mut self.dispatcher.exec.held);
-            for (cold, fetched) in all {
-                let keyspace = &self.node.keyspace;
-                held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, &cold))));
-                tier.hand_over(held, &cold, &fetched, now);
-                held.release();
+                End::Late(values) => {
+                    self.hand_over(tier, values);
+                    tier.reads.note_timeouts(1);
+                    tier.note(Event::ReadTimedOut);
+                    self.fetched(ticket, Came::Late);
+                }
+                End::Elsewhere(keys, values, since) => {
+                    self.hand_over(tier, values);
+                    let message = WorkerMessage::Fetched { ticket, came: Came::All };
+                    tier.reads.add_since(keys, self.number, message, since);
+                }
             }
-            self.fetched(ticket, true);
         }
     }
 
-    /// Those that wait too long get their error.
+    fn hand_over(&mut self, tier: &Tier<WorkerMessage>, values: Vec<(ColdKey, Fetched)>) {
+        let (now, held) = (unix_now(), &mut self.dispatcher.exec.held);
+        for (cold, fetched) in values {
+            let keyspace = &self.node.keyspace;
+            held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, &cold))));
+            tier.hand_over(held, &cold, &fetched, now);
+            held.release();
+        }
+    }
+
+    /// Those of which nothing comes get their error.
     pub(super) fn look_at_values(&mut self) {
         self.values.looks = false;
         let Some(tier) = self.node.cold.disk() else { return };
         let before =
             self.node.config.swap_read_timeout().and_then(|timeout| Instant::now().checked_sub(timeout));
-        let expired = before.map(|before| self.values.fetches.expire(before)).unwrap_or_default();
-        self.hand_over_values(tier);
-        tier.reads.note_timeouts(expired.len() as u64);
-        for ticket in expired {
-            tier.note(Event::ReadTimedOut);
-            self.fetched(ticket, false);
+        if let Some(before) = before {
+            self.values.fetches.expire(before);
         }
+        self.hand_over_values(tier);
         if !self.values.fetches.is_empty() {
             self.values.looks = true;
             self.timers.add(Instant::now() + LOOK_INTERVAL, Due::ValuesLook);

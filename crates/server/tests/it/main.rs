@@ -18,6 +18,7 @@ mod client_memory;
 mod cluster_nodes;
 mod cluster_replies;
 #[cfg(debug_assertions)]
+mod clock_steps;
 mod cold;
 mod common;
 mod compaction;
@@ -69,6 +70,7 @@ mod swap_frozen_base;
 mod swap_nodes;
 mod swap_pair;
 mod swap_parked;
+mod swap_short;
 mod swap_shortage;
 mod swap_slots;
 mod swap_space;

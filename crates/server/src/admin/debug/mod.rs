@@ -22,6 +22,10 @@ use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler};
 use crate::process::log;
+#[cfg(debug_assertions)]
+use crate::process::time::STEPPED_MS;
+#[cfg(debug_assertions)]
+use std::sync::atomic::Ordering::Relaxed;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::new(DEBUG, debug)];
 
@@ -57,6 +61,9 @@ const WORDS: &[Word] = &[
     word("fetches", 2..=2, fetches),
     #[cfg(debug_assertions)]
     word("fetch", 2..=2, fetch),
+    // The wall clock is ahead of the system's by so many milliseconds from now on.
+    #[cfg(debug_assertions)]
+    word("step-clock", 3..=3, step_clock),
     // COMPAT(debug): DEBUG SWAP-CHAOS is Isotherm's: whatever may leave memory does, however much there is. Why: tests call it.
     word("swap-chaos", 3..=3, swap::chaos),
     // COMPAT(debug): DEBUG SWAP-FAULT is Isotherm's: reads, writes or syncs of swap-dir fail or hang. Why: tests call it.
@@ -185,6 +192,17 @@ fn fetch(call: &mut AdminCall<'_>) {
 }
 
 // ---- the clock and the cron ----
+
+#[cfg(debug_assertions)]
+fn step_clock(call: &mut AdminCall<'_>) {
+    match parse_i64(call.args.get(2)) {
+        Some(ahead_ms) => {
+            STEPPED_MS.store(ahead_ms, Relaxed);
+            call.reply.ok();
+        }
+        None => call.reply.error(errors::NOT_AN_INTEGER),
+    }
+}
 
 /// Longer than any test sleeps, and no overflow.
 const SLEEP_SECONDS_MAX: f64 = 1e6;
