@@ -29,7 +29,7 @@ use crate::mail::message::ControlMessage;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::background::Asked;
-use crate::persistence::state::Job;
+use crate::persistence::state::{END_MAX, Ended, Job};
 use crate::process::leaving;
 use crate::process::listeners::os_text;
 use crate::process::log;
@@ -89,7 +89,9 @@ fn switch_on(node: &'static Node) -> Result<(), ()> {
         log::notice(
             "AOF was enabled but there is already an AOF rewriting in background. Stopping it and starting a rewrite now.",
         );
-        rewrite::stop(node);
+        if rewrite::stop(node, END_MAX) == Ended::LeftBehind {
+            return Err(());
+        }
     }
     if node.aof.is_writer_ending() {
         log::warning("The disk has not answered since the append-only file was switched off.");
@@ -262,7 +264,8 @@ pub fn suspend(node: &'static Node, generation: Generation) -> Result<(), ()> {
 }
 
 fn switch_off(node: &'static Node) {
-    rewrite::stop(node);
+    // One that is left behind announces nothing.
+    rewrite::stop(node, END_MAX);
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
     node.log.set_read_by(&node.mail, LogReader::Aof, false);
@@ -308,7 +311,7 @@ pub fn close(node: &'static Node) {
     if !node.aof.is_on() {
         return;
     }
-    rewrite::stop(node);
+    rewrite::stop(node, END_MAX);
     node.pause.begin(&node.mail, Cause::Shutdown, i64::MAX, false);
     leaving::await_commands(node);
     end_writer(node);

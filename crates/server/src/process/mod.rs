@@ -5,6 +5,7 @@ pub mod control;
 pub mod daemon;
 pub mod debug_switches;
 pub mod ending;
+pub mod guard;
 pub mod leaving;
 pub mod listeners;
 pub mod log;

@@ -36,6 +36,8 @@ pub enum ReadError {
     /// What is there is no record of this place and key.
     Damaged(Damage),
     OtherKey,
+    /// Who waited for it has given up.
+    NoAnswer,
 }
 
 impl fmt::Display for ReadError {
@@ -45,6 +47,7 @@ impl fmt::Display for ReadError {
             ReadError::Io(error) => write!(f, "{error}"),
             ReadError::Damaged(damage) => write!(f, "its record is damaged: {damage:?}"),
             ReadError::OtherKey => f.write_str("another key's record is there"),
+            ReadError::NoAnswer => f.write_str("the disk does not answer"),
         }
     }
 }
@@ -352,7 +355,16 @@ impl Files {
         Files::read_from(&*self.file_in_order(place.segment())?, place, key)
     }
 
-    /// What such a reader reads of a segment: the same file as long as that is not written anew.
+    /// What such a reader reads of a segment, if that needs no call of the disk.
+    pub fn opened_in_order(&self, segment: SegmentNumber) -> Option<Arc<dyn File>> {
+        let found = self.get(segment)?;
+        match self.is_direct {
+            true => found.in_order.get().cloned(),
+            false => Some(Arc::clone(&found.file)),
+        }
+    }
+
+    /// The same by a call: the same file as long as the segment is not written anew.
     pub fn file_in_order(&self, segment: SegmentNumber) -> Result<Arc<dyn File>, ReadError> {
         let found = self.get(segment).ok_or(ReadError::NoFile)?;
         if !self.is_direct {
