@@ -25,12 +25,17 @@ pub struct Signals {
     interrupt: UnixStream,
 }
 
-/// One of them has arrived, and its pipe was not read yet: for a thread that holds up the one which reads it.
+/// One of them has arrived, and what it asked for was not called off.
 static HAS_ARRIVED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Whether the process was asked to end, and the thread that acts on it has not heard of it.
+/// Whether the process was asked to end: for what holds up the thread that is to act on it.
 pub fn has_arrived() -> bool {
     HAS_ARRIVED.load(Relaxed)
+}
+
+/// The end was called off, or refused.
+pub fn forget() {
+    HAS_ARRIVED.store(false, Relaxed);
 }
 
 impl Signals {
@@ -47,7 +52,6 @@ impl Signals {
 
     /// The signal that has arrived since the last call, if any.
     pub fn take(&self) -> Option<Ending> {
-        HAS_ARRIVED.store(false, Relaxed);
         let mut bytes = [0; 64];
         let mut arrived = |mut pipe: &UnixStream| matches!(pipe.read(&mut bytes), Ok(count) if count > 0);
         if arrived(&self.terminate) {

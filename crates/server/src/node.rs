@@ -194,6 +194,7 @@ impl Node {
             store: self.store(),
             aof: &self.aof,
             pause: &self.pause,
+            wish: &self.process.wish,
             used_memory_bytes: self.used_memory_bytes(),
         }
     }

@@ -14,6 +14,7 @@ use crate::process::descriptors;
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::start_options;
+use crate::request::beside_locks::own_right;
 use crate::request::entry::Entry;
 use crate::request::gates::server_name;
 use crate::request::gating;
@@ -90,6 +91,9 @@ const CONFIG_SET: Spec = Spec {
     ..Spec::BASE
 };
 
+/// It waits for a disk, or for a script.
+const ANOTHER_WRITES: &str = "ERR CONFIG SET failed - another CONFIG SET is under way and does not come to its end";
+
 pub fn writes(command: &Entry) -> bool {
     &*command.name == "config|set"
 }
@@ -110,8 +114,12 @@ fn set(call: &mut AdminCall<'_>) -> Outcome {
     }
     let (node, session, holds_keys) = (call.node, &call.session, call.exec.held.holds_any());
     let may_protected = node.config.protected_permission().allows(session.shared.is_local());
-    let own = call.exec.transaction.own_right(node);
-    let writing = call.exec.transaction.writing.as_ref().or(own.as_ref()).expect("one of them is there");
+    let transaction = &call.exec.transaction;
+    let own = if transaction.writing.is_none() { own_right(node, holds_keys) } else { None };
+    let Some(writing) = transaction.writing.as_ref().or(own.as_ref()) else {
+        call.reply.error(ANOTHER_WRITES);
+        return Outcome::Done;
+    };
     match node.config.set(writing, &pairs, may_protected, &mut |kind| apply(node, kind, holds_keys)) {
         Ok(()) => call.reply.ok(),
         Err(error) => call.reply.error(error.text()),

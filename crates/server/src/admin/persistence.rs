@@ -7,7 +7,7 @@ use isotherm_resp::errors;
 use super::{AdminCall, AdminHandler};
 use crate::aof::rewrite;
 use crate::persistence::background::{self, Asked, Cancelled};
-use crate::persistence::state::Job;
+use crate::persistence::state::{Asker, Job};
 use crate::process::log;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
@@ -43,7 +43,7 @@ const SAVE: Spec = Spec {
 fn save(call: &mut AdminCall<'_>) -> Outcome {
     rewrite::postpone(call.node);
     let used_memory_bytes = call.node.used_memory_bytes();
-    match background::save_now(call.node.store(), &mut call.exec.held, used_memory_bytes) {
+    match background::save_now(call.node.store(), &mut call.exec.held, Asker::Client, used_memory_bytes) {
         Asked::Started => call.reply.ok(),
         Asked::Busy => call.reply.error(BUSY),
         Asked::Failed => call.reply.error(FAILED),

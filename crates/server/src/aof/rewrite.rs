@@ -15,7 +15,7 @@ use isotherm_log::LogOffset;
 use isotherm_log::writer::List;
 use isotherm_persist::aof::manifest::{AofFile, Manifest};
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::ended;
 use super::files::AofFiles;
@@ -27,7 +27,7 @@ use crate::effects::change_log::LogReader;
 use crate::node::Node;
 use crate::persistence::background::Asked;
 use crate::persistence::save::{self, Cut, Format, SaveError, Target, Writing};
-use crate::persistence::state::Job;
+use crate::persistence::state::{END_MAX, Ended, Job};
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::routines::{self, Routine};
@@ -79,22 +79,19 @@ pub fn begin(node: &'static Node, held: &mut Held<'static>) -> Asked {
 
 /// Ends a rewrite that is under way, and has the cron begin it again. The caller holds nothing.
 pub fn postpone(node: &Node) {
-    if stop(node) {
+    if stop(node, END_MAX) != Ended::Nothing {
         node.aof.rewrites().is_scheduled = true;
     }
 }
 
-/// Ends a rewrite that is under way, and waits for its thread. Whether there was one. The caller holds nothing.
-pub fn stop(node: &Node) -> bool {
-    let mut was_running = false;
-    while node.persistence.cancel(|job| job == Job::Rewrite) {
-        if !std::mem::replace(&mut was_running, true) {
-            // Valkey's words: tools wait for them.
-            log::notice(format!("Killing running AOF rewrite child: {}", std::process::id()));
-        }
-        routines::pause(routines::LOOK);
+/// Ends a rewrite that is under way, and waits so long for its thread. The caller holds nothing.
+pub fn stop(node: &Node, at_most: Duration) -> Ended {
+    let is_rewrite = |job| job == Job::Rewrite;
+    if node.persistence.cancel(is_rewrite) {
+        // Valkey's words: tools wait for them.
+        log::notice(format!("Killing running AOF rewrite child: {}", std::process::id()));
     }
-    was_running
+    node.persistence.end(at_most, is_rewrite)
 }
 
 fn failed(node: &'static Node) -> Asked {
@@ -188,8 +185,7 @@ impl Rewrite {
                             writing.0.files.remove_named(&base.name);
                             return Err(failed);
                         }
-                        let refers = self.reference.hand_over();
-                        announce(node, base, bytes, (place, refers), self.began)?;
+                        self.announce(&writing.0.files, base, bytes, place)?;
                     }
                     (None, alone) => {
                         alone.expect("it was begun").list(base)?;
@@ -200,6 +196,34 @@ impl Rewrite {
             }
             Stage::Over => unreachable!("a rewrite ends once"),
         }
+    }
+
+    /// While the append-only file is on: its writer lists the base.
+    fn announce(
+        &mut self,
+        files: &AofFiles,
+        file: AofFile,
+        bytes: u64,
+        place: LogOffset,
+    ) -> Result<(), SaveError> {
+        let (node, began) = (self.node, self.began);
+        node.aof.rewrites().listing = Some(began);
+        // Under the mutex: who has cancelled this rewrite may have left it behind, and the writer of now is another one.
+        let saving = node.persistence.saving();
+        if node.persistence.is_cancelled.load(Relaxed) {
+            drop(saving);
+            files.remove_named(&file.name);
+            return Err(SaveError::Cancelled);
+        }
+        let refers = self.reference.hand_over();
+        let finish = Box::new(move || finish(node, bytes, refers, began));
+        node.aof.inbox.post(&node.log, Request::BaseSaved(Base { file, cut: place, finish }));
+        drop(saving);
+        // Switched off meanwhile: nothing reads the request any more.
+        if node.persistence.is_cancelled.load(Relaxed) && !node.aof.is_on() {
+            return Err(SaveError::Cancelled);
+        }
+        Ok(())
     }
 
     fn begin_writing(&self, cut: Cut, is_rdb: bool) -> Result<Stage, SaveError> {
@@ -290,24 +314,6 @@ impl BaseWriting {
             }
         }
     }
-}
-
-/// While the append-only file is on: its writer lists the base.
-fn announce(
-    node: &'static Node,
-    file: AofFile,
-    bytes: u64,
-    (place, refers): (LogOffset, bool),
-    began: Instant,
-) -> Result<(), SaveError> {
-    node.aof.rewrites().listing = Some(began);
-    let finish = Box::new(move || finish(node, bytes, refers, began));
-    node.aof.inbox.post(&node.log, Request::BaseSaved(Base { file, cut: place, finish }));
-    // Switched off meanwhile: nothing reads the request any more.
-    if node.persistence.is_cancelled.load(Relaxed) && !node.aof.is_on() {
-        return Err(SaveError::Cancelled);
-    }
-    Ok(())
 }
 
 /// The file of a full synchronization is the base of the files that begin at `place`; the writer lists it.

@@ -29,7 +29,7 @@ use crate::mail::message::ControlMessage;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::background::Asked;
-use crate::persistence::state::Job;
+use crate::persistence::state::{END_MAX, Ended, Job};
 use crate::process::leaving;
 use crate::process::listeners::os_text;
 use crate::process::log;
@@ -89,7 +89,9 @@ fn switch_on(node: &'static Node) -> Result<(), ()> {
         log::notice(
             "AOF was enabled but there is already an AOF rewriting in background. Stopping it and starting a rewrite now.",
         );
-        rewrite::stop(node);
+        if rewrite::stop(node, END_MAX) == Ended::LeftBehind {
+            return Err(());
+        }
     }
     if node.aof.is_writer_ending() {
         log::warning("The disk has not answered since the append-only file was switched off.");
@@ -270,7 +272,8 @@ pub fn suspend(node: &'static Node, generation: Generation) -> Result<(), ()> {
 
 /// `is_for_good`: it does not only rest for the data of another history.
 fn switch_off(node: &'static Node, is_for_good: bool) {
-    rewrite::stop(node);
+    // One that is left behind announces nothing.
+    rewrite::stop(node, END_MAX);
     // What is asked for from here on is one of a node without a log.
     node.aof.rewrites().is_scheduled = false;
     let mut held = Held::new(&node.keyspace);
@@ -318,7 +321,7 @@ pub fn close(node: &'static Node) {
     if !node.aof.is_on() {
         return;
     }
-    rewrite::stop(node);
+    rewrite::stop(node, END_MAX);
     node.pause.begin(&node.mail, Cause::Shutdown, i64::MAX, false);
     leaving::await_commands(node);
     end_writer(node, Stop { end: node.log.end(), is_for_good: false });

@@ -38,11 +38,19 @@ pub use values::Defrag;
 
 use params::{Kind, Param, Value};
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
+use std::time::Duration;
 
 /// The right to change values. To apply them takes partitions: a thread that holds some does not wait for this right.
 pub struct Writing<'c> {
-    _guard: MutexGuard<'c, ()>,
+    config: &'c Config,
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        *self.config.has_writer.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        self.config.is_free.notify_one();
+    }
 }
 
 /// The current values.
@@ -55,8 +63,10 @@ pub struct Config {
     generation: AtomicU64,
     /// Share of the machine's memory that stands in for `maxmemory` while that is 0; 0 without `swap-mode`.
     machine_share_bytes: AtomicU64,
-    /// Held by the thread that changes values.
-    writer: Mutex<()>,
+    /// A thread has the right to change values.
+    has_writer: Mutex<bool>,
+    /// It has it no longer.
+    is_free: Condvar,
     /// Held by the thread that writes the file of CONFIG REWRITE, which takes nothing else.
     file: Mutex<()>,
 }
@@ -68,7 +78,8 @@ impl Default for Config {
             texts: RwLock::new(PARAMS.iter().map(|_| Arc::from(&b""[..])).collect()),
             generation: AtomicU64::new(0),
             machine_share_bytes: AtomicU64::new(0),
-            writer: Mutex::new(()),
+            has_writer: Mutex::new(false),
+            is_free: Condvar::new(),
             file: Mutex::new(()),
         };
         for (at, param) in PARAMS.iter().enumerate() {
@@ -79,9 +90,13 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Waits for other threads' changes: an `Apply` may take 10 s on a disk that does not answer. The caller holds nothing.
-    pub fn begin_writing(&self) -> Writing<'_> {
-        Writing { _guard: self.writer.lock().unwrap_or_else(PoisonError::into_inner) }
+    /// Waits for another thread's change, so long at most: an `Apply` may take 10 s on a disk that does not answer. Who holds
+    /// something does not wait. `None`: it is still under way.
+    pub fn begin_writing(&self, at_most: Duration) -> Option<Writing<'_>> {
+        let has_writer = self.has_writer.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.is_free.wait_timeout_while(has_writer, at_most, |has_writer| *has_writer);
+        let mut has_writer = waited.unwrap_or_else(PoisonError::into_inner).0;
+        (!std::mem::replace(&mut *has_writer, true)).then(|| Writing { config: self })
     }
 
     #[inline]

@@ -239,6 +239,7 @@ fn write_and_rename(beside: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     /// The working directory is always there, and differs between processes.
     fn rewritten(before: &str, changes: &[(&str, &str)]) -> String {
@@ -246,7 +247,7 @@ mod tests {
         let pairs: Vec<(&[u8], &[u8])> =
             changes.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
         if !pairs.is_empty() {
-            config.set(&config.begin_writing(), &pairs, true, &mut |_| Ok(())).expect("good values");
+            config.set(&config.begin_writing(Duration::ZERO).unwrap(), &pairs, true, &mut |_| Ok(())).expect("good values");
         }
         let text = String::from_utf8(config.rewritten(before.as_bytes(), false, Vec::new())).expect("text");
         let lines = text.lines().filter(|line| !line.starts_with("dir "));

@@ -198,6 +198,7 @@ fn failed(name: &str, reason: Reason) -> SetError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     fn get(config: &Config, pattern: &str) -> Vec<(String, String)> {
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("text");
@@ -212,7 +213,7 @@ mod tests {
 
     fn set(config: &Config, pairs: &[(&str, &str)]) -> Result<(), String> {
         let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(a, b)| (a.as_bytes(), b.as_bytes())).collect();
-        let result = config.set(&config.begin_writing(), &pairs, false, &mut |apply| match apply {
+        let result = config.set(&config.begin_writing(Duration::ZERO).unwrap(), &pairs, false, &mut |apply| match apply {
             Apply::Listen if config.port() == 1 => Err("Unable to listen on this port.".into()),
             _ => Ok(()),
         });

@@ -4,22 +4,52 @@
 //!   entry   its value      bundle   its keys      node   parts of the collection at hand
 //! ```
 
-use isotherm_keyspace::{SnapshotEntry, SnapshotItem, Value};
+use isotherm_keyspace::{ColdRef, SnapshotEntry, SnapshotItem, Value};
+use std::borrow::Cow;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use super::Store;
+use super::state::{Asker, Job};
 use crate::process::log;
 use crate::tier::ReadError;
 use crate::tier::in_order::InOrder;
+use crate::tier::reads::GivesUp;
+
+/// A file in the background waits so long for one read: nobody waits for the file.
+const READ_MAX: Duration = Duration::from_secs(60);
 
 /// What reads for one file.
-#[derive(Default)]
 pub struct Reading {
     in_order: InOrder,
+    job: Job,
     /// Of the collection whose parts come.
     key: Vec<u8>,
 }
 
 impl Reading {
+    /// For the walk that is under way.
+    pub fn of_walk(store: Store<'_>) -> Reading {
+        let running = store.state.saving().running;
+        let job = running.map_or(Job::BackgroundSave, |running| running.job);
+        Reading { in_order: InOrder::default(), job, key: Vec::new() }
+    }
+
+    /// A record on disk, unless the file is cancelled or the disk does not answer.
+    fn read(&mut self, store: Store<'_>, reference: ColdRef, name: &[u8]) -> Result<Cow<'_, [u8]>, ReadError> {
+        let tier = store.cold.disk().expect("keys, values and nodes leave memory to a disk");
+        let read_max = match self.job {
+            Job::Save(Asker::Client) => store.config.swap_read_timeout().unwrap_or(READ_MAX),
+            // The process ends without the file (`guard`).
+            Job::Save(Asker::Signal | Asker::Holder) => Duration::MAX,
+            Job::BackgroundSave | Job::Rewrite | Job::Stream => READ_MAX,
+        };
+        let gives_up = |waited| waited > read_max || store.state.is_cancelled.load(Relaxed);
+        let is_held = self.job == Job::Save(Asker::Holder);
+        let gives_up = Some(&gives_up as &GivesUp<'_>).filter(|_| !is_held);
+        self.in_order.read(tier, reference, name, gives_up)
+    }
+
     /// An item comes.
     pub fn note(&mut self, item: &SnapshotItem<'_>) {
         if let SnapshotItem::Begin { key, .. } = item {
@@ -45,28 +75,25 @@ impl Reading {
 /// An item, with what is not in memory of it. Where that is so, no lock is held.
 pub fn with_value(
     store: Store<'_>,
-    Reading { in_order: reading, .. }: &mut Reading,
+    reading: &mut Reading,
     item: SnapshotItem<'_>,
     mut visit: impl FnMut(SnapshotItem<'_>),
 ) -> Result<(), ReadError> {
     if let SnapshotItem::Bundle(bundle) = &item {
-        let tier = store.cold.disk().expect("keys leave memory to a disk");
-        let payload = reading.read(tier, bundle.reference, bundle.name.as_bytes())?;
+        let payload = reading.read(store, bundle.reference, bundle.name.as_bytes())?;
         let entries = bundle.entries(&payload).ok_or(ReadError::OtherKey)?;
         entries.into_iter().for_each(|entry| visit(SnapshotItem::Entry(entry)));
         return Ok(());
     }
     if let SnapshotItem::Node(node) = &item {
-        let tier = store.cold.disk().expect("parts of collections leave memory to a disk");
-        let payload = reading.read(tier, node.reference(), node.name().as_bytes())?;
+        let payload = reading.read(store, node.reference(), node.name().as_bytes())?;
         let is_one = node.parts(&payload, |part| visit(SnapshotItem::Part(part)));
         return if is_one { Ok(()) } else { Err(ReadError::OtherKey) };
     }
     if let SnapshotItem::Entry(entry) = &item
         && let Value::Cold(cold) = entry.value
     {
-        let tier = store.cold.disk().expect("values leave memory to a disk");
-        let bytes = reading.read(tier, cold.reference, entry.key)?;
+        let bytes = reading.read(store, cold.reference, entry.key)?;
         let read = cold.with_bytes(&bytes);
         visit(SnapshotItem::Entry(SnapshotEntry { value: read.value(), ..*entry }));
         return Ok(());

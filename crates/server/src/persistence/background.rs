@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! SAVE, SHUTDOWN         on the thread that asks
+//! FLUSHALL               on a thread of its own, for which the one that asks waits a moment
 //! BGSAVE                 the cut where it is asked for, the rest on a thread of its own
 //! save points            the same, by the cron
 //! ```
@@ -12,7 +13,7 @@ use std::time::Duration;
 
 use super::Store;
 use super::save::{self, Cut, SaveError, Target, Writing};
-use super::state::Job;
+use super::state::{Asker, END_MAX, Ended, Job};
 use crate::mail::tasks::Tasks;
 use crate::process::listeners::os_text;
 use crate::process::log;
@@ -21,8 +22,6 @@ use crate::process::time::{elapsed, instant, unix_now};
 
 /// After a failure the save points rest so long.
 const RETRY: Duration = Duration::from_secs(5);
-/// How long an end waits for a save that is to stop, at a time.
-const CANCEL_LOOK: Duration = Duration::from_millis(1);
 
 /// What became of a save that a client has asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,8 +39,13 @@ fn now_seconds() -> i64 {
 // ---- on the thread that asks ----
 
 /// SAVE. Nothing is held afterwards.
-pub fn save_now(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u64) -> Asked {
-    if !store.state.begin(Job::Save) {
+pub fn save_now(
+    store: Store<'static>,
+    held: &mut Held<'static>,
+    asker: Asker,
+    used_memory_bytes: u64,
+) -> Asked {
+    if !store.state.begin(Job::Save(asker)) {
         return Asked::Busy;
     }
     let cut = save::cut(store, held, used_memory_bytes);
@@ -55,7 +59,7 @@ pub fn save_now(store: Store<'static>, held: &mut Held<'static>, used_memory_byt
 
 /// DEBUG RELOAD: under what is held, so that nothing is written before the data is replaced.
 pub fn save_held(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u64) -> Asked {
-    if !store.state.begin(Job::Save) {
+    if !store.state.begin(Job::Save(Asker::Holder)) {
         return Asked::Busy;
     }
     let saved = match save::cut(store, held, used_memory_bytes) {
@@ -187,31 +191,72 @@ pub fn cancel(store: Store<'static>) -> Cancelled {
 /// After FLUSHALL: a save under way is of data that is gone, and with save points the file is replaced by one
 /// without keys, so that a restart does not bring them back.
 pub fn forget_saved(store: Store<'static>, held: &mut Held<'static>) {
-    let ends_save = || store.state.cancel(|job| job == Job::BackgroundSave);
-    let mut is_saving = ends_save();
+    let is_save = |job| job == Job::BackgroundSave;
     if store.config.save_points().is_empty() {
+        store.state.cancel(is_save);
         return;
     }
-    while is_saving {
-        routines::pause(CANCEL_LOOK);
-        is_saving = ends_save();
-    }
-    if save_now(store, held, 0) == Asked::Busy {
-        // A rewrite or a snapshot for replicas is under way: the cron saves behind it.
+    let is_left = store.state.end(END_MAX, is_save) == Ended::LeftBehind;
+    let replaced = if is_left { None } else { replace_saved(store, held) };
+    if replaced.is_none() {
+        // Another walk is under way, of a rewrite, for replicas, or of a disk that hangs: the cron saves behind it.
         store.state.saving().is_scheduled = true;
     }
 }
 
-/// Ends a save in the background, and waits for it. For the end of the process, which waits for nothing else.
-pub fn stop(store: Store<'static>) {
-    let Some(running) = store.state.saving().running else { return };
+/// Writes the file of what is there now, and waits a moment for it. `None` if it could not be begun.
+fn replace_saved(store: Store<'static>, held: &mut Held<'static>) -> Option<()> {
+    if !store.state.begin(Job::Save(Asker::Client)) {
+        return None;
+    }
+    let cut = save::cut(store, held, 0);
+    held.release();
+    let begun = cut.map(|cut| {
+        let changes = cut.changes;
+        let writing = Writing::new(store, cut, Target::db_file(store));
+        routines::start("rdb-save", Replacing { store, changes, writing })
+    });
+    let Some(Ok(running)) = begun else {
+        store.state.saving().running = None;
+        return None;
+    };
+    if !running.ends_within(END_MAX) {
+        log::warning("The RDB file of before FLUSHALL is there until its disk answers");
+    }
+    Some(())
+}
+
+/// The file that follows a FLUSHALL.
+struct Replacing {
+    store: Store<'static>,
+    changes: u64,
+    writing: Writing,
+}
+
+impl Routine for Replacing {
+    fn step(&mut self) -> bool {
+        let stepped = self.writing.step();
+        if let Ok(None) = stepped {
+            return true;
+        }
+        if stepped.is_ok() {
+            note_saved(self.store, self.changes);
+        }
+        self.store.state.saving().running = None;
+        false
+    }
+}
+
+/// Ends what is under way, and waits for it so long. Whether there is nothing left.
+pub fn stop(store: Store<'static>, at_most: Duration) -> bool {
+    let Some(running) = store.state.saving().running else { return true };
     log::warning(match running.job {
         Job::Rewrite => "There is a child rewriting the AOF. Killing it!",
-        Job::Save | Job::BackgroundSave | Job::Stream => "There is a save in the background. Ending it!",
+        Job::Save(_) | Job::BackgroundSave | Job::Stream => {
+            "There is a save in the background. Ending it!"
+        }
     });
-    while store.state.cancel(|_| true) {
-        routines::pause(CANCEL_LOOK);
-    }
+    store.state.end(at_most, |_| true) != Ended::LeftBehind
 }
 
 // ---- the cron ----

@@ -226,6 +226,7 @@ impl Writing {
                 }
             }
             Stage::End(output, items) => Stage::Move(output.end(items)?),
+            Stage::Move(_) if self.store.state.is_cancelled.load(Relaxed) => return Err(SaveError::Cancelled),
             Stage::Move(bytes) => {
                 move_into_place(&*self.store.state.disk, &self.target)?;
                 return Ok(Some(bytes));
@@ -284,6 +285,9 @@ fn walk(
     let mut keys = 0;
     let mut unreadable = None;
     let more = step(snapshot, STEP_ITEMS, &mut |item| {
+        if unreadable.is_some() {
+            return;
+        }
         keys += match &item {
             SnapshotItem::Entry(_) | SnapshotItem::End => 1,
             SnapshotItem::Bundle(bundle) => bundle.keys(),
@@ -296,6 +300,9 @@ fn walk(
             unreadable = Some((reading.owner_of(store, &item), error));
         }
     });
+    if store.state.is_cancelled.load(Relaxed) {
+        return Err(SaveError::Cancelled);
+    }
     // A file without a key that is there would be taken for all that there is.
     if let Some((owner, error)) = unreadable {
         log::warning(format!("A value on disk that belongs into the file cannot be read ({error}): {owner}"));
@@ -304,10 +311,7 @@ fn walk(
     progress.keys.fetch_add(keys, Relaxed);
     progress.steps.fetch_add(1, Relaxed);
     let_writers_go_on(store);
-    match store.state.is_cancelled.load(Relaxed) {
-        true => Err(SaveError::Cancelled),
-        false => Ok((more, keys)),
-    }
+    Ok((more, keys))
 }
 
 /// An RDB file that is begun.
@@ -377,7 +381,7 @@ impl Streaming {
             sum,
             snapshot: Some(snapshot).filter(|_| !filter.without_data),
             items: Some(items),
-            reading: Reading::default(),
+            reading: Reading::of_walk(store),
         }
     }
 
@@ -458,7 +462,7 @@ impl Output {
         let sums = store.config.sums_rdb_files();
         let Target { syncs, format, .. } = *target;
         let refers = target.swap_log.is_some();
-        let reading = Reading::default();
+        let reading = Reading::of_walk(store);
         Output { store, file, at: 0, synced: 0, sum: 0, sums, syncs, format, refers, reading }
     }
 

@@ -4,9 +4,13 @@ use isotherm_disk::Disk;
 use isotherm_stdx::UnixMs;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::process::time::instant;
+use crate::process::time::{elapsed, instant};
+use crate::process::{log, routines};
+
+/// A worker, or the control thread, waits so long for the end of a walk that it has cancelled.
+pub const END_MAX: Duration = Duration::from_secs(1);
 
 pub struct Persistence {
     pub disk: Arc<dyn Disk>,
@@ -86,13 +90,33 @@ pub struct Running {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Job {
     /// SAVE, SHUTDOWN: the thread that asked writes.
-    Save,
+    Save(Asker),
     /// BGSAVE and save points.
     BackgroundSave,
     /// A new base of the append-only file.
     Rewrite,
     /// A snapshot for replicas, which is streamed to them.
     Stream,
+}
+
+/// Whose thread a save keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Asker {
+    Client,
+    /// The process is to end, and does without the file if that does not come on.
+    Signal,
+    /// DEBUG RELOAD: everything is held while the file is written.
+    Holder,
+}
+
+/// What became of a walk that was to end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// There was none.
+    Nothing,
+    Walk,
+    /// Its disk hangs: it is left behind, and ends without its file when that answers. Until then no other begins.
+    LeftBehind,
 }
 
 impl Persistence {
@@ -134,6 +158,21 @@ impl Persistence {
             self.is_cancelled.store(true, Relaxed);
         }
         is_found
+    }
+
+    /// Ends the walk that is under way, if it is of such a job, and waits so long for that. The caller holds nothing.
+    pub fn end(&self, at_most: Duration, is_one: impl Fn(Job) -> bool) -> Ended {
+        let begun = instant();
+        let mut ended = Ended::Nothing;
+        while self.cancel(&is_one) {
+            if elapsed(begun) > at_most {
+                log::warning("What is being saved cannot be ended: its disk does not answer. It is left behind");
+                return Ended::LeftBehind;
+            }
+            ended = Ended::Walk;
+            routines::pause(routines::LOOK);
+        }
+        ended
     }
 
     /// Begins a walk, unless one is under way.

@@ -57,7 +57,7 @@ impl Watch {
             _ if is_loading(store) => Work::Load,
             Some(Job::Rewrite) => Work::Rewrite,
             Some(Job::Stream) => Work::Stream,
-            Some(Job::Save | Job::BackgroundSave) => Work::Save,
+            Some(Job::Save(_) | Job::BackgroundSave) => Work::Save,
             None => return self.seen = None,
         };
         let Some(seen) = self.seen.as_mut().filter(|seen| seen.work == work) else {

@@ -1,30 +1,28 @@
-//! The control thread: accepts connections and hands them to the workers in turn, hears signals, and keeps the cron.
+//! The control thread: accepts connections and hands them to the workers in turn, acts on signals, and keeps the cron.
 //!
 //! ```text
 //! listeners --accept--> admit? --message--> worker 0, 1, ... N-1, 0, ...
-//! SIGTERM, SIGINT ----> orderly end (`shutdown`), exit code 0
+//! SIGTERM, SIGINT (`guard`) --> orderly end (`shutdown`), exit code 0
 //! hz ------------------> cron
 //! ```
 //! When the process has no file descriptor left, accepting rests for a while: the waiting connection would be reported
 //! again and again.
 
-use isotherm_reactor::signals::{Ending, Signals};
 use isotherm_reactor::{Events, Mailbox, Stream, Token};
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::aof;
 use crate::mail::message::{ControlMessage, WorkerMessage};
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
+use crate::process::guard::{self, ATTEMPTS, BETWEEN};
 use crate::process::leaving::{self, Answer};
 use crate::process::log;
-use crate::process::shutdown::{self, Signal};
+use crate::process::shutdown::Options;
 use crate::process::supervisor;
 use crate::replication::{feeder, handover, link, role};
 use crate::request::gating;
@@ -38,11 +36,6 @@ const ACCEPTS_PER_TURN_MAX: usize = 1000;
 /// How long accepting rests when there are no file descriptors.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 
-/// While the last file is written signals are asked for so often.
-const SIGNAL_LOOK: Duration = Duration::from_millis(20);
-
-const TOKEN_TERMINATE: Token = Token(usize::MAX - 1);
-const TOKEN_INTERRUPT: Token = Token(usize::MAX - 2);
 /// Listener `i` of generation `g` has the token `g * LISTENERS_MAX + i`.
 const LISTENERS_MAX: usize = 64;
 
@@ -50,9 +43,7 @@ pub struct Control {
     node: &'static Node,
     events: Events,
     mailbox: Mailbox<ControlMessage>,
-    signals: Signals,
-    /// One may have arrived, or more than one.
-    is_signalled: bool,
+    attempts: Attempts,
     generation: usize,
     next_worker: usize,
     cron: Cron,
@@ -64,18 +55,23 @@ pub struct Control {
     rest_until: Option<Instant>,
 }
 
+/// The end that a signal asks for, while its file cannot be written.
+#[derive(Default)]
+struct Attempts {
+    /// Of the last signal.
+    options: Options,
+    /// When the first one failed, and when the next one is due.
+    since: Option<(Instant, Instant)>,
+}
+
 impl Control {
     pub fn new(node: &'static Node, events: Events, mailbox: Mailbox<ControlMessage>) -> io::Result<Control> {
-        let signals = Signals::install()?;
-        let [terminate, interrupt] = signals.sources();
-        events.watch_readable(terminate, TOKEN_TERMINATE)?;
-        events.watch_readable(interrupt, TOKEN_INTERRUPT)?;
+        guard::start(node)?;
         let mut control = Control {
             node,
             events,
             mailbox,
-            signals,
-            is_signalled: true,
+            attempts: Attempts::default(),
             generation: 0,
             next_worker: 0,
             cron: Cron::new(node),
@@ -105,19 +101,7 @@ impl Control {
             }
             self.events.wait(Some(timeout))?;
             self.note_ready();
-            if let Some(ending) = self.take_signal() {
-                if ending == Ending::Interrupt && self.node.process.ending.is_by_signal() {
-                    shutdown::insist(self.node.store());
-                }
-                self.node.process.pending_end.note(match ending {
-                    Ending::Terminate => Signal::Terminate,
-                    Ending::Interrupt => Signal::Interrupt,
-                });
-            }
-            // While another thread decides about the end it stays pending: it is acted on if nothing came of that.
-            if !self.node.debug.cron_paused.is_on()
-                && !self.node.process.ending.is_deciding()
-                && let Some(options) = self.node.process.pending_end.take_options(&self.node.config)
+            if let Some(options) = self.signalled()
                 && self.ends(|node| leaving::ask(node, options, None))
             {
                 return Ok(());
@@ -175,18 +159,11 @@ impl Control {
     fn note_ready(&mut self) {
         let first = self.generation * LISTENERS_MAX;
         for ready in self.events.ready() {
-            self.is_signalled |= [TOKEN_TERMINATE, TOKEN_INTERRUPT].contains(&ready.token);
             let at = ready.token.0.wrapping_sub(first);
             if at < LISTENERS_MAX && !self.pending.contains(&at) {
                 self.pending.push(at);
             }
         }
-    }
-
-    fn take_signal(&mut self) -> Option<Ending> {
-        let taken = self.is_signalled.then(|| self.signals.take()).flatten();
-        self.is_signalled = taken.is_some();
-        taken
     }
 
     // ---- accepting ----
@@ -286,36 +263,67 @@ impl Control {
 
     // ---- the end ----
 
-    /// The end that was asked for, unless something stands in its way. A second interrupt does not wait for that.
-    fn ends(&self, ask: impl FnOnce(&'static Node) -> Answer) -> bool {
-        let is_decided = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let hear = || {
-                while !is_decided.load(Relaxed) {
-                    if self.signals.take() == Some(Ending::Interrupt) {
-                        shutdown::insist(self.node.store());
-                    }
-                    thread::park_timeout(SIGNAL_LOOK);
-                }
-            };
-            // Without the thread the second interrupt waits.
-            let hearing = thread::Builder::new().name("signals".into()).spawn_scoped(scope, hear);
-            let ends = ask(self.node) == Answer::Ends;
-            if ends {
+    /// What a signal asks for now, of one that has come, or again.
+    fn signalled(&mut self) -> Option<Options> {
+        let process = &self.node.process;
+        // While another thread decides about the end it stays pending: it is acted on if nothing came of that.
+        if self.node.debug.cron_paused.is_on() || process.ending.is_deciding() {
+            return None;
+        }
+        if let Some(options) = process.pending_end.take_options(&self.node.config) {
+            let is_second = process.wish.refused_for().is_some();
+            let options = if is_second { options.or(Options::FORCE) } else { options };
+            self.attempts.options = options;
+            return Some(options);
+        }
+        let (_, next) = self.attempts.since?;
+        if !process.wish.is_on() {
+            self.attempts.since = None;
+            return None;
+        }
+        // Replicas were waited for.
+        (Instant::now() >= next).then(|| self.attempts.options.or(Options::NOW))
+    }
+
+    /// The end that was asked for, unless something stands in its way.
+    fn ends(&mut self, ask: impl FnOnce(&'static Node) -> Answer) -> bool {
+        let wish = &self.node.process.wish;
+        wish.set_acting(true);
+        match ask(self.node) {
+            Answer::Ends => {
                 self.end();
+                return true;
             }
-            is_decided.store(true, Relaxed);
-            if let Ok(hearing) = hearing {
-                hearing.thread().unpark();
-            }
-            ends
-        })
+            Answer::Waits => {}
+            Answer::Refused => self.note_refusal(),
+        }
+        wish.set_acting(false);
+        false
+    }
+
+    /// The file could not be written: again in a moment, if it was a signal that asked for it.
+    fn note_refusal(&mut self) {
+        let (wish, now) = (&self.node.process.wish, Instant::now());
+        wish.note_failure();
+        if !wish.is_on() {
+            return;
+        }
+        let (first, _) = *self.attempts.since.get_or_insert((now, now));
+        self.attempts.since = Some((first, now + BETWEEN));
+        if now - first >= ATTEMPTS {
+            self.attempts.since = None;
+            wish.refuse();
+        }
     }
 
     fn end(&self) {
         supervisor::notify("STOPPING=1\n");
         role::end_link(self.node);
+        self.node.process.wish.note_closing();
         aof::switch::close(self.node);
+        if self.node.aof.is_writer_ending() {
+            self.node.process.wish.note_loss();
+        }
         feeder::flush(self.node);
         // Who sees its connection end is not to reach this process any more.
         self.node.process.listeners.lock().clear();

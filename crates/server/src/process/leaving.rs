@@ -67,7 +67,12 @@ pub fn finish(node: &'static Node, options: Options) -> Answer {
         return Answer::Waits;
     }
     say_how_far(node);
-    if is_safe(node, options) && node.end().may_come(options) {
+    let is_safe = is_safe(node, options);
+    if !is_safe {
+        // Another attempt would find the same.
+        node.process.wish.call_off();
+    }
+    if is_safe && node.end().may_come(options) {
         if options.has(Options::NOSAVE) {
             node.runs.abandon();
         }
@@ -133,13 +138,15 @@ fn say_how_far(node: &Node) {
     }
 }
 
-/// SHUTDOWN ABORT, while replicas are waited for. Whether there was something to call off.
+/// SHUTDOWN ABORT, while no signal is pending. Whether there was something to call off.
 pub fn abort(node: &'static Node) -> bool {
     let was_under_way = cancel(node, false);
-    if was_under_way {
+    // Or its file could not be written, and it is tried again.
+    let was_wished = !node.process.pending_end.is_some() && node.process.wish.abort();
+    if was_under_way || was_wished {
         log::notice("Shutdown manually aborted.");
     }
-    was_under_way
+    was_under_way || was_wished
 }
 
 /// Clients that have asked for the end get an error, and writes go on.

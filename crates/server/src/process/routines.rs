@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::Duration;
 
+use crate::process::time::{elapsed, instant};
+
 pub trait Routine: Send {
     /// The next part of the work. Whether there is more.
     fn step(&mut self) -> bool;
@@ -34,11 +36,23 @@ impl Running {
         self.has_ended.load(Ordering::Acquire)
     }
 
-    /// Waits for its end.
+    /// Waits for its end. For a thread that nobody waits for.
     pub fn join(&self) {
         while !self.has_ended() {
             pause(LOOK);
         }
+    }
+
+    /// Waits for its end, so long at most. Whether it has come.
+    pub fn ends_within(&self, at_most: Duration) -> bool {
+        let begun = instant();
+        while !self.has_ended() {
+            if elapsed(begun) > at_most {
+                return false;
+            }
+            pause(LOOK);
+        }
+        true
     }
 }
 

@@ -1,13 +1,14 @@
 //! The end: who asks for it, what may stand in its way, and who calls it off.
 //!
 //! ```text
-//! SIGTERM, SIGINT --> pending -- next look of the control thread --+
-//!                        |                                         v
-//! SHUTDOWN ABORT --------+ nothing is pending     SHUTDOWN --> may it? --> end
+//! SIGTERM, SIGINT --> `guard` --> pending -- next look of the control thread --+
+//!                                    |                                         v
+//! SHUTDOWN ABORT --------------------+ nothing is pending     SHUTDOWN --> may it? --> end
 //! ```
 //! A file that cannot be written stands in the way of the end, unless FORCE says that it need not.
 
 use std::sync::atomic::{AtomicU8, Ordering, Ordering::Relaxed};
+use std::time::Duration;
 
 use isotherm_keyspace::Held;
 
@@ -16,9 +17,11 @@ use crate::config::{Config, Id, id};
 use crate::mail::tasks::Tasks;
 use crate::persistence::Store;
 use crate::persistence::background::{self, Asked};
-use crate::persistence::save;
+use crate::persistence::state::{Asker, END_MAX};
+use crate::process::guard::Wish;
 use crate::process::log;
 use crate::process::supervisor;
+use crate::process::time::{elapsed, instant};
 use crate::request::pause::{Cause, Pause};
 
 /// The words of SHUTDOWN, as those of `shutdown-on-sigterm` are kept.
@@ -68,28 +71,19 @@ impl Signal {
     }
 }
 
-const INSISTED: &str = "You insist... exiting now.";
-
-/// A second interrupt while the first one is acted on: the file that is being written does not stay.
-pub fn insist(store: Store<'_>) -> ! {
-    log::warning(INSISTED);
-    let _ = store.state.disk.remove(&save::Target::db_file(store).temporary);
-    std::process::exit(1);
-}
-
 /// The last signal that was not acted on yet.
 #[derive(Default)]
 pub struct Pending(AtomicU8);
 
 impl Pending {
-    /// A signal has come. A second interrupt ends the process at once.
+    /// A signal has come.
     pub fn note(&self, signal: Signal) {
-        let before = self.0.swap(signal as u8, Ordering::AcqRel);
-        if before != 0 && signal == Signal::Interrupt {
-            log::warning(INSISTED);
-            std::process::exit(1);
-        }
+        self.0.store(signal as u8, Ordering::Release);
         log::warning(format!("Received {} scheduling shutdown...", signal.name()));
+    }
+
+    pub fn is_some(&self) -> bool {
+        self.0.load(Ordering::Acquire) != 0
     }
 
     /// The thread that takes it acts on it, or calls it off.
@@ -118,11 +112,15 @@ impl Pending {
     }
 }
 
+/// Other walks are ended, and what begins behind them, for so long.
+const ATTEMPTS: Duration = Duration::from_secs(2);
+
 /// What the end of the process concerns.
 pub struct End<'n> {
     pub store: Store<'static>,
     pub aof: &'n AofState,
     pub pause: &'n Pause,
+    pub wish: &'n Wish,
     pub used_memory_bytes: u64,
 }
 
@@ -141,7 +139,7 @@ impl End<'_> {
             || !options.has(Options::NOSAVE) && !self.store.config.save_points().is_empty();
         // What is half loaded does not take the place of the whole.
         if !wants_file || self.store.mail.tasks().has(Tasks::LOADING) {
-            background::stop(self.store);
+            background::stop(self.store, END_MAX);
             return true;
         }
         log::notice("Saving the final RDB snapshot before exiting.");
@@ -157,6 +155,9 @@ impl End<'_> {
         }
         if options.has(Options::FORCE) {
             log::warning("Error trying to save the DB. Exit anyway.");
+            if self.wish.refused_for().is_some() {
+                self.wish.note_loss();
+            }
             return true;
         }
         log::warning("Error trying to save the DB, can't exit.");
@@ -166,12 +167,17 @@ impl End<'_> {
 
     /// Other walks end. One may begin behind that, and ends too: the cut of a replica's snapshot, BGSAVE of a client.
     fn save(&self) -> Asked {
-        const ATTEMPTS_MAX: usize = 100;
         let mut held = Held::new(self.store.keyspace);
-        let mut attempt = || {
-            background::stop(self.store);
-            background::save_now(self.store, &mut held, self.used_memory_bytes)
-        };
-        (0..ATTEMPTS_MAX).map(|_| attempt()).find(|asked| *asked != Asked::Busy).unwrap_or(Asked::Busy)
+        let begun = instant();
+        loop {
+            background::stop(self.store, END_MAX);
+            // A disk that hangs is no error: the guard ends the process.
+            let is_guarded = self.wish.is_on();
+            let asker = if is_guarded { Asker::Signal } else { Asker::Client };
+            let asked = background::save_now(self.store, &mut held, asker, self.used_memory_bytes);
+            if asked != Asked::Busy || elapsed(begun) > ATTEMPTS && !is_guarded {
+                return asked;
+            }
+        }
     }
 }

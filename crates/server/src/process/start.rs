@@ -99,7 +99,9 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
 
 /// The process is over; the program may start again in its place.
 fn end(node: &Node, arguments: &[OsString], folder: &Path, stdin: Option<&[u8]>) -> ExitCode {
-    let Some(delay) = node.process.restart.delay() else { return ExitCode::SUCCESS };
+    let Some(delay) = node.process.restart.delay() else {
+        return if node.process.wish.has_lost() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    };
     std::thread::sleep(delay);
     let error = daemon::become_again(arguments, folder, stdin, Environment::default());
     fail(&format!("Can't restart: {}", os_text(&error)))

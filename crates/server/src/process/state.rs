@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::process::ending::Ending;
+use crate::process::guard::Wish;
 use crate::process::listeners::Listeners;
 use crate::process::shutdown::Pending;
 use crate::process::time::unix_now;
@@ -24,6 +25,8 @@ pub struct Process {
     pub listeners: Listeners,
     /// A signal to end that is not acted on yet.
     pub pending_end: Pending,
+    /// What became of the signals to end.
+    pub wish: Wish,
     /// The end waits for replicas.
     pub ending: Ending,
     pub restart: Restart,
@@ -56,6 +59,15 @@ impl Default for Restart {
 }
 
 impl Process {
+    /// SHUTDOWN ABORT, while a signal is not acted on. Whether there was one.
+    pub fn abort_pending(&self) -> bool {
+        let was_pending = self.pending_end.abort();
+        if was_pending {
+            self.wish.call_off();
+        }
+        was_pending
+    }
+
     pub fn new(random: [u8; 32], config_file: Option<PathBuf>, metrics: Option<(String, u16)>) -> Process {
         let (id, seed) = random.split_at(20);
         Process {
@@ -67,6 +79,7 @@ impl Process {
             metrics,
             listeners: Listeners::default(),
             pending_end: Pending::default(),
+            wish: Wish::default(),
             ending: Ending::default(),
             restart: Restart::default(),
         }

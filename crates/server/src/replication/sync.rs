@@ -16,6 +16,7 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
 
 use crate::aof::applier::Generation;
 use crate::aof::rewrite;
@@ -25,7 +26,7 @@ use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::background;
 use crate::persistence::load::{self, Expired, FilePortions, LoadFailure, Portions, Target};
-use crate::persistence::state::Job;
+use crate::persistence::state::{Ended, Job};
 use crate::process::listeners::os_text;
 use crate::process::log;
 use crate::process::time::unix_now;
@@ -321,11 +322,17 @@ fn make_way(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
     made
 }
 
+/// The disk that a save of the former data writes to is waited for so long. This thread is the link's own.
+const END_PATIENCE: Duration = Duration::from_secs(10);
+
 /// What else walks or writes the data ends. Everything is held afterwards, if there was no error.
 fn end_others(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
     let node = exec.node;
-    background::stop(node.store());
-    rewrite::stop(node);
+    // What is left behind would go on with the data of before.
+    let is_stopped = background::stop(node.store(), END_PATIENCE);
+    if !is_stopped || rewrite::stop(node, END_PATIENCE) == Ended::LeftBehind {
+        return Err(Why::GivenUp);
+    }
     switch::suspend(node, generation).map_err(|()| Why::GivenUp)?;
     // They begin anew too.
     feeder::let_go(node);

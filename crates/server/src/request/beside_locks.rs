@@ -3,6 +3,10 @@
 use crate::config::Writing;
 use crate::node::Node;
 use crate::session::WatchList;
+use std::time::Duration;
+
+/// A worker waits so long for another thread that changes parameters.
+pub const RIGHT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub struct BesideLocks {
@@ -12,9 +16,7 @@ pub struct BesideLocks {
     pub writing: Option<Writing<'static>>,
 }
 
-impl BesideLocks {
-    /// The right to change parameters for a command that no transaction has taken it for. It holds nothing.
-    pub fn own_right(&self, node: &'static Node) -> Option<Writing<'static>> {
-        self.writing.is_none().then(|| node.config.begin_writing())
-    }
+/// The right to change parameters for a command that no transaction has taken it for. `None` if another thread keeps it.
+pub fn own_right(node: &'static Node, holds_keys: bool) -> Option<Writing<'static>> {
+    node.config.begin_writing(if holds_keys { Duration::ZERO } else { RIGHT_MAX })
 }

@@ -8,6 +8,7 @@ use crate::admin;
 use crate::config::Writing;
 use crate::observe::facts::Facts;
 use crate::observe::holds;
+use crate::request::beside_locks::RIGHT_MAX;
 use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
 use crate::request::gate_bits::Gates;
@@ -96,9 +97,9 @@ fn writing_ahead(exec: &mut Exec, session: &Session, command: &Entry) -> Option<
         return None;
     }
     exec.held.release();
-    let writing = exec.node.config.begin_writing();
+    let writing = exec.node.config.begin_writing(RIGHT_MAX);
     exec.clock.outdate();
-    Some(writing)
+    writing
 }
 
 /// Locks the keys of a command that has several in a row, `first_key` and those in `args` behind it. Each is hashed once: for

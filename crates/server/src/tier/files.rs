@@ -39,6 +39,8 @@ pub enum ReadError {
     /// What is there is no record of this place and key.
     Damaged(Damage),
     OtherKey,
+    /// Who waited for it has given up.
+    NoAnswer,
 }
 
 impl fmt::Display for ReadError {
@@ -48,6 +50,7 @@ impl fmt::Display for ReadError {
             ReadError::Io(error) => write!(f, "{error}"),
             ReadError::Damaged(damage) => write!(f, "its record is damaged: {damage:?}"),
             ReadError::OtherKey => f.write_str("another key's record is there"),
+            ReadError::NoAnswer => f.write_str("the disk does not answer"),
         }
     }
 }
@@ -433,7 +436,16 @@ impl Files {
         Files::read_from(&*self.file_in_order(place.segment())?, place, key)
     }
 
-    /// What such a reader reads of a segment: the same file as long as that is open, and not written anew.
+    /// What such a reader reads of a segment, if that needs no call of the disk.
+    pub fn opened_in_order(&self, segment: SegmentNumber) -> Option<Arc<dyn File>> {
+        let found = self.get(segment)?;
+        match self.is_direct {
+            true => found.in_order.get(),
+            false => found.handle.get(),
+        }
+    }
+
+    /// The same by a call: the same file as long as that is open, and not written anew.
     pub fn file_in_order(&self, segment: SegmentNumber) -> Result<Arc<dyn File>, ReadError> {
         if !self.is_direct {
             return self.file_of(segment);

@@ -9,6 +9,8 @@
 //! A stretch is what one read has brought. The one behind it is twice as long, up to 128 KB, so some hundred values share a
 //! call; a place that no stretch leads to is read to the end of its block, as nothing says that more is wanted.
 //!
+//! A thread of the tier reads (`reads`): a snapshot whose disk hangs can be ended, and leaves that thread behind.
+//!
 //! Once written, the bytes of a segment's file do not change, and a segment that is written anew has another file. But a stretch may end in
 //! bytes that were not written yet: what does not verify in a stretch is read again, alone.
 
@@ -21,6 +23,7 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use super::reads::GivesUp;
 use super::{ReadError, Tier};
 
 /// So many places are followed. With the longest stretches they take 1 MB.
@@ -45,47 +48,83 @@ struct Stretch {
     bytes: Vec<u8>,
 }
 
+/// Bytes that are to be read: of which file, from where on, and into what. They may be fewer.
+struct Wanted {
+    file: Arc<dyn File>,
+    at: u64,
+    bytes: Vec<u8>,
+}
+
+impl Wanted {
+    fn read(self) -> Result<Vec<u8>, ReadError> {
+        let Wanted { file, at, mut bytes } = self;
+        let mut read = 0;
+        while read < bytes.len() {
+            match file.read_at(&mut bytes[read..], at + read as u64) {
+                Ok(0) => break,
+                Ok(count) => read += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(ReadError::Io(error)),
+            }
+        }
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+}
+
 impl InOrder {
-    /// The payload of a record.
-    pub fn read<M>(
+    /// The payload of a record, as `Tier::call` reads it.
+    pub fn read<M: Send + 'static>(
         &mut self,
-        tier: &Tier<M>,
+        tier: &Arc<Tier<M>>,
         reference: ColdRef,
         key: &[u8],
+        gives_up: Option<&GivesUp<'_>>,
     ) -> Result<Cow<'_, [u8]>, ReadError> {
         let place = Place::from_raw(reference.raw());
-        let found = match tier.files.file_in_order(place.segment()) {
-            Ok(file) => self.look(&file, place, key, |from, bytes| tier.note_read_bytes(from, bytes)),
+        let segment = place.segment();
+        let file = match tier.files.opened_in_order(segment) {
+            Some(file) => Ok(file),
+            None => tier.call(move |tier| tier.files.file_in_order(segment), gives_up)?,
+        };
+        let found = match file {
+            Ok(file) => self.look(&file, place, key, |wanted| {
+                let from = Instant::now();
+                let read = tier.call(move |_| wanted.read(), gives_up)?;
+                read.inspect(|bytes| tier.note_read_bytes(from, bytes.len()))
+            })?,
             Err(_) => None,
         };
-        match found {
-            Some(found) => Ok(Cow::Borrowed(&self.stretches[0].bytes[found])),
-            // It is long, or what fails is noted and repeated.
-            None => tier.read_in_order(reference, key).map(Cow::Owned),
+        if let Some(found) = found {
+            return Ok(Cow::Borrowed(&self.stretches[0].bytes[found]));
         }
+        // It is long, or what fails is noted and repeated.
+        let key: Box<[u8]> = key.into();
+        tier.call(move |tier| tier.read_in_order(reference, &key), gives_up)?.map(Cow::Owned)
     }
 
-    /// Looks for the payload of a record, and reads if it has to: `note_read` takes since when, and how many bytes. `None`: it is too long for a stretch,
-    /// cannot be read, or is not that of the key.
+    /// Looks for the payload of a record, and reads if it has to. `None`: it is too long for a stretch, cannot be read, or is not that
+    /// of the key.
     fn look(
         &mut self,
         file: &Arc<dyn File>,
         place: Place,
         key: &[u8],
-        note_read: impl FnOnce(Instant, usize),
-    ) -> Option<Found> {
+        read: impl FnOnce(Wanted) -> Result<Vec<u8>, ReadError>,
+    ) -> Result<Option<Found>, ReadError> {
         let len = record_bytes(key.len(), place.payload_bytes());
         if len > RECORD_BYTES_MAX {
-            return None;
+            return Ok(None);
         }
         let at = place.offset();
         let has = |stretch: &Stretch| stretch.is_of(file) && stretch.has(at, len);
         match self.stretches.iter().position(has) {
             Some(number) => self.bring_forward(number),
-            None => {
-                let from = Instant::now();
-                note_read(from, self.bring(file, at, len).ok()?);
-            }
+            None => match self.bring(file, at, len, read) {
+                Ok(()) => {}
+                Err(ReadError::NoAnswer) => return Err(ReadError::NoAnswer),
+                Err(_) => return Ok(None),
+            },
         }
         let stretch = &self.stretches[0];
         let begin = (at - stretch.start) as usize;
@@ -93,18 +132,24 @@ impl InOrder {
         let Some(record) = Record::read(place, bytes).ok().filter(|record| record.key == key) else {
             // Others that were written since are in it too.
             self.stretches.remove(0);
-            return None;
+            return Ok(None);
         };
         let payload = begin + (record.payload.as_ptr() as usize - bytes.as_ptr() as usize);
-        Some(payload..payload + record.payload.len())
+        Ok(Some(payload..payload + record.payload.len()))
     }
 
     fn bring_forward(&mut self, number: usize) {
         self.stretches[..=number].rotate_right(1);
     }
 
-    /// The stretch that has these bytes becomes the first. How many bytes were read.
-    fn bring(&mut self, file: &Arc<dyn File>, at: u64, len: usize) -> io::Result<usize> {
+    /// The stretch that has these bytes becomes the first.
+    fn bring(
+        &mut self,
+        file: &Arc<dyn File>,
+        at: u64,
+        len: usize,
+        read: impl FnOnce(Wanted) -> Result<Vec<u8>, ReadError>,
+    ) -> Result<(), ReadError> {
         let leads = |stretch: &Stretch| stretch.is_of(file) && stretch.leads_to(at);
         let wanted = match self.stretches.iter().position(leads) {
             Some(number) => {
@@ -119,9 +164,11 @@ impl InOrder {
                 (at + len as u64).next_multiple_of(BLOCK_BYTES as u64) as usize - at as usize
             }
         };
-        self.stretches[0].fill(file, at, wanted, len).inspect_err(|_| {
+        let filled = self.stretches[0].fill(file, at, (wanted, len), read);
+        if filled.is_err() {
             self.stretches.remove(0);
-        })
+        }
+        filled
     }
 }
 
@@ -144,21 +191,22 @@ impl Stretch {
     }
 
     /// Reads `wanted` bytes, of which the file may have fewer, but not fewer than `len`.
-    fn fill(&mut self, file: &Arc<dyn File>, at: u64, wanted: usize, len: usize) -> io::Result<usize> {
+    fn fill(
+        &mut self,
+        file: &Arc<dyn File>,
+        at: u64,
+        (wanted, len): (usize, usize),
+        read: impl FnOnce(Wanted) -> Result<Vec<u8>, ReadError>,
+    ) -> Result<(), ReadError> {
         self.file = Arc::downgrade(file);
         self.start = at;
-        self.bytes.resize(wanted, 0);
-        let mut read = 0;
-        while read < wanted {
-            match file.read_at(&mut self.bytes[read..], at + read as u64) {
-                Ok(0) => break,
-                Ok(count) => read += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+        let mut bytes = std::mem::take(&mut self.bytes);
+        bytes.resize(wanted, 0);
+        self.bytes = read(Wanted { file: Arc::clone(file), at, bytes })?;
+        match self.bytes.len() < len {
+            true => Err(ReadError::Io(io::ErrorKind::UnexpectedEof.into())),
+            false => Ok(()),
         }
-        self.bytes.truncate(read);
-        if read < len { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(read) }
     }
 }
 
@@ -203,8 +251,11 @@ mod tests {
 
     fn read(reading: &mut InOrder, records: &Records, number: usize, reads: &mut usize) -> Vec<u8> {
         let (place, key, _) = &records.all[number];
-        let found = reading.look(&records.file, *place, key, |_, _| *reads += 1);
-        reading.stretches[0].bytes[found.expect("it is there")].to_vec()
+        let found = reading.look(&records.file, *place, key, |wanted| {
+            *reads += 1;
+            wanted.read()
+        });
+        reading.stretches[0].bytes[found.unwrap().expect("it is there")].to_vec()
     }
 
     #[test]
@@ -256,7 +307,7 @@ mod tests {
         write_all_at(&*written.file, &bytes, 0).unwrap();
         let mut fails = 0;
         for (place, key, value) in &written.all[50..] {
-            match reading.look(&written.file, *place, key, |_, _| {}) {
+            match reading.look(&written.file, *place, key, Wanted::read).unwrap() {
                 Some(found) => assert_eq!(reading.stretches[0].bytes[found], **value),
                 None => fails += 1,
             }

@@ -9,6 +9,7 @@
 //!   read_now(place, key)         [now]  in front of all: a command waits for it under its locks. One thread reads nothing else (`help_now`):
 //!                                       the others may wait for those locks
 //!   add_errands(errands)         [errand][errand]  reads of a worker without a ring (`errands`): a thread notifies it
+//!   call(read, gives_up)         [call]  a snapshot's next read, for its own thread, which waits as long as it likes
 //!   ask_probe()                  [probe]
 //!   expire(before)               jobs of which nothing was read since: their messages, and what was read; what is read later is dropped
 //! ```
@@ -20,6 +21,7 @@ use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_keyspace::ColdRef;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,8 @@ use super::files::ReadError;
 
 /// Reads under way: an SSD answers some 30 at once as fast as one.
 pub const READERS: usize = 16;
+/// Who waits for a call looks so often whether to give it up.
+const CALL_LOOK: Duration = Duration::from_millis(20);
 
 /// The values of one command. `M` is the message that ends it, `F` what was read of a key.
 struct Job<M, F> {
@@ -84,10 +88,18 @@ struct Now {
     answered: Condvar,
 }
 
+/// Whether one who has waited so long for the disk waits no longer.
+pub type GivesUp<'g> = dyn Fn(Duration) -> bool + 'g;
+
+/// A call that a thread has yet to make.
+type Call = Mutex<Option<Box<dyn FnOnce() + Send>>>;
+
 enum Work<M, F> {
     Job(Arc<Job<M, F>>),
     Now(Arc<Now>),
     Errand(Errand),
+    /// It goes with the one that waits for it.
+    Call(Weak<Call>),
     Probe,
 }
 
@@ -239,6 +251,33 @@ impl<M, F> Reads<M, F> {
         }
     }
 
+    /// Makes a call on a thread that reads, and waits for it until `gives_up`, which is told for how long by now. The caller holds
+    /// nothing. `None`: it was given up.
+    pub fn call<T: Send + 'static>(
+        &self,
+        call: impl FnOnce() -> T + Send + 'static,
+        gives_up: &GivesUp<'_>,
+    ) -> Option<T> {
+        #[cfg(test)]
+        if self.is_alone.load(Ordering::Relaxed) {
+            return Some(call());
+        }
+        let (answer, answered) = sync_channel(1);
+        let call: Box<dyn FnOnce() + Send> = Box::new(move || _ = answer.send(call()));
+        let call: Arc<Call> = Arc::new(Mutex::new(Some(call)));
+        let mut queue = lock(&self.queue);
+        queue.works.push_back(Work::Call(Arc::downgrade(&call)));
+        self.wake(queue, 1);
+        let began = Instant::now();
+        loop {
+            match answered.recv_timeout(CALL_LOOK) {
+                Ok(answer) => return Some(answer),
+                Err(RecvTimeoutError::Timeout) if !gives_up(began.elapsed()) => {}
+                Err(_) => return None,
+            }
+        }
+    }
+
     /// A reader looks whether the disk works.
     pub fn ask_probe(&self) {
         let queue = lock(&self.queue);
@@ -276,6 +315,7 @@ impl<M, F> Reads<M, F> {
             queue.works.retain(|work| match work {
                 Work::Job(job) => !job.is_over(),
                 Work::Now(now) => matches!(*lock(&now.answer), Answer::Awaited),
+                Work::Call(call) => call.strong_count() > 0,
                 Work::Errand(_) | Work::Probe => true,
             });
         }
@@ -324,6 +364,14 @@ impl<M, F> Reads<M, F> {
             }
             Work::Errand(errand) => {
                 errand.run().into_iter().for_each(|worker| reader.notify(worker));
+                None
+            }
+            Work::Call(call) => {
+                // Its one owner does not wait for the disk to let go of it.
+                let call = call.upgrade().and_then(|call| lock(&call).take());
+                if let Some(call) = call {
+                    call();
+                }
                 None
             }
             Work::Probe => {

@@ -18,7 +18,7 @@ use super::files::{Access, Files, ReadError};
 use super::health::{Event, Health};
 use super::homes::Homes;
 use super::owner::Claim;
-use super::reads::Reads;
+use super::reads::{GivesUp, Reads};
 use super::rings::Rings;
 use super::target::{Fetched, Target, slot_of};
 use super::times::Times;
@@ -427,7 +427,7 @@ impl<M> Tier<M> {
         match result {
             Ok(_) if self.suspects_reads() => self.note(Event::ReadDone),
             // It was moved meanwhile.
-            Ok(_) | Err(ReadError::NoFile) => {}
+            Ok(_) | Err(ReadError::NoFile | ReadError::NoAnswer) => {}
             Err(ReadError::Io(_)) => self.note_read_error(),
             Err(ReadError::Damaged(_) | ReadError::OtherKey) => {
                 self.counters.damaged.fetch_add(1, Relaxed);
@@ -621,6 +621,21 @@ impl<M> Tier<M> {
         self.is_probing.store(false, Relaxed);
         self.note(Event::Probed { works });
         works
+    }
+
+    /// Calls the disk on a thread that can be left behind, until `gives_up`; without that on this one, which holds what those may
+    /// wait for.
+    pub fn call<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: impl FnOnce(&Tier<M>) -> T + Send + 'static,
+        gives_up: Option<&GivesUp<'_>>,
+    ) -> Result<T, ReadError>
+    where
+        M: Send + 'static,
+    {
+        let Some(gives_up) = gives_up else { return Ok(call(self)) };
+        let tier = Arc::clone(self);
+        self.reads.call(move || call(&tier), gives_up).ok_or(ReadError::NoAnswer)
     }
 
     /// For a snapshot, which reads value after value in the order of slots, as they were written.

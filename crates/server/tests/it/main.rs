@@ -30,6 +30,7 @@ mod failover;
 mod feeder_disk;
 mod functions;
 mod growth;
+mod hangs;
 mod libraries;
 mod load_memory;
 mod locks;

@@ -118,6 +118,9 @@ fn server(snapshot: &Snapshot<'_>, out: &mut String) {
     if let Some(left_ms) = snapshot.node.process.ending.left_ms(snapshot.now) {
         line(out, format_args!("shutdown_in_milliseconds:{left_ms}"));
     }
+    if let Some(refused_for) = snapshot.node.process.wish.refused_for() {
+        line(out, format_args!("shutdown_refused_seconds:{}", refused_for.as_secs()));
+    }
     for (at, listener) in listeners.iter().enumerate() {
         line(out, format_args!("listener{at}:{listener}"));
     }

@@ -185,7 +185,7 @@ impl Feeder {
                     "Can't attach the replica to the current BGSAVE. Waiting for next BGSAVE for SYNC",
                 ),
             },
-            Some(Job::Save | Job::Rewrite) => log::notice(
+            Some(Job::Save(_) | Job::Rewrite) => log::notice(
                 "No BGSAVE in progress, but another BG operation is active. BGSAVE for replication delayed",
             ),
             None => {

@@ -1,0 +1,288 @@
+//! The end that a signal asks for: a thread hears signals, and sees to it that the process ends whatever hangs.
+//!
+//! ```text
+//!   SIGTERM, SIGINT --> guard --> pending --> the control thread acts (`control`, `leaving`) --> the process ends
+//!                         |                        |
+//!                         |                        '-- refused: a file cannot be written. Again each second, for `ATTEMPTS`; then the
+//!                         |                            process stays, which the log says each second. The next signal ends it
+//!                         '-- nothing has moved for `HANGS`: exit code 1, and a line that says what was not saved
+//! ```
+//! Replicas that are waited for do not hang: `shutdown-timeout` is their time.
+//!
+//! The thread waits for nothing but signals, and for its last words so long only: a line of the log may hang too.
+
+use isotherm_log::LogOffset;
+use isotherm_reactor::signals::{self, Ending, Signals};
+use isotherm_reactor::{Events, Token};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::mpsc::channel;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::aof::request::Request;
+use crate::mail::message::ControlMessage;
+use crate::node::Node;
+use crate::persistence::Store;
+use crate::persistence::save::Target;
+use crate::persistence::state::Job;
+use crate::process::log;
+use crate::process::shutdown::Signal;
+use crate::process::time::{elapsed, instant, unix_now};
+
+// COMPAT(server): After SIGTERM the process ends within 8 seconds, and what `shutdown-timeout` waits, also if a disk or a script hangs:
+// with exit code 1, and a line of the log that says what was not saved. Valkey waits for both. Why: who runs it kills it some seconds
+// later (10 in containers), and nobody learns what was lost.
+/// An end hangs if nothing moves for so long.
+const HANGS: Duration = Duration::from_secs(7);
+// COMPAT(server): A signal whose RDB file cannot be written is tried for 7 seconds more; then the next one ends the process without the
+// file, with exit code 1. Valkey tries once a signal. Why: a disk that is full for a moment is no reason to be killed.
+/// A file that cannot be written is tried for so long.
+pub const ATTEMPTS: Duration = Duration::from_secs(7);
+/// Between two attempts, and between two lines about the last one.
+pub const BETWEEN: Duration = Duration::from_secs(1);
+/// How often what moves is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// The last line of the log may take so long, and the sync before it so long of that.
+const LAST_WORDS: Duration = Duration::from_millis(800);
+const LAST_SYNC: Duration = Duration::from_millis(500);
+
+const TOKENS: [Token; 2] = [Token(0), Token(1)];
+const INSISTED: &str = "You insist... exiting now.";
+
+/// What became of the end that a signal asks for.
+#[derive(Default)]
+pub struct Wish {
+    /// It is neither refused nor called off.
+    is_on: AtomicBool,
+    /// The control thread acts.
+    is_acting: AtomicBool,
+    /// The files are being closed.
+    is_closing: AtomicBool,
+    /// Attempts that have failed, each with an answer of the disk.
+    answers: AtomicU64,
+    /// It stays in spite of the last signal, since then.
+    refused: Mutex<Option<Instant>>,
+    /// Something was not saved.
+    has_lost: AtomicBool,
+}
+
+impl Wish {
+    fn refused(&self) -> MutexGuard<'_, Option<Instant>> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(SeqCst)
+    }
+
+    pub fn set_acting(&self, is_acting: bool) {
+        self.is_acting.store(is_acting, SeqCst);
+    }
+
+    pub fn note_closing(&self) {
+        self.is_closing.store(true, SeqCst);
+    }
+
+    /// An attempt has failed: until the next one everything goes on.
+    pub fn note_failure(&self) {
+        self.answers.fetch_add(1, SeqCst);
+        signals::forget();
+    }
+
+    /// The process stays. The next signal ends it.
+    pub fn refuse(&self) {
+        *self.refused() = Some(instant());
+        self.is_on.store(false, SeqCst);
+        signals::forget();
+    }
+
+    /// How long ago that was.
+    pub fn refused_for(&self) -> Option<Duration> {
+        self.refused().map(elapsed)
+    }
+
+    /// SHUTDOWN ABORT, unless the control thread acts. Whether there was something to call off.
+    pub fn abort(&self) -> bool {
+        !self.is_acting.load(SeqCst) && self.call_off()
+    }
+
+    /// The end is not asked for any more. Whether it was.
+    pub fn call_off(&self) -> bool {
+        signals::forget();
+        let was_refused = self.refused().take().is_some();
+        self.is_on.swap(false, SeqCst) || was_refused
+    }
+
+    pub fn note_loss(&self) {
+        self.has_lost.store(true, SeqCst);
+    }
+
+    pub fn has_lost(&self) -> bool {
+        self.has_lost.load(SeqCst)
+    }
+}
+
+struct Guard {
+    node: &'static Node,
+    events: Events,
+    signals: Signals,
+    /// While the end is asked for: what there was when something moved last, and when that was.
+    seen: Option<(Progress, Instant)>,
+}
+
+/// What moves while the process ends.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Progress {
+    answers: u64,
+    /// Of the last file.
+    steps: u64,
+    /// Of the append-only file that is being closed.
+    durable: Option<LogOffset>,
+}
+
+/// Signals are heard from here on.
+pub fn start(node: &'static Node) -> io::Result<()> {
+    let (signals, events) = (Signals::install()?, Events::new()?);
+    for (source, token) in signals.sources().into_iter().zip(TOKENS) {
+        events.watch_readable(source, token)?;
+    }
+    let guard = Guard { node, events, signals, seen: None };
+    std::thread::Builder::new().name("guard".into()).spawn(move || guard.run()).map(drop)
+}
+
+/// A second interrupt: the file that is being written does not stay.
+fn insist(store: Store<'static>) -> ! {
+    say_and_exit(move || {
+        log::warning(INSISTED);
+        let _ = store.state.disk.remove(&Target::db_file(store).temporary);
+    })
+}
+
+/// Ends the process behind its last words, if these do not hang.
+fn say_and_exit(words: impl FnOnce() + Send + 'static) -> ! {
+    let (said, is_said) = channel();
+    let say = move || {
+        words();
+        let _ = said.send(());
+    };
+    if std::thread::Builder::new().spawn(say).is_ok() {
+        let _ = is_said.recv_timeout(LAST_WORDS);
+    }
+    std::process::exit(1)
+}
+
+impl Guard {
+    fn run(mut self) {
+        loop {
+            let wish = &self.node.process.wish;
+            let timeout = match wish.is_on() {
+                true => Some(LOOK),
+                false => wish.refused_for().map(|_| BETWEEN),
+            };
+            if let Err(error) = self.events.wait(timeout) {
+                log::warning(format!("Fatal error in the thread that hears signals: {error}"));
+                std::process::exit(1);
+            }
+            while let Some(signal) = self.signals.take() {
+                self.hear(signal);
+            }
+            match self.node.process.wish.is_on() {
+                true => self.look_at_progress(),
+                false => {
+                    self.seen = None;
+                    self.say_that_it_stays();
+                }
+            }
+        }
+    }
+
+    fn hear(&mut self, signal: Ending) {
+        let process = &self.node.process;
+        let is_busy = process.pending_end.is_some()
+            || process.ending.is_by_signal()
+            || process.wish.is_acting.load(SeqCst);
+        if signal == Ending::Interrupt && is_busy {
+            insist(self.node.store());
+        }
+        process.wish.is_on.store(true, SeqCst);
+        process.pending_end.note(match signal {
+            Ending::Terminate => Signal::Terminate,
+            Ending::Interrupt => Signal::Interrupt,
+        });
+        self.node.mail.post_control(ControlMessage::Look);
+    }
+
+    fn look_at_progress(&mut self) {
+        let node = self.node;
+        let waits_for_replicas = node.process.ending.left_ms(unix_now()).is_some_and(|left_ms| left_ms > 0);
+        let is_put_off = node.debug.cron_paused.is_on() && node.process.pending_end.is_some();
+        let progress = progress(node);
+        match self.seen {
+            Some((seen, at)) if seen == progress && !waits_for_replicas && !is_put_off => {
+                if elapsed(at) >= HANGS {
+                    say_and_exit(move || log::warning(last_words(node)));
+                }
+            }
+            _ => self.seen = Some((progress, instant())),
+        }
+    }
+
+    fn say_that_it_stays(&self) {
+        let wish = &self.node.process.wish;
+        let Some(refused_for) = wish.refused_for() else { return };
+        if elapsed(self.node.persistence.saving().last_save) < refused_for {
+            log::notice("The data is saved by now: the process can be asked to end again.");
+            wish.call_off();
+            return;
+        }
+        log::warning(format!(
+            "The end that a signal has asked for {} s ago was refused: the data cannot be saved. Another SIGTERM ends the process \
+             without that.",
+            refused_for.as_secs()
+        ));
+    }
+}
+
+fn progress(node: &Node) -> Progress {
+    let wish = &node.process.wish;
+    let is_last_save = node.persistence.saving().running.is_some_and(|running| matches!(running.job, Job::Save(_)));
+    Progress {
+        answers: wish.answers.load(SeqCst),
+        steps: if is_last_save { node.persistence.progress.steps.load(SeqCst) } else { 0 },
+        durable: wish.is_closing.load(SeqCst).then(|| node.aof.durable()),
+    }
+}
+
+/// What the process that hangs has not saved.
+fn last_words(node: &'static Node) -> String {
+    let lost = match node.aof.is_on() && !node.aof.awaits_base.load(SeqCst) {
+        true => not_synced(node),
+        false => not_in_file(node),
+    };
+    format!("The process does not come to its end: a disk does not answer, or a script runs on. Exiting now. {lost}")
+}
+
+fn not_synced(node: &'static Node) -> String {
+    let end = node.log.end();
+    node.aof.inbox.post(&node.log, Request::Flush);
+    let begun = instant();
+    while node.aof.durable() < end && elapsed(begun) < LAST_SYNC {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    match end.0.saturating_sub(node.aof.durable().0) {
+        0 => "Nothing is lost: the append-only file is synced.".to_string(),
+        bytes => format!("The last {bytes} bytes of the append-only file are not synced, and may be lost."),
+    }
+}
+
+fn not_in_file(node: &'static Node) -> String {
+    let saving = node.persistence.saving();
+    match node.stats.changes().saturating_sub(saving.saved_changes) {
+        0 => "Nothing is lost: nothing has changed since the last RDB file.".to_string(),
+        changes => format!(
+            "Lost are {changes} changes, those since the last RDB file or the start, {} s ago.",
+            elapsed(saving.last_save).as_secs()
+        ),
+    }
+}
