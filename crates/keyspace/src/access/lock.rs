@@ -17,6 +17,7 @@ use crate::access::shared::{Config, Shared};
 use crate::access::sync::{Mutex, MutexGuard};
 use crate::access::terms::Missing;
 use crate::access::waiter::{WaitedKey, Waiter};
+use crate::access::walk::Walk;
 use crate::access::work_guard::{HoldWatch, WorkGuard};
 use crate::layout::key::{Key, KeyHasher};
 use crate::layout::kind::{Db, Type};
@@ -227,6 +228,8 @@ pub struct Held<'k> {
     /// When a lock that another thread had was had at last, by the clock of the watch: one that is free takes no time.
     locked_at: u64,
     pub(crate) missing: Vec<Missing>,
+    /// Of the command at hand, if it walks over keys.
+    pub walk: Walk,
 }
 
 impl<'k> Held<'k> {
@@ -239,6 +242,7 @@ impl<'k> Held<'k> {
             free_afterwards: 0,
             locked_at: 0,
             missing: Vec::new(),
+            walk: Walk::default(),
         }
     }
 

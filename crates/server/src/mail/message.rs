@@ -2,7 +2,7 @@
 
 use isotherm_cluster::{Slot, SlotSet};
 use isotherm_disk::File;
-use isotherm_keyspace::Waiter;
+use isotherm_keyspace::{ColdRef, Waiter, WalkRecord};
 use isotherm_log::LogOffset;
 use isotherm_reactor::Stream;
 use isotherm_replication::feed::{Announced, SyncRequest};
@@ -84,6 +84,8 @@ pub enum WorkerMessage {
     Fetched {
         ticket: Ticket,
         is_there: bool,
+        /// Those of a walk over keys.
+        records: Vec<(ColdRef, WalkRecord)>,
     },
     /// Threads have read for you: you look at it at the end of your turn.
     ReadsEnded,
@@ -116,6 +118,13 @@ pub enum WorkerMessage {
     SlotNews(Arc<News>),
     /// Whether the worker serves clients.
     Beat(Beat),
+}
+
+impl WorkerMessage {
+    /// Of a fetch that has brought values alone.
+    pub fn fetched(ticket: Ticket, is_there: bool) -> WorkerMessage {
+        WorkerMessage::Fetched { ticket, is_there, records: Vec::new() }
+    }
 }
 
 /// A connection that has become a replica.

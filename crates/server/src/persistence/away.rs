@@ -8,7 +8,7 @@ use isotherm_keyspace::{SnapshotEntry, SnapshotItem, Value};
 
 use super::Store;
 use crate::process::log;
-use crate::tier::ReadError;
+use crate::tier::{ReadError, damaged_text};
 use crate::tier::in_order::InOrder;
 
 /// What reads for one file.
@@ -33,7 +33,7 @@ impl Reading {
         let key = match item {
             // Which keys these are only their record says.
             SnapshotItem::Bundle(bundle) => {
-                return format!("keys of slot {} in DB {}", bundle.slot.get(), bundle.db.0);
+                return damaged_text((bundle.db, bundle.slot), bundle.reference, bundle.keys());
             }
             SnapshotItem::Entry(entry) => entry.key,
             _ => &self.key,

@@ -301,6 +301,7 @@ impl Dispatcher {
                 }
                 (Verdict::Refuse(text), _) => {
                     let command = request.command();
+                    self.exec.end_walk();
                     refusal::refuse(&mut self.exec, session, &mut self.reply, command, &text, request.args);
                 }
                 (Verdict::Redirect(text), _) => {
@@ -477,6 +478,7 @@ impl Dispatcher {
             Outcome::Cold(keys) => Ran::Parked(WaitReason::Cold(exec.fetch(*keys))),
             Outcome::Later => Ran::Parked(exec.runs.parked.take().expect("a script was suspended")),
         };
+        exec.end_walk();
         if is_measured || taken >= exec.hot.long_hold_ticks || exec.held.has_ready() || cfg!(debug_assertions)
         {
             follow_up::end_hold(exec, command, taken);

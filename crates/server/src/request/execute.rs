@@ -10,10 +10,11 @@
 
 use isotherm_commands::call::HashedKeys;
 use isotherm_commands::{Call, Flags, Handler, Outcome, Records};
-use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, OnCold, Slot, Txn, UnixMs};
+use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, OnCold, Slot, Txn, UnixMs, Walk};
 use isotherm_log::LogOffset;
 use isotherm_resp::{Args, Reply};
 use isotherm_stdx::{Prng, steps};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use crate::cluster::route::{self, Desk, Route};
@@ -78,6 +79,10 @@ pub struct Exec {
     pub has_waited: bool,
     /// Values that this worker is to read, for those who wait with these tickets.
     pub wanted: Vec<(Ticket, Wanted)>,
+    /// Walks over keys that wait.
+    pub walks: BTreeMap<Ticket, Walk>,
+    /// The command at hand lacks keys on disk, and cannot be interrupted.
+    pub refuses_walk: bool,
 }
 
 /// One run of a data command.
@@ -151,7 +156,7 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
         }
     }
     exec.meter.note_own_work(&mut exec.held, command, args, looked_before, 0);
-    if exec.held.has_missed() {
+    if exec.held.has_missed() || exec.held.walk.is_wanting() {
         exec.stats.count_expired(counts);
         reply.truncate(mark);
         reply.forget_errors(errors_before);
@@ -222,6 +227,8 @@ impl Exec {
             last_ticket: Ticket(0),
             has_waited: false,
             wanted: Vec::new(),
+            walks: BTreeMap::new(),
+            refuses_walk: false,
         }
     }
 

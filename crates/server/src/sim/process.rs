@@ -233,14 +233,14 @@ impl Process {
         let worker = self.sessions[session].shared.worker;
         let tier = self.node.cold.disk().expect("values leave memory to a disk");
         for (ticket, wanted) in std::mem::take(&mut self.workers[usize::from(worker)].exec.wanted) {
-            let message = WorkerMessage::Fetched { ticket, is_there: true };
+            let message = WorkerMessage::fetched(ticket, true);
             tier.reads.add(wanted.into_keys(), worker, message);
         }
         loop {
             routines::simulated::step_one(|name| name.starts_with("swap-"));
             for message in self.messages(usize::from(worker)) {
                 match message {
-                    WorkerMessage::Fetched { ticket: ended, is_there } if ended == ticket => return is_there,
+                    WorkerMessage::Fetched { ticket: ended, is_there, .. } if ended == ticket => return is_there,
                     _ => {}
                 }
             }

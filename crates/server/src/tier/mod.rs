@@ -26,6 +26,7 @@ pub mod checkpoint;
 pub mod cleaner;
 #[cfg(test)]
 mod crashes;
+mod damaged;
 pub mod due;
 pub mod errands;
 pub mod fetches;
@@ -50,5 +51,6 @@ pub mod together;
 pub mod verify;
 pub mod watch;
 
+pub use damaged::text as damaged_text;
 pub use files::ReadError;
 pub use state::{State, Tier};

@@ -52,7 +52,7 @@ impl Watch {
         for (worker, message) in self.tier.reads.expire(before) {
             self.tier.note(Event::ReadTimedOut);
             let message = match message {
-                WorkerMessage::Fetched { ticket, .. } => WorkerMessage::Fetched { ticket, is_there: false },
+                WorkerMessage::Fetched { ticket, .. } => WorkerMessage::fetched(ticket, false),
                 other => other,
             };
             self.node.mail.post(usize::from(worker), message);

@@ -28,6 +28,7 @@
 //! Invariants: a token is in the queue of its connection's cause, under the turn that `Parked` says, exactly while that is
 //! not 0; an empty queue has no pass, so that a worker whose last parked connection has left sleeps.
 
+use isotherm_keyspace::Walk;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -274,10 +275,13 @@ impl Inner {
 
     /// A fetch is over, or was given up: then its command waits for no other. Its connection may be gone.
     pub fn fetched(&mut self, ticket: Ticket, is_there: bool) {
+        let exec = &mut self.dispatcher.exec;
+        let walk = exec.walks.remove(&ticket).unwrap_or_default();
         if let Some(token) = self.parking.take_ticket(ticket) {
-            self.dispatcher.exec.has_waited = !is_there;
+            (exec.has_waited, exec.held.walk) = (!is_there, walk);
             self.resume(token);
-            self.dispatcher.exec.has_waited = false;
+            let exec = &mut self.dispatcher.exec;
+            (exec.has_waited, exec.held.walk) = (false, Walk::default());
         }
     }
 

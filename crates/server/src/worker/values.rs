@@ -192,17 +192,22 @@ impl Inner {
             let all = match end {
                 End::All(all) => all,
                 End::Elsewhere(keys, since) => {
-                    let message = WorkerMessage::Fetched { ticket, is_there: true };
+                    let message = WorkerMessage::fetched(ticket, true);
                     tier.reads.add_since(keys, self.number, message, since);
                     continue;
                 }
             };
-            let (now, held) = (unix_now(), &mut self.dispatcher.exec.held);
+            let (now, exec) = (unix_now(), &mut self.dispatcher.exec);
             for (cold, fetched) in all {
+                if cold.bundle.is_some() {
+                    let record = fetched.record().map(|record| (fetched.from, record));
+                    exec.add_records(ticket, record);
+                    continue;
+                }
                 let keyspace = &self.node.keyspace;
-                held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, &cold))));
-                tier.hand_over(held, &cold, &fetched, now);
-                held.release();
+                exec.held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, &cold))));
+                tier.hand_over(&mut exec.held, &cold, &fetched, now);
+                exec.held.release();
             }
             self.fetched(ticket, true);
         }

@@ -69,6 +69,7 @@ mod swap_pair;
 mod swap_parked;
 mod swap_slots;
 mod swap_streams;
+mod swap_walks;
 mod swap_words;
 mod swap_zsets;
 mod tls;
