@@ -339,8 +339,7 @@ impl<M> Tier<M> {
         match self.state() {
             State::Works => ValueDisk::Takes,
             State::Idle => ValueDisk::Unasked,
-            State::Full => ValueDisk::Full,
-            State::Off => ValueDisk::None,
+            State::Full | State::Off => ValueDisk::Full,
             State::Degraded | State::Failed => {
                 let since_ms = self.troubled_since_ms.load(Relaxed);
                 ValueDisk::Troubled { ms: self.now_ms().saturating_sub(since_ms) }
