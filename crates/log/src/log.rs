@@ -16,7 +16,7 @@ use crate::chunks::{Chunks, Gone, Piece, ReaderId, ReaderKind};
 use crate::frame::{Database, Frame};
 use crate::offset::LogOffset;
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
-use crate::tail::{Appended, CHUNK_BYTES_MAX, Tail};
+use crate::tail::{Appended, Block, CHUNK_BYTES_MAX, Tail};
 use std::collections::VecDeque;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -108,6 +108,11 @@ impl Log {
         self.unwritten_bytes() < self.limit_bytes.load(Ordering::Relaxed)
     }
 
+    /// Whether twice as much waits as may. For what is appended whether there is room or not.
+    pub fn is_twice_full(&self) -> bool {
+        self.unwritten_bytes() / 2 >= self.limit_bytes.load(Ordering::Relaxed)
+    }
+
     /// What was appended and is still needed by a writer.
     #[inline]
     pub fn unwritten_bytes(&self) -> u64 {
@@ -124,6 +129,7 @@ impl Log {
         let mut gathered = self.chunks();
         assert!(!gathered.has_readers(), "a reader knows the places of one history");
         let backlog_bytes = gathered.backlog_bytes();
+        self.note_freed(gathered.memory_bytes());
         *gathered = Gathered { chunks: Chunks::new(start), marks: Marks::default() };
         gathered.set_backlog_bytes(backlog_bytes);
         self.tail.go_on_at(start, stream_database);
@@ -172,7 +178,7 @@ impl Log {
         let mut gathered = self.chunks();
         let dropped = self.gather_in(&mut gathered);
         drop(gathered);
-        drop(dropped);
+        self.free(dropped);
     }
 
     /// The same for the writer. `each`: the places where frames end at which a write may stop, among them each cut.
@@ -189,7 +195,7 @@ impl Log {
             }
         };
         drop(gathered);
-        drop(dropped);
+        self.free(dropped);
         marks.into_iter().for_each(each);
     }
 
@@ -213,6 +219,8 @@ impl Log {
     fn move_blocks(&self, chunks: &mut Chunks, mut each: impl FnMut(Collected)) -> Vec<Arc<Vec<u8>>> {
         let (mut blocks, mut spares, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
         self.tail.collect(&mut blocks);
+        let came_bytes: u64 = blocks.iter().map(Block::memory_bytes).sum();
+        let before_bytes = chunks.memory_bytes();
         for block in blocks {
             if let Some(database) = block.ends_file {
                 each(Collected::FileEnd(chunks.end(), database));
@@ -222,9 +230,25 @@ impl Log {
                 each(Collected::Frames(chunks.end(), selected));
             }
         }
+        // What was copied is there twice until the spares are given back.
+        let spare_bytes: u64 = spares.iter().map(|spare| spare.capacity() as u64).sum();
+        let after_bytes = chunks.memory_bytes() + spare_bytes;
+        self.tail.memory_bytes.fetch_add(after_bytes, Ordering::Relaxed);
+        self.note_freed(before_bytes + came_bytes);
         chunks.trim(&mut dropped);
         spares.into_iter().for_each(|spare| self.tail.recycle(spare));
         dropped
+    }
+
+    /// No lock is held. Counted as long as it is there, so what is compared with a limit without the log is never too much.
+    fn free(&self, dropped: Vec<Arc<Vec<u8>>>) {
+        let bytes = dropped.iter().map(|bytes| bytes.capacity() as u64).sum();
+        drop(dropped);
+        self.note_freed(bytes);
+    }
+
+    fn note_freed(&self, bytes: u64) {
+        self.tail.memory_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     /// The bytes `from..to`, as pieces that need no lock. `to` lies within what was collected.
@@ -270,8 +294,8 @@ impl Log {
         change(&mut chunks);
         chunks.trim(&mut dropped);
         self.note_writers(&chunks);
-        // What is freed is freed without the lock.
         drop(chunks);
+        self.free(dropped);
     }
 
     fn note_writers(&self, chunks: &Chunks) {
@@ -279,14 +303,16 @@ impl Log {
         self.written.store(written, Ordering::Relaxed);
     }
 
-    /// What the log has allocated.
+    /// What the log has allocated. It takes no lock.
+    #[inline]
     pub fn memory_bytes(&self) -> u64 {
-        self.chunks().memory_bytes() + self.tail.memory_bytes()
+        self.tail.memory_bytes.load(Ordering::Relaxed)
     }
 
     pub fn check_invariants(&self) {
         let chunks = self.chunks();
         chunks.check_invariants();
         assert!(chunks.end() <= self.tail.end());
+        assert!(self.memory_bytes() >= chunks.memory_bytes());
     }
 }

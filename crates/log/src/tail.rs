@@ -31,6 +31,7 @@
 use crate::frame::{Database, Frame};
 use crate::offset::LogOffset;
 use crate::sync::{AtomicU64, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// A chunk of small frames has at most so many bytes. The model check fills several with a few frames.
@@ -62,6 +63,10 @@ impl Block {
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
+
+    pub fn memory_bytes(&self) -> u64 {
+        self.bytes.capacity() as u64
+    }
 }
 
 /// What an append has done.
@@ -77,6 +82,8 @@ pub struct Tail {
     state: Mutex<State>,
     /// A copy of the state's, for those who only ask.
     end: AtomicU64,
+    /// Bytes that the log has allocated, here and in the chunks: kept by both, for those who only ask.
+    pub memory_bytes: Arc<AtomicU64>,
 }
 
 struct State {
@@ -88,26 +95,26 @@ struct State {
     /// What a reader of the whole log has selected at its end, in own frames and in streams; a cut does not change it.
     selected: Database,
     full: Vec<Block>,
-    /// The memory of `full`.
-    full_bytes: u64,
     open: Vec<u8>,
     spares: Vec<Vec<u8>>,
+    memory_bytes: Arc<AtomicU64>,
 }
 
 impl Tail {
     /// An empty tail of a log that begins, or goes on, at `start`.
     pub fn new(start: LogOffset) -> Tail {
+        let memory_bytes = Arc::new(AtomicU64::new(0));
         let state = State {
             end: start,
             database: None,
             stream_database: 0,
             selected: 0,
             full: Vec::new(),
-            full_bytes: 0,
             open: Vec::new(),
             spares: Vec::new(),
+            memory_bytes: Arc::clone(&memory_bytes),
         };
-        Tail { state: Mutex::new(state), end: AtomicU64::new(start.0) }
+        Tail { state: Mutex::new(state), end: AtomicU64::new(start.0), memory_bytes }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -119,7 +126,9 @@ impl Tail {
     pub fn go_on_at(&self, start: LogOffset, stream_database: Database) {
         let mut state = self.lock();
         state.open.clear();
-        (state.full, state.full_bytes) = (Vec::new(), 0);
+        let full_bytes: u64 = state.full.iter().map(Block::memory_bytes).sum();
+        self.memory_bytes.fetch_sub(full_bytes, Ordering::Relaxed);
+        state.full.clear();
         (state.end, state.database) = (start, None);
         (state.stream_database, state.selected) = (stream_database, stream_database);
         self.end.store(start.0, Ordering::Release);
@@ -202,27 +211,24 @@ impl Tail {
         state.end
     }
 
-    /// Takes all blocks, the oldest first.
+    /// Takes all blocks, the oldest first. Their memory goes on counting: the caller says what becomes of it.
     pub fn collect(&self, blocks: &mut Vec<Block>) {
         let mut state = self.lock();
         state.close_block();
         blocks.append(&mut state.full);
-        state.full_bytes = 0;
     }
 
-    /// What its blocks have allocated, with those that wait for their next use.
-    pub fn memory_bytes(&self) -> u64 {
-        let state = self.lock();
-        state.full_bytes + (state.open.capacity() + state.spares.len() * CHUNK_BYTES_MAX) as u64
-    }
-
-    /// Gives the memory of a block back for a later one.
+    /// Gives the memory of a block back for a later one, or frees it.
     pub fn recycle(&self, mut bytes: Vec<u8>) {
         bytes.clear();
         let mut state = self.lock();
         if bytes.capacity() == CHUNK_BYTES_MAX && state.spares.len() < SPARES_MAX {
-            state.spares.push(bytes);
+            return state.spares.push(bytes);
         }
+        drop(state);
+        let freed_bytes = bytes.capacity() as u64;
+        drop(bytes);
+        self.memory_bytes.fetch_sub(freed_bytes, Ordering::Relaxed);
     }
 }
 
@@ -236,7 +242,7 @@ impl State {
     fn copy(&mut self, bytes: &[u8]) {
         // A log without a reader takes no memory.
         if self.open.capacity() == 0 {
-            self.open = Vec::with_capacity(CHUNK_BYTES_MAX);
+            self.open = self.allocated();
         }
         if self.open.len() + bytes.len() > CHUNK_BYTES_MAX {
             self.close_block();
@@ -245,18 +251,23 @@ impl State {
     }
 
     #[cold]
+    fn allocated(&self) -> Vec<u8> {
+        self.memory_bytes.fetch_add(CHUNK_BYTES_MAX as u64, Ordering::Relaxed);
+        Vec::with_capacity(CHUNK_BYTES_MAX)
+    }
+
+    #[cold]
     fn push_block(&mut self, block: Block) {
         self.close_block();
-        self.full_bytes += block.bytes.capacity() as u64;
+        self.memory_bytes.fetch_add(block.memory_bytes(), Ordering::Relaxed);
         self.full.push(block);
     }
 
     #[cold]
     fn close_block(&mut self) {
         if !self.open.is_empty() {
-            let next = self.spares.pop().unwrap_or_else(|| Vec::with_capacity(CHUNK_BYTES_MAX));
+            let next = self.spares.pop().unwrap_or_else(|| self.allocated());
             let bytes = std::mem::replace(&mut self.open, next);
-            self.full_bytes += bytes.capacity() as u64;
             self.full.push(Block { bytes, selected: self.selected, ..Block::default() });
         }
     }

@@ -46,7 +46,7 @@ use crate::scripting::registry::RunRegistry;
 use crate::session::clients::Clients;
 use crate::session::{ClientShared, Session};
 use crate::tls::TlsState;
-use crate::upkeep::memory::Memory;
+use crate::upkeep::memory::{self, Apart, Memory};
 use crate::users::Users;
 use isotherm_resp::Args;
 
@@ -101,8 +101,10 @@ pub struct Parts {
 impl Node {
     /// Makes the node of this process.
     pub fn start(parts: Parts) -> &'static Node {
-        // The last places of the counters are those of the control thread, of the link to a primary, and of the threads of MIGRATE.
-        let stats = Stats::new(parts.mail.worker_count() + 3, parts.commands.all().len());
+        // The last places of the counters are those of the control thread, of the link to a primary, of the threads of MIGRATE, and of that
+        // which writes to swap-dir.
+        let threads = parts.mail.worker_count() + 3 + usize::from(parts.config.swaps());
+        let stats = Stats::new(threads, parts.commands.all().len());
         let node = Node {
             cold: ColdTier::default(),
             aof: AofState::new(),
@@ -196,6 +198,11 @@ impl Node {
         }
     }
 
+    /// Where the thread that writes to swap-dir counts. There is none without `swap-mode`.
+    pub fn tier_stats(&self) -> &ThreadStats {
+        self.stats.thread(self.worker_count() + 3)
+    }
+
     // ---- memory ----
 
     /// used_memory.
@@ -204,10 +211,19 @@ impl Node {
         Memory::used_bytes(&self.keyspace)
     }
 
+    /// What of used_memory has limits of its own.
+    pub fn apart(&self) -> Apart {
+        Apart::of(&self.keyspace, &self.log, &self.replication.primary.spool_bytes)
+    }
+
     /// What is compared with `maxmemory`.
-    #[inline]
     pub fn counted_memory_bytes(&self) -> u64 {
-        self.used_memory_bytes() + self.memory.excess_bytes()
+        (self.used_memory_bytes() + self.memory.excess_bytes()).saturating_sub(self.apart().total())
+    }
+
+    /// The same without copies of what is on disk: what values, and at last keys, have to leave for.
+    pub fn pressing_memory_bytes(&self) -> u64 {
+        memory::pressing_bytes(self.store()) + self.memory.excess_bytes()
     }
 
     /// Whether there is memory for more, below `maxmemory` and in every arena.
@@ -220,7 +236,14 @@ impl Node {
     #[inline(always)]
     pub fn has_room_below(&self, limit_bytes: u64) -> bool {
         let Some(live_bytes) = self.keyspace.live_bytes_unless_full() else { return false };
-        live_bytes + isotherm_allocator::allocated_bytes() + self.memory.excess_bytes() <= limit_bytes
+        let used_bytes = live_bytes + isotherm_allocator::allocated_bytes() + self.memory.excess_bytes();
+        used_bytes <= limit_bytes || self.presses_below(limit_bytes)
+    }
+
+    /// What is used is above a limit: then it is looked at what it is used for.
+    #[cold]
+    fn presses_below(&self, limit_bytes: u64) -> bool {
+        self.pressing_memory_bytes() <= limit_bytes
     }
 
     /// A replica evicts nothing and refuses nothing for its memory: its primary does (`replica-ignore-maxmemory`).

@@ -47,7 +47,7 @@ impl LogConfig {
         self.segments_max
     }
 
-    /// With less room than so many segments only survivors of cleaning get any.
+    /// One at least. With less room than so many segments only survivors of cleaning get any.
     pub fn reserve_segments(self) -> u32 {
         (self.segments_max / RESERVE_DIVISOR).max(RESERVE_SEGMENTS_MIN)
     }

@@ -82,6 +82,10 @@ pub struct Log {
     ready: VecDeque<(Generation, Group)>,
     writing: Vec<(Ticket, Generation, Group)>,
     next_ticket: u64,
+    /// Bytes of records that came from memory.
+    fresh_bytes: u64,
+    /// The segment that is emptied though what is in it lives, and `fresh_bytes` when that began.
+    dropping: Option<(SegmentNumber, u64)>,
 }
 
 impl Log {
@@ -95,6 +99,8 @@ impl Log {
             ready: VecDeque::new(),
             writing: Vec::new(),
             next_ticket: 0,
+            fresh_bytes: 0,
+            dropping: None,
         }
     }
 
@@ -124,6 +130,9 @@ impl Log {
             Some(before) => self.segments.generation(before.segment()).next(),
         };
         let generation = self.make_room(generation, record.bytes())?;
+        if before.is_none() {
+            self.fresh_bytes += record.bytes() as u64;
+        }
         let filling = self.filling[generation as usize].as_mut().expect("a group was begun");
         let place = filling.group.as_mut().expect("a group was begun").push(record, before);
         self.note_appended(place);
@@ -181,7 +190,7 @@ impl Log {
         let segment_bytes = self.config.segment_bytes();
         let has_room = |filling: &Filling| filling.end + needed <= segment_bytes;
         if !self.filling[generation as usize].as_ref().is_some_and(has_room) {
-            if !self.segments.may_open(generation, self.config.reserve_segments()) {
+            if !self.segments.may_open(generation, self.reserve()) {
                 return Err(Full::Segments);
             }
             let segment = self.segments.open(generation).expect("one is free");
@@ -256,7 +265,12 @@ impl Log {
 
     /// Whether values from memory could begin another segment.
     pub fn has_room(&self) -> bool {
-        self.segments.may_open(Generation::Fresh, self.config.reserve_segments())
+        self.segments.may_open(Generation::Fresh, self.reserve())
+    }
+
+    /// What is kept for survivors. A segment that is dropped gives back one of it.
+    fn reserve(&self) -> u32 {
+        self.config.reserve_segments() - u32::from(self.dropping.is_some())
     }
 
     /// Begins to clean the segment that is worth most. The caller reads it, appends what lives to the survivors, waits until
@@ -268,7 +282,29 @@ impl Log {
         Some(Cleaning::new(segment, self.segments.bytes(segment), holes))
     }
 
+    /// Begins to empty the full segment that was filled first, though what is in it lives: the caller goes through it as through one that is
+    /// cleaned, and lets go of what it does not copy. Until that is ended values from memory may begin a segment of the reserve, and
+    /// it goes on as fast as these come ([`Log::is_dropping_due`]). `None`: nothing would be won before what was emptied becomes free.
+    pub fn begin_dropping(&mut self) -> Option<Cleaning> {
+        assert!(self.dropping.is_none(), "one at a time");
+        let lends_reserve = self.segments.may_open(Generation::Fresh, self.config.reserve_segments() - 1);
+        if !lends_reserve && self.segments.count(SegmentState::Waiting) > 0 {
+            return None;
+        }
+        let written_to = self.written_to();
+        let segment = self.segments.oldest(|segment| written_to.contains(&segment))?;
+        self.dropping = Some((segment, self.fresh_bytes));
+        let holes = self.segments.holes(segment).to_vec();
+        Some(Cleaning::new(segment, self.segments.bytes(segment), holes))
+    }
+
+    /// Whether more has come from memory since it began than was gone through.
+    pub fn is_dropping_due(&self, cleaning: &Cleaning) -> bool {
+        self.dropping.is_some_and(|(_, from)| cleaning.passed_bytes() < self.fresh_bytes - from)
+    }
+
     pub fn end_cleaning(&mut self, cleaning: Cleaning) {
+        self.dropping.take_if(|(segment, _)| *segment == cleaning.segment());
         // One that was not gone through, without room for what lives in it, is cleaned another time.
         self.segments.cleaned(cleaning.segment(), cleaning.is_damaged() && cleaning.is_through());
     }

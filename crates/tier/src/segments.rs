@@ -263,6 +263,19 @@ impl Segments {
         Some(number)
     }
 
+    /// The full segment that was filled first; none that is still written to. It is being cleaned from then on.
+    pub fn oldest(&mut self, is_written_to: impl Fn(SegmentNumber) -> bool) -> Option<SegmentNumber> {
+        let is_one = |(number, segment): &(usize, &Segment)| {
+            segment.state == SegmentState::Full
+                && !segment.is_damaged
+                && !is_written_to(SegmentNumber(*number as u32))
+        };
+        let candidates = self.list.iter().enumerate().filter(is_one);
+        let number = candidates.min_by_key(|(_, segment)| segment.sequence).map(|(number, _)| number)?;
+        self.list[number].state = SegmentState::Cleaning;
+        Some(SegmentNumber(number as u32))
+    }
+
     /// A cleaning is over. What still lives there could not be read.
     pub fn cleaned(&mut self, number: SegmentNumber, is_damaged: bool) {
         let segment = &mut self.list[number.0 as usize];

@@ -121,3 +121,87 @@ fn a_segment_with_a_hole_is_cleaned_after_a_restart() {
     log.unnamed();
     assert_eq!(log.collect(Snapshots::default()), [segment]);
 }
+
+/// Values from memory take one segment of the reserve, and the one that was filled first gives it back as fast as they come.
+#[test]
+fn a_full_log_drops_as_much_as_comes() {
+    let mut log = Log::new(LogConfig::of_bytes(8 * SEGMENT_BYTES));
+    let (live, payload) = (log.live(), vec![1; 8 << 20]);
+    let mut places = Vec::new();
+    let append = |log: &mut Log| {
+        let record =
+            Record { form: 0, expiry: None, database: 0, slot: Slot::new(0), key: b"key", payload: &payload };
+        let place = log.append(Stream::Fresh, &record, None);
+        log.seal(Stream::Fresh);
+        for ticket in begin_writes(log) {
+            assert!(matches!(log.written(ticket, true), Written::Done(_)));
+        }
+        place
+    };
+    while log.segments(SegmentState::Full) < 3 || log.has_room() {
+        places.extend(append(&mut log));
+    }
+    let free = log.free_segments();
+    for round in 0..3 {
+        while let Ok(place) = append(&mut log) {
+            places.push(place);
+        }
+        let mut cleaning = log.begin_dropping().expect("the reserve has one to lend");
+        let first = cleaning.segment();
+        assert_eq!(first, places[0].segment(), "the oldest");
+        let mut came = 0;
+        while cleaning.next_read().is_some() {
+            assert!(!log.is_dropping_due(&cleaning), "not before more comes");
+            places.push(append(&mut log).expect("there is room as long as it lasts"));
+            came += payload.len() as u64;
+            while log.is_dropping_due(&cleaning) && cleaning.next_read().is_some() {
+                cleaning.skip();
+            }
+        }
+        assert!(came <= SEGMENT_BYTES + payload.len() as u64, "{came} in round {round}");
+        let is_first = |place: &Place| place.segment() == first;
+        places.iter().filter(|place| is_first(place)).for_each(|place| live.retire(*place));
+        places.retain(|place| !is_first(place));
+        log.end_cleaning(cleaning);
+        assert_eq!(log.collect(Snapshots::default()), [first]);
+        assert!(log.free_segments() + 1 >= free, "{} in round {round}", log.free_segments());
+        log.check_invariants();
+    }
+}
+
+/// While a snapshot may read what was dropped nothing more is: it would win no space.
+#[test]
+fn what_was_dropped_and_waits_is_waited_for() {
+    let mut log = Log::new(LogConfig::of_bytes(8 * SEGMENT_BYTES));
+    let (live, payload) = (log.live(), vec![1; 8 << 20]);
+    let snapshots = Snapshots { begun: 1, oldest: Some(1) };
+    let append = |log: &mut Log| {
+        let record =
+            Record { form: 0, expiry: None, database: 0, slot: Slot::new(0), key: b"key", payload: &payload };
+        let place = log.append(Stream::Fresh, &record, None);
+        log.seal(Stream::Fresh);
+        for ticket in begin_writes(log) {
+            assert!(matches!(log.written(ticket, true), Written::Done(_)));
+        }
+        place
+    };
+    let (mut places, mut dropped) = (Vec::new(), Vec::new());
+    loop {
+        while let Ok(place) = append(&mut log) {
+            places.push(place);
+        }
+        let Some(mut cleaning) = log.begin_dropping() else { break };
+        let segment = cleaning.segment();
+        places.push(append(&mut log).expect("one of the reserve"));
+        while cleaning.next_read().is_some() {
+            cleaning.skip();
+        }
+        places.iter().filter(|place| place.segment() == segment).for_each(|place| live.retire(*place));
+        log.end_cleaning(cleaning);
+        assert_eq!(log.collect(snapshots), []);
+        dropped.push(segment);
+        assert_eq!(dropped.len(), 1);
+    }
+    assert_eq!(log.collect(Snapshots::default()), dropped);
+    assert!(log.begin_dropping().is_some(), "and goes on then");
+}

@@ -50,10 +50,7 @@ impl Held<'_> {
 
     /// A node leaves again that was not changed since it came back. Whether it did.
     pub fn chill_clean_node(&mut self, at: NodeAt, now: UnixMs) -> bool {
-        let leave = |collection: &mut dyn Nodewise, store: &mut Store| {
-            collection.chill_clean(store, at.name.index(), now)
-        };
-        self.partition(at.slot).change_nodes(at.name, leave).unwrap_or(false)
+        self.partition(at.slot).chill_clean_node(at.name, now)
     }
 
     /// Where a node is, if it is not in memory.
@@ -193,6 +190,14 @@ impl Txn<'_, '_> {
 }
 
 impl Partition {
+    /// A node that came back and was not changed since leaves memory, if it still may: its record is there. Whether it did.
+    pub(crate) fn chill_clean_node(&mut self, name: NodeName, now: UnixMs) -> bool {
+        let leave = |collection: &mut dyn Nodewise, store: &mut Store| {
+            collection.chill_clean(store, name.index(), now)
+        };
+        self.change_nodes(name, leave).unwrap_or(false)
+    }
+
     /// Changes nodes of a collection that an entry names; `None` if there is none.
     fn change_nodes<R>(
         &mut self,

@@ -101,6 +101,9 @@ pub trait ColdKeeper: Send + Sync {
         true
     }
 
+    /// Values that are lent take so many bytes more, or less, of memory.
+    fn lent_more(&self, _bytes: i64) {}
+
     /// A value has come back to memory from there.
     fn came_home(&self, _reference: ColdRef) {}
 }

@@ -10,10 +10,14 @@ use crate::access::followers::ChangeCause;
 use crate::access::lock::{Held, Keyspace};
 use crate::access::partition::Partition;
 use crate::access::scan::{random_entry, weighted_slot};
+use crate::layout::cold::ColdRef;
 use crate::layout::directory::{self, Bounded};
 use crate::layout::entry::EntryBytes;
+use crate::layout::key::Key;
 use crate::layout::kind::Db;
+use crate::layout::page::{Page, Spot};
 use crate::layout::record::{NEVER, Record};
+use crate::values::store::Store;
 use crate::values::value::Entry;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Prng, Steps, UnixMs};
@@ -53,6 +57,15 @@ impl EvictionPolicy {
     fn is_random(self) -> bool {
         matches!(self, EvictionPolicy::AllKeysRandom | EvictionPolicy::VolatileRandom)
     }
+}
+
+/// The use of an eviction.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EvictionGain {
+    /// Any key that the policy names.
+    Any,
+    /// Memory: no key whose value is not there, as some 35 bytes are all that it takes.
+    Memory,
 }
 
 /// Pages whose entries compete: two, and more while they have few entries. With fewer keys than slots most pages have
@@ -117,7 +130,7 @@ impl Held<'_> {
     pub fn evict_one(
         &mut self,
         number: u16,
-        policy: EvictionPolicy,
+        (policy, gain): (EvictionPolicy, EvictionGain),
         now: UnixMs,
         prng: &mut Prng,
         sink: &mut dyn EffectSink,
@@ -127,17 +140,66 @@ impl Held<'_> {
         let Some(db) = weighted_database(partition, policy.is_volatile(), prng) else {
             return Evicted::Nothing;
         };
-        let Some(key) = choose(partition, db, policy, now, prng) else { return Evicted::NotYet };
-        let key = hasher.key(&key);
-        if partition.leases.has(key.hash) {
-            return Evicted::Leased;
+        let Some(key) = choose(partition, db, (policy, gain), now, prng) else { return Evicted::NotYet };
+        match partition.evict(db, &hasher.key(&key), now, sink) {
+            true => Evicted::Key(number),
+            false => Evicted::Leased,
         }
-        let location = partition.locate(db, &key).expect("it was just chosen");
-        let was_stale = location.is_stale(&partition.store, now);
-        partition.remove_at(db, &location, now);
+    }
+
+    /// How far the policy would have a key leave rather than others: the idler, or the less used, the more. `None`: it may not leave, or
+    /// does not refer to its value there.
+    pub fn eviction_score(
+        &mut self,
+        db: Db,
+        key: &Key<'_>,
+        reference: ColdRef,
+        policy: EvictionPolicy,
+        now: UnixMs,
+    ) -> Option<u64> {
+        let partition = self.partition(key.slot);
+        let (page, spot) = partition.find(db, key)?;
+        let page = partition.store.heap.page(page);
+        let entry = EntryBytes(page.entry(spot));
+        let may_leave = entry.cold() == Some(reference) && (entry.is_volatile() || !policy.is_volatile());
+        may_leave.then(|| score(policy, &partition.store, (page, spot), now))
+    }
+
+    /// Evicts a key of a partition that is held. Returns whether it did: not what a script needs.
+    pub fn evict_key(&mut self, db: Db, key: &Key<'_>, now: UnixMs, sink: &mut dyn EffectSink) -> bool {
+        self.partition(key.slot).evict(db, key, now, sink)
+    }
+}
+
+impl Partition {
+    /// Removes a key that is there, unless a script needs it.
+    fn evict(&mut self, db: Db, key: &Key<'_>, now: UnixMs, sink: &mut dyn EffectSink) -> bool {
+        if self.leases.has(key.hash) {
+            return false;
+        }
+        let location = self.locate(db, key).expect("it was just found");
+        let was_stale = location.is_stale(&self.store, now);
+        self.remove_at(db, &location, now);
         let cause = ChangeCause::Evicted { was_stale };
-        partition.followers.changed(db, key.bytes, cause, None, sink);
-        Evicted::Key(number)
+        self.followers.changed(db, key.bytes, cause, None, sink);
+        true
+    }
+}
+
+/// The higher, the sooner an entry leaves, under a policy that looks at more than whether it may.
+fn score(policy: EvictionPolicy, store: &Store, (page, spot): (Page<'_>, Spot), now: UnixMs) -> u64 {
+    match policy {
+        EvictionPolicy::AllKeysRandom | EvictionPolicy::VolatileRandom => 0,
+        EvictionPolicy::VolatileTtl => {
+            let expiry = EntryBytes(page.entry(spot)).expiry();
+            u64::MAX - expiry.map_or(0, |at| at.0.max(0) as u64)
+        }
+        EvictionPolicy::AllKeysLru | EvictionPolicy::VolatileLru => {
+            Entry::of(store, page, spot, now).idle_seconds()
+        }
+        EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu => {
+            u64::from(u8::MAX - Entry::of(store, page, spot, now).frequency())
+        }
     }
 }
 
@@ -158,7 +220,7 @@ fn weighted_database(partition: &Partition, volatile: bool, prng: &mut Prng) -> 
 fn choose(
     partition: &mut Partition,
     db: Db,
-    policy: EvictionPolicy,
+    (policy, gain): (EvictionPolicy, EvictionGain),
     now: UnixMs,
     prng: &mut Prng,
 ) -> Option<Vec<u8>> {
@@ -187,17 +249,14 @@ fn choose(
             if policy.is_volatile() && !entry.is_volatile() {
                 continue;
             }
+            if gain == EvictionGain::Memory && entry.cold().is_some() {
+                continue;
+            }
             candidates_seen += 1;
             let score = match policy {
                 EvictionPolicy::AllKeysRandom => u64::from(at == Some(spot.index)),
                 EvictionPolicy::VolatileRandom => prng.next_u64(),
-                EvictionPolicy::VolatileTtl => u64::MAX - entry.expiry().map_or(0, |at| at.0.max(0) as u64),
-                EvictionPolicy::AllKeysLru | EvictionPolicy::VolatileLru => {
-                    Entry::of(&partition.store, candidates, spot, now).idle_seconds()
-                }
-                EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu => {
-                    u64::from(u8::MAX - Entry::of(&partition.store, candidates, spot, now).frequency())
-                }
+                _ => score(policy, &partition.store, (candidates, spot), now),
             };
             if best.is_none_or(|(best, _, _)| score > best) {
                 best = Some((score, page, spot.index));

@@ -205,6 +205,11 @@ impl Keyspace {
         self.shared().kept.bytes()
     }
 
+    /// The same, to the limit.
+    pub fn kept_bytes_within_limit(&self) -> u64 {
+        self.shared().kept.bytes_within_limit()
+    }
+
     /// How much may be kept for the snapshot under way before `is_kept_full`.
     pub fn limit_kept(&self, bytes_max: u64) {
         self.shared().kept.set_limit(bytes_max);

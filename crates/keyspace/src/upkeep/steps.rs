@@ -3,7 +3,7 @@
 use crate::access::effect::EffectSink;
 use crate::access::lock::{Held, Keyspace, Want};
 use crate::upkeep::age::{AgeHand, AgeStep};
-use crate::upkeep::evict::{Evicted, EvictionPolicy};
+use crate::upkeep::evict::{Evicted, EvictionGain, EvictionPolicy};
 use crate::upkeep::expire::ExpireStep;
 use isotherm_stdx::{Prng, UnixMs};
 
@@ -32,7 +32,7 @@ impl Keyspace {
     /// Tries to evict one key, with an arena only one that lies there. `Nothing`: no key may leave.
     pub fn try_evict(
         &self,
-        policy: EvictionPolicy,
+        (policy, gain): (EvictionPolicy, EvictionGain),
         arena: Option<usize>,
         now: UnixMs,
         prng: &mut Prng,
@@ -41,7 +41,7 @@ impl Keyspace {
         let Some(partition) = self.partition_to_evict_from(policy, arena, prng) else {
             return Evicted::Nothing;
         };
-        match self.hold(partition, |held| held.evict_one(partition, policy, now, prng, sink)) {
+        match self.hold(partition, |held| held.evict_one(partition, (policy, gain), now, prng, sink)) {
             // Another thread was faster; as long as there are keys elsewhere the caller goes on.
             Evicted::Nothing => Evicted::NotYet,
             evicted => evicted,
@@ -57,7 +57,7 @@ impl Keyspace {
         sink: &mut dyn EffectSink,
     ) -> bool {
         loop {
-            match self.try_evict(policy, None, now, prng, sink) {
+            match self.try_evict((policy, EvictionGain::Any), None, now, prng, sink) {
                 Evicted::Key(_) => return true,
                 Evicted::Nothing => return false,
                 Evicted::NotYet | Evicted::Leased => {}

@@ -269,6 +269,12 @@ impl Cold {
         self.clean.get(&name).copied()
     }
 
+    /// Some nodes that could leave without being written, and for which no command waits.
+    pub fn some_clean(&self, count_max: usize, now: UnixMs) -> Vec<NodeName> {
+        let unawaited = self.clean.keys().copied().filter(|name| !self.was_given(*name, now));
+        unawaited.take(count_max).collect()
+    }
+
     /// All of them.
     pub fn all_clean(&self) -> impl Iterator<Item = ColdRef> {
         self.clean.values().copied()
@@ -395,6 +401,7 @@ impl Cold {
         self.take_back(reference);
         self.lent_bytes += lent.bytes();
         self.lent_heap_bytes += lent.heap_bytes();
+        self.tell_lent(lent.bytes() as i64);
         self.lent.insert(reference, lent);
         // What was taken back stays in the order: not more of that than of the others.
         if self.order.len() > 64 + 2 * self.lent.len() {
@@ -402,6 +409,12 @@ impl Cold {
             self.order.retain(|reference| lent.contains_key(reference));
         }
         self.order.push_back(reference);
+    }
+
+    fn tell_lent(&self, bytes: i64) {
+        if let Some(keeper) = &self.keeper {
+            keeper.lent_more(bytes);
+        }
     }
 
     pub fn lent(&self, reference: ColdRef) -> Option<&Lent> {
@@ -469,6 +482,7 @@ impl Cold {
         let lent = self.lent.remove(&reference)?;
         self.lent_bytes -= lent.bytes();
         self.lent_heap_bytes -= lent.heap_bytes();
+        self.tell_lent(-(lent.bytes() as i64));
         if self.lent.is_empty() && self.lent.capacity() > TABLE_MIN {
             (self.lent, self.order) = Default::default();
         }

@@ -1,24 +1,35 @@
 //! What all partitions keep for a snapshot, in bytes, and whether that is more than it may be.
 //!
-//! It becomes full above the limit, and stays so until half of it is gone. Nothing here waits: what is full is for the caller
-//! to see, who lets changes wait where nothing is held.
+//! It becomes full above the limit, and stays so until a little of it is gone: who waits for that waits for milliseconds, again
+//! and again, and not once for half of it. Nothing here waits: what is full is for the caller to see, who lets changes wait where nothing
+//! is held.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
+
+/// Changes go on when so much has gone, or half of the limit.
+const RELIEF_BYTES_MAX: u64 = 128 << 10;
 
 pub(crate) struct KeptAccount {
     bytes: AtomicU64,
     bytes_max: AtomicU64,
     is_full: AtomicBool,
+    /// The last limit that was one.
+    limit: AtomicU64,
 }
 
 impl KeptAccount {
     pub fn new() -> KeptAccount {
         let (bytes, is_full) = (AtomicU64::new(0), AtomicBool::new(false));
-        KeptAccount { bytes, bytes_max: AtomicU64::new(u64::MAX), is_full }
+        KeptAccount { bytes, bytes_max: AtomicU64::new(u64::MAX), is_full, limit: AtomicU64::new(u64::MAX) }
     }
 
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
+    }
+
+    /// What is kept beyond the limit, as that was lifted, takes the room of data.
+    pub fn bytes_within_limit(&self) -> u64 {
+        self.bytes().min(self.limit.load(Relaxed))
     }
 
     #[inline]
@@ -34,7 +45,8 @@ impl KeptAccount {
 
     pub fn subtract(&self, bytes: u64) {
         let left = self.bytes.fetch_sub(bytes, Relaxed) - bytes;
-        if self.is_full() && left <= self.bytes_max.load(Relaxed) / 2 {
+        let bytes_max = self.bytes_max.load(Relaxed);
+        if self.is_full() && left <= bytes_max - RELIEF_BYTES_MAX.min(bytes_max / 2) {
             self.is_full.store(false, SeqCst);
         }
     }
@@ -42,6 +54,9 @@ impl KeptAccount {
     /// From now on; `u64::MAX`: without a limit.
     pub fn set_limit(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Relaxed);
+        if bytes_max != u64::MAX {
+            self.limit.store(bytes_max, Relaxed);
+        }
         if self.bytes() <= bytes_max {
             self.is_full.store(false, SeqCst);
         }

@@ -5,7 +5,7 @@ use crate::support::*;
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 /// Keeps values by their reference, and checks that each goes back once.
@@ -21,6 +21,8 @@ pub struct Keeper {
     pub failures: AtomicU64,
     /// Hashes that were asked for.
     pub asked: Mutex<Vec<(Db, Vec<u8>)>>,
+    /// Bytes that are lent.
+    pub lent_bytes: AtomicI64,
 }
 
 impl ColdKeeper for Keeper {
@@ -31,6 +33,11 @@ impl ColdKeeper for Keeper {
             return None;
         }
         self.values.lock().unwrap().get(&reference.raw()).cloned()
+    }
+
+    fn lent_more(&self, bytes: i64) {
+        let sum = self.lent_bytes.fetch_add(bytes, Relaxed) + bytes;
+        assert!(sum >= 0, "{sum}");
     }
 
     fn fields_are_due(&self, db: Db, key: &[u8]) {
@@ -267,6 +274,19 @@ impl World {
         assert_eq!(bytes, values.values().map(|value| value.len() as u64).sum());
     }
 
+    /// All copies give way, once they had their time. The keeper hears of each.
+    fn drop_copies(&self) {
+        let later = UnixMs(self.now + 60_000);
+        for number in 0..self.keyspace.partition_count() as u16 {
+            let mut held = Held::new(&self.keyspace);
+            held.acquire(Want::One(number));
+            held.drop_copies(number, 0, usize::MAX, later);
+        }
+        assert_eq!(self.keeper.lent_bytes.load(Relaxed), 0);
+        let ColdCounts { lent_values, .. } = Survey::new(&mut Held::new(&self.keyspace)).cold();
+        assert_eq!(lent_values, 0);
+    }
+
     fn step(&mut self) {
         self.now += self.prng.below(5) as i64;
         match self.prng.below(20) {
@@ -297,6 +317,8 @@ fn what_left_memory_is_what_was_stored() {
                 world.check();
             }
         }
+        world.check();
+        world.drop_copies();
         world.check();
         let (chilled, moved, warmed) = (world.chilled, world.moved, world.warmed);
         assert!(chilled > 100 && moved > 5 && warmed > 15, "{chilled} {moved} {warmed}");
@@ -371,5 +393,31 @@ fn a_snapshot_has_the_references_of_its_cut() {
         assert_eq!(emitted, expected);
         assert!(colds > 10, "{colds}");
         keyspace.check_invariants();
+    }
+}
+
+/// What is evicted for memory is in memory, as long as the pages that are looked at have some of it.
+#[test]
+fn a_cold_key_is_not_evicted_for_memory() {
+    for policy in [EvictionPolicy::AllKeysLru, EvictionPolicy::AllKeysLfu, EvictionPolicy::AllKeysRandom] {
+        let mut world = World::new(5);
+        while world.chilled < 300 {
+            world.step();
+        }
+        let cold = |world: &World| Survey::new(&mut Held::new(&world.keyspace)).cold().keys;
+        let (before, mut evicted) = (cold(&world), 0);
+        for _ in 0..200 {
+            let (prng, now) = (&mut world.prng, UnixMs(world.now));
+            let which = (policy, EvictionGain::Memory);
+            evicted +=
+                u64::from(matches!(world.keyspace.try_evict(which, None, now, prng, &mut NoEffects), Evicted::Key(_)));
+        }
+        assert!(evicted > 0, "{policy:?}");
+        assert_eq!(cold(&world), before, "{policy:?}");
+        for _ in 0..200 {
+            let (prng, now) = (&mut world.prng, UnixMs(world.now));
+            world.keyspace.evict_one(policy, now, prng, &mut NoEffects);
+        }
+        assert!(cold(&world) < before, "{policy:?}");
     }
 }

@@ -119,6 +119,7 @@ fn leased_keys_expire_later() {
 
 #[test]
 fn leased_keys_are_not_evicted() {
+    const WHICH: (EvictionGain, EvictionPolicy, EvictionGain) = (EvictionPolicy::AllKeysRandom, EvictionGain::Any);
     let keyspace = small(2);
     let names: Vec<Vec<u8>> = (0..50).map(|number| format!("k{number}").into_bytes()).collect();
     names.iter().for_each(|name| set(&keyspace, name, Expiry::Clear));
@@ -126,13 +127,7 @@ fn leased_keys_are_not_evicted() {
     let mut prng = Prng::new(1);
     let (mut evicted, mut leased) = (0, 0);
     while evicted < 48 {
-        match keyspace.try_evict(
-            EvictionPolicy::AllKeysRandom,
-            None,
-            UnixMs(START),
-            &mut prng,
-            &mut NoEffects,
-        ) {
+        match keyspace.try_evict(WHICH, None, UnixMs(START), &mut prng, &mut NoEffects) {
             Evicted::Key(_) => evicted += 1,
             Evicted::Leased => leased += 1,
             Evicted::NotYet => {}
@@ -141,7 +136,7 @@ fn leased_keys_are_not_evicted() {
     }
     assert!(leased > 0);
     let attempt = |prng: &mut Prng| {
-        keyspace.try_evict(EvictionPolicy::AllKeysRandom, None, UnixMs(START), prng, &mut NoEffects)
+        keyspace.try_evict(WHICH, None, UnixMs(START), prng, &mut NoEffects)
     };
     assert!((0..100).all(|_| !matches!(attempt(&mut prng), Evicted::Key(_))));
     end(&keyspace);

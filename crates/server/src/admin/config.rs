@@ -17,7 +17,7 @@ use crate::process::start_options;
 use crate::request::entry::Entry;
 use crate::request::gates::server_name;
 use crate::request::gating;
-use crate::tier;
+use crate::tier::{self, copies};
 use crate::tls;
 use crate::upkeep::eviction;
 use crate::users;
@@ -133,7 +133,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
         }
         // Interpreters are made anew.
         Apply::LuaApi => node.scripts.flush(),
-        Apply::LogMemory => node.log.set_limit_bytes(node.config.log_memory_bytes()),
+        Apply::LogMemory => limit_log(node),
         Apply::Tls => {
             if tls::is_used(&node.config) {
                 node.tls.configure(&node.config)?;
@@ -164,7 +164,10 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
         }
         Apply::LogLevel => log::set_level(node.config.log_level()),
         Apply::MaxClients => return check_max_clients(node),
-        Apply::MaxMemory => warn_of_little_memory(node),
+        Apply::MaxMemory => {
+            warn_of_little_memory(node);
+            follow_maxmemory(node);
+        }
         Apply::EvictionPolicy if holds_keys => node.mail.post_control(ControlMessage::EvictionPolicy),
         Apply::EvictionPolicy => eviction::apply_policy(node),
         Apply::Password => users::changes::set_default_password(node, &node.config.password()),
@@ -202,6 +205,24 @@ fn raise_limit(files: u64) -> bool {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let maximum = getrlimit(Resource::Nofile).maximum.map(|maximum| maximum.max(files));
     setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum }).is_ok()
+}
+
+fn limit_log(node: &Node) {
+    node.log.set_limit_bytes(node.config.log_memory_bytes());
+    if node.mail.is_log_full() && node.log.has_room() {
+        node.mail.set_log_full(false);
+    }
+}
+
+/// Limits of what does not count for maxmemory follow it, unless they are set.
+fn follow_maxmemory(node: &Node) {
+    limit_log(node);
+    if node.keyspace.is_snapshot_active() {
+        node.keyspace.limit_kept(node.config.snapshot_memory_bytes(node.used_memory_bytes()));
+    }
+    if let Some(tier) = node.cold.disk() {
+        copies::bound(node, tier);
+    }
 }
 
 fn warn_of_little_memory(node: &Node) {

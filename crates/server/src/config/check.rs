@@ -42,6 +42,11 @@ fn parse_small(digits: &[u8]) -> Option<u32> {
     std::str::from_utf8(digits).ok().filter(|_| plain)?.parse().ok()
 }
 
+pub fn log_memory_limit(value: &Value) -> Verdict {
+    const BYTES_MIN: i64 = 1 << 20;
+    refuse((0..BYTES_MIN).contains(&number(value)), "log-memory-limit is 1mb at least, or -1")
+}
+
 pub fn no_mptcp(value: &Value) -> Verdict {
     refuse(number(value) != 0, "MPTCP is not supported on this platform")
 }

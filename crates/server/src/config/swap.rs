@@ -4,6 +4,9 @@ use super::{Config, Id, id, special};
 use std::path::PathBuf;
 use std::time::Duration;
 
+/// Of what is lent, if `swap-cache` is not set.
+const CACHE_BYTES_MAX: u64 = 64 << 20;
+
 impl Config {
     pub fn swaps(&self) -> bool {
         const MODE: Id = id("swap-mode");
@@ -47,7 +50,10 @@ impl Config {
 
     pub fn swap_cache_bytes(&self) -> u64 {
         const CACHE: Id = id("swap-cache");
-        self.number(CACHE) as u64
+        match self.number(CACHE) {
+            bytes @ 0.. => bytes as u64,
+            _ => self.beside_maxmemory(CACHE_BYTES_MAX),
+        }
     }
 
     pub fn swap_min_value_bytes(&self) -> usize {

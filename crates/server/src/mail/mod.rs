@@ -8,7 +8,8 @@
 //! ```
 //! **Backpressure.** Messages that are not delivered yet take memory. When they take much, commands that cause more of
 //! them wait (`Tasks::BACKPRESSURE`) until half of it is gone: the worker whose delivery makes the difference posts
-//! `WorkerMessage::Drained` to the workers that have connections waiting.
+//! `WorkerMessage::Drained` to the workers that have connections waiting. In the same way commands that write, and only these, wait
+//! (`Tasks::WRITERS_WAIT`) for the log, a snapshot, or values on their way to disk.
 //!
 //! This room knows no node: what sends a message gets a `&Mail`.
 
@@ -145,7 +146,7 @@ impl Mail {
     /// It was delivered.
     pub fn subtract_queued(&self, bytes: usize) {
         let before = self.queued.bytes.fetch_sub(bytes, Ordering::SeqCst);
-        if before > QUEUED_BYTES_LOW && before - bytes <= QUEUED_BYTES_LOW && !self.is_full() {
+        if before > QUEUED_BYTES_LOW && before - bytes <= QUEUED_BYTES_LOW {
             self.set_tasks(Tasks::BACKPRESSURE, Tasks(0));
             self.post_drained();
         }
@@ -188,8 +189,8 @@ impl Mail {
     fn set_full(&self, mark: &AtomicBool, is_full: bool) -> bool {
         let before = mark.swap(is_full, Ordering::SeqCst);
         if is_full {
-            self.set_tasks(Tasks::BACKPRESSURE, Tasks::BACKPRESSURE);
-        } else if !self.has_backpressure() {
+            self.set_tasks(Tasks::WRITERS_WAIT, Tasks::WRITERS_WAIT);
+        } else if !self.makes_writers_wait() {
             self.post_drained();
         }
         before
@@ -199,19 +200,26 @@ impl Mail {
     pub fn has_backpressure(&self) -> bool {
         if self.tasks().has(Tasks::BACKPRESSURE)
             && self.queued.bytes.load(Ordering::SeqCst) <= QUEUED_BYTES_LOW
-            && !self.is_full()
         {
             self.set_tasks(Tasks::BACKPRESSURE, Tasks(0));
         }
         self.tasks().has(Tasks::BACKPRESSURE)
     }
 
-    /// The same, asked by a worker one of whose connections waits while it is so. If it is, `WorkerMessage::Drained` comes when
-    /// it is over: here the flag is raised before the bytes are read, and a delivery subtracts its bytes before it reads
+    /// Whether the log, a snapshot or the disk of values is behind. The marks decide in the same way.
+    pub fn makes_writers_wait(&self) -> bool {
+        if self.tasks().has(Tasks::WRITERS_WAIT) && !self.is_full() {
+            self.set_tasks(Tasks::WRITERS_WAIT, Tasks(0));
+        }
+        self.tasks().has(Tasks::WRITERS_WAIT)
+    }
+
+    /// Whether what this connection waits for is so still; asked by the worker of one. If it is, `WorkerMessage::Drained` comes
+    /// when it is over: here the flag is raised before the bytes and marks are read, and a delivery subtracts its bytes before it reads
     /// the flag, so one of the two sees the other.
-    pub fn awaits_drain(&self, worker: u16) -> bool {
+    pub fn awaits_drain(&self, worker: u16, writes: bool) -> bool {
         self.drain_awaited[usize::from(worker)].store(true, Ordering::SeqCst);
-        self.has_backpressure()
+        self.has_backpressure() || writes && self.makes_writers_wait()
     }
 
     /// Undelivered messages have come to take little: workers with connections that wait for that get a notice.

@@ -26,6 +26,8 @@ use crate::aof::thawing;
 use crate::node::Node;
 use crate::replication::role;
 use crate::request::resolve::{self, Request};
+use crate::tier::{State, pace};
+use crate::upkeep::eviction;
 
 /// Commands of one batch, as in a worker's (`worker::batch`).
 const COMMANDS_MAX: usize = 32;
@@ -288,9 +290,24 @@ fn failed(failure: CommandFailure) -> Divergence {
     Divergence { reply, command: command.to_string(), is_unknown: false }
 }
 
-/// Waits until the writer of the append-only file and a save have room. False if they still have none.
+/// Whether the writer of the append-only file, a save and the disk of values keep up with the stream.
 pub fn has_room(node: &Node) -> bool {
-    node.log.has_room() && !node.mail.is_snapshot_full()
+    node.log.has_room() && !node.mail.is_snapshot_full() && !is_ahead_of_disk(node)
+}
+
+// COMPAT(replication): With `swap-mode` a replica reads the stream of its primary as fast as values leave memory, also with
+// `replica-ignore-maxmemory`, as long as its disk takes them. Why: it is expected to hold more than memory.
+/// Whether more is in memory than there should be, and on its way out of it. Asked between batches.
+fn is_ahead_of_disk(node: &Node) -> bool {
+    let limit = node.config.maxmemory_bytes();
+    let Some(tier) = node.cold.disk() else { return false };
+    let is_far_above = limit > 0 && node.pressing_memory_bytes() > pace::waits_above(limit);
+    if !is_far_above || tier.state() != State::Works {
+        return false;
+    }
+    tier.wake();
+    eviction::hold_writers(node, tier);
+    node.mail.is_sinker_behind()
 }
 
 /// The end of the log, as the primary counts.

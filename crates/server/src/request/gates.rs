@@ -400,12 +400,19 @@ fn monitor(asked: &mut Asked<'_, '_>) -> Verdict {
 }
 
 fn backpressure(asked: &mut Asked<'_, '_>) -> Verdict {
-    let tasks = asked.exec.node.mail.tasks();
-    let sends_messages = asked.flags.has(Flags::WRITE.or(Flags::PUBSUB)) || tasks.has(Tasks::MONITORED);
-    match tasks.has(Tasks::BACKPRESSURE) && sends_messages && asked.exec.node.mail.has_backpressure() {
-        // COMPAT(pubsub): Commands that write or publish wait while more than 64 MB of messages between workers are
-        // undelivered. Why: the memory of messages is bounded.
-        true => Verdict::Park(WaitReason::Backpressure),
+    let mail = &asked.exec.node.mail;
+    let (tasks, writes) = (mail.tasks(), asked.flags.has(Flags::WRITE));
+    let sends_messages = writes || asked.flags.has(Flags::PUBSUB) || tasks.has(Tasks::MONITORED);
+    // COMPAT(pubsub): Commands that write or publish wait while more than 64 MB of messages between workers are
+    // undelivered. Why: the memory of messages is bounded.
+    if tasks.has(Tasks::BACKPRESSURE) && sends_messages && mail.has_backpressure() {
+        return Verdict::Park(if writes { WaitReason::Writers } else { WaitReason::Backpressure });
+    }
+    // The log has what is published for replicas: so much of it may come behind what is written.
+    let is_logged = || asked.flags.has(Flags::PUBSUB) && asked.exec.node.replication.primary.has_backlog();
+    let adds_to_log = || is_logged() && asked.exec.node.log.is_twice_full();
+    match tasks.has(Tasks::WRITERS_WAIT) && (writes || adds_to_log()) && mail.makes_writers_wait() {
+        true => Verdict::Park(WaitReason::Writers),
         false => Verdict::Pass,
     }
 }

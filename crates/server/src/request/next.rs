@@ -21,6 +21,8 @@ pub enum WaitReason {
     Pause,
     /// Undelivered messages take much memory (`Tasks::BACKPRESSURE`).
     Backpressure,
+    /// It writes, and for that too much is to be written, kept or moved already (`Tasks::WRITERS_WAIT`).
+    Writers,
     /// Messages for the session lie in the mailbox.
     Mailbox,
     /// It waits for a key.

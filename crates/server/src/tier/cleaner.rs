@@ -38,6 +38,8 @@ pub struct UnderWay {
     bytes: Vec<u8>,
     /// It was asked for by name, or a sync of it failed: to its end, due or not.
     is_wanted: bool,
+    /// What the policy lets go of is not copied (`dropping`).
+    drops: bool,
 }
 
 impl Sinker {
@@ -71,7 +73,7 @@ impl Sinker {
         self.log.has_room()
     }
 
-    fn may_clean(&self) -> bool {
+    pub(super) fn may_clean(&self) -> bool {
         let tier = &self.tier;
         tier.may_write() && !tier.suspects_reads() && !tier.is_restoring.load(Relaxed)
     }
@@ -87,6 +89,7 @@ impl Sinker {
         let cleaning = self.cleaning.as_ref().map(|it| &it.cleaning);
         let is_due = self.log.is_cleaning_due(self.ahead(), cleaning);
         match &self.cleaning {
+            Some(it) if it.drops => self.log.is_dropping_due(&it.cleaning),
             Some(it) => is_due || it.is_wanted || self.wants_cleaning() || self.log.can_clean_doubtful(),
             None => self.begin_wanted() || (is_due && self.begin_if_useful()),
         }
@@ -122,15 +125,27 @@ impl Sinker {
 
     fn begin(&mut self, is_wanted: bool) -> bool {
         let begun = self.log.begin_cleaning();
-        self.cleaning = begun.map(|cleaning| UnderWay { cleaning, bytes: Vec::new(), is_wanted });
+        let under_way = |cleaning| UnderWay { cleaning, bytes: Vec::new(), is_wanted, drops: false };
+        self.cleaning = begun.map(under_way);
+        self.cleaning.is_some()
+    }
+
+    /// The segment that was filled first gives way to what comes.
+    pub(super) fn begin_dropping(&mut self) -> bool {
+        let begun = self.log.begin_dropping();
+        let under_way = |cleaning| UnderWay { cleaning, bytes: Vec::new(), is_wanted: false, drops: true };
+        self.cleaning = begun.map(under_way);
         self.cleaning.is_some()
     }
 
     /// The next stretch, or the end.
-    fn clean_stretch(&mut self) {
+    pub(super) fn clean_stretch(&mut self) {
         let Some(mut it) = self.cleaning.take() else { return };
         let Some(stretch) = it.cleaning.next_read() else {
             self.tier.counters.cleaned_segments.fetch_add(1, Relaxed);
+            if it.drops {
+                self.judge_drops();
+            }
             if it.is_wanted {
                 let wanted = &self.tier.cleanings_wanted;
                 wanted.store(wanted.load(Relaxed).saturating_sub(1), Relaxed);
@@ -142,10 +157,17 @@ impl Sinker {
             self.tier.call_disk(|files| files.read_stretch(stretch.segment, stretch.offset, &mut it.bytes));
         match read {
             Ok(()) => {
+                let drops = it.drops.then(|| self.begin_drops()).flatten();
                 for (place, record) in it.cleaning.records(&it.bytes) {
+                    if drops.is_some_and(|policy| self.drop_record(place, &record, policy)) {
+                        continue;
+                    }
                     if self.lives(place, &record) && !self.copy(place, &record) {
                         return self.end_cleaning(it.cleaning);
                     }
+                }
+                if it.drops {
+                    self.end_drops();
                 }
             }
             Err(error) => {

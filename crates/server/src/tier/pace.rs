@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::state::State;
 use crate::persistence::Store;
 use crate::process::routines;
-use crate::upkeep::memory::Memory;
+use crate::upkeep::memory;
 
 /// Writers wait when memory exceeds its limit by one part in so many,
 const BEHIND_DIVISOR: u64 = 64;
@@ -37,7 +37,7 @@ const RESTS_MAX: u32 = 10_000;
 pub fn is_short(store: Store<'_>) -> bool {
     let limit = store.config.maxmemory_bytes();
     let can_leave = store.cold.disk().is_some_and(|tier| tier.state().can_sink());
-    can_leave && limit > 0 && Memory::used_bytes(store.keyspace) > limit
+    can_leave && limit > 0 && memory::pressing_bytes(store) > limit
 }
 
 /// Nothing is held.

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use super::checkpoint::Ask;
 use super::cleaner::UnderWay;
+use super::dropping::Dropping;
 use super::frozen;
 use super::health::Event;
 use super::nodes;
@@ -32,6 +33,7 @@ use crate::node::Node;
 use crate::process::log;
 use crate::process::routines::{self, Routine};
 use crate::process::time::{elapsed, instant, unix_now};
+use crate::upkeep::shortage::{self, SpaceRelief, SpaceShort};
 
 /// Entries and pages that are looked at under one lock.
 const LOOKS_PER_HOLD: u64 = 200;
@@ -70,6 +72,8 @@ const REST_SNAPSHOT: Duration = Duration::from_millis(5);
 const REST_CHAOS: Duration = Duration::from_millis(1);
 /// Without a disk that takes anything.
 const REST_FAILED: Duration = Duration::from_secs(1);
+/// The same, however much others ask.
+const REST_FAILED_MIN: Duration = Duration::from_millis(20);
 /// Without free segments those who write wait so long for a base that frees some; then the disk counts as full.
 const BASE_WAIT_MAX: Duration = Duration::from_secs(10);
 
@@ -104,6 +108,8 @@ pub struct Sinker {
     looked: Duration,
     /// Since when only a new base can free segments.
     pub(super) awaits_base_since: Option<Instant>,
+    /// Where keys leave with the segment that they lie in.
+    pub(super) dropping: Dropping,
 }
 
 impl Routine for Sinker {
@@ -139,7 +145,11 @@ impl Routine for Sinker {
     fn rest(&mut self) {
         isotherm_allocator::settle();
         match self.tier.state() {
-            State::Full | State::Degraded | State::Failed => self.tier.await_wake(REST_FAILED),
+            // Who is short of memory wakes it: what died meanwhile may make room.
+            State::Full | State::Degraded | State::Failed => {
+                std::thread::sleep(REST_FAILED_MIN);
+                self.tier.await_wake(REST_FAILED);
+            }
             State::Idle if self.node.debug.swap_chaos.is_on() => std::thread::sleep(REST_CHAOS),
             State::Idle => {
                 // To look without effect takes as long as there are keys: it is no more than a part of the time.
@@ -177,6 +187,7 @@ impl Sinker {
             looks_since: Instant::now(),
             looked: Duration::ZERO,
             awaits_base_since: None,
+            dropping: Dropping::new(node),
         }
     }
 
@@ -188,7 +199,8 @@ impl Sinker {
             return true;
         }
         let limit = self.node.config.maxmemory_bytes();
-        limit > 0 && self.node.counted_memory_bytes() > share(limit, self.node.config.swap_lower_percent())
+        let lower_percent = self.node.config.swap_lower_percent();
+        limit > 0 && self.node.pressing_memory_bytes() > share(limit, lower_percent)
     }
 
     /// Writers and readers see where memory stands.
@@ -253,7 +265,7 @@ impl Sinker {
         if !mail.is_sinker_behind() {
             return;
         }
-        let is_enough = limit == 0 || self.node.counted_memory_bytes() <= pace::goes_on_below(limit);
+        let is_enough = limit == 0 || self.node.pressing_memory_bytes() <= pace::goes_on_below(limit);
         if is_enough || self.tier.state() != State::Works {
             mail.set_sinker_behind(false);
             self.tier.note_slowed(false);
@@ -281,8 +293,8 @@ impl Sinker {
             self.publish_groups();
             if let Err(full) = gathered {
                 self.log.seal(Stream::Fresh);
-                if full == Full::Segments && !self.hurry_cleaning() && !self.awaits_base() {
-                    self.tier.note(Event::NoSegment);
+                if full == Full::Segments {
+                    self.find_segment();
                 }
                 return;
             }
@@ -313,6 +325,20 @@ impl Sinker {
             }
         }
         self.tier.set_idle(false);
+    }
+
+    /// No segment is left for what leaves memory.
+    fn find_segment(&mut self) {
+        let seen = SpaceShort {
+            has_cleaned: self.hurry_cleaning(),
+            awaits_base: self.awaits_base(),
+            may_drop: self.may_drop(),
+        };
+        match shortage::for_space(seen) {
+            SpaceRelief::UnderWay => {}
+            SpaceRelief::DropSegment if self.drop_for_room() => {}
+            SpaceRelief::DropSegment | SpaceRelief::Full => self.tier.note(Event::NoSegment),
+        }
     }
 
     /// STORETOSSDB: values that were named leave memory, however recent they are.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::base_head;
+use super::copies;
 use super::due::Due;
 use super::files::ReadError;
 use super::owner::Claim;
@@ -113,6 +114,7 @@ pub fn configure(node: &Node) -> Result<(), String> {
     config.check_swap_limits()?;
     if let Some(tier) = node.cold.disk() {
         tier.homes.set_rules(&config.swap_load_rule());
+        copies::bound(node, tier);
     }
     match (config.swaps(), node.cold.disk()) {
         (true, None) => {

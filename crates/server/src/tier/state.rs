@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use super::asked::Asked;
 use super::checkpoint::{Ask, Checkpoints};
+use super::copies::Copies;
 use super::damaged::{self, DamagedRecords};
 use super::files::{Files, ReadError};
 use super::health::{Event, Health};
@@ -22,6 +23,7 @@ use super::target::{Fetched, Target, slot_of};
 use super::times::Times;
 use super::verify::Verify;
 use crate::process::time::{elapsed, instant};
+use crate::upkeep::shortage::ValueDisk;
 
 /// A value that does not verify is read so often: the place of a value that is moved meanwhile is looked up anew each time.
 const READS_MAX: u32 = 3;
@@ -69,6 +71,11 @@ impl State {
     /// Whether values can leave memory, if there are any that may.
     pub fn can_sink(self) -> bool {
         matches!(self, State::Works | State::Idle)
+    }
+
+    /// Writes or reads fail or hang.
+    fn is_trouble(self) -> bool {
+        matches!(self, State::Degraded | State::Failed)
     }
 
     fn of(number: u8) -> State {
@@ -143,6 +150,9 @@ pub struct Tier<M> {
     state: AtomicU8,
     suspects_reads: AtomicBool,
     is_probing: AtomicBool,
+    /// Since when writes or reads fail or hang; 0: they do not.
+    troubled_since_ms: AtomicU64,
+    pub copies: Copies,
     /// Nothing that may leave is left in memory.
     is_idle: AtomicBool,
     is_off: AtomicBool,
@@ -160,8 +170,6 @@ pub struct Tier<M> {
     sinker_waits_since_ms: AtomicU64,
     /// 0: there is none.
     read_timeout_ms: AtomicU64,
-    /// Values of so many bytes may be lent by one partition.
-    lent_bytes_max: usize,
     is_wanted: Mutex<bool>,
     wanted: Condvar,
 }
@@ -187,6 +195,10 @@ impl<M: Send> ColdKeeper for Tier<M> {
 
     fn came_home(&self, reference: ColdRef) {
         self.homes.note_home(reference);
+    }
+
+    fn lent_more(&self, bytes: i64) {
+        self.copies.lent_more(bytes);
     }
 }
 
@@ -230,6 +242,8 @@ impl<M: Send + 'static> Tier<M> {
             state: AtomicU8::new(State::Works as u8),
             suspects_reads: AtomicBool::new(false),
             is_probing: AtomicBool::new(false),
+            troubled_since_ms: AtomicU64::new(0),
+            copies: Copies::new(terms.cache_bytes, keyspace.partition_count() as u16),
             is_idle: AtomicBool::new(false),
             is_off: AtomicBool::new(false),
             verify: Verify::default(),
@@ -240,7 +254,6 @@ impl<M: Send + 'static> Tier<M> {
             slowed_since_ms: AtomicU64::new(0),
             sinker_waits_since_ms: AtomicU64::new(0),
             read_timeout_ms: AtomicU64::new(0),
-            lent_bytes_max: (terms.cache_bytes / keyspace.partition_count() as u64) as usize,
             is_wanted: Mutex::new(false),
             wanted: Condvar::new(),
         });
@@ -302,7 +315,7 @@ impl<M> Tier<M> {
 
     // ---- how it is, in detail ----
 
-    fn now_ms(&self) -> u64 {
+    pub(super) fn now_ms(&self) -> u64 {
         // 0 stands for none.
         elapsed(self.began).as_millis() as u64 + 1
     }
@@ -317,9 +330,25 @@ impl<M> Tier<M> {
         let state = health.step(event, self.now_ms());
         self.state.store(state as u8, Relaxed);
         self.suspects_reads.store(health.suspects_reads(), Relaxed);
+        if state.is_trouble() != before.is_trouble() {
+            self.troubled_since_ms.store(if state.is_trouble() { self.now_ms() } else { 0 }, Relaxed);
+        }
         drop(health);
         if state != before {
             crate::process::log::warning(format!("swap: {} (was: {})", state.name(), before.name()));
+        }
+    }
+
+    /// As it looks to those who are short of memory.
+    pub fn takes(&self) -> ValueDisk {
+        match self.state() {
+            State::Works => ValueDisk::Takes,
+            State::Idle => ValueDisk::Unasked,
+            State::Full | State::Off => ValueDisk::Full,
+            State::Degraded | State::Failed => {
+                let since_ms = self.troubled_since_ms.load(Relaxed);
+                ValueDisk::Troubled { ms: self.now_ms().saturating_sub(since_ms) }
+            }
         }
     }
 
@@ -389,7 +418,12 @@ impl<M> Tier<M> {
 
     /// Of one partition.
     pub fn lent_bytes_max(&self) -> usize {
-        self.lent_bytes_max
+        self.copies.lent_bytes_max()
+    }
+
+    /// In all of them.
+    pub fn lent_bytes(&self) -> u64 {
+        self.copies.lent_bytes()
     }
 
     /// Values that commands met whose declarations do not lead to them: read under a lock.

@@ -4,13 +4,15 @@
 //!   each 50 ms:   commands that wait longer than swap-read-timeout get their error, one by one
 //!                 a write that hangs: those who wait for memory go on, and maxmemory-policy decides
 //!                 a disk that has failed is probed by a reader
-//!   each second:  what is lent beyond swap-cache goes, also where no command lends any more
+//!                 what is lent beyond swap-cache, or beyond the room below maxmemory, goes
+//!   each second:  the same where no command lends any more
 //! ```
 
 use isotherm_keyspace::{Held, Slot, Want};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::copies;
 use super::health::Event;
 use super::state::Tier;
 use crate::mail::message::WorkerMessage;
@@ -90,7 +92,8 @@ impl Routine for Watch {
         self.end_waits_for_sinker();
         self.tier.probe_if_due();
         self.looks = (self.looks + 1) % LOOKS_PER_TRIM;
-        if self.looks == 0 {
+        copies::bound(self.node, &self.tier);
+        if self.looks == 0 || self.tier.copies.are_too_many() {
             self.trim_lent();
         }
         true

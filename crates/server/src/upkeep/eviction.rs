@@ -1,9 +1,9 @@
-//! Eviction: how room is made for a command, and by the cron.
+//! Eviction: how room is made for a command, and by the cron. What leaves is decided by `shortage`.
 //!
 //! Keys are evicted before a command is run and before anything is locked, one at a time, until memory is below the limit or
 //! the time for it is over; then the cron goes on.
 
-use isotherm_keyspace::{AccessMode, EffectSink, Evicted};
+use isotherm_keyspace::{AccessMode, EffectSink, Evicted, EvictionGain, EvictionPolicy};
 use isotherm_stdx::{Prng, Steps};
 use std::time::{Duration, Instant};
 
@@ -13,8 +13,9 @@ use crate::observe::holds::{self, Work};
 use crate::observe::latency::monitor::Event;
 use crate::observe::stats::ThreadStats;
 use crate::process::time::unix_now;
-use crate::tier::{State, Tier, pace};
-use crate::upkeep::client_memory;
+use crate::tier::{State, Tier, copies, pace};
+use crate::upkeep::shortage::{self, MemoryShort, Relief, ValueDisk};
+use crate::upkeep::{client_memory, memory};
 
 /// Nodes or entries of what was removed that are freed in one hold: some 20 us.
 pub const FREED_PER_STEP_MAX: usize = 200;
@@ -23,6 +24,8 @@ const FREE_STEPS_MAX: u64 = 25;
 
 /// Keys of scripts that one attempt to make room may choose without effect.
 const LEASED_MET_MAX: u64 = 1000;
+/// Attempts to find a key in memory, one after the other, before one that is not there leaves: there is hardly any.
+const HOT_MISSED_MAX: u32 = 32;
 
 /// How an attempt to make room ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,60 +38,104 @@ pub enum Room {
     None,
 }
 
-/// Evicts until memory is below the limit and no arena is full. The caller holds no partition.
+/// Makes room until memory is below the limit and no arena is full, as `shortage` says. The caller holds no partition.
 pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats: &ThreadStats) -> Room {
     let limit = node.config.maxmemory_bytes();
     if limit == 0 || node.has_room() || node.leaves_memory_to_primary() {
         return Room::Enough;
     }
-    let is_above = node.counted_memory_bytes() > limit;
+    let is_above = node.pressing_memory_bytes() > limit;
     // Connections are too large before keys are too many.
     let limit = if is_above { limit + client_memory::evict_clients(node, stats) } else { limit };
     let excess = node.memory.excess_bytes();
-    let is_below = || node.used_memory_bytes() + excess <= limit;
+    let room = Wanted { node, limit, excess };
     // What was removed and not freed yet is neither a reason to evict nor one to refuse.
-    let has_room = || is_below() && node.keyspace.full_arena().is_none();
-    let is_freed = has_room() || free_removed(node);
-    if has_room() {
+    let has_unfreed = !room.is_there() && !free_removed(node);
+    let tier = node.cold.disk();
+    let has_dropped = !room.is_there() && tier.is_some_and(|tier| copies::give_way(node, tier));
+    if room.is_there() {
         return Room::Enough;
     }
-    if !is_freed {
-        return Room::Soon;
+    // While data is imported, its source decides what leaves. Paused for writing nothing may change.
+    let may_evict = !node.config.import_mode() && !node.mail.tasks().has(Tasks::PAUSES);
+    let policy = node.config.eviction_policy().filter(|_| may_evict);
+    // Also one that is full or fails looks whether it is so still.
+    tier.inspect(|tier| tier.wake());
+    let seen = MemoryShort {
+        has_unfreed,
+        has_dropped,
+        disk: tier.map_or(ValueDisk::None, |tier| tier.takes()),
+        is_far_above: memory::pressing_bytes(node.store()) > pace::waits_above(limit),
+        may_evict: policy.is_some(),
+    };
+    match (shortage::for_memory(seen), policy, tier) {
+        (Relief::Evict(gain), Some(policy), _) => evict(&room, (policy, gain), prng, sink, stats),
+        (Relief::HoldWriters, _, Some(tier)) => {
+            hold_writers(node, tier);
+            Room::Soon
+        }
+        (Relief::UnderWay | Relief::HoldWriters, ..) => Room::Soon,
+        // A full arena refuses what does not fit into it, and nothing else.
+        (Relief::Refuse | Relief::Evict(_), ..) if room.is_below() => Room::Enough,
+        (Relief::Refuse | Relief::Evict(_), ..) => Room::None,
     }
-    if node.cold.makes_room(|tier| wait_for_sinker(node, tier, limit)) {
-        return Room::Soon;
+}
+
+/// The room that a command wants.
+struct Wanted<'n> {
+    node: &'n Node,
+    limit: u64,
+    excess: u64,
+}
+
+impl Wanted<'_> {
+    fn is_below(&self) -> bool {
+        memory::pressing_bytes(self.node.store()) + self.excess <= self.limit
     }
-    // A full arena refuses what does not fit into it, and nothing else.
-    let refused = || if is_below() { Room::Enough } else { Room::None };
-    // While data is imported, its source decides what leaves.
-    let policy = node.config.eviction_policy().filter(|_| !node.config.import_mode());
-    let Some(policy) = policy else { return refused() };
-    // Paused for writing: nothing may change.
-    if node.mail.tasks().has(Tasks::PAUSES) {
-        return refused();
+
+    fn is_there(&self) -> bool {
+        self.is_below() && self.node.keyspace.full_arena().is_none()
     }
+}
+
+/// Evicts keys until there is room, or the time for it is over.
+fn evict(
+    room: &Wanted<'_>,
+    (policy, mut gain): (EvictionPolicy, EvictionGain),
+    prng: &mut Prng,
+    sink: &mut dyn EffectSink,
+    stats: &ThreadStats,
+) -> Room {
+    let node = room.node;
     let _working = holds::working(Work::Eviction);
     let (begun, patience) = (Instant::now(), patience(node.config.eviction_tenacity()));
     let now = unix_now();
     let mut leased = Steps::new(LEASED_MET_MAX);
-    let room = loop {
-        let arena = if is_below() { node.keyspace.full_arena() } else { None };
-        match node.keyspace.try_evict(policy, arena, now, prng, sink) {
+    let mut missed = 0;
+    let end = loop {
+        let arena = if room.is_below() { node.keyspace.full_arena() } else { None };
+        match node.keyspace.try_evict((policy, gain), arena, now, prng, sink) {
             Evicted::Key(partition) => {
+                missed = 0;
                 stats.values.evicted_keys.add(1);
                 // A large collection has left the keyspace, but not yet the memory.
                 free_removed_of(node, partition, &mut Steps::new(FREE_STEPS_MAX));
             }
-            Evicted::NotYet => {}
+            Evicted::NotYet => {
+                missed += 1;
+                if missed == HOT_MISSED_MAX {
+                    gain = EvictionGain::Any;
+                }
+            }
             // There may be nothing else, and the script to be waited for may be this thread's.
             Evicted::Leased if !leased.look(1) => break Room::Soon,
             Evicted::Leased => {}
             Evicted::Nothing if !free_removed(node) => break Room::Soon,
             // No command is refused for what is only held.
-            Evicted::Nothing if node.used_memory_bytes() <= limit => break Room::Enough,
+            Evicted::Nothing if memory::pressing_bytes(node.store()) <= room.limit => break Room::Enough,
             Evicted::Nothing => break Room::None,
         }
-        if has_room() {
+        if room.is_there() {
             break Room::Enough;
         }
         if patience.is_some_and(|patience| begun.elapsed() > patience) {
@@ -96,30 +143,18 @@ pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats:
         }
     };
     node.note_latency(Event::EvictionCycle, begun.elapsed());
-    room
+    end
 }
 
-/// Values leave memory instead of keys, as long as some can. Those who write wait while too much is in memory.
-fn wait_for_sinker<M>(node: &Node, tier: &Tier<M>, limit: u64) -> bool {
-    let state = tier.state();
-    if !state.can_sink() {
-        return false;
+/// Those who write wait until values that are on their way have left.
+pub fn hold_writers<M>(node: &Node, tier: &Tier<M>) {
+    node.mail.set_sinker_behind(true);
+    tier.note_slowed(true);
+    // It looks at the mark behind each of its steps; its last one may have been before.
+    if tier.state() != State::Works {
+        node.mail.set_sinker_behind(false);
+        tier.note_slowed(false);
     }
-    tier.wake();
-    let is_far_above = node.used_memory_bytes() > pace::waits_above(limit);
-    if state == State::Idle {
-        return !is_far_above;
-    }
-    if is_far_above {
-        node.mail.set_sinker_behind(true);
-        tier.note_slowed(true);
-        // It looks at the mark behind each of its steps; its last one may have been before.
-        if tier.state() != State::Works {
-            node.mail.set_sinker_behind(false);
-            tier.note_slowed(false);
-        }
-    }
-    true
 }
 
 /// Frees some of what was removed. Whether nothing of that is left.

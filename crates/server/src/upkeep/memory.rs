@@ -1,11 +1,13 @@
 //! How much memory is used, and what of that counts for `maxmemory`.
 //!
 //! `used_memory` is what lives in the keyspace's arenas and what the allocator gave out: sums of atomics, so that every
-//! command can look. `eviction` is what happens when it is too much.
+//! command can look. `shortage` decides what gives way when it is too much.
 //!
 //! ```text
-//!   compared with maxmemory   used_memory + excess
+//!   compared with maxmemory   used_memory + excess - apart
 //!   excess                    slabs whole - what lives - (1 MB + a 128th of what lives), to a 16th of maxmemory
+//!   apart                     log + replicas + snapshot: no key that leaves would make them less, and each has a limit of its own
+//!   presses on values         the same - copies: values that are on disk too, and are dropped first
 //! ```
 //!
 //! Where keys may leave, what slabs hold beyond the usual counts too, or RSS would exceed `maxmemory` by it: 5 to 7 MB of
@@ -14,11 +16,13 @@
 //! the cron counts it, after compaction had its time, and lets it fall by halves; the bound keeps the two from chasing.
 
 use isotherm_keyspace::Keyspace;
+use isotherm_log::Log;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::config::Config;
 use crate::observe::memory_map::mark::Mark;
+use crate::persistence::Store;
 use isotherm_allocator as allocator;
 
 #[derive(Default)]
@@ -50,6 +54,39 @@ impl Progress {
     pub fn run_us(&self) -> u64 {
         self.run_us.load(Ordering::Relaxed)
     }
+}
+
+/// Bytes of used_memory that do not count for `maxmemory`.
+#[derive(Clone, Copy, Debug)]
+pub struct Apart {
+    /// Of changes that wait for the append-only file or for replicas, and the backlog: `log-memory-limit`, `repl-backlog-size`.
+    pub log: u64,
+    /// Of snapshots on their way to replicas.
+    pub replicas: u64,
+    /// Of what is kept for a snapshot: `snapshot-memory-limit`.
+    pub snapshot: u64,
+}
+
+impl Apart {
+    /// Reads sums of atomics.
+    pub fn of(keyspace: &Keyspace, log: &Log, spool_bytes: &AtomicU64) -> Apart {
+        Apart {
+            log: log.memory_bytes(),
+            replicas: spool_bytes.load(Ordering::Relaxed),
+            snapshot: keyspace.kept_bytes_within_limit(),
+        }
+    }
+
+    pub fn total(&self) -> u64 {
+        self.log + self.replicas + self.snapshot
+    }
+}
+
+/// Returns the part of used_memory for which values would have to leave.
+pub fn pressing_bytes(store: Store<'_>) -> u64 {
+    let apart = Apart::of(store.keyspace, store.log, &store.replication.primary.spool_bytes);
+    let copies = store.cold.disk().map_or(0, |tier| tier.lent_bytes());
+    Memory::used_bytes(store.keyspace).saturating_sub(apart.total() + copies)
 }
 
 /// Some half-filled slabs are the price of any mixture of sizes; a keyspace of 8 MB has 0.5 MB of them.

@@ -5,3 +5,4 @@ pub mod compaction;
 pub mod cron;
 pub mod eviction;
 pub mod memory;
+pub mod shortage;

@@ -4,6 +4,7 @@
 //! why            listed                       goes on
 //! pause          queue, by turn               when the pause ends or concerns less: a pass
 //! backpressure   queue, by turn               when undelivered messages take less memory: a pass
+//! writers        queue, by turn               the same, and log, snapshot and disk of values have come on: a pass
 //! mailbox        queue, by turn               behind the next look into the mailbox: a pass
 //! key            with its waiter              when the waiter is answered; at its deadline
 //! lease          queue, by turn               when scripts, or a MIGRATE, have ended: a pass
@@ -46,6 +47,7 @@ const RESUMED_PER_TURN_MAX: usize = 32;
 pub enum Parked {
     Pause(u64),
     Backpressure(u64),
+    Writers(u64),
     Mailbox(u64),
     /// A script, or a MIGRATE, is to end first.
     Lease(u64),
@@ -68,6 +70,7 @@ impl From<WaitReason> for Parked {
         match cause {
             WaitReason::Pause => Parked::Pause(0),
             WaitReason::Backpressure => Parked::Backpressure(0),
+            WaitReason::Writers => Parked::Writers(0),
             WaitReason::Mailbox => Parked::Mailbox(0),
             WaitReason::Key => Parked::Key,
             WaitReason::Cold(ticket) => Parked::Cold(ticket),
@@ -88,13 +91,14 @@ impl Parked {
 
     /// Whether CLIENT LIST shows it as blocked, clients that wait for a key apart: those say so themselves.
     pub fn is_shown(self) -> bool {
-        matches!(self, Parked::Pause(_) | Parked::Backpressure(_) | Parked::Cold(_))
+        matches!(self, Parked::Pause(_) | Parked::Backpressure(_) | Parked::Writers(_) | Parked::Cold(_))
     }
 
     fn place(&mut self) -> Option<(Line, &mut u64)> {
         match self {
             Parked::Pause(turn) => Some((Line::Pause, turn)),
             Parked::Backpressure(turn) => Some((Line::Backpressure, turn)),
+            Parked::Writers(turn) => Some((Line::Writers, turn)),
             Parked::Mailbox(turn) => Some((Line::Mailbox, turn)),
             Parked::Lease(turn) => Some((Line::Lease, turn)),
             Parked::Key
@@ -112,11 +116,12 @@ impl Parked {
 enum Line {
     Pause,
     Backpressure,
+    Writers,
     Mailbox,
     Lease,
 }
 
-const LINES: [Line; 4] = [Line::Pause, Line::Backpressure, Line::Mailbox, Line::Lease];
+const LINES: [Line; 5] = [Line::Pause, Line::Backpressure, Line::Writers, Line::Mailbox, Line::Lease];
 
 #[derive(Default)]
 struct Queue {
@@ -251,8 +256,11 @@ impl Inner {
                 connection.leave_pause();
             }
             // It may be over since the command was refused, and then no notice of that comes any more.
-            Parked::Backpressure(_) if !self.node.mail.awaits_drain(self.number) => {
+            Parked::Backpressure(_) if !self.node.mail.awaits_drain(self.number, false) => {
                 self.parking.start(Line::Backpressure);
+            }
+            Parked::Writers(_) if !self.node.mail.awaits_drain(self.number, true) => {
+                self.parking.start(Line::Writers);
             }
             Parked::Key => self.note_deadline(connection),
             Parked::Debugger(ticket) => {
@@ -261,7 +269,11 @@ impl Inner {
             }
             Parked::Cold(ticket) | Parked::Script(ticket) => _ = self.parking.tickets.insert(ticket, token),
             Parked::Leaving => self.leaving.push(token),
-            Parked::Backpressure(_) | Parked::Mailbox(_) | Parked::Lease(_) | Parked::Reader => {}
+            Parked::Backpressure(_)
+            | Parked::Writers(_)
+            | Parked::Mailbox(_)
+            | Parked::Lease(_)
+            | Parked::Reader => {}
         }
     }
 
@@ -304,9 +316,10 @@ impl Inner {
         self.parking.start(Line::Pause);
     }
 
-    /// Undelivered messages take less.
+    /// Undelivered messages take less, or writers may go on.
     pub fn drained(&mut self) {
         self.parking.start(Line::Backpressure);
+        self.parking.start(Line::Writers);
     }
 
     /// Connections whose cause is over go on, as far as this turn's share reaches.
@@ -331,10 +344,12 @@ impl Inner {
             if !self.parking.is_passing(line) {
                 return;
             }
-            // Those before have published that much: to try the rest would be useless.
-            if line == Line::Backpressure
-                && self.node.mail.has_backpressure()
-                && self.node.mail.awaits_drain(worker)
+            // Those before have published or written that much: to try the rest would be useless.
+            let writes = line == Line::Writers;
+            let mail = &self.node.mail;
+            if (mail.has_backpressure() && (writes || line == Line::Backpressure)
+                || writes && mail.makes_writers_wait())
+                && mail.awaits_drain(worker, writes)
             {
                 return self.parking.stop(line);
             }

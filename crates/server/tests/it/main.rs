@@ -67,6 +67,7 @@ mod swap_frozen_base;
 mod swap_nodes;
 mod swap_pair;
 mod swap_parked;
+mod swap_shortage;
 mod swap_slots;
 mod swap_streams;
 mod swap_walks;

@@ -154,7 +154,9 @@ pub const MEMORY: &[Field] = &[
     ("rss_overhead_bytes", |s| excess(s.facts.rss_bytes(), s.allocators().resident)),
     ("mem_fragmentation_ratio", |s| ratio(s.facts.rss_bytes(), s.node.used_memory_bytes())),
     ("mem_fragmentation_bytes", |s| excess(s.facts.rss_bytes(), s.node.used_memory_bytes())),
-    ("mem_not_counted_for_evict", none),
+    // COMPAT(observability): `mem_not_counted_for_evict` has the backlog and what is kept for a snapshot too, and all of the log that waits
+    // for the append-only file: none of it counts for `maxmemory`. Why: no key that leaves makes it less.
+    ("mem_not_counted_for_evict", |s| s.node.apart().total().to_string()),
     ("mem_replication_backlog", |s| Buffers::of(s.node).backlog.to_string()),
     ("mem_total_replication_buffers", |s| Buffers::of(s.node).total().to_string()),
     ("mem_replicas_repl_buffer", none),
@@ -180,6 +182,11 @@ pub const MEMORY: &[Field] = &[
     ("isotherm_arena_metadata_bytes", |s| s.arenas().metadata.to_string()),
     ("isotherm_arena_committed_bytes", |s| s.arenas().committed.to_string()),
     ("isotherm_arena_reserved_bytes", |s| s.arenas().reserved.to_string()),
+    // What does not count for maxmemory, one by one, and the limit of the first.
+    ("isotherm_not_counted_log_bytes", |s| s.node.apart().log.to_string()),
+    ("isotherm_not_counted_replica_bytes", |s| s.node.apart().replicas.to_string()),
+    ("isotherm_not_counted_snapshot_bytes", |s| s.node.apart().snapshot.to_string()),
+    ("isotherm_log_limit_bytes", |s| s.node.config.log_memory_bytes().to_string()),
     ("isotherm_maxmemory_excess_bytes", |s| s.node.memory.excess_bytes().to_string()),
     ("isotherm_allocator_retained_bytes", |s| s.allocators().retained.to_string()),
     ("isotherm_allocator_metadata_bytes", |s| s.allocators().metadata.to_string()),

@@ -1,0 +1,139 @@
+//! The thread that writes, where keys leave with the segment that they lie in: nothing dead is left to be cleaned, and values go on
+//! coming from memory.
+//!
+//! ```text
+//!   the segment filled first     [ passed: gone, or copied ][ next ][ lives ...            ]
+//!   the segment being filled     [ values from memory      ]      as many bytes of the one go as come to the other
+//! ```
+//! So a log that is full loses as much as it gains, of what was written first, and the disk goes on taking values: memory need not give up keys
+//! that were used a moment ago. Read as a segment that is cleaned; what the policy spares is copied, as cleaning would:
+//!
+//! * keys that were used since: idle for less than half as long as most of the stretch before (by LFU: used more than that often);
+//! * keys without a time, under volatile-*;  keys that a script needs;  parts of large collections, and frozen keys.
+//!
+//! A segment of which hardly anything may go is not worth it: for a while the disk counts as full.
+
+use isotherm_keyspace::{ColdRef, EvictionPolicy, Held, Want};
+use isotherm_tier::{Place, Record};
+use std::time::{Duration, Instant};
+
+use super::sinker::{Sinker, db_of};
+use super::{frozen, nodes};
+use crate::effects::pump::Pump;
+use crate::mail::tasks::Tasks;
+use crate::node::Node;
+use crate::observe::holds::{self, Work};
+use crate::process::time::{elapsed, instant, unix_now};
+
+/// A segment was in vain of which less than one part in so many has gone.
+const GAIN_DIVISOR: u64 = 8;
+/// So long none is tried then.
+const VAIN_REST: Duration = Duration::from_secs(10);
+
+pub struct Dropping {
+    pump: Pump,
+    /// Keys with a lower score are spared: half of what most had in the stretch before.
+    score_min: u64,
+    scores: Vec<u64>,
+    /// Of the segment under way.
+    gone_bytes: u64,
+    passed_bytes: u64,
+    vain_since: Option<Instant>,
+}
+
+impl Dropping {
+    pub fn new(node: &'static Node) -> Dropping {
+        Dropping {
+            pump: Pump::new(node, None),
+            score_min: 0,
+            scores: Vec::new(),
+            gone_bytes: 0,
+            passed_bytes: 0,
+            vain_since: None,
+        }
+    }
+
+    /// Spares what most of the stretch that has ended would have been spared by.
+    fn judge(&mut self) {
+        let middle = self.scores.len() / 2;
+        self.score_min = match self.scores.is_empty() {
+            true => 0,
+            false => *self.scores.select_nth_unstable(middle).1 / 2,
+        };
+        self.scores.clear();
+    }
+}
+
+impl Sinker {
+    /// Whether keys may leave for the sake of space on disk.
+    pub(super) fn may_drop(&self) -> bool {
+        let is_vain = self.dropping.vain_since.is_some_and(|since| elapsed(since) < VAIN_REST);
+        !is_vain && self.may_clean() && self.drop_policy().is_some()
+    }
+
+    /// As eviction for the sake of memory, and only while the log has room for what it says of it.
+    fn drop_policy(&self) -> Option<EvictionPolicy> {
+        let node = self.node;
+        let is_kept = node.mail.tasks().has(Tasks::PAUSES.or(Tasks::LOADING))
+            || node.config.import_mode()
+            || node.leaves_memory_to_primary()
+            || !node.log.has_room();
+        node.config.eviction_policy().filter(|_| !is_kept)
+    }
+
+    /// Begins with the segment that was filled first, and goes on until values from memory have room. Returns whether they have.
+    pub(super) fn drop_for_room(&mut self) -> bool {
+        if self.cleaning.is_some() || !self.begin_dropping() {
+            return false;
+        }
+        while !self.log.has_room() && self.cleaning.is_some() && self.may_clean() {
+            self.clean_stretch();
+        }
+        self.log.has_room()
+    }
+
+    /// A stretch begins. `None`: nothing may be dropped any more, and all that lives is copied.
+    pub(super) fn begin_drops(&mut self) -> Option<EvictionPolicy> {
+        let policy = self.drop_policy()?;
+        self.dropping.pump.listen(self.node.config.events());
+        Some(policy)
+    }
+
+    /// Evicts the key that refers to a record. Returns whether it did.
+    pub(super) fn drop_record(&mut self, place: Place, record: &Record<'_>, policy: EvictionPolicy) -> bool {
+        let bytes = record.payload.len() as u64;
+        self.dropping.passed_bytes += bytes;
+        if record.form == frozen::FORM || record.form == nodes::FORM {
+            return false;
+        }
+        let keyspace = &self.node.keyspace;
+        let (key, reference, now) = (keyspace.key(record.key), ColdRef::new(place.raw()), unix_now());
+        let _working = holds::working(Work::Eviction);
+        let mut held = Held::new(keyspace);
+        held.acquire(Want::One(keyspace.partition_of(key.slot)));
+        let Some(db) = held.database_of(db_of(record), &key, reference) else { return false };
+        let Some(score) = held.eviction_score(db, &key, reference, policy, now) else { return false };
+        let Dropping { pump, score_min, scores, gone_bytes, .. } = &mut self.dropping;
+        scores.push(score);
+        if score < *score_min || !held.evict_key(db, &key, now, pump) {
+            return false;
+        }
+        *gone_bytes += bytes;
+        self.node.tier_stats().values.evicted_keys.add(1);
+        true
+    }
+
+    /// A stretch has ended, and nothing is held.
+    pub(super) fn end_drops(&mut self) {
+        self.dropping.pump.flush();
+        self.dropping.judge();
+    }
+
+    /// The segment is through.
+    pub(super) fn judge_drops(&mut self) {
+        let dropping = &mut self.dropping;
+        let is_vain = dropping.gone_bytes < dropping.passed_bytes / GAIN_DIVISOR;
+        dropping.vain_since = is_vain.then(instant);
+        (dropping.gone_bytes, dropping.passed_bytes) = (0, 0);
+    }
+}
