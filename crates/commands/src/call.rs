@@ -3,7 +3,7 @@
 use crate::record::Records;
 use crate::spec::Need;
 use crate::wait::Wait;
-use isotherm_keyspace::{Db, EventClass, ExpiryMode, Full, Key, Limits, Lookup, NodeAt, Txn, UnixMs};
+use isotherm_keyspace::{BundleAt, Db, EventClass, ExpiryMode, Full, Key, Limits, Lookup, NodeAt, Txn, UnixMs};
 use isotherm_persist::RdbError;
 use isotherm_persist::dump::Checks;
 use isotherm_resp::{Args, Reply, errors};
@@ -145,6 +145,8 @@ pub struct ColdKey {
     pub key: Box<[u8]>,
     /// A part of a collection, and no key is named.
     pub node: Option<NodeAt>,
+    /// A record of frozen keys that a walk over keys needs, and no key is named.
+    pub bundle: Option<BundleAt>,
     /// How much of its value.
     pub need: Need,
     /// The command is going to change it: it has to be in memory, where reading is content with a copy.
@@ -164,12 +166,17 @@ pub fn is_word(argument: &[u8], word: &str) -> bool {
 impl ColdKey {
     /// The value of a key.
     pub fn of(db: Db, key: &[u8], need: Need, home: bool) -> ColdKey {
-        ColdKey { db, key: key.into(), node: None, need, home }
+        ColdKey { db, key: key.into(), node: None, bundle: None, need, home }
+    }
+
+    /// The record of a bundle, as it is.
+    pub fn of_bundle(bundle: BundleAt) -> ColdKey {
+        ColdKey { bundle: Some(bundle), ..ColdKey::of(bundle.db, &[], Need::All, false) }
     }
 
     /// A part of a collection.
     pub fn of_node(node: NodeAt) -> ColdKey {
-        ColdKey { db: Db(0), key: Box::default(), node: Some(node), need: Need::All, home: true }
+        ColdKey { node: Some(node), ..ColdKey::of(Db(0), &[], Need::All, true) }
     }
 }
 

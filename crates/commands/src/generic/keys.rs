@@ -2,6 +2,7 @@
 
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
+use isotherm_resp::Reply;
 use isotherm_stdx::{Slot, glob_match};
 
 pub const KEYS: Command<Handler> = Command::new(
@@ -22,6 +23,9 @@ pub const KEYS: Command<Handler> = Command::new(
 
 fn keys(call: &mut Call<'_, '_, '_>) -> Outcome {
     let pattern = call.args.get(1);
+    if call.txn.walks_in_steps() {
+        return keys_in_steps(call, pattern);
+    }
     let open = call.reply.defer();
     let mut count = 0;
     let reply = &mut *call.reply;
@@ -32,6 +36,31 @@ fn keys(call: &mut Call<'_, '_, '_>) -> Outcome {
         }
     });
     call.reply.close_array(open, count);
+    Outcome::Done
+}
+
+// COMPAT(keys): while keys lie on disk (`swap-freeze`), KEYS goes on in steps between which others run: it has each key that is there
+// throughout, once, as SCAN does. Inside of transactions and scripts SCAN, KEYS and RANDOMKEY answer an error where they would have to
+// read. Why: nobody is to wait for the disk of another.
+fn keys_in_steps(call: &mut Call<'_, '_, '_>, pattern: &[u8]) -> Outcome {
+    let bytes_max = call.reply.bytes_max;
+    let mut one = Reply::new(call.reply.proto);
+    let found = call.txn.walk(call.db, slot_of_pattern(pattern), |found, key| {
+        // Too much for its client is not kept.
+        let is_discarded = bytes_max > 0 && found.len() >= bytes_max;
+        let is_wanted = !is_discarded && (pattern == b"*" || glob_match(pattern, key, false));
+        if is_wanted {
+            std::mem::swap(&mut one.out, found);
+            one.bulk(key);
+            std::mem::swap(&mut one.out, found);
+        }
+        is_wanted
+    });
+    // Without an end it runs again.
+    if let Some(found) = found {
+        call.reply.array(found.count);
+        call.reply.raw(&found.found);
+    }
     Outcome::Done
 }
 

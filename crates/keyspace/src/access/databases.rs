@@ -5,9 +5,12 @@ use crate::access::effect::{Effect, EffectMask};
 use crate::access::key_events::KeyEvents;
 use crate::access::lock::Keyspace;
 use crate::access::partition::Partition;
-use crate::access::scan::{CURSORS, cursor_of, position_in, random_entry, scan, weighted_slot};
-use crate::access::terms::ExpiryMode;
+use crate::access::scan::{
+    CURSORS, Scanned, Source, cursor_of, position_in, random_entry, scan, weighted_slot,
+};
+use crate::access::terms::{ExpiryMode, OnCold};
 use crate::access::txn::Txn;
+use crate::access::walk::{Walk, WalkProgress};
 use crate::layout::entry::EntryBytes;
 use crate::layout::kind::Db;
 use crate::values::value::Entry;
@@ -26,18 +29,30 @@ impl Keyspace {
 }
 
 impl Partition {
-    /// A frozen key, each with about the same chance, and when it expires: of a random bundle, which is read. None if that cannot be.
-    fn random_frozen(&self, db: Db, random: &mut dyn FnMut(u64) -> u64) -> Option<(Vec<u8>, Option<UnixMs>)> {
+    /// A frozen key, each with about the same chance, and when it expires: of a random bundle. None if its record cannot be had.
+    fn random_frozen(
+        &self,
+        db: Db,
+        source: &mut Source<'_>,
+        random: &mut dyn FnMut(u64) -> u64,
+    ) -> Option<(Vec<u8>, Option<UnixMs>)> {
         let frozen = self.table(db)?.frozen.as_ref()?;
         let (address, bundle) = frozen.nth(random(frozen.bundle_count()))?;
         let mut at = random(bundle.live());
         let mut found = None;
-        self.visit_bundle(&address, bundle, &mut |key, entry| {
+        let mut visit = |_, key: &[u8], entry: &Entry<'_>| {
             if at == 0 && found.is_none() {
                 found = Some((key.to_vec(), entry.expiry));
             }
             at = at.wrapping_sub(1);
-        });
+        };
+        match source {
+            Source::Disk => self.visit_bundle(&address, bundle, &mut visit),
+            Source::Walk(walk) => {
+                let at = self.bundle_of(db, &address, bundle.reference);
+                self.visit_read(walk, at, bundle, &mut visit)
+            }
+        };
         found
     }
 }
@@ -85,10 +100,59 @@ impl Txn<'_, '_> {
         wanted: impl Fn(&[u8], &Entry<'_>) -> bool,
         mut visit: impl FnMut(&[u8], &Entry<'_>),
     ) -> u64 {
-        let now = self.conditions.now;
+        let scanned = Scanned { db, only: slot, now: self.conditions.now, is_exact: false };
+        self.scan_as(scanned, cursor, count, &wanted, &mut visit)
+    }
+
+    /// Whether keys lie outside memory that a walk of this command does not wait for: it goes on with [`Txn::walk`].
+    pub fn walks_in_steps(&self) -> bool {
+        self.on_cold == OnCold::Collect && self.held.has_frozen()
+    }
+
+    /// All keys of `db`, each once, for a command that may run in several steps, between which keys come and go: `write` adds what is answered
+    /// for a key. `None`: it lacks something, and runs again.
+    pub fn walk(
+        &mut self,
+        db: Db,
+        slot: Option<Slot>,
+        mut write: impl FnMut(&mut Vec<u8>, &[u8]) -> bool,
+    ) -> Option<WalkProgress> {
+        let scanned = Scanned { db, only: slot, now: self.conditions.now, is_exact: true };
+        let mut progress = self.held.walk.take_progress();
+        let from = progress.cursor;
+        loop {
+            let (bytes, count) = (progress.found.len(), progress.count);
+            let (found, number) = (&mut progress.found, &mut progress.count);
+            let mut visit = |key: &[u8], _: &Entry<'_>| *number += usize::from(write(found, key));
+            let next = self.scan_as(scanned, progress.cursor, u64::MAX, &|_, _| true, &mut visit);
+            if self.held.walk.is_wanting() {
+                progress.found.truncate(bytes);
+                progress.count = count;
+                let has_advanced = progress.cursor != from;
+                self.held.walk.keep_progress(progress, has_advanced);
+                return None;
+            }
+            progress.cursor = next;
+            if next == 0 {
+                return Some(progress);
+            }
+        }
+    }
+
+    fn scan_as(
+        &mut self,
+        scanned: Scanned,
+        cursor: u64,
+        count: u64,
+        wanted: &dyn Fn(&[u8], &Entry<'_>) -> bool,
+        visit: &mut dyn FnMut(&[u8], &Entry<'_>),
+    ) -> u64 {
+        let Scanned { db, now, .. } = scanned;
         let keep = self.conditions.expiry_mode == ExpiryMode::Keep;
         let mut stale: Vec<Vec<u8>> = Vec::new();
-        let next = scan(self.held, db, cursor, count, slot, now, &mut |key, entry| {
+        let mut walk = std::mem::take(&mut self.held.walk);
+        let mut source = self.source_of_records(&mut walk);
+        let next = scan(self.held, scanned, cursor, count, &mut source, &mut |key, entry| {
             if !wanted(key, entry) {
                 return;
             }
@@ -98,6 +162,7 @@ impl Txn<'_, '_> {
                 stale.push(key.to_vec());
             }
         });
+        self.held.walk = walk;
         for key in stale {
             let key = self.held.keyspace.key(&key);
             // A frozen one leaves by itself (`due`).
@@ -108,7 +173,11 @@ impl Txn<'_, '_> {
         next
     }
 
-    /// The same of one slot, where a place in it is known by itself: goes on at `position`, 0 at the beginning and at the end.
+    fn source_of_records<'w>(&self, walk: &'w mut Walk) -> Source<'w> {
+        if self.on_cold == OnCold::Collect { Source::Walk(walk) } else { Source::Disk }
+    }
+
+    /// SCAN of one slot, where a place in it is known by itself: goes on at `position`, 0 at the beginning and at the end.
     pub fn scan_slot(
         &mut self,
         db: Db,
@@ -124,8 +193,21 @@ impl Txn<'_, '_> {
     /// hundred tries meet one; else it is one of the next page that has any, from a random place on. If all keys have expired: none, or under a mode
     /// that keeps them the last that was met.
     pub fn random_key(&mut self, db: Db, random: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
+        let mut walk = std::mem::take(&mut self.held.walk);
+        let found = self.random_key_by(db, &mut walk, random);
+        self.held.walk = walk;
+        found
+    }
+
+    fn random_key_by(
+        &mut self,
+        db: Db,
+        walk: &mut Walk,
+        random: &mut dyn FnMut(u64) -> u64,
+    ) -> Option<Vec<u8>> {
         const TRIES_MAX: usize = 100;
         let now = self.now();
+        let mut source = self.source_of_records(walk);
         let mut last = None;
         for _ in 0..TRIES_MAX {
             let total = self.len(db);
@@ -141,8 +223,9 @@ impl Txn<'_, '_> {
             });
             let partition = partition.expect("the lengths add up to the total");
             if at >= partition.len_in_pages(db) {
-                match partition.random_frozen(db, random) {
+                match partition.random_frozen(db, &mut source, random) {
                     Some((key, expiry)) if expiry.is_none_or(|at| at >= now) => return Some(key),
+                    None if source.is_wanting() => return None,
                     found => last = found.map(|(key, _)| key).or(last),
                 }
                 continue;
@@ -158,7 +241,7 @@ impl Txn<'_, '_> {
             }
             last = Some(key);
         }
-        let found = self.next_live_key(db, random(CURSORS), random);
+        let found = self.next_live_key(db, &mut source, random(CURSORS), random);
         let is_kept = self.conditions.expiry_mode != ExpiryMode::Delete;
         found.or(last.filter(|_| is_kept))
     }
@@ -166,16 +249,23 @@ impl Txn<'_, '_> {
     /// A live key of the first page from a cursor of SCAN on that has one; behind the last slot comes the first. Expired
     /// keys are passed over, not collected: a look costs a hundredth. This is done under the gate, so it ends after
     /// 1,500 pages; only while expiry is paused are there so many beside one that is alive.
-    fn next_live_key(&mut self, db: Db, from: u64, random: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
+    fn next_live_key(
+        &mut self,
+        db: Db,
+        source: &mut Source<'_>,
+        from: u64,
+        random: &mut dyn FnMut(u64) -> u64,
+    ) -> Option<Vec<u8>> {
         // COMPAT(keys): RANDOMKEY looks at no more than 1,500 pages for a key that has not expired, which matters only under
         // CLIENT PAUSE; after that it returns an expired one. Why: work under locks has a bound.
         const PAGES_MAX: u64 = 1500;
         let now = self.now();
+        let scanned = Scanned { db, only: None, now, is_exact: false };
         let mut steps = Steps::new(PAGES_MAX);
         for mut cursor in [from, 0] {
             while steps.look(1) {
                 let mut live: Vec<Vec<u8>> = Vec::new();
-                cursor = scan(self.held, db, cursor, 1, None, now, &mut |key, entry| {
+                cursor = scan(self.held, scanned, cursor, 1, source, &mut |key, entry| {
                     if entry.expiry.is_none_or(|at| at >= now) {
                         live.push(key.to_vec());
                     }
@@ -183,6 +273,9 @@ impl Txn<'_, '_> {
                 if !live.is_empty() {
                     let at = random(live.len() as u64) as usize;
                     return Some(live.swap_remove(at));
+                }
+                if source.is_wanting() {
+                    return None;
                 }
                 if cursor == 0 {
                     break;

@@ -20,7 +20,7 @@ use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::access::terms::{Missing, Whereabouts};
 use crate::access::txn::Txn;
-use crate::layout::bundle::{self, BUNDLE_KEYS_MAX, BundleName, Expiring, Item};
+use crate::layout::bundle::{self, BUNDLE_KEYS_MAX, BundleAt, BundleName, Expiring, Item};
 use crate::layout::cold::ColdRef;
 use crate::layout::entry::{Place, read_int};
 use crate::layout::key::Key;
@@ -88,6 +88,13 @@ impl Held<'_> {
         let partition = self.partition(slot);
         let refers = |db: &Db| partition.bundle_at((*db, slot), name, reference).is_some();
         if refers(&db) { Some(db) } else { partition.used_databases().find(refers) }
+    }
+
+    /// How many keys live in a bundle, if its record is still there.
+    pub fn bundle_keys(&mut self, at: &BundleAt) -> Option<u64> {
+        let partition = self.partition(at.slot);
+        let address = partition.bundle_at((at.db, at.slot), at.name, at.reference)?;
+        Some(partition.table(at.db)?.frozen.as_ref()?.get(&address)?.live())
     }
 
     /// The keeper has a record elsewhere now. Whether a bundle refers to it; else the new place goes back.
@@ -445,7 +452,7 @@ impl Partition {
     }
 
     /// A key is no longer in its bundle.
-    fn leave(&mut self, db: Db, address: &BundleAddress, ordinal: usize, is_volatile: bool) {
+    pub(crate) fn leave(&mut self, db: Db, address: &BundleAddress, ordinal: usize, is_volatile: bool) {
         let (table, store) = self.table_and_store(db).expect("the bundle was found");
         let frozen = table.frozen.as_mut().expect("the bundle was found");
         if let Some(reference) = frozen.leave(address, ordinal, is_volatile) {

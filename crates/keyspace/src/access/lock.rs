@@ -17,6 +17,7 @@ use crate::access::shared::{Config, Shared};
 use crate::access::sync::{Mutex, MutexGuard};
 use crate::access::terms::Missing;
 use crate::access::waiter::{WaitedKey, Waiter};
+use crate::access::walk::Walk;
 use crate::access::work_guard::{HoldWatch, WorkGuard};
 use crate::layout::key::{Key, KeyHasher};
 use crate::layout::kind::{Db, Type};
@@ -229,6 +230,8 @@ pub struct Held<'k> {
     pub(crate) missing: Vec<Missing>,
     /// Something that a command was lent is to go with its locks.
     pub(super) drops_passed: bool,
+    /// Of the command at hand, if it walks over keys.
+    pub walk: Walk,
 }
 
 impl<'k> Held<'k> {
@@ -242,6 +245,7 @@ impl<'k> Held<'k> {
             locked_at: 0,
             missing: Vec::new(),
             drops_passed: false,
+            walk: Walk::default(),
         }
     }
 

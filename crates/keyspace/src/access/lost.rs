@@ -5,7 +5,7 @@
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
-use crate::layout::bundle::print_of;
+use crate::layout::bundle::{BundleAt, print_of};
 use crate::layout::cold::ColdRef;
 use crate::layout::key::Key;
 use crate::layout::kind::Db;
@@ -66,6 +66,15 @@ impl Held<'_> {
         }
         partition.store.cold.lost += forgotten.keys;
         forgotten
+    }
+
+    /// Gives up a record that is lost. How many keys it had.
+    pub fn forget_bundle(&mut self, at: &BundleAt) -> u64 {
+        let partition = self.partition(at.slot);
+        let Some(address) = partition.bundle_at((at.db, at.slot), at.name, at.reference) else { return 0 };
+        let keys = partition.drop_bundle(at.db, (&address, at.reference));
+        partition.store.cold.lost += keys;
+        keys
     }
 
     /// Gives up so many frozen keys of a slot or some more, which were to be deleted and could not be read: the first ones.

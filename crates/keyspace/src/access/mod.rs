@@ -31,6 +31,7 @@ pub(crate) mod sync;
 pub(crate) mod terms;
 pub(crate) mod txn;
 pub(crate) mod waiter;
+pub(crate) mod walk;
 pub(crate) mod watch;
 pub(crate) mod work_guard;
 

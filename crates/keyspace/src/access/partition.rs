@@ -320,7 +320,9 @@ impl Partition {
 
     fn for_each_frozen(&self, table: &Table, place: usize, visit: &mut dyn FnMut(&[u8], &Entry<'_>)) -> bool {
         let mut bundles = table.bundles_from(BundleAddress::first_of(place));
-        bundles.all(|(address, bundle)| self.visit_bundle(&address, bundle, visit))
+        bundles.all(|(address, bundle)| {
+            self.visit_bundle(&address, bundle, &mut |_, key, entry| visit(key, entry))
+        })
     }
 
     pub fn visit_page(&self, page: Handle, now: UnixMs, visit: &mut dyn FnMut(&[u8], &Entry<'_>)) {

@@ -8,10 +8,15 @@
 //! intervals but never move a key against that order. The cursor is a point in it: what lies behind it is still to
 //! come, so a key that is there throughout is always returned, and twice only if pages merge. (Redis's dictScan,
 //! carried to linear hashing: pages that are not split yet are met under the smaller mask.)
+//!
+//! Keys that lie outside memory are at their places in that order too: a piece of a slot is what one page and the bundles around
+//! it have in common. A walk of a client reads none of their records by itself (`walk`).
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
-use crate::layout::bundle::{self, order_of};
+use crate::access::walk::{Walk, WalkRecord};
+use crate::layout::bundle::{self, BundleAt, order_of, print_of};
+use crate::layout::cold::ColdRef;
 use crate::layout::directory;
 use crate::layout::kind::Db;
 use crate::layout::record::{Record, advance};
@@ -42,16 +47,35 @@ pub(crate) fn position_in(cursor: u64) -> u32 {
     (cursor >> SLOT_BITS) as u32
 }
 
-/// Visits entries from `cursor` on until `count` were seen; the next cursor, 0 at the end.
+/// Where the records of frozen keys come from.
+pub(crate) enum Source<'w> {
+    /// The disk, which is waited for under the lock.
+    Disk,
+    /// What was read for the walk: it names what it lacks, and runs again.
+    Walk(&'w mut Walk),
+}
+
+/// What is scanned.
+#[derive(Clone, Copy)]
+pub(crate) struct Scanned {
+    pub db: Db,
+    pub only: Option<Slot>,
+    pub now: UnixMs,
+    /// A key is met once even if its page is merged between two calls.
+    pub is_exact: bool,
+}
+
+/// Visits entries from `cursor` on until `count` were seen; the next cursor, 0 at the end. If the walk lacks records behind that, all that was
+/// found is thrown away.
 pub(crate) fn scan(
     held: &mut Held<'_>,
-    db: Db,
+    scanned: Scanned,
     cursor: u64,
     count: u64,
-    only: Option<Slot>,
-    now: UnixMs,
+    source: &mut Source<'_>,
     visit: &mut dyn FnMut(&[u8], &Entry<'_>),
 ) -> u64 {
+    let Scanned { db, only, now, is_exact } = scanned;
     let geometry = held.keyspace.geometry;
     // COMPAT(keys): SCAN with a cursor near 2^64-1 is at its end; Valkey still returns the keys of its last bucket.
     // Why: no call of SCAN returns such a cursor.
@@ -64,6 +88,8 @@ pub(crate) fn scan(
         }
     }
     let (mut seen, mut pages) = (0, 0);
+    // What was read is shown before more is, or the next run would need it again.
+    let (mut may_end, mut is_naming) = (false, false);
     while let Some(found) = next_slot(held, db, spread, only.is_some()) {
         if found != spread {
             (spread, position) = (found, 0);
@@ -75,18 +101,28 @@ pub(crate) fn scan(
             let table = partition.table(db).expect("the slot has keys");
             let record = table.slot(&partition.store.heap, place).record;
             let (page, next) = advance(position, record.pages.max(1));
-            if table.frozen.is_some() {
-                let piece = Piece { db, place, from: position.reverse_bits(), page, page_end: next };
-                let (met, end) = partition.visit_piece(&record, piece, now, visit);
-                (seen, position) = (seen + met.unwrap_or(0), end);
-                is_whole &= met.is_some();
+            if table.frozen.is_some() || is_exact {
+                let from = position.reverse_bits();
+                let piece = Piece { db, place, from, page, page_end: next, may_end, is_naming };
+                let met = partition.visit_piece(&record, piece, now, source, visit);
+                match source {
+                    Source::Disk => is_whole &= !met.is_missing,
+                    // Something lies before it, so the cursor is not 0.
+                    Source::Walk(_) if met.is_missing && may_end => {
+                        return u64::from(position) << SLOT_BITS | spread as u64;
+                    }
+                    Source::Walk(_) => is_naming |= met.is_missing,
+                }
+                may_end |= met.has_read && !is_naming;
+                (seen, position) = (seen + met.keys, met.end);
             } else {
                 seen += visit_page(partition, &record, page, now, visit);
                 position = next;
             }
             pages += 1;
             // Where something could not be read all that was found is thrown away.
-            if position == 0 || seen >= count || pages >= PAGES_PER_CALL_MAX || !is_whole {
+            let is_over = seen >= count || pages >= PAGES_PER_CALL_MAX || source.is_full();
+            if position == 0 || is_over || !is_whole {
                 break;
             }
         }
@@ -100,12 +136,30 @@ pub(crate) fn scan(
             return 0;
         }
         spread += 1;
-        if seen >= count || pages >= PAGES_PER_CALL_MAX {
+        if seen >= count || pages >= PAGES_PER_CALL_MAX || source.is_full() {
             // The cursor names a slot that has keys, so that 0 stays the word for the end.
             return next_slot(held, db, spread, false).map_or(0, |spread| spread as u64);
         }
     }
     0
+}
+
+impl Source<'_> {
+    /// Whether the walk lacks records.
+    pub fn is_wanting(&self) -> bool {
+        match self {
+            Source::Disk => false,
+            Source::Walk(walk) => walk.is_wanting(),
+        }
+    }
+
+    /// Whether as much was named as is read at a time.
+    fn is_full(&self) -> bool {
+        match self {
+            Source::Disk => false,
+            Source::Walk(walk) => walk.is_full(),
+        }
+    }
 }
 
 pub(crate) fn visit_page(
@@ -128,11 +182,26 @@ struct Piece {
     page: u32,
     /// The position behind the page; 0 behind the last.
     page_end: u32,
+    /// Records that the walk lacks are not named: it ends before this.
+    may_end: bool,
+    /// The walk lacks records already: it names others that it will need, and shows nothing.
+    is_naming: bool,
+}
+
+/// What was met of a piece.
+struct Met {
+    /// Those that were visited; of records that are to be read all that they have.
+    keys: u64,
+    /// The position behind it.
+    end: u32,
+    /// A record could not be had.
+    is_missing: bool,
+    /// One that was read for the walk was used.
+    has_read: bool,
 }
 
 impl Partition {
-    /// Visits the keys of a piece, those in its page and those of bundles, whose records are read. How many, if all could be
-    /// read, and the position behind it.
+    /// Visits the keys of a piece, those in its page and those of bundles.
     ///
     /// A key that freezes or thaws between two calls stays at its place in the order, so that it is met in any case.
     fn visit_piece(
@@ -140,47 +209,112 @@ impl Partition {
         record: &Record,
         piece: Piece,
         now: UnixMs,
+        source: &mut Source<'_>,
         visit: &mut dyn FnMut(&[u8], &Entry<'_>),
-    ) -> (Option<u64>, u32) {
-        let frozen = self.table(piece.db).and_then(|table| table.frozen.as_ref()).expect("the slot has some");
-        let (around, frozen_end) = frozen.around(piece.place, piece.from);
-        let page_end = if piece.page_end == 0 { 1 << 32 } else { u64::from(piece.page_end.reverse_bits()) };
+    ) -> Met {
+        let Piece { db, place, from, page, page_end, may_end, is_naming } = piece;
+        let frozen = self.table(db).and_then(|table| table.frozen.as_ref());
+        let (around, frozen_end) = frozen.map_or((Vec::new(), 1 << 32), |frozen| frozen.around(place, from));
+        let page_end = if page_end == 0 { 1 << 32 } else { u64::from(page_end.reverse_bits()) };
         let end = frozen_end.min(page_end);
-        let is_within = |key: &[u8]| {
-            let order = u64::from(order_of(self.store.hasher.hash(key)));
-            (u64::from(piece.from)..end).contains(&order)
-        };
-        let (mut met, mut is_whole) = (0, true);
-        let mut take = |key: &[u8], entry: &Entry<'_>| {
-            if is_within(key) {
-                met += 1;
+        let within = u64::from(from)..end;
+        let mut met = Met { keys: 0, end: (end as u32).reverse_bits(), is_missing: false, has_read: false };
+        let bundles = around.iter().filter_map(|address| Some((address, frozen?.get(address)?)));
+        if let Source::Walk(walk) = source {
+            for (address, bundle) in bundles.clone() {
+                if walk.get(bundle.reference).is_some() {
+                    continue;
+                }
+                met.is_missing = true;
+                if may_end {
+                    return met;
+                }
+                let is_new = walk.want(self.bundle_of(db, address, bundle.reference));
+                met.keys += if is_new { bundle.live() } else { 0 };
+            }
+            if is_naming || met.is_missing {
+                return met;
+            }
+        }
+        let (mut keys, mut is_missing) = (0, false);
+        let mut take = |hash: u64, key: &[u8], entry: &Entry<'_>| {
+            if within.contains(&u64::from(order_of(hash))) {
+                keys += 1;
                 visit(key, entry);
             }
         };
         if record.pages > 0 {
-            visit_page(self, record, piece.page, now, &mut take);
+            let hasher = self.store.hasher;
+            visit_page(self, record, page, now, &mut |key, entry| take(hasher.hash(key), key, entry));
         }
-        for address in around {
-            let bundle = frozen.get(&address).expect("it was just found");
-            is_whole &= self.visit_bundle(&address, bundle, &mut take);
+        for (address, bundle) in bundles {
+            let is_shown = match source {
+                Source::Disk => self.visit_bundle(address, bundle, &mut take),
+                Source::Walk(walk) => {
+                    met.has_read = true;
+                    self.visit_read(walk, self.bundle_of(db, address, bundle.reference), bundle, &mut take)
+                }
+            };
+            is_missing |= !is_shown;
         }
-        (is_whole.then_some(met), (end as u32).reverse_bits())
+        Met { keys, is_missing, ..met }
     }
 
-    /// Visits the keys of a bundle. Its record is read under the lock. Whether it could be.
+    /// Visits the keys of a bundle whose record the walk has. Else it is wanted.
+    pub(crate) fn visit_read(
+        &self,
+        walk: &mut Walk,
+        at: BundleAt,
+        bundle: &Bundle,
+        visit: &mut dyn FnMut(u64, &[u8], &Entry<'_>),
+    ) -> bool {
+        match walk.get(at.reference) {
+            Some(WalkRecord::Lost) => return true,
+            Some(WalkRecord::Payload(payload)) if self.visit_items(bundle, payload, visit) => return true,
+            // Another one was written to its place since it was read.
+            Some(WalkRecord::Payload(_)) => _ = walk.take(at.reference),
+            None => {}
+        }
+        walk.want(at);
+        false
+    }
+
+    /// Visits the keys of a bundle, with their hashes. Its record is read under the lock. Whether it could be.
     pub(crate) fn visit_bundle(
         &self,
         address: &BundleAddress,
         bundle: &Bundle,
-        visit: &mut dyn FnMut(&[u8], &Entry<'_>),
+        visit: &mut dyn FnMut(u64, &[u8], &Entry<'_>),
     ) -> bool {
         let keeper = self.store.cold.keeper.as_ref().expect("what is frozen has a keeper");
-        let Some(payload) = keeper.read(bundle.reference, address.name().as_bytes()) else { return false };
-        let items = bundle::items(&payload).unwrap_or_default();
-        for (_, item) in items.iter().enumerate().filter(|(ordinal, _)| bundle.is_live(*ordinal)) {
-            Entry::of_item(&self.store, item, &mut |entry| visit(item.key, entry));
-        }
-        true
+        let payload = keeper.read(bundle.reference, address.name().as_bytes());
+        payload.is_some_and(|payload| self.visit_items(bundle, &payload, visit))
+    }
+
+    /// Whether it is the payload of this bundle, as far as that can be seen.
+    fn visit_items(
+        &self,
+        bundle: &Bundle,
+        payload: &[u8],
+        visit: &mut dyn FnMut(u64, &[u8], &Entry<'_>),
+    ) -> bool {
+        let items = bundle::items(payload).filter(|items| items.len() == bundle.prints().len());
+        let Some(items) = items else { return false };
+        let mut live = items.iter().zip(bundle.prints()).filter(|(_, print)| **print != 0);
+        live.all(|(item, print)| {
+            let hash = self.store.hasher.hash(item.key);
+            let is_same = print_of(hash) == *print;
+            if is_same {
+                Entry::of_item(&self.store, item, &mut |entry| visit(hash, item.key, entry));
+            }
+            is_same
+        })
+    }
+
+    /// A bundle of a table by what names it for others.
+    pub(crate) fn bundle_of(&self, db: Db, address: &BundleAddress, reference: ColdRef) -> BundleAt {
+        let spread = self.geometry.spread_of(self.number, address.place());
+        BundleAt { db, slot: Geometry::slot_at(spread), name: address.name(), reference }
     }
 }
 

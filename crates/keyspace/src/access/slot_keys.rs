@@ -1,7 +1,7 @@
 //! The keys of one slot, straight from its records and pages. The slot's partition is held.
 
 use crate::access::lock::Held;
-use crate::access::scan::{scan, visit_page};
+use crate::access::scan::{Scanned, Source, scan, visit_page};
 use crate::layout::bundle;
 use crate::layout::kind::Db;
 use crate::tables::frozen::BundleAddress;
@@ -33,10 +33,11 @@ impl Held<'_> {
     /// The names of so many of them, at most.
     pub fn slot_names(&mut self, db: Db, slot: Slot, count: usize) -> Vec<Vec<u8>> {
         let mut names = Vec::new();
+        let scanned = Scanned { db, only: Some(slot), now: UnixMs(0), is_exact: false };
         let mut cursor = 0;
         while names.len() < count {
             let wanted = (count - names.len()) as u64;
-            cursor = scan(self, db, cursor, wanted, Some(slot), UnixMs(0), &mut |name, _| {
+            cursor = scan(self, scanned, cursor, wanted, &mut Source::Disk, &mut |name, _| {
                 steps::note(1);
                 if names.len() < count {
                     names.push(name.to_vec());

@@ -11,8 +11,9 @@
 //!
 //! The 16 bits only propose: a key of another name has the same with a chance of 1 in 65,536 a key. What lies outside is read to know.
 
-use crate::layout::kind::Form;
-use isotherm_stdx::UnixMs;
+use crate::layout::cold::ColdRef;
+use crate::layout::kind::{Db, Form};
+use isotherm_stdx::{Slot, UnixMs};
 
 /// A bundle's payload is no longer, unless one key alone is: one read of the disk gets it.
 pub(crate) const BUNDLE_BYTES_MAX: usize = 6000;
@@ -87,6 +88,15 @@ impl BundleName {
         let is_one = level <= Interval::LEVEL_MAX && Interval::around(start, level).start == start;
         is_one.then_some(Interval { start, level })
     }
+}
+
+/// A bundle, and where its record is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BundleAt {
+    pub db: Db,
+    pub slot: Slot,
+    pub name: BundleName,
+    pub reference: ColdRef,
 }
 
 /// A key in a bundle.

@@ -9,13 +9,11 @@
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
-use crate::layout::bundle::{self, BundleName};
-use crate::layout::cold::ColdRef;
+use crate::layout::bundle::{self, BundleAt};
 use crate::layout::key::Key;
-use crate::layout::kind::{Db, Full};
+use crate::layout::kind::Full;
 use crate::tables::frozen::BundleAddress;
-use crate::tables::geometry::Geometry;
-use isotherm_stdx::{Slot, UnixMs, steps};
+use isotherm_stdx::{UnixMs, steps};
 
 /// Bundles with keys that expire that are looked at in one hold: their bounds lie side by side.
 const LOOKS_PER_HOLD: usize = 1000;
@@ -28,15 +26,6 @@ pub struct DueHand {
     behind: Option<BundleAddress>,
     /// Rounds over all partitions that are complete.
     pub rounds: u64,
-}
-
-/// A bundle that may have keys whose time is over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DueBundle {
-    pub db: Db,
-    pub slot: Slot,
-    pub name: BundleName,
-    pub reference: ColdRef,
 }
 
 impl DueHand {
@@ -59,7 +48,7 @@ impl DueHand {
 
 impl Held<'_> {
     /// Bundles of the hand's partition that may have keys whose time was over at `before`; moves the hand on.
-    pub fn due_step(&mut self, hand: &mut DueHand, before: UnixMs) -> Vec<DueBundle> {
+    pub fn due_step(&mut self, hand: &mut DueHand, before: UnixMs) -> Vec<BundleAt> {
         let partitions = self.keyspace.partition_count();
         let partition = self.numbered(hand.partition);
         let (mut found, mut looks) = (Vec::new(), LOOKS_PER_HOLD);
@@ -79,10 +68,8 @@ impl Held<'_> {
             };
             let (due, behind) = frozen.due(hand.behind, before, looks);
             looks = if behind.is_some() { 0 } else { looks.saturating_sub(due.len()) };
-            found.extend(due.into_iter().map(|(address, reference)| {
-                let spread = partition.geometry.spread_of(partition.number, address.place());
-                DueBundle { db, slot: Geometry::slot_at(spread), name: address.name(), reference }
-            }));
+            let bundle_of = |(address, reference)| partition.bundle_of(db, &address, reference);
+            found.extend(due.into_iter().map(bundle_of));
             match behind {
                 Some(_) => hand.behind = behind,
                 None => hand.pass_database(),
@@ -94,14 +81,14 @@ impl Held<'_> {
 
     /// Keys of a bundle whose time is over come to memory, if it is still where its record was read. How many; an error if there is no memory for
     /// all of them, or the record is none.
-    pub fn thaw_due(&mut self, due: &DueBundle, payload: &[u8], now: UnixMs) -> Result<usize, Full> {
+    pub fn thaw_due(&mut self, due: &BundleAt, payload: &[u8], now: UnixMs) -> Result<usize, Full> {
         self.partition(due.slot).thaw_due(due, payload, now)
     }
 }
 
 impl Partition {
-    fn thaw_due(&mut self, due: &DueBundle, payload: &[u8], now: UnixMs) -> Result<usize, Full> {
-        let DueBundle { db, slot, name, reference } = *due;
+    fn thaw_due(&mut self, due: &BundleAt, payload: &[u8], now: UnixMs) -> Result<usize, Full> {
+        let BundleAt { db, slot, name, reference } = *due;
         let Some(address) = self.bundle_at((db, slot), name, reference) else { return Ok(0) };
         let items = bundle::items(payload).ok_or(Full)?;
         let live_ordinals = self.live_ordinals(db, &address);

@@ -49,6 +49,11 @@ impl EvictionPolicy {
         matches!(self, VolatileLru | VolatileLfu | VolatileRandom | VolatileTtl)
     }
 
+    /// Whether a key with this expiry may leave.
+    pub(crate) fn takes(self, expiry: Option<UnixMs>) -> bool {
+        expiry.is_some() || !self.is_volatile()
+    }
+
     fn is_random(self) -> bool {
         matches!(self, EvictionPolicy::AllKeysRandom | EvictionPolicy::VolatileRandom)
     }

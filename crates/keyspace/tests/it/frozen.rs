@@ -27,6 +27,7 @@ struct World {
     /// It goes on, and keys are due.
     now: i64,
     due: u64,
+    evicted: u64,
     hand: DueHand,
 }
 
@@ -46,6 +47,7 @@ impl World {
             moved: 0,
             now: START,
             due: 0,
+            evicted: 0,
             hand: DueHand::default(),
         }
     }
@@ -238,12 +240,46 @@ impl World {
         }
     }
 
+    /// What the policy takes of a bundle leaves, each key with its effect.
+    fn evict(&mut self) {
+        struct Names(Vec<Name>);
+        impl EffectSink for Names {
+            fn mask(&self) -> EffectMask {
+                EffectMask::ALL
+            }
+            fn effect(&mut self, effect: Effect<'_>) {
+                let Effect::Evicted { db, key } = effect else { panic!("{effect:?} is no eviction") };
+                self.0.push((db.0, key.to_vec()));
+            }
+        }
+        let slot = self.slot();
+        let Some((db, name, reference)) = self.bundles(slot).pop() else { return };
+        let is_volatile = self.prng.one_in(3);
+        let policy = if is_volatile { EvictionPolicy::VolatileTtl } else { EvictionPolicy::AllKeysLru };
+        let bundle = BundleAt { db, slot, name, reference };
+        let (payload, now) = (self.keeper.read(reference), UnixMs(self.now));
+        let keys = self.held(slot).bundle_keys(&bundle).expect("it is there");
+        let mut sink = Names(Vec::new());
+        let evicted = self.held(slot).evict_bundle(&bundle, &payload, policy, now, &mut sink);
+        assert_eq!(sink.0.len() as u64, evicted);
+        assert!(is_volatile || evicted == keys);
+        self.evicted += evicted;
+        for name in sink.0 {
+            // Some of them were due, and seen by none.
+            let gone = self.model.remove(&name);
+            assert!(!is_volatile || gone.is_none_or(|(_, expiry)| expiry.is_some()));
+        }
+        let left = self.held(slot).bundle_keys(&bundle);
+        assert_eq!(left, Some(keys - evicted).filter(|left| *left > 0), "its record goes with its last key");
+    }
+
     fn step(&mut self) {
         match self.prng.below(30) {
             0..20 => self.op(),
             20..22 => self.freeze(),
             22 => self.freeze_only(),
             23 => self.pass_time(),
+            24 if self.prng.one_in(4) => self.evict(),
             24 => self.relocate(),
             25..28 => self.fetch(),
             28 if self.prng.one_in(15) => {
@@ -320,8 +356,8 @@ fn what_is_frozen_is_what_was_stored() {
             }
         }
         world.check();
-        let World { frozen, moved, due, .. } = world;
-        assert!(frozen > 2000 && moved > 20 && due > 50, "{frozen} {moved} {due}");
+        let World { frozen, moved, due, evicted, .. } = world;
+        assert!(frozen > 2000 && moved > 20 && due > 50 && evicted > 50, "{frozen} {moved} {due} {evicted}");
         world.remove_due();
         txn(&world.keyspace, world.now, |txn| txn.free_flushed_now());
         let model = std::mem::take(&mut world.model);

@@ -11,7 +11,7 @@
 use isotherm_commands::Outcome;
 use isotherm_commands::generic::ScanOptions;
 use isotherm_commands::spec::*;
-use isotherm_keyspace::{Conditions, Entry, ExpiryMode, Slot, Txn, Want};
+use isotherm_keyspace::{Conditions, Entry, ExpiryMode, OnCold, Slot, Txn, Want};
 use isotherm_resp::{Reply, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_u64};
 use std::cell::Cell;
@@ -101,6 +101,7 @@ fn scan(call: &mut AdminCall<'_>) -> Outcome {
     let fingerprint = fingerprint(call.node.process.seed);
     let mut keys = Reply::new(call.reply.proto);
     match run(call, &fingerprint, &mut keys) {
+        Ok(_) if call.exec.held.walk.is_wanting() => return call.exec.fetch_for_walk(call.reply),
         Ok((next, found)) => {
             call.reply.array(2);
             next.write(call.reply, &fingerprint);
@@ -169,7 +170,10 @@ fn walk(
             if seen.get() >= options.count {
                 return (Cursor::Place(slot, 0), found);
             }
+            let mark = (keys.len(), found);
             let mut txn = Txn::new(&mut call.exec.held, conditions, &mut call.exec.pump);
+            // Nothing is read under the lock.
+            txn.on_cold = OnCold::Collect;
             let left = options.count - seen.get();
             let takes = |key: &[u8], entry: &Entry<'_>| {
                 seen.set(seen.get() + 1);
@@ -182,6 +186,12 @@ fn walk(
             });
             let counts = txn.finish();
             call.exec.stats.count_txn(counts);
+            if call.exec.held.walk.is_wanting() && slot != first {
+                // What was found before is answered first.
+                call.exec.end_walk();
+                keys.truncate(mark.0);
+                return (Cursor::Place(slot, 0), mark.1);
+            }
             if next != 0 {
                 return (Cursor::Place(slot, next), found);
             }

@@ -4,12 +4,15 @@
 //! value is there is "in ssdb" for these commands.
 
 use isotherm_commands::Outcome;
-use isotherm_commands::call::{ColdKey, ColdKeys};
+use isotherm_commands::call::{ColdKey, ColdKeys, is_word};
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
-use isotherm_keyspace::{ByNodes, Forgotten, Lookup, SinkLimits, Whereabouts};
+use isotherm_keyspace::{
+    BundleAt, ByNodes, Forgotten, Lookup, SinkLimits, Slot, WalkRecord, Want, Whereabouts,
+};
 use isotherm_resp::errors::with_bytes;
-use isotherm_stdx::glob_match;
+use isotherm_resp::{Args, errors};
+use isotherm_stdx::{glob_match, parse_u64};
 use isotherm_tier::PAYLOAD_BYTES_MAX;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -156,15 +159,31 @@ const SWAP_FORGET: Spec = Spec {
     name: "forget",
     summary: "Gives up the keys of a record on disk that cannot be read.",
     complexity: "O(N) with N being the number of keys in the record.",
-    arity: 3,
+    arity: -3,
     flags: Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::NO_MULTI),
     acl: AclCategories::DANGEROUS,
-    key_specs: &[KeySpec::one(2, KeyFlags::RW.or(KeyFlags::DELETE))],
+    key_positions: Some(forgotten_key),
     need: NeedFrom::Stated(Need::Nothing),
-    arguments: &[Argument::key("key", 0)],
+    // The partition of the key, or of the record.
+    reach: Reach::Each,
+    arguments: &[Argument::one_of(
+        "what",
+        &[
+            Argument::string("key"),
+            Argument::block("record", &[Argument::integer("slot"), Argument::integer("address").token("RECORD")])
+                .token("SLOT"),
+        ],
+    )],
     tips: &[],
     ..SUBCOMMAND
 };
+
+/// Which keys a record has is not known.
+fn forgotten_key(args: Args<'_>, out: &mut Vec<(usize, KeyFlags)>) {
+    if args.len() == 3 {
+        out.push((2, KeyFlags::RW.or(KeyFlags::DELETE)));
+    }
+}
 
 /// A disk that is away for a moment is no reason to give up what lies there.
 const AWAY: &str =
@@ -176,7 +195,11 @@ fn forget(call: &mut AdminCall<'_>) -> Outcome {
         call.reply.error(AWAY);
         return Outcome::Done;
     }
+    if call.args.len() > 3 {
+        return forget_record(call);
+    }
     let (db, key) = (call.session.db, call.node.keyspace.key(call.args.get(2)));
+    call.exec.held.acquire(Want::One(call.node.keyspace.partition_of(key.slot)));
     let mut read = |reference, name: &[u8]| tier.read_last(reference, name);
     let Forgotten { keys, is_unknown } = call.exec.held.forget_unreadable(db, &key, call.now, &mut read);
     if keys > 0 {
@@ -188,6 +211,51 @@ fn forget(call: &mut AdminCall<'_>) -> Outcome {
         call.reply.integer(keys as i64);
     }
     Outcome::Done
+}
+
+/// By what the server's log says of it. It is read once more, while nothing is held: what can be read is not given up.
+fn forget_record(call: &mut AdminCall<'_>) -> Outcome {
+    let (slot, address) = match record_of(call.args) {
+        Ok(named) => named,
+        Err(text) => {
+            call.reply.error(text);
+            return Outcome::Done;
+        }
+    };
+    call.exec.held.acquire(Want::One(call.node.keyspace.partition_of(slot)));
+    let mut found = None;
+    call.exec.held.bundles(slot, &mut |db, name, reference| {
+        if reference.raw() == address {
+            found = Some(BundleAt { db, slot, name, reference });
+        }
+    });
+    let Some(bundle) = found else {
+        call.reply.integer(0);
+        return Outcome::Done;
+    };
+    match call.exec.held.walk.take(bundle.reference) {
+        None if call.exec.has_waited => call.reply.error(AWAY),
+        None => return Outcome::Cold(Box::new(ColdKeys { keys: vec![ColdKey::of_bundle(bundle)] })),
+        Some(WalkRecord::Payload(_)) => call.reply.error("ERR this record can be read"),
+        Some(WalkRecord::Lost) => {
+            let keys = call.exec.held.forget_bundle(&bundle);
+            let (db, slot) = (bundle.db.0, slot.get());
+            log::warning(format!("swap: {keys} keys of slot {slot} in DB {db} were given up (SWAP FORGET)"));
+            call.reply.integer(keys as i64);
+        }
+    }
+    Outcome::Done
+}
+
+/// `SWAP FORGET SLOT slot RECORD address`
+fn record_of(args: Args<'_>) -> Result<(Slot, u64), &'static str> {
+    let is_this = args.len() == 6 && is_word(args.get(2), "SLOT") && is_word(args.get(4), "RECORD");
+    let slot = parse_u64(args.get(3)).and_then(|slot| u16::try_from(slot).ok());
+    let slot = slot.filter(|slot| usize::from(*slot) < Slot::COUNT).map(Slot::new);
+    match is_this {
+        true => slot.zip(parse_u64(args.get(5))).ok_or(errors::NOT_AN_INTEGER),
+        false => Err(errors::SYNTAX),
+    }
 }
 
 const SWAP_STATUS: Spec =
@@ -216,6 +284,8 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
             "    Free space on disk now: segments are cleaned until a twentieth of the files at most is dead.",
             "FORGET <key>",
             "    Give up the record that may have this key and cannot be read, with all its keys. Return how many they are.",
+            "FORGET SLOT <slot> RECORD <address>",
+            "    The same of a record that the server's log names. It is read once more before, and stays if it can be.",
             "STATUS",
             "    Return the figures of INFO swap, with the progress of CLEAN and VERIFY.",
             "VERIFY",

@@ -39,7 +39,7 @@ pub fn note(store: Store<'_>) -> Ended {
     let running = store.state.saving().running.map(|running| running.job);
     let rdb = match running {
         // It has begun before, and comes behind.
-        Some(Job::Save | Job::BackgroundSave) => RdbMark::Unknown,
+        Some(Job::Save(_) | Job::BackgroundSave) => RdbMark::Unknown,
         _ => mark(&*store.state.disk, &store.file()).unwrap_or(RdbMark::Unknown),
     };
     // A file that cannot be recognized was begun in this second at the latest.

@@ -2,7 +2,7 @@
 
 use isotherm_cluster::{Slot, SlotSet};
 use isotherm_disk::File;
-use isotherm_keyspace::Waiter;
+use isotherm_keyspace::{ColdRef, Waiter, WalkRecord};
 use isotherm_log::LogOffset;
 use isotherm_reactor::Stream;
 use isotherm_replication::feed::{Announced, SyncRequest};
@@ -94,6 +94,8 @@ pub enum WorkerMessage {
     Fetched {
         ticket: Ticket,
         came: Came,
+        /// Those of a walk over keys.
+        records: Vec<(ColdRef, WalkRecord)>,
     },
     /// Threads have read for you: you look at it at the end of your turn.
     ReadsEnded,
@@ -126,6 +128,13 @@ pub enum WorkerMessage {
     SlotNews(Arc<News>),
     /// Whether the worker serves clients.
     Beat(Beat),
+}
+
+impl WorkerMessage {
+    /// Of a fetch that has brought values alone.
+    pub fn fetched(ticket: Ticket, came: Came) -> WorkerMessage {
+        WorkerMessage::Fetched { ticket, came, records: Vec::new() }
+    }
 }
 
 /// A connection that has become a replica.

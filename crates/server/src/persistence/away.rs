@@ -12,7 +12,7 @@ use std::time::Duration;
 use super::Store;
 use super::state::{Asker, Job};
 use crate::process::log;
-use crate::tier::ReadError;
+use crate::tier::{ReadError, damaged_text};
 use crate::tier::in_order::InOrder;
 use crate::tier::reads::GivesUp;
 
@@ -63,7 +63,7 @@ impl Reading {
         let key = match item {
             // Which keys these are only their record says.
             SnapshotItem::Bundle(bundle) => {
-                return format!("keys of slot {} in DB {}", bundle.slot.get(), bundle.db.0);
+                return damaged_text((bundle.db, bundle.slot), bundle.reference, bundle.keys());
             }
             SnapshotItem::Entry(entry) => entry.key,
             _ => &self.key,

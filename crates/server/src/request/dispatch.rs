@@ -302,6 +302,7 @@ impl Dispatcher {
                 }
                 (Verdict::Refuse(text), _) => {
                     let command = request.command();
+                    self.exec.end_walk();
                     refusal::refuse(&mut self.exec, session, &mut self.reply, command, &text, request.args);
                 }
                 (Verdict::Redirect(text), _) => {
@@ -489,6 +490,7 @@ impl Dispatcher {
             },
             Outcome::Later => Ran::Parked(exec.runs.parked.take().expect("a script was suspended")),
         };
+        exec.end_walk();
         if is_measured || taken >= exec.hot.long_hold_ticks || exec.held.has_ready() || cfg!(debug_assertions)
         {
             follow_up::end_hold(exec, command, taken);

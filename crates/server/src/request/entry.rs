@@ -132,7 +132,10 @@ fn intent_of(spec: &Spec) -> Intent {
 /// PFCOUNT reads, and keeps what it has counted: a value that may be changed is fetched before.
 fn on_cold(spec: &Spec) -> OnCold {
     let may_change = spec.key_specs.iter().any(|keys| keys.flags.has(KeyFlags::RW));
+    // SCAN, KEYS and RANDOMKEY meet what they did not name.
+    let walks = spec.reach == Reach::All && spec.flags.has(Flags::READONLY);
     match () {
+        () if walks => OnCold::Collect,
         () if spec.need_max() == Need::Nothing => OnCold::Show,
         () if spec.flags.has(Flags::READONLY) && !may_change => OnCold::Collect,
         () => OnCold::Read,

@@ -10,10 +10,11 @@
 
 use isotherm_commands::call::HashedKeys;
 use isotherm_commands::{Call, Flags, Handler, Outcome, Records};
-use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, OnCold, Slot, Txn, UnixMs};
+use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, OnCold, Slot, Txn, UnixMs, Walk};
 use isotherm_log::LogOffset;
 use isotherm_resp::{Args, Reply};
 use isotherm_stdx::{Prng, steps};
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use crate::cluster::route::{self, Desk, Route};
@@ -80,6 +81,10 @@ pub struct Exec {
     pub was_late: bool,
     /// Values that this worker is to read, for those who wait with these tickets.
     pub wanted: Vec<(Ticket, Wanted)>,
+    /// Walks over keys that wait.
+    pub walks: BTreeMap<Ticket, Walk>,
+    /// The command at hand lacks keys on disk, and cannot be interrupted.
+    pub refuses_walk: bool,
 }
 
 /// One run of a data command.
@@ -157,7 +162,7 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     if is_tiered {
         exec.held.note_passed();
     }
-    if exec.held.has_missed() {
+    if exec.held.has_missed() || exec.held.walk.is_wanting() {
         exec.held.keep_passed();
         exec.stats.count_expired(counts);
         reply.truncate(mark);
@@ -230,6 +235,8 @@ impl Exec {
             has_waited: false,
             was_late: false,
             wanted: Vec::new(),
+            walks: BTreeMap::new(),
+            refuses_walk: false,
         }
     }
 

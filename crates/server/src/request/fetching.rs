@@ -4,7 +4,7 @@ use isotherm_commands::Outcome;
 use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_commands::Flags;
 use isotherm_commands::spec::{Group, KeyFlags, Need};
-use isotherm_keyspace::{Db, Missing, OnCold, TxnCounts};
+use isotherm_keyspace::{ColdRef, Db, Missing, OnCold, TxnCounts, Walk, WalkRecord};
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::steps;
 
@@ -77,7 +77,7 @@ impl Exec {
     #[cold]
     pub(super) fn answer_unreadable(&mut self, command: &'static Entry, reply: &mut Reply) -> Outcome {
         let errors_before = reply.error_count();
-        reply.error(if self.was_late { errors::READ_TOO_SLOW } else { errors::UNREADABLE });
+        self.refuse_unread(reply);
         self.count_call(command, reply, errors_before);
         Outcome::Done
     }
@@ -100,7 +100,9 @@ impl Exec {
             }
             cold
         });
-        let keys = Box::new(ColdKeys { keys: keys.collect() });
+        let mut keys: Vec<ColdKey> = keys.collect();
+        keys.extend(self.held.walk.take_wanted().into_iter().map(ColdKey::of_bundle));
+        let keys = Box::new(ColdKeys { keys });
         if has_lost {
             return self.answer_unreadable(command, reply);
         }
@@ -109,6 +111,28 @@ impl Exec {
             return self.answer_unreadable(command, reply);
         }
         Outcome::Cold(keys)
+    }
+
+    /// The same of a command of the server that walks over keys. Its reply is not written.
+    #[cold]
+    pub fn fetch_for_walk(&mut self, reply: &mut Reply) -> Outcome {
+        let keys = self.held.walk.take_wanted().into_iter().map(ColdKey::of_bundle).collect();
+        if self.may_fetch(Authority::Server) {
+            return Outcome::Cold(Box::new(ColdKeys { keys }));
+        }
+        self.refuse_unread(reply);
+        Outcome::Done
+    }
+
+    /// What the command lacks does not come.
+    fn refuse_unread(&mut self, reply: &mut Reply) {
+        self.held.walk = Walk::default();
+        let is_refused = std::mem::take(&mut self.refuses_walk);
+        reply.error(match (is_refused, self.was_late) {
+            (true, _) => errors::NOT_READ_HERE,
+            (false, true) => errors::READ_TOO_SLOW,
+            (false, false) => errors::UNREADABLE,
+        });
     }
 
     /// What could not be read was noted, and the next command tries again. Whether there was any.
@@ -194,6 +218,12 @@ impl Exec {
     /// cannot read.
     #[cold]
     pub fn fetch_round(&mut self, rounds: &mut Rounds, keys: Box<ColdKeys>) {
+        // Of what a walk lacks nothing is read while others are held up.
+        if keys.keys.iter().any(|cold| cold.bundle.is_some()) {
+            (self.has_waited, self.refuses_walk) = (true, true);
+            rounds.count += 1;
+            return;
+        }
         self.has_waited |= rounds.count == HELD_ROUNDS_MAX;
         let looked_before = steps::looked();
         let has_all = self.node.cold.fetch_now(&mut self.held, &keys, rounds.count == 0);
@@ -210,6 +240,7 @@ impl Exec {
     pub fn end_rounds(&mut self, rounds: &Rounds) {
         // One that has waited without its locks has no rounds.
         self.has_waited &= rounds.count == 0;
+        self.refuses_walk = false;
         rounds.failed.iter().flat_map(|keys| &keys.keys).for_each(|cold| self.forget_failure(cold));
     }
 
@@ -218,6 +249,7 @@ impl Exec {
     fn forget_failure(&mut self, cold: &ColdKey) {
         match cold.node {
             Some(node) => self.held.forget_node_failure(node),
+            None if cold.bundle.is_some() => {}
             None => {
                 let key = self.node.keyspace.key(&cold.key);
                 // A walk over keys names none, and something else may have met it under other locks.
@@ -258,9 +290,28 @@ impl Exec {
         match usize::from(worker) < self.node.worker_count() && self.node.cold.disk().is_some() {
             true => self.wanted.push((ticket, Wanted::of(keys))),
             false => {
-                self.node.cold.fetch(keys, worker, WorkerMessage::Fetched { ticket, came: Came::All });
+                self.node.cold.fetch(keys, worker, WorkerMessage::fetched(ticket, Came::All));
             }
         }
+        let walk = std::mem::take(&mut self.held.walk);
+        if !walk.is_empty() {
+            self.walks.insert(ticket, walk);
+        }
         ticket
+    }
+
+    /// The command at hand is over, or waits with what it has.
+    #[inline]
+    pub fn end_walk(&mut self) {
+        if !self.held.walk.is_empty() {
+            self.held.walk = Walk::default();
+        }
+    }
+
+    /// What was read for a walk. If nobody waits for it any more it goes with its ticket.
+    pub fn add_records(&mut self, ticket: Ticket, records: impl IntoIterator<Item = (ColdRef, WalkRecord)>) {
+        for (reference, record) in records {
+            self.walks.entry(ticket).or_default().add(reference, record);
+        }
     }
 }

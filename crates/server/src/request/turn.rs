@@ -72,6 +72,10 @@ impl Turn<'_> {
     /// was lent before it ran, and may do so for ever.
     #[cold]
     pub fn has_fetched_enough(&mut self) -> bool {
+        // A walk that comes further waits as often as it takes.
+        if self.exec.held.walk.has_advanced() {
+            self.session.fetches = 0;
+        }
         let has_enough = self.session.fetches == FETCHES_MAX;
         self.session.fetches += u8::from(!has_enough);
         has_enough

@@ -20,7 +20,7 @@ use crate::cluster::state::{ClusterState, alone};
 use crate::config::file::{self, Start};
 use crate::effects::pump::Pump;
 use crate::mail::Mail;
-use crate::mail::message::{ControlMessage, WorkerMessage};
+use crate::mail::message::{Came, ControlMessage, WorkerMessage};
 use crate::node::{Node, Parts, Tasks, unix_now};
 use crate::persistence::background;
 use crate::process::{routines, start};
@@ -233,14 +233,14 @@ impl Process {
         let worker = self.sessions[session].shared.worker;
         let tier = self.node.cold.disk().expect("values leave memory to a disk");
         for (ticket, wanted) in std::mem::take(&mut self.workers[usize::from(worker)].exec.wanted) {
-            let message = WorkerMessage::Fetched { ticket, came: Came::All };
+            let message = WorkerMessage::fetched(ticket, Came::All);
             tier.reads.add(wanted.into_keys(), worker, message);
         }
         loop {
             routines::simulated::step_one(|name| name.starts_with("swap-"));
             for message in self.messages(usize::from(worker)) {
                 match message {
-                    WorkerMessage::Fetched { ticket: ended, came } if ended == ticket => return came,
+                    WorkerMessage::Fetched { ticket: ended, came, .. } if ended == ticket => return came,
                     _ => {}
                 }
             }

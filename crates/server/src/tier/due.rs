@@ -7,7 +7,7 @@
 //! So a key is gone within half a minute, and keys of one record that expire one after the other are read together. Where the expiry cycle
 //! does not remove keys, nothing is read: on a replica the primary's DEL names them.
 
-use isotherm_keyspace::{DueBundle, DueHand, Held, UnixMs, Want};
+use isotherm_keyspace::{BundleAt, DueHand, Held, UnixMs, Want};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,7 +63,7 @@ impl Due {
         self.node.debug.swap_chaos.is_on()
     }
 
-    fn find(&mut self) -> Vec<DueBundle> {
+    fn find(&mut self) -> Vec<BundleAt> {
         let after_ms = if self.is_in_haste() { 0 } else { READ_AFTER_MS };
         let mut held = Held::new(&self.node.keyspace);
         held.acquire(Want::One(self.hand.partition()));
@@ -71,8 +71,8 @@ impl Due {
     }
 
     /// One that was moved meanwhile is no longer there, and met again in the next round.
-    fn thaw(&self, due: DueBundle) {
-        let DueBundle { db, slot, name, reference } = due;
+    fn thaw(&self, due: BundleAt) {
+        let BundleAt { db, slot, name, reference } = due;
         let Ok(payload) = self.tier.read_again(reference, name.as_bytes()) else { return };
         let keyspace = &self.node.keyspace;
         let mut held = Held::new(keyspace);
@@ -80,7 +80,7 @@ impl Due {
         // SWAPDB may have come between.
         if let Some(db) = held.database_of_bundle((db, slot), name, reference) {
             // Without memory for them they stay until the next round.
-            _ = held.thaw_due(&DueBundle { db, ..due }, &payload, unix_now());
+            _ = held.thaw_due(&BundleAt { db, ..due }, &payload, unix_now());
         }
     }
 }

@@ -25,6 +25,7 @@ impl<M> Tier<M> {
         fetched: &Fetched,
         now: UnixMs,
     ) {
+        assert!(cold.bundle.is_none(), "what was read for a walk is the walk's");
         if let Some(node) = cold.node {
             let keeps = !self.is_off();
             return held.give_node(node, fetched.value.as_deref(), fetched.from, keeps, now);

@@ -28,6 +28,7 @@ pub mod cleaner;
 pub mod copies;
 #[cfg(test)]
 mod crashes;
+mod damaged;
 mod dropping;
 pub mod due;
 pub mod errands;
@@ -56,5 +57,6 @@ pub mod together;
 pub mod verify;
 pub mod watch;
 
+pub use damaged::text as damaged_text;
 pub use files::ReadError;
 pub use state::{State, Tier};

@@ -9,11 +9,12 @@
 
 use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;
-use isotherm_keyspace::{BundleName, ColdRef, Db, Held, NodeAt, NodeHand, Slot, SlotHand, Want, Whereabouts};
+use isotherm_keyspace::{BundleAt, ColdRef, Db, Held, NodeAt, NodeHand, SlotHand, Want, Whereabouts};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
+use super::damaged;
 use super::files::ReadError;
 use super::state::{State, Tier};
 use super::target::slot_of;
@@ -141,11 +142,13 @@ impl Round {
             held.acquire(Want::One(keyspace.partition_of(slot)));
             held.cold_step(&mut self.hand, LOOKS_PER_HOLD, &mut |db, key, _| found.push((db, key.into())));
             if self.hand.slot() != slot {
-                held.bundles(slot, &mut |db, name, reference| bundles.push((db, slot, name, reference)));
+                held.bundles(slot, &mut |db, name, reference| {
+                    bundles.push(BundleAt { db, slot, name, reference });
+                });
             }
         }
-        for (db, slot, name, reference) in bundles {
-            self.visit_bundle((db, slot), name, reference);
+        for bundle in bundles {
+            self.visit_bundle(bundle);
         }
         for (db, key) in found {
             match self.verifies {
@@ -222,7 +225,8 @@ impl Round {
     // ---- bundles ----
 
     /// Verifies a bundle, or brings its keys home. One that was moved meanwhile is no longer there, and waits for the next round.
-    fn visit_bundle(&mut self, (db, slot): (Db, Slot), name: BundleName, reference: ColdRef) {
+    fn visit_bundle(&mut self, at: BundleAt) {
+        let BundleAt { db, slot, name, reference } = at;
         if !self.verifies && !self.may_bring_home() {
             return;
         }
@@ -239,7 +243,10 @@ impl Round {
             verify.keys.fetch_add(1, Relaxed);
             match payload {
                 Ok(payload) => _ = verify.bytes.fetch_add(payload.len() as u64, Relaxed),
-                Err(why) => self.note_bad(&why, || format!("keys of slot {} in DB {}", slot.get(), db.0)),
+                Err(why) => {
+                    let keys = held.bundle_keys(&at).unwrap_or_default();
+                    self.note_bad(&why, || damaged::text((db, slot), reference, keys));
+                }
             }
         } else {
             let is_home =
@@ -272,7 +279,7 @@ impl Round {
             if self.tier.state() == State::Failed {
                 continue;
             }
-            let cold = ColdKey { db, key, node: None, need: Need::All, home: true };
+            let cold = ColdKey { key, ..ColdKey::of(db, &[], Need::All, true) };
             let fetched = self.tier.read_key(keyspace, &cold).filter(|fetched| !fetched.is_bundle);
             let Some((from, value)) = fetched.and_then(|fetched| Some((fetched.from, fetched.value?))) else {
                 continue;

@@ -232,16 +232,17 @@ impl TierReader {
             held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, cold))));
             self.tier.hand_over(&mut held, cold, fetched, now);
         };
-        let mut lost = Vec::new();
-        let end = done.end(|cold, fetched| match fetched.is_there() {
-            true => hand_over(cold, fetched),
-            false => lost.push((cold.clone(), fetched.clone())),
+        let (mut lost, mut records) = (Vec::new(), Vec::new());
+        let end = done.end(|cold, fetched| match (cold.bundle, fetched.record()) {
+            (Some(_), Some(record)) => records.push((fetched.from, record)),
+            (None, _) if fetched.is_there() => hand_over(cold, fetched),
+            _ => lost.push((cold.clone(), fetched.clone())),
         });
         let (worker, message) = end?;
         Some(match message {
             WorkerMessage::Fetched { ticket, .. } => {
                 let came = if lost.is_empty() { Came::All } else { Came::Not };
-                (worker, WorkerMessage::Fetched { ticket, came })
+                (worker, WorkerMessage::Fetched { ticket, came, records })
             }
             other => {
                 lost.iter().for_each(|(cold, fetched)| hand_over(cold, fetched));

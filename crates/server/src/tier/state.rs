@@ -3,7 +3,7 @@
 use isotherm_allocator as allocator;
 use isotherm_commands::call::ColdKey;
 use isotherm_disk::Disk;
-use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Held, Keyspace, LastRead, Want};
+use isotherm_keyspace::{BundleAt, ColdKeeper, ColdRef, Db, Held, Keyspace, LastRead, Want};
 use isotherm_tier::{Checkpoint, Live, Log, LogConfig, Place};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use super::asked::Asked;
 use super::checkpoint::{Ask, Checkpoints};
 use super::copies::Copies;
+use super::damaged::{self, DamagedRecords};
 use super::fetches::Turnstile;
 use super::files::{Access, Files, ReadError};
 use super::health::{Event, Health};
@@ -113,6 +114,8 @@ pub struct Counters {
     pub read_errors: AtomicU64,
     /// Records that were read and do not verify.
     pub damaged: AtomicU64,
+    /// Keys that walks left out, each time.
+    pub keys_left_out: AtomicU64,
     /// How long reads took.
     pub read_times: Times,
     /// Commands that write waited for the sinker, so long in all.
@@ -150,6 +153,7 @@ pub struct Tier<M> {
     pub has_foreign_base: AtomicBool,
     live: Arc<Live>,
     undeclared_reads: AtomicU64,
+    damaged_records: DamagedRecords,
     pub homes: Homes,
     health: Mutex<Health>,
     /// As `health` has it.
@@ -254,6 +258,7 @@ impl<M: Send + 'static> Tier<M> {
             has_foreign_base: AtomicBool::new(false),
             live: log.live(),
             undeclared_reads: AtomicU64::new(0),
+            damaged_records: DamagedRecords::default(),
             homes: Homes::default(),
             health: Mutex::default(),
             state: AtomicU8::new(State::Works as u8),
@@ -363,8 +368,7 @@ impl<M> Tier<M> {
         match self.state() {
             State::Works => ValueDisk::Takes,
             State::Idle => ValueDisk::Unasked,
-            State::Full => ValueDisk::Full,
-            State::Off => ValueDisk::None,
+            State::Full | State::Off => ValueDisk::Full,
             State::Degraded | State::Failed => {
                 let since_ms = self.troubled_since_ms.load(Relaxed);
                 ValueDisk::Troubled { ms: self.now_ms().saturating_sub(since_ms) }
@@ -554,6 +558,7 @@ impl<M> Tier<M> {
         };
         let mut reads = 0;
         let mut before = None;
+        let mut is_lost = false;
         loop {
             let (target, lent) = look()?;
             if let Some(lent) = lent {
@@ -563,15 +568,42 @@ impl<M> Tier<M> {
             reads = if before == Some(target.from) { reads + 1 } else { 0 };
             if reads == READS_MAX {
                 self.counters.unreadable.fetch_add(1, Relaxed);
-                return Some(target.fetched(None));
+                return Some(Fetched { is_lost, ..target.fetched(None) });
             }
             before = Some(target.from);
             match self.read(target.from, target.name(&cold.key)) {
                 Ok(bytes) => return Some(target.fetched(Some(bytes))),
-                Err(error) if reads + 1 == READS_MAX => self.complain(&cold.key, &error),
+                Err(error) if reads + 1 == READS_MAX => match &cold.bundle {
+                    Some(bundle) => is_lost = self.judge_record(keyspace, bundle, &error),
+                    None => self.complain(&cold.key, &error),
+                },
                 Err(_) => {}
             }
         }
+    }
+
+    /// A walk over keys needs a record that cannot be read. Whether it is lost, for all that can be seen: others can be read. Then its keys are
+    /// left out of the walk, which is said once.
+    fn judge_record(&self, keyspace: &Keyspace, bundle: &BundleAt, error: &ReadError) -> bool {
+        let is_lost = match error {
+            ReadError::Damaged(_) | ReadError::OtherKey => true,
+            ReadError::Io(_) => self.probe(),
+            ReadError::NoFile => false,
+        };
+        let mut held = Held::new(keyspace);
+        held.acquire(Want::One(keyspace.partition_of(bundle.slot)));
+        let keys = held.bundle_keys(bundle).filter(|_| is_lost);
+        drop(held);
+        // Where it has been moved meanwhile the walk names it anew.
+        let Some(keys) = keys else { return false };
+        self.counters.keys_left_out.fetch_add(keys, Relaxed);
+        if self.damaged_records.note(bundle.reference) {
+            crate::process::log::warning(format!(
+                "swap: walks over keys (SCAN, KEYS) leave out {}: {error}",
+                damaged::text((bundle.db, bundle.slot), bundle.reference, keys)
+            ));
+        }
+        true
     }
 
     fn complain(&self, key: &[u8], error: &ReadError) {

@@ -1,7 +1,7 @@
 //! What is read for a key, and what came of it.
 
 use isotherm_commands::call::ColdKey;
-use isotherm_keyspace::{BundleName, ColdRef, Held, Keyspace, NodeName, Slot, Whereabouts};
+use isotherm_keyspace::{BundleAt, BundleName, ColdRef, Held, Keyspace, NodeName, Slot, WalkRecord, Whereabouts};
 
 /// Of a hundred frozen keys one or so seems to be in another record too.
 pub const RECORDS_PER_KEY_MAX: usize = 8;
@@ -30,6 +30,11 @@ impl Target {
             let from = held.node_reference(node).filter(|_| !held.is_node_unreadable(node))?;
             return Some((Target { from, record: Record::Node(node.name) }, None));
         }
+        if let Some(BundleAt { db, slot, name, reference: from }) = cold.bundle {
+            // One that was moved is named anew by the walk.
+            held.database_of_bundle((db, slot), name, from)?;
+            return Some((Target { from, record: Record::Bundle(name) }, None));
+        }
         let key = held.keyspace().key(&cold.key);
         let target = match held.whereabouts(cold.db, &key, cold.home) {
             Whereabouts::Here | Whereabouts::Unreadable => return None,
@@ -55,13 +60,14 @@ impl Target {
     }
 
     pub fn fetched(&self, value: Option<Vec<u8>>) -> Fetched {
-        Fetched { from: self.from, is_bundle: self.is_bundle(), value }
+        Fetched { from: self.from, is_bundle: self.is_bundle(), value, is_lost: false }
     }
 }
 
 /// A slot of the partition in which a key, or a part of a collection, is.
 pub fn slot_of(keyspace: &Keyspace, cold: &ColdKey) -> Slot {
-    cold.node.map_or_else(|| keyspace.key(&cold.key).slot, |node| node.slot)
+    let named = cold.node.map(|node| node.slot).or(cold.bundle.map(|bundle| bundle.slot));
+    named.unwrap_or_else(|| keyspace.key(&cold.key).slot)
 }
 
 /// What was read of a key.
@@ -73,10 +79,21 @@ pub struct Fetched {
     pub is_bundle: bool,
     /// `None`: it cannot be read.
     pub value: Option<Vec<u8>>,
+    /// Others can: it is damaged. Of what a walk over keys needs only.
+    pub is_lost: bool,
 }
 
 impl Fetched {
     pub fn is_there(&self) -> bool {
         self.value.is_some()
+    }
+
+    /// For a walk; `None` if it may be read later.
+    pub fn record(&self) -> Option<WalkRecord> {
+        match &self.value {
+            Some(payload) => Some(WalkRecord::Payload(payload.clone())),
+            None if self.is_lost => Some(WalkRecord::Lost),
+            None => None,
+        }
     }
 }

@@ -60,7 +60,7 @@ impl Watch {
             self.tier.note(Event::ReadTimedOut);
             self.keep(&read);
             let message = match message {
-                WorkerMessage::Fetched { ticket, .. } => WorkerMessage::Fetched { ticket, came: Came::Late },
+                WorkerMessage::Fetched { ticket, .. } => WorkerMessage::fetched(ticket, Came::Late),
                 other => other,
             };
             self.node.mail.post(usize::from(worker), message);
@@ -70,7 +70,7 @@ impl Watch {
     /// What has come of a job in time is there for those who try again.
     fn keep(&self, read: &[(ColdKey, Fetched)]) {
         let (keyspace, now) = (&self.node.keyspace, unix_now());
-        for (cold, fetched) in read.iter().filter(|(_, fetched)| fetched.is_there()) {
+        for (cold, fetched) in read.iter().filter(|(cold, fetched)| cold.bundle.is_none() && fetched.is_there()) {
             let mut held = Held::new(keyspace);
             held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, cold))));
             self.tier.hand_over(&mut held, cold, fetched, now);
@@ -79,7 +79,7 @@ impl Watch {
 
     /// What the limit is compared with may be less than what is used.
     fn set_home_below(&self) {
-        let (limit, upper) = (self.node.config.maxmemory_bytes(), self.node.config.swap_upper_percent());
+        let (limit, upper) = (self.node.config.memory_target_bytes(), self.node.config.swap_upper_percent());
         let below = match (limit, upper) {
             (0, _) | (_, 0) => u64::MAX,
             _ => {

@@ -27,12 +27,11 @@ pub const TROUBLE_MS_MAX: u64 = 60_000;
 /// The disk of values, as far as it can take some.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ValueDisk {
-    /// There is none, or it is to take no more.
     None,
     Takes,
     /// It would take some, and nothing in memory may leave.
     Unasked,
-    /// No segment, or no room in the file system.
+    /// No segment, no room in the file system, or switched off.
     Full,
     /// Writes or reads fail, or hang, for so long.
     Troubled { ms: u64 },

@@ -219,7 +219,10 @@ impl Worker {
                     let how = blocking::look_for(&mut self.inner.dispatcher.exec, &waiter);
                     how.into_iter().for_each(|how| self.inner.answer(&waiter, Answer::Without(how)));
                 }
-                WorkerMessage::Fetched { ticket, came } => self.inner.fetched(ticket, came),
+                WorkerMessage::Fetched { ticket, came, records } => {
+                    self.inner.dispatcher.exec.add_records(ticket, records);
+                    self.inner.fetched(ticket, came);
+                }
                 WorkerMessage::ReadsEnded => {}
                 WorkerMessage::Published { message, patterns } => self.inner.deliver(&message, &patterns),
                 WorkerMessage::Line(line) => self.inner.send_to_monitors(&line),

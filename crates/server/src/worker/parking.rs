@@ -29,6 +29,7 @@
 //! Invariants: a token is in the queue of its connection's cause, under the turn that `Parked` says, exactly while that is
 //! not 0; an empty queue has no pass, so that a worker whose last parked connection has left sleeps.
 
+use isotherm_keyspace::Walk;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -287,12 +288,15 @@ impl Inner {
 
     /// A fetch is over, or was given up: then its command waits for no other. Its connection may be gone.
     pub fn fetched(&mut self, ticket: Ticket, came: Came) {
+        let exec = &mut self.dispatcher.exec;
+        let walk = exec.walks.remove(&ticket).unwrap_or_default();
         if let Some(token) = self.parking.take_ticket(ticket) {
-            let exec = &mut self.dispatcher.exec;
             (exec.has_waited, exec.was_late) = (came != Came::All, came == Came::Late);
+            exec.held.walk = walk;
             self.resume(token);
             let exec = &mut self.dispatcher.exec;
             (exec.has_waited, exec.was_late) = (false, false);
+            exec.held.walk = Walk::default();
         }
     }
 

@@ -193,31 +193,35 @@ impl Inner {
         for (ticket, end) in self.values.fetches.take_ended() {
             match end {
                 End::All(values) => {
-                    self.hand_over(tier, values);
+                    self.hand_over(tier, ticket, values);
                     self.fetched(ticket, Came::All);
                 }
                 End::Late(values) => {
-                    self.hand_over(tier, values);
+                    self.hand_over(tier, ticket, values);
                     tier.reads.note_timeouts(1);
                     tier.note(Event::ReadTimedOut);
                     self.fetched(ticket, Came::Late);
                 }
                 End::Elsewhere(keys, values, since) => {
-                    self.hand_over(tier, values);
-                    let message = WorkerMessage::Fetched { ticket, came: Came::All };
-                    tier.reads.add_since(keys, self.number, message, since);
+                    self.hand_over(tier, ticket, values);
+                    tier.reads.add_since(keys, self.number, WorkerMessage::fetched(ticket, Came::All), since);
                 }
             }
         }
     }
 
-    fn hand_over(&mut self, tier: &Tier<WorkerMessage>, values: Vec<(ColdKey, Fetched)>) {
-        let (now, held) = (unix_now(), &mut self.dispatcher.exec.held);
+    /// Gives values to their keys, and records to the walk that waits for them with this ticket.
+    fn hand_over(&mut self, tier: &Tier<WorkerMessage>, ticket: Ticket, values: Vec<(ColdKey, Fetched)>) {
+        let (now, exec) = (unix_now(), &mut self.dispatcher.exec);
         for (cold, fetched) in values {
+            if cold.bundle.is_some() {
+                exec.add_records(ticket, fetched.record().map(|record| (fetched.from, record)));
+                continue;
+            }
             let keyspace = &self.node.keyspace;
-            held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, &cold))));
-            tier.hand_over(held, &cold, &fetched, now);
-            held.release();
+            exec.held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, &cold))));
+            tier.hand_over(&mut exec.held, &cold, &fetched, now);
+            exec.held.release();
         }
     }
 

@@ -76,6 +76,7 @@ mod swap_shortage;
 mod swap_slots;
 mod swap_space;
 mod swap_streams;
+mod swap_walks;
 mod swap_words;
 mod swap_zsets;
 mod tls;

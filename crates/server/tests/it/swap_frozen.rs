@@ -33,7 +33,7 @@ pub fn check(client: &mut Client, numbers: impl Iterator<Item = usize>) {
 }
 
 impl Folder {
-    fn start_freezing(&self, more: &[&str]) -> Server {
+    pub fn start_freezing(&self, more: &[&str]) -> Server {
         let own = ["--swap-freeze", "yes", "--log-memory-limit", "1mb", "--maxmemory", "12mb"];
         self.start(&[&own[..], more].concat())
     }

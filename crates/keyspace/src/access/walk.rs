@@ -1,0 +1,143 @@
+//! Walks over keys of which some lie outside memory: SCAN, KEYS and RANDOMKEY read nothing while they hold something.
+//!
+//! ```text
+//!   a run that lacks records       names them, [`WALK_BYTES_MAX`] at most, and shows nothing
+//!   they are read                  nothing is held meanwhile
+//!   the next run                   visits what it has records of, and ends in front of the next piece that it lacks
+//! ```
+//! A record that was read belongs to the walk and goes with it: nothing comes to memory, and nothing that was lent is displaced. A bundle that
+//! changes its place meanwhile is named anew. One that cannot be read, though others can, is left out; the server says so.
+
+use crate::layout::bundle::BundleAt;
+use crate::layout::cold::ColdRef;
+use std::collections::BTreeMap;
+
+/// Records of so many bytes are read for a walk at a time, and one more.
+pub const WALK_BYTES_MAX: usize = 1 << 20;
+
+/// What became of a record that a walk has named.
+#[derive(PartialEq, Eq, Debug)]
+pub enum WalkRecord {
+    Payload(Vec<u8>),
+    /// It cannot be read, and others can.
+    Lost,
+}
+
+/// How far a walk has come that goes over all keys.
+#[derive(Default, Debug)]
+pub struct WalkProgress {
+    /// Of SCAN.
+    pub cursor: u64,
+    /// What is to be answered for what lies before it, in the form of replies.
+    pub found: Vec<u8>,
+    pub count: usize,
+}
+
+/// Records that a walk has, and those that it lacks.
+#[derive(Default, Debug)]
+pub struct Walk {
+    records: BTreeMap<u64, WalkRecord>,
+    /// By the place of the record: what is written together is read together.
+    wanted: BTreeMap<u64, BundleAt>,
+    wanted_bytes: usize,
+    progress: Option<WalkProgress>,
+    /// It has come further since it last lacked records.
+    has_advanced: bool,
+}
+
+impl Walk {
+    /// A record that was wanted was read, or is lost.
+    pub fn add(&mut self, reference: ColdRef, record: WalkRecord) {
+        self.records.insert(reference.raw(), record);
+    }
+
+    /// The same, for one who wanted it alone.
+    pub fn take(&mut self, reference: ColdRef) -> Option<WalkRecord> {
+        self.records.remove(&reference.raw())
+    }
+
+    pub(crate) fn get(&self, reference: ColdRef) -> Option<&WalkRecord> {
+        self.records.get(&reference.raw())
+    }
+
+    /// Names a record that is to be read. Whether it was not named yet.
+    pub(crate) fn want(&mut self, bundle: BundleAt) -> bool {
+        let is_new = self.wanted.insert(bundle.reference.raw(), bundle).is_none();
+        self.wanted_bytes += if is_new { bundle.reference.value_bytes() } else { 0 };
+        is_new
+    }
+
+    /// Whether no more is read at a time.
+    pub(crate) fn is_full(&self) -> bool {
+        self.wanted_bytes >= WALK_BYTES_MAX
+    }
+
+    /// Whether the last run lacked records.
+    #[inline]
+    pub fn is_wanting(&self) -> bool {
+        !self.wanted.is_empty()
+    }
+
+    /// What is to be read before it runs again.
+    pub fn take_wanted(&mut self) -> Vec<BundleAt> {
+        self.wanted_bytes = 0;
+        std::mem::take(&mut self.wanted).into_values().collect()
+    }
+
+    /// Whether there is nothing that the next run would need.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty() && self.progress.is_none() && self.wanted.is_empty()
+    }
+
+    /// How far it has come before.
+    pub(crate) fn take_progress(&mut self) -> WalkProgress {
+        self.progress.take().unwrap_or_default()
+    }
+
+    /// It goes on there. `has_advanced`: what was read before is behind it.
+    pub(crate) fn keep_progress(&mut self, progress: WalkProgress, has_advanced: bool) {
+        if has_advanced {
+            self.records.clear();
+        }
+        (self.progress, self.has_advanced) = (Some(progress), has_advanced);
+    }
+
+    /// Whether the last run has come further.
+    pub fn has_advanced(&self) -> bool {
+        self.has_advanced
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::bundle::BundleName;
+    use crate::layout::kind::Db;
+    use isotherm_stdx::Slot;
+
+    fn bundle(number: u64, bytes: u64) -> BundleAt {
+        let name = BundleName::of_bytes(&[0; 5]).expect("it is one");
+        BundleAt { db: Db(0), slot: Slot::new(1), name, reference: ColdRef::new(bytes << 40 | number) }
+    }
+
+    #[test]
+    fn a_walk_names_each_record_once_and_so_many_bytes() {
+        let mut walk = Walk::default();
+        assert!(!walk.is_wanting() && walk.is_empty());
+        assert!(walk.want(bundle(1, 1000)) && walk.want(bundle(2, 1000)) && !walk.want(bundle(1, 1000)));
+        assert!(walk.is_wanting() && !walk.is_full());
+        assert!(walk.want(bundle(3, 1 << 20)) && walk.is_full());
+        assert_eq!(walk.take_wanted().len(), 3);
+        assert!(!walk.is_wanting() && !walk.is_full());
+        let read = bundle(1, 1000).reference;
+        walk.add(read, WalkRecord::Lost);
+        assert_eq!(walk.get(read), Some(&WalkRecord::Lost));
+        let progress = WalkProgress { cursor: 7, ..walk.take_progress() };
+        walk.keep_progress(progress, false);
+        assert!(!walk.has_advanced() && walk.get(read).is_some());
+        let progress = walk.take_progress();
+        assert_eq!(progress.cursor, 7);
+        walk.keep_progress(progress, true);
+        assert!(walk.has_advanced() && walk.get(read).is_none() && !walk.is_empty());
+    }
+}
