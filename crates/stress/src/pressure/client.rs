@@ -26,7 +26,7 @@ const FEW: usize = 5;
 /// Reads in a step.
 const READS: usize = 20;
 /// Items that a client looks for at the end, spread over all of its own.
-const LOOKED_FOR_MAX: u32 = 6000;
+const LOOKED_FOR_MAX: u32 = 2500;
 /// What of a list of faults is told.
 const TOLD_MAX: usize = 3;
 /// Bytes that the least disk holds beside memory: two segments, two are in reserve.
@@ -83,7 +83,7 @@ impl Missing {
         self.told.truncate(TOLD_MAX);
     }
 
-    fn note(&mut self, what: String) {
+    pub fn note(&mut self, what: String) {
         self.lost += 1;
         if self.told.len() < TOLD_MAX {
             self.told.push(what);
@@ -339,10 +339,10 @@ fn prepared_bytes(cell: &Cell) -> u64 {
     let (tenths, is_text) = match cell.workload {
         Workload::Fill | Workload::Replica => (12, true),
         Workload::Expiry => (10, true),
-        Workload::Overwrite | Workload::Save | Workload::Rewrite => (20, true),
+        Workload::Overwrite | Workload::Save | Workload::Rewrite => (15, true),
         Workload::Collections => (15, false),
-        Workload::Scan => (25, false),
-        Workload::Read => (30, false),
+        Workload::Scan => (20, false),
+        Workload::Read => (25, false),
     };
     let bytes = cell.maxmemory_bytes() * tenths / 10;
     // Of the least disk most is in use when the shortage begins.

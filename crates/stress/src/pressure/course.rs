@@ -18,12 +18,12 @@ use super::cell::{Cell, Disk, Workload};
 use super::client::{CLIENTS, Client, Counts, Missing, PATIENCE};
 use super::deployment::Deployment;
 use super::verdict::{Figures, Seen};
-use super::watch::{self, Longest, Machine, Sample};
+use super::watch::{self, HotEnd, Longest, Machine, Sample};
 
 /// Connections for the hot key: they are handed out in turn, so each is at another worker.
 const HOT_CLIENTS_MAX: u64 = 2;
 /// Beyond each bound: what is not back by then is not waited for.
-const BACK_MAX: Duration = Duration::from_secs(30);
+const BACK_MAX: Duration = Duration::from_secs(22);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// A batch of writes that takes as long is not written as before.
 const WRITTEN_WITHIN: Duration = Duration::from_secs(1);
@@ -38,7 +38,7 @@ pub fn run(program: &Path, cell: &Cell, scratch: &Path) -> Fallible<Figures> {
         (0..CLIENTS).map(|number| Client::connect(deployment.port(), cell, number)).collect();
     let mut course = Course { cell, clients: clients?, seen: Figures::default(), begun: Instant::now() };
     let result = course.watched(&mut deployment).and_then(|()| course.end(&mut deployment));
-    let Figures { ended, .. } = &mut course.seen;
+    let ended = &mut course.seen.ended;
     ended.extend(result.err());
     for server in &mut deployment.servers {
         if let Some(status) = server.ended() {
@@ -48,6 +48,9 @@ pub fn run(program: &Path, cell: &Cell, scratch: &Path) -> Fallible<Figures> {
             ended.push(line.to_string());
         }
     }
+    // Many clients meet the same end.
+    ended.sort_unstable();
+    ended.dedup();
     Ok(course.seen)
 }
 
@@ -87,7 +90,13 @@ impl Course<'_> {
         let mut failed = Vec::new();
         self.seen.hot_get =
             gets.iter().fold(Longest::default(), |longest, (of_one, _)| longest.max(*of_one));
-        failed.extend(gets.into_iter().filter_map(|(_, result)| result.err()));
+        for (_, end) in gets {
+            match end {
+                HotEnd::Told => {}
+                HotEnd::Lost(what) => self.seen.missing.note(what),
+                HotEnd::Silent(why) => failed.push(why),
+            }
+        }
         for ((samples, result), (server, base)) in
             samples.into_iter().zip(deployment.servers.iter().zip(&deployment.base_bytes))
         {
@@ -181,7 +190,7 @@ impl Course<'_> {
         for missing in found {
             all.add(&missing?);
         }
-        self.seen.missing = all;
+        self.seen.missing.add(&all);
         Ok(())
     }
 

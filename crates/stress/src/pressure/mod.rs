@@ -45,7 +45,7 @@ use verdict::{Bounds, Fault, Figures};
 pub const HELP: &str = "\
 isotherm-stress pressure [options]   (cargo xtask stress pressure [options])
 
-  --seconds N       no cell begins after so many seconds (55); behind the fixed list of seeds come all others
+  --seconds N       no cell begins after so many seconds (45); behind the fixed list of seeds come all others
   --seed N          the cell of this seed only
   --workload NAME   fill, overwrite, read, scan, collections, expiry, replica, save or rewrite, instead of the seed's
   --policy NAME     noeviction, allkeys-lru, allkeys-lfu or volatile-ttl
@@ -59,7 +59,7 @@ Exit code: 0 without a fault; 1 otherwise. A cell that was late, and nothing els
 ";
 
 /// Seeds that are run first, in this order: together they draw every workload and every state of the disk (a test asks).
-const SEEDS: &[u64] = &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10];
+const SEEDS: &[u64] = &[1477, 1212, 4281, 941, 362, 2237, 5062, 43, 67, 838, 283, 2202];
 
 struct Options {
     total: Duration,
@@ -75,7 +75,7 @@ struct Options {
 impl Options {
     fn parse(args: &[String]) -> Fallible<Options> {
         let mut options = Options {
-            total: Duration::from_secs(55),
+            total: Duration::from_secs(45),
             seed: None,
             chosen: Chosen::default(),
             every: false,
@@ -161,10 +161,12 @@ pub fn run(args: &[String]) -> Fallible<usize> {
     }
     let scratch = std::env::temp_dir().join(format!("isotherm-pressure-{}", std::process::id()));
     let (begun, mut failed, mut held, mut left_out) = (Instant::now(), Vec::new(), 0, 0);
+    let mut is_cut = false;
     println!("{}", table::head());
     for cell in options.cells() {
-        // What was asked for by its seed runs in any case.
+        // A cell that was asked for by its seed runs in any case.
         if begun.elapsed() >= options.total && options.seed.is_none() {
+            is_cut = options.every || SEEDS.contains(&cell.seed);
             break;
         }
         let known = known::reason(&cell);
@@ -181,8 +183,10 @@ pub fn run(args: &[String]) -> Fallible<usize> {
     }
     let _ = std::fs::remove_dir_all(&scratch);
     let seconds = begun.elapsed().as_secs();
-    println!("pressure: {held} cells held, {} failed {failed:?}, {left_out} are known to fail; {seconds} s", failed.len());
-    Ok(failed.len())
+    let cut = if is_cut { "; the time was over before the last of the list" } else { "" };
+    let count = failed.len();
+    println!("pressure: {held} cells held, {count} failed {failed:?}, {left_out} known to fail; {seconds} s{cut}");
+    Ok(count)
 }
 
 /// Runs a cell, once more if it was late, and prints its lines. Returns whether all held.

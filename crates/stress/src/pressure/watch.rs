@@ -93,8 +93,17 @@ pub fn set_hot_key(client: &mut Client) -> Fallible {
     client.call(&["SET", HOT_KEY, std::str::from_utf8(HOT_VALUE).expect("it is text")]).map(drop)
 }
 
+/// End of the requests for the hot key.
+pub enum HotEnd {
+    /// It was told to stop.
+    Told,
+    /// The key was not there, in words: no policy drops the one that is used most.
+    Lost(String),
+    Silent(String),
+}
+
 /// Asks for the hot key until it is told to stop.
-pub fn get_hot_key(mut client: Client, begun: Instant, stop: &AtomicBool) -> (Longest, Fallible) {
+pub fn get_hot_key(mut client: Client, begun: Instant, stop: &AtomicBool) -> (Longest, HotEnd) {
     let mut longest = Longest::default();
     while !stop.load(Relaxed) {
         let asked = Instant::now();
@@ -102,12 +111,15 @@ pub fn get_hot_key(mut client: Client, begun: Instant, stop: &AtomicBool) -> (Lo
         longest.note(asked, begun);
         match reply {
             Ok(Value::Bulk(value)) if value == HOT_VALUE => {}
-            Ok(other) => return (longest, Err(format!("GET of the hot key, used all the time: {other:?}"))),
-            Err(why) => return (longest, Err(format!("GET of the hot key: {why}"))),
+            Ok(other) => {
+                let at = begun.elapsed().as_secs_f64();
+                return (longest, HotEnd::Lost(format!("the hot key is {other:?} at {at:.1} s")));
+            }
+            Err(why) => return (longest, HotEnd::Silent(why)),
         }
         thread::sleep(GET_EVERY);
     }
-    (longest, Ok(()))
+    (longest, HotEnd::Told)
 }
 
 /// The same way between two threads of this program: what the machine itself takes for it.
