@@ -583,7 +583,8 @@ mod tests {
             config.set(&config.begin_writing(Duration::ZERO).unwrap(), &pairs, false, &mut |_| Ok(())).unwrap();
         };
         let check = |log_kb: u64, cache_kb: u64, snapshot_kb: u64| {
-            let limits = [config.log_memory_bytes(), config.swap_cache_bytes(), config.snapshot_memory_bytes(0)];
+            let limits =
+                [config.log_memory_bytes(), config.swap_cache_bytes(), config.snapshot_memory_bytes(0)];
             assert_eq!(limits.map(|bytes| bytes >> 10), [log_kb, cache_kb, snapshot_kb]);
         };
         check(256 << 10, 64 << 10, 64 << 10);

@@ -34,7 +34,9 @@ pub enum ValueDisk {
     /// No segment, no room in the file system, or switched off.
     Full,
     /// Writes or reads fail, or hang, for so long.
-    Troubled { ms: u64 },
+    Troubled {
+        ms: u64,
+    },
 }
 
 /// Memory above its limit, as it was found.
@@ -109,7 +111,8 @@ mod tests {
 
     const BROKEN: ValueDisk = ValueDisk::Troubled { ms: TROUBLE_MS_MAX };
     const HANGS: ValueDisk = ValueDisk::Troubled { ms: TROUBLE_MS_MAX - 1 };
-    const DISKS: [ValueDisk; 6] = [ValueDisk::None, ValueDisk::Takes, ValueDisk::Unasked, ValueDisk::Full, HANGS, BROKEN];
+    const DISKS: [ValueDisk; 6] =
+        [ValueDisk::None, ValueDisk::Takes, ValueDisk::Unasked, ValueDisk::Full, HANGS, BROKEN];
 
     #[test]
     fn keys_are_the_last_to_leave_memory() {
@@ -126,7 +129,13 @@ mod tests {
         ];
         for (disk, little, far) in table {
             for (is_far_above, relief) in [(false, little), (true, far)] {
-                let seen = MemoryShort { has_unfreed: false, has_dropped: false, disk, is_far_above, may_evict: true };
+                let seen = MemoryShort {
+                    has_unfreed: false,
+                    has_dropped: false,
+                    disk,
+                    is_far_above,
+                    may_evict: true,
+                };
                 assert_eq!(for_memory(seen), relief, "{seen:?}");
                 let without_policy = if matches!(relief, Evict(_)) { Refuse } else { relief };
                 assert_eq!(for_memory(MemoryShort { may_evict: false, ..seen }), without_policy, "{seen:?}");
@@ -138,7 +147,8 @@ mod tests {
     fn while_anything_else_can_leave_nothing_is_evicted_or_refused() {
         for disk in DISKS {
             for (has_unfreed, has_dropped) in [(true, false), (false, true), (true, true)] {
-                let seen = MemoryShort { has_unfreed, has_dropped, disk, is_far_above: true, may_evict: true };
+                let seen =
+                    MemoryShort { has_unfreed, has_dropped, disk, is_far_above: true, may_evict: true };
                 assert_eq!(for_memory(seen), Relief::UnderWay, "{seen:?}");
             }
         }
@@ -146,9 +156,8 @@ mod tests {
 
     #[test]
     fn keys_are_the_last_to_leave_the_disk() {
-        let relief = |has_cleaned, awaits_base, may_drop| {
-            for_space(SpaceShort { has_cleaned, awaits_base, may_drop })
-        };
+        let relief =
+            |has_cleaned, awaits_base, may_drop| for_space(SpaceShort { has_cleaned, awaits_base, may_drop });
         for may_drop in [false, true] {
             assert_eq!(relief(true, false, may_drop), SpaceRelief::UnderWay);
             assert_eq!(relief(false, true, may_drop), SpaceRelief::UnderWay);
