@@ -101,7 +101,7 @@ pub trait ColdKeeper: Send + Sync {
         true
     }
 
-    /// Whether memory has room for values that are only read.
+    /// Returns whether memory has room for values that are only read.
     fn has_room(&self) -> bool {
         true
     }

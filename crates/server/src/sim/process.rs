@@ -20,7 +20,7 @@ use crate::cluster::state::{ClusterState, alone};
 use crate::config::file::{self, Start};
 use crate::effects::pump::Pump;
 use crate::mail::Mail;
-use crate::mail::message::{ControlMessage, WorkerMessage};
+use crate::mail::message::{Came, ControlMessage, WorkerMessage};
 use crate::node::{Node, Parts, Tasks, unix_now};
 use crate::persistence::background;
 use crate::process::{routines, start};
