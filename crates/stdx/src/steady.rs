@@ -3,17 +3,18 @@
 //! ```text
 //!   steady moment = wall clock - what that was set by since the process began
 //! ```
-//! Only expiry compares moments of the wall clock. Time is an argument here as everywhere: who reads both clocks says by how much they
-//! have come apart (`note_wall_clock`), before the moment that was read is handed down. A command that had read the clock just before a step is
-//! misdated by it, once.
+//! Only expiry compares moments of the wall clock. Time is an argument here as everywhere: who reads both
+//! clocks says by how much they have come apart (`note_wall_clock`), before the moment that was read is
+//! handed down. A command that had read the clock just before a step is misdated by it, once.
 
 use crate::units::UnixMs;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-/// Less than this is no step: a clock that is slewed, or a thread that was held up between reading both clocks.
+/// Smallest difference that is a step: less is a clock that is slewed, or a thread that was held up between reading both
+/// clocks.
 const STEP_MS_MIN: u64 = 1000;
 
-/// What the wall clock is ahead of where it would be without steps.
+/// Milliseconds by which the wall clock is ahead of where it would be without steps.
 static SET_BY_MS: AtomicI64 = AtomicI64::new(0);
 
 /// A moment in milliseconds since 1970, had the clock never been set while this process runs.
@@ -32,7 +33,7 @@ impl SteadyMs {
     }
 }
 
-/// The wall clock is ahead by so much of where it would be without steps.
+/// Notes that the wall clock is ahead by so much of where it would be without steps.
 pub fn note_wall_clock(ahead_ms: i64) {
     if ahead_ms.abs_diff(SET_BY_MS.load(Relaxed)) >= STEP_MS_MIN {
         SET_BY_MS.store(ahead_ms, Relaxed);

@@ -69,7 +69,9 @@ impl Held<'_> {
         if !partition.store.cold.any() {
             return Whereabouts::Here;
         }
-        let Some(cold) = partition.cold_of(db, key) else { return partition.frozen_whereabouts(db, key, home) };
+        let Some(cold) = partition.cold_of(db, key) else {
+            return partition.frozen_whereabouts(db, key, home);
+        };
         match partition.store.cold.lent(cold.reference) {
             Some(lent) if lent.value.is_none() => Whereabouts::Unreadable,
             Some(_) if !home => Whereabouts::Here,
@@ -77,14 +79,14 @@ impl Held<'_> {
         }
     }
 
-    /// Behind a command: what it was lent for want of room goes when its locks are released.
+    /// Notes behind a command that what it was lent for want of room goes when its locks are released.
     #[inline]
     pub fn note_passed(&mut self) {
         let has_passed = self.guarded().any(|partition| partition.store.cold.has_passed());
         self.drops_passed |= has_passed;
     }
 
-    /// The same behind one that runs again: all that it was lent stays for that.
+    /// Keeps all that a command was lent which runs again.
     #[cold]
     pub fn keep_passed(&mut self) {
         self.guarded_mut().for_each(|partition| partition.store.cold.keep_passed());

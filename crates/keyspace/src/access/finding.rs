@@ -37,15 +37,18 @@ impl Txn<'_, '_> {
         }
     }
 
-    /// Where the entry of a key is, unless its time has come and the expiry mode does not keep it. `READS`: one that is shown from its record
-    /// stays there, and has no place.
+    /// Where the entry of a key is, unless its time has come and the expiry mode does not keep it. `READS`:
+    /// one that is shown from its record stays there, and has no place.
     #[inline(always)]
     pub(super) fn find_place<const READS: bool>(&mut self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {
         let now = self.conditions.now;
         let partition = self.held.partition(key.slot);
         let place = match partition.find(db, key) {
             Some(place) => place,
-            None if partition.has_frozen() && !(READS && self.is_shown(db, key)) && self.thaw_now(db, key) => {
+            None if partition.has_frozen()
+                && !(READS && self.is_shown(db, key))
+                && self.thaw_now(db, key) =>
+            {
                 return self.find_thawed(db, key);
             }
             None => return None,

@@ -9,7 +9,8 @@
 //! None of these is a change of the data, nor a use of a key. A command that names a frozen key has it thawed before it runs; what a command
 //! looks up beyond that is read by the lookup itself, which waits for the disk under the lock.
 //!
-//! While memory has no room a command that only reads is shown the key as its record has it (`values::shown`), and it stays where it is.
+//! While memory has no room a command that only reads is shown the key as its record has it
+//! (`values::shown`), and it stays where it is.
 //!
 //! That a bundle proposes a key says little: it was in it, or another one has the same bits. When its record does not have the key, that is
 //! remembered until the command has run.
@@ -29,9 +30,9 @@ use crate::layout::last_used;
 use crate::tables::frozen::{Bundle, BundleAddress};
 use crate::tables::location::Location;
 use crate::values::cold::Lent;
+use crate::values::saved::SavedBundle;
 use crate::values::shown::Shown;
 use crate::values::value::Entry;
-use crate::values::saved::SavedBundle;
 use isotherm_stdx::{Slot, UnixMs};
 
 /// Records that a lookup reads for one key: each has a key with the same 16 bits.
@@ -143,7 +144,8 @@ impl Held<'_> {
         self.partition(key.slot).thaw(db, key, payload, from, now)
     }
 
-    /// The same for a command that only reads: without room in memory it is shown the key, which stays in the record. Whether it has it.
+    /// Thaws a key for a command that only reads; without room in memory that is shown the key, which stays in
+    /// the record. Whether the record has it.
     pub fn thaw_or_show(
         &mut self,
         db: Db,
@@ -243,7 +245,7 @@ impl Txn<'_, '_> {
 }
 
 impl Txn<'_, '_> {
-    /// Whether a key that no page has is shown to commands that only read.
+    /// Returns whether a key that no page has is shown to commands that only read.
     #[inline]
     pub(super) fn is_shown(&mut self, db: Db, key: &Key<'_>) -> bool {
         let now = self.conditions.now;
@@ -251,7 +253,7 @@ impl Txn<'_, '_> {
         partition.has_frozen() && partition.shown(db, key, now).is_some()
     }
 
-    /// What it is shown as.
+    /// Finds the entry that it is shown as.
     #[inline]
     pub(super) fn find_shown(&mut self, db: Db, key: &Key<'_>) -> Option<Entry<'_>> {
         let now = self.conditions.now;
@@ -266,7 +268,7 @@ impl Txn<'_, '_> {
 }
 
 impl Partition {
-    /// A key that is shown from its record, if that has it still and its time has not come.
+    /// Finds a key that is shown from its record, if that has it still and its time has not come.
     #[cold]
     fn shown(&self, db: Db, key: &Key<'_>, now: UnixMs) -> Option<&Shown> {
         let shown = self.store.cold.shown.find(db, key).filter(|it| it.expiry.is_none_or(|at| at >= now))?;

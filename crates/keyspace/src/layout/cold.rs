@@ -104,7 +104,7 @@ pub trait ColdKeeper: Send + Sync {
     /// Values that are lent take so many bytes more, or less, of memory.
     fn lent_more(&self, _bytes: i64) {}
 
-    /// Whether memory has room for values that are only read.
+    /// Returns whether memory has room for values that are only read.
     fn has_room(&self) -> bool {
         true
     }

@@ -127,7 +127,8 @@ pub(crate) fn fresh(mode: AccessMode, now: UnixMs) -> u16 {
     }
 }
 
-/// Seconds since a stamp. One that is a little ahead, as threads read the clock at different moments, gives 0.
+/// Seconds since a stamp. One that is a little ahead, as threads read the clock at different moments, gives
+/// 0.
 #[inline]
 pub(crate) fn idle_seconds(stamp_then: u16, now: UnixMs) -> u16 {
     let idle = stamp(now).wrapping_sub(stamp_then);

@@ -75,7 +75,8 @@ pub(crate) struct Cold {
     /// Bundles that a key was looked for in and not found, with the hash of the key. That stays true as long as the bundle is there.
     absent: BTreeSet<(u64, u64)>,
     lent: HashMap<ColdRef, Lent>,
-    /// In the order in which they were lent; some were given back since. Those that go behind their command are apart.
+    /// In the order in which they were lent; some were given back since. Those that go behind their command
+    /// are apart.
     order: VecDeque<ColdRef>,
     passing: VecDeque<ColdRef>,
     /// Of these, what commands have used.
@@ -157,7 +158,15 @@ pub(crate) struct Lent {
 impl Lent {
     pub fn new(db: Db, key: &[u8], value: Option<&[u8]>, now: UnixMs) -> Lent {
         let value = value.map(Into::into);
-        Lent { db, key: key.into(), value, image: None, since: SteadyMs::of(now), uses: Cell::new(0), is_passing: false }
+        Lent {
+            db,
+            key: key.into(),
+            value,
+            image: None,
+            since: SteadyMs::of(now),
+            uses: Cell::new(0),
+            is_passing: false,
+        }
     }
 
     /// The same with what leads through its bytes.
@@ -165,7 +174,7 @@ impl Lent {
         Lent { image, ..self }
     }
 
-    /// The same, to be dropped when its command has used it.
+    /// Marks it to be dropped when its command has used it, or not.
     pub fn passing(self, is_passing: bool) -> Lent {
         Lent { is_passing: is_passing && self.value.is_some(), ..self }
     }
@@ -423,7 +432,7 @@ impl Cold {
 
     // ---- what is lent ----
 
-    /// What the command at hand has used it will use again.
+    /// Keeps what the command at hand has used: it runs again.
     pub fn keep_passed(&mut self) {
         for reference in self.passed.take() {
             if let Some(lent) = self.lent.get(&reference) {
@@ -448,12 +457,12 @@ impl Cold {
         order.push_back(reference);
     }
 
-    /// Whether memory has room for values that are only read.
+    /// Returns whether memory has room for values that are only read.
     pub fn has_room(&self) -> bool {
         self.keeper.as_ref().is_none_or(|keeper| keeper.has_room())
     }
 
-    /// Whether a command has used something that goes with its locks.
+    /// Returns whether a command has used something that goes with its locks.
     #[inline]
     pub fn has_passed(&self) -> bool {
         !self.passed.borrow().is_empty() || self.shown.has_used()
@@ -550,7 +559,8 @@ impl Cold {
         Some(lent)
     }
 
-    /// The oldest one, if there is more than `bytes_max` and it had its time; of those that go behind their command one that none has come for.
+    /// The oldest one, if there is more than `bytes_max` and it had its time; of those that go behind their
+    /// command one that none has come for.
     pub fn take_oldest(&mut self, bytes_max: usize, now: UnixMs) -> Option<(ColdRef, Lent)> {
         if let Some(passing) = self.take_oldest_passing(SteadyMs::of(now)) {
             return Some(passing);

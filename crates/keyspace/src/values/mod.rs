@@ -6,7 +6,7 @@
 //!   collection                               where a collection is stored, and how one is changed
 //!   store, pages, linear, object, nodes, fields   the memory of a partition, its pages and its large objects
 //!   cold, nodewise, blocks                   what is not in memory, counted; collections that leave it node by node
-//!   shown                                    keys that are not in memory, as commands see them that only read
+//!   shown                                    keys outside memory, for commands that only read
 //!   parts, receiver, saved, cut              a collection in parts, and what a snapshot under way still needs
 //! ```
 //!

@@ -1,12 +1,13 @@
-//! Keys that lie outside memory with their values, and are shown from their record to commands that only read: memory has no room for
-//! them.
+//! Keys that lie outside memory with their values, and are shown from their record to commands that only
+//! read: memory has no room for them.
 //!
 //! ```text
-//!   add    of the record that was read: the value of one key, and a page with an entry of its own that says the rest
+//!   add    of the record that was read: the value of one key, and a page with an entry that says the rest
 //!   find   that entry, while its bundle still has the key             (a use is noted)
 //!   drop   what was used goes with the locks of its command, the rest when it had its time
 //! ```
-//! Nothing of it is data: a key that is changed comes to memory before. Invariant: `bytes` is the sum over what is shown.
+//! Nothing of it is data: a key that is changed comes to memory before. Invariant: `bytes` is the sum over
+//! what is shown.
 
 use crate::layout::bound::NEVER;
 use crate::layout::bundle::Item;
@@ -72,17 +73,22 @@ impl Shown {
     }
 }
 
-/// Those of a partition.
+/// Shown keys of a partition.
 #[derive(Default)]
 pub(crate) struct ShownKeys {
     /// By database and hash: of two keys with the same the later is shown.
     keys: HashMap<(Db, u64), Shown>,
     bytes: usize,
+    /// Moment before which none was shown.
+    since: SteadyMs,
     used: RefCell<Vec<(Db, u64)>>,
 }
 
 impl ShownKeys {
     pub fn add(&mut self, db: Db, key: &Key<'_>, shown: Shown) {
+        if self.keys.is_empty() {
+            self.since = shown.since;
+        }
         self.bytes += shown.bytes();
         if let Some(old) = self.keys.insert((db, key.hash), shown) {
             self.bytes -= old.bytes();
@@ -96,7 +102,7 @@ impl ShownKeys {
         self.keys.get(&(db, key.hash)).filter(|shown| *shown.name == *key.bytes)
     }
 
-    /// A command has been shown it.
+    /// Notes that a command has been shown it.
     pub fn note_use(&self, db: Db, key: &Key<'_>, shown: &Shown) {
         if !shown.is_used.replace(true) {
             self.used.borrow_mut().push((db, key.hash));
@@ -108,7 +114,7 @@ impl ShownKeys {
         !self.used.borrow().is_empty()
     }
 
-    /// What was used counts as not used.
+    /// Counts what was used as not used.
     pub fn keep_used(&mut self) {
         for at in self.used.take() {
             if let Some(shown) = self.keys.get(&at) {
@@ -117,7 +123,7 @@ impl ShownKeys {
         }
     }
 
-    /// What commands have used goes.
+    /// Drops what commands have used.
     pub fn drop_used(&mut self) {
         for at in std::mem::take(self.used.get_mut()) {
             self.bytes -= self.keys.remove(&at).map_or(0, |shown| shown.bytes());
@@ -125,13 +131,14 @@ impl ShownKeys {
         self.shrink_if_empty();
     }
 
-    /// What is shown for longer than so many milliseconds goes.
+    /// Drops what is shown for longer than so many milliseconds.
     pub fn drop_older(&mut self, now: SteadyMs, ms_max: i64) {
-        if self.keys.is_empty() {
+        if self.keys.is_empty() || now.ms_since(self.since) < ms_max {
             return;
         }
         self.keys.retain(|_, shown| now.ms_since(shown.since) < ms_max);
         self.bytes = self.keys.values().map(Shown::bytes).sum();
+        self.since = self.keys.values().map(|shown| shown.since).min().unwrap_or_default();
         self.shrink_if_empty();
     }
 

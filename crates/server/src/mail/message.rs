@@ -44,13 +44,13 @@ pub enum Without {
     ClusterDown,
 }
 
-/// What came of values that were waited for.
+/// End of a wait for values on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Came {
     All,
     /// Some cannot be read.
     Not,
-    /// For too long nothing came. What had come by then is kept.
+    /// Nothing came for too long. What had come by then is kept.
     Late,
 }
 

@@ -2,12 +2,12 @@
 
 use isotherm_keyspace::UnixMs;
 use isotherm_stdx::steady;
+use std::sync::OnceLock;
 #[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// DEBUG STEP-CLOCK: what the wall clock is taken to be ahead of the system's.
+/// Milliseconds by which DEBUG STEP-CLOCK has set the wall clock forth.
 #[cfg(debug_assertions)]
 pub static STEPPED_MS: AtomicI64 = AtomicI64::new(0);
 
@@ -42,7 +42,7 @@ fn wall_clock() -> Duration {
     since_epoch
 }
 
-/// Whoever reads the wall clock sees whether it was set, so that durations do not see that.
+/// Notes whether the wall clock was set, so that durations do not see that.
 fn note_steps(since_epoch: Duration) {
     static BEGAN: OnceLock<(Instant, Duration)> = OnceLock::new();
     let (instant, began) = BEGAN.get_or_init(|| (Instant::now(), since_epoch));

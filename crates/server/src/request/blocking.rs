@@ -22,8 +22,7 @@ use isotherm_commands::wait::Wait;
 use isotherm_commands::{Flags, Outcome};
 use isotherm_keyspace::{
     Attempt, Conditions, Db, ExpiryMode, Held, Key, Lookup, Serve, Slot, SteadyMs, Txn, Type, UnixMs, Waiter,
-    look,
-    serve_ready,
+    look, serve_ready,
 };
 use isotherm_log::LogOffset;
 use isotherm_replication::acks::Wish;

@@ -484,7 +484,14 @@ impl Dispatcher {
                     Ran::Parked(WaitReason::Backpressure)
                 }
                 Passage::Refused => {
-                    refusal::refuse(exec, session, reply, Some(command), errors::OUT_OF_MEMORY.as_bytes(), args);
+                    refusal::refuse(
+                        exec,
+                        session,
+                        reply,
+                        Some(command),
+                        errors::OUT_OF_MEMORY.as_bytes(),
+                        args,
+                    );
                     Ran::Done
                 }
             },

@@ -1,8 +1,8 @@
 //! Values on disk that a command needs: what it lacks, and how that is fetched.
 
+use isotherm_commands::Flags;
 use isotherm_commands::Outcome;
 use isotherm_commands::call::{ColdKey, ColdKeys};
-use isotherm_commands::Flags;
 use isotherm_commands::spec::{Group, KeyFlags, Need};
 use isotherm_keyspace::{ColdRef, Db, Missing, OnCold, TxnCounts, Walk, WalkRecord};
 use isotherm_resp::{Args, Reply, errors};
@@ -21,15 +21,15 @@ use crate::upkeep::eviction::Room;
 /// So often a command reads under its locks. Those that search a long list or a sorted set among equal scores do so some 30 times.
 const HELD_ROUNDS_MAX: u32 = 1000;
 
-/// Beyond `maxmemory` a part in so many may be taken by values that a command changes which takes no memory by itself (LPOP, HDEL): where nothing
-/// leaves memory these are what makes room.
+/// Part of `maxmemory`, one in so many, that may be used beyond it by values which a command changes that
+/// takes no memory by itself (LPOP, HDEL): where nothing leaves memory these are what makes room.
 const HOME_RESERVE_DIVISOR: u64 = 32;
 
-/// Whether values may come to memory for a command.
+/// Verdict on values that are to come to memory for a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Passage {
     Free,
-    /// When some of what is on its way out has left: its command asks again, in the queue of those that write.
+    /// Its command asks again when some of what is on its way out has left, in the queue of those that write.
     Later,
     /// Nothing can leave.
     Refused,
@@ -43,7 +43,7 @@ pub struct Rounds {
     failed: Vec<ColdKeys>,
 }
 
-/// Whether what comes to memory for a command, a key of a record at most, goes at once (DEL, GETDEL): it makes room.
+/// Returns whether what comes to memory for a command, a key of a record at most, goes at once (DEL, GETDEL).
 fn leaves_at_once(command: &Entry) -> bool {
     let is_string = command.spec.group == Group::String;
     let goes = |flags: KeyFlags| flags.has(KeyFlags::RM) || is_string && flags.has(KeyFlags::DELETE);
@@ -177,7 +177,7 @@ impl Exec {
             let (name, flags) = (args.get(*at), variable.unwrap_or(*flags));
             let need = command.spec.need_of(flags, args);
             let key = node.keyspace.key(name);
-            // A string that leaves as a whole (GETDEL) is only looked at, unless its key is to leave a record.
+            // A string that leaves as a whole (GETDEL) is only looked at, unless its key has to leave a record.
             let is_taken = command.spec.group == Group::String && flags.has(KeyFlags::DELETE);
             let home = !flags.has(KeyFlags::RO) && !(is_taken && held.cold(db, &key).is_some());
             if !held.holds(&key) || need == Need::Nothing && !held.may_be_frozen(db, &key) {
@@ -260,10 +260,11 @@ impl Exec {
         }
     }
 
-    // COMPAT(memory): Commands that change a value but take no memory in Valkey (LPOP, SPOP, HDEL, EXPIRE) get the OOM error while memory exceeds
-    // `maxmemory` by more than a 32nd part, nothing can leave it, and the value is on disk. Why: the value has to come to memory.
-    /// Asks whether what a command waits for may come to memory. What is only shown to it takes none that stays. Nothing is held
-    /// afterwards, as far as there is a question.
+    // COMPAT(memory): Commands that change a value but take no memory in Valkey (LPOP, SPOP, HDEL, EXPIRE)
+    // get the OOM error while memory exceeds `maxmemory` by more than a 32nd part, nothing can leave it, and
+    // the value is on disk. Why: the value has to come to memory.
+    /// Asks whether what a command waits for may come to memory. What is only shown to it takes none that
+    /// stays. Nothing is held afterwards, as far as there is a question.
     #[cold]
     pub fn ask_passage(&mut self, command: &Entry, keys: &ColdKeys) -> Passage {
         let (node, limit) = (self.node, self.node.config.maxmemory_bytes());

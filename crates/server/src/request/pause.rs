@@ -37,7 +37,8 @@ impl Cause {
     }
 }
 
-/// The pause of one cause; in milliseconds that no step of the wall clock changes (`SteadyMs`), as all moments here.
+/// The pause of one cause; in milliseconds that no step of the wall clock changes (`SteadyMs`), as all
+/// moments here.
 #[derive(Clone, Copy, Default)]
 struct One {
     end_ms: i64,
@@ -54,7 +55,8 @@ pub struct Pause {
 }
 
 impl Pause {
-    /// Until `end_ms`, in Unix milliseconds, commands wait; with `writes_only`, only those that write. A later end of the same cause stays.
+    /// Until `end_ms`, in Unix milliseconds, commands wait; with `writes_only`, only those that write. A
+    /// later end of the same cause stays.
     pub fn begin(&self, mail: &Mail, cause: Cause, end_ms: i64, writes_only: bool) {
         let end_ms = SteadyMs::of(UnixMs(end_ms)).0;
         let mut causes = self.causes();

@@ -6,17 +6,19 @@
 //!   advance()              look where the key is -> port.begin -> [room 3 = (ticket, key)]     as many as the port takes
 //!                                |
 //!   collect()              port.next_ended -> verified -> the job; its last one ends it: `End::All`
-//!   expire(before)         jobs of which nothing has come since: what has is kept, what comes later is dropped
+//!   expire(before)         jobs of which nothing has come since: what had come is kept
 //! ```
-//! What jobs have read or are reading is bounded (`BYTES_MAX`). Beyond that each may have one value, so that short ones get on; of long ones
-//! the oldest goes on, if it has the one turn for that of all workers (`Turnstile`), and the others are **held back** until bytes are free. Those
-//! do not expire: who is in front of them ends, or expires.
+//! What jobs have read or are reading is bounded (`BYTES_MAX`). Beyond that each may have one value, so that
+//! short ones get on; of long ones the oldest goes on, if it has the one turn for that of all workers
+//! (`Turnstile`), and the others are **held back** until bytes are free. Those do not expire: who is in front
+//! of them ends, or expires.
 //!
 //! Behind the keys of its command a job may have some that requests behind it will need. It ends when they have come too, or have failed; but
 //! what fails of them, or hangs, does not matter to the command.
 //!
 //! Only what goes well is done here. A job that meets anything else - an error, a record that does not verify, a value that is too long, a
-//! disk that is to fail - is for the threads that read (`End::Elsewhere`, `reads`), all that it lacks: these look again, try again, and judge.
+//! disk that is to fail - is for the threads that read (`End::Elsewhere`, `reads`), all that it lacks: these
+//! look again, try again, and judge.
 //!
 //! All values of a command are handed over at one moment, so that the first one is not dropped while the last one is read.
 //! Invariant: a job ends once, by `collect`, `advance` or `expire`.
@@ -29,12 +31,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// What a worker reads for commands that are not ready to run, in bytes of records.
+/// Bytes of records that a worker reads for commands which are not ready to run.
 const BYTES_MAX: usize = 8 << 20;
-/// So much each job may read in any case.
+/// Bytes that each job may read in any case.
 const OWN_BYTES_MAX: usize = 64 << 10;
 
-/// One job of all workers may read without a bound.
+/// Entrance for the one job of all workers that may read without a bound.
 #[derive(Default)]
 pub struct Turnstile(Arc<AtomicBool>);
 
@@ -44,7 +46,7 @@ impl Turnstile {
     }
 }
 
-/// Ends when it is dropped.
+/// Right to read without a bound, until it is dropped.
 pub struct Turn(Arc<AtomicBool>);
 
 impl Drop for Turn {
@@ -171,7 +173,8 @@ pub struct Fetches<T, P, V> {
     jobs: BTreeMap<T, Job<V>>,
     /// Those with keys that were not looked at. Some are over.
     queue: VecDeque<T>,
-    /// Those with keys that were not looked at, and the length of the next record: it is their turn when there is room for that.
+    /// Jobs with keys that were not looked at, and the length of the next record: it is their turn when there
+    /// is room for that.
     held_back: BTreeMap<T, usize>,
     /// The one that may read without a bound.
     exceeding: Option<(T, Turn)>,
@@ -256,13 +259,15 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
 
     // ---- how much may be read ----
 
-    /// Whether a job may read a record of so many bytes now.
+    /// Returns whether a job may read a record of so many bytes now.
     fn admits(&mut self, ticket: T, len: usize, source: &impl Source<P, V>) -> bool {
         let own = self.jobs.get(&ticket).map_or(0, |job| job.bytes);
         if self.bytes + len <= BYTES_MAX || own == 0 || own + len <= OWN_BYTES_MAX {
             return true;
         }
-        if self.exceeding.is_none() && self.jobs.first_key_value().is_some_and(|(oldest, _)| *oldest == ticket) {
+        if self.exceeding.is_none()
+            && self.jobs.first_key_value().is_some_and(|(oldest, _)| *oldest == ticket)
+        {
             self.exceeding = source.turn().map(|turn| (ticket, turn));
         }
         self.exceeding.as_ref().is_some_and(|(exceeding, _)| *exceeding == ticket)
@@ -275,9 +280,10 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
         }
     }
 
-    /// Jobs that were held back go on, the oldest first, as far as there is room for what they read next.
+    /// Lets jobs go on that were held back, the oldest first, as far as there is room for what they read next.
     fn let_in(&mut self, source: &impl Source<P, V>, now: Instant) {
-        while let Some((ticket, len)) = self.held_back.first_key_value().map(|(ticket, len)| (*ticket, *len)) {
+        while let Some((ticket, len)) = self.held_back.first_key_value().map(|(ticket, len)| (*ticket, *len))
+        {
             if !self.admits(ticket, len, source) {
                 return;
             }
@@ -342,9 +348,11 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
         }
     }
 
-    /// Jobs of which nothing has come since then are over. Those whose command has all that it needs end well.
+    /// Jobs of which nothing has come since then are over. Those whose command has all that it needs end
+    /// well.
     pub fn expire(&mut self, before: Instant) {
-        let is_late = |(ticket, job): &(&T, &Job<V>)| job.moved < before && !self.held_back.contains_key(ticket);
+        let is_late =
+            |(ticket, job): &(&T, &Job<V>)| job.moved < before && !self.held_back.contains_key(*ticket);
         let late: Vec<T> = self.jobs.iter().filter(is_late).map(|(ticket, _)| *ticket).collect();
         for ticket in &late {
             match self.jobs[ticket].own_left {
@@ -598,7 +606,10 @@ mod tests {
         assert_eq!((fetches.waiting(), expired(&mut fetches, now)), (1, vec![]));
         fetches.add(4, keys(&[4]), now + Duration::from_secs(1));
         // One that waits for a place is given up too.
-        assert_eq!(expired(&mut fetches, now + Duration::from_millis(1)), [1, 2, 3].map(|ticket| (ticket, vec![])));
+        assert_eq!(
+            expired(&mut fetches, now + Duration::from_millis(1)),
+            [1, 2, 3].map(|ticket| (ticket, vec![]))
+        );
         fetches.advance(&mut port, &mut source);
         assert!(fetches.waiting() == 1 && !port.is_under_way(4), "no place is free");
         port.end(1, true);

@@ -11,7 +11,7 @@
 //!   add_errands(errands)         [errand][errand]  reads of a worker without a ring (`errands`): a thread notifies it
 //!   call(read, gives_up)         [call]  a snapshot's next read, for its own thread, which waits as long as it likes
 //!   ask_probe()                  [probe]
-//!   expire(before)               jobs of which nothing was read since: their messages, and what was read; what is read later is dropped
+//!   expire(before)               jobs of which nothing was read since: their messages, and what was read
 //! ```
 //! All values of a command are handed over at one moment, so that the first one is not dropped while the last one is read.
 //! As many threads are woken as there is work for, of those that rest. Invariants: a job has its message until it ends or is given up: it
@@ -42,7 +42,7 @@ struct Job<M, F> {
     end: Mutex<Option<(u16, M)>>,
 }
 
-/// What was read of a job, and when something was last, or it was added.
+/// Values read of a job, and when one was last, or the job was added.
 struct Progress<F> {
     values: Vec<(usize, F)>,
     moved: Instant,
@@ -61,7 +61,7 @@ impl<M, F> Job<M, F> {
         self.next.load(Ordering::Relaxed) > 0
     }
 
-    /// What was read of it.
+    /// Takes what was read of it.
     fn take_read(&self) -> Vec<(ColdKey, F)> {
         let values = std::mem::take(&mut lock(&self.fetched).values);
         values.into_iter().map(|(at, value)| (self.keys.keys[at].clone(), value)).collect()
@@ -293,8 +293,8 @@ impl<M, F> Reads<M, F> {
         self.now.notify_one();
     }
 
-    /// Jobs of which nothing was read since then are over; of one whose turn has not come if nothing was read at all. Others that have ended are
-    /// forgotten.
+    /// Jobs of which nothing was read since then are over; of one whose turn has not come if nothing was read
+    /// at all. Others that have ended are forgotten.
     pub fn expire(&self, before: Option<Instant>) -> Vec<Late<M, F>> {
         let mut expired = Vec::new();
         let is_stuck = before.is_some_and(|before| *lock(&self.moved) < before);

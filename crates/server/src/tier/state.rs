@@ -142,7 +142,7 @@ pub struct Tier<M> {
     pub counters: Counters,
     pub reads: Reads<M, Fetched>,
     pub rings: Rings,
-    /// For a command that needs more than fits beside what others wait for.
+    /// Turn of a command that needs more than fits beside what others wait for.
     pub turnstile: Turnstile,
     pub checkpoints: Checkpoints,
     /// The base that refers to the log is being loaded: what lives is not known yet.
@@ -180,7 +180,7 @@ pub struct Tier<M> {
     sinker_waits_since_ms: AtomicU64,
     /// used_memory
     used_bytes: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// What is only read comes to memory while less than this is used.
+    /// Bytes in use below which values come to memory that are only read.
     home_below_bytes: AtomicU64,
     /// 0: there is none.
     read_timeout_ms: AtomicU64,
@@ -422,7 +422,7 @@ impl<M> Tier<M> {
         self.read_timeout_ms.store(timeout.map_or(0, |timeout| timeout.as_millis() as u64), Relaxed);
     }
 
-    /// Values that are only read come to memory while used_memory is less.
+    /// Sets below which used_memory values come to memory that are only read.
     pub fn set_home_below(&self, bytes: u64) {
         self.home_below_bytes.store(bytes, Relaxed);
     }

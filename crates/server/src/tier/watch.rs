@@ -67,7 +67,7 @@ impl Watch {
         }
     }
 
-    /// What has come of a job in time is there for those who try again.
+    /// Hands over what has come of a job in time, for those who try again.
     fn keep(&self, read: &[(ColdKey, Fetched)]) {
         let (keyspace, now) = (&self.node.keyspace, unix_now());
         for (cold, fetched) in read.iter().filter(|(cold, fetched)| cold.bundle.is_none() && fetched.is_there()) {
@@ -77,13 +77,14 @@ impl Watch {
         }
     }
 
-    /// What the limit is compared with may be less than what is used.
+    /// Looks up below which use of memory values come home that are only read.
     fn set_home_below(&self) {
         let (limit, upper) = (self.node.config.memory_target_bytes(), self.node.config.swap_upper_percent());
         let below = match (limit, upper) {
             (0, _) | (_, 0) => u64::MAX,
             _ => {
-                let uncounted = self.node.used_memory_bytes().saturating_sub(self.node.counted_memory_bytes());
+                let uncounted =
+                    self.node.used_memory_bytes().saturating_sub(self.node.counted_memory_bytes());
                 share(limit, upper) + uncounted
             }
         };

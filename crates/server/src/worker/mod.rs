@@ -453,10 +453,9 @@ impl Inner {
         let now = Instant::now();
         let timer = self.timers.next_in(now);
         let pause = self.parking.pause_due().map(|due| round_up(due.saturating_duration_since(now)));
-        let deadline = self
-            .deadlines
-            .first()
-            .map(|(deadline, _)| Duration::from_millis(deadline.ms_since(SteadyMs::of(unix_now())).max(0) as u64));
+        let deadline = self.deadlines.first().map(|(deadline, _)| {
+            Duration::from_millis(deadline.ms_since(SteadyMs::of(unix_now())).max(0) as u64)
+        });
         timer.into_iter().chain(pause).chain(deadline).min()
     }
 

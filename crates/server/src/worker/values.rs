@@ -5,7 +5,7 @@
 //!   at its end:                 what has ended is handed over, and its connections go on
 //!                               what is wanted is begun: one call of the system for all of it, or one lock of the queue of the threads
 //!   an event of the ring, or a message of a thread:      ends the wait for events, nothing else
-//!   each 50 ms meanwhile:       those of which nothing has come for longer than swap-read-timeout get their error
+//!   each 50 ms meanwhile:       those for which nothing comes for swap-read-timeout get their error
 //! ```
 //! There is a ring since the first value was wanted, if there can be one; without it the threads read where it would (`tier::errands`). All
 //! that does not go well is theirs in any case, job by job (`tier::reads`).

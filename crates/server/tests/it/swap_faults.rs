@@ -151,7 +151,7 @@ fn a_read_that_hangs_is_given_up_and_hot_keys_feel_nothing() {
     client.check("SET hot there", "+QUEUED\r\n");
     client.check(&format!("GET {}", name(2)), "+QUEUED\r\n");
     client.check(&format!("STRLEN {}", name(2)), "+QUEUED\r\n");
-    client.check("EXEC", &format!("*3\r\n+OK\r\n{UNREADABLE}:1000\r\n"));
+    client.check("EXEC", &format!("*3\r\n+OK\r\n{TOO_SLOW}:1000\r\n"));
     let script = format!("return redis.pcall('GET', '{}')", name(3));
     client.send(encode(&["EVAL", &script, "0"]));
     assert!(String::from_utf8_lossy(&client.read_reply()).starts_with("-SWAPERR"));
