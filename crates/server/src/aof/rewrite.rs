@@ -387,11 +387,12 @@ pub fn tick(node: &'static Node) -> bool {
     }
     let awaits = node.aof.is_on() && node.aof.awaits_base.load(Relaxed);
     let mut is_due = node.aof.rewrites().is_scheduled || awaits;
-    if !is_due && node.aof.is_on() {
+    // Switched off it leaves a base that keeps files of swap-dir: that is given up for one with all values.
+    if !is_due && (node.aof.is_on() || reference::wants_base(node)) {
         let (percent, least) = (node.config.number(PERCENT) as u64, node.config.number(LEAST) as u64);
         let (now_bytes, then_bytes) = (node.aof.current_bytes(), node.aof.rewrites().size_then_bytes.max(1));
         let growth = (now_bytes.saturating_mul(100) / then_bytes).saturating_sub(100);
-        let grows = percent > 0 && now_bytes > least && growth >= percent;
+        let grows = node.aof.is_on() && percent > 0 && now_bytes > least && growth >= percent;
         let why = match () {
             () if grows => format!("on {growth}% growth"),
             () if reference::wants_base(node) => "to free files of swap-dir".to_string(),

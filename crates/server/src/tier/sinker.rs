@@ -211,7 +211,7 @@ impl Sinker {
     /// Whether segments become free as soon as the next base of the append-only file is in force, and that is near.
     fn awaits_base(&mut self) -> bool {
         let aof = &self.node.aof;
-        if self.log.waiting_for_base() == 0 || !aof.is_on() || aof.rewrites().last_failed {
+        if self.log.waiting_for_base() == 0 || !self.tier.can_have_base() || aof.rewrites().last_failed {
             self.tier.is_awaiting_base.store(false, Relaxed);
             return false;
         }

@@ -62,6 +62,15 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
         },
     };
     let (tier, log) = Tier::open(disk, &folder, terms, &node.keyspace, &claim)?;
+    if !named.is_empty() && !config.flag(id("appendonly")) {
+        tier.has_foreign_base.store(true, Relaxed);
+        log::warning(format!(
+            "WARNING: {} MB in '{}' are kept for the append-only file, whose base refers to them, though 'appendonly' is off: they cannot be \
+             used before BGREWRITEAOF writes a new base, or 'appendonly yes' does.",
+            kept >> 20,
+            folder.display(),
+        ));
+    }
     tier.is_restoring.store(!named.is_empty() && config.flag(id("appendonly")), Relaxed);
     tier.set_read_timeout(config.swap_read_timeout());
     tier.homes.set_rules(&config.swap_load_rule());

@@ -131,6 +131,8 @@ pub struct Tier<M> {
     pub is_restoring: AtomicBool,
     /// Nothing can leave memory before another base is in force.
     pub is_awaiting_base: AtomicBool,
+    /// The base that refers to the log was found by a start that has not loaded it, as `appendonly` is off: nothing writes over it unasked.
+    pub has_foreign_base: AtomicBool,
     live: Arc<Live>,
     undeclared_reads: AtomicU64,
     pub homes: Homes,
@@ -217,6 +219,7 @@ impl<M: Send + 'static> Tier<M> {
             checkpoints: Checkpoints::default(),
             is_restoring: AtomicBool::new(false),
             is_awaiting_base: AtomicBool::new(false),
+            has_foreign_base: AtomicBool::new(false),
             live: log.live(),
             undeclared_reads: AtomicU64::new(0),
             homes: Homes::default(),
@@ -406,15 +409,22 @@ impl<M> Tier<M> {
     /// A base of the append-only file is listed, durably.
     pub fn base_in_force(&self, refers: bool) {
         self.counters.waiting_segments.store(0, Relaxed);
+        self.has_foreign_base.store(false, Relaxed);
         self.checkpoints.say(Ask::InForce { refers });
         self.wake();
+    }
+
+    /// Whether a base can be written that takes the place of the one in force, with `appendonly` off too: what is in memory is what that has,
+    /// and what came since.
+    pub fn can_have_base(&self) -> bool {
+        !self.has_foreign_base.load(Relaxed)
     }
 
     /// So much space is kept only by the base in force that there should be another one.
     pub fn wants_base(&self) -> bool {
         let waiting = self.counters.waiting_segments.load(Relaxed);
         let is_much = waiting * WAITING_DIVISOR > self.counters.segments.load(Relaxed);
-        waiting > 0 && (is_much || self.is_awaiting_base.load(Relaxed) || self.state() == State::Full)
+        waiting > 0 && self.can_have_base() && (is_much || self.is_awaiting_base.load(Relaxed) || self.state() == State::Full)
     }
 
     // ---- the sinker is woken ----
