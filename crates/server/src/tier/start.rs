@@ -1,9 +1,9 @@
 //! The tier of a process that has `swap-mode yes`: opened before anything is loaded.
 
 use isotherm_commands::call::ColdKey;
-use isotherm_disk::{Disk, FaultyDisk, RING_READS_MAX, Ring};
+use isotherm_disk::{Disk, FaultyDisk, Mode, RING_READS_MAX, Ring};
 use isotherm_keyspace::{ColdRef, Held, Want};
-use isotherm_tier::{Checkpoint, LogId};
+use isotherm_tier::{Checkpoint, LogId, SEGMENT_FILE_SUFFIX};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -34,6 +34,7 @@ const FREE_TENTHS: u64 = 9;
 pub fn begin(node: &'static Node) -> Result<(), String> {
     let config = &node.config;
     if !config.swaps() {
+        warn_of_files(node);
         return Ok(());
     }
     if config.maxmemory_bytes() == 0 {
@@ -95,6 +96,25 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
         }
     ));
     Ok(())
+}
+
+/// Files of a former `swap-mode yes` take space, and nothing uses them. A base may refer to them: they are not removed.
+fn warn_of_files(node: &Node) {
+    let folder = node.config.folder().join(node.config.swap_folder());
+    let disk = &node.persistence.disk;
+    let names = disk.list(&folder).unwrap_or_default();
+    let files = names.iter().filter(|name| name.ends_with(SEGMENT_FILE_SUFFIX));
+    let len = |name: &String| disk.open(&folder.join(name), Mode::Read)?.len();
+    let lens: Vec<u64> = files.map(|name| len(name).unwrap_or(0)).collect();
+    if !lens.is_empty() {
+        log::warning(format!(
+            "WARNING: '{}' has {} files of {} MB that a server with 'swap-mode yes' left. They are not used, and not removed, while \
+             'swap-mode' is off.",
+            folder.display(),
+            lens.len(),
+            lens.iter().sum::<u64>() >> 20,
+        ));
+    }
 }
 
 /// Who reads what commands wait for.
