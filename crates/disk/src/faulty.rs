@@ -13,7 +13,7 @@ use crate::{Disk, File, Lock, Mode, RawFile};
 use rustix::io::Errno;
 use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -103,6 +103,8 @@ pub struct Troubles {
     pub reads: TroubleSwitch,
     pub writes: TroubleSwitch,
     pub syncs: TroubleSwitch,
+    /// The file system has no more left than so many bytes; 0: as it is.
+    pub free_bytes: AtomicU64,
 }
 
 impl Troubles {
@@ -160,7 +162,11 @@ impl Disk for FaultyDisk {
     }
 
     fn free_bytes(&self, folder: &Path) -> io::Result<u64> {
-        self.behind.free_bytes(folder)
+        let bytes = self.behind.free_bytes(folder)?;
+        match self.troubles.free_bytes.load(Ordering::Relaxed) {
+            0 => Ok(bytes),
+            bytes_max => Ok(bytes.min(bytes_max)),
+        }
     }
 
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>> {

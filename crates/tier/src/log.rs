@@ -266,6 +266,17 @@ impl Log {
         self.segments.is_cleaning_due(self.config.reserve_segments(), ahead, cleaning)
     }
 
+    /// Whether values from memory may begin segments: not while others need the space of the file system. Survivors of cleaning may.
+    pub fn set_may_grow(&mut self, may_grow: bool) {
+        self.segments.may_grow = may_grow;
+    }
+
+    /// Bytes of values that the log takes from memory before it is full, if all of them live: without what is kept for survivors.
+    pub fn usable_bytes(&self) -> u64 {
+        let segments = (self.config.segments_max() + 1).saturating_sub(self.config.reserve_segments());
+        u64::from(segments) * self.config.segment_bytes()
+    }
+
     /// Whether values from memory could begin another segment.
     pub fn has_room(&self) -> bool {
         self.segments.may_open(Generation::Fresh, self.config.reserve_segments())

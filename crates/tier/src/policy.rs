@@ -35,7 +35,7 @@ impl Segments {
     /// Whether a segment can be begun.
     pub fn may_open(&self, generation: Generation, reserve: u32) -> bool {
         let keeps_reserve = self.room_bytes() >= u64::from(reserve) * self.segment_bytes;
-        self.free_count() > 0 && (generation != Generation::Fresh || keeps_reserve)
+        self.free_count() > 0 && (generation != Generation::Fresh || (keeps_reserve && self.may_grow))
     }
 
     /// Whether cleaning is due so that the reserve and so many segments stay free. `cleaning`: what is under way.

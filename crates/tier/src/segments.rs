@@ -154,6 +154,8 @@ impl Sums {
 #[derive(Debug)]
 pub(crate) struct Segments {
     pub segment_bytes: u64,
+    /// Values from memory may begin segments, as far as the file system is concerned.
+    pub may_grow: bool,
     list: Vec<Segment>,
     sums: Sums,
     free: BTreeSet<u32>,
@@ -176,6 +178,7 @@ impl Segments {
         sums.by_state[SegmentState::Free as usize] = count;
         Segments {
             segment_bytes,
+            may_grow: true,
             list: vec![FREE; count as usize],
             sums,
             free: (0..count).collect(),
@@ -342,9 +345,14 @@ impl Segments {
         is_written_to: impl Fn(SegmentNumber) -> bool,
     ) -> Option<SegmentNumber> {
         let number = self.doubtful(&is_written_to).or_else(|| self.best_victim(live, is_written_to))?;
+        Some(self.clean(number))
+    }
+
+    /// It is being cleaned from now on.
+    fn clean(&mut self, number: SegmentNumber) -> SegmentNumber {
         self.change(number, |segment| segment.state = SegmentState::Cleaning);
         assert!(self.cleaning.replace(number).is_none(), "one at a time");
-        Some(number)
+        number
     }
 
     /// A cleaning is over. What still lives there could not be read.

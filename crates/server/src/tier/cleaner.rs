@@ -16,6 +16,7 @@ use super::frozen;
 use super::health::Event;
 use super::nodes;
 use super::sinker::{Sinker, db_of};
+use super::space::Space;
 use super::state::State;
 use crate::process::log;
 
@@ -87,8 +88,11 @@ impl Sinker {
         let cleaning = self.cleaning.as_ref().map(|it| &it.cleaning);
         let is_due = self.log.is_cleaning_due(self.ahead(), cleaning);
         match &self.cleaning {
-            Some(it) => is_due || it.is_wanted || self.wants_cleaning() || self.log.can_clean_doubtful(),
-            None => self.begin_wanted() || (is_due && self.begin_if_useful()),
+            Some(it) => {
+                let goes_on = is_due || it.is_wanted || self.wants_cleaning() || self.log.can_clean_doubtful();
+                goes_on || self.gives_back()
+            }
+            None => self.begin_wanted() || ((is_due || self.gives_back()) && self.begin_if_useful()),
         }
     }
 
@@ -118,6 +122,12 @@ impl Sinker {
         // Nothing has anything to win.
         self.tier.cleanings_wanted.store(0, Relaxed);
         false
+    }
+
+    /// Others need what is dead here.
+    fn gives_back(&self) -> bool {
+        let has_much = || self.log.cleanable_bytes() > self.log.file_bytes() / DEAD_LEFT_DIVISOR;
+        self.space.space != Space::Ample && has_much()
     }
 
     fn begin(&mut self, is_wanted: bool) -> bool {
@@ -200,6 +210,7 @@ impl Sinker {
             if let Err(error) = self.tier.call_disk(|files| files.remove(segment)) {
                 log::warning(format!("Can't remove a file of swap-dir: {error}"));
             }
+            self.look_again();
         }
         if self.log.has_room() {
             self.awaits_base_since = None;

@@ -115,7 +115,7 @@ fn open(disk: &SimDisk) -> Result<(u64, Files, Log), String> {
     let claim =
         Claim { checkpoint, new_log: LogId([number as u8; 16]), manifest: MANIFEST.into(), has_manifest };
     let config = config().covering(&named);
-    let access = Access { wants_direct: false, open_max: OPEN_MAX, is_synced_later: true };
+    let access = Access { wants_direct: false, open_max: OPEN_MAX, is_synced_later: true, is_shared: true };
     let files = Files::open(shared(disk), Path::new(FOLDER), config.segments_max(), &claim, access)?;
     Ok((number, files, Log::restored(config, &named)))
 }

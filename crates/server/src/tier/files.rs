@@ -86,6 +86,8 @@ pub struct Access {
     pub open_max: usize,
     /// A base will have them synced.
     pub is_synced_later: bool,
+    /// Files with all data are written to the same file system.
+    pub is_shared: bool,
 }
 
 pub struct Files {
@@ -97,6 +99,7 @@ pub struct Files {
     /// Those that have a file, by number.
     segments: RwLock<Vec<Option<Arc<SegmentFile>>>>,
     is_synced_later: bool,
+    is_shared: bool,
     open_files: OpenFiles,
     /// The manifest that is named by the folder's owner.
     manifest: PathBuf,
@@ -147,6 +150,7 @@ impl Files {
             log: checkpoint.map_or(claim.new_log, |checkpoint| checkpoint.log),
             segments: RwLock::new((0..segments).map(|_| None).collect()),
             is_synced_later: access.is_synced_later,
+            is_shared: access.is_shared,
             open_files: OpenFiles::new(access.open_max),
             manifest: claim.manifest.clone(),
             has_owner: AtomicBool::new(has_owner),
@@ -260,6 +264,16 @@ impl Files {
         let segments = self.segments().len();
         let segment_bytes = size_of::<Option<Arc<SegmentFile>>>() + size_of::<SegmentFile>() + 2 * size_of::<Handle>();
         (segments * segment_bytes + self.open_files.count() * OPEN_BYTES + direct_rooms_bytes()) as u64
+    }
+
+    /// What may still be written on the file system.
+    pub fn free_bytes(&self) -> io::Result<u64> {
+        self.disk.free_bytes(&self.folder)
+    }
+
+    /// Whether files with all data are on it too.
+    pub fn is_shared(&self) -> bool {
+        self.is_shared
     }
 
     /// Files that are open, and how many may be.
@@ -471,7 +485,8 @@ mod tests {
     use isotherm_keyspace::Slot;
     use isotherm_tier::{Log, LogConfig, Stream};
 
-    const ACCESS: Access = Access { wants_direct: true, open_max: 2, is_synced_later: true };
+    const ACCESS: Access =
+        Access { wants_direct: true, open_max: 2, is_synced_later: true, is_shared: true };
 
     fn open(disk: &Arc<dyn Disk>, segments: u32, claim: &Claim, access: Access) -> Result<Files, String> {
         Files::open(Arc::clone(disk), Path::new("cold"), segments, claim, access)

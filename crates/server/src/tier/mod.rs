@@ -43,6 +43,7 @@ pub mod reads;
 pub mod rings;
 pub mod round;
 pub mod sinker;
+pub mod space;
 pub mod start;
 pub mod state;
 pub mod target;

@@ -26,6 +26,7 @@ use super::frozen;
 use super::health::Event;
 use super::nodes;
 use super::pace;
+use super::space::SpaceWatch;
 use super::state::{State, Tier};
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
@@ -104,6 +105,7 @@ pub struct Sinker {
     looked: Duration,
     /// Since when only a new base can free segments.
     pub(super) awaits_base_since: Option<Instant>,
+    pub(super) space: SpaceWatch,
 }
 
 impl Routine for Sinker {
@@ -112,6 +114,7 @@ impl Routine for Sinker {
         if !is_short || self.tier.state() == State::Idle {
             self.looks_since = Instant::now();
         }
+        self.look_at_space();
         self.sink_asked();
         if is_short && self.tier.may_write() {
             self.sink();
@@ -177,6 +180,7 @@ impl Sinker {
             looks_since: Instant::now(),
             looked: Duration::ZERO,
             awaits_base_since: None,
+            space: SpaceWatch::default(),
         }
     }
 
@@ -203,6 +207,7 @@ impl Sinker {
         tier.counters.table_bytes.store(self.log.table_bytes(), Relaxed);
         tier.counters.free_segments.store(u64::from(self.log.free_segments()), Relaxed);
         tier.counters.segments.store(u64::from(self.log.segments_max()), Relaxed);
+        tier.counters.usable_bytes.store(self.log.usable_bytes(), Relaxed);
         if !tier.checkpoints.has_asks() {
             tier.counters.waiting_segments.store(u64::from(self.log.waiting_for_base()), Relaxed);
         }

@@ -14,6 +14,7 @@ use super::owner::Claim;
 use super::reads::{Done, READERS, Reader};
 use super::round::Round;
 use super::sinker::Sinker;
+use super::space;
 use super::state::{Terms, Tier};
 use super::target::{Fetched, slot_of};
 use super::watch::Watch;
@@ -28,9 +29,6 @@ use crate::process::random::random_bytes;
 use crate::process::time::unix_now;
 use crate::process::{log, routines};
 
-/// What a disk without a limit of its own is filled to, in tenths of what is free.
-const FREE_TENTHS: u64 = 9;
-
 pub fn begin(node: &'static Node) -> Result<(), String> {
     let config = &node.config;
     if !config.swaps() {
@@ -43,10 +41,15 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     config.check_swap_limits()?;
     let folder = config.folder().join(config.swap_folder());
     let disk = Arc::clone(&node.persistence.disk);
+    let is_shared = space::is_shared(&folder, &config.folder());
+    // It may have to be made yet.
+    let free = disk.free_bytes(&if is_shared { config.folder() } else { space::existing(&folder) });
+    let free = free.map_err(|error| format!("Can't look at the file system of swap-dir: {}", os_text(&error)))?;
     let bytes = match config.swap_disk_bytes() {
-        0 => disk.free_bytes(&config.folder()).map_err(|error| os_text(&error))? / 10 * FREE_TENTHS,
+        0 => space::share_of(config, free, is_shared),
         bytes => bytes,
     };
+    let left_bytes = free.saturating_sub(bytes);
     let claim = claim(node)?;
     let named = claim.checkpoint.as_ref().map(Checkpoint::named).unwrap_or_default();
     // What is kept takes no room of what is free.
@@ -60,6 +63,7 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
             wants_direct: config.swaps_directly(),
             open_max: descriptors::segment_files_kept(config),
             is_synced_later: config.swap_checkpoints(),
+            is_shared,
         },
     };
     let (tier, log) = Tier::open(disk, &folder, terms, &node.keyspace, &claim)?;
@@ -84,9 +88,10 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     routines::start("swap-watch", Watch::new(node, Arc::clone(&tier))).map_err(why)?;
     routines::start("swap-writer", Sinker::new(node, tier, log)).map_err(why)?;
     log::warning(format!(
-        "WARNING: swap-mode is new. What is used least lies in '{}' when memory is short, at most {} MB. {}",
+        "WARNING: swap-mode is new. What is used least lies in '{}' when memory is short, at most {} MB; {} MB of the file system are left. {}",
         folder.display(),
         bytes >> 20,
+        left_bytes >> 20,
         match (config.swap_checkpoints(), claim.checkpoint.is_some()) {
             (false, false) =>
                 "They are durable by the append-only file or RDB files alone: this folder is emptied at start.",

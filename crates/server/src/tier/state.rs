@@ -119,6 +119,10 @@ pub struct Counters {
     pub waiting_segments: AtomicU64,
     /// Of the whole log.
     pub segments: AtomicU64,
+    /// What of the log values can take.
+    pub usable_bytes: AtomicU64,
+    /// Of the file system.
+    pub disk_free_bytes: AtomicU64,
 }
 
 pub struct Tier<M> {

@@ -2,6 +2,7 @@
 
 use isotherm_disk::Trouble;
 use isotherm_stdx::parse_i64;
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::{AdminCall, is_on};
 use isotherm_resp::errors;
@@ -19,9 +20,16 @@ pub fn chaos(call: &mut AdminCall<'_>) {
 }
 
 /// `SWAP-FAULT <READ | WRITE | SYNC> <NONE | IO | SHORT | FULL | HANG | SLOW> [calls]`: what the next so many calls meet, or all. What hangs goes on
-/// when it is set again.
+/// when it is set again. `SWAP-FAULT FREE <bytes>`: the file system has no more left; 0: as it is.
 pub fn fault(call: &mut AdminCall<'_>) {
     let troubles = &call.node.debug.swap_troubles;
+    if call.args.get(2).eq_ignore_ascii_case(b"free") {
+        let Some(bytes @ 0..) = parse_i64(call.args.get(3)) else {
+            return call.reply.error(errors::NOT_AN_INTEGER);
+        };
+        troubles.free_bytes.store(bytes as u64, Relaxed);
+        return call.reply.ok();
+    }
     let switch = match call.args.get(2).to_ascii_lowercase().as_slice() {
         b"read" => &troubles.reads,
         b"write" => &troubles.writes,

@@ -78,6 +78,11 @@ pub const SWAP: &[SwapField] = {
         // Frozen keys that were given up (SWAP FORGET).
         field("swap_lost_keys", Counter, |v| v.cold.lost.to_string()),
         field("swap_file_bytes", Gauge, |v| text(&v.tier.counters.file_bytes)),
+        // What values can take of `swap-max-disk`: the rest is for cleaning.
+        field("swap_usable_bytes", Gauge, |v| text(&v.tier.counters.usable_bytes)),
+        // Left on the file system.
+        field("swap_disk_free_bytes", Gauge, |v| text(&v.tier.counters.disk_free_bytes)),
+        field("swap_open_files", Gauge, |v| v.tier.files.open_files().0.to_string()),
         field("swap_live_bytes", Gauge, |v| v.tier.live_bytes().to_string()),
         field("swap_dead_bytes", Gauge, |v| text(&v.tier.counters.dead_bytes)),
         // Kept only because the base of the append-only file in force refers to them (`swap-checkpoint`).

@@ -1,0 +1,192 @@
+//! Space on the file system of `swap-dir`: what is left to the append-only file, its next base and RDB files.
+//!
+//! ```text
+//!   start      swap-max-disk 0: a third of what is free (with swap-checkpoint half of it), where others keep the data there too;
+//!              else nine tenths
+//!   each second, and when a file went:
+//!     free     ------------------------|----------------|---------->
+//!                   short            room        room + a quarter
+//!                   no segment is begun with values from memory; what is dead is cleaned
+//!                                    what is dead is cleaned, though swap itself has room
+//! ```
+//! `room` is what others need to write the data once more: as much as the data, but no more than swap's files and what is free come to
+//! by half, as otherwise nothing could leave memory beside large files of others. Where nobody else writes it is a twentieth.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
+
+use super::sinker::Sinker;
+use crate::config::{Config, id};
+use crate::process::log;
+use crate::process::time::{elapsed, instant};
+
+/// Of what is free, where nobody else needs any.
+const FREE_TENTHS: u64 = 9;
+/// Of what is free: as much, and as much again for the next base or an RDB file, is left for a file that has all values.
+const SHARE_DIVISOR: u64 = 3;
+/// A base that refers has none of the values that are in segments.
+const SHARE_DIVISOR_CHECKPOINT: u64 = 2;
+const ROOM_DIVISOR: u64 = 2;
+const ROOM_ALONE_DIVISOR: u64 = 20;
+/// Cleaning begins before it is short.
+const TIGHT_DIVISOR: u64 = 4;
+const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// It is no longer short when so much more is free than it needs: else each file that goes would say so.
+const RELIEF_BYTES: u64 = isotherm_tier::SEGMENT_BYTES;
+
+/// Whether files with all data are written.
+fn writes_files(config: &Config) -> bool {
+    config.flag(id("appendonly")) || !config.save_points().is_empty()
+}
+
+/// What the log may take of a file system without a limit of its own. `is_shared`: the other files are on it too.
+pub fn share_of(config: &Config, free_bytes: u64, is_shared: bool) -> u64 {
+    match (writes_files(config) && is_shared, config.swap_checkpoints()) {
+        (false, _) => free_bytes / 10 * FREE_TENTHS,
+        (true, false) => free_bytes / SHARE_DIVISOR,
+        (true, true) => free_bytes / SHARE_DIVISOR_CHECKPOINT,
+    }
+}
+
+/// A folder, or the one that it will be made in.
+pub fn existing(folder: &Path) -> PathBuf {
+    let absolute = std::path::absolute(folder).unwrap_or_else(|_| folder.into());
+    absolute.ancestors().find(|folder| folder.exists()).unwrap_or(folder).into()
+}
+
+/// Whether two folders are on one file system, as far as is known.
+pub fn is_shared(one: &Path, other: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let device = |folder| std::fs::metadata(existing(folder)).ok().map(|found| found.dev());
+    match (device(one), device(other)) {
+        (Some(one), Some(other)) => one == other,
+        _ => true,
+    }
+}
+
+/// How the file system looks to those who take space of it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum Space {
+    #[default]
+    Ample,
+    /// What is dead is given back.
+    Tight,
+    /// Nothing more is taken.
+    Short,
+}
+
+/// What it is judged by.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    free_bytes: u64,
+    file_bytes: u64,
+    /// What a file of the others would take. `None`: there is none.
+    data_bytes: Option<u64>,
+}
+
+impl Seen {
+    /// To be left to others.
+    fn room_bytes(self) -> u64 {
+        let both = self.free_bytes + self.file_bytes;
+        match self.data_bytes {
+            Some(bytes) => bytes.min(both / ROOM_DIVISOR),
+            None => both / ROOM_ALONE_DIVISOR,
+        }
+    }
+
+    fn judge(self, before: Space) -> Space {
+        let room = self.room_bytes();
+        let short_below = if before == Space::Short { room + RELIEF_BYTES.min(room / 2) } else { room };
+        match self.free_bytes {
+            free if free < short_below => Space::Short,
+            free if free < room + room / TIGHT_DIVISOR => Space::Tight,
+            _ => Space::Ample,
+        }
+    }
+}
+
+/// What the thread that writes knows of it.
+#[derive(Default)]
+pub struct SpaceWatch {
+    pub space: Space,
+    /// When it was looked at; `None`: something has changed since.
+    looked: Option<Instant>,
+}
+
+impl Sinker {
+    /// Asks the file system, if it is time.
+    pub(super) fn look_at_space(&mut self) {
+        if self.space.looked.is_some_and(|looked| elapsed(looked) < LOOK_INTERVAL) {
+            return;
+        }
+        self.space.looked = Some(instant());
+        // What is not known limits nothing: a write that fails does.
+        let Ok(free_bytes) = self.tier.call_disk(|files| files.free_bytes()) else { return };
+        self.tier.counters.disk_free_bytes.store(free_bytes, Relaxed);
+        let config = &self.node.config;
+        let on_disk = if config.swap_checkpoints() { 0 } else { self.tier.live_bytes() };
+        let data_bytes = writes_files(config).then(|| on_disk + self.node.counted_memory_bytes());
+        let data_bytes = data_bytes.filter(|_| self.tier.files.is_shared());
+        let seen = Seen { free_bytes, file_bytes: self.log.file_bytes(), data_bytes };
+        let space = seen.judge(self.space.space);
+        self.log.set_may_grow(space != Space::Short);
+        if (space == Space::Short) != (self.space.space == Space::Short) {
+            log::warning(format!(
+                "swap: the file system of swap-dir has {} MB left, of which {} MB are for other files: {}",
+                free_bytes >> 20,
+                seen.room_bytes() >> 20,
+                match space {
+                    Space::Short => "no more values go there",
+                    Space::Tight | Space::Ample => "values go there again",
+                }
+            ));
+        }
+        self.space.space = space;
+    }
+
+    /// A file went.
+    pub(super) fn look_again(&mut self) {
+        self.space.looked = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GB: u64 = 1 << 30;
+
+    fn seen(free_bytes: u64, file_bytes: u64, data_bytes: Option<u64>) -> Seen {
+        Seen { free_bytes, file_bytes, data_bytes }
+    }
+
+    #[test]
+    fn others_have_room_for_the_data_once_more() {
+        let check = |free: u64, files: u64, data: Option<u64>, expected: Space| {
+            assert_eq!(seen(free, files, data).judge(Space::Ample), expected, "{free} {files} {data:?}");
+        };
+        check(100 * GB, 10 * GB, Some(10 * GB), Space::Ample);
+        check(12 * GB, 10 * GB, Some(10 * GB), Space::Tight);
+        check(9 * GB, 10 * GB, Some(9 * GB), Space::Tight);
+        check(8 * GB, 10 * GB, Some(9 * GB), Space::Short);
+        // Beside large files of others half of what is left may be taken.
+        check(9 * GB, 8 * GB, Some(50 * GB), Space::Tight);
+        check(8 * GB, 9 * GB, Some(50 * GB), Space::Short);
+        check(0, 0, Some(0), Space::Ample);
+        // Alone.
+        check(6 * GB, 90 * GB, None, Space::Ample);
+        check(5 * GB, 94 * GB, None, Space::Tight);
+        check(4 * GB, 96 * GB, None, Space::Short);
+    }
+
+    #[test]
+    fn a_file_that_goes_does_not_end_it_at_once() {
+        let mut space = seen(10 * GB - 1, 90 * GB, Some(10 * GB)).judge(Space::Ample);
+        assert_eq!(space, Space::Short);
+        for (more, expected) in [(RELIEF_BYTES - 1, Space::Short), (RELIEF_BYTES, Space::Tight)] {
+            space = seen(10 * GB + more, 90 * GB, Some(10 * GB)).judge(space);
+            assert_eq!(space, expected);
+        }
+    }
+}
