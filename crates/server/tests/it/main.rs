@@ -68,6 +68,7 @@ mod swap_nodes;
 mod swap_pair;
 mod swap_parked;
 mod swap_slots;
+mod swap_space;
 mod swap_streams;
 mod swap_words;
 mod swap_zsets;

@@ -33,7 +33,7 @@ pub fn with_cold(folder: &Folder, keys: usize, more: &[&str]) -> Server {
 }
 
 /// The replies of so many SETs, in one batch: how many were refused for want of memory.
-fn set_or_oom(client: &mut Client, numbers: std::ops::Range<usize>) -> usize {
+pub fn set_or_oom(client: &mut Client, numbers: std::ops::Range<usize>) -> usize {
     let mut refused = 0;
     for first in numbers.clone().step_by(100) {
         let some = first..(first + 100).min(numbers.end);
