@@ -10,7 +10,7 @@
 
 use crate::cleaning::Cleaning;
 use crate::config::LogConfig;
-use crate::group::Group;
+use crate::group::{GROUP_BYTES, Group};
 use crate::live::Live;
 use crate::place::{Place, SegmentNumber};
 use crate::record::Record;
@@ -191,6 +191,7 @@ impl Log {
         let has_room = |filling: &Filling| filling.end + needed <= segment_bytes;
         if !self.filling[generation as usize].as_ref().is_some_and(has_room) {
             if !self.segments.may_open(generation, self.reserve()) {
+                self.close_exhausted(generation);
                 return Err(Full::Segments);
             }
             let segment = self.segments.open(generation).expect("one is free");
@@ -202,6 +203,17 @@ impl Log {
         let filling = self.filling[generation as usize].as_mut().expect("it has room");
         filling.group = Some(Group::new(filling.segment, filling.end, segment_bytes - filling.end));
         Ok(())
+    }
+
+    /// One that takes no further group is full, though no other takes its place: in a small log what is dead in it may be most of what
+    /// cleaning can win.
+    fn close_exhausted(&mut self, generation: Generation) {
+        let segment_bytes = self.config.segment_bytes();
+        let is_exhausted = |filling: &mut Filling| filling.end + GROUP_BYTES as u64 > segment_bytes;
+        if let Some(filling) = self.filling[generation as usize].take_if(is_exhausted) {
+            assert!(filling.group.is_none(), "it was sealed");
+            self.segments.close(filling.segment);
+        }
     }
 
     /// The next group for the disk, in the order in which they were sealed.

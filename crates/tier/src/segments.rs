@@ -357,15 +357,11 @@ impl Segments {
 
     /// The full segment that was filled first; none that is still written to. It is being cleaned from then on.
     pub fn oldest(&mut self, is_written_to: impl Fn(SegmentNumber) -> bool) -> Option<SegmentNumber> {
-        let is_one = |(number, segment): &(usize, &Segment)| {
-            segment.state == SegmentState::Full
-                && !segment.is_damaged
-                && !is_written_to(SegmentNumber(*number as u32))
+        let is_one = |(number, segment): &(SegmentNumber, &Segment)| {
+            segment.state == SegmentState::Full && !segment.is_damaged && !is_written_to(*number)
         };
-        let candidates = self.list.iter().enumerate().filter(is_one);
-        let number = candidates.min_by_key(|(_, segment)| segment.sequence).map(|(number, _)| number)?;
-        self.list[number].state = SegmentState::Cleaning;
-        Some(SegmentNumber(number as u32))
+        let number = self.all().filter(is_one).min_by_key(|(_, segment)| segment.sequence)?.0;
+        Some(self.clean(number))
     }
 
     /// A cleaning is over. What still lives there could not be read.

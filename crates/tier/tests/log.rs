@@ -2,7 +2,7 @@
 
 use isotherm_stdx::Slot;
 use isotherm_tier::{
-    Log, LogConfig, Place, Record, SEGMENT_BYTES, SegmentNumber, SegmentState, Snapshots, Stream, Ticket,
+    Full, Log, LogConfig, Place, Record, SEGMENT_BYTES, SegmentNumber, SegmentState, Snapshots, Stream, Ticket,
     Written,
 };
 
@@ -33,6 +33,36 @@ fn a_segment_that_is_written_to_is_neither_freed_nor_cleaned() {
     assert_eq!(log.collect(Snapshots::default()), [], "and would write to the next segment of that number");
     assert!(matches!(log.written(tickets[0], true), Written::Done(_)));
     assert_eq!(log.collect(Snapshots::default()), [first]);
+    log.check_invariants();
+}
+
+/// Of a small log the segment that was filled last is a large part: what is dead in it can be cleaned, though none takes its place.
+#[test]
+fn a_segment_that_is_exhausted_is_cleaned() {
+    let mut log = Log::new(LogConfig::of_bytes(4 * SEGMENT_BYTES));
+    let payload = vec![1; 1 << 20];
+    let record =
+        Record { form: 0, expiry: None, database: 0, slot: Slot::new(0), key: b"key", payload: &payload };
+    let mut places = Vec::new();
+    loop {
+        match log.append(Stream::Fresh, &record, None) {
+            Ok(place) => places.push(place),
+            Err(Full::Writes) => {
+                for ticket in begin_writes(&mut log) {
+                    assert!(matches!(log.written(ticket, true), Written::Done(_)));
+                }
+            }
+            Err(Full::Segments) => break,
+        }
+    }
+    for ticket in begin_writes(&mut log) {
+        assert!(matches!(log.written(ticket, true), Written::Done(_)));
+    }
+    let last = places.last().expect("there are some").segment();
+    let in_last = places.iter().filter(|place| place.segment() == last);
+    in_last.skip(1).for_each(|place| log.live().retire(*place));
+    assert!(log.cleanable_bytes() > SEGMENT_BYTES / 2);
+    assert_eq!(log.begin_cleaning().expect("it is full").segment(), last);
     log.check_invariants();
 }
 
