@@ -4,7 +4,7 @@ use super::{Config, Id, id, special};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Of what is lent, if `swap-cache` is not set.
+/// Most bytes that are lent if `swap-cache` is not set.
 const CACHE_BYTES_MAX: u64 = 64 << 20;
 
 impl Config {
