@@ -1,8 +1,7 @@
 //! Transactions on whole databases: their sizes, walks over their keys, a random key, emptying and swapping them. These hold
 //! every partition (the gate).
 
-use crate::access::effect::{Effect, EffectMask};
-use crate::access::key_events::KeyEvents;
+use crate::access::effect::Effect;
 use crate::access::lock::Keyspace;
 use crate::access::partition::Partition;
 use crate::access::scan::{

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   lent    bytes beside a cold entry: the next command that needs them reads them again
-//!   clean   a node that came back and was not changed since: its record is there, it leaves without being written
+//!   clean   a node that came back and was not changed since: its record is there, it need not be written
 //! ```
 //! What a command has just been given stays until that has run (`Cold::take_oldest`, `Cold::was_given`).
 
@@ -17,7 +17,8 @@ pub struct DroppedCopies {
 }
 
 impl Held<'_> {
-    /// Drops some copies of a partition that is held: values that are lent beyond `lent_bytes_max`, and nodes if that is 0.
+    /// Drops some copies of a partition that is held: values that are lent beyond `lent_bytes_max`, and nodes
+    /// if that is 0.
     pub fn drop_copies(
         &mut self,
         number: u16,

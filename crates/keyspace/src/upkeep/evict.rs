@@ -147,8 +147,8 @@ impl Held<'_> {
         }
     }
 
-    /// How far the policy would have a key leave rather than others: the idler, or the less used, the more. `None`: it may not leave, or
-    /// does not refer to its value there.
+    /// Returns how far the policy would have a key leave rather than others: the idler, or the less used, the
+    /// more. `None`: it may not leave, or does not refer to its value there.
     pub fn eviction_score(
         &mut self,
         db: Db,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Of what is lent, if `swap-cache` is not set.
+/// Most bytes that are lent if `swap-cache` is not set.
 const CACHE_BYTES_MAX: u64 = 64 << 20;
 
 /// Part of the machine's memory from which values leave it without `maxmemory`: the rest is for buffers, for slabs that

@@ -17,17 +17,17 @@ use crate::process::time::unix_now;
 
 /// Copies that go under one lock.
 const DROPS_PER_HOLD: usize = 64;
-/// In one round: some 500 us.
+/// Copies that go in one round: some 500 us.
 const DROPS_PER_ROUND: usize = 1024;
-/// Between two rounds of commands that need memory: what came since is in use.
+/// Rest between two rounds of commands that need memory: what came since is in use.
 const ROUND_MS: u64 = 10;
 
 pub struct Copies {
     lent_bytes: AtomicU64,
-    /// Of one partition.
+    /// Most that one partition may have lent.
     lent_bytes_max: AtomicUsize,
     partitions: u16,
-    /// When the last round began that found all that there was, by the clock of the tier.
+    /// Time of the last round that found nothing, by the clock of the tier.
     round_ms: AtomicU64,
 }
 
@@ -51,24 +51,24 @@ impl Copies {
         self.lent_bytes.fetch_add(bytes as u64, Relaxed);
     }
 
-    /// In all partitions.
+    /// Bytes that are lent, in all partitions.
     pub fn lent_bytes(&self) -> u64 {
         // Between a lend and its count another thread may take it back.
         (self.lent_bytes.load(Relaxed) as i64).max(0) as u64
     }
 
-    /// Of one partition.
+    /// Most that one partition may have lent.
     pub fn lent_bytes_max(&self) -> usize {
         self.lent_bytes_max.load(Relaxed)
     }
 
-    /// Whether more is lent than may be.
+    /// Returns whether more is lent than may be.
     pub fn are_too_many(&self) -> bool {
         self.lent_bytes() > self.lent_bytes_max() as u64 * u64::from(self.partitions)
     }
 }
 
-/// Looks how many there may be now.
+/// Notes how many there may be now.
 pub fn bound<M>(node: &Node, tier: &Tier<M>) {
     let (limit, cache_bytes) = (node.config.memory_target_bytes(), node.config.swap_cache_bytes());
     tier.copies.bound(match limit {
@@ -77,7 +77,8 @@ pub fn bound<M>(node: &Node, tier: &Tier<M>) {
     });
 }
 
-/// Memory is above its limit: drops what there is, if that was not done just now. Returns whether memory is the less for it that presses.
+/// Drops what there is, as memory is above its limit, if that was not done just now. Returns whether less
+/// presses on it then.
 pub fn give_way<M>(node: &Node, tier: &Tier<M>) -> bool {
     let copies = &tier.copies;
     let (now_ms, last_ms) = (tier.now_ms(), copies.round_ms.load(Relaxed));

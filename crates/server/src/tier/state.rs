@@ -160,7 +160,7 @@ pub struct Tier<M> {
     state: AtomicU8,
     suspects_reads: AtomicBool,
     is_probing: AtomicBool,
-    /// Since when writes or reads fail or hang; 0: they do not.
+    /// Time since which writes or reads fail or hang; 0: they do not.
     troubled_since_ms: AtomicU64,
     pub copies: Copies,
     /// Nothing that may leave is left in memory.
@@ -363,7 +363,7 @@ impl<M> Tier<M> {
         }
     }
 
-    /// As it looks to those who are short of memory.
+    /// Returns how it looks to those who are short of memory.
     pub fn takes(&self) -> ValueDisk {
         match self.state() {
             State::Works => ValueDisk::Takes,
@@ -450,7 +450,7 @@ impl<M> Tier<M> {
         self.copies.lent_bytes_max()
     }
 
-    /// In all of them.
+    /// Bytes that are lent, in all of them.
     pub fn lent_bytes(&self) -> u64 {
         self.copies.lent_bytes()
     }

@@ -24,7 +24,8 @@ const FREE_STEPS_MAX: u64 = 25;
 
 /// Keys of scripts that one attempt to make room may choose without effect.
 const LEASED_MET_MAX: u64 = 1000;
-/// Attempts to find a key in memory, one after the other, before one that is not there leaves: there is hardly any.
+/// Attempts to find a key in memory, one after the other, before one that is not there leaves: there is
+/// hardly any.
 const HOT_MISSED_MAX: u32 = 32;
 
 /// How an attempt to make room ended.
@@ -38,7 +39,8 @@ pub enum Room {
     None,
 }
 
-/// Makes room until memory is below the limit and no arena is full, as `shortage` says. The caller holds no partition.
+/// Makes room until memory is below the limit and no arena is full, as `shortage` says. The caller holds no
+/// partition.
 pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats: &ThreadStats) -> Room {
     let limit = node.config.memory_target_bytes();
     if limit == 0 || node.has_room() || node.leaves_memory_to_primary() {
@@ -149,7 +151,7 @@ fn evict(
     end
 }
 
-/// Those who write wait until values that are on their way have left.
+/// Lets those who write wait until values that are on their way have left.
 pub fn hold_writers<M>(node: &Node, tier: &Tier<M>) {
     node.mail.set_sinker_behind(true);
     tier.note_slowed(true);

@@ -6,7 +6,7 @@
 //! ```text
 //!   compared with maxmemory   used_memory + excess - apart
 //!   excess                    slabs whole - what lives - (1 MB + a 128th of what lives), to a 16th of maxmemory
-//!   apart                     log + replicas + snapshot: no key that leaves would make them less, and each has a limit of its own
+//!   apart                     log + replicas + snapshot: no key that leaves makes them less; each has its limit
 //!   presses on values         the same - copies: values that are on disk too, and are dropped first
 //! ```
 //!
@@ -59,11 +59,12 @@ impl Progress {
 /// Bytes of used_memory that do not count for `maxmemory`.
 #[derive(Clone, Copy, Debug)]
 pub struct Apart {
-    /// Of changes that wait for the append-only file or for replicas, and the backlog: `log-memory-limit`, `repl-backlog-size`.
+    /// Changes that wait for the append-only file or for replicas, and the backlog: `log-memory-limit`,
+    /// `repl-backlog-size`.
     pub log: u64,
-    /// Of snapshots on their way to replicas.
+    /// Snapshots on their way to replicas.
     pub replicas: u64,
-    /// Of what is kept for a snapshot: `snapshot-memory-limit`.
+    /// Pages and values kept for a snapshot: `snapshot-memory-limit`.
     pub snapshot: u64,
 }
 

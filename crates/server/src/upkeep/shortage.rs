@@ -1,4 +1,5 @@
-//! Shortage: what gives way when memory, or the disk of values, is short. One order, decided here and nowhere else.
+//! Shortage: what gives way when memory, or the disk of values, is short. One order, decided here and nowhere
+//! else.
 //!
 //! ```text
 //!   memory is above maxmemory                                                                        costs
@@ -17,7 +18,8 @@
 //!                               (`tier::dropping`)
 //!     4                         the disk is full: memory decides, 5
 //! ```
-//! Log, buffers of replicas and snapshots are compared with limits of their own (`memory`). Nothing here has a clock, a lock or a thread.
+//! Log, buffers of replicas and snapshots are compared with limits of their own (`memory`). Nothing here has
+//! a clock, a lock or a thread.
 
 use isotherm_keyspace::EvictionGain;
 
@@ -29,7 +31,7 @@ pub const TROUBLE_MS_MAX: u64 = 60_000;
 pub enum ValueDisk {
     None,
     Takes,
-    /// It would take some, and nothing in memory may leave.
+    /// No value in memory may leave that it would take.
     Unasked,
     /// No segment, no room in the file system, or switched off.
     Full,
@@ -42,25 +44,25 @@ pub enum ValueDisk {
 /// Memory above its limit, as it was found.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryShort {
-    /// What was removed is not freed yet.
+    /// Some of the removed is not freed yet.
     pub has_unfreed: bool,
     /// Copies have just been dropped.
     pub has_dropped: bool,
     pub disk: ValueDisk,
     /// Above the limit by more than writers are let go on with.
     pub is_far_above: bool,
-    /// There is a policy, and no pause or import forbids it to act.
+    /// A policy is set, and no pause or import forbids it to act.
     pub may_evict: bool,
 }
 
-/// What gives way for memory.
+/// Part of the order that gives way for memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relief {
     /// Something has left, or is on its way: the command runs.
     UnderWay,
     /// Values are on their way, too slowly: commands that write wait behind this one.
     HoldWriters,
-    /// Nothing may leave: commands that take memory are refused.
+    /// Refusal of commands that take memory, as no key may leave.
     Refuse,
     /// Keys leave by the policy.
     Evict(EvictionGain),
@@ -89,7 +91,7 @@ pub struct SpaceShort {
     pub may_drop: bool,
 }
 
-/// What gives way for space on disk.
+/// Part of the order that gives way for space on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpaceRelief {
     UnderWay,
