@@ -10,8 +10,8 @@
 use crate::units::UnixMs;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
-/// Smallest difference that is a step: less is a clock that is slewed, or a thread that was held up between reading both
-/// clocks.
+/// Smallest difference that is a step. Less is a clock that is slewed, or a thread that was held up between
+/// reading both clocks.
 const STEP_MS_MIN: u64 = 1000;
 
 /// Milliseconds by which the wall clock is ahead of where it would be without steps.

@@ -138,7 +138,9 @@ impl Held<'_> {
                     && partition.warm(db, key, value, from, now) == Ok(true)
             });
             if !is_home {
-                let lent = Lent::new(db, key.bytes, value, now).passing(!has_room);
+                let lent = Lent::new(db, key.bytes, value, now);
+                let stays = has_room || partition.store.cold.keeps_when_short(&lent, bytes_max);
+                let lent = lent.passing(!stays);
                 partition.store.cold.lend(from, lent.with_image(stream_image::of_form(cold.form, value)));
             }
         }

@@ -144,8 +144,8 @@ impl Held<'_> {
         self.partition(key.slot).thaw(db, key, payload, from, now)
     }
 
-    /// Thaws a key for a command that only reads; without room in memory that is shown the key, which stays in
-    /// the record. Whether the record has it.
+    /// Thaws a key for a command that only reads. Without room in memory it is shown the key, which stays in
+    /// the record. Returns whether the record has it.
     pub fn thaw_or_show(
         &mut self,
         db: Db,

@@ -43,6 +43,9 @@ const GIVEN_MS: i64 = 500;
 const CLEAN_MAX: usize = 1 << 16;
 /// So many of them are remembered: 3 MB in a partition.
 const GIVEN_MAX: usize = 1 << 17;
+/// Part, one in so many, of what may be lent that is kept while memory has no room: what many clients ask for
+/// at once is not read for each of them.
+const SHORT_DIVISOR: usize = 16;
 /// So often a value was used while it was lent that it is worth its place in memory.
 const HOME_USES_MIN: u32 = 2;
 
@@ -460,6 +463,11 @@ impl Cold {
     /// Returns whether memory has room for values that are only read.
     pub fn has_room(&self) -> bool {
         self.keeper.as_ref().is_none_or(|keeper| keeper.has_room())
+    }
+
+    /// Returns whether a value may be lent for longer than its command takes while memory has no room.
+    pub fn keeps_when_short(&self, lent: &Lent, bytes_max: usize) -> bool {
+        self.lent_bytes + lent.bytes() <= bytes_max / SHORT_DIVISOR
     }
 
     /// Returns whether a command has used something that goes with its locks.

@@ -177,7 +177,7 @@ impl Exec {
             let (name, flags) = (args.get(*at), variable.unwrap_or(*flags));
             let need = command.spec.need_of(flags, args);
             let key = node.keyspace.key(name);
-            // A string that leaves as a whole (GETDEL) is only looked at, unless its key has to leave a record.
+            // A string that leaves as a whole (GETDEL) is only looked at, unless its key leaves a record.
             let is_taken = command.spec.group == Group::String && flags.has(KeyFlags::DELETE);
             let home = !flags.has(KeyFlags::RO) && !(is_taken && held.cold(db, &key).is_some());
             if !held.holds(&key) || need == Need::Nothing && !held.may_be_frozen(db, &key) {

@@ -280,7 +280,7 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
         }
     }
 
-    /// Lets jobs go on that were held back, the oldest first, as far as there is room for what they read next.
+    /// Lets jobs go on that were held back, the oldest first, as far as there is room for their next record.
     fn let_in(&mut self, source: &impl Source<P, V>, now: Instant) {
         while let Some((ticket, len)) = self.held_back.first_key_value().map(|(ticket, len)| (*ticket, *len))
         {
@@ -348,8 +348,7 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
         }
     }
 
-    /// Jobs of which nothing has come since then are over. Those whose command has all that it needs end
-    /// well.
+    /// Ends jobs of which nothing has come since then; well, if their command has all that it needs.
     pub fn expire(&mut self, before: Instant) {
         let is_late =
             |(ticket, job): &(&T, &Job<V>)| job.moved < before && !self.held_back.contains_key(*ticket);
