@@ -20,3 +20,4 @@ pub mod supervisor;
 pub mod system;
 pub mod time;
 pub mod version;
+pub mod wish;
