@@ -32,6 +32,7 @@ mod source;
 mod source_words;
 mod text;
 mod unsafety;
+mod waits;
 mod wide;
 mod words;
 
@@ -97,6 +98,7 @@ pub fn findings(root: &Path) -> Vec<Finding> {
         compat::check,
         words::check,
         source_words::check,
+        waits::check,
     ];
     let mut findings: Vec<Finding> = rules.iter().flat_map(|rule| rule(&files)).collect();
     findings.sort_by(|a, b| (&a.path, a.line).cmp(&(&b.path, b.line)));

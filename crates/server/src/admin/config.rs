@@ -91,8 +91,11 @@ const CONFIG_SET: Spec = Spec {
     ..Spec::BASE
 };
 
+// COMPAT(server): CONFIG SET waits a second for another client's that is under way (for a disk, or a script),
+// then it is an error. Valkey runs one command at a time. Why: no worker waits for a disk.
 /// It waits for a disk, or for a script.
-const ANOTHER_WRITES: &str = "ERR CONFIG SET failed - another CONFIG SET is under way and does not come to its end";
+const ANOTHER_WRITES: &str =
+    "ERR CONFIG SET failed - another CONFIG SET is under way and does not come to its end";
 
 pub fn writes(command: &Entry) -> bool {
     &*command.name == "config|set"

@@ -208,7 +208,8 @@ impl Rewrite {
     ) -> Result<(), SaveError> {
         let (node, began) = (self.node, self.began);
         node.aof.rewrites().listing = Some(began);
-        // Under the mutex: who has cancelled this rewrite may have left it behind, and the writer of now is another one.
+        // Under the mutex: who has cancelled this rewrite may have left it behind, and the writer of now is
+        // another one.
         let saving = node.persistence.saving();
         if node.persistence.is_cancelled.load(Relaxed) {
             drop(saving);

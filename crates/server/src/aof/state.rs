@@ -5,6 +5,7 @@ use isotherm_log::LogOffset;
 use isotherm_log::writer::Failure;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use super::files::AofFiles;
 use super::request::Inbox;
@@ -70,10 +71,16 @@ impl AofState {
         }
     }
 
-    /// Waits until no other thread switches the file on or off. The caller holds nothing. A switch takes no longer than its wait for
-    /// the writer's last sync (`switch::end_writer`) and the base that it stops.
+    /// Waits until no other thread switches the file on or off: for the thread of a link. The caller holds
+    /// nothing. A switch takes no longer than its wait for the writer's last sync (`switch::end_writer`) and
+    /// the base that it stops.
     pub fn switching(&self) -> MutexGuard<'_, ()> {
         routines::lock(&self.switching)
+    }
+
+    /// The same for a worker, which waits so long at most.
+    pub fn switching_within(&self, at_most: Duration) -> Option<MutexGuard<'_, ()>> {
+        routines::lock_within(&self.switching, at_most)
     }
 
     /// The same for a thread that does not wait.

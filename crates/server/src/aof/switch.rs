@@ -47,8 +47,14 @@ pub fn apply(node: &'static Node) -> Result<(), &'static str> {
         // `resume` asks for this again. What suspends it may wait for the disk.
         return Ok(());
     }
-    let _alone = node.aof.switching();
-    apply_alone(node)
+    match node.aof.switching_within(END_MAX) {
+        Some(_alone) => apply_alone(node),
+        // The other one waits for a disk. The control thread asks again until it does not.
+        None => {
+            node.mail.post_control(ControlMessage::Aof);
+            Ok(())
+        }
+    }
 }
 
 /// The same on the control thread, which does not wait for another one that switches. `None`: it has to be asked again.

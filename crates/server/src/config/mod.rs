@@ -90,8 +90,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Waits for another thread's change, so long at most: an `Apply` may take 10 s on a disk that does not answer. Who holds
-    /// something does not wait. `None`: it is still under way.
+    /// Waits for another thread's change, so long at most: an `Apply` may take 10 s on a disk that does not
+    /// answer. Who holds something does not wait. `None`: it is still under way.
     pub fn begin_writing(&self, at_most: Duration) -> Option<Writing<'_>> {
         let has_writer = self.has_writer.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.is_free.wait_timeout_while(has_writer, at_most, |has_writer| *has_writer);

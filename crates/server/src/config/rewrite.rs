@@ -247,7 +247,9 @@ mod tests {
         let pairs: Vec<(&[u8], &[u8])> =
             changes.iter().map(|(name, value)| (name.as_bytes(), value.as_bytes())).collect();
         if !pairs.is_empty() {
-            config.set(&config.begin_writing(Duration::ZERO).unwrap(), &pairs, true, &mut |_| Ok(())).expect("good values");
+            config
+                .set(&config.begin_writing(Duration::ZERO).unwrap(), &pairs, true, &mut |_| Ok(()))
+                .expect("good values");
         }
         let text = String::from_utf8(config.rewritten(before.as_bytes(), false, Vec::new())).expect("text");
         let lines = text.lines().filter(|line| !line.starts_with("dir "));

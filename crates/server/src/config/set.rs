@@ -213,10 +213,15 @@ mod tests {
 
     fn set(config: &Config, pairs: &[(&str, &str)]) -> Result<(), String> {
         let pairs: Vec<(&[u8], &[u8])> = pairs.iter().map(|(a, b)| (a.as_bytes(), b.as_bytes())).collect();
-        let result = config.set(&config.begin_writing(Duration::ZERO).unwrap(), &pairs, false, &mut |apply| match apply {
-            Apply::Listen if config.port() == 1 => Err("Unable to listen on this port.".into()),
-            _ => Ok(()),
-        });
+        let result = config.set(
+            &config.begin_writing(Duration::ZERO).unwrap(),
+            &pairs,
+            false,
+            &mut |apply| match apply {
+                Apply::Listen if config.port() == 1 => Err("Unable to listen on this port.".into()),
+                _ => Ok(()),
+            },
+        );
         result.map_err(|error| String::from_utf8(error.text()).expect("text"))
     }
 

@@ -565,7 +565,9 @@ mod tests {
     fn the_limit_of_client_memory_may_be_a_share() {
         let limit = |pairs: &[(&[u8], &[u8])]| {
             let config = Config::default();
-            config.set(&config.begin_writing(Duration::ZERO).unwrap(), pairs, false, &mut |_| Ok(())).unwrap();
+            config
+                .set(&config.begin_writing(Duration::ZERO).unwrap(), pairs, false, &mut |_| Ok(()))
+                .unwrap();
             config.client_memory_bytes_max()
         };
         assert_eq!(limit(&[]), None);

@@ -176,9 +176,9 @@ fn shortened(argument: &[u8]) -> Box<[u8]> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::Duration;
     use crate::request::registry::Commands;
     use isotherm_resp::ArgsBuf;
+    use std::time::Duration;
 
     fn kept(request: &[&str]) -> Vec<String> {
         let commands = Commands::build(crate::admin::COMMANDS);
@@ -222,7 +222,9 @@ mod tests {
     fn the_newest_stay() {
         let (config, log) = (Config::default(), CommandLog::default());
         let set = |name: &[u8], value: &[u8]| {
-            config.set(&config.begin_writing(Duration::ZERO).unwrap(), &[(name, value)], false, &mut |_| Ok(())).unwrap()
+            config
+                .set(&config.begin_writing(Duration::ZERO).unwrap(), &[(name, value)], false, &mut |_| Ok(()))
+                .unwrap()
         };
         let commands = Commands::build(crate::admin::COMMANDS);
         let args = ArgsBuf::from_slices(&[b"ping"]);

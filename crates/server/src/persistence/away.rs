@@ -36,7 +36,12 @@ impl Reading {
     }
 
     /// A record on disk, unless the file is cancelled or the disk does not answer.
-    fn read(&mut self, store: Store<'_>, reference: ColdRef, name: &[u8]) -> Result<Cow<'_, [u8]>, ReadError> {
+    fn read(
+        &mut self,
+        store: Store<'_>,
+        reference: ColdRef,
+        name: &[u8],
+    ) -> Result<Cow<'_, [u8]>, ReadError> {
         let tier = store.cold.disk().expect("keys, values and nodes leave memory to a disk");
         let read_max = match self.job {
             Job::Save(Asker::Client) => store.config.swap_read_timeout().unwrap_or(READ_MAX),

@@ -199,7 +199,8 @@ pub fn forget_saved(store: Store<'static>, held: &mut Held<'static>) {
     let is_left = store.state.end(END_MAX, is_save) == Ended::LeftBehind;
     let replaced = if is_left { None } else { replace_saved(store, held) };
     if replaced.is_none() {
-        // Another walk is under way, of a rewrite, for replicas, or of a disk that hangs: the cron saves behind it.
+        // Another walk is under way, of a rewrite, for replicas, or of a disk that hangs: the cron saves
+        // behind it.
         store.state.saving().is_scheduled = true;
     }
 }
@@ -252,9 +253,7 @@ pub fn stop(store: Store<'static>, at_most: Duration) -> bool {
     let Some(running) = store.state.saving().running else { return true };
     log::warning(match running.job {
         Job::Rewrite => "There is a child rewriting the AOF. Killing it!",
-        Job::Save(_) | Job::BackgroundSave | Job::Stream => {
-            "There is a save in the background. Ending it!"
-        }
+        Job::Save(_) | Job::BackgroundSave | Job::Stream => "There is a save in the background. Ending it!",
     });
     store.state.end(at_most, |_| true) != Ended::LeftBehind
 }

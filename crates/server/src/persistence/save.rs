@@ -226,7 +226,9 @@ impl Writing {
                 }
             }
             Stage::End(output, items) => Stage::Move(output.end(items)?),
-            Stage::Move(_) if self.store.state.is_cancelled.load(Relaxed) => return Err(SaveError::Cancelled),
+            Stage::Move(_) if self.store.state.is_cancelled.load(Relaxed) => {
+                return Err(SaveError::Cancelled);
+            }
             Stage::Move(bytes) => {
                 move_into_place(&*self.store.state.disk, &self.target)?;
                 return Ok(Some(bytes));

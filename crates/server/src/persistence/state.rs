@@ -115,7 +115,8 @@ pub enum Ended {
     /// There was none.
     Nothing,
     Walk,
-    /// Its disk hangs: it is left behind, and ends without its file when that answers. Until then no other begins.
+    /// Its disk hangs: it is left behind, and ends without its file when that answers. Until then no other
+    /// begins.
     LeftBehind,
 }
 
@@ -160,13 +161,16 @@ impl Persistence {
         is_found
     }
 
-    /// Ends the walk that is under way, if it is of such a job, and waits so long for that. The caller holds nothing.
+    /// Ends the walk that is under way, if it is of such a job, and waits so long for that. The caller holds
+    /// nothing.
     pub fn end(&self, at_most: Duration, is_one: impl Fn(Job) -> bool) -> Ended {
         let begun = instant();
         let mut ended = Ended::Nothing;
         while self.cancel(&is_one) {
             if elapsed(begun) > at_most {
-                log::warning("What is being saved cannot be ended: its disk does not answer. It is left behind");
+                log::warning(
+                    "What is being saved cannot be ended: its disk does not answer. It is left behind",
+                );
                 return Ended::LeftBehind;
             }
             ended = Ended::Walk;

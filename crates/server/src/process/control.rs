@@ -1,4 +1,5 @@
-//! The control thread: accepts connections and hands them to the workers in turn, acts on signals, and keeps the cron.
+//! The control thread: accepts connections and hands them to the workers in turn, acts on signals, and keeps
+//! the cron.
 //!
 //! ```text
 //! listeners --accept--> admit? --message--> worker 0, 1, ... N-1, 0, ...
@@ -13,17 +14,19 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::aof;
 use crate::mail::message::{ControlMessage, WorkerMessage};
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
-use crate::process::guard::{self, ATTEMPTS, BETWEEN};
+use crate::process::guard;
 use crate::process::leaving::{self, Answer};
 use crate::process::log;
 use crate::process::shutdown::Options;
 use crate::process::supervisor;
+use crate::process::wish::{ATTEMPTS, BETWEEN};
 use crate::replication::{feeder, handover, link, role};
 use crate::request::gating;
 use crate::session::{ClientShared, Transport};
@@ -266,7 +269,8 @@ impl Control {
     /// What a signal asks for now, of one that has come, or again.
     fn signalled(&mut self) -> Option<Options> {
         let process = &self.node.process;
-        // While another thread decides about the end it stays pending: it is acted on if nothing came of that.
+        // While another thread decides about the end it stays pending: it is acted on if nothing came of
+        // that.
         if self.node.debug.cron_paused.is_on() || process.ending.is_deciding() {
             return None;
         }
@@ -304,7 +308,8 @@ impl Control {
     /// The file could not be written: again in a moment, if it was a signal that asked for it.
     fn note_refusal(&mut self) {
         let (wish, now) = (&self.node.process.wish, Instant::now());
-        wish.note_failure();
+        let is_writing_base = self.node.aof.awaits_base.load(Relaxed) && aof::rewrite::is_running(self.node);
+        wish.note_failure(!is_writing_base);
         if !wish.is_on() {
             return;
         }

@@ -1,23 +1,25 @@
-//! The end that a signal asks for: a thread hears signals, and sees to it that the process ends whatever hangs.
+//! The end that a signal asks for: a thread hears signals, and sees to it that the process ends whatever
+//! hangs.
 //!
 //! ```text
-//!   SIGTERM, SIGINT --> guard --> pending --> the control thread acts (`control`, `leaving`) --> the process ends
+//!   SIGTERM, SIGINT --> guard --> pending --> the control thread acts (`leaving`) --> the process ends
 //!                         |                        |
-//!                         |                        '-- refused: a file cannot be written. Again each second, for `ATTEMPTS`; then the
-//!                         |                            process stays, which the log says each second. The next signal ends it
-//!                         '-- nothing has moved for `HANGS`: exit code 1, and a line that says what was not saved
+//!                         |                        '-- refused: a file cannot be written. Each second
+//!                         |                            again, for `ATTEMPTS`. Then the process stays, as
+//!                         |                            the log says each second, until the next signal
+//!                         '-- nothing has moved for `HANGS`: exit code 1; a line says what was not saved
 //! ```
 //! Replicas that are waited for do not hang: `shutdown-timeout` is their time.
 //!
-//! The thread waits for nothing but signals, and for its last words so long only: a line of the log may hang too.
+//! The thread waits for nothing but signals, and for its last words so long only: a line of the log may hang
+//! too.
 
 use isotherm_log::LogOffset;
-use isotherm_reactor::signals::{self, Ending, Signals};
+use isotherm_reactor::signals::{Ending, Signals};
 use isotherm_reactor::{Events, Token};
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::channel;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::aof::request::Request;
@@ -29,18 +31,14 @@ use crate::persistence::state::Job;
 use crate::process::log;
 use crate::process::shutdown::Signal;
 use crate::process::time::{elapsed, instant, unix_now};
+use crate::process::wish::BETWEEN;
 
-// COMPAT(server): After SIGTERM the process ends within 8 seconds, and what `shutdown-timeout` waits, also if a disk or a script hangs:
-// with exit code 1, and a line of the log that says what was not saved. Valkey waits for both. Why: who runs it kills it some seconds
-// later (10 in containers), and nobody learns what was lost.
+// COMPAT(server): After SIGTERM the process ends within 8 seconds, and what `shutdown-timeout` waits, also if
+// a disk or a script hangs: with exit code 1, and a line of the log that says what was not saved. Valkey
+// waits for both. Why: who runs it kills it some seconds later (10 in containers), and nobody learns what was
+// lost.
 /// An end hangs if nothing moves for so long.
-const HANGS: Duration = Duration::from_secs(7);
-// COMPAT(server): A signal whose RDB file cannot be written is tried for 7 seconds more; then the next one ends the process without the
-// file, with exit code 1. Valkey tries once a signal. Why: a disk that is full for a moment is no reason to be killed.
-/// A file that cannot be written is tried for so long.
-pub const ATTEMPTS: Duration = Duration::from_secs(7);
-/// Between two attempts, and between two lines about the last one.
-pub const BETWEEN: Duration = Duration::from_secs(1);
+const HANGS: Duration = Duration::from_secs(6);
 /// How often what moves is looked at.
 const LOOK: Duration = Duration::from_millis(50);
 /// The last line of the log may take so long, and the sync before it so long of that.
@@ -49,79 +47,6 @@ const LAST_SYNC: Duration = Duration::from_millis(500);
 
 const TOKENS: [Token; 2] = [Token(0), Token(1)];
 const INSISTED: &str = "You insist... exiting now.";
-
-/// What became of the end that a signal asks for.
-#[derive(Default)]
-pub struct Wish {
-    /// It is neither refused nor called off.
-    is_on: AtomicBool,
-    /// The control thread acts.
-    is_acting: AtomicBool,
-    /// The files are being closed.
-    is_closing: AtomicBool,
-    /// Attempts that have failed, each with an answer of the disk.
-    answers: AtomicU64,
-    /// It stays in spite of the last signal, since then.
-    refused: Mutex<Option<Instant>>,
-    /// Something was not saved.
-    has_lost: AtomicBool,
-}
-
-impl Wish {
-    fn refused(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.refused.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub fn is_on(&self) -> bool {
-        self.is_on.load(SeqCst)
-    }
-
-    pub fn set_acting(&self, is_acting: bool) {
-        self.is_acting.store(is_acting, SeqCst);
-    }
-
-    pub fn note_closing(&self) {
-        self.is_closing.store(true, SeqCst);
-    }
-
-    /// An attempt has failed: until the next one everything goes on.
-    pub fn note_failure(&self) {
-        self.answers.fetch_add(1, SeqCst);
-        signals::forget();
-    }
-
-    /// The process stays. The next signal ends it.
-    pub fn refuse(&self) {
-        *self.refused() = Some(instant());
-        self.is_on.store(false, SeqCst);
-        signals::forget();
-    }
-
-    /// How long ago that was.
-    pub fn refused_for(&self) -> Option<Duration> {
-        self.refused().map(elapsed)
-    }
-
-    /// SHUTDOWN ABORT, unless the control thread acts. Whether there was something to call off.
-    pub fn abort(&self) -> bool {
-        !self.is_acting.load(SeqCst) && self.call_off()
-    }
-
-    /// The end is not asked for any more. Whether it was.
-    pub fn call_off(&self) -> bool {
-        signals::forget();
-        let was_refused = self.refused().take().is_some();
-        self.is_on.swap(false, SeqCst) || was_refused
-    }
-
-    pub fn note_loss(&self) {
-        self.has_lost.store(true, SeqCst);
-    }
-
-    pub fn has_lost(&self) -> bool {
-        self.has_lost.load(SeqCst)
-    }
-}
 
 struct Guard {
     node: &'static Node,
@@ -135,8 +60,8 @@ struct Guard {
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Progress {
     answers: u64,
-    /// Of the last file.
-    steps: u64,
+    /// Steps and bytes of the last file, or of the first base.
+    written: (u64, u64),
     /// Of the append-only file that is being closed.
     durable: Option<LogOffset>,
 }
@@ -201,11 +126,11 @@ impl Guard {
         let process = &self.node.process;
         let is_busy = process.pending_end.is_some()
             || process.ending.is_by_signal()
-            || process.wish.is_acting.load(SeqCst);
+            || process.wish.is_acting();
         if signal == Ending::Interrupt && is_busy {
             insist(self.node.store());
         }
-        process.wish.is_on.store(true, SeqCst);
+        process.wish.begin();
         process.pending_end.note(match signal {
             Ending::Terminate => Signal::Terminate,
             Ending::Interrupt => Signal::Interrupt,
@@ -237,8 +162,8 @@ impl Guard {
             return;
         }
         log::warning(format!(
-            "The end that a signal has asked for {} s ago was refused: the data cannot be saved. Another SIGTERM ends the process \
-             without that.",
+            "The end that a signal has asked for {} s ago was refused: the data cannot be saved. Another SIGTERM ends \
+             the process without that.",
             refused_for.as_secs()
         ));
     }
@@ -246,11 +171,17 @@ impl Guard {
 
 fn progress(node: &Node) -> Progress {
     let wish = &node.process.wish;
-    let is_last_save = node.persistence.saving().running.is_some_and(|running| matches!(running.job, Job::Save(_)));
+    let is_last_save =
+        node.persistence.saving().running.is_some_and(|running| matches!(running.job, Job::Save(_)));
+    let written = &node.persistence.progress;
+    let written = match is_last_save || node.aof.awaits_base.load(SeqCst) {
+        true => (written.steps.load(SeqCst), written.bytes.load(SeqCst)),
+        false => (0, 0),
+    };
     Progress {
-        answers: wish.answers.load(SeqCst),
-        steps: if is_last_save { node.persistence.progress.steps.load(SeqCst) } else { 0 },
-        durable: wish.is_closing.load(SeqCst).then(|| node.aof.durable()),
+        answers: wish.answers(),
+        written,
+        durable: wish.is_closing().then(|| node.aof.durable()),
     }
 }
 
@@ -260,7 +191,9 @@ fn last_words(node: &'static Node) -> String {
         true => not_synced(node),
         false => not_in_file(node),
     };
-    format!("The process does not come to its end: a disk does not answer, or a script runs on. Exiting now. {lost}")
+    format!(
+        "The process does not come to its end: a disk does not answer, or a script runs on. Exiting now. {lost}"
+    )
 }
 
 fn not_synced(node: &'static Node) -> String {

@@ -21,3 +21,4 @@ pub mod supervisor;
 pub mod system;
 pub mod time;
 pub mod version;
+pub mod wish;

@@ -107,6 +107,18 @@ pub fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
     }
 }
 
+/// The same, for so long at most.
+pub fn lock_within(mutex: &Mutex<()>, at_most: Duration) -> Option<MutexGuard<'_, ()>> {
+    let begun = instant();
+    loop {
+        let guard = try_lock(mutex);
+        if guard.is_some() || elapsed(begun) > at_most {
+            return guard;
+        }
+        pause(LOOK);
+    }
+}
+
 /// Takes such a lock if no other thread has it.
 pub fn try_lock(mutex: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
     match mutex.try_lock() {

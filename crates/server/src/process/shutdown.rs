@@ -18,10 +18,10 @@ use crate::mail::tasks::Tasks;
 use crate::persistence::Store;
 use crate::persistence::background::{self, Asked};
 use crate::persistence::state::{Asker, END_MAX};
-use crate::process::guard::Wish;
 use crate::process::log;
 use crate::process::supervisor;
 use crate::process::time::{elapsed, instant};
+use crate::process::wish::Wish;
 use crate::request::pause::{Cause, Pause};
 
 /// The words of SHUTDOWN, as those of `shutdown-on-sigterm` are kept.

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::process::ending::Ending;
-use crate::process::guard::Wish;
 use crate::process::listeners::Listeners;
 use crate::process::shutdown::Pending;
 use crate::process::time::unix_now;
+use crate::process::wish::Wish;
 
 pub struct Process {
     pub started: UnixMs,

@@ -16,7 +16,8 @@ pub struct BesideLocks {
     pub writing: Option<Writing<'static>>,
 }
 
-/// The right to change parameters for a command that no transaction has taken it for. `None` if another thread keeps it.
+/// The right to change parameters for a command that no transaction has taken it for. `None` if another
+/// thread keeps it.
 pub fn own_right(node: &'static Node, holds_keys: bool) -> Option<Writing<'static>> {
     node.config.begin_writing(if holds_keys { Duration::ZERO } else { RIGHT_MAX })
 }

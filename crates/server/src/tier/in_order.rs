@@ -9,7 +9,8 @@
 //! A stretch is what one read has brought. The one behind it is twice as long, up to 128 KB, so some hundred values share a
 //! call; a place that no stretch leads to is read to the end of its block, as nothing says that more is wanted.
 //!
-//! A thread of the tier reads (`reads`): a snapshot whose disk hangs can be ended, and leaves that thread behind.
+//! A thread of the tier reads (`reads`): a snapshot whose disk hangs can be ended, and leaves that thread
+//! behind.
 //!
 //! Once written, the bytes of a segment's file do not change, and a segment that is written anew has another file. But a stretch may end in
 //! bytes that were not written yet: what does not verify in a stretch is read again, alone.
@@ -103,8 +104,8 @@ impl InOrder {
         tier.call(move |tier| tier.read_in_order(reference, &key), gives_up)?.map(Cow::Owned)
     }
 
-    /// Looks for the payload of a record, and reads if it has to. `None`: it is too long for a stretch, cannot be read, or is not that
-    /// of the key.
+    /// Looks for the payload of a record, and reads if it has to. `None`: it is too long for a stretch,
+    /// cannot be read, or is not that of the key.
     fn look(
         &mut self,
         file: &Arc<dyn File>,

@@ -9,7 +9,7 @@
 //!   read_now(place, key)         [now]  in front of all: a command waits for it under its locks. One thread reads nothing else (`help_now`):
 //!                                       the others may wait for those locks
 //!   add_errands(errands)         [errand][errand]  reads of a worker without a ring (`errands`): a thread notifies it
-//!   call(read, gives_up)         [call]  a snapshot's next read, for its own thread, which waits as long as it likes
+//!   call(read, gives_up)         [call]  a snapshot's next read, for whose end its thread waits as it likes
 //!   ask_probe()                  [probe]
 //!   expire(before)               jobs of which nothing was read since: their messages, and what was read
 //! ```
@@ -251,8 +251,8 @@ impl<M, F> Reads<M, F> {
         }
     }
 
-    /// Makes a call on a thread that reads, and waits for it until `gives_up`, which is told for how long by now. The caller holds
-    /// nothing. `None`: it was given up.
+    /// Makes a call on a thread that reads, and waits for it until `gives_up`, which is told for how long by
+    /// now. The caller holds nothing. `None`: it was given up.
     pub fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> T + Send + 'static,

@@ -655,8 +655,8 @@ impl<M> Tier<M> {
         works
     }
 
-    /// Calls the disk on a thread that can be left behind, until `gives_up`; without that on this one, which holds what those may
-    /// wait for.
+    /// Calls the disk on a thread that can be left behind, until `gives_up`; without that on this one, which
+    /// holds what those may wait for.
     pub fn call<T: Send + 'static>(
         self: &Arc<Self>,
         call: impl FnOnce(&Tier<M>) -> T + Send + 'static,

@@ -1,14 +1,15 @@
-//! What hangs holds up nobody who does not need it: each admin command beside each thing that hangs, and the end of the process.
+//! What hangs holds up nobody who does not need it: each admin command beside each thing that hangs, and the
+//! end of the process.
 //!
 //! ```text
-//!                          swap read   swap write   swap sync   slow script   stopped replica
-//!   SAVE                       .            .            .            .               .            . : a reply or an error in `BOUND`,
-//!   CONFIG SET ...             .            .            .            .               .                and PING is answered beside it
-//!   SHUTDOWN, SIGTERM          .            .            .            .               .                the process ends
+//!                      swap read   swap write   swap sync   slow script   stopped replica
+//!   SAVE                   .           .            .            .              .        a reply in `BOUND`,
+//!   CONFIG SET ...         .           .            .            .               .         PING is answered
+//!   SHUTDOWN, SIGTERM      .           .            .            .               .         the process ends
 //! ```
 
-use crate::common::{Client, PATIENCE, Server, encode, text_field, wait_until};
-use crate::swap::{Folder, swap};
+use crate::common::{Client, Server, encode, text_field, wait_until};
+use crate::swap::Folder;
 use crate::swap_faults::{fault, with_cold};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
@@ -29,7 +30,8 @@ fn hung(folder: &Folder, more: &[&[&str]]) -> Server {
     server
 }
 
-/// The reply to a request, which comes in time; a PING on two other connections is answered before it, or in time.
+/// The reply to a request, which comes in time; a PING on two other connections is answered before it, or in
+/// time.
 #[track_caller]
 fn ask_beside(server: &Server, request: &[&str]) -> String {
     let mut clients: Vec<Client> = (0..2).map(|_| server.client()).collect();
@@ -298,7 +300,8 @@ fn run(column: Column, by_signal: bool) {
     }
     match by_signal {
         true => server.signal("TERM"),
-        false => server.client().send(encode(&["SHUTDOWN", "NOSAVE"])),
+        // An append-only file without its first base stands in the way.
+        false => server.client().send(encode(&["SHUTDOWN", "NOSAVE", "FORCE"])),
     }
     end_of(server);
     drop(kept);

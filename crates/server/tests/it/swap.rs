@@ -60,7 +60,7 @@ pub fn check(client: &mut Client, numbers: impl Iterator<Item = usize>, version:
     }
 }
 
-fn wait_until_loaded(client: &mut Client) {
+pub fn wait_until_loaded(client: &mut Client) {
     wait_until("it is loaded", || !client.ask("DBSIZE").contains("LOADING"));
 }
 

@@ -2,7 +2,7 @@
 
 use crate::common::{Client, Server, encode, field, text_field, wait_until};
 use crate::migrate::migrate;
-use crate::swap::{Folder, check, name, set, swap, value};
+use crate::swap::{Folder, check, name, set, swap, value, wait_until_loaded};
 use crate::swap_frozen;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -26,6 +26,7 @@ pub fn fault(client: &mut Client, what: &str) {
 pub fn with_cold(folder: &Folder, keys: usize, more: &[&str]) -> Server {
     let server = folder.start(more);
     let mut client = server.client();
+    wait_until_loaded(&mut client);
     client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
     set(&mut client, 0..keys, 0);
     wait_until("all values leave memory", || swap(&mut client, "swap_keys") == keys as u64);

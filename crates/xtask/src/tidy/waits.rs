@@ -1,0 +1,130 @@
+//! Waits without a deadline in the server: a worker, the control thread, the cron, the bus and the feeder
+//! have others to serve.
+//!
+//! A thread that waits for a disk, or for another thread that does, waits so long at most and has a way out
+//! then. Threads that nobody waits for may wait as long as they like; each of their files is in the list,
+//! with the reason.
+
+use super::{File, Finding, source, whole};
+
+const FOLDER: &str = "crates/server/src/";
+
+/// Calls that wait, however long it takes, and the sleeps that loops are made of. What takes a time
+/// (`recv_timeout`, `wait_timeout_while`, `park_timeout`) is not among them.
+const CALLS: [&str; 7] = [
+    "thread::sleep(",
+    "routines::pause(",
+    "routines::lock(",
+    "thread::park()",
+    ".wait_while(",
+    ".join()",
+    ".recv()",
+];
+
+/// A file of threads that others do not wait for, or not without a deadline.
+const ANY: usize = usize::MAX;
+
+/// How many calls a file may have, and why.
+const ALLOWED: [(&str, usize, &str); 33] = [
+    ("admin/debug/mod.rs", 1, "DEBUG SLEEP is asked for"),
+    ("aof/driver.rs", ANY, "the writer's thread"),
+    ("aof/prepare.rs", ANY, "the writer's thread"),
+    ("aof/reference.rs", 1, "the thread of a rewrite, for 10 s"),
+    ("aof/reload.rs", 1, "DEBUG LOADAOF, for 10 s"),
+    ("aof/replay.rs", ANY, "the thread that loads"),
+    ("aof/switch.rs", 2, "both have PATIENCE"),
+    ("cluster/bus/hands.rs", 1, "the bus's helper, without work"),
+    ("cluster/bus/mod.rs", 1, "a part of a tick"),
+    ("cluster/bus/replicas_first.rs", ANY, "a thread of its own"),
+    ("cluster/bus/saver.rs", 1, "a thread of its own, without work"),
+    ("migration/course.rs", ANY, "a thread of MIGRATE"),
+    ("migration/flights.rs", 1, "a thread of MIGRATE"),
+    ("migration/state.rs", 1, "a thread of MIGRATE, without work"),
+    ("observe/metrics/mod.rs", 1, "a thread of its own, without descriptors"),
+    ("persistence/delay.rs", 1, "rdb-key-save-delay is asked for, and looks at the cancellation"),
+    ("persistence/load/gathering.rs", ANY, "the thread that loads"),
+    ("persistence/load/mod.rs", 1, "key-load-delay is asked for"),
+    ("persistence/state.rs", 1, "`end` has a deadline"),
+    ("process/guard.rs", 1, "has LAST_SYNC, and is not waited for longer than LAST_WORDS"),
+    ("process/routines.rs", 1, "`pause` is the sleep that the others are made of"),
+    ("process/start.rs", 1, "the process is over, and starts again later"),
+    ("replication/feeder/mod.rs", 3, "threads of a link; the feeder waits for no disk"),
+    ("replication/full_sync.rs", 1, "the thread of a snapshot, which looks at its cancellation"),
+    ("replication/link/mod.rs", 2, "the thread of a link"),
+    ("replication/state.rs", 1, "the threads of a link and of the bus's helper"),
+    ("aof/state.rs", 1, "the thread of a link; the holder has deadlines"),
+    ("tier/due.rs", 1, "a thread of its own"),
+    ("tier/pace.rs", 1, "the thread of the sinker"),
+    (
+        "tier/reads.rs",
+        3,
+        "readers without work; a read without swap-read-timeout, which an operator has asked for",
+    ),
+    ("tier/round.rs", ANY, "a thread of its own"),
+    ("tier/sinker.rs", ANY, "a thread of its own"),
+    ("tier/watch.rs", 1, "a thread of its own"),
+];
+
+pub fn check(files: &[File]) -> Vec<Finding> {
+    compare(&source::files(files), &ALLOWED)
+}
+
+fn compare(code: &[File], allowed: &[(&str, usize, &str)]) -> Vec<Finding> {
+    let files = code.iter().filter(|file| file.path.starts_with(FOLDER) && !is_test(&file.path));
+    let mut findings = Vec::new();
+    for file in files {
+        let name = &file.path[FOLDER.len()..];
+        let count = allowed.iter().find(|(path, ..)| *path == name).map_or(0, |(_, count, _)| *count);
+        let lines: Vec<usize> =
+            (1..).zip(file.text.lines()).filter(|(_, line)| waits(line)).map(|(number, _)| number).collect();
+        if lines.len() > count {
+            let what = "waits without a deadline (tidy/waits.rs lists those that may, and why)";
+            findings
+                .extend(lines[count..].iter().map(|line| Finding { line: *line, ..whole(&file.path, what) }));
+        } else if lines.len() < count && (count != ANY || lines.is_empty()) {
+            let what = format!("tidy/waits.rs allows more than the {} waits that there are", lines.len());
+            findings.push(whole(&file.path, what));
+        }
+    }
+    let is_there = |name: &str| code.iter().any(|file| file.path.strip_prefix(FOLDER) == Some(name));
+    let gone = allowed.iter().filter(|(name, ..)| !is_there(name));
+    findings.extend(
+        gone.map(|(name, ..)| whole(&format!("{FOLDER}{name}"), "tidy/waits.rs lists a file that is gone")),
+    );
+    findings
+}
+
+fn is_test(path: &str) -> bool {
+    path.starts_with("crates/server/src/sim/") || path.ends_with("tests.rs")
+}
+
+/// A condition variable's `wait` returns what has to be unwrapped, that of an event loop takes a time.
+fn waits(line: &str) -> bool {
+    CALLS.iter().any(|call| line.contains(call)) || line.contains(".wait(") && line.contains(").unwrap")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn file(name: &str, text: &str) -> File {
+        File { path: format!("{FOLDER}{name}"), text: text.to_string() }
+    }
+
+    #[test]
+    fn a_wait_needs_a_deadline_or_a_reason() {
+        assert!(waits("while !is_over { std::thread::sleep(LOOK) }"));
+        assert!(waits("guard = condvar.wait(guard).unwrap();"));
+        assert!(waits("let done = receiver.recv();"));
+        assert!(!waits("self.events.wait(Some(timeout))?; receiver.recv_timeout(PATIENCE)"));
+        assert!(!waits("folder.join(name); let x = condvar.wait_timeout_while(a, b, c);"));
+        let files = [file("a.rs", "x.recv()\ny.recv()\n"), file("b.rs", ""), file("tests.rs", "x.recv()")];
+        let lines = |allowed: &[(&str, usize, &str)]| {
+            compare(&files, allowed).iter().map(|finding| finding.line).collect::<Vec<_>>()
+        };
+        assert_eq!(lines(&[]), [1, 2]);
+        assert_eq!(lines(&[("a.rs", 1, "why")]), [2]);
+        assert_eq!(lines(&[("a.rs", 2, "why")]), [0; 0]);
+        assert_eq!(lines(&[("a.rs", 2, "why"), ("b.rs", 1, "why"), ("c.rs", 1, "why")]), [0, 0]);
+    }
+}
