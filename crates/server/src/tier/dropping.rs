@@ -11,8 +11,9 @@
 //!
 //! * keys that were used since: idle for less than half as long as most of the stretch before (by LFU: used
 //!   more than that often);
-//! * keys without a time, under volatile-*;  keys that a script needs;  parts of large collections, and
-//!   frozen keys.
+//! * keys without a time, under volatile-*;  keys that a script needs;  parts of large collections.
+//!
+//! Frozen keys go as they lie, all of a record: none of them was used since it was written.
 //!
 //! A segment of which hardly anything may go is not worth it: for a while the disk counts as full.
 
@@ -107,7 +108,10 @@ impl Sinker {
     pub(super) fn drop_record(&mut self, place: Place, record: &Record<'_>, policy: EvictionPolicy) -> bool {
         let bytes = record.payload.len() as u64;
         self.dropping.passed_bytes += bytes;
-        if record.form == frozen::FORM || record.form == nodes::FORM {
+        if record.form == frozen::FORM {
+            return self.drop_bundle(place, record, policy);
+        }
+        if record.form == nodes::FORM {
             return false;
         }
         let keyspace = &self.node.keyspace;
@@ -125,6 +129,18 @@ impl Sinker {
         *gone_bytes += bytes;
         self.node.tier_stats().values.evicted_keys.add(1);
         true
+    }
+
+    /// The same of the keys of a bundle. Whether none is left.
+    fn drop_bundle(&mut self, place: Place, record: &Record<'_>, policy: EvictionPolicy) -> bool {
+        let _working = holds::working(Work::Eviction);
+        let Dropping { pump, gone_bytes, .. } = &mut self.dropping;
+        let (evicted, is_gone) = frozen::evict(&self.node.keyspace, place, record, policy, pump);
+        if is_gone && evicted > 0 {
+            *gone_bytes += record.payload.len() as u64;
+        }
+        self.node.tier_stats().values.evicted_keys.add(evicted);
+        is_gone
     }
 
     /// Ends a stretch. Nothing is held.

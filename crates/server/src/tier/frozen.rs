@@ -7,7 +7,10 @@
 //! ```
 //! Nothing here knows how records are found again: that is the keyspace's.
 
-use isotherm_keyspace::{BundleName, ColdRef, Db, FreezeLimits, Held, Keyspace, SlotHand, UnixMs, Want};
+use isotherm_keyspace::{
+    BundleAt, BundleName, ColdRef, Db, EffectSink, EvictionPolicy, FreezeLimits, Held, Keyspace, SlotHand, UnixMs,
+    Want,
+};
 use isotherm_tier::{Full, Log, Place, Record, Stream};
 
 use crate::process::time::unix_now;
@@ -98,6 +101,24 @@ pub fn flip(
             0
         }
     }
+}
+
+/// Evicts the keys of a record that the policy may take. How many left, and whether no bundle refers to it any more.
+pub fn evict(
+    keyspace: &Keyspace,
+    place: Place,
+    record: &Record<'_>,
+    policy: EvictionPolicy,
+    sink: &mut dyn EffectSink,
+) -> (u64, bool) {
+    let (db, slot, name) = (Db(record.database as u16), record.slot, name_of(record));
+    let reference = ColdRef::new(place.raw());
+    let mut held = Held::new(keyspace);
+    held.acquire(Want::One(keyspace.partition_of(slot)));
+    let Some(db) = held.database_of_bundle((db, slot), name, reference) else { return (0, true) };
+    let bundle = BundleAt { db, slot, name, reference };
+    let evicted = held.evict_bundle(&bundle, record.payload, policy, unix_now(), sink);
+    (evicted, held.bundle_keys(&bundle).is_none())
 }
 
 /// Whether a bundle refers to a record.

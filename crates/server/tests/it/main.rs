@@ -69,6 +69,7 @@ mod swap_fields;
 mod swap_frozen;
 mod swap_frozen_base;
 mod swap_nodes;
+mod swap_oldest;
 mod swap_pair;
 mod swap_parked;
 mod swap_short;
