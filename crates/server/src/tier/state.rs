@@ -588,7 +588,7 @@ impl<M> Tier<M> {
         let is_lost = match error {
             ReadError::Damaged(_) | ReadError::OtherKey => true,
             ReadError::Io(_) => self.probe(),
-            ReadError::NoFile => false,
+            ReadError::NoFile | ReadError::NoAnswer => false,
         };
         let mut held = Held::new(keyspace);
         held.acquire(Want::One(keyspace.partition_of(bundle.slot)));
