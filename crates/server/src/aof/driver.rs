@@ -20,7 +20,6 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::{Duration, Instant};
 
 use super::commit::{Commit, Layout, unlogged};
-use super::ended;
 use super::files::AofFiles;
 use super::prepare::Preparation;
 use super::request::{Base, Request, Stop};
@@ -263,11 +262,11 @@ impl Driver {
     /// Notes in the manifest that the log was switched off. Before its first base the files of before count,
     /// and stay as they are.
     fn note_end(&mut self) {
-        let is_for_good = self.stop.is_some_and(|stop| stop.is_for_good);
-        if !is_for_good || self.is_abandoned || self.machine.is_awaiting_base() {
+        let Some(ended) = self.stop.and_then(|stop| stop.ended) else { return };
+        if self.is_abandoned || self.machine.is_awaiting_base() {
             return;
         }
-        self.files.set_ended(Some(ended::note(self.store)));
+        self.files.set_ended(Some(ended.note(self.store)));
         if let Err(error) = self.files.save(self.machine.list()) {
             report::warning(format!(
                 "Can't note in the manifest that the append-only file was switched off: {}",

@@ -34,17 +34,37 @@ pub enum Newest {
     Rdb,
 }
 
-/// Returns what is to be known of a log that ends now.
-pub fn note(store: Store<'_>) -> Ended {
-    let running = store.state.saving().running.map(|running| running.job);
-    let rdb = match running {
-        // It has begun before, and comes behind.
-        Some(Job::Save(_) | Job::BackgroundSave) => RdbMark::Unknown,
-        _ => mark(&*store.state.disk, &store.file()).unwrap_or(RdbMark::Unknown),
-    };
-    // A file that cannot be recognized was begun in this second at the latest.
-    let seconds = unix_now().0 / 1000 + i64::from(rdb == RdbMark::Unknown);
-    Ended { seconds, rdb }
+/// The moment at which the log has its last command.
+#[derive(Clone, Copy)]
+pub struct Moment {
+    seconds: i64,
+    /// So many saves had begun.
+    saves: u64,
+    is_saving: bool,
+}
+
+impl Moment {
+    /// Takes the moment at hand. No command that writes runs, and no save begins.
+    pub fn now(store: Store<'_>) -> Moment {
+        let saving = store.state.saving();
+        let job = saving.running.map(|running| running.job);
+        let is_saving = matches!(job, Some(Job::Save(_) | Job::BackgroundSave));
+        Moment { seconds: unix_now().0 / 1000, saves: saving.saves, is_saving }
+    }
+
+    /// Returns what the manifest is to say of it, later.
+    pub fn note(self, store: Store<'_>) -> Ended {
+        let found = mark(&*store.state.disk, &store.file());
+        match found {
+            // One that has begun since may have replaced it. What is begun in the same second counts as newer.
+            Ok(_) if !self.is_saving && store.state.saving().saves != self.saves => {
+                Ended { seconds: self.seconds, rdb: RdbMark::Unknown }
+            }
+            Ok(rdb) if !self.is_saving => Ended { seconds: self.seconds, rdb },
+            // It had begun in this second at the latest, and comes behind; or it cannot be recognized.
+            _ => Ended { seconds: self.seconds + 1, rdb: RdbMark::Unknown },
+        }
+    }
 }
 
 fn mark(disk: &dyn Disk, path: &Path) -> io::Result<RdbMark> {

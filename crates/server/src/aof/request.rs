@@ -7,6 +7,7 @@ use isotherm_persist::aof::manifest::AofFile;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::ended::Moment;
 use crate::effects::change_log::{ChangeLog, LogReader};
 
 pub enum Request {
@@ -27,8 +28,8 @@ pub enum Request {
 #[derive(Clone, Copy)]
 pub struct Stop {
     pub end: LogOffset,
-    /// The log was switched off, and the manifest says so.
-    pub is_for_good: bool,
+    /// The manifest says that the log was switched off then.
+    pub ended: Option<Moment>,
 }
 
 /// A new base, which is complete and durable.

@@ -17,7 +17,7 @@ use isotherm_persist::aof::manifest::{AofFile, Manifest};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::ended;
+use super::ended::Moment;
 use super::files::AofFiles;
 use super::reference::{self, Reference};
 use super::request::{Base, Request};
@@ -365,7 +365,7 @@ impl Alone {
             files.begin().map_err(|()| SaveError::Failed)?;
         }
         // No RDB file is written before it is over.
-        files.set_ended(Some(ended::note(node.store())));
+        files.set_ended(Some(Moment::now(node.store()).note(node.store())));
         Ok(Alone { files, before, _lock: lock })
     }
 

@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use super::applier::Generation;
 use super::driver::{self, First};
+use super::ended::Moment;
 use super::files::{AofFiles, segments};
 use super::request::{Request, Stop};
 use super::{rewrite, settings};
@@ -286,9 +287,10 @@ fn switch_off(node: &'static Node, is_for_good: bool) {
     held.acquire(Want::All);
     node.log.set_read_by(&node.mail, LogReader::Aof, false);
     let end = node.log.end();
+    let ended = is_for_good.then(|| Moment::now(node.store()));
     held.release();
     node.aof.awaits_base.store(false, Relaxed);
-    end_writer(node, Stop { end, is_for_good });
+    end_writer(node, Stop { end, ended });
     gating::apply(node);
     node.mail.set_tasks(Tasks::LOG_FAILED, Tasks::NONE);
     node.aof.refuse_writes(None);
@@ -330,7 +332,7 @@ pub fn close(node: &'static Node) {
     rewrite::stop(node, END_MAX);
     node.pause.begin(&node.mail, Cause::Shutdown, i64::MAX, false);
     leaving::await_commands(node);
-    end_writer(node, Stop { end: node.log.end(), is_for_good: false });
+    end_writer(node, Stop { end: node.log.end(), ended: None });
 }
 
 /// `None`: another thread switches, and waits for a disk that does not answer, or for a script that SHUTDOWN NOSAVE has given up.

@@ -1,7 +1,7 @@
 //! Which files a start finds: the folder of the append-only file, its end, and what is beside it.
 
 use crate::aof::{Data, kill, wire};
-use crate::common::{Client, Server, wait_until};
+use crate::common::{Client, Server, encode, wait_until};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -261,6 +261,25 @@ fn it_is_switched_off_at_once_while_a_replica_follows() {
         });
         assert!(!server.log().contains("may be lost"));
     }
+}
+
+/// The rewrite waits until it is known whose the folder is.
+#[test]
+fn a_rewrite_that_is_asked_for_while_it_is_switched_on_succeeds() {
+    let data = Data::new();
+    let server = start(&data, &["--appendonly", "no"]);
+    let [mut client, mut holder, mut switcher, mut rewriter] = std::array::from_fn(|_| server.client());
+    for _ in 0..5 {
+        client.check("CONFIG SET appendonly no", "+OK\r\n");
+        server.hold_all_locks(&mut holder, &[]);
+        switcher.send(encode(&["CONFIG", "SET", "appendonly", "yes"]));
+        rewriter.send(encode(&["BGREWRITEAOF"]));
+        holder.read_reply();
+        switcher.expect("+OK\r\n");
+        rewriter.read_reply();
+        wait_for_rewrite(&mut client);
+    }
+    assert!(!server.log().contains("Another process writes"));
 }
 
 fn run(program: &str, arguments: &[&str], folder: &Path) -> bool {
