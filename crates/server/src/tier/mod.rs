@@ -38,6 +38,7 @@ pub mod handing;
 pub mod health;
 pub mod homes;
 pub mod in_order;
+pub mod lent;
 mod nodes;
 pub mod owner;
 pub mod pace;
