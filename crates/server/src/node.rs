@@ -46,7 +46,7 @@ use crate::scripting::registry::RunRegistry;
 use crate::session::clients::Clients;
 use crate::session::{ClientShared, Session};
 use crate::tls::TlsState;
-use crate::upkeep::memory::{self, Apart, Memory};
+use crate::upkeep::memory::{Apart, Memory};
 use crate::users::Users;
 use isotherm_resp::Args;
 
@@ -224,7 +224,13 @@ impl Node {
 
     /// Bytes for which values, and at last keys, have to leave: copies of what is on disk are none.
     pub fn pressing_memory_bytes(&self) -> u64 {
-        memory::pressing_bytes(self.store()) + self.memory.excess_bytes()
+        self.pressing_used_bytes() + self.memory.excess_bytes()
+    }
+
+    /// Part of used_memory among them.
+    pub fn pressing_used_bytes(&self) -> u64 {
+        let lent_bytes = self.cold.disk().map_or(0, |tier| tier.lent.bytes());
+        self.used_memory_bytes().saturating_sub(self.apart().total() + lent_bytes)
     }
 
     /// Whether there is memory for more, below `maxmemory` and in every arena.

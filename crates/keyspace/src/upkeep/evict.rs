@@ -141,7 +141,7 @@ impl Held<'_> {
             return Evicted::Nothing;
         };
         let Some(key) = choose(partition, db, (policy, gain), now, prng) else { return Evicted::NotYet };
-        match partition.evict(db, &hasher.key(&key), now, sink) {
+        match evict(partition, db, &hasher.key(&key), now, sink) {
             true => Evicted::Key(number),
             false => Evicted::Leased,
         }
@@ -167,23 +167,21 @@ impl Held<'_> {
 
     /// Evicts a key of a partition that is held. Returns whether it did: not what a script needs.
     pub fn evict_key(&mut self, db: Db, key: &Key<'_>, now: UnixMs, sink: &mut dyn EffectSink) -> bool {
-        self.partition(key.slot).evict(db, key, now, sink)
+        evict(self.partition(key.slot), db, key, now, sink)
     }
 }
 
-impl Partition {
-    /// Removes a key that is there, unless a script needs it.
-    fn evict(&mut self, db: Db, key: &Key<'_>, now: UnixMs, sink: &mut dyn EffectSink) -> bool {
-        if self.leases.has(key.hash) {
-            return false;
-        }
-        let location = self.locate(db, key).expect("it was just found");
-        let was_stale = location.is_stale(&self.store, now);
-        self.remove_at(db, &location, now);
-        let cause = ChangeCause::Evicted { was_stale };
-        self.followers.changed(db, key.bytes, cause, None, sink);
-        true
+/// Removes a key that is there, unless a script needs it.
+fn evict(partition: &mut Partition, db: Db, key: &Key<'_>, now: UnixMs, sink: &mut dyn EffectSink) -> bool {
+    if partition.leases.has(key.hash) {
+        return false;
     }
+    let location = partition.locate(db, key).expect("it was just found");
+    let was_stale = location.is_stale(&partition.store, now);
+    partition.remove_at(db, &location, now);
+    let cause = ChangeCause::Evicted { was_stale };
+    partition.followers.changed(db, key.bytes, cause, None, sink);
+    true
 }
 
 /// The higher, the sooner an entry leaves, under a policy that looks at more than whether it may.

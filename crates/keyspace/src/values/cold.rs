@@ -449,7 +449,7 @@ impl Cold {
         self.take_back(reference);
         self.lent_bytes += lent.bytes();
         self.lent_heap_bytes += lent.heap_bytes();
-        self.tell_lent(lent.bytes() as i64);
+        self.note_lent(lent.bytes() as i64);
         let is_passing = lent.is_passing;
         self.lent.insert(reference, lent);
         let (lent, order) = (&self.lent, if is_passing { &mut self.passing } else { &mut self.order });
@@ -486,7 +486,7 @@ impl Cold {
         self.shown.drop_used();
     }
 
-    fn tell_lent(&self, bytes: i64) {
+    fn note_lent(&self, bytes: i64) {
         if let Some(keeper) = &self.keeper {
             keeper.lent_more(bytes);
         }
@@ -560,7 +560,7 @@ impl Cold {
         let lent = self.lent.remove(&reference)?;
         self.lent_bytes -= lent.bytes();
         self.lent_heap_bytes -= lent.heap_bytes();
-        self.tell_lent(-(lent.bytes() as i64));
+        self.note_lent(-(lent.bytes() as i64));
         if self.lent.is_empty() && self.lent.capacity() > TABLE_MIN {
             (self.lent, self.order, self.passing) = Default::default();
         }

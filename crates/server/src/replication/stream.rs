@@ -27,7 +27,6 @@ use crate::node::Node;
 use crate::replication::role;
 use crate::request::resolve::{self, Request};
 use crate::tier::{State, pace};
-use crate::upkeep::eviction;
 
 /// Commands of one batch, as in a worker's (`worker::batch`).
 const COMMANDS_MAX: usize = 32;
@@ -307,7 +306,7 @@ fn is_ahead_of_disk(node: &Node) -> bool {
         return false;
     }
     tier.wake();
-    eviction::hold_writers(node, tier);
+    pace::hold_writers(&node.mail, tier);
     node.mail.is_sinker_behind()
 }
 

@@ -29,7 +29,7 @@ use crate::node::Node;
 use crate::observe::holds::{self, Work};
 use crate::process::time::{elapsed, instant, unix_now};
 
-/// A segment was in vain of which less than one part in so many has gone.
+/// A segment was not worth it of which less than one part in so many has gone.
 const GAIN_DIVISOR: u64 = 8;
 /// Rest until another one is tried then.
 const VAIN_REST: Duration = Duration::from_secs(10);

@@ -40,6 +40,7 @@ pub mod handing;
 pub mod health;
 pub mod homes;
 pub mod in_order;
+pub mod lent;
 mod nodes;
 pub mod open_files;
 pub mod owner;

@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 
 use super::asked::Asked;
 use super::checkpoint::{Ask, Checkpoints};
-use super::copies::Copies;
 use super::damaged::{self, DamagedRecords};
 use super::fetches::Turnstile;
 use super::files::{Access, Files, ReadError};
 use super::health::{Event, Health};
 use super::homes::Homes;
+use super::lent::Lent;
 use super::owner::Claim;
 use super::reads::{GivesUp, Reads};
 use super::rings::Rings;
@@ -73,11 +73,6 @@ impl State {
     /// Whether values can leave memory, if there are any that may.
     pub fn can_sink(self) -> bool {
         matches!(self, State::Works | State::Idle)
-    }
-
-    /// Writes or reads fail or hang.
-    fn is_trouble(self) -> bool {
-        matches!(self, State::Degraded | State::Failed)
     }
 
     fn of(number: u8) -> State {
@@ -160,9 +155,7 @@ pub struct Tier<M> {
     state: AtomicU8,
     suspects_reads: AtomicBool,
     is_probing: AtomicBool,
-    /// Time since which writes or reads fail or hang; 0: they do not.
-    troubled_since_ms: AtomicU64,
-    pub copies: Copies,
+    pub lent: Lent,
     /// Nothing that may leave is left in memory.
     is_idle: AtomicBool,
     is_off: AtomicBool,
@@ -217,7 +210,7 @@ impl<M: Send> ColdKeeper for Tier<M> {
     }
 
     fn lent_more(&self, bytes: i64) {
-        self.copies.lent_more(bytes);
+        self.lent.add(bytes);
     }
 }
 
@@ -264,8 +257,7 @@ impl<M: Send + 'static> Tier<M> {
             state: AtomicU8::new(State::Works as u8),
             suspects_reads: AtomicBool::new(false),
             is_probing: AtomicBool::new(false),
-            troubled_since_ms: AtomicU64::new(0),
-            copies: Copies::new(terms.cache_bytes, keyspace.partition_count() as u16),
+            lent: Lent::new(terms.cache_bytes, keyspace.partition_count()),
             is_idle: AtomicBool::new(false),
             is_off: AtomicBool::new(false),
             verify: Verify::default(),
@@ -354,9 +346,6 @@ impl<M> Tier<M> {
         let state = health.step(event, self.now_ms());
         self.state.store(state as u8, Relaxed);
         self.suspects_reads.store(health.suspects_reads(), Relaxed);
-        if state.is_trouble() != before.is_trouble() {
-            self.troubled_since_ms.store(if state.is_trouble() { self.now_ms() } else { 0 }, Relaxed);
-        }
         drop(health);
         if state != before {
             crate::process::log::warning(format!("swap: {} (was: {})", state.name(), before.name()));
@@ -370,8 +359,7 @@ impl<M> Tier<M> {
             State::Idle => ValueDisk::Unasked,
             State::Full | State::Off => ValueDisk::Full,
             State::Degraded | State::Failed => {
-                let since_ms = self.troubled_since_ms.load(Relaxed);
-                ValueDisk::Troubled { ms: self.now_ms().saturating_sub(since_ms) }
+                ValueDisk::Troubled { ms: self.health().trouble_ms(self.now_ms()) }
             }
         }
     }
@@ -447,12 +435,7 @@ impl<M> Tier<M> {
 
     /// Of one partition.
     pub fn lent_bytes_max(&self) -> usize {
-        self.copies.lent_bytes_max()
-    }
-
-    /// Bytes that are lent, in all of them.
-    pub fn lent_bytes(&self) -> u64 {
-        self.copies.lent_bytes()
+        self.lent.bytes_max()
     }
 
     /// Values that commands met whose declarations do not lead to them: read under a lock.

@@ -22,7 +22,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::config::Config;
 use crate::observe::memory_map::mark::Mark;
-use crate::persistence::Store;
 use isotherm_allocator as allocator;
 
 #[derive(Default)]
@@ -81,13 +80,6 @@ impl Apart {
     pub fn total(&self) -> u64 {
         self.log + self.replicas + self.snapshot
     }
-}
-
-/// Returns the part of used_memory for which values would have to leave.
-pub fn pressing_bytes(store: Store<'_>) -> u64 {
-    let apart = Apart::of(store.keyspace, store.log, &store.replication.primary.spool_bytes);
-    let copies = store.cold.disk().map_or(0, |tier| tier.lent_bytes());
-    Memory::used_bytes(store.keyspace).saturating_sub(apart.total() + copies)
 }
 
 /// Some half-filled slabs are the price of any mixture of sizes; a keyspace of 8 MB has 0.5 MB of them.

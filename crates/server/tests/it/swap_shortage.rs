@@ -18,7 +18,7 @@ fn counted(client: &mut Client) -> u64 {
     field(&info, "used_memory") - field(&info, "mem_not_counted_for_evict")
 }
 
-/// GETs that bring more than memory take nobody else's.
+/// GETs that bring more than memory cost no key and no write.
 #[test]
 fn copies_give_way_before_keys_and_writes() {
     for policy in ["noeviction", "allkeys-lru"] {
