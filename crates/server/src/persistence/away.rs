@@ -28,7 +28,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// For the walk that is under way.
+    /// Reads for the walk that is under way.
     pub fn of_walk(store: Store<'_>) -> Reading {
         let running = store.state.saving().running;
         let job = running.map_or(Job::BackgroundSave, |running| running.job);

@@ -39,7 +39,7 @@ use crate::process::wish::BETWEEN;
 // lost.
 /// An end hangs if nothing moves for so long.
 const HANGS: Duration = Duration::from_secs(6);
-/// How often what moves is looked at.
+/// Time between two looks at the progress.
 const LOOK: Duration = Duration::from_millis(50);
 /// The last line of the log may take so long, and the sync before it so long of that.
 const LAST_WORDS: Duration = Duration::from_millis(800);
@@ -52,17 +52,17 @@ struct Guard {
     node: &'static Node,
     events: Events,
     signals: Signals,
-    /// While the end is asked for: what there was when something moved last, and when that was.
+    /// Progress since the end is asked for, and the moment of its last change.
     seen: Option<(Progress, Instant)>,
 }
 
-/// What moves while the process ends.
+/// Counters that move while the process ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Progress {
     answers: u64,
     /// Steps and bytes of the last file, or of the first base.
     written: (u64, u64),
-    /// Of the append-only file that is being closed.
+    /// Durable place of the append-only file, while that is being closed.
     durable: Option<LogOffset>,
 }
 
@@ -185,7 +185,7 @@ fn progress(node: &Node) -> Progress {
     }
 }
 
-/// What the process that hangs has not saved.
+/// Says what a process that hangs has not saved.
 fn last_words(node: &'static Node) -> String {
     let lost = match node.aof.is_on() && !node.aof.awaits_base.load(SeqCst) {
         true => not_synced(node),

@@ -107,7 +107,7 @@ pub fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
     }
 }
 
-/// The same, for so long at most.
+/// Takes it within so long, or not at all.
 pub fn lock_within(mutex: &Mutex<()>, at_most: Duration) -> Option<MutexGuard<'_, ()>> {
     let begun = instant();
     loop {

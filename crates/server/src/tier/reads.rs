@@ -30,7 +30,7 @@ use super::files::ReadError;
 
 /// Reads under way: an SSD answers some 30 at once as fast as one.
 pub const READERS: usize = 16;
-/// Who waits for a call looks so often whether to give it up.
+/// Time between two looks at whether to give a call up.
 const CALL_LOOK: Duration = Duration::from_millis(20);
 
 /// The values of one command. `M` is the message that ends it, `F` what was read of a key.
@@ -65,7 +65,7 @@ struct Now {
     answered: Condvar,
 }
 
-/// Whether one who has waited so long for the disk waits no longer.
+/// Returns whether a thread that has waited so long for the disk waits no longer.
 pub type GivesUp<'g> = dyn Fn(Duration) -> bool + 'g;
 
 /// A call that a thread has yet to make.
@@ -75,7 +75,7 @@ enum Work<M, F> {
     Job(Arc<Job<M, F>>),
     Now(Arc<Now>),
     Errand(Errand),
-    /// It goes with the one that waits for it.
+    /// Gone when its waiting thread has given it up.
     Call(Weak<Call>),
     Probe,
 }

@@ -24,7 +24,7 @@ const CALLS: [&str; 7] = [
 /// A file of threads that others do not wait for, or not without a deadline.
 const ANY: usize = usize::MAX;
 
-/// How many calls a file may have, and why.
+/// Calls that a file may have, and the reason.
 const ALLOWED: [(&str, usize, &str); 33] = [
     ("admin/debug/mod.rs", 1, "DEBUG SLEEP is asked for"),
     ("aof/driver.rs", ANY, "the writer's thread"),
