@@ -16,7 +16,7 @@ use crate::tier::ReadError;
 use crate::tier::in_order::InOrder;
 use crate::tier::reads::GivesUp;
 
-/// A file in the background waits so long for one read: nobody waits for the file.
+/// A file in the background waits so long for one read: no thread waits for the file.
 const READ_MAX: Duration = Duration::from_secs(60);
 
 /// What reads for one file.

@@ -36,7 +36,7 @@ impl Running {
         self.has_ended.load(Ordering::Acquire)
     }
 
-    /// Waits for its end. For a thread that nobody waits for.
+    /// Waits for its end. For a thread that no other waits for.
     pub fn join(&self) {
         while !self.has_ended() {
             pause(LOOK);

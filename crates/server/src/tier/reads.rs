@@ -226,8 +226,8 @@ impl<M, F> Reads<M, F> {
         }
     }
 
-    /// Makes a call on a thread that reads, and waits for it until `gives_up`, which is told for how long by
-    /// now. The caller holds nothing. `None`: it was given up.
+    /// Makes a call on a thread that reads, and waits for it until `gives_up`, which gets to know for how
+    /// long by now. The caller holds nothing. `None`: it was given up.
     pub fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> T + Send + 'static,

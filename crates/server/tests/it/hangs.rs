@@ -1,5 +1,5 @@
-//! What hangs holds up nobody who does not need it: each admin command beside each thing that hangs, and the
-//! end of the process.
+//! What hangs holds up no client that does not need it: each admin command beside each thing that hangs, and
+//! the end of the process.
 //!
 //! ```text
 //!                      swap read   swap write   swap sync   slow script   stopped replica
