@@ -25,10 +25,10 @@ pub struct Signals {
     interrupt: UnixStream,
 }
 
-/// One of them has arrived, and what it asked for was not called off.
+/// Set since a signal has arrived, until the end that it asks for is called off.
 static HAS_ARRIVED: LazyLock<Arc<AtomicBool>> = LazyLock::new(Arc::default);
 
-/// Whether the process was asked to end: for what holds up the thread that is to act on it.
+/// Returns whether the process was asked to end: for whatever holds up the thread that is to act on it.
 pub fn has_arrived() -> bool {
     HAS_ARRIVED.load(Relaxed)
 }

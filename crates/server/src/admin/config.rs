@@ -93,7 +93,7 @@ const CONFIG_SET: Spec = Spec {
 
 // COMPAT(server): CONFIG SET waits a second for another client's that is under way (for a disk, or a script),
 // then it is an error. Valkey runs one command at a time. Why: no worker waits for a disk.
-/// It waits for a disk, or for a script.
+/// Error while another change waits for a disk, or for a script.
 const ANOTHER_WRITES: &str =
     "ERR CONFIG SET failed - another CONFIG SET is under way and does not come to its end";
 

@@ -78,7 +78,7 @@ impl AofState {
         routines::lock(&self.switching)
     }
 
-    /// The same for a worker, which waits so long at most.
+    /// Waits so long at most: for a worker.
     pub fn switching_within(&self, at_most: Duration) -> Option<MutexGuard<'_, ()>> {
         routines::lock_within(&self.switching, at_most)
     }

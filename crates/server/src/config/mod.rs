@@ -65,7 +65,7 @@ pub struct Config {
     machine_share_bytes: AtomicU64,
     /// A thread has the right to change values.
     has_writer: Mutex<bool>,
-    /// It has it no longer.
+    /// Notified when that thread gives it up.
     is_free: Condvar,
     /// Held by the thread that writes the file of CONFIG REWRITE, which takes nothing else.
     file: Mutex<()>,

@@ -16,7 +16,7 @@ use crate::tier::{ReadError, damaged_text};
 use crate::tier::in_order::InOrder;
 use crate::tier::reads::GivesUp;
 
-/// A file in the background waits so long for one read: nobody waits for the file.
+/// A file in the background waits so long for one read: no thread waits for the file.
 const READ_MAX: Duration = Duration::from_secs(60);
 
 /// What reads for one file.
@@ -28,7 +28,7 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// For the walk that is under way.
+    /// Reads for the walk that is under way.
     pub fn of_walk(store: Store<'_>) -> Reading {
         let running = store.state.saving().running;
         let job = running.map_or(Job::BackgroundSave, |running| running.job);

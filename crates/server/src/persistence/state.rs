@@ -99,7 +99,7 @@ pub enum Job {
     Stream,
 }
 
-/// Whose thread a save keeps.
+/// Thread that a save keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asker {
     Client,
@@ -109,13 +109,13 @@ pub enum Asker {
     Holder,
 }
 
-/// What became of a walk that was to end.
+/// Outcome for a walk that was to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// There was none.
+    /// No such walk was under way.
     Nothing,
     Walk,
-    /// Its disk hangs: it is left behind, and ends without its file when that answers. Until then no other
+    /// Left behind, since its disk hangs: it ends without its file when that answers. Until then no other
     /// begins.
     LeftBehind,
 }

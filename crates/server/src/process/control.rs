@@ -61,9 +61,9 @@ pub struct Control {
 /// The end that a signal asks for, while its file cannot be written.
 #[derive(Default)]
 struct Attempts {
-    /// Of the last signal.
+    /// Options of the last signal.
     options: Options,
-    /// When the first one failed, and when the next one is due.
+    /// Moments at which the first one failed, and the next one is due.
     since: Option<(Instant, Instant)>,
 }
 
@@ -266,7 +266,7 @@ impl Control {
 
     // ---- the end ----
 
-    /// What a signal asks for now, of one that has come, or again.
+    /// Takes the options of a signal that has come, or whose end is to be tried again.
     fn signalled(&mut self) -> Option<Options> {
         let process = &self.node.process;
         // While another thread decides about the end it stays pending: it is acted on if nothing came of

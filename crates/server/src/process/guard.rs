@@ -11,8 +11,8 @@
 //! ```
 //! Replicas that are waited for do not hang: `shutdown-timeout` is their time.
 //!
-//! The thread waits for nothing but signals, and for its last words so long only: a line of the log may hang
-//! too.
+//! The thread waits for nothing but signals, and for its final message so long only: a line of the log may
+//! hang too.
 
 use isotherm_log::LogOffset;
 use isotherm_reactor::signals::{Ending, Signals};
@@ -35,15 +35,15 @@ use crate::process::wish::BETWEEN;
 
 // COMPAT(server): After SIGTERM the process ends within 8 seconds, and what `shutdown-timeout` waits, also if
 // a disk or a script hangs: with exit code 1, and a line of the log that says what was not saved. Valkey
-// waits for both. Why: who runs it kills it some seconds later (10 in containers), and nobody learns what was
-// lost.
+// waits for both. Why: who runs it kills it some seconds later (10 in containers), and what was lost is not
+// reported.
 /// An end hangs if nothing moves for so long.
 const HANGS: Duration = Duration::from_secs(6);
-/// How often what moves is looked at.
+/// Time between two looks at the progress.
 const LOOK: Duration = Duration::from_millis(50);
 /// The last line of the log may take so long, and the sync before it so long of that.
-const LAST_WORDS: Duration = Duration::from_millis(800);
-const LAST_SYNC: Duration = Duration::from_millis(500);
+const MESSAGE_MAX: Duration = Duration::from_millis(800);
+const SYNC_MAX: Duration = Duration::from_millis(500);
 
 const TOKENS: [Token; 2] = [Token(0), Token(1)];
 const INSISTED: &str = "You insist... exiting now.";
@@ -52,17 +52,17 @@ struct Guard {
     node: &'static Node,
     events: Events,
     signals: Signals,
-    /// While the end is asked for: what there was when something moved last, and when that was.
+    /// Progress since the end is asked for, and the moment of its last change.
     seen: Option<(Progress, Instant)>,
 }
 
-/// What moves while the process ends.
+/// Counters that move while the process ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Progress {
     answers: u64,
     /// Steps and bytes of the last file, or of the first base.
     written: (u64, u64),
-    /// Of the append-only file that is being closed.
+    /// Durable place of the append-only file, while that is being closed.
     durable: Option<LogOffset>,
 }
 
@@ -84,7 +84,7 @@ fn insist(store: Store<'static>) -> ! {
     })
 }
 
-/// Ends the process behind its last words, if these do not hang.
+/// Ends the process behind its final message, if that does not hang.
 fn say_and_exit(words: impl FnOnce() + Send + 'static) -> ! {
     let (said, is_said) = channel();
     let say = move || {
@@ -92,7 +92,7 @@ fn say_and_exit(words: impl FnOnce() + Send + 'static) -> ! {
         let _ = said.send(());
     };
     if std::thread::Builder::new().spawn(say).is_ok() {
-        let _ = is_said.recv_timeout(LAST_WORDS);
+        let _ = is_said.recv_timeout(MESSAGE_MAX);
     }
     std::process::exit(1)
 }
@@ -146,7 +146,7 @@ impl Guard {
         match self.seen {
             Some((seen, at)) if seen == progress && !waits_for_replicas && !is_put_off => {
                 if elapsed(at) >= HANGS {
-                    say_and_exit(move || log::warning(last_words(node)));
+                    say_and_exit(move || log::warning(final_message(node)));
                 }
             }
             _ => self.seen = Some((progress, instant())),
@@ -185,8 +185,8 @@ fn progress(node: &Node) -> Progress {
     }
 }
 
-/// What the process that hangs has not saved.
-fn last_words(node: &'static Node) -> String {
+/// Says what a process that hangs has not saved.
+fn final_message(node: &'static Node) -> String {
     let lost = match node.aof.is_on() && !node.aof.awaits_base.load(SeqCst) {
         true => not_synced(node),
         false => not_in_file(node),
@@ -200,7 +200,7 @@ fn not_synced(node: &'static Node) -> String {
     let end = node.log.end();
     node.aof.inbox.post(&node.log, Request::Flush);
     let begun = instant();
-    while node.aof.durable() < end && elapsed(begun) < LAST_SYNC {
+    while node.aof.durable() < end && elapsed(begun) < SYNC_MAX {
         std::thread::sleep(Duration::from_millis(1));
     }
     match end.0.saturating_sub(node.aof.durable().0) {

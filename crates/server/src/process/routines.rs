@@ -36,7 +36,7 @@ impl Running {
         self.has_ended.load(Ordering::Acquire)
     }
 
-    /// Waits for its end. For a thread that nobody waits for.
+    /// Waits for its end. For a thread that no other waits for.
     pub fn join(&self) {
         while !self.has_ended() {
             pause(LOOK);
@@ -107,7 +107,7 @@ pub fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
     }
 }
 
-/// The same, for so long at most.
+/// Takes it within so long, or not at all.
 pub fn lock_within(mutex: &Mutex<()>, at_most: Duration) -> Option<MutexGuard<'_, ()>> {
     let begun = instant();
     loop {

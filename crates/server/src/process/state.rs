@@ -25,7 +25,7 @@ pub struct Process {
     pub listeners: Listeners,
     /// A signal to end that is not acted on yet.
     pub pending_end: Pending,
-    /// What became of the signals to end.
+    /// Outcome of the signals to end.
     pub wish: Wish,
     /// The end waits for replicas.
     pub ending: Ending,

@@ -68,7 +68,7 @@ pub fn extend(status: impl Fn() -> String + Send + 'static) -> Option<Extension>
 impl Drop for Extension {
     fn drop(&mut self) {
         self.is_over.store(true, SeqCst);
-        // It may hang in a supervisor that does not listen: nobody waits for it.
+        // It may hang in a supervisor that does not listen: no thread waits for it.
         self.thread.iter().for_each(|thread| thread.thread().unpark());
     }
 }

@@ -16,10 +16,10 @@ pub const ATTEMPTS: Duration = Duration::from_secs(7);
 /// Between two attempts, and between two lines about the last one.
 pub const BETWEEN: Duration = Duration::from_secs(1);
 
-/// What became of the end that a signal asks for.
+/// Outcome of the end that a signal asks for.
 #[derive(Default)]
 pub struct Wish {
-    /// It is neither refused nor called off.
+    /// Set while it is neither refused nor called off.
     is_on: AtomicBool,
     /// The control thread acts.
     is_acting: AtomicBool,
@@ -27,7 +27,7 @@ pub struct Wish {
     is_closing: AtomicBool,
     /// Attempts that have failed, each with an answer of the disk.
     answers: AtomicU64,
-    /// It stays in spite of the last signal, since then.
+    /// Moment since which the process stays in spite of the last signal.
     refused: Mutex<Option<Instant>>,
     /// Something was not saved.
     has_lost: AtomicBool,
@@ -83,7 +83,7 @@ impl Wish {
         signals::forget();
     }
 
-    /// How long ago that was.
+    /// Returns how long ago that was.
     pub fn refused_for(&self) -> Option<Duration> {
         self.refused().map(elapsed)
     }

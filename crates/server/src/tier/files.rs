@@ -39,7 +39,7 @@ pub enum ReadError {
     /// What is there is no record of this place and key.
     Damaged(Damage),
     OtherKey,
-    /// Who waited for it has given up.
+    /// Given up by the thread that waited for it.
     NoAnswer,
 }
 
@@ -436,7 +436,7 @@ impl Files {
         Files::read_from(&*self.file_in_order(place.segment())?, place, key)
     }
 
-    /// What such a reader reads of a segment, if that needs no call of the disk.
+    /// Returns the file of a segment for such a reader, if that needs no call of the disk.
     pub fn opened_in_order(&self, segment: SegmentNumber) -> Option<Arc<dyn File>> {
         let found = self.get(segment)?;
         match self.is_direct {
@@ -445,7 +445,7 @@ impl Files {
         }
     }
 
-    /// The same by a call: the same file as long as that is open, and not written anew.
+    /// Opens it if need be: the same file as long as that is open, and not written anew.
     pub fn file_in_order(&self, segment: SegmentNumber) -> Result<Arc<dyn File>, ReadError> {
         if !self.is_direct {
             return self.file_of(segment);

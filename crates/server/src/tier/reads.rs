@@ -30,7 +30,7 @@ use super::files::ReadError;
 
 /// Reads under way: an SSD answers some 30 at once as fast as one.
 pub const READERS: usize = 16;
-/// Who waits for a call looks so often whether to give it up.
+/// Time between two looks at whether to give a call up.
 const CALL_LOOK: Duration = Duration::from_millis(20);
 
 /// The values of one command. `M` is the message that ends it, `F` what was read of a key.
@@ -88,7 +88,7 @@ struct Now {
     answered: Condvar,
 }
 
-/// Whether one who has waited so long for the disk waits no longer.
+/// Returns whether a thread that has waited so long for the disk waits no longer.
 pub type GivesUp<'g> = dyn Fn(Duration) -> bool + 'g;
 
 /// A call that a thread has yet to make.
@@ -98,7 +98,7 @@ enum Work<M, F> {
     Job(Arc<Job<M, F>>),
     Now(Arc<Now>),
     Errand(Errand),
-    /// It goes with the one that waits for it.
+    /// Gone when its waiting thread has given it up.
     Call(Weak<Call>),
     Probe,
 }
@@ -251,8 +251,8 @@ impl<M, F> Reads<M, F> {
         }
     }
 
-    /// Makes a call on a thread that reads, and waits for it until `gives_up`, which is told for how long by
-    /// now. The caller holds nothing. `None`: it was given up.
+    /// Makes a call on a thread that reads, and waits for it until `gives_up`, which gets to know for how
+    /// long by now. The caller holds nothing. `None`: it was given up.
     pub fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce() -> T + Send + 'static,

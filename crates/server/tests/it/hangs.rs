@@ -1,5 +1,5 @@
-//! What hangs holds up nobody who does not need it: each admin command beside each thing that hangs, and the
-//! end of the process.
+//! What hangs holds up no client that does not need it: each admin command beside each thing that hangs, and
+//! the end of the process.
 //!
 //! ```text
 //!                      swap read   swap write   swap sync   slow script   stopped replica
@@ -90,7 +90,7 @@ fn the_append_only_file_is_switched_off_beside_a_rewrite_that_hangs() {
     assert_eq!(text_field(&client.ask("INFO persistence"), "aof_last_bgrewrite_status"), "ok");
 }
 
-/// What a client waits for is given up by itself, what is made in the background is not.
+/// SAVE is given up by itself, a save in the background is not.
 #[test]
 fn save_gives_up_a_disk_that_does_not_answer() {
     let folder = Folder::new("hung-save");
@@ -252,7 +252,7 @@ const ROWS: &[&[&str]] = &[
     &["CONFIG", "SET", "timeout", "0"],
 ];
 
-/// What hangs.
+/// Things that hang.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Column {
     Read,

@@ -2,7 +2,7 @@
 //! have others to serve.
 //!
 //! A thread that waits for a disk, or for another thread that does, waits so long at most and has a way out
-//! then. Threads that nobody waits for may wait as long as they like; each of their files is in the list,
+//! then. Threads that no other waits for may wait as long as they like; each of their files is in the list,
 //! with the reason.
 
 use super::{File, Finding, source, whole};
@@ -24,7 +24,7 @@ const CALLS: [&str; 7] = [
 /// A file of threads that others do not wait for, or not without a deadline.
 const ANY: usize = usize::MAX;
 
-/// How many calls a file may have, and why.
+/// Calls that a file may have, and the reason.
 const ALLOWED: [(&str, usize, &str); 33] = [
     ("admin/debug/mod.rs", 1, "DEBUG SLEEP is asked for"),
     ("aof/driver.rs", ANY, "the writer's thread"),
@@ -45,7 +45,7 @@ const ALLOWED: [(&str, usize, &str); 33] = [
     ("persistence/load/gathering.rs", ANY, "the thread that loads"),
     ("persistence/load/mod.rs", 1, "key-load-delay is asked for"),
     ("persistence/state.rs", 1, "`end` has a deadline"),
-    ("process/guard.rs", 1, "has LAST_SYNC, and is not waited for longer than LAST_WORDS"),
+    ("process/guard.rs", 1, "has SYNC_MAX, and is not waited for longer than MESSAGE_MAX"),
     ("process/routines.rs", 1, "`pause` is the sleep that the others are made of"),
     ("process/start.rs", 1, "the process is over, and starts again later"),
     ("replication/feeder/mod.rs", 3, "threads of a link; the feeder waits for no disk"),
