@@ -225,7 +225,7 @@ impl Txn<'_, '_> {
             if at >= partition.len_in_pages(db) {
                 match partition.random_frozen(db, &mut source, random) {
                     Some((key, expiry)) if expiry.is_none_or(|at| at >= now) => return Some(key),
-                    None if source.is_wanting() => return None,
+                    None if source.is_wanting() && !source.has_others() => return None,
                     found => last = found.map(|(key, _)| key).or(last),
                 }
                 continue;

@@ -153,6 +153,11 @@ impl Source<'_> {
         }
     }
 
+    /// Whether a key of another record will do as well, of one that was read.
+    pub fn has_others(&mut self) -> bool {
+        matches!(self, Source::Walk(walk) if walk.has_others())
+    }
+
     /// Whether as much was named as is read at a time.
     fn is_full(&self) -> bool {
         match self {

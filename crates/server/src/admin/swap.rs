@@ -170,8 +170,11 @@ const SWAP_FORGET: Spec = Spec {
         "what",
         &[
             Argument::string("key"),
-            Argument::block("record", &[Argument::integer("slot"), Argument::integer("address").token("RECORD")])
-                .token("SLOT"),
+            Argument::block(
+                "record",
+                &[Argument::integer("slot"), Argument::integer("address").token("RECORD")],
+            )
+            .token("SLOT"),
         ],
     )],
     tips: &[],

@@ -8,8 +8,8 @@ use isotherm_keyspace::{SnapshotEntry, SnapshotItem, Value};
 
 use super::Store;
 use crate::process::log;
-use crate::tier::{ReadError, damaged_text};
 use crate::tier::in_order::InOrder;
+use crate::tier::{ReadError, damaged_text};
 
 /// What reads for one file.
 #[derive(Default)]

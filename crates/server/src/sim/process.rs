@@ -240,7 +240,9 @@ impl Process {
             routines::simulated::step_one(|name| name.starts_with("swap-"));
             for message in self.messages(usize::from(worker)) {
                 match message {
-                    WorkerMessage::Fetched { ticket: ended, is_there, .. } if ended == ticket => return is_there,
+                    WorkerMessage::Fetched { ticket: ended, is_there, .. } if ended == ticket => {
+                        return is_there;
+                    }
                     _ => {}
                 }
             }

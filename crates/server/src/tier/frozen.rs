@@ -8,8 +8,8 @@
 //! Nothing here knows how records are found again: that is the keyspace's.
 
 use isotherm_keyspace::{
-    BundleAt, BundleName, ColdRef, Db, EffectSink, EvictionPolicy, FreezeLimits, Held, Keyspace, SlotHand, UnixMs,
-    Want,
+    BundleAt, BundleName, ColdRef, Db, EffectSink, EvictionPolicy, FreezeLimits, Held, Keyspace, SlotHand,
+    UnixMs, Want,
 };
 use isotherm_tier::{Full, Log, Place, Record, Stream};
 
