@@ -108,7 +108,7 @@ impl Log {
         self.unwritten_bytes() < self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// Whether twice as much waits as may. For what is appended whether there is room or not.
+    /// Returns whether twice as much waits as may, for what is appended whether there is room or not.
     pub fn is_twice_full(&self) -> bool {
         self.unwritten_bytes() / 2 >= self.limit_bytes.load(Ordering::Relaxed)
     }
@@ -240,7 +240,8 @@ impl Log {
         dropped
     }
 
-    /// No lock is held. Counted as long as it is there, so what is compared with a limit without the log is never too much.
+    /// No lock is held. Counted as long as it is there, so what is compared with a limit without the log is
+    /// never too much.
     fn free(&self, dropped: Vec<Arc<Vec<u8>>>) {
         let bytes = dropped.iter().map(|bytes| bytes.capacity() as u64).sum();
         drop(dropped);
@@ -303,7 +304,7 @@ impl Log {
         self.written.store(written, Ordering::Relaxed);
     }
 
-    /// What the log has allocated. It takes no lock.
+    /// Bytes that the log has allocated. Reading them takes no lock.
     #[inline]
     pub fn memory_bytes(&self) -> u64 {
         self.tail.memory_bytes.load(Ordering::Relaxed)

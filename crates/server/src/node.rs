@@ -46,7 +46,7 @@ use crate::scripting::registry::RunRegistry;
 use crate::session::clients::Clients;
 use crate::session::{ClientShared, Session};
 use crate::tls::TlsState;
-use crate::upkeep::memory::{self, Apart, Memory};
+use crate::upkeep::memory::{Apart, Memory};
 use crate::users::Users;
 use isotherm_resp::Args;
 
@@ -101,8 +101,8 @@ pub struct Parts {
 impl Node {
     /// Makes the node of this process.
     pub fn start(parts: Parts) -> &'static Node {
-        // The last places of the counters are those of the control thread, of the link to a primary, of the threads of MIGRATE, and of that
-        // which writes to swap-dir.
+        // The last places of the counters are those of the control thread, of the link to a primary, of the
+        // threads of MIGRATE, and of that which writes to swap-dir.
         let threads = parts.mail.worker_count() + 3 + usize::from(parts.config.swaps());
         let stats = Stats::new(threads, parts.commands.all().len());
         let node = Node {
@@ -198,7 +198,7 @@ impl Node {
         }
     }
 
-    /// Where the thread that writes to swap-dir counts. There is none without `swap-mode`.
+    /// Counters of the thread that writes to swap-dir. Without `swap-mode` there are none.
     pub fn tier_stats(&self) -> &ThreadStats {
         self.stats.thread(self.worker_count() + 3)
     }
@@ -211,7 +211,7 @@ impl Node {
         Memory::used_bytes(&self.keyspace)
     }
 
-    /// What of used_memory has limits of its own.
+    /// Bytes of used_memory that have limits of their own.
     pub fn apart(&self) -> Apart {
         Apart::of(&self.keyspace, &self.log, &self.replication.primary.spool_bytes)
     }
@@ -221,9 +221,15 @@ impl Node {
         (self.used_memory_bytes() + self.memory.excess_bytes()).saturating_sub(self.apart().total())
     }
 
-    /// The same without copies of what is on disk: what values, and at last keys, have to leave for.
+    /// Bytes for which values, and at last keys, have to leave: copies of what is on disk are none.
     pub fn pressing_memory_bytes(&self) -> u64 {
-        memory::pressing_bytes(self.store()) + self.memory.excess_bytes()
+        self.pressing_used_bytes() + self.memory.excess_bytes()
+    }
+
+    /// Part of used_memory among them.
+    pub fn pressing_used_bytes(&self) -> u64 {
+        let lent_bytes = self.cold.disk().map_or(0, |tier| tier.lent.bytes());
+        self.used_memory_bytes().saturating_sub(self.apart().total() + lent_bytes)
     }
 
     /// Whether there is memory for more, below `maxmemory` and in every arena.
@@ -240,7 +246,7 @@ impl Node {
         used_bytes <= limit_bytes || self.presses_below(limit_bytes)
     }
 
-    /// What is used is above a limit: then it is looked at what it is used for.
+    /// Returns whether memory is below a limit, though more is used: some of that does not count.
     #[cold]
     fn presses_below(&self, limit_bytes: u64) -> bool {
         self.pressing_memory_bytes() <= limit_bytes

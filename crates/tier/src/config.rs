@@ -47,7 +47,7 @@ impl LogConfig {
         self.segments_max
     }
 
-    /// One at least. With less room than so many segments only survivors of cleaning get any.
+    /// With less room than so many segments, one at least, only survivors of cleaning get any.
     pub fn reserve_segments(self) -> u32 {
         (self.segments_max / RESERVE_DIVISOR).max(RESERVE_SEGMENTS_MIN)
     }

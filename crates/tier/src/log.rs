@@ -268,7 +268,7 @@ impl Log {
         self.segments.may_open(Generation::Fresh, self.reserve())
     }
 
-    /// What is kept for survivors. A segment that is dropped gives back one of it.
+    /// Segments kept for survivors. One that is being dropped gives back one of these.
     fn reserve(&self) -> u32 {
         self.config.reserve_segments() - u32::from(self.dropping.is_some())
     }
@@ -282,9 +282,10 @@ impl Log {
         Some(Cleaning::new(segment, self.segments.bytes(segment), holes))
     }
 
-    /// Begins to empty the full segment that was filled first, though what is in it lives: the caller goes through it as through one that is
-    /// cleaned, and lets go of what it does not copy. Until that is ended values from memory may begin a segment of the reserve, and
-    /// it goes on as fast as these come ([`Log::is_dropping_due`]). `None`: nothing would be won before what was emptied becomes free.
+    /// Begins to empty the full segment that was filled first, though what is in it lives: the caller goes
+    /// through it as through one that is cleaned, and lets go of what it does not copy. Until that is ended
+    /// values from memory may begin a segment of the reserve, and it goes on as fast as these come
+    /// ([`Log::is_dropping_due`]). `None`: nothing would be won before what was emptied becomes free.
     pub fn begin_dropping(&mut self) -> Option<Cleaning> {
         assert!(self.dropping.is_none(), "one at a time");
         let lends_reserve = self.segments.may_open(Generation::Fresh, self.config.reserve_segments() - 1);
@@ -298,7 +299,7 @@ impl Log {
         Some(Cleaning::new(segment, self.segments.bytes(segment), holes))
     }
 
-    /// Whether more has come from memory since it began than was gone through.
+    /// Returns whether more has come from memory since it began than was gone through.
     pub fn is_dropping_due(&self, cleaning: &Cleaning) -> bool {
         self.dropping.is_some_and(|(_, from)| cleaning.passed_bytes() < self.fresh_bytes - from)
     }

@@ -263,7 +263,8 @@ impl Segments {
         Some(number)
     }
 
-    /// The full segment that was filled first; none that is still written to. It is being cleaned from then on.
+    /// The full segment that was filled first; none that is still written to. It is being cleaned from then
+    /// on.
     pub fn oldest(&mut self, is_written_to: impl Fn(SegmentNumber) -> bool) -> Option<SegmentNumber> {
         let is_one = |(number, segment): &(usize, &Segment)| {
             segment.state == SegmentState::Full

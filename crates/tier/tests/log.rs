@@ -122,7 +122,8 @@ fn a_segment_with_a_hole_is_cleaned_after_a_restart() {
     assert_eq!(log.collect(Snapshots::default()), [segment]);
 }
 
-/// Values from memory take one segment of the reserve, and the one that was filled first gives it back as fast as they come.
+/// Values from memory take one segment of the reserve, and the one that was filled first gives it back as
+/// fast as they come.
 #[test]
 fn a_full_log_drops_as_much_as_comes() {
     let mut log = Log::new(LogConfig::of_bytes(8 * SEGMENT_BYTES));

@@ -190,7 +190,8 @@ impl Txn<'_, '_> {
 }
 
 impl Partition {
-    /// A node that came back and was not changed since leaves memory, if it still may: its record is there. Whether it did.
+    /// Lets a node leave memory again that was not changed since it came back, if it may: its record is there.
+    /// Returns whether it did.
     pub(crate) fn chill_clean_node(&mut self, name: NodeName, now: UnixMs) -> bool {
         let leave = |collection: &mut dyn Nodewise, store: &mut Store| {
             collection.chill_clean(store, name.index(), now)

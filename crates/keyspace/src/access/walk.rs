@@ -1,14 +1,17 @@
-//! Walks over keys of which some lie outside memory: SCAN, KEYS and RANDOMKEY read nothing while they hold something.
+//! Walks over keys of which some lie outside memory: SCAN, KEYS and RANDOMKEY read nothing while they hold
+//! something.
 //!
 //! ```text
 //!   a run that lacks records       names them, [`WALK_BYTES_MAX`] at most, and shows nothing
 //!   they are read                  nothing is held meanwhile
-//!   the next run                   visits what it has records of, and ends in front of the next piece that it lacks
+//!   the next run                   visits what it has records of, and ends before the next piece that it lacks
 //! ```
-//! A record that was read belongs to the walk and goes with it: nothing comes to memory, and nothing that was lent is displaced. A bundle that
-//! changes its place meanwhile is named anew. One that cannot be read, though others can, is left out; the server says so.
+//! A record that was read belongs to the walk and goes with it: nothing comes to memory, and nothing that was
+//! lent is displaced. A bundle that changes its place meanwhile is named anew. One that cannot be read,
+//! though others can, is left out; the server says so.
 //!
-//! A transaction has what its walks need read before it begins, all of it (`is_whole`), as nothing comes between its commands.
+//! A transaction has what its walks need read before it begins, all of it (`is_whole`), as nothing comes
+//! between its commands.
 
 use crate::layout::bundle::BundleAt;
 use crate::layout::cold::ColdRef;

@@ -11,6 +11,7 @@ use crate::access::lock::{Held, Keyspace};
 use crate::access::partition::Partition;
 use crate::access::scan::{random_entry, weighted_slot};
 use crate::layout::cold::ColdRef;
+use crate::layout::bundle::{self, BundleAt};
 use crate::layout::directory::{self, Bounded};
 use crate::layout::entry::EntryBytes;
 use crate::layout::key::Key;
@@ -20,7 +21,7 @@ use crate::layout::record::{NEVER, Record};
 use crate::values::store::Store;
 use crate::values::value::Entry;
 use isotherm_arena::Handle;
-use isotherm_stdx::{Prng, Steps, UnixMs};
+use isotherm_stdx::{Prng, Steps, UnixMs, steps};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// maxmemory-policy, noeviction aside.
@@ -141,14 +142,14 @@ impl Held<'_> {
             return Evicted::Nothing;
         };
         let Some(key) = choose(partition, db, (policy, gain), now, prng) else { return Evicted::NotYet };
-        match partition.evict(db, &hasher.key(&key), now, sink) {
+        match evict(partition, db, &hasher.key(&key), now, sink) {
             true => Evicted::Key(number),
             false => Evicted::Leased,
         }
     }
 
-    /// How far the policy would have a key leave rather than others: the idler, or the less used, the more. `None`: it may not leave, or
-    /// does not refer to its value there.
+    /// Returns how far the policy would have a key leave rather than others: the idler, or the less used, the
+    /// more. `None`: it may not leave, or does not refer to its value there.
     pub fn eviction_score(
         &mut self,
         db: Db,
@@ -167,23 +168,21 @@ impl Held<'_> {
 
     /// Evicts a key of a partition that is held. Returns whether it did: not what a script needs.
     pub fn evict_key(&mut self, db: Db, key: &Key<'_>, now: UnixMs, sink: &mut dyn EffectSink) -> bool {
-        self.partition(key.slot).evict(db, key, now, sink)
+        evict(self.partition(key.slot), db, key, now, sink)
     }
 }
 
-impl Partition {
-    /// Removes a key that is there, unless a script needs it.
-    fn evict(&mut self, db: Db, key: &Key<'_>, now: UnixMs, sink: &mut dyn EffectSink) -> bool {
-        if self.leases.has(key.hash) {
-            return false;
-        }
-        let location = self.locate(db, key).expect("it was just found");
-        let was_stale = location.is_stale(&self.store, now);
-        self.remove_at(db, &location, now);
-        let cause = ChangeCause::Evicted { was_stale };
-        self.followers.changed(db, key.bytes, cause, None, sink);
-        true
+/// Removes a key that is there, unless a script needs it.
+fn evict(partition: &mut Partition, db: Db, key: &Key<'_>, now: UnixMs, sink: &mut dyn EffectSink) -> bool {
+    if partition.leases.has(key.hash) {
+        return false;
     }
+    let location = partition.locate(db, key).expect("it was just found");
+    let was_stale = location.is_stale(&partition.store, now);
+    partition.remove_at(db, &location, now);
+    let cause = ChangeCause::Evicted { was_stale };
+    partition.followers.changed(db, key.bytes, cause, None, sink);
+    true
 }
 
 /// The higher, the sooner an entry leaves, under a policy that looks at more than whether it may.
@@ -200,6 +199,46 @@ fn score(policy: EvictionPolicy, store: &Store, (page, spot): (Page<'_>, Spot), 
         EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu => {
             u64::from(u8::MAX - Entry::of(store, page, spot, now).frequency())
         }
+    }
+}
+
+impl Held<'_> {
+    /// Evicts the keys of a bundle that the policy may take, if its record is still there. Its partition is
+    /// held. Returns how many left.
+    ///
+    /// Which keys these are only the record says: `payload`, which the caller has read while nothing was
+    /// held. None of them was used since it was written, so none is worth more than another.
+    pub fn evict_bundle(
+        &mut self,
+        at: &BundleAt,
+        payload: &[u8],
+        policy: EvictionPolicy,
+        now: UnixMs,
+        sink: &mut dyn EffectSink,
+    ) -> u64 {
+        let BundleAt { db, slot, name, reference } = *at;
+        let partition = self.partition(slot);
+        let address = partition.bundle_at((db, slot), name, reference);
+        let Some((address, items)) = address.zip(bundle::items(payload)) else { return 0 };
+        partition.save_bundle(db, slot, &address);
+        let hasher = partition.store.hasher;
+        let mut evicted = 0;
+        // At most as many as a bundle has.
+        for ordinal in partition.live_ordinals(db, &address) {
+            steps::note(1);
+            let Some(item) = items.get(ordinal) else { break };
+            let key = hasher.key(item.key);
+            // A script needs it.
+            if !policy.takes(item.expiry) || partition.leases.has(key.hash) {
+                continue;
+            }
+            partition.leave(db, &address, ordinal, item.expiry.is_some());
+            let cause = ChangeCause::Evicted { was_stale: item.is_due(now) };
+            partition.followers.changed(db, item.key, cause, None, sink);
+            evicted += 1;
+        }
+        partition.drop_table_if_empty(db);
+        evicted
     }
 }
 

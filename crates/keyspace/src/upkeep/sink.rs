@@ -101,7 +101,34 @@ pub struct SinkLimits {
     pub by_nodes: ByNodes,
 }
 
+/// Copies that have left memory.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct DroppedCopies {
+    pub lent: usize,
+    pub clean: usize,
+}
+
 impl Held<'_> {
+    /// Drops some copies of a partition that is held: values that are lent beyond `lent_bytes_max`, and nodes
+    /// if that is 0.
+    pub fn drop_copies(
+        &mut self,
+        number: u16,
+        lent_bytes_max: usize,
+        count_max: usize,
+        now: UnixMs,
+    ) -> DroppedCopies {
+        let partition = self.numbered(number);
+        let cold = &mut partition.store.cold;
+        let lent = (0..count_max).take_while(|_| cold.take_oldest(lent_bytes_max, now).is_some()).count();
+        if lent_bytes_max > 0 || !cold.has_clean() {
+            return DroppedCopies { lent, clean: 0 };
+        }
+        let names = cold.some_clean(count_max, now);
+        let clean = names.into_iter().filter(|name| partition.chill_clean_node(*name, now)).count();
+        DroppedCopies { lent, clean }
+    }
+
     /// Shows what may leave of the hand's slot, until about `looks_max` pages and entries were looked at or the slot is over.
     pub fn sink_step(
         &mut self,

@@ -205,7 +205,7 @@ impl Keyspace {
         self.shared().kept.bytes()
     }
 
-    /// The same, to the limit.
+    /// Returns the same as far as it is within its limit.
     pub fn kept_bytes_within_limit(&self) -> u64 {
         self.shared().kept.bytes_within_limit()
     }

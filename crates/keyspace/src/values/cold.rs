@@ -401,7 +401,7 @@ impl Cold {
         self.take_back(reference);
         self.lent_bytes += lent.bytes();
         self.lent_heap_bytes += lent.heap_bytes();
-        self.tell_lent(lent.bytes() as i64);
+        self.note_lent(lent.bytes() as i64);
         self.lent.insert(reference, lent);
         // What was taken back stays in the order: not more of that than of the others.
         if self.order.len() > 64 + 2 * self.lent.len() {
@@ -411,7 +411,7 @@ impl Cold {
         self.order.push_back(reference);
     }
 
-    fn tell_lent(&self, bytes: i64) {
+    fn note_lent(&self, bytes: i64) {
         if let Some(keeper) = &self.keeper {
             keeper.lent_more(bytes);
         }
@@ -482,7 +482,7 @@ impl Cold {
         let lent = self.lent.remove(&reference)?;
         self.lent_bytes -= lent.bytes();
         self.lent_heap_bytes -= lent.heap_bytes();
-        self.tell_lent(-(lent.bytes() as i64));
+        self.note_lent(-(lent.bytes() as i64));
         if self.lent.is_empty() && self.lent.capacity() > TABLE_MIN {
             (self.lent, self.order) = Default::default();
         }

@@ -1,8 +1,8 @@
 //! What all partitions keep for a snapshot, in bytes, and whether that is more than it may be.
 //!
-//! It becomes full above the limit, and stays so until a little of it is gone: who waits for that waits for milliseconds, again
-//! and again, and not once for half of it. Nothing here waits: what is full is for the caller to see, who lets changes wait where nothing
-//! is held.
+//! It becomes full above the limit, and stays so until a little of it is gone: who waits for that waits for
+//! milliseconds, again and again, and not once for half of it. Nothing here waits: what is full is for the
+//! caller to see, who lets changes wait where nothing is held.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -27,7 +27,7 @@ impl KeptAccount {
         self.bytes.load(Relaxed)
     }
 
-    /// What is kept beyond the limit, as that was lifted, takes the room of data.
+    /// Bytes within the limit. More is kept only where that was lifted, and takes the room of data.
     pub fn bytes_within_limit(&self) -> u64 {
         self.bytes().min(self.limit.load(Relaxed))
     }

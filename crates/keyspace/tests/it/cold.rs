@@ -409,8 +409,10 @@ fn a_cold_key_is_not_evicted_for_memory() {
         for _ in 0..200 {
             let (prng, now) = (&mut world.prng, UnixMs(world.now));
             let which = (policy, EvictionGain::Memory);
-            evicted +=
-                u64::from(matches!(world.keyspace.try_evict(which, None, now, prng, &mut NoEffects), Evicted::Key(_)));
+            evicted += u64::from(matches!(
+                world.keyspace.try_evict(which, None, now, prng, &mut NoEffects),
+                Evicted::Key(_)
+            ));
         }
         assert!(evicted > 0, "{policy:?}");
         assert_eq!(cold(&world), before, "{policy:?}");

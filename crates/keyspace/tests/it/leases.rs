@@ -119,7 +119,8 @@ fn leased_keys_expire_later() {
 
 #[test]
 fn leased_keys_are_not_evicted() {
-    const WHICH: (EvictionGain, EvictionPolicy, EvictionGain) = (EvictionPolicy::AllKeysRandom, EvictionGain::Any);
+    const WHICH: (EvictionGain, EvictionPolicy, EvictionGain) =
+        (EvictionPolicy::AllKeysRandom, EvictionGain::Any);
     let keyspace = small(2);
     let names: Vec<Vec<u8>> = (0..50).map(|number| format!("k{number}").into_bytes()).collect();
     names.iter().for_each(|name| set(&keyspace, name, Expiry::Clear));
@@ -135,9 +136,7 @@ fn leased_keys_are_not_evicted() {
         }
     }
     assert!(leased > 0);
-    let attempt = |prng: &mut Prng| {
-        keyspace.try_evict(WHICH, None, UnixMs(START), prng, &mut NoEffects)
-    };
+    let attempt = |prng: &mut Prng| keyspace.try_evict(WHICH, None, UnixMs(START), prng, &mut NoEffects);
     assert!((0..100).all(|_| !matches!(attempt(&mut prng), Evicted::Key(_))));
     end(&keyspace);
     assert!(matches!(attempt(&mut prng), Evicted::Key(_)));

@@ -1,10 +1,17 @@
-//! Parameters of values that are not in memory.
+//! Parameters of values that are not in memory, and limits beside `maxmemory`.
 
 use super::{Config, Id, id, special};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Of what is lent, if `swap-cache` is not set.
+/// A share of little memory would let writers wait at once. It is no more than [`BESIDE_DIVISOR`] leaves.
+const SNAPSHOT_MEMORY_BYTES_MIN: u64 = 64 << 20;
+/// Each of the limits that do not count for `maxmemory` is one part in so many of that, if it is not set.
+const BESIDE_DIVISOR: u64 = 8;
+const LOG_MEMORY_BYTES_MAX: u64 = 256 << 20;
+/// A smaller limit would let writers wait for each other.
+const LOG_MEMORY_BYTES_MIN: u64 = 1 << 20;
+/// Most bytes that are lent if `swap-cache` is not set.
 const CACHE_BYTES_MAX: u64 = 64 << 20;
 
 impl Config {
@@ -97,5 +104,71 @@ impl Config {
     pub fn swap_upper_percent(&self) -> u64 {
         const UPPER: Id = id("swap-load-upper-limit");
         self.number(UPPER) as u64
+    }
+
+    // ---- beside maxmemory ----
+
+    /// What may be kept for a snapshot, which begins when so much memory is used.
+    pub fn snapshot_memory_bytes(&self, used_memory_bytes: u64) -> u64 {
+        const LIMIT: Id = id("snapshot-memory-limit");
+        match self.number(LIMIT) {
+            bytes @ 0.. => bytes as u64,
+            percent => {
+                let share = u128::from(used_memory_bytes) * u128::from(percent.unsigned_abs()) / 100;
+                (share as u64).max(self.beside_maxmemory(SNAPSHOT_MEMORY_BYTES_MIN))
+            }
+        }
+    }
+
+    /// What of the log of changes may wait to be written.
+    pub fn log_memory_bytes(&self) -> u64 {
+        const LIMIT: Id = id("log-memory-limit");
+        match self.number(LIMIT) {
+            bytes @ 0.. => bytes as u64,
+            _ => self.beside_maxmemory(LOG_MEMORY_BYTES_MAX).max(LOG_MEMORY_BYTES_MIN),
+        }
+    }
+
+    /// The default of a limit that fits `maxmemory`, as that is now.
+    fn beside_maxmemory(&self, bytes_max: u64) -> u64 {
+        match self.maxmemory_bytes() {
+            0 => bytes_max,
+            limit => bytes_max.min(limit / BESIDE_DIVISOR),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_beside_maxmemory_follow_it_unless_they_are_set() {
+        let config = Config::default();
+        let set = |name: &str, value: &str| {
+            let pairs = [(name.as_bytes(), value.as_bytes())];
+            config.set(&config.begin_writing(), &pairs, false, &mut |_| Ok(())).unwrap();
+        };
+        let check = |log_kb: u64, cache_kb: u64, snapshot_kb: u64| {
+            let limits =
+                [config.log_memory_bytes(), config.swap_cache_bytes(), config.snapshot_memory_bytes(0)];
+            assert_eq!(limits.map(|bytes| bytes >> 10), [log_kb, cache_kb, snapshot_kb]);
+        };
+        check(256 << 10, 64 << 10, 64 << 10);
+        set("maxmemory", "8gb");
+        check(256 << 10, 64 << 10, 64 << 10);
+        set("maxmemory", "80mb");
+        check(10 << 10, 10 << 10, 10 << 10);
+        assert_eq!(config.snapshot_memory_bytes(1 << 30), (1 << 30) / 20, "five percent");
+        set("maxmemory", "1mb");
+        check(1 << 10, 128, 128);
+        set("log-memory-limit", "3mb");
+        set("swap-cache", "0");
+        set("snapshot-memory-limit", "1mb");
+        set("maxmemory", "80mb");
+        check(3 << 10, 0, 1 << 10);
+        set("log-memory-limit", "-1");
+        set("swap-cache", "-1");
+        check(10 << 10, 10 << 10, 1 << 10);
     }
 }

@@ -83,9 +83,10 @@ impl Pump {
         }
     }
 
-    // COMPAT(persistence): While what is kept for a snapshot exceeds `snapshot-memory-limit` (5 % of the used memory, 64 MB or
-    // an eighth of `maxmemory` at least), commands that write wait until the save has come on; a save that makes no step for two seconds is waited for no
-    // longer. INFO counts that as `snapshot_writer_waits`. Why: a fork may take as much memory again as there is.
+    // COMPAT(persistence): While what is kept for a snapshot exceeds `snapshot-memory-limit` (5 % of the used
+    // memory, 64 MB or an eighth of `maxmemory` at least), commands that write wait until the save has come
+    // on; a save that makes no step for two seconds is waited for no longer. INFO counts that as
+    // `snapshot_writer_waits`. Why: a fork may take as much memory again as there is.
     /// What is kept for a snapshot is as much as it may be: from now on commands that write wait until the save has come on.
     #[cold]
     fn hold_writers(&self) {

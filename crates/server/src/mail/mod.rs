@@ -8,8 +8,9 @@
 //! ```
 //! **Backpressure.** Messages that are not delivered yet take memory. When they take much, commands that cause more of
 //! them wait (`Tasks::BACKPRESSURE`) until half of it is gone: the worker whose delivery makes the difference posts
-//! `WorkerMessage::Drained` to the workers that have connections waiting. In the same way commands that write, and only these, wait
-//! (`Tasks::WRITERS_WAIT`) for the log, a snapshot, or values on their way to disk.
+//! `WorkerMessage::Drained` to the workers that have connections waiting. In the same way commands that
+//! write, and only these, wait (`Tasks::WRITERS_WAIT`) for the log, a snapshot, or values on their way to
+//! disk.
 //!
 //! This room knows no node: what sends a message gets a `&Mail`.
 
@@ -206,7 +207,7 @@ impl Mail {
         self.tasks().has(Tasks::BACKPRESSURE)
     }
 
-    /// Whether the log, a snapshot or the disk of values is behind. The marks decide in the same way.
+    /// Returns whether the log, a snapshot or the disk of values is behind. The marks decide, as bytes do there.
     pub fn makes_writers_wait(&self) -> bool {
         if self.tasks().has(Tasks::WRITERS_WAIT) && !self.is_full() {
             self.set_tasks(Tasks::WRITERS_WAIT, Tasks(0));
@@ -214,9 +215,9 @@ impl Mail {
         self.tasks().has(Tasks::WRITERS_WAIT)
     }
 
-    /// Whether what this connection waits for is so still; asked by the worker of one. If it is, `WorkerMessage::Drained` comes
-    /// when it is over: here the flag is raised before the bytes and marks are read, and a delivery subtracts its bytes before it reads
-    /// the flag, so one of the two sees the other.
+    /// Returns whether what a connection waits for is so still; asked by its worker. If it is,
+    /// `WorkerMessage::Drained` comes when it is over: here the flag is raised before the bytes and marks are
+    /// read, and a delivery subtracts its bytes before it reads the flag, so one of the two sees the other.
     pub fn awaits_drain(&self, worker: u16, writes: bool) -> bool {
         self.drain_awaited[usize::from(worker)].store(true, Ordering::SeqCst);
         self.has_backpressure() || writes && self.makes_writers_wait()

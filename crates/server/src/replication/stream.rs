@@ -27,7 +27,6 @@ use crate::node::Node;
 use crate::replication::role;
 use crate::request::resolve::{self, Request};
 use crate::tier::{State, pace};
-use crate::upkeep::eviction;
 
 /// Commands of one batch, as in a worker's (`worker::batch`).
 const COMMANDS_MAX: usize = 32;
@@ -290,14 +289,15 @@ fn failed(failure: CommandFailure) -> Divergence {
     Divergence { reply, command: command.to_string(), is_unknown: false }
 }
 
-/// Whether the writer of the append-only file, a save and the disk of values keep up with the stream.
+/// Returns whether the writer of the append-only file, a save and the disk of values keep up with the stream.
 pub fn has_room(node: &Node) -> bool {
     node.log.has_room() && !node.mail.is_snapshot_full() && !is_ahead_of_disk(node)
 }
 
-// COMPAT(replication): With `swap-mode` a replica reads the stream of its primary as fast as values leave memory, also with
-// `replica-ignore-maxmemory`, as long as its disk takes them. Why: it is expected to hold more than memory.
-/// Whether more is in memory than there should be, and on its way out of it. Asked between batches.
+// COMPAT(replication): With `swap-mode` a replica reads the stream of its primary as fast as values leave
+// memory, also with `replica-ignore-maxmemory`, as long as its disk takes them. Why: it is expected to hold
+// more than memory.
+/// Returns whether too much is in memory, and on its way out of it. Asked between batches.
 fn is_ahead_of_disk(node: &Node) -> bool {
     let limit = node.config.maxmemory_bytes();
     let Some(tier) = node.cold.disk() else { return false };
@@ -306,7 +306,7 @@ fn is_ahead_of_disk(node: &Node) -> bool {
         return false;
     }
     tier.wake();
-    eviction::hold_writers(node, tier);
+    pace::hold_writers(&node.mail, tier);
     node.mail.is_sinker_behind()
 }
 

@@ -103,7 +103,8 @@ impl Exec {
         Outcome::Done
     }
 
-    /// What a command of a queue will lack that walks over keys: it runs as if on its own, and without effect.
+    /// What a command of a queue will lack that walks over keys: it runs as if on its own, and without
+    /// effect.
     #[cold]
     pub fn records_for(&mut self, command: &Entry, args: Args<'_>, (db, now): (Db, UnixMs)) -> Vec<ColdKey> {
         let walks = command.on_cold == OnCold::Collect && command.locks == Locks::All;

@@ -403,8 +403,8 @@ fn backpressure(asked: &mut Asked<'_, '_>) -> Verdict {
     let mail = &asked.exec.node.mail;
     let (tasks, writes) = (mail.tasks(), asked.flags.has(Flags::WRITE));
     let sends_messages = writes || asked.flags.has(Flags::PUBSUB) || tasks.has(Tasks::MONITORED);
-    // COMPAT(pubsub): Commands that write or publish wait while more than 64 MB of messages between workers are
-    // undelivered. Why: the memory of messages is bounded.
+    // COMPAT(pubsub): Commands that write or publish wait while more than 64 MB of messages between workers
+    // are undelivered. Why: the memory of messages is bounded.
     if tasks.has(Tasks::BACKPRESSURE) && sends_messages && mail.has_backpressure() {
         return Verdict::Park(if writes { WaitReason::Writers } else { WaitReason::Backpressure });
     }

@@ -21,7 +21,7 @@ pub enum WaitReason {
     Pause,
     /// Undelivered messages take much memory (`Tasks::BACKPRESSURE`).
     Backpressure,
-    /// It writes, and for that too much is to be written, kept or moved already (`Tasks::WRITERS_WAIT`).
+    /// Too much is to be written, kept or moved already for a command that writes (`Tasks::WRITERS_WAIT`).
     Writers,
     /// Messages for the session lie in the mailbox.
     Mailbox,

@@ -38,7 +38,7 @@ pub struct UnderWay {
     bytes: Vec<u8>,
     /// It was asked for by name, or a sync of it failed: to its end, due or not.
     is_wanted: bool,
-    /// What the policy lets go of is not copied (`dropping`).
+    /// Keys that the policy lets go of are evicted instead of copied (`dropping`).
     drops: bool,
 }
 

@@ -7,9 +7,8 @@
 //! ```
 //! Lent bytes do not press: neither does a value leave for them, nor a key, nor is a command refused.
 
-use isotherm_keyspace::Held;
-use isotherm_keyspace::Want;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use isotherm_keyspace::{Held, Want};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::state::Tier;
 use crate::node::Node;
@@ -17,79 +16,33 @@ use crate::process::time::unix_now;
 
 /// Copies that go under one lock.
 const DROPS_PER_HOLD: usize = 64;
-/// In one round: some 500 us.
+/// Copies that go in one round: some 500 us.
 const DROPS_PER_ROUND: usize = 1024;
-/// Between two rounds of commands that need memory: what came since is in use.
+/// Rest between two rounds of commands that need memory: what came since is in use.
 const ROUND_MS: u64 = 10;
 
-pub struct Copies {
-    lent_bytes: AtomicU64,
-    /// Of one partition.
-    lent_bytes_max: AtomicUsize,
-    partitions: u16,
-    /// When the last round began that found all that there was, by the clock of the tier.
-    round_ms: AtomicU64,
-}
-
-impl Copies {
-    pub fn new(cache_bytes: u64, partitions: u16) -> Copies {
-        let copies = Copies {
-            lent_bytes: AtomicU64::new(0),
-            lent_bytes_max: AtomicUsize::new(0),
-            partitions,
-            round_ms: AtomicU64::new(0),
-        };
-        copies.bound(cache_bytes);
-        copies
-    }
-
-    fn bound(&self, bytes: u64) {
-        self.lent_bytes_max.store((bytes / u64::from(self.partitions)) as usize, Relaxed);
-    }
-
-    pub fn lent_more(&self, bytes: i64) {
-        self.lent_bytes.fetch_add(bytes as u64, Relaxed);
-    }
-
-    /// In all partitions.
-    pub fn lent_bytes(&self) -> u64 {
-        // Between a lend and its count another thread may take it back.
-        (self.lent_bytes.load(Relaxed) as i64).max(0) as u64
-    }
-
-    /// Of one partition.
-    pub fn lent_bytes_max(&self) -> usize {
-        self.lent_bytes_max.load(Relaxed)
-    }
-
-    /// Whether more is lent than may be.
-    pub fn are_too_many(&self) -> bool {
-        self.lent_bytes() > self.lent_bytes_max() as u64 * u64::from(self.partitions)
-    }
-}
-
-/// Looks how many there may be now.
+/// Notes how much may be lent now.
 pub fn bound<M>(node: &Node, tier: &Tier<M>) {
     let (limit, cache_bytes) = (node.config.maxmemory_bytes(), node.config.swap_cache_bytes());
-    tier.copies.bound(match limit {
+    tier.lent.bound(match limit {
         0 => cache_bytes,
         limit => cache_bytes.min(limit.saturating_sub(node.pressing_memory_bytes())),
     });
 }
 
-/// Memory is above its limit: drops what there is, if that was not done just now. Returns whether memory is the less for it that presses.
+/// Drops what there is, as memory is above its limit, if that was not done just now. Returns whether less
+/// presses on it then.
 pub fn give_way<M>(node: &Node, tier: &Tier<M>) -> bool {
-    let copies = &tier.copies;
-    let (now_ms, last_ms) = (tier.now_ms(), copies.round_ms.load(Relaxed));
+    let (now_ms, last_ms) = (tier.now_ms(), tier.lent.round_ms.load(Relaxed));
     if now_ms < last_ms + ROUND_MS {
         return false;
     }
     bound(node, tier);
     let (mut dropped, mut clean) = (0, 0);
-    for partition in 0..copies.partitions {
+    for partition in 0..node.keyspace.partition_count() as u16 {
         let mut held = Held::new(&node.keyspace);
         held.acquire(Want::One(partition));
-        let some = held.drop_copies(partition, copies.lent_bytes_max(), DROPS_PER_HOLD, unix_now());
+        let some = held.drop_copies(partition, tier.lent.bytes_max(), DROPS_PER_HOLD, unix_now());
         clean += some.clean;
         dropped += some.clean + some.lent;
         if dropped >= DROPS_PER_ROUND {
@@ -97,7 +50,7 @@ pub fn give_way<M>(node: &Node, tier: &Tier<M>) -> bool {
         }
     }
     if dropped == 0 {
-        copies.round_ms.store(now_ms, Relaxed);
+        tier.lent.round_ms.store(now_ms, Relaxed);
     }
     clean > 0
 }

@@ -1,14 +1,16 @@
-//! The thread that writes, where keys leave with the segment that they lie in: nothing dead is left to be cleaned, and values go on
-//! coming from memory.
+//! The thread that writes, where keys leave with the segment that they lie in: nothing dead is left to be
+//! cleaned, and values go on coming from memory.
 //!
 //! ```text
 //!   the segment filled first     [ passed: gone, or copied ][ next ][ lives ...            ]
-//!   the segment being filled     [ values from memory      ]      as many bytes of the one go as come to the other
+//!   the segment being filled     [ values from memory      ]      as many bytes of one go as come to the other
 //! ```
-//! So a log that is full loses as much as it gains, of what was written first, and the disk goes on taking values: memory need not give up keys
-//! that were used a moment ago. Read as a segment that is cleaned; what the policy spares is copied, as cleaning would:
+//! So a log that is full loses as much as it gains, of what was written first, and the disk goes on taking
+//! values: memory need not give up keys that were used a moment ago. Read as a segment that is cleaned; what
+//! the policy spares is copied, as cleaning would:
 //!
-//! * keys that were used since: idle for less than half as long as most of the stretch before (by LFU: used more than that often);
+//! * keys that were used since: idle for less than half as long as most of the stretch before (by LFU: used
+//!   more than that often);
 //! * keys without a time, under volatile-*;  keys that a script needs;  parts of large collections.
 //!
 //! Frozen keys go as they lie, all of a record: none of them was used since it was written.
@@ -27,9 +29,9 @@ use crate::node::Node;
 use crate::observe::holds::{self, Work};
 use crate::process::time::{elapsed, instant, unix_now};
 
-/// A segment was in vain of which less than one part in so many has gone.
+/// A segment was not worth it of which less than one part in so many has gone.
 const GAIN_DIVISOR: u64 = 8;
-/// So long none is tried then.
+/// Rest until another one is tried then.
 const VAIN_REST: Duration = Duration::from_secs(10);
 
 pub struct Dropping {
@@ -37,7 +39,7 @@ pub struct Dropping {
     /// Keys with a lower score are spared: half of what most had in the stretch before.
     score_min: u64,
     scores: Vec<u64>,
-    /// Of the segment under way.
+    /// Bytes of values of the segment under way: evicted, and looked at.
     gone_bytes: u64,
     passed_bytes: u64,
     vain_since: Option<Instant>,
@@ -55,7 +57,7 @@ impl Dropping {
         }
     }
 
-    /// Spares what most of the stretch that has ended would have been spared by.
+    /// Finds from the stretch that has ended what is spared in the next.
     fn judge(&mut self) {
         let middle = self.scores.len() / 2;
         self.score_min = match self.scores.is_empty() {
@@ -67,13 +69,13 @@ impl Dropping {
 }
 
 impl Sinker {
-    /// Whether keys may leave for the sake of space on disk.
+    /// Returns whether keys may leave for the sake of space on disk.
     pub(super) fn may_drop(&self) -> bool {
         let is_vain = self.dropping.vain_since.is_some_and(|since| elapsed(since) < VAIN_REST);
         !is_vain && self.may_clean() && self.drop_policy().is_some()
     }
 
-    /// As eviction for the sake of memory, and only while the log has room for what it says of it.
+    /// Returns the policy if it may act, as for the sake of memory, and while the log has room for what it does.
     fn drop_policy(&self) -> Option<EvictionPolicy> {
         let node = self.node;
         let is_kept = node.mail.tasks().has(Tasks::PAUSES.or(Tasks::LOADING))
@@ -83,7 +85,8 @@ impl Sinker {
         node.config.eviction_policy().filter(|_| !is_kept)
     }
 
-    /// Begins with the segment that was filled first, and goes on until values from memory have room. Returns whether they have.
+    /// Begins with the segment that was filled first, and goes on until values from memory have room. Returns
+    /// whether they have.
     pub(super) fn drop_for_room(&mut self) -> bool {
         if self.cleaning.is_some() || !self.begin_dropping() {
             return false;
@@ -94,7 +97,7 @@ impl Sinker {
         self.log.has_room()
     }
 
-    /// A stretch begins. `None`: nothing may be dropped any more, and all that lives is copied.
+    /// Begins a stretch. `None`: nothing may be dropped any more, and all that lives is copied.
     pub(super) fn begin_drops(&mut self) -> Option<EvictionPolicy> {
         let policy = self.drop_policy()?;
         self.dropping.pump.listen(self.node.config.events());
@@ -128,7 +131,7 @@ impl Sinker {
         true
     }
 
-    /// The same of the keys of a bundle. Whether none is left.
+    /// Evicts the keys of a bundle. Returns whether none is left.
     fn drop_bundle(&mut self, place: Place, record: &Record<'_>, policy: EvictionPolicy) -> bool {
         let _working = holds::working(Work::Eviction);
         let Dropping { pump, gone_bytes, .. } = &mut self.dropping;
@@ -140,13 +143,13 @@ impl Sinker {
         is_gone
     }
 
-    /// A stretch has ended, and nothing is held.
+    /// Ends a stretch. Nothing is held.
     pub(super) fn end_drops(&mut self) {
         self.dropping.pump.flush();
         self.dropping.judge();
     }
 
-    /// The segment is through.
+    /// Looks whether it was worth it, as the segment is through.
     pub(super) fn judge_drops(&mut self) {
         let dropping = &mut self.dropping;
         let is_vain = dropping.gone_bytes < dropping.passed_bytes / GAIN_DIVISOR;

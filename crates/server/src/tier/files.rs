@@ -38,6 +38,18 @@ pub enum ReadError {
     OtherKey,
 }
 
+impl ReadError {
+    /// Whether bytes came, and were none of this record.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, ReadError::Damaged(_) | ReadError::OtherKey)
+    }
+
+    /// Whether the system refused.
+    pub fn is_of_system(&self) -> bool {
+        matches!(self, ReadError::Io(_))
+    }
+}
+
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

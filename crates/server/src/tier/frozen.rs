@@ -103,7 +103,8 @@ pub fn flip(
     }
 }
 
-/// Evicts the keys of a record that the policy may take. How many left, and whether no bundle refers to it any more.
+/// Evicts the keys of a record that the policy may take. How many left, and whether no bundle refers to it
+/// any more.
 pub fn evict(
     keyspace: &Keyspace,
     place: Place,

@@ -72,6 +72,8 @@ pub struct Health {
     has_failed: bool,
     /// A probe is due then.
     probe_at: Option<Ms>,
+    /// Time since which it is degraded or has failed.
+    trouble_since: Option<Ms>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,7 +109,17 @@ impl Health {
             }
             Event::Probed { works: false } => self.fail_if(true, now),
         }
-        self.state()
+        let state = self.state();
+        match state {
+            State::Degraded | State::Failed => _ = self.trouble_since.get_or_insert(now),
+            _ => self.trouble_since = None,
+        }
+        state
+    }
+
+    /// Milliseconds since it became degraded or failed; 0: it is neither.
+    pub fn trouble_ms(&self, now: Ms) -> Ms {
+        self.trouble_since.map_or(0, |since| now.saturating_sub(since))
     }
 
     fn is_degraded(&self) -> bool {
@@ -224,10 +236,13 @@ mod tests {
     #[test]
     fn a_write_that_hangs_degrades_until_it_ends() {
         let mut health = Health::default();
+        assert_eq!(health.trouble_ms(7), 0);
         assert_eq!(health.step(Event::WriteHangs, 0), State::Degraded);
         (1..100).for_each(|ms| _ = health.step(Event::WriteHangs, ms * 100));
         assert!(health.may_write(5000), "the rest did not grow");
+        assert_eq!(health.trouble_ms(9998), 9998, "since it began");
         assert_eq!(health.step(Event::Written, 9999), State::Works);
+        assert_eq!(health.trouble_ms(9999), 0);
     }
 
     #[test]

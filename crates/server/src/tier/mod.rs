@@ -5,7 +5,7 @@
 //!   a command needs some   its worker          its ring -> record verified -> keyspace::lend or warm; its connection goes on (`fetches`)
 //!                          readers             read for workers without a ring (`errands`), and what does not go well (`reads`)
 //!   disk space is short    sinker              segment -> what lives of it -> other segment -> keyspace::move_cold
-//!   nothing dead is left   sinker              the segment written first -> its keys are evicted (`dropping`)
+//!   nothing dead is left   sinker              segment written first -> its keys are evicted (`dropping`)
 //!   a snapshot is written  its thread          reads in stretches (`in_order`), without a lock
 //!   the disk fails         all of them         events -> health::Health -> state
 //!   the disk hangs         watch (1 thread)    who waits gives up
@@ -39,6 +39,7 @@ pub mod handing;
 pub mod health;
 pub mod homes;
 pub mod in_order;
+pub mod lent;
 mod nodes;
 pub mod owner;
 pub mod pace;

@@ -10,10 +10,11 @@
 
 use std::time::Duration;
 
-use super::state::State;
+use super::state::{State, Tier};
+use crate::mail::Mail;
 use crate::persistence::Store;
 use crate::process::routines;
-use crate::upkeep::memory;
+use crate::upkeep::memory::{Apart, Memory};
 
 /// Writers wait when memory exceeds its limit by one part in so many,
 const BEHIND_DIVISOR: u64 = 64;
@@ -28,6 +29,17 @@ pub fn goes_on_below(limit_bytes: u64) -> u64 {
     waits_above(limit_bytes) - RELIEF_BYTES_MAX.min(limit_bytes / BEHIND_DIVISOR / 2)
 }
 
+/// Lets those who write wait until values that are on their way have left.
+pub fn hold_writers<M>(mail: &Mail, tier: &Tier<M>) {
+    mail.set_sinker_behind(true);
+    tier.note_slowed(true);
+    // It looks at the mark behind each of its steps; its last one may have been before.
+    if tier.state() != State::Works {
+        mail.set_sinker_behind(false);
+        tier.note_slowed(false);
+    }
+}
+
 /// How long it rests before it looks again.
 const REST: Duration = Duration::from_millis(1);
 /// The sinker makes no step for so long: it is waited for no longer.
@@ -37,7 +49,13 @@ const RESTS_MAX: u32 = 10_000;
 pub fn is_short(store: Store<'_>) -> bool {
     let limit = store.config.maxmemory_bytes();
     let can_leave = store.cold.disk().is_some_and(|tier| tier.state().can_sink());
-    can_leave && limit > 0 && memory::pressing_bytes(store) > limit
+    can_leave && limit > 0 && pressing_bytes(store) > limit
+}
+
+fn pressing_bytes(store: Store<'_>) -> u64 {
+    let apart = Apart::of(store.keyspace, store.log, &store.replication.primary.spool_bytes);
+    let lent_bytes = store.cold.disk().map_or(0, |tier| tier.lent.bytes());
+    Memory::used_bytes(store.keyspace).saturating_sub(apart.total() + lent_bytes)
 }
 
 /// Nothing is held.

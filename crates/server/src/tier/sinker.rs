@@ -72,7 +72,7 @@ const REST_SNAPSHOT: Duration = Duration::from_millis(5);
 const REST_CHAOS: Duration = Duration::from_millis(1);
 /// Without a disk that takes anything.
 const REST_FAILED: Duration = Duration::from_secs(1);
-/// The same, however much others ask.
+/// Rest of that, however much others ask.
 const REST_FAILED_MIN: Duration = Duration::from_millis(20);
 /// Without free segments those who write wait so long for a base that frees some; then the disk counts as full.
 const BASE_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -108,7 +108,7 @@ pub struct Sinker {
     looked: Duration,
     /// Since when only a new base can free segments.
     pub(super) awaits_base_since: Option<Instant>,
-    /// Where keys leave with the segment that they lie in.
+    /// Keys that leave with the segment that they lie in.
     pub(super) dropping: Dropping,
 }
 
@@ -327,7 +327,7 @@ impl Sinker {
         self.tier.set_idle(false);
     }
 
-    /// No segment is left for what leaves memory.
+    /// Looks for a segment for what leaves memory, as none is left.
     fn find_segment(&mut self) {
         let seen = SpaceShort {
             has_cleaned: self.hurry_cleaning(),

@@ -2,7 +2,7 @@
 
 use isotherm_commands::call::ColdKey;
 use isotherm_disk::Disk;
-use isotherm_keyspace::{BundleAt, ColdKeeper, ColdRef, Db, Held, Keyspace, LastRead, Want};
+use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Held, Keyspace, LastRead, Want};
 use isotherm_tier::{Checkpoint, Live, Log, LogConfig, Place};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 
 use super::asked::Asked;
 use super::checkpoint::{Ask, Checkpoints};
-use super::copies::Copies;
-use super::damaged::{self, DamagedRecords};
+use super::damaged::DamagedRecords;
 use super::files::{Files, ReadError};
 use super::health::{Event, Health};
 use super::homes::Homes;
+use super::lent::Lent;
 use super::owner::Claim;
 use super::reads::Reads;
 use super::rings::Rings;
@@ -73,11 +73,6 @@ impl State {
         matches!(self, State::Works | State::Idle)
     }
 
-    /// Writes or reads fail or hang.
-    fn is_trouble(self) -> bool {
-        matches!(self, State::Degraded | State::Failed)
-    }
-
     fn of(number: u8) -> State {
         match number {
             0 => State::Works,
@@ -112,8 +107,6 @@ pub struct Counters {
     pub read_errors: AtomicU64,
     /// Records that were read and do not verify.
     pub damaged: AtomicU64,
-    /// Keys that walks left out, each time.
-    pub keys_left_out: AtomicU64,
     /// How long reads took.
     pub read_times: Times,
     /// Commands that write waited for the sinker, so long in all.
@@ -143,16 +136,14 @@ pub struct Tier<M> {
     pub is_awaiting_base: AtomicBool,
     live: Arc<Live>,
     undeclared_reads: AtomicU64,
-    damaged_records: DamagedRecords,
+    pub damaged_records: DamagedRecords,
     pub homes: Homes,
     health: Mutex<Health>,
     /// As `health` has it.
     state: AtomicU8,
     suspects_reads: AtomicBool,
     is_probing: AtomicBool,
-    /// Since when writes or reads fail or hang; 0: they do not.
-    troubled_since_ms: AtomicU64,
-    pub copies: Copies,
+    pub lent: Lent,
     /// Nothing that may leave is left in memory.
     is_idle: AtomicBool,
     is_off: AtomicBool,
@@ -198,7 +189,7 @@ impl<M: Send> ColdKeeper for Tier<M> {
     }
 
     fn lent_more(&self, bytes: i64) {
-        self.copies.lent_more(bytes);
+        self.lent.add(bytes);
     }
 }
 
@@ -242,8 +233,7 @@ impl<M: Send + 'static> Tier<M> {
             state: AtomicU8::new(State::Works as u8),
             suspects_reads: AtomicBool::new(false),
             is_probing: AtomicBool::new(false),
-            troubled_since_ms: AtomicU64::new(0),
-            copies: Copies::new(terms.cache_bytes, keyspace.partition_count() as u16),
+            lent: Lent::new(terms.cache_bytes, keyspace.partition_count()),
             is_idle: AtomicBool::new(false),
             is_off: AtomicBool::new(false),
             verify: Verify::default(),
@@ -330,24 +320,20 @@ impl<M> Tier<M> {
         let state = health.step(event, self.now_ms());
         self.state.store(state as u8, Relaxed);
         self.suspects_reads.store(health.suspects_reads(), Relaxed);
-        if state.is_trouble() != before.is_trouble() {
-            self.troubled_since_ms.store(if state.is_trouble() { self.now_ms() } else { 0 }, Relaxed);
-        }
         drop(health);
         if state != before {
             crate::process::log::warning(format!("swap: {} (was: {})", state.name(), before.name()));
         }
     }
 
-    /// As it looks to those who are short of memory.
+    /// Returns how it looks to those who are short of memory.
     pub fn takes(&self) -> ValueDisk {
         match self.state() {
             State::Works => ValueDisk::Takes,
             State::Idle => ValueDisk::Unasked,
             State::Full | State::Off => ValueDisk::Full,
             State::Degraded | State::Failed => {
-                let since_ms = self.troubled_since_ms.load(Relaxed);
-                ValueDisk::Troubled { ms: self.now_ms().saturating_sub(since_ms) }
+                ValueDisk::Troubled { ms: self.health().trouble_ms(self.now_ms()) }
             }
         }
     }
@@ -418,12 +404,7 @@ impl<M> Tier<M> {
 
     /// Of one partition.
     pub fn lent_bytes_max(&self) -> usize {
-        self.copies.lent_bytes_max()
-    }
-
-    /// In all of them.
-    pub fn lent_bytes(&self) -> u64 {
-        self.copies.lent_bytes()
+        self.lent.bytes_max()
     }
 
     /// Values that commands met whose declarations do not lead to them: read under a lock.
@@ -538,36 +519,16 @@ impl<M> Tier<M> {
             match self.read(target.from, target.name(&cold.key)) {
                 Ok(bytes) => return Some(target.fetched(Some(bytes))),
                 Err(error) if reads + 1 == READS_MAX => match &cold.bundle {
-                    Some(bundle) => is_lost = self.judge_record(keyspace, bundle, &error),
+                    Some(bundle) => {
+                        // Others can be read.
+                        let is_alone = error.is_damage() || error.is_of_system() && self.probe();
+                        is_lost = is_alone && self.damaged_records.note(keyspace, bundle, &error);
+                    }
                     None => self.complain(&cold.key, &error),
                 },
                 Err(_) => {}
             }
         }
-    }
-
-    /// A walk over keys needs a record that cannot be read. Whether it is lost, for all that can be seen: others can be read. Then its keys are
-    /// left out of the walk, which is said once.
-    fn judge_record(&self, keyspace: &Keyspace, bundle: &BundleAt, error: &ReadError) -> bool {
-        let is_lost = match error {
-            ReadError::Damaged(_) | ReadError::OtherKey => true,
-            ReadError::Io(_) => self.probe(),
-            ReadError::NoFile => false,
-        };
-        let mut held = Held::new(keyspace);
-        held.acquire(Want::One(keyspace.partition_of(bundle.slot)));
-        let keys = held.bundle_keys(bundle).filter(|_| is_lost);
-        drop(held);
-        // Where it has been moved meanwhile the walk names it anew.
-        let Some(keys) = keys else { return false };
-        self.counters.keys_left_out.fetch_add(keys, Relaxed);
-        if self.damaged_records.note(bundle.reference) {
-            crate::process::log::warning(format!(
-                "swap: walks over keys (SCAN, KEYS) leave out {}: {error}",
-                damaged::text((bundle.db, bundle.slot), bundle.reference, keys)
-            ));
-        }
-        true
     }
 
     fn complain(&self, key: &[u8], error: &ReadError) {

@@ -93,7 +93,7 @@ impl Routine for Watch {
         self.tier.probe_if_due();
         self.looks = (self.looks + 1) % LOOKS_PER_TRIM;
         copies::bound(self.node, &self.tier);
-        if self.looks == 0 || self.tier.copies.are_too_many() {
+        if self.looks == 0 || self.tier.lent.is_too_much() {
             self.trim_lent();
         }
         true

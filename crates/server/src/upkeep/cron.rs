@@ -203,7 +203,7 @@ impl Cron {
     /// Since when more memory is used than there should be.
     fn note_memory(&mut self) {
         let limit = self.node.config.maxmemory_bytes();
-        if limit == 0 || self.node.used_memory_bytes() <= limit {
+        if limit == 0 || self.node.counted_memory_bytes() <= limit {
             self.exceeded_at = None;
             return;
         }

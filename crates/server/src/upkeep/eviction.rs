@@ -13,9 +13,9 @@ use crate::observe::holds::{self, Work};
 use crate::observe::latency::monitor::Event;
 use crate::observe::stats::ThreadStats;
 use crate::process::time::unix_now;
-use crate::tier::{State, Tier, copies, pace};
+use crate::tier::{copies, pace};
 use crate::upkeep::shortage::{self, MemoryShort, Relief, ValueDisk};
-use crate::upkeep::{client_memory, memory};
+use crate::upkeep::client_memory;
 
 /// Nodes or entries of what was removed that are freed in one hold: some 20 us.
 pub const FREED_PER_STEP_MAX: usize = 200;
@@ -24,7 +24,8 @@ const FREE_STEPS_MAX: u64 = 25;
 
 /// Keys of scripts that one attempt to make room may choose without effect.
 const LEASED_MET_MAX: u64 = 1000;
-/// Attempts to find a key in memory, one after the other, before one that is not there leaves: there is hardly any.
+/// Attempts to find a key in memory, one after the other, before one that is not there leaves: there is
+/// hardly any.
 const HOT_MISSED_MAX: u32 = 32;
 
 /// How an attempt to make room ended.
@@ -38,7 +39,8 @@ pub enum Room {
     None,
 }
 
-/// Makes room until memory is below the limit and no arena is full, as `shortage` says. The caller holds no partition.
+/// Makes room until memory is below the limit and no arena is full, as `shortage` says. The caller holds no
+/// partition.
 pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats: &ThreadStats) -> Room {
     let limit = node.config.maxmemory_bytes();
     if limit == 0 || node.has_room() || node.leaves_memory_to_primary() {
@@ -65,13 +67,13 @@ pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats:
         has_unfreed,
         has_dropped,
         disk: tier.map_or(ValueDisk::None, |tier| tier.takes()),
-        is_far_above: memory::pressing_bytes(node.store()) > pace::waits_above(limit),
+        is_far_above: node.pressing_used_bytes() > pace::waits_above(limit),
         may_evict: policy.is_some(),
     };
     match (shortage::for_memory(seen), policy, tier) {
         (Relief::Evict(gain), Some(policy), _) => evict(&room, (policy, gain), prng, sink, stats),
         (Relief::HoldWriters, _, Some(tier)) => {
-            hold_writers(node, tier);
+            pace::hold_writers(&node.mail, tier);
             Room::Soon
         }
         (Relief::UnderWay | Relief::HoldWriters, ..) => Room::Soon,
@@ -90,7 +92,7 @@ struct Wanted<'n> {
 
 impl Wanted<'_> {
     fn is_below(&self) -> bool {
-        memory::pressing_bytes(self.node.store()) + self.excess <= self.limit
+        self.node.pressing_used_bytes() + self.excess <= self.limit
     }
 
     fn is_there(&self) -> bool {
@@ -132,7 +134,7 @@ fn evict(
             Evicted::Leased => {}
             Evicted::Nothing if !free_removed(node) => break Room::Soon,
             // No command is refused for what is only held.
-            Evicted::Nothing if memory::pressing_bytes(node.store()) <= room.limit => break Room::Enough,
+            Evicted::Nothing if node.pressing_used_bytes() <= room.limit => break Room::Enough,
             Evicted::Nothing => break Room::None,
         }
         if room.is_there() {
@@ -144,17 +146,6 @@ fn evict(
     };
     node.note_latency(Event::EvictionCycle, begun.elapsed());
     end
-}
-
-/// Those who write wait until values that are on their way have left.
-pub fn hold_writers<M>(node: &Node, tier: &Tier<M>) {
-    node.mail.set_sinker_behind(true);
-    tier.note_slowed(true);
-    // It looks at the mark behind each of its steps; its last one may have been before.
-    if tier.state() != State::Works {
-        node.mail.set_sinker_behind(false);
-        tier.note_slowed(false);
-    }
 }
 
 /// Frees some of what was removed. Whether nothing of that is left.

@@ -6,7 +6,7 @@
 //! ```text
 //!   compared with maxmemory   used_memory + excess - apart
 //!   excess                    slabs whole - what lives - (1 MB + a 128th of what lives), to a 16th of maxmemory
-//!   apart                     log + replicas + snapshot: no key that leaves would make them less, and each has a limit of its own
+//!   apart                     log + replicas + snapshot: no key that leaves makes them less; each has its limit
 //!   presses on values         the same - copies: values that are on disk too, and are dropped first
 //! ```
 //!
@@ -22,7 +22,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::config::Config;
 use crate::observe::memory_map::mark::Mark;
-use crate::persistence::Store;
 use isotherm_allocator as allocator;
 
 #[derive(Default)]
@@ -59,11 +58,12 @@ impl Progress {
 /// Bytes of used_memory that do not count for `maxmemory`.
 #[derive(Clone, Copy, Debug)]
 pub struct Apart {
-    /// Of changes that wait for the append-only file or for replicas, and the backlog: `log-memory-limit`, `repl-backlog-size`.
+    /// Changes that wait for the append-only file or for replicas, and the backlog: `log-memory-limit`,
+    /// `repl-backlog-size`.
     pub log: u64,
-    /// Of snapshots on their way to replicas.
+    /// Snapshots on their way to replicas.
     pub replicas: u64,
-    /// Of what is kept for a snapshot: `snapshot-memory-limit`.
+    /// Pages and values kept for a snapshot: `snapshot-memory-limit`.
     pub snapshot: u64,
 }
 
@@ -80,13 +80,6 @@ impl Apart {
     pub fn total(&self) -> u64 {
         self.log + self.replicas + self.snapshot
     }
-}
-
-/// Returns the part of used_memory for which values would have to leave.
-pub fn pressing_bytes(store: Store<'_>) -> u64 {
-    let apart = Apart::of(store.keyspace, store.log, &store.replication.primary.spool_bytes);
-    let copies = store.cold.disk().map_or(0, |tier| tier.lent_bytes());
-    Memory::used_bytes(store.keyspace).saturating_sub(apart.total() + copies)
 }
 
 /// Some half-filled slabs are the price of any mixture of sizes; a keyspace of 8 MB has 0.5 MB of them.

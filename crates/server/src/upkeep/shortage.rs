@@ -1,4 +1,5 @@
-//! Shortage: what gives way when memory, or the disk of values, is short. One order, decided here and nowhere else.
+//! Shortage: what gives way when memory, or the disk of values, is short. One order, decided here and nowhere
+//! else.
 //!
 //! ```text
 //!   memory is above maxmemory                                                                        costs
@@ -17,7 +18,8 @@
 //!                               (`tier::dropping`)
 //!     4                         the disk is full: memory decides, 5
 //! ```
-//! Log, buffers of replicas and snapshots are compared with limits of their own (`memory`). Nothing here has a clock, a lock or a thread.
+//! Log, buffers of replicas and snapshots are compared with limits of their own (`memory`). Nothing here has
+//! a clock, a lock or a thread.
 
 use isotherm_keyspace::EvictionGain;
 
@@ -29,36 +31,38 @@ pub const TROUBLE_MS_MAX: u64 = 60_000;
 pub enum ValueDisk {
     None,
     Takes,
-    /// It would take some, and nothing in memory may leave.
+    /// No value in memory may leave that it would take.
     Unasked,
     /// No segment, no room in the file system, or switched off.
     Full,
     /// Writes or reads fail, or hang, for so long.
-    Troubled { ms: u64 },
+    Troubled {
+        ms: u64,
+    },
 }
 
 /// Memory above its limit, as it was found.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryShort {
-    /// What was removed is not freed yet.
+    /// Some of the removed is not freed yet.
     pub has_unfreed: bool,
     /// Copies have just been dropped.
     pub has_dropped: bool,
     pub disk: ValueDisk,
     /// Above the limit by more than writers are let go on with.
     pub is_far_above: bool,
-    /// There is a policy, and no pause or import forbids it to act.
+    /// A policy is set, and no pause or import forbids it to act.
     pub may_evict: bool,
 }
 
-/// What gives way for memory.
+/// Part of the order that gives way for memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Relief {
     /// Something has left, or is on its way: the command runs.
     UnderWay,
     /// Values are on their way, too slowly: commands that write wait behind this one.
     HoldWriters,
-    /// Nothing may leave: commands that take memory are refused.
+    /// Refusal of commands that take memory, as no key may leave.
     Refuse,
     /// Keys leave by the policy.
     Evict(EvictionGain),
@@ -87,7 +91,7 @@ pub struct SpaceShort {
     pub may_drop: bool,
 }
 
-/// What gives way for space on disk.
+/// Part of the order that gives way for space on disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum SpaceRelief {
     UnderWay,
@@ -109,7 +113,8 @@ mod tests {
 
     const BROKEN: ValueDisk = ValueDisk::Troubled { ms: TROUBLE_MS_MAX };
     const HANGS: ValueDisk = ValueDisk::Troubled { ms: TROUBLE_MS_MAX - 1 };
-    const DISKS: [ValueDisk; 6] = [ValueDisk::None, ValueDisk::Takes, ValueDisk::Unasked, ValueDisk::Full, HANGS, BROKEN];
+    const DISKS: [ValueDisk; 6] =
+        [ValueDisk::None, ValueDisk::Takes, ValueDisk::Unasked, ValueDisk::Full, HANGS, BROKEN];
 
     #[test]
     fn keys_are_the_last_to_leave_memory() {
@@ -126,7 +131,13 @@ mod tests {
         ];
         for (disk, little, far) in table {
             for (is_far_above, relief) in [(false, little), (true, far)] {
-                let seen = MemoryShort { has_unfreed: false, has_dropped: false, disk, is_far_above, may_evict: true };
+                let seen = MemoryShort {
+                    has_unfreed: false,
+                    has_dropped: false,
+                    disk,
+                    is_far_above,
+                    may_evict: true,
+                };
                 assert_eq!(for_memory(seen), relief, "{seen:?}");
                 let without_policy = if matches!(relief, Evict(_)) { Refuse } else { relief };
                 assert_eq!(for_memory(MemoryShort { may_evict: false, ..seen }), without_policy, "{seen:?}");
@@ -138,7 +149,8 @@ mod tests {
     fn while_anything_else_can_leave_nothing_is_evicted_or_refused() {
         for disk in DISKS {
             for (has_unfreed, has_dropped) in [(true, false), (false, true), (true, true)] {
-                let seen = MemoryShort { has_unfreed, has_dropped, disk, is_far_above: true, may_evict: true };
+                let seen =
+                    MemoryShort { has_unfreed, has_dropped, disk, is_far_above: true, may_evict: true };
                 assert_eq!(for_memory(seen), Relief::UnderWay, "{seen:?}");
             }
         }
@@ -146,9 +158,8 @@ mod tests {
 
     #[test]
     fn keys_are_the_last_to_leave_the_disk() {
-        let relief = |has_cleaned, awaits_base, may_drop| {
-            for_space(SpaceShort { has_cleaned, awaits_base, may_drop })
-        };
+        let relief =
+            |has_cleaned, awaits_base, may_drop| for_space(SpaceShort { has_cleaned, awaits_base, may_drop });
         for may_drop in [false, true] {
             assert_eq!(relief(true, false, may_drop), SpaceRelief::UnderWay);
             assert_eq!(relief(false, true, may_drop), SpaceRelief::UnderWay);

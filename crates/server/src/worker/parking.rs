@@ -4,7 +4,7 @@
 //! why            listed                       goes on
 //! pause          queue, by turn               when the pause ends or concerns less: a pass
 //! backpressure   queue, by turn               when undelivered messages take less memory: a pass
-//! writers        queue, by turn               the same, and log, snapshot and disk of values have come on: a pass
+//! writers        queue, by turn               the same, and log, snapshot, disk of values have come on: a pass
 //! mailbox        queue, by turn               behind the next look into the mailbox: a pass
 //! key            with its waiter              when the waiter is answered; at its deadline
 //! lease          queue, by turn               when scripts, or a MIGRATE, have ended: a pass

@@ -1,4 +1,5 @@
-//! Frozen keys are evicted where space on disk is short: what was written first leaves, and not what has just come.
+//! Frozen keys are evicted where space on disk is short: what was written first leaves, and not what has just
+//! come.
 
 use crate::common::{Client, encode, field, wait_until};
 use crate::swap::{Folder, swap};

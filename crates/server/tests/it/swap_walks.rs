@@ -144,7 +144,8 @@ fn walks_meet_each_key_while_keys_come_and_go() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// EXEC has read what its walks need before it begins. For a script nothing can be read before: an error, and not a wait of all others.
+/// EXEC has read what its walks need before it begins. For a script nothing can be read before: an error, and
+/// not a wait of all others.
 #[test]
 fn transactions_read_before_and_scripts_walk_in_memory_alone() {
     const ERROR: &str =
@@ -183,7 +184,8 @@ fn transactions_read_before_and_scripts_walk_in_memory_alone() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// Its keys are left out by walks, which is said once; files are without it only when it was given up, by what the log calls it.
+/// Its keys are left out by walks, which is said once; files are without it only when it was given up, by
+/// what the log calls it.
 #[test]
 fn a_damaged_record_is_passed_and_given_up_by_its_address() {
     const KEYS: usize = 400;

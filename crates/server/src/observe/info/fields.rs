@@ -154,8 +154,9 @@ pub const MEMORY: &[Field] = &[
     ("rss_overhead_bytes", |s| excess(s.facts.rss_bytes(), s.allocators().resident)),
     ("mem_fragmentation_ratio", |s| ratio(s.facts.rss_bytes(), s.node.used_memory_bytes())),
     ("mem_fragmentation_bytes", |s| excess(s.facts.rss_bytes(), s.node.used_memory_bytes())),
-    // COMPAT(observability): `mem_not_counted_for_evict` has the backlog and what is kept for a snapshot too, and all of the log that waits
-    // for the append-only file: none of it counts for `maxmemory`. Why: no key that leaves makes it less.
+    // COMPAT(observability): `mem_not_counted_for_evict` has the backlog and what is kept for a snapshot too,
+    // and all of the log that waits for the append-only file: none of it counts for `maxmemory`. Why: no key
+    // that leaves makes it less.
     ("mem_not_counted_for_evict", |s| s.node.apart().total().to_string()),
     ("mem_replication_backlog", |s| Buffers::of(s.node).backlog.to_string()),
     ("mem_total_replication_buffers", |s| Buffers::of(s.node).total().to_string()),
