@@ -3,7 +3,9 @@
 use crate::record::Records;
 use crate::spec::Need;
 use crate::wait::Wait;
-use isotherm_keyspace::{BundleAt, Db, EventClass, ExpiryMode, Full, Key, Limits, Lookup, NodeAt, Txn, UnixMs};
+use isotherm_keyspace::{
+    BundleAt, Db, EventClass, ExpiryMode, Full, Key, Limits, Lookup, NodeAt, Txn, UnixMs,
+};
 use isotherm_persist::RdbError;
 use isotherm_persist::dump::Checks;
 use isotherm_resp::{Args, Reply, errors};

@@ -49,8 +49,8 @@ pub use access::shared::Config;
 pub use access::staging::{BuildError, Builder, NewString, Repeats, STAGED_GROUPS, StagedGroup, Staging};
 pub use access::terms::{Chilled, Conditions, ExpiryMode, Lookup, Missing, OnCold, TxnCounts, Whereabouts};
 pub use access::txn::Txn;
-pub use access::walk::{WALK_BYTES_MAX, Walk, WalkProgress, WalkRecord};
 pub use access::waiter::{Claim, WaitedKey, Waiter};
+pub use access::walk::{WALK_BYTES_MAX, Walk, WalkProgress, WalkRecord};
 pub use access::watch::Watcher;
 pub use access::work_guard::HoldWatch;
 pub use accounting::attribution::{

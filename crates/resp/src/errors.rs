@@ -49,7 +49,7 @@ pub const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previou
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 /// Ours: of walks over keys on disk.
 pub const NOT_READ_HERE: &str =
-    "SWAPERR This command needs keys on disk, which it can read outside of transactions and scripts only";
+    "SWAPERR This command needs more keys on disk than are read before a transaction or a script";
 /// Ours: of a value on disk.
 pub const UNREADABLE: &str = "SWAPERR A value that this command needs cannot be read from disk";
 pub const READ_TOO_SLOW: &str =

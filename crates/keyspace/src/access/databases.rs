@@ -28,7 +28,8 @@ impl Keyspace {
 }
 
 impl Partition {
-    /// A frozen key, each with about the same chance, and when it expires: of a random bundle. None if its record cannot be had.
+    /// A frozen key, each with about the same chance, and when it expires: of a random bundle. None if its
+    /// record cannot be had.
     fn random_frozen(
         &self,
         db: Db,
@@ -103,13 +104,14 @@ impl Txn<'_, '_> {
         self.scan_as(scanned, cursor, count, &wanted, &mut visit)
     }
 
-    /// Whether keys lie outside memory that a walk of this command does not wait for: it goes on with [`Txn::walk`].
+    /// Whether keys lie outside memory that a walk of this command does not wait for: it goes on with
+    /// [`Txn::walk`].
     pub fn walks_in_steps(&self) -> bool {
         self.on_cold == OnCold::Collect && self.held.has_frozen()
     }
 
-    /// All keys of `db`, each once, for a command that may run in several steps, between which keys come and go: `write` adds what is answered
-    /// for a key. `None`: it lacks something, and runs again.
+    /// All keys of `db`, each once, for a command that may run in several steps, between which keys come and
+    /// go: `write` adds what is answered for a key. `None`: it lacks something, and runs again.
     pub fn walk(
         &mut self,
         db: Db,
@@ -176,7 +178,8 @@ impl Txn<'_, '_> {
         if self.on_cold == OnCold::Collect { Source::Walk(walk) } else { Source::Disk }
     }
 
-    /// SCAN of one slot, where a place in it is known by itself: goes on at `position`, 0 at the beginning and at the end.
+    /// SCAN of one slot, where a place in it is known by itself: goes on at `position`, 0 at the beginning
+    /// and at the end.
     pub fn scan_slot(
         &mut self,
         db: Db,
@@ -224,7 +227,7 @@ impl Txn<'_, '_> {
             if at >= partition.len_in_pages(db) {
                 match partition.random_frozen(db, &mut source, random) {
                     Some((key, expiry)) if expiry.is_none_or(|at| at >= now) => return Some(key),
-                    None if source.is_wanting() => return None,
+                    None if source.is_wanting() && !source.has_others() => return None,
                     found => last = found.map(|(key, _)| key).or(last),
                 }
                 continue;

@@ -345,10 +345,8 @@ impl<'k> Held<'k> {
     /// Whether another thread had it.
     #[inline]
     fn lock(&mut self, partition: u16) -> bool {
-        debug_assert!(
-            self.guards.last().is_none_or(|(last, _)| *last < partition),
-            "locks are taken ascending"
-        );
+        let is_behind = self.guards.last().is_none_or(|(last, _)| *last < partition);
+        debug_assert!(is_behind, "locks are taken ascending");
         match self.keyspace.try_lock_unwatched(partition) {
             Some(guard) => {
                 self.guards.push((partition, guard));
@@ -419,8 +417,7 @@ impl<'k> Held<'k> {
         (&mut a.1, &mut b.1)
     }
 
-    /// From now on every change of a key is an effect (`Effect::Written`), or no longer. All partitions are held, so that no
-    /// command falls between.
+    /// Reports each change of a key as an effect (`Effect::Written`), or no longer. All partitions are held.
     pub fn report_changes(&mut self, report: bool) {
         assert!(self.holds_all(), "changes are reported from one moment on: the caller holds the gate");
         self.partitions().for_each(|partition| partition.followers.reports_changes = report);
@@ -509,8 +506,7 @@ impl<'k> Held<'k> {
         self.ready.len()
     }
 
-    /// Forgets the keys that were noted after the first `len`: the command that noted them has found nothing, and so will
-    /// others.
+    /// Forgets the keys that were noted after the first `len`: the command that noted them has found nothing.
     pub(crate) fn forget_ready(&mut self, len: usize) {
         self.ready.truncate(len);
     }

@@ -480,7 +480,11 @@ impl Partition {
         let tables = self.tables.capacity() * size_of::<Option<Box<Table>>>();
         let scratch = self.store.scratch_bytes.capacity() + self.store.scratch.capacity_bytes();
         let used = self.used.capacity() * size_of::<u16>();
-        size_of::<Partition>() + tables + used + scratch + self.store.field_bounds.len() * size_of::<(u32, u32)>()
+        size_of::<Partition>()
+            + tables
+            + used
+            + scratch
+            + self.store.field_bounds.len() * size_of::<(u32, u32)>()
     }
 
     /// Databases that have keys here.

@@ -9,8 +9,8 @@
 //! come, so a key that is there throughout is always returned, and twice only if pages merge. (Redis's dictScan,
 //! carried to linear hashing: pages that are not split yet are met under the smaller mask.)
 //!
-//! Keys that lie outside memory are at their places in that order too: a piece of a slot is what one page and the bundles around
-//! it have in common. A walk of a client reads none of their records by itself (`walk`).
+//! Keys that lie outside memory are at their places in that order too: a piece of a slot is what one page and
+//! the bundles around it have in common. A walk of a client reads none of their records by itself (`walk`).
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
@@ -65,8 +65,8 @@ pub(crate) struct Scanned {
     pub is_exact: bool,
 }
 
-/// Visits entries from `cursor` on until `count` were seen; the next cursor, 0 at the end. If the walk lacks records behind that, all that was
-/// found is thrown away.
+/// Visits entries from `cursor` on until `count` were seen; the next cursor, 0 at the end. If the walk lacks
+/// records behind that, all that was found is thrown away.
 pub(crate) fn scan(
     held: &mut Held<'_>,
     scanned: Scanned,
@@ -150,6 +150,14 @@ impl Source<'_> {
         match self {
             Source::Disk => false,
             Source::Walk(walk) => walk.is_wanting(),
+        }
+    }
+
+    /// Whether a key of another record will do as well, of one that was read.
+    pub fn has_others(&mut self) -> bool {
+        match self {
+            Source::Disk => false,
+            Source::Walk(walk) => walk.has_others(),
         }
     }
 
@@ -279,7 +287,8 @@ impl Partition {
         false
     }
 
-    /// Visits the keys of a bundle, with their hashes. Its record is read under the lock. Whether it could be.
+    /// Visits the keys of a bundle, with their hashes. Its record is read under the lock. Whether it could
+    /// be.
     pub(crate) fn visit_bundle(
         &self,
         address: &BundleAddress,

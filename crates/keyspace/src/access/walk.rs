@@ -1,12 +1,17 @@
-//! Walks over keys of which some lie outside memory: SCAN, KEYS and RANDOMKEY read nothing while they hold something.
+//! Walks over keys of which some lie outside memory: SCAN, KEYS and RANDOMKEY read nothing while they hold
+//! something.
 //!
 //! ```text
 //!   a run that lacks records       names them, [`WALK_BYTES_MAX`] at most, and shows nothing
 //!   they are read                  nothing is held meanwhile
-//!   the next run                   visits what it has records of, and ends in front of the next piece that it lacks
+//!   the next run                   visits what it has records of, and ends before the next piece that it lacks
 //! ```
-//! A record that was read belongs to the walk and goes with it: nothing comes to memory, and nothing that was lent is displaced. A bundle that
-//! changes its place meanwhile is named anew. One that cannot be read, though others can, is left out; the server says so.
+//! A record that was read belongs to the walk and goes with it: nothing comes to memory, and nothing that was
+//! lent is displaced. A bundle that changes its place meanwhile is named anew. One that cannot be read,
+//! though others can, is left out; the server says so.
+//!
+//! A transaction has what its walks need read before it begins, all of it (`is_whole`), as nothing comes
+//! between its commands.
 
 use crate::layout::bundle::BundleAt;
 use crate::layout::cold::ColdRef;
@@ -14,6 +19,9 @@ use std::collections::BTreeMap;
 
 /// Records of so many bytes are read for a walk at a time, and one more.
 pub const WALK_BYTES_MAX: usize = 1 << 20;
+
+/// Records of more bytes are not read for one transaction.
+const WHOLE_BYTES_MAX: usize = 8 << 20;
 
 /// What became of a record that a walk has named.
 #[derive(PartialEq, Eq, Debug)]
@@ -37,17 +45,21 @@ pub struct WalkProgress {
 #[derive(Default, Debug)]
 pub struct Walk {
     records: BTreeMap<u64, WalkRecord>,
+    record_bytes: usize,
     /// By the place of the record: what is written together is read together.
     wanted: BTreeMap<u64, BundleAt>,
     wanted_bytes: usize,
     progress: Option<WalkProgress>,
     /// It has come further since it last lacked records.
     has_advanced: bool,
+    /// It has no steps: what was read stays.
+    is_whole: bool,
 }
 
 impl Walk {
     /// A record that was wanted was read, or is lost.
     pub fn add(&mut self, reference: ColdRef, record: WalkRecord) {
+        self.record_bytes += reference.value_bytes();
         self.records.insert(reference.raw(), record);
     }
 
@@ -86,7 +98,28 @@ impl Walk {
 
     /// Whether there is nothing that the next run would need.
     pub fn is_empty(&self) -> bool {
-        self.records.is_empty() && self.progress.is_none() && self.wanted.is_empty()
+        self.records.is_empty() && self.progress.is_none() && self.wanted.is_empty() && !self.is_whole
+    }
+
+    /// It is of a transaction. Whether more may be read for that.
+    pub fn make_whole(&mut self) -> bool {
+        self.is_whole = true;
+        self.record_bytes < WHOLE_BYTES_MAX
+    }
+
+    /// The command at hand fails. What was read may serve another one.
+    pub fn give_up(&mut self) {
+        self.take_wanted();
+        self.progress = None;
+    }
+
+    /// A key of any record will do, and there are some of which keys were read for it.
+    pub(crate) fn has_others(&mut self) -> bool {
+        let has_others = self.is_whole && !self.records.is_empty();
+        if has_others {
+            self.take_wanted();
+        }
+        has_others
     }
 
     /// How far it has come before.
@@ -96,8 +129,12 @@ impl Walk {
 
     /// It goes on there. `has_advanced`: what was read before is behind it.
     pub(crate) fn keep_progress(&mut self, progress: WalkProgress, has_advanced: bool) {
+        if self.is_whole {
+            return;
+        }
         if has_advanced {
             self.records.clear();
+            self.record_bytes = 0;
         }
         (self.progress, self.has_advanced) = (Some(progress), has_advanced);
     }
@@ -139,5 +176,13 @@ mod tests {
         assert_eq!(progress.cursor, 7);
         walk.keep_progress(progress, true);
         assert!(walk.has_advanced() && walk.get(read).is_none() && !walk.is_empty());
+        // A transaction keeps what was read.
+        let mut walk = Walk::default();
+        assert!(walk.make_whole() && !walk.is_empty() && !walk.has_others());
+        walk.add(bundle(4, 8 << 20).reference, WalkRecord::Lost);
+        walk.want(bundle(5, 1000));
+        let progress = walk.take_progress();
+        walk.keep_progress(progress, true);
+        assert!(walk.has_others() && !walk.is_wanting() && !walk.make_whole());
     }
 }

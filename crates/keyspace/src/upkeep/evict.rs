@@ -10,6 +10,7 @@ use crate::access::followers::ChangeCause;
 use crate::access::lock::{Held, Keyspace};
 use crate::access::partition::Partition;
 use crate::access::scan::{random_entry, weighted_slot};
+use crate::layout::bundle::{self, BundleAt};
 use crate::layout::cold::ColdRef;
 use crate::layout::directory::{self, Bounded};
 use crate::layout::entry::EntryBytes;
@@ -20,7 +21,7 @@ use crate::layout::record::{NEVER, Record};
 use crate::values::store::Store;
 use crate::values::value::Entry;
 use isotherm_arena::Handle;
-use isotherm_stdx::{Prng, Steps, UnixMs};
+use isotherm_stdx::{Prng, Steps, UnixMs, steps};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// maxmemory-policy, noeviction aside.
@@ -198,6 +199,46 @@ fn score(policy: EvictionPolicy, store: &Store, (page, spot): (Page<'_>, Spot), 
         EvictionPolicy::AllKeysLfu | EvictionPolicy::VolatileLfu => {
             u64::from(u8::MAX - Entry::of(store, page, spot, now).frequency())
         }
+    }
+}
+
+impl Held<'_> {
+    /// Evicts the keys of a bundle that the policy may take, if its record is still there. Its partition is
+    /// held. Returns how many left.
+    ///
+    /// Which keys these are only the record says: `payload`, which the caller has read while nothing was
+    /// held. None of them was used since it was written, so none is worth more than another.
+    pub fn evict_bundle(
+        &mut self,
+        at: &BundleAt,
+        payload: &[u8],
+        policy: EvictionPolicy,
+        now: UnixMs,
+        sink: &mut dyn EffectSink,
+    ) -> u64 {
+        let BundleAt { db, slot, name, reference } = *at;
+        let partition = self.partition(slot);
+        let address = partition.bundle_at((db, slot), name, reference);
+        let Some((address, items)) = address.zip(bundle::items(payload)) else { return 0 };
+        partition.save_bundle(db, slot, &address);
+        let hasher = partition.store.hasher;
+        let mut evicted = 0;
+        // At most as many as a bundle has.
+        for ordinal in partition.live_ordinals(db, &address) {
+            steps::note(1);
+            let Some(item) = items.get(ordinal) else { break };
+            let key = hasher.key(item.key);
+            // A script needs it.
+            if !policy.takes(item.expiry) || partition.leases.has(key.hash) {
+                continue;
+            }
+            partition.leave(db, &address, ordinal, item.expiry.is_some());
+            let cause = ChangeCause::Evicted { was_stale: item.is_due(now) };
+            partition.followers.changed(db, item.key, cause, None, sink);
+            evicted += 1;
+        }
+        partition.drop_table_if_empty(db);
+        evicted
     }
 }
 

@@ -6,7 +6,6 @@ pub(crate) mod cold_walk;
 pub(crate) mod compact;
 pub(crate) mod due;
 pub(crate) mod evict;
-mod evict_bundle;
 pub(crate) mod expire;
 pub(crate) mod freeze;
 pub(crate) mod sink;

@@ -170,8 +170,11 @@ const SWAP_FORGET: Spec = Spec {
         "what",
         &[
             Argument::string("key"),
-            Argument::block("record", &[Argument::integer("slot"), Argument::integer("address").token("RECORD")])
-                .token("SLOT"),
+            Argument::block(
+                "record",
+                &[Argument::integer("slot"), Argument::integer("address").token("RECORD")],
+            )
+            .token("SLOT"),
         ],
     )],
     tips: &[],
@@ -213,7 +216,8 @@ fn forget(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-/// By what the server's log says of it. It is read once more, while nothing is held: what can be read is not given up.
+/// By what the server's log says of it. It is read once more, while nothing is held: what can be read is not
+/// given up.
 fn forget_record(call: &mut AdminCall<'_>) -> Outcome {
     let (slot, address) = match record_of(call.args) {
         Ok(named) => named,
@@ -285,7 +289,7 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
             "FORGET <key>",
             "    Give up the record that may have this key and cannot be read, with all its keys. Return how many they are.",
             "FORGET SLOT <slot> RECORD <address>",
-            "    The same of a record that the server's log names. It is read once more before, and stays if it can be.",
+            "    The same of a record that the server's log names. It is read once more, and stays if it can be.",
             "STATUS",
             "    Return the figures of INFO swap, with the progress of CLEAN and VERIFY.",
             "VERIFY",

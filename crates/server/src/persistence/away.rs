@@ -12,9 +12,9 @@ use std::time::Duration;
 use super::Store;
 use super::state::{Asker, Job};
 use crate::process::log;
-use crate::tier::{ReadError, damaged_text};
 use crate::tier::in_order::InOrder;
 use crate::tier::reads::GivesUp;
+use crate::tier::{ReadError, damaged_text};
 
 /// A file in the background waits so long for one read: no thread waits for the file.
 const READ_MAX: Duration = Duration::from_secs(60);

@@ -1,11 +1,12 @@
 //! Values on disk that a command needs: what it lacks, and how that is fetched.
 
-use isotherm_commands::Flags;
-use isotherm_commands::Outcome;
-use isotherm_commands::call::{ColdKey, ColdKeys};
+use isotherm_commands::call::{ColdKey, ColdKeys, HashedKeys};
 use isotherm_commands::spec::{Group, KeyFlags, Need};
-use isotherm_keyspace::{ColdRef, Db, Missing, OnCold, TxnCounts, Walk, WalkRecord};
-use isotherm_resp::{Args, Reply, errors};
+use isotherm_commands::{Call, Flags, Outcome, Records};
+use isotherm_keyspace::{
+    ColdRef, Conditions, Db, ExpiryMode, Missing, NoEffects, OnCold, Txn, TxnCounts, UnixMs, Walk, WalkRecord,
+};
+use isotherm_resp::{Args, Protocol, Reply, errors};
 use isotherm_stdx::steps;
 
 use super::execute::Exec;
@@ -13,7 +14,7 @@ use super::nodes::find_nodes;
 use crate::mail::message::{Came, WorkerMessage};
 use crate::request::caller::Authority;
 use crate::request::cold::Has;
-use crate::request::entry::{Entry, Locks};
+use crate::request::entry::{Entry, Handler, Locks};
 use crate::request::next::Ticket;
 use crate::tier::fetches::Wanted;
 use crate::upkeep::eviction::Room;
@@ -124,9 +125,48 @@ impl Exec {
         Outcome::Done
     }
 
+    /// What a command of a queue will lack that walks over keys: it runs as if on its own, and without
+    /// effect.
+    #[cold]
+    pub fn records_for(&mut self, command: &Entry, args: Args<'_>, (db, now): (Db, UnixMs)) -> Vec<ColdKey> {
+        let walks = command.on_cold == OnCold::Collect && command.locks == Locks::All;
+        let Some(Handler::Data(handler)) = command.handler.filter(|_| walks && self.held.has_frozen()) else {
+            return Vec::new();
+        };
+        if !self.may_fetch(Authority::Server) || !self.held.walk.make_whole() {
+            return Vec::new();
+        }
+        let looked_before = steps::looked();
+        let conditions = Conditions { now, expiry_mode: ExpiryMode::Hide, no_touch: true };
+        let (mut effects, mut records, mut prng) = (NoEffects, Records::default(), self.prng.clone());
+        // Nothing of it is kept.
+        let mut reply = Reply::new(Protocol::Resp2);
+        reply.bytes_max = 1;
+        let mut txn = Txn::new(&mut self.held, conditions, &mut effects);
+        txn.on_cold = OnCold::Collect;
+        handler(&mut Call {
+            txn: &mut txn,
+            db,
+            args,
+            keys: HashedKeys::NONE,
+            reply: &mut reply,
+            prng: &mut prng,
+            settings: &self.hot.settings,
+            records: &mut records,
+            may_wait: false,
+            in_script: false,
+            may_read_all: false,
+        });
+        txn.finish();
+        self.held.take_missing();
+        // As much as its client asks for.
+        self.held.exempt(steps::looked().wrapping_sub(looked_before));
+        self.held.walk.take_wanted().into_iter().map(ColdKey::of_bundle).collect()
+    }
+
     /// What the command lacks does not come.
     fn refuse_unread(&mut self, reply: &mut Reply) {
-        self.held.walk = Walk::default();
+        self.held.walk.give_up();
         let is_refused = std::mem::take(&mut self.refuses_walk);
         reply.error(match (is_refused, self.was_late) {
             (true, _) => errors::NOT_READ_HERE,

@@ -241,10 +241,7 @@ pub fn queue(
             Reach::Script => flags_of_script(node, command, args),
             _ => command.spec.flags,
         };
-        if let Some(Databases::Selects(number)) = command.spec.databases.map(|find| find(args, multi.db.0)) {
-            let number = u16::try_from(number).ok().filter(|number| *number < node.config.databases());
-            multi.db = number.map_or(multi.db, Db);
-        }
+        multi.db = selected(node, command, args, multi.db);
         multi.push(command, args, flags, slot);
     }
     session.last_command = command.index;
@@ -372,14 +369,25 @@ fn cold_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
     if !call.node.cold.is_in_use() {
         return None;
     }
-    let (multi, db) = (call.session.multi.as_ref()?, call.session.db);
+    let (multi, mut db) = (call.session.multi.as_ref()?, call.session.db);
     let own = call.exec.cold_keys(call.command, call.args, db);
     let mut all: Vec<_> = own.into_iter().flat_map(|cold| cold.keys).collect();
     for queued in &multi.queue {
-        let cold = call.exec.cold_keys(queued.command, queued.args.args(), db);
+        let args = queued.args.args();
+        let cold = call.exec.cold_keys(queued.command, args, db);
         all.extend(cold.into_iter().flat_map(|cold| cold.keys));
+        all.extend(call.exec.records_for(queued.command, args, (db, call.now)));
+        db = selected(call.node, queued.command, args, db);
     }
     (!all.is_empty()).then(|| Box::new(ColdKeys { keys: all }))
+}
+
+/// The database in which the command behind this one runs.
+fn selected(node: &Node, command: &Entry, args: Args<'_>, db: Db) -> Db {
+    let Some(Databases::Selects(number)) = command.spec.databases.map(|find| find(args, db.0)) else {
+        return db;
+    };
+    u16::try_from(number).ok().filter(|number| *number < node.config.databases()).map_or(db, Db)
 }
 
 /// One command of the transaction.

@@ -131,7 +131,7 @@ impl Sinker {
         true
     }
 
-    /// The same of the keys of a bundle. Whether none is left.
+    /// Evicts the keys of a bundle. Returns whether none is left.
     fn drop_bundle(&mut self, place: Place, record: &Record<'_>, policy: EvictionPolicy) -> bool {
         let _working = holds::working(Work::Eviction);
         let Dropping { pump, gone_bytes, .. } = &mut self.dropping;

@@ -43,6 +43,18 @@ pub enum ReadError {
     NoAnswer,
 }
 
+impl ReadError {
+    /// Whether bytes came, and were none of this record.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, ReadError::Damaged(_) | ReadError::OtherKey)
+    }
+
+    /// Whether the system refused.
+    pub fn is_of_system(&self) -> bool {
+        matches!(self, ReadError::Io(_))
+    }
+}
+
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -8,8 +8,8 @@
 //! Nothing here knows how records are found again: that is the keyspace's.
 
 use isotherm_keyspace::{
-    BundleAt, BundleName, ColdRef, Db, EffectSink, EvictionPolicy, FreezeLimits, Held, Keyspace, SlotHand, UnixMs,
-    Want,
+    BundleAt, BundleName, ColdRef, Db, EffectSink, EvictionPolicy, FreezeLimits, Held, Keyspace, SlotHand,
+    UnixMs, Want,
 };
 use isotherm_tier::{Full, Log, Place, Record, Stream};
 
@@ -103,7 +103,8 @@ pub fn flip(
     }
 }
 
-/// Evicts the keys of a record that the policy may take. How many left, and whether no bundle refers to it any more.
+/// Evicts the keys of a record that the policy may take. How many left, and whether no bundle refers to it
+/// any more.
 pub fn evict(
     keyspace: &Keyspace,
     place: Place,

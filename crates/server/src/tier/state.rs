@@ -3,7 +3,7 @@
 use isotherm_allocator as allocator;
 use isotherm_commands::call::ColdKey;
 use isotherm_disk::Disk;
-use isotherm_keyspace::{BundleAt, ColdKeeper, ColdRef, Db, Held, Keyspace, LastRead, Want};
+use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Held, Keyspace, LastRead, Want};
 use isotherm_tier::{Checkpoint, Live, Log, LogConfig, Place};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::asked::Asked;
 use super::checkpoint::{Ask, Checkpoints};
-use super::damaged::{self, DamagedRecords};
+use super::damaged::DamagedRecords;
 use super::fetches::Turnstile;
 use super::files::{Access, Files, ReadError};
 use super::health::{Event, Health};
@@ -109,8 +109,6 @@ pub struct Counters {
     pub read_errors: AtomicU64,
     /// Records that were read and do not verify.
     pub damaged: AtomicU64,
-    /// Keys that walks left out, each time.
-    pub keys_left_out: AtomicU64,
     /// How long reads took.
     pub read_times: Times,
     /// Commands that write waited for the sinker, so long in all.
@@ -148,7 +146,7 @@ pub struct Tier<M> {
     pub has_foreign_base: AtomicBool,
     live: Arc<Live>,
     undeclared_reads: AtomicU64,
-    damaged_records: DamagedRecords,
+    pub damaged_records: DamagedRecords,
     pub homes: Homes,
     health: Mutex<Health>,
     /// As `health` has it.
@@ -557,36 +555,16 @@ impl<M> Tier<M> {
             match self.read(target.from, target.name(&cold.key)) {
                 Ok(bytes) => return Some(target.fetched(Some(bytes))),
                 Err(error) if reads + 1 == READS_MAX => match &cold.bundle {
-                    Some(bundle) => is_lost = self.judge_record(keyspace, bundle, &error),
+                    Some(bundle) => {
+                        // Others can be read.
+                        let is_alone = error.is_damage() || error.is_of_system() && self.probe();
+                        is_lost = is_alone && self.damaged_records.note(keyspace, bundle, &error);
+                    }
                     None => self.complain(&cold.key, &error),
                 },
                 Err(_) => {}
             }
         }
-    }
-
-    /// A walk over keys needs a record that cannot be read. Whether it is lost, for all that can be seen: others can be read. Then its keys are
-    /// left out of the walk, which is said once.
-    fn judge_record(&self, keyspace: &Keyspace, bundle: &BundleAt, error: &ReadError) -> bool {
-        let is_lost = match error {
-            ReadError::Damaged(_) | ReadError::OtherKey => true,
-            ReadError::Io(_) => self.probe(),
-            ReadError::NoFile | ReadError::NoAnswer => false,
-        };
-        let mut held = Held::new(keyspace);
-        held.acquire(Want::One(keyspace.partition_of(bundle.slot)));
-        let keys = held.bundle_keys(bundle).filter(|_| is_lost);
-        drop(held);
-        // Where it has been moved meanwhile the walk names it anew.
-        let Some(keys) = keys else { return false };
-        self.counters.keys_left_out.fetch_add(keys, Relaxed);
-        if self.damaged_records.note(bundle.reference) {
-            crate::process::log::warning(format!(
-                "swap: walks over keys (SCAN, KEYS) leave out {}: {error}",
-                damaged::text((bundle.db, bundle.slot), bundle.reference, keys)
-            ));
-        }
-        true
     }
 
     fn complain(&self, key: &[u8], error: &ReadError) {

@@ -1,7 +1,9 @@
 //! What is read for a key, and what came of it.
 
 use isotherm_commands::call::ColdKey;
-use isotherm_keyspace::{BundleAt, BundleName, ColdRef, Held, Keyspace, NodeName, Slot, WalkRecord, Whereabouts};
+use isotherm_keyspace::{
+    BundleAt, BundleName, ColdRef, Held, Keyspace, NodeName, Slot, WalkRecord, Whereabouts,
+};
 
 /// Of a hundred frozen keys one or so seems to be in another record too.
 pub const RECORDS_PER_KEY_MAX: usize = 8;

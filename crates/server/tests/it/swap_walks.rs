@@ -33,7 +33,12 @@ fn scan_all(client: &mut Client, count: usize, mut between: impl FnMut()) -> Vec
 fn keys(client: &mut Client, pattern: &str) -> Vec<String> {
     let reply = client.ask(&format!("KEYS {pattern}"));
     assert!(reply.starts_with('*'), "{reply}");
-    reply.split("\r\n").skip(1).filter(|it| !it.starts_with('$') && !it.is_empty()).map(String::from).collect()
+    reply
+        .split("\r\n")
+        .skip(1)
+        .filter(|it| !it.starts_with('$') && !it.is_empty())
+        .map(String::from)
+        .collect()
 }
 
 fn all(numbers: std::ops::Range<usize>) -> BTreeSet<String> {
@@ -87,6 +92,7 @@ fn walks_give_up_and_begin_again() {
     }
     fault(&mut client, "read none");
     wait_until("the disk counts as healthy", || client.ask("INFO swap").contains("swap_state:ok"));
+    client.check("CONFIG SET swap-read-timeout 60000", "+OK\r\n");
     assert_eq!(keys(&mut client, "*").len(), 2000);
     assert_eq!(scan_all(&mut client, 100, || ()).into_iter().collect::<BTreeSet<_>>(), all(0..2000));
 }
@@ -138,32 +144,48 @@ fn walks_meet_each_key_while_keys_come_and_go() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// There nothing can be read before: it is an error, and not a wait of all others.
+/// EXEC has read what its walks need before it begins. For a script nothing can be read before: an error, and
+/// not a wait of all others.
 #[test]
-fn transactions_and_scripts_walk_in_memory_alone() {
+fn transactions_read_before_and_scripts_walk_in_memory_alone() {
     const ERROR: &str =
-        "-SWAPERR This command needs keys on disk, which it can read outside of transactions and scripts only";
+        "-SWAPERR This command needs more keys on disk than are read before a transaction or a script";
     let folder = Folder::new("walks-exec");
     let server = folder.start_freezing(&[]);
-    let mut client = server.client();
+    let (mut client, mut other) = (server.client(), server.client());
     set(&mut client, 0..2000);
     freeze(&mut client, 2000);
     client.check("MULTI", "+OK\r\n");
-    for request in ["SCAN 0", "KEYS *", "RANDOMKEY", "PING"] {
+    for request in ["SCAN 0 COUNT 100", "KEYS *", "RANDOMKEY", "SELECT 1", "KEYS *", "SELECT 0", "DBSIZE"] {
         client.check(request, "+QUEUED\r\n");
     }
-    client.check("EXEC", &format!("*4\r\n{ERROR}\r\n{ERROR}\r\n{ERROR}\r\n+PONG\r\n"));
+    fault(&mut other, "read slow");
+    client.send(encode(&["EXEC"]));
+    let reply = String::from_utf8_lossy(&client.read_reply()).into_owned();
+    fault(&mut other, "read none");
+    assert!(!reply.contains("SWAPERR") && reply.contains("*2000\r\n"), "{reply}");
+    assert!(reply.ends_with("+OK\r\n*0\r\n+OK\r\n:2000\r\n"), "{reply}");
     client.send(encode(&["EVAL", "return redis.pcall('KEYS', '*')", "0"]));
     assert!(String::from_utf8_lossy(&client.read_reply()).starts_with(ERROR));
+    // More than is read for one transaction: its other commands run.
     client.check("FLUSHALL", "+OK\r\n");
-    set(&mut client, 0..3);
+    let value = "v".repeat(450);
+    for some in (0..25_000).collect::<Vec<_>>().chunks(200) {
+        client.send(some.iter().flat_map(|n| encode(&["SET", &name(*n), &value])).collect::<Vec<u8>>());
+        some.iter().for_each(|_| client.expect("+OK\r\n"));
+    }
+    freeze(&mut client, 25_000);
     client.check("MULTI", "+OK\r\n");
-    client.check("KEYS *1", "+QUEUED\r\n");
-    client.check("EXEC", "*1\r\n*1\r\n$12\r\nkey:00000001\r\n");
+    client.check("KEYS *", "+QUEUED\r\n");
+    client.check(&format!("STRLEN {}", name(3)), "+QUEUED\r\n");
+    client.check("EXEC", &format!("*2\r\n{ERROR}\r\n:450\r\n"));
+    assert_eq!(keys(&mut client, "*").len(), 25_000, "outside it goes on in steps");
     assert_eq!(swap(&mut client, "swap_reads_undeclared"), 0);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// Its keys are left out by walks, which is said once; files are without it only when it was given up, by what the log calls it.
+/// Its keys are left out by walks, which is said once; files are without it only when it was given up, by
+/// what the log calls it.
 #[test]
 fn a_damaged_record_is_passed_and_given_up_by_its_address() {
     const KEYS: usize = 400;
@@ -182,7 +204,8 @@ fn a_damaged_record_is_passed_and_given_up_by_its_address() {
     let found = bytes.windows(needle.len()).enumerate().filter(|(_, part)| *part == needle.as_bytes());
     let places: Vec<u64> = found.map(|(at, _)| at as u64).collect();
     let file = std::fs::OpenOptions::new().write(true).open(&path).expect("it is writable");
-    let write = |byte: &[u8]| places.iter().for_each(|at| file.write_all_at(byte, *at).expect("it is written"));
+    let write =
+        |byte: &[u8]| places.iter().for_each(|at| file.write_all_at(byte, *at).expect("it is written"));
     write(b"X");
     let found = keys(&mut client, "*");
     let lost = KEYS - found.len();
@@ -203,7 +226,9 @@ fn a_damaged_record_is_passed_and_given_up_by_its_address() {
     let what = log.split("SWAP FORGET ").nth(1).and_then(|rest| rest.split(" gives").next()).expect("a name");
     assert!(log.contains(&format!("leave out {lost} keys of slot ")));
     assert!(client.ask("SAVE").starts_with("-ERR"));
-    server.wait_for_log(&format!("that belongs into the file cannot be read (its record is damaged: Checksum): {lost} keys"));
+    server.wait_for_log(&format!(
+        "that belongs into the file cannot be read (its record is damaged: Checksum): {lost} keys"
+    ));
     for wrong in ["SLOT 1", "SLOT 16384 RECORD 1", "RECORD 1 SLOT 1", "SLOT 1 RECORD x"] {
         assert!(client.ask(&format!("SWAP FORGET {wrong}")).starts_with("-ERR"), "{wrong}");
     }

@@ -81,7 +81,7 @@ pub const SWAP: &[SwapField] = {
         // Frozen keys that were given up (SWAP FORGET).
         field("swap_lost_keys", Counter, |v| v.cold.lost.to_string()),
         // Keys that SCAN and KEYS left out, as their record is damaged: each time.
-        field("swap_keys_left_out", Counter, |v| text(&v.tier.counters.keys_left_out)),
+        field("swap_keys_left_out", Counter, |v| text(&v.tier.damaged_records.keys_left_out)),
         field("swap_file_bytes", Gauge, |v| text(&v.tier.counters.file_bytes)),
         // What values can take of `swap-max-disk`: the rest is for cleaning.
         field("swap_usable_bytes", Gauge, |v| text(&v.tier.counters.usable_bytes)),
