@@ -286,6 +286,7 @@ mod tests {
     fn found(disk: Disk, samples: &[Sample], change: impl Fn(&mut Figures)) -> Vec<Invariant> {
         let mut seen = Figures::default();
         seen.servers.push(Seen { samples: samples.to_vec(), ..Seen::default() });
+        seen.worked.acknowledged = 100;
         change(&mut seen);
         judge(&cell(disk), &seen, &Bounds::STRICT).iter().map(|fault| fault.invariant).collect()
     }
@@ -305,7 +306,9 @@ mod tests {
         assert_eq!(found(Disk::Full, &some, |_| {}), []);
         let many = [sample(90, 0, 20_000)];
         assert_eq!(found(Disk::Full, &many, |_| {}), [Invariant::Evicted]);
-        assert_eq!(found(Disk::Full, &many, |seen| seen.worked.acknowledged = 10_000), []);
+        assert_eq!(found(Disk::Full, &many, |seen| seen.worked.acknowledged = 20_000), []);
+        // A segment of 16384 such keys.
+        assert_eq!(found(Disk::Small, &many, |seen| seen.worked.acknowledged = 4_000), []);
     }
 
     #[test]
