@@ -1,7 +1,7 @@
 //! Keys of one client, numbered: how each is written and read, and which version of it was acknowledged.
 //!
-//! A value says its key, its number and its version, and the rest follows from these, so a reader knows whether it is the
-//! right one. A version that was refused is not there; one that was never answered may be.
+//! A value says its key, its number and its version, and the rest follows from these, so a reader knows
+//! whether it is the right one. A version that was refused is not there; one that was never answered may be.
 
 use isotherm_probe::command;
 use isotherm_resp::reply_parse::Value;

@@ -1,4 +1,5 @@
-//! Cells that are known to fail, with the reason. An empty table is the aim: what stands here is a fault of the server.
+//! Cells that are known to fail, with the reason. An empty table is the aim: what stands here is a fault of
+//! the server.
 //!
 //! CI leaves them out; `--known yes` runs them too, and says which of them hold by now.
 
