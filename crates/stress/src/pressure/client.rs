@@ -115,7 +115,7 @@ impl Client {
             wire: Wire::connect_within(port, PATIENCE)?,
             lasting: Data::new(number, shape),
             burst: None,
-            prng: Prng::new(cell.seed ^ (number as u64 + 1) << 32),
+            prng: Prng::new(cell.seed ^ ((number as u64 + 1) << 32)),
             cursor: "0".to_string(),
             steps: 0,
             counts: Counts::default(),
@@ -310,10 +310,10 @@ impl Client {
         }
         let count = if self.steps.is_multiple_of(64) { 3 } else { 2 };
         let replies = self.ask(&out, count)?;
-        if let Ok(Value::Array(parts)) = &replies[0] {
-            if let Some(Value::Bulk(cursor)) = parts.first() {
-                self.cursor = String::from_utf8_lossy(cursor).into_owned();
-            }
+        if let Ok(Value::Array(parts)) = &replies[0]
+            && let Some(Value::Bulk(cursor)) = parts.first()
+        {
+            self.cursor = String::from_utf8_lossy(cursor).into_owned();
         }
         replies.iter().filter_map(|reply| reply.as_ref().err()).for_each(|why| self.counts.note_error(why));
         Ok(())

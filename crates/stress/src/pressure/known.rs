@@ -5,7 +5,7 @@
 
 use super::cell::{Cell, Disk, Policy, Workload};
 
-/// Of each list one has to fit; an empty one fits always.
+/// Cells with a value of each list; an empty list fits all.
 struct Known {
     workloads: &'static [Workload],
     policies: &'static [Policy],

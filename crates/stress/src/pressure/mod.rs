@@ -39,7 +39,6 @@ use std::time::{Duration, Instant};
 
 use isotherm_probe::Fallible;
 
-use crate::options::number;
 use cell::{Cell, Chosen, Disk, Policy, Workload};
 use verdict::{Bounds, Fault, Figures};
 
@@ -134,6 +133,10 @@ impl Options {
         let others = (1..if is_long { u64::MAX } else { 1 }).filter(|seed| !SEEDS.contains(seed));
         Box::new(SEEDS.iter().copied().chain(others).map(move |seed| Cell::draw(seed, chosen)))
     }
+}
+
+fn number(text: &str) -> Fallible<u64> {
+    text.parse().map_err(|_| format!("'{text}' is no number"))
 }
 
 fn yes_or_no(text: &str) -> Fallible<bool> {

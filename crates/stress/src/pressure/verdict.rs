@@ -10,12 +10,12 @@ use super::cell::{Cell, Disk};
 use super::client::{Counts, Missing};
 use super::watch::{Longest, Sample};
 
-/// Of a disk that is filled the keys of a segment are the least that makes room.
+/// Segment of the log: on a disk that is filled its keys are the least that makes room.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Invariant {
-    /// Nothing is evicted or refused while copies could go instead.
+    /// Copies go before anything is evicted or refused.
     Copies,
     /// Keys are evicted for want of disk only, about as many as are written.
     Evicted,
@@ -54,7 +54,7 @@ impl Invariant {
 }
 
 pub struct Bounds {
-    /// Of maxmemory.
+    /// Part of maxmemory that copies may take; then what may be used and resident, of the same.
     droppable: f64,
     used: f64,
     resident: f64,
@@ -101,12 +101,12 @@ pub struct Figures {
     pub servers: Vec<Seen>,
     pub hot_get: Longest,
     pub machine: Longest,
-    /// Of the time before the shortage, and in it.
+    /// Replies before the shortage, and in it.
     pub prepared: Counts,
     pub worked: Counts,
     /// The shortage begins, and ends.
     pub shortage: (Duration, Duration),
-    /// From the end of the shortage until all was as before; what was not, otherwise.
+    /// Time from the end of the shortage until all was as before; what was not, otherwise.
     pub back: Option<Result<Duration, String>>,
     pub missing: Missing,
     /// Ends of the server or of its answers.
@@ -132,8 +132,7 @@ impl Figures {
         self.fullest().counted() as f64 / cell.maxmemory_bytes() as f64
     }
 
-    /// Of what is left of the resident bytes without those before there was data and what has limits of its
-    /// own.
+    /// Resident bytes over maxmemory, without those before there was data and what has limits of its own.
     pub fn resident_ratio(&self, cell: &Cell) -> f64 {
         let of_data = self.servers.iter().map(|seen| {
             let not_counted = seen.samples.iter().map(|sample| sample.not_counted).max().unwrap_or(0);

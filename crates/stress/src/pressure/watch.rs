@@ -22,7 +22,7 @@ const HOT_VALUE: &[u8] = b"in memory";
 pub struct Sample {
     pub at: Duration,
     pub used: u64,
-    /// Of that, what has limits of its own.
+    /// Part of it that has limits of its own.
     pub not_counted: u64,
     /// Copies of what is on disk: they can go at no cost.
     pub droppable: u64,
