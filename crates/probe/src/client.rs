@@ -24,7 +24,7 @@ impl Client {
         Client::connect_within(port, PATIENCE)
     }
 
-    /// As `connect`; a reply that does not come within `patience` is a failure.
+    /// Connects as `connect` does; a reply that does not come within `patience` is a failure.
     pub fn connect_within(port: u16, patience: Duration) -> Fallible<Client> {
         let stream = TcpStream::connect(("127.0.0.1", port))
             .map_err(|why| format!("cannot connect to {port}: {why}"))?;

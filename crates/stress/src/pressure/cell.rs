@@ -1,5 +1,5 @@
-//! One cell of the table: a workload, beside a state of the disk, under a policy. The rest of it (sizes, files, threads) its
-//! seed draws, so that a cell is repeated by its seed and what was chosen by name.
+//! One cell of the table: a workload, beside a state of the disk, under a policy. The rest of it (sizes,
+//! files, threads) its seed draws, so that a cell is repeated by its seed and what was chosen by name.
 
 use std::fmt;
 use std::time::Duration;
@@ -84,7 +84,8 @@ impl Policy {
 }
 
 impl Disk {
-    /// Returns whether keys may be given up for room: nowhere else, since the disk may come back, or has room.
+    /// Returns whether keys may be given up for room: nowhere else, since the disk may come back, or has
+    /// room.
     pub fn costs_keys(self) -> bool {
         matches!(self, Disk::Full | Disk::Small)
     }
@@ -203,7 +204,10 @@ mod tests {
         let chosen = Chosen { disk: Some(Disk::Fast), ..Chosen::default() };
         for seed in 0..100 {
             let (drawn, fixed) = (Cell::draw(seed, Chosen::default()), Cell::draw(seed, chosen));
-            assert_eq!((drawn.workload, drawn.policy, drawn.trouble), (fixed.workload, fixed.policy, fixed.trouble));
+            assert_eq!(
+                (drawn.workload, drawn.policy, drawn.trouble),
+                (fixed.workload, fixed.policy, fixed.trouble)
+            );
             assert_eq!(fixed.disk, Disk::Fast);
             assert_eq!(fixed.options(), format!("--seed {seed} --disk fast"));
         }

@@ -1,5 +1,5 @@
-//! One client of a cell: fills its keys, goes on with the workload while the disk is in trouble, and looks for them at the
-//! end.
+//! One client of a cell: fills its keys, goes on with the workload while the disk is in trouble, and looks
+//! for them at the end.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -27,7 +27,7 @@ const FEW: usize = 5;
 const READS: usize = 20;
 /// Items that a client looks for at the end, spread over all of its own.
 const LOOKED_FOR_MAX: u32 = 2500;
-/// What of a list of faults is told.
+/// Faults of a list that are told.
 const TOLD_MAX: usize = 3;
 /// Bytes that the least disk holds beside memory: two segments, two are in reserve.
 const SMALL_DISK_BYTES: u64 = 128 << 20;
@@ -115,14 +115,14 @@ impl Client {
             wire: Wire::connect_within(port, PATIENCE)?,
             lasting: Data::new(number, shape),
             burst: None,
-            prng: Prng::new(cell.seed ^ (number as u64 + 1) << 32),
+            prng: Prng::new(cell.seed ^ ((number as u64 + 1) << 32)),
             cursor: "0".to_string(),
             steps: 0,
             counts: Counts::default(),
         })
     }
 
-    /// The same keys, by another connection.
+    /// Connects again, with the same keys.
     pub fn connect_again(&mut self, port: u16) -> Fallible {
         self.wire = Wire::connect_within(port, PATIENCE)?;
         Ok(())
@@ -189,12 +189,15 @@ impl Client {
         }
     }
 
-    /// Looks for the keys: each of a sample that was acknowledged has to be there, unless the policy may drop it.
+    /// Looks for the keys: each of a sample that was acknowledged has to be there, unless the policy may drop
+    /// it.
     pub fn look_for_keys(&mut self, cell: &Cell) -> Fallible<Missing> {
         let mut missing = Missing::default();
         let step = self.lasting.len() / LOOKED_FOR_MAX + 1;
-        let numbers: Vec<u32> =
-            (0..self.lasting.len()).step_by(step as usize).filter(|n| self.lasting.is_acknowledged(*n)).collect();
+        let numbers: Vec<u32> = (0..self.lasting.len())
+            .step_by(step as usize)
+            .filter(|n| self.lasting.is_acknowledged(*n))
+            .collect();
         let mut absent: Vec<String> = Vec::new();
         for some in numbers.chunks(200) {
             let replies = self.read(some)?;
@@ -205,7 +208,9 @@ impl Client {
                 match self.lasting.judge(number, reply) {
                     Found::Right => {}
                     Found::Absent if droppable => absent.push(self.lasting.key(number)),
-                    Found::Absent => missing.note(format!("{} number {number} is gone", self.lasting.key(number))),
+                    Found::Absent => {
+                        missing.note(format!("{} number {number} is gone", self.lasting.key(number)))
+                    }
                     Found::Wrong(what) => {
                         missing.note(format!("{} number {number}: {what}", self.lasting.key(number)));
                     }
@@ -305,10 +310,10 @@ impl Client {
         }
         let count = if self.steps.is_multiple_of(64) { 3 } else { 2 };
         let replies = self.ask(&out, count)?;
-        if let Ok(Value::Array(parts)) = &replies[0] {
-            if let Some(Value::Bulk(cursor)) = parts.first() {
-                self.cursor = String::from_utf8_lossy(cursor).into_owned();
-            }
+        if let Ok(Value::Array(parts)) = &replies[0]
+            && let Some(Value::Bulk(cursor)) = parts.first()
+        {
+            self.cursor = String::from_utf8_lossy(cursor).into_owned();
         }
         replies.iter().filter_map(|reply| reply.as_ref().err()).for_each(|why| self.counts.note_error(why));
         Ok(())
@@ -346,7 +351,8 @@ fn prepared_bytes(cell: &Cell) -> u64 {
     };
     let bytes = cell.maxmemory_bytes() * tenths / 10;
     // Of the least disk most is in use when the shortage begins.
-    let fills = if cell.disk == Disk::Small && is_text { SMALL_DISK_BYTES + cell.maxmemory_bytes() } else { 0 };
+    let fills =
+        if cell.disk == Disk::Small && is_text { SMALL_DISK_BYTES + cell.maxmemory_bytes() } else { 0 };
     bytes.max(fills / 20 * 17)
 }
 
@@ -363,7 +369,8 @@ fn write(wire: &mut Wire, data: &mut Data, counts: &mut Counts, numbers: &[u32])
     Ok(())
 }
 
-/// Sends requests and returns their replies. An error reply begins with its code; any other failure is the connection's.
+/// Sends requests and returns their replies. An error reply begins with its code; any other failure is the
+/// connection's.
 fn ask(wire: &mut Wire, requests: &[u8], count: usize) -> Fallible<Vec<Result<Value, String>>> {
     wire.send(requests)?;
     let mut replies = Vec::with_capacity(count);

@@ -1,9 +1,9 @@
 //! One cell from start to end.
 //!
 //! ```text
-//!   start -> clients fill their keys -> the disk gets into trouble, clients go on -> it ends -> as before? -> keys there?
-//!            |------------- INFO, GET of a hot key, the machine's own way: all the time --------------|   (or kill -9, start,
-//!                                                                                                          keys there?)
+//!   start -> clients fill their keys -> the disk is in trouble, clients go on -> as before? -> keys there?
+//!            |------ INFO, GET of a hot key, the machine's own way: all the time -------|
+//!                                                                  (or: -> kill -9 -> start -> keys there?)
 //! ```
 
 use std::path::Path;
@@ -73,10 +73,8 @@ impl Course<'_> {
             .collect();
         let (wires, hot, machine) = (wires?, hot?, Machine::start()?);
         let (result, samples, gets, own) = thread::scope(|scope| {
-            let samples: Vec<_> = wires
-                .into_iter()
-                .map(|wire| scope.spawn(move || watch::sample(wire, begun, stop)))
-                .collect();
+            let samples: Vec<_> =
+                wires.into_iter().map(|wire| scope.spawn(move || watch::sample(wire, begun, stop))).collect();
             let gets: Vec<_> = hot
                 .into_iter()
                 .map(|wire| scope.spawn(move || watch::get_hot_key(wire, begun, stop)))
@@ -88,8 +86,7 @@ impl Course<'_> {
         });
         self.seen.machine = own;
         let mut failed = Vec::new();
-        self.seen.hot_get =
-            gets.iter().fold(Longest::default(), |longest, (of_one, _)| longest.max(*of_one));
+        self.seen.hot_get = gets.iter().fold(Longest::default(), |longest, (of_one, _)| longest.max(*of_one));
         for (_, end) in gets {
             match end {
                 HotEnd::Told => {}
@@ -127,7 +124,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// From the moment the disk gets into trouble until it is over; the last requests are answered behind it.
+    /// Lets clients work while the disk is in trouble; their last requests are answered behind it.
     fn shortage(&mut self, deployment: &mut Deployment) -> Fallible {
         let cell = self.cell;
         deployment.begin_trouble(cell.disk)?;
@@ -208,7 +205,7 @@ impl Course<'_> {
                 let Sample { state, used, droppable, .. } = Sample::take(deployment.control(), self.begun)?;
                 let (seconds, used, droppable) = (BACK_MAX.as_secs(), used >> 20, droppable >> 20);
                 return Err(format!(
-                    "{why}, {seconds} s behind the shortage (disk: {state}, {used} MB used, {droppable} of copies)"
+                    "{why}, {seconds} s later (disk: {state}, {used} MB used, {droppable} MB of copies)"
                 ));
             }
             thread::sleep(LOOK_EVERY);
@@ -237,7 +234,8 @@ impl Course<'_> {
             Workload::Expiry => {
                 let allowed = 1 + self.clients.iter().map(Client::keys).sum::<u64>();
                 let keys = deployment.control().dbsize()?;
-                Ok((keys > allowed).then(|| format!("{keys} keys are there, {allowed} without those that are due")))
+                Ok((keys > allowed)
+                    .then(|| format!("{keys} keys are there, {allowed} without those that are due")))
             }
             _ => Ok(None),
         }
@@ -303,11 +301,13 @@ fn done(
 }
 
 fn followed(deployment: &mut Deployment) -> Fallible<Option<String>> {
-    let primary = deployment.control().info("master_repl_offset")?;
+    let number = |text: String| text.parse::<u64>().map_err(|_| format!("'{text}' is no offset"));
+    let primary = number(deployment.control().info("master_repl_offset")?)?;
     let mut replica = deployment.servers[1].client()?;
-    let (link, offset) = (replica.info("master_link_status")?, replica.info("slave_repl_offset")?);
+    let link = replica.info("master_link_status")?;
     if link != "up" {
         return Ok(Some(format!("the link of the replica is {link}")));
     }
-    Ok((offset < primary && offset.len() <= primary.len()).then(|| format!("the replica is at {offset} of {primary}")))
+    let offset = number(replica.info("slave_repl_offset")?)?;
+    Ok((offset < primary).then(|| format!("the replica is at {offset} of {primary}")))
 }

@@ -1,7 +1,7 @@
 //! Keys of one client, numbered: how each is written and read, and which version of it was acknowledged.
 //!
-//! A value says its key, its number and its version, and the rest follows from these, so a reader knows whether it is the
-//! right one. A version that was refused is not there; one that was never answered may be.
+//! A value says its key, its number and its version, and the rest follows from these, so a reader knows
+//! whether it is the right one. A version that was refused is not there; one that was never answered may be.
 
 use isotherm_probe::command;
 use isotherm_resp::reply_parse::Value;
@@ -27,7 +27,7 @@ const FIELD_BYTES: usize = 1000;
 const MEMBER_BYTES: usize = 60;
 /// Large collections of a client.
 const COLLECTIONS: u32 = 2;
-/// Of a key that is not due as long as a cell lasts.
+/// Time to live of a key that is not due as long as a cell lasts.
 const FAR_S: &[u8] = b"100000";
 
 impl Shape {
@@ -65,7 +65,7 @@ pub struct Data {
 /// State of an item, as its reply shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Found {
-    /// As it was acknowledged.
+    /// Value as it was acknowledged.
     Right,
     Absent,
     /// Another value, or an error, in words.

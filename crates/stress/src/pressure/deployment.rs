@@ -8,7 +8,8 @@ use isotherm_probe::{Client, Fallible, Server};
 use super::cell::{Cell, Disk, Workload};
 use super::client::PATIENCE;
 
-/// Descriptors of a server that has few: about as many as it reserves for all that is no client, and some clients.
+/// Descriptors of a server that has few: about as many as it reserves for all that is no client, and some
+/// clients.
 const FILES: u32 = 44;
 /// Clients that take the descriptors which are left for clients.
 const IDLE_CLIENTS_MAX: usize = 64;
@@ -70,17 +71,18 @@ impl Deployment {
         }
     }
 
-    /// Ends it. Returns whether the disk is as large as is wanted: what a server does not take while it runs, somebody has
-    /// to make up for by deleting keys.
+    /// Ends it. Returns whether the disk is as large as is wanted: what a server does not take while it runs,
+    /// somebody has to make up for by deleting keys.
     pub fn end_trouble(&mut self, disk: Disk) -> Fallible<bool> {
         self.idle.clear();
         self.set_faults(&[("READ", "NONE"), ("WRITE", "NONE")])?;
         if disk != Disk::Small {
             return Ok(true);
         }
-        Ok(self.controls.iter_mut().all(|control| {
-            control.call(&["CONFIG", "SET", "swap-max-disk", MAX_DISK]).is_ok()
-        }))
+        Ok(self
+            .controls
+            .iter_mut()
+            .all(|control| control.call(&["CONFIG", "SET", "swap-max-disk", MAX_DISK]).is_ok()))
     }
 
     fn set_faults(&mut self, faults: &[(&str, &str)]) -> Fallible {

@@ -1,10 +1,11 @@
-//! Cells that are known to fail, with the reason. An empty table is the aim: what stands here is a fault of the server.
+//! Cells that are known to fail, with the reason. An empty table is the aim: what stands here is a fault of
+//! the server.
 //!
 //! CI leaves them out; `--known yes` runs them too, and says which of them hold by now.
 
 use super::cell::{Cell, Disk, Policy, Workload};
 
-/// Of each list one has to fit; an empty one fits always.
+/// Cells with a value of each list; an empty list fits all.
 struct Known {
     workloads: &'static [Workload],
     policies: &'static [Policy],

@@ -6,8 +6,8 @@
 //!        x disk     (fast, slow, hung-write, hung-read, full, failing, unreadable, few-files, small)
 //!        + what the seed draws: maxmemory, workers, values, the append-only file, kill -9, length
 //! ```
-//! In each cell a real server of 20 to 60 MB holds more data than memory. Clients go on while its disk is in trouble for
-//! one to three seconds. Meanwhile and afterwards the invariants of `verdict` hold:
+//! In each cell a real server of 20 to 60 MB holds more data than memory. Clients go on while its disk is in
+//! trouble for one to three seconds. Meanwhile and afterwards the invariants of `verdict` hold:
 //!
 //! * nothing is evicted or refused while copies of what is on disk could go instead;
 //! * keys are evicted for want of disk only, writes are refused only while the disk takes nothing;
@@ -19,7 +19,8 @@
 //! A seed is a cell; CI runs a fixed list of seeds. A cell that is late, and nothing else, is run once more.
 //!
 //! * `cell`, `known`: the cells, and those that are known to fail.
-//! * `deployment`, `data`, `client`: servers and their disk; keys and versions; who writes and looks for them.
+//! * `deployment`, `data`, `client`: servers and their disk; keys and versions; who writes and looks for
+//!   them.
 //! * `watch`, `course`: what is looked at meanwhile; a cell from start to end.
 //! * `verdict`, `table`: what has to hold; what a reader sees.
 
@@ -38,16 +39,15 @@ use std::time::{Duration, Instant};
 
 use isotherm_probe::Fallible;
 
-use crate::options::number;
 use cell::{Cell, Chosen, Disk, Policy, Workload};
 use verdict::{Bounds, Fault, Figures};
 
 pub const HELP: &str = "\
 isotherm-stress pressure [options]   (cargo xtask stress pressure [options])
 
-  --seconds N       no cell begins after so many seconds (45); behind the fixed list of seeds come all others
+  --seconds N       behind the fixed list all other seeds; none begins after so many seconds (45)
   --seed N          the cell of this seed only
-  --workload NAME   fill, overwrite, read, scan, collections, expiry, replica, save or rewrite, instead of the seed's
+  --workload NAME   fill, overwrite, read, scan, collections, expiry, replica, save, rewrite (the seed's)
   --policy NAME     noeviction, allkeys-lru, allkeys-lfu or volatile-ttl
   --disk NAME       fast, slow, hung-write, hung-read, full, failing, unreadable, few-files or small
   --every yes       each workload with each state of the disk, instead of seeds
@@ -58,11 +58,16 @@ isotherm-stress pressure [options]   (cargo xtask stress pressure [options])
 Exit code: 0 without a fault; 1 otherwise. A cell that was late, and nothing else, is run once more.
 ";
 
-/// Seeds that are run first, in this order: together they draw every workload and every state of the disk (a test asks).
+/// Seeds that are run first, in this order: together they draw every workload and every state of the disk (a
+/// test asks).
 const SEEDS: &[u64] = &[1477, 1212, 4281, 941, 362, 2237, 5062, 43, 67, 838, 283, 2202];
 
+/// No cell of the list begins later.
+const LIST_MAX: Duration = Duration::from_secs(45);
+
 struct Options {
-    total: Duration,
+    /// Without it the fixed list is all.
+    total: Option<Duration>,
     seed: Option<u64>,
     chosen: Chosen,
     every: bool,
@@ -75,7 +80,7 @@ struct Options {
 impl Options {
     fn parse(args: &[String]) -> Fallible<Options> {
         let mut options = Options {
-            total: Duration::from_secs(45),
+            total: None,
             seed: None,
             chosen: Chosen::default(),
             every: false,
@@ -88,7 +93,7 @@ impl Options {
         while let Some(flag) = args.next() {
             let value = args.next().ok_or_else(|| format!("{flag} wants a value\n\n{HELP}"))?;
             match flag.as_str() {
-                "--seconds" => options.total = Duration::from_secs(number(value)?),
+                "--seconds" => options.total = Some(Duration::from_secs(number(value)?)),
                 "--seed" => options.seed = Some(number(value)?),
                 "--workload" => options.chosen.workload = Some(Workload::parse(value)?),
                 "--policy" => options.chosen.policy = Some(Policy::parse(value)?),
@@ -107,7 +112,7 @@ impl Options {
         if self.strict { Bounds::STRICT } else { Bounds::CI }
     }
 
-    /// What the command that repeats a cell has behind the cell.
+    /// Options that repeat a cell, beside those of the cell.
     fn repeated(&self) -> String {
         let mut line = if self.strict { " --strict yes" } else { "" }.to_string();
         if self.server_named {
@@ -124,9 +129,14 @@ impl Options {
         if self.every {
             return Box::new(every(chosen));
         }
-        let others = (1..).filter(|seed| !SEEDS.contains(seed));
+        let is_long = self.total.is_some();
+        let others = (1..if is_long { u64::MAX } else { 1 }).filter(|seed| !SEEDS.contains(seed));
         Box::new(SEEDS.iter().copied().chain(others).map(move |seed| Cell::draw(seed, chosen)))
     }
+}
+
+fn number(text: &str) -> Fallible<u64> {
+    text.parse().map_err(|_| format!("'{text}' is no number"))
 }
 
 fn yes_or_no(text: &str) -> Fallible<bool> {
@@ -137,9 +147,11 @@ fn yes_or_no(text: &str) -> Fallible<bool> {
     }
 }
 
-/// Each workload with each state of the disk, or those that were chosen; the rest the number of the pair draws.
+/// Each workload with each state of the disk, or those that were chosen; the rest the number of the pair
+/// draws.
 fn every(chosen: Chosen) -> impl Iterator<Item = Cell> {
-    let pairs = Workload::ALL.iter().flat_map(|workload| Disk::ALL.iter().map(move |disk| (*workload, *disk)));
+    let pairs =
+        Workload::ALL.iter().flat_map(|workload| Disk::ALL.iter().map(move |disk| (*workload, *disk)));
     pairs
         .enumerate()
         .filter(move |(_, (workload, disk))| {
@@ -165,7 +177,7 @@ pub fn run(args: &[String]) -> Fallible<usize> {
     println!("{}", table::head());
     for cell in options.cells() {
         // A cell that was asked for by its seed runs in any case.
-        if begun.elapsed() >= options.total && options.seed.is_none() {
+        if begun.elapsed() >= options.total.unwrap_or(LIST_MAX) && options.seed.is_none() {
             is_cut = options.every || SEEDS.contains(&cell.seed);
             break;
         }
@@ -185,7 +197,9 @@ pub fn run(args: &[String]) -> Fallible<usize> {
     let seconds = begun.elapsed().as_secs();
     let cut = if is_cut { "; the time was over before the last of the list" } else { "" };
     let count = failed.len();
-    println!("pressure: {held} cells held, {count} failed {failed:?}, {left_out} known to fail; {seconds} s{cut}");
+    println!(
+        "pressure: {held} cells held, {count} failed {failed:?}, {left_out} known to fail; {seconds} s{cut}"
+    );
     Ok(count)
 }
 
@@ -243,6 +257,13 @@ mod tests {
         for wrong in ["--seed", "--seed x", "--disk none", "--strict 1", "--other 1"] {
             assert!(parse(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn other_seeds_come_only_where_there_is_time() {
+        assert_eq!(parse("").unwrap().cells().count(), SEEDS.len());
+        assert_eq!(parse("--seconds 60").unwrap().cells().take(100).count(), 100);
+        assert_eq!(parse("--seconds 60 --seed 3").unwrap().cells().count(), 1);
     }
 
     #[test]

@@ -8,7 +8,17 @@ use super::verdict::{Fault, Figures};
 pub fn head() -> String {
     format!(
         "{:>5}  {:<12}{:<14}{:<12}{:>6}{:>9}{:>8}{:>9}{:>9}{:>11}{:>9}  verdict",
-        "seed", "workload", "policy", "disk", "MB", "used/max", "rss/max", "evicted", "refused", "GET max", "back"
+        "seed",
+        "workload",
+        "policy",
+        "disk",
+        "MB",
+        "used/max",
+        "rss/max",
+        "evicted",
+        "refused",
+        "GET max",
+        "back"
     )
 }
 
@@ -49,6 +59,9 @@ pub fn faults(cell: &Cell, seen: &Figures, faults: &[Fault], options: &str) -> S
     let (worked, prepared) = (&seen.worked, &seen.prepared);
     let wrote = worked.acknowledged + prepared.acknowledged;
     let (from, to) = (seen.shortage.0.as_secs_f64(), seen.shortage.1.as_secs_f64());
-    text += &format!("       {wrote} writes acknowledged, {} in the shortage, from {from:.1} to {to:.1} s\n", worked.acknowledged);
+    text += &format!(
+        "       {wrote} writes acknowledged, {} in the shortage, from {from:.1} to {to:.1} s\n",
+        worked.acknowledged
+    );
     text + &format!("       to repeat it: cargo xtask stress pressure {}{options}", cell.options())
 }

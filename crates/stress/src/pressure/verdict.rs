@@ -1,7 +1,7 @@
 //! What has to hold in each cell, and by how much it may be missed.
 //!
-//! In CI, beside other work on few cores, what is allowed beyond each limit is ten times as much, and a wait that is too long
-//! is asked for once more. `--strict yes` takes the limits themselves.
+//! In CI, beside other work on few cores, what is allowed beyond each limit is ten times as much, and a wait
+//! that is too long is asked for once more. `--strict yes` takes the limits themselves.
 
 use std::fmt;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use super::cell::{Cell, Disk};
 use super::client::{Counts, Missing};
 use super::watch::{Longest, Sample};
 
-/// Of a disk that is filled the keys of a segment are the least that makes room.
+/// Segment of the log: on a disk that is filled its keys are the least that makes room.
 const SEGMENT_BYTES: u64 = 64 << 20;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Invariant {
-    /// Nothing is evicted or refused while copies could go instead.
+    /// Copies go before anything is evicted or refused.
     Copies,
     /// Keys are evicted for want of disk only, about as many as are written.
     Evicted,
@@ -54,7 +54,7 @@ impl Invariant {
 }
 
 pub struct Bounds {
-    /// Of maxmemory.
+    /// Part of maxmemory that copies may take; then what may be used and resident, of the same.
     droppable: f64,
     used: f64,
     resident: f64,
@@ -73,8 +73,8 @@ impl Bounds {
         get: Duration::from_millis(20),
         back: Duration::from_secs(10),
     };
-    /// Ten times what is allowed beyond; but for copies, whose own limit is an eighth of maxmemory, and for keys, which are
-    /// counted whatever the machine does.
+    /// Ten times what is allowed beyond; but for copies, whose own limit is an eighth of maxmemory, and for
+    /// keys, which are counted whatever the machine does.
     pub const CI: Bounds = Bounds {
         droppable: 0.1,
         used: 1.5,
@@ -85,7 +85,7 @@ impl Bounds {
     };
 }
 
-/// What was seen of one server.
+/// Samples of one server.
 #[derive(Clone, Default)]
 pub struct Seen {
     pub samples: Vec<Sample>,
@@ -94,19 +94,19 @@ pub struct Seen {
     pub base: u64,
 }
 
-/// What was seen of a cell.
+/// All that was seen of a cell.
 #[derive(Clone, Default)]
 pub struct Figures {
     /// The primary, then its replica.
     pub servers: Vec<Seen>,
     pub hot_get: Longest,
     pub machine: Longest,
-    /// Of the time before the shortage, and in it.
+    /// Replies before the shortage, and in it.
     pub prepared: Counts,
     pub worked: Counts,
     /// The shortage begins, and ends.
     pub shortage: (Duration, Duration),
-    /// From the end of the shortage until all was as before; what was not, otherwise.
+    /// Time from the end of the shortage until all was as before; what was not, otherwise.
     pub back: Option<Result<Duration, String>>,
     pub missing: Missing,
     /// Ends of the server or of its answers.
@@ -132,7 +132,7 @@ impl Figures {
         self.fullest().counted() as f64 / cell.maxmemory_bytes() as f64
     }
 
-    /// Of what is left of the resident bytes without those before there was data and what has limits of its own.
+    /// Resident bytes over maxmemory, without those before there was data and what has limits of its own.
     pub fn resident_ratio(&self, cell: &Cell) -> f64 {
         let of_data = self.servers.iter().map(|seen| {
             let not_counted = seen.samples.iter().map(|sample| sample.not_counted).max().unwrap_or(0);
@@ -181,17 +181,23 @@ pub fn judge(cell: &Cell, seen: &Figures, bounds: &Bounds) -> Vec<Fault> {
         note(Invariant::Used, text);
     }
     if resident > bounds.resident {
-        let text = format!("{resident:.2} x maxmemory beyond the empty server, {:.2} are allowed", bounds.resident);
+        let text =
+            format!("{resident:.2} x maxmemory beyond the empty server, {:.2} are allowed", bounds.resident);
         note(Invariant::Resident, text);
     }
     if seen.get_beyond_machine() > bounds.get {
         let (took, at) = (ms(seen.hot_get.took), seen.hot_get.at.as_secs_f64());
         let machine = ms(seen.machine.took);
-        let text = format!("{took} after {at:.1} s; the machine's own longest is {machine}, {} more are allowed", ms(bounds.get));
+        let text = format!(
+            "{took} after {at:.1} s; the machine's own longest is {machine}, {} more are allowed",
+            ms(bounds.get)
+        );
         note(Invariant::HotGet, text);
     }
     match &seen.back {
-        Some(Ok(took)) if *took > bounds.back => note(Invariant::Back, format!("after {:.1} s", took.as_secs_f64())),
+        Some(Ok(took)) if *took > bounds.back => {
+            note(Invariant::Back, format!("after {:.1} s", took.as_secs_f64()))
+        }
         Some(Err(why)) => note(Invariant::Back, why.clone()),
         _ => {}
     }
@@ -205,7 +211,8 @@ fn ms(time: Duration) -> String {
     format!("{:.0} ms", time.as_secs_f64() * 1e3)
 }
 
-/// Steps from one sample to the next in which keys or writes were given up, though there were copies at both ends.
+/// Steps from one sample to the next in which keys or writes were given up, though there were copies at both
+/// ends.
 fn copies(cell: &Cell, seen: &Figures, bounds: &Bounds) -> Option<String> {
     let least = (cell.maxmemory_bytes() as f64 * bounds.droppable) as u64;
     for server in &seen.servers {
@@ -216,7 +223,9 @@ fn copies(cell: &Cell, seen: &Figures, bounds: &Bounds) -> Option<String> {
                 (after.evicted.saturating_sub(before.evicted), after.refused.saturating_sub(before.refused));
             if droppable > least && evicted + refused > 0 {
                 let (at, mb) = (after.at.as_secs_f64(), droppable >> 20);
-                return Some(format!("{evicted} keys evicted, {refused} writes refused until {at:.1} s, beside {mb} MB of copies"));
+                return Some(format!(
+                    "{evicted} keys evicted, {refused} writes refused by {at:.1} s, beside {mb} MB of copies"
+                ));
             }
         }
     }
@@ -234,14 +243,19 @@ fn evicted(cell: &Cell, seen: &Figures, bounds: &Bounds) -> Option<String> {
     let written = seen.worked.acknowledged;
     let segment = if cell.disk == Disk::Small { SEGMENT_BYTES / cell.value_bytes as u64 } else { 0 };
     let allowed = (written as f64 * bounds.evicted) as u64 + segment;
-    (evicted > allowed).then(|| format!("{evicted} keys for {written} that were written, {allowed} are allowed"))
+    (evicted > allowed)
+        .then(|| format!("{evicted} keys for {written} that were written, {allowed} are allowed"))
 }
 
 fn refused(cell: &Cell, seen: &Figures) -> Vec<String> {
     let mut texts = Vec::new();
     let mut note = |counts: &Counts, when: &str, costs_writes: bool, costs_reads: bool| {
         if counts.refused > 0 && !costs_writes {
-            texts.push(format!("{} of {} writes {when}", counts.refused, counts.refused + counts.acknowledged));
+            texts.push(format!(
+                "{} of {} writes {when}",
+                counts.refused,
+                counts.refused + counts.acknowledged
+            ));
         }
         if counts.unread > 0 && !costs_reads {
             texts.push(format!("{} commands could not read a value {when}", counts.unread));
@@ -271,11 +285,8 @@ mod tests {
     use crate::pressure::cell::{Chosen, Policy, Workload};
 
     fn cell(disk: Disk) -> Cell {
-        let chosen = Chosen {
-            workload: Some(Workload::Fill),
-            policy: Some(Policy::AllkeysLru),
-            disk: Some(disk),
-        };
+        let chosen =
+            Chosen { workload: Some(Workload::Fill), policy: Some(Policy::AllkeysLru), disk: Some(disk) };
         Cell { maxmemory_mb: 100, value_bytes: 4096, ..Cell::draw(1, chosen) }
     }
 
@@ -286,6 +297,7 @@ mod tests {
     fn found(disk: Disk, samples: &[Sample], change: impl Fn(&mut Figures)) -> Vec<Invariant> {
         let mut seen = Figures::default();
         seen.servers.push(Seen { samples: samples.to_vec(), ..Seen::default() });
+        seen.worked.acknowledged = 100;
         change(&mut seen);
         judge(&cell(disk), &seen, &Bounds::STRICT).iter().map(|fault| fault.invariant).collect()
     }
@@ -305,7 +317,9 @@ mod tests {
         assert_eq!(found(Disk::Full, &some, |_| {}), []);
         let many = [sample(90, 0, 20_000)];
         assert_eq!(found(Disk::Full, &many, |_| {}), [Invariant::Evicted]);
-        assert_eq!(found(Disk::Full, &many, |seen| seen.worked.acknowledged = 10_000), []);
+        assert_eq!(found(Disk::Full, &many, |seen| seen.worked.acknowledged = 20_000), []);
+        // A segment of 16384 such keys.
+        assert_eq!(found(Disk::Small, &many, |seen| seen.worked.acknowledged = 4_000), []);
     }
 
     #[test]
@@ -316,7 +330,10 @@ mod tests {
         assert_eq!(found(Disk::Failing, &[], |seen| seen.prepared.refused = 1), [Invariant::Refused]);
         assert_eq!(found(Disk::Unreadable, &[], |seen| seen.worked.unread = 1), []);
         assert_eq!(found(Disk::Full, &[], |seen| seen.worked.unread = 1), [Invariant::Refused]);
-        assert_eq!(found(Disk::Full, &[], |seen| seen.worked.errors.push("ERR".into())), [Invariant::Refused]);
+        assert_eq!(
+            found(Disk::Full, &[], |seen| seen.worked.errors.push("ERR".into())),
+            [Invariant::Refused]
+        );
     }
 
     #[test]

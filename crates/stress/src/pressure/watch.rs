@@ -1,5 +1,5 @@
-//! Looks at a server while a cell lasts: INFO several times a second, a GET of a key that is always in memory on a
-//! connection at each worker, and beside it what this machine takes for the same way without a server.
+//! Looks at a server while a cell lasts: INFO several times a second, a GET of a key that is always in memory
+//! on a connection at each worker, and beside it what this machine takes for the same way without a server.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -22,7 +22,7 @@ const HOT_VALUE: &[u8] = b"in memory";
 pub struct Sample {
     pub at: Duration,
     pub used: u64,
-    /// Of that, what has limits of its own.
+    /// Part of it that has limits of its own.
     pub not_counted: u64,
     /// Copies of what is on disk: they can go at no cost.
     pub droppable: u64,
@@ -95,7 +95,7 @@ pub fn set_hot_key(client: &mut Client) -> Fallible {
 
 /// End of the requests for the hot key.
 pub enum HotEnd {
-    /// It was told to stop.
+    /// Stopped, as it was told.
     Told,
     /// The key was not there, in words: no policy drops the one that is used most.
     Lost(String),
@@ -122,7 +122,7 @@ pub fn get_hot_key(mut client: Client, begun: Instant, stop: &AtomicBool) -> (Lo
     (longest, HotEnd::Told)
 }
 
-/// The same way between two threads of this program: what the machine itself takes for it.
+/// Two threads of this program that do the same: what the machine itself takes for it.
 pub struct Machine {
     stream: TcpStream,
 }
