@@ -124,9 +124,8 @@ impl Guard {
 
     fn hear(&mut self, signal: Ending) {
         let process = &self.node.process;
-        let is_busy = process.pending_end.is_some()
-            || process.ending.is_by_signal()
-            || process.wish.is_acting();
+        let is_busy =
+            process.pending_end.is_some() || process.ending.is_by_signal() || process.wish.is_acting();
         if signal == Ending::Interrupt && is_busy {
             insist(self.node.store());
         }
@@ -178,11 +177,7 @@ fn progress(node: &Node) -> Progress {
         true => (written.steps.load(SeqCst), written.bytes.load(SeqCst)),
         false => (0, 0),
     };
-    Progress {
-        answers: wish.answers(),
-        written,
-        durable: wish.is_closing().then(|| node.aof.durable()),
-    }
+    Progress { answers: wish.answers(), written, durable: wish.is_closing().then(|| node.aof.durable()) }
 }
 
 /// Says what a process that hangs has not saved.
