@@ -228,7 +228,7 @@ pub struct Held<'k> {
     /// When a lock that another thread had was had at last, by the clock of the watch: one that is free takes no time.
     locked_at: u64,
     pub(crate) missing: Vec<Missing>,
-    /// Of the command at hand, if it walks over keys.
+    /// Records that the command at hand has, if it walks over keys.
     pub walk: Walk,
 }
 

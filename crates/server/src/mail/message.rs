@@ -84,7 +84,7 @@ pub enum WorkerMessage {
     Fetched {
         ticket: Ticket,
         is_there: bool,
-        /// Those of a walk over keys.
+        /// Records for a walk over keys.
         records: Vec<(ColdRef, WalkRecord)>,
     },
     /// Threads have read for you: you look at it at the end of your turn.
@@ -121,7 +121,7 @@ pub enum WorkerMessage {
 }
 
 impl WorkerMessage {
-    /// Of a fetch that has brought values alone.
+    /// Returns the message of a fetch that has brought values alone.
     pub fn fetched(ticket: Ticket, is_there: bool) -> WorkerMessage {
         WorkerMessage::Fetched { ticket, is_there, records: Vec::new() }
     }
