@@ -155,7 +155,10 @@ impl Source<'_> {
 
     /// Returns whether a key of another record will do as well, of one that was read.
     pub fn has_others(&mut self) -> bool {
-        matches!(self, Source::Walk(walk) if walk.has_others())
+        match self {
+            Source::Disk => false,
+            Source::Walk(walk) => walk.has_others(),
+        }
     }
 
     /// Returns whether as much was named as is read at a time.

@@ -107,7 +107,8 @@ impl Exec {
     /// effect.
     #[cold]
     pub fn records_for(&mut self, command: &Entry, args: Args<'_>, (db, now): (Db, UnixMs)) -> Vec<ColdKey> {
-        let walks = command.on_cold == OnCold::Collect && command.locks == Locks::All;
+        let names_none = command.locks == Locks::All && command.need == Need::Nothing;
+        let walks = command.on_cold == OnCold::Collect && names_none;
         let Some(Handler::Data(handler)) = command.handler.filter(|_| walks && self.held.has_frozen()) else {
             return Vec::new();
         };
