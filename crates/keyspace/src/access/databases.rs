@@ -104,7 +104,7 @@ impl Txn<'_, '_> {
         self.scan_as(scanned, cursor, count, &wanted, &mut visit)
     }
 
-    /// Whether keys lie outside memory that a walk of this command does not wait for: it goes on with
+    /// Returns whether keys lie outside memory that a walk of this command does not wait for: it goes on with
     /// [`Txn::walk`].
     pub fn walks_in_steps(&self) -> bool {
         self.on_cold == OnCold::Collect && self.held.has_frozen()

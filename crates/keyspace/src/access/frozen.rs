@@ -91,7 +91,7 @@ impl Held<'_> {
         if refers(&db) { Some(db) } else { partition.used_databases().find(refers) }
     }
 
-    /// How many keys live in a bundle, if its record is still there.
+    /// Returns how many keys live in a bundle, if its record is still there.
     pub fn bundle_keys(&mut self, at: &BundleAt) -> Option<u64> {
         let partition = self.partition(at.slot);
         let address = partition.bundle_at((at.db, at.slot), at.name, at.reference)?;

@@ -230,7 +230,7 @@ pub struct Held<'k> {
     pub(crate) missing: Vec<Missing>,
     /// Something that a command was lent is to go with its locks.
     pub(super) drops_passed: bool,
-    /// Of the command at hand, if it walks over keys.
+    /// Records that the command at hand has, if it walks over keys.
     pub walk: Walk,
 }
 

@@ -47,15 +47,15 @@ pub(crate) fn position_in(cursor: u64) -> u32 {
     (cursor >> SLOT_BITS) as u32
 }
 
-/// Where the records of frozen keys come from.
+/// Sources of the records of frozen keys.
 pub(crate) enum Source<'w> {
     /// The disk, which is waited for under the lock.
     Disk,
-    /// What was read for the walk: it names what it lacks, and runs again.
+    /// Records that were read for the walk: it names what it lacks, and runs again.
     Walk(&'w mut Walk),
 }
 
-/// What is scanned.
+/// Terms of a scan.
 #[derive(Clone, Copy)]
 pub(crate) struct Scanned {
     pub db: Db,
@@ -145,7 +145,7 @@ pub(crate) fn scan(
 }
 
 impl Source<'_> {
-    /// Whether the walk lacks records.
+    /// Returns whether the walk lacks records.
     pub fn is_wanting(&self) -> bool {
         match self {
             Source::Disk => false,
@@ -153,7 +153,7 @@ impl Source<'_> {
         }
     }
 
-    /// Whether a key of another record will do as well, of one that was read.
+    /// Returns whether a key of another record will do as well, of one that was read.
     pub fn has_others(&mut self) -> bool {
         match self {
             Source::Disk => false,
@@ -161,7 +161,7 @@ impl Source<'_> {
         }
     }
 
-    /// Whether as much was named as is read at a time.
+    /// Returns whether as much was named as is read at a time.
     fn is_full(&self) -> bool {
         match self {
             Source::Disk => false,
@@ -196,15 +196,15 @@ struct Piece {
     is_naming: bool,
 }
 
-/// What was met of a piece.
+/// Finds of a piece.
 struct Met {
-    /// Those that were visited; of records that are to be read all that they have.
+    /// Keys that were visited; of records that are to be read all that they have.
     keys: u64,
     /// The position behind it.
     end: u32,
     /// A record could not be had.
     is_missing: bool,
-    /// One that was read for the walk was used.
+    /// A record that was read for the walk was used.
     has_read: bool,
 }
 
@@ -300,7 +300,7 @@ impl Partition {
         payload.is_some_and(|payload| self.visit_items(bundle, &payload, visit))
     }
 
-    /// Whether it is the payload of this bundle, as far as that can be seen.
+    /// Visits the keys of a payload. Returns whether it is this bundle's, as far as that can be seen.
     fn visit_items(
         &self,
         bundle: &Bundle,

@@ -23,20 +23,20 @@ pub const WALK_BYTES_MAX: usize = 1 << 20;
 /// Records of more bytes are not read for one transaction.
 const WHOLE_BYTES_MAX: usize = 8 << 20;
 
-/// What became of a record that a walk has named.
+/// A record that a walk has named, as it came.
 #[derive(PartialEq, Eq, Debug)]
 pub enum WalkRecord {
     Payload(Vec<u8>),
-    /// It cannot be read, and others can.
+    /// Lost, for all that is known: it cannot be read, and others can.
     Lost,
 }
 
-/// How far a walk has come that goes over all keys.
+/// The place to which a walk over all keys has come.
 #[derive(Default, Debug)]
 pub struct WalkProgress {
-    /// Of SCAN.
+    /// A cursor of SCAN.
     pub cursor: u64,
-    /// What is to be answered for what lies before it, in the form of replies.
+    /// Replies for what lies before it.
     pub found: Vec<u8>,
     pub count: usize,
 }
@@ -46,13 +46,13 @@ pub struct WalkProgress {
 pub struct Walk {
     records: BTreeMap<u64, WalkRecord>,
     record_bytes: usize,
-    /// By the place of the record: what is written together is read together.
+    /// Bundles by the place of the record: what is written together is read together.
     wanted: BTreeMap<u64, BundleAt>,
     wanted_bytes: usize,
     progress: Option<WalkProgress>,
-    /// It has come further since it last lacked records.
+    /// Progress since it last lacked records.
     has_advanced: bool,
-    /// It has no steps: what was read stays.
+    /// A walk without steps: what was read stays.
     is_whole: bool,
 }
 
@@ -63,7 +63,7 @@ impl Walk {
         self.records.insert(reference.raw(), record);
     }
 
-    /// The same, for one who wanted it alone.
+    /// Takes a record, for one who wanted it alone.
     pub fn take(&mut self, reference: ColdRef) -> Option<WalkRecord> {
         self.records.remove(&reference.raw())
     }
@@ -79,29 +79,29 @@ impl Walk {
         is_new
     }
 
-    /// Whether no more is read at a time.
+    /// Returns whether no more is read at a time.
     pub(crate) fn is_full(&self) -> bool {
         self.wanted_bytes >= WALK_BYTES_MAX
     }
 
-    /// Whether the last run lacked records.
+    /// Returns whether the last run lacked records.
     #[inline]
     pub fn is_wanting(&self) -> bool {
         !self.wanted.is_empty()
     }
 
-    /// What is to be read before it runs again.
+    /// Takes what is to be read before it runs again.
     pub fn take_wanted(&mut self) -> Vec<BundleAt> {
         self.wanted_bytes = 0;
         std::mem::take(&mut self.wanted).into_values().collect()
     }
 
-    /// Whether there is nothing that the next run would need.
+    /// Returns whether there is nothing that the next run would need.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty() && self.progress.is_none() && self.wanted.is_empty() && !self.is_whole
     }
 
-    /// It is of a transaction. Whether more may be read for that.
+    /// Makes it a walk of a transaction. Returns whether more may be read for that.
     pub fn make_whole(&mut self) -> bool {
         self.is_whole = true;
         self.record_bytes < WHOLE_BYTES_MAX
@@ -113,7 +113,7 @@ impl Walk {
         self.progress = None;
     }
 
-    /// A key of any record will do, and there are some of which keys were read for it.
+    /// Returns whether there are records that were read, where a key of any will do; then none is wanted.
     pub(crate) fn has_others(&mut self) -> bool {
         let has_others = self.is_whole && !self.records.is_empty();
         if has_others {
@@ -122,12 +122,12 @@ impl Walk {
         has_others
     }
 
-    /// How far it has come before.
+    /// Takes the place to which it has come before.
     pub(crate) fn take_progress(&mut self) -> WalkProgress {
         self.progress.take().unwrap_or_default()
     }
 
-    /// It goes on there. `has_advanced`: what was read before is behind it.
+    /// Keeps the place where it goes on. `has_advanced`: what was read before is behind it.
     pub(crate) fn keep_progress(&mut self, progress: WalkProgress, has_advanced: bool) {
         if self.is_whole {
             return;
@@ -139,7 +139,7 @@ impl Walk {
         (self.progress, self.has_advanced) = (Some(progress), has_advanced);
     }
 
-    /// Whether the last run has come further.
+    /// Returns whether the last run has come further.
     pub fn has_advanced(&self) -> bool {
         self.has_advanced
     }

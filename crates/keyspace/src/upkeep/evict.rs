@@ -50,7 +50,7 @@ impl EvictionPolicy {
         matches!(self, VolatileLru | VolatileLfu | VolatileRandom | VolatileTtl)
     }
 
-    /// Whether a key with this expiry may leave.
+    /// Returns whether a key with this expiry may leave.
     pub(crate) fn takes(self, expiry: Option<UnixMs>) -> bool {
         expiry.is_some() || !self.is_volatile()
     }

@@ -181,7 +181,7 @@ const SWAP_FORGET: Spec = Spec {
     ..SUBCOMMAND
 };
 
-/// Which keys a record has is not known.
+/// Finds the key of FORGET. Of a record none is known.
 fn forgotten_key(args: Args<'_>, out: &mut Vec<(usize, KeyFlags)>) {
     if args.len() == 3 {
         out.push((2, KeyFlags::RW.or(KeyFlags::DELETE)));
@@ -216,8 +216,8 @@ fn forget(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-/// By what the server's log says of it. It is read once more, while nothing is held: what can be read is not
-/// given up.
+/// Gives up a record by what the server's log says of it. It is read once more, while nothing is held: what
+/// can be read is not given up.
 fn forget_record(call: &mut AdminCall<'_>) -> Outcome {
     let (slot, address) = match record_of(call.args) {
         Ok(named) => named,

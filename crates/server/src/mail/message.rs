@@ -94,7 +94,7 @@ pub enum WorkerMessage {
     Fetched {
         ticket: Ticket,
         came: Came,
-        /// Those of a walk over keys.
+        /// Records for a walk over keys.
         records: Vec<(ColdRef, WalkRecord)>,
     },
     /// Threads have read for you: you look at it at the end of your turn.
@@ -131,7 +131,7 @@ pub enum WorkerMessage {
 }
 
 impl WorkerMessage {
-    /// Of a fetch that has brought values alone.
+    /// Returns the message of a fetch that has brought values alone.
     pub fn fetched(ticket: Ticket, came: Came) -> WorkerMessage {
         WorkerMessage::Fetched { ticket, came, records: Vec::new() }
     }

@@ -114,7 +114,7 @@ impl Exec {
         Outcome::Cold(keys)
     }
 
-    /// The same of a command of the server that walks over keys. Its reply is not written.
+    /// Fetches for a command of the server that walks over keys. Its reply is not written.
     #[cold]
     pub fn fetch_for_walk(&mut self, reply: &mut Reply) -> Outcome {
         let keys = self.held.walk.take_wanted().into_iter().map(ColdKey::of_bundle).collect();
@@ -125,11 +125,12 @@ impl Exec {
         Outcome::Done
     }
 
-    /// What a command of a queue will lack that walks over keys: it runs as if on its own, and without
+    /// Finds what a command of a queue will lack that walks over keys: it runs as if on its own, without
     /// effect.
     #[cold]
     pub fn records_for(&mut self, command: &Entry, args: Args<'_>, (db, now): (Db, UnixMs)) -> Vec<ColdKey> {
-        let walks = command.on_cold == OnCold::Collect && command.locks == Locks::All;
+        let names_none = command.locks == Locks::All && command.need == Need::Nothing;
+        let walks = command.on_cold == OnCold::Collect && names_none;
         let Some(Handler::Data(handler)) = command.handler.filter(|_| walks && self.held.has_frozen()) else {
             return Vec::new();
         };
@@ -164,7 +165,7 @@ impl Exec {
         self.held.walk.take_wanted().into_iter().map(ColdKey::of_bundle).collect()
     }
 
-    /// What the command lacks does not come.
+    /// Answers that what the command lacks does not come.
     fn refuse_unread(&mut self, reply: &mut Reply) {
         self.held.walk.give_up();
         let is_refused = std::mem::take(&mut self.refuses_walk);
@@ -349,7 +350,7 @@ impl Exec {
         }
     }
 
-    /// What was read for a walk. If nobody waits for it any more it goes with its ticket.
+    /// Adds what was read for a walk. If nobody waits for it any more it goes with its ticket.
     pub fn add_records(&mut self, ticket: Ticket, records: impl IntoIterator<Item = (ColdRef, WalkRecord)>) {
         for (reference, record) in records {
             self.walks.entry(ticket).or_default().add(reference, record);

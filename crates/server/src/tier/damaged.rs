@@ -9,13 +9,13 @@ use std::sync::{Mutex, PoisonError};
 use super::files::ReadError;
 use crate::process::log;
 
-/// So many are remembered; behind that those that were named before are named again.
+/// Records that are remembered; behind that those that were named before are named again.
 const NAMED_MAX: usize = 1024;
 
-/// Those that walks over keys left out.
+/// Records that walks over keys left out.
 #[derive(Default)]
 pub struct DamagedRecords {
-    /// By the server's log.
+    /// Addresses that the server's log has named.
     named: Mutex<BTreeSet<u64>>,
     /// Keys that were left out, each time.
     pub keys_left_out: AtomicU64,

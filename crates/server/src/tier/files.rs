@@ -44,12 +44,12 @@ pub enum ReadError {
 }
 
 impl ReadError {
-    /// Whether bytes came, and were none of this record.
+    /// Returns whether bytes came, and were none of this record.
     pub fn is_damage(&self) -> bool {
         matches!(self, ReadError::Damaged(_) | ReadError::OtherKey)
     }
 
-    /// Whether the system refused.
+    /// Returns whether the system refused.
     pub fn is_of_system(&self) -> bool {
         matches!(self, ReadError::Io(_))
     }

@@ -90,7 +90,7 @@ impl Fetched {
         self.value.is_some()
     }
 
-    /// For a walk; `None` if it may be read later.
+    /// Returns the record for a walk; `None` if it may be read later.
     pub fn record(&self) -> Option<WalkRecord> {
         match &self.value {
             Some(payload) => Some(WalkRecord::Payload(payload.clone())),
