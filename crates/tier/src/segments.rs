@@ -262,7 +262,8 @@ impl Segments {
         // How much came to it is not known any more: as much as it can hold.
         let units = (named.bytes / ADDRESS_UNIT_BYTES) as u32;
         let generation = Generation::Once;
-        let found = Segment { state, generation, bytes: named.bytes, units, sequence, is_named: true, ..FREE };
+        let found =
+            Segment { state, generation, bytes: named.bytes, units, sequence, is_named: true, ..FREE };
         self.change(named.segment, |segment| *segment = found);
         self.to_look.push(named.segment);
     }
@@ -477,7 +478,11 @@ impl Segments {
         let units: u64 = self.all().map(|(number, _)| u64::from(live.units(number))).sum();
         assert_eq!(units * ADDRESS_UNIT_BYTES, live.bytes());
         for (number, segment) in self.all() {
-            assert_eq!(segment.state == SegmentState::Waiting, self.waiting.contains(&number.0), "{number:?}");
+            assert_eq!(
+                segment.state == SegmentState::Waiting,
+                self.waiting.contains(&number.0),
+                "{number:?}"
+            );
             assert_eq!(segment.state == SegmentState::Cleaning, self.cleaning == Some(number), "{number:?}");
             let lives = live.units(number) > 0;
             let is_to_look = live.has_turned(number) || self.to_look.contains(&number);

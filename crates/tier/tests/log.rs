@@ -2,8 +2,8 @@
 
 use isotherm_stdx::Slot;
 use isotherm_tier::{
-    Full, Log, LogConfig, Place, Record, SEGMENT_BYTES, SegmentNumber, SegmentState, Snapshots, Stream, Ticket,
-    Written,
+    Full, Log, LogConfig, Place, Record, SEGMENT_BYTES, SegmentNumber, SegmentState, Snapshots, Stream,
+    Ticket, Written,
 };
 
 fn append(log: &mut Log, payload: &[u8]) -> Place {

@@ -524,7 +524,9 @@ mod tests {
     /// Whatever the number of workers, tables of a node stay below a bound.
     #[test]
     fn bounds_of_all_partitions_have_one() {
-        for (partitions, share) in [(1, CLEAN_MAX), (64, CLEAN_MAX), (128, CLEAN_MAX / 2), (1024, CLEAN_MAX / 16)] {
+        for (partitions, share) in
+            [(1, CLEAN_MAX), (64, CLEAN_MAX), (128, CLEAN_MAX / 2), (1024, CLEAN_MAX / 16)]
+        {
             let cold = Cold { partitions, ..Cold::default() };
             assert_eq!(cold.share_of(CLEAN_MAX), share);
             for bound in [CLEAN_MAX, GIVEN_MAX, ABSENT_MAX] {

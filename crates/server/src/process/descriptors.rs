@@ -59,9 +59,8 @@ fn share(left: u64, clients: u64, segments_wanted: u64) -> (u64, u64) {
 pub fn segment_files_kept(config: &Config) -> usize {
     let wanted = segments_wanted(config);
     let granted = getrlimit(Resource::Nofile).current;
-    let segments = granted.map_or(wanted, |limit| {
-        share(limit.saturating_sub(others(config)), config.max_clients(), wanted).1
-    });
+    let segments = granted
+        .map_or(wanted, |limit| share(limit.saturating_sub(others(config)), config.max_clients(), wanted).1);
     kept_of(segments)
 }
 
@@ -170,7 +169,10 @@ mod tests {
         check(12, 10_000, 16_384, (8, 4));
         check(1, 10_000, 16_384, (1, 0));
         for segments in [0, 1, 4, 10, 64, 16_384] {
-            assert!(kept_of(segments) as u64 + (kept_of(segments) as u64).min(READS_BESIDE_MAX) >= segments.min(2));
+            assert!(
+                kept_of(segments) as u64 + (kept_of(segments) as u64).min(READS_BESIDE_MAX)
+                    >= segments.min(2)
+            );
         }
     }
 }

@@ -89,7 +89,8 @@ impl Sinker {
         let is_due = self.log.is_cleaning_due(self.ahead(), cleaning);
         match &self.cleaning {
             Some(it) => {
-                let goes_on = is_due || it.is_wanted || self.wants_cleaning() || self.log.can_clean_doubtful();
+                let goes_on =
+                    is_due || it.is_wanted || self.wants_cleaning() || self.log.can_clean_doubtful();
                 goes_on || self.gives_back()
             }
             None => self.begin_wanted() || ((is_due || self.gives_back()) && self.begin_if_useful()),

@@ -262,7 +262,8 @@ impl Files {
         const OPEN_BYTES: usize = 64;
         // Without a look at each of them: there may be very many.
         let segments = self.segments().len();
-        let segment_bytes = size_of::<Option<Arc<SegmentFile>>>() + size_of::<SegmentFile>() + 2 * size_of::<Handle>();
+        let segment_bytes =
+            size_of::<Option<Arc<SegmentFile>>>() + size_of::<SegmentFile>() + 2 * size_of::<Handle>();
         (segments * segment_bytes + self.open_files.count() * OPEN_BYTES + direct_rooms_bytes()) as u64
     }
 
@@ -336,7 +337,8 @@ impl Files {
     /// Whether anything can be read: of some files, or of the folder while there are none.
     pub fn probe(&self) -> bool {
         let segments = self.segments();
-        let with_file = segments.iter().enumerate().filter_map(|(number, found)| Some((number, found.clone()?)));
+        let with_file =
+            segments.iter().enumerate().filter_map(|(number, found)| Some((number, found.clone()?)));
         let some: Vec<_> = with_file.take(PROBED_MAX).collect();
         drop(segments);
         let reads = |(number, found): &(usize, Arc<SegmentFile>)| {
@@ -485,8 +487,7 @@ mod tests {
     use isotherm_keyspace::Slot;
     use isotherm_tier::{Log, LogConfig, Stream};
 
-    const ACCESS: Access =
-        Access { wants_direct: true, open_max: 2, is_synced_later: true, is_shared: true };
+    const ACCESS: Access = Access { wants_direct: true, open_max: 2, is_synced_later: true, is_shared: true };
 
     fn open(disk: &Arc<dyn Disk>, segments: u32, claim: &Claim, access: Access) -> Result<Files, String> {
         Files::open(Arc::clone(disk), Path::new("cold"), segments, claim, access)
@@ -533,7 +534,8 @@ mod tests {
     fn a_segment_is_named_as_far_as_it_was_written() {
         let troubles = Arc::<Troubles>::default();
         let disk = FaultyDisk::new(Arc::new(SimDisk::new(7, Plan::default())), Arc::clone(&troubles));
-        let files = open(&(Arc::new(disk) as Arc<dyn Disk>), 4, &Claim::of_nothing(), ACCESS).expect("it is free");
+        let files =
+            open(&(Arc::new(disk) as Arc<dyn Disk>), 4, &Claim::of_nothing(), ACCESS).expect("it is free");
         let named = [0, 1, 2].map(|number| Named { segment: SegmentNumber(number), bytes: 1 << 20 });
         for segment in [0, 2] {
             files.write(SegmentNumber(segment), 0, &[7; BLOCK_BYTES]).expect("no fault is set");
@@ -550,7 +552,8 @@ mod tests {
     #[test]
     fn a_file_that_is_lost_is_an_error() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(7, Plan::default()));
-        let files = open(&disk, 4, &Claim::of_nothing(), Access { open_max: 1, ..ACCESS }).expect("it is free");
+        let files =
+            open(&disk, 4, &Claim::of_nothing(), Access { open_max: 1, ..ACCESS }).expect("it is free");
         (0..2).for_each(|n| files.write(SegmentNumber(n), 0, &[7; BLOCK_BYTES]).expect("it is written"));
         disk.remove(&files.path(SegmentNumber(0))).expect("it is there");
         let read = |segment| files.read(Place::new(SegmentNumber(segment), 0, 10), b"key");

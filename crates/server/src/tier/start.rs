@@ -44,7 +44,8 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     let is_shared = space::is_shared(&folder, &config.folder());
     // It may have to be made yet.
     let free = disk.free_bytes(&if is_shared { config.folder() } else { space::existing(&folder) });
-    let free = free.map_err(|error| format!("Can't look at the file system of swap-dir: {}", os_text(&error)))?;
+    let free =
+        free.map_err(|error| format!("Can't look at the file system of swap-dir: {}", os_text(&error)))?;
     let bytes = match config.swap_disk_bytes() {
         0 => space::share_of(config, free, is_shared),
         bytes => bytes,

@@ -428,7 +428,9 @@ impl<M> Tier<M> {
     pub fn wants_base(&self) -> bool {
         let waiting = self.counters.waiting_segments.load(Relaxed);
         let is_much = waiting * WAITING_DIVISOR > self.counters.segments.load(Relaxed);
-        waiting > 0 && self.can_have_base() && (is_much || self.is_awaiting_base.load(Relaxed) || self.state() == State::Full)
+        waiting > 0
+            && self.can_have_base()
+            && (is_much || self.is_awaiting_base.load(Relaxed) || self.state() == State::Full)
     }
 
     // ---- the sinker is woken ----
