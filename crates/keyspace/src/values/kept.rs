@@ -1,12 +1,13 @@
 //! What all partitions keep for a snapshot, in bytes, and whether that is more than it may be.
 //!
-//! It becomes full above the limit, and stays so until a little of it is gone: who waits for that waits for some milliseconds, again and
-//! again, instead of once for most of the save. Nothing here waits: what is full is for the caller to see, who lets changes wait where
-//! nothing is held.
+//! It becomes full above the limit, and stays so until a little of it is gone: who waits for that waits for
+//! some milliseconds, again and again, instead of once for most of the save. Nothing here waits: what is full
+//! is for the caller to see, who lets changes wait where nothing is held.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-/// Changes go on when so much is gone, or half of the limit: with values that have to be read from disk first that takes some 10 ms.
+/// Bytes to be gone, or half of the limit, before changes go on: with values that have to be read from disk
+/// first that takes some 10 ms.
 const RELIEF_BYTES_MAX: u64 = 32 << 10;
 
 pub(crate) struct KeptAccount {

@@ -11,7 +11,8 @@
 //! **Start.** Nothing is removed or cut before all that the base in force refers to was found: its log, each segment, its length, the sum of
 //! its first block. Then what the base does not name goes, and what lies behind a named length.
 //!
-//! **Descriptors.** A segment needs none while nobody reads it: [`OpenFiles`] keeps the most used ones open, within a bound.
+//! **Descriptors.** A segment needs none while nobody reads it: [`OpenFiles`] keeps the most used ones open,
+//! within a bound.
 //!
 //! **Sync.** Only what a base is about to name is synced, and of that what no base has named yet. A failed sync is not repeated.
 
@@ -61,7 +62,7 @@ struct SegmentFile {
     handle: Arc<Handle>,
     /// Through the page cache, whose read-ahead those need who read value after value.
     in_order: Arc<Handle>,
-    /// Where the last write ends that the disk has taken.
+    /// End of the last write that the disk has taken.
     written_bytes: AtomicU64,
     /// So much of it is durable.
     synced_bytes: AtomicU64,
@@ -77,12 +78,12 @@ pub struct NotSynced {
     pub error: io::Error,
 }
 
-/// How files are opened.
+/// Rules by which files are opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
     /// Past the page cache.
     pub wants_direct: bool,
-    /// So many are kept open at most.
+    /// Number of files kept open at most.
     pub open_max: usize,
     /// A base will have them synced.
     pub is_synced_later: bool,
@@ -96,7 +97,7 @@ pub struct Files {
     /// Past the page cache.
     is_direct: bool,
     log: LogId,
-    /// Those that have a file, by number.
+    /// Segments that have a file, by number.
     segments: RwLock<Vec<Option<Arc<SegmentFile>>>>,
     is_synced_later: bool,
     is_shared: bool,
@@ -216,7 +217,7 @@ impl Files {
         self.open_files.open(&found.handle, || self.open_file(&self.path(segment), Mode::Update))
     }
 
-    /// The same of one that may be freed meanwhile, for who reads it.
+    /// Opens the file of a segment that may be freed meanwhile, for who reads it.
     fn file_of(&self, segment: SegmentNumber) -> Result<Arc<dyn File>, ReadError> {
         let found = self.get(segment).ok_or(ReadError::NoFile)?;
         self.file(segment, &found).map_err(|error| self.read_error(segment, &found, error))
@@ -267,12 +268,12 @@ impl Files {
         (segments * segment_bytes + self.open_files.count() * OPEN_BYTES + direct_rooms_bytes()) as u64
     }
 
-    /// What may still be written on the file system.
+    /// Asks how much may still be written on the file system.
     pub fn free_bytes(&self) -> io::Result<u64> {
         self.disk.free_bytes(&self.folder)
     }
 
-    /// Whether files with all data are on it too.
+    /// Returns whether files with all data are on the same file system.
     pub fn is_shared(&self) -> bool {
         self.is_shared
     }
@@ -353,7 +354,8 @@ impl Files {
 
     // ---- what a base refers to ----
 
-    /// What a base says of segments. One that has no file has no value either; where the last group failed, its file is shorter. It asks no disk.
+    /// Returns what a base says of segments. One that has no file has no value either; where the last group
+    /// failed, its file is shorter. No disk is asked.
     pub fn checkpoint(&self, named: &[Named]) -> Checkpoint {
         let with_file = named.iter().filter_map(|named| Some((named, self.get(named.segment)?)));
         let segments = with_file.map(|(named, found)| {
@@ -430,7 +432,8 @@ impl Files {
         Files::read_from(&*self.file_in_order(place.segment())?, place, key)
     }
 
-    /// What such a reader reads of a segment: the same file as long as that is open, and not written anew.
+    /// Returns what such a reader reads of a segment: the same file as long as that is open, and not written
+    /// anew.
     pub fn file_in_order(&self, segment: SegmentNumber) -> Result<Arc<dyn File>, ReadError> {
         if !self.is_direct {
             return self.file_of(segment);
@@ -440,7 +443,8 @@ impl Files {
         self.open_files.open(&found.in_order, open).map_err(|error| self.read_error(segment, &found, error))
     }
 
-    /// Where the record of a key of so many bytes lies: the file, its first byte and its length. `None`: it was freed, or its file is closed.
+    /// Returns the file that the record of a key of so many bytes lies in, its first byte and its length.
+    /// `None`: it was freed, or its file is closed.
     pub fn locate(&self, place: Place, key_bytes: usize) -> Option<(Arc<dyn File>, u64, usize)> {
         let file = self.get(place.segment())?.handle.get()?;
         Some((file, place.offset(), record_bytes(key_bytes, place.payload_bytes())))
@@ -529,7 +533,7 @@ mod tests {
         }
     }
 
-    /// Of a file that is shorter than what was named, as its last group failed, the base has what is there.
+    /// A base has what is there of a file that is shorter than what was named, as its last group failed.
     #[test]
     fn a_segment_is_named_as_far_as_it_was_written() {
         let troubles = Arc::<Troubles>::default();

@@ -104,7 +104,8 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     Ok(())
 }
 
-/// Files of a former `swap-mode yes` take space, and nothing uses them. A base may refer to them: they are not removed.
+/// Files of a former `swap-mode yes` take space, and nothing uses them. A base may refer to them: they are
+/// not removed.
 fn warn_of_files(node: &Node) {
     let folder = node.config.folder().join(node.config.swap_folder());
     let disk = &node.persistence.disk;
