@@ -4,7 +4,8 @@
 //! over, or brought back to memory: that thread holds the lock of the entry's partition, so a record is reported once.
 //! It touches no lock of the log's: one atomic subtraction.
 //!
-//! Sums are kept beside the counts, and which segments have become empty or have ceased to be: who asks goes over no segments.
+//! Sums are kept beside the counts, and which segments have become empty or have ceased to be: who asks goes
+//! over no segments.
 //!
 //! What counts of a record is what its place alone shows: head and payload. Keys and padding count as living as long as their
 //! payloads do: a segment's share is living units over all units that came to it.

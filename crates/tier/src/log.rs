@@ -205,8 +205,8 @@ impl Log {
         Ok(())
     }
 
-    /// One that takes no further group is full, though no other takes its place: in a small log what is dead in it may be most of what
-    /// cleaning can win.
+    /// Closes a segment that takes no further group, though no other takes its place: in a small log what is
+    /// dead in it may be most of what cleaning can win.
     fn close_exhausted(&mut self, generation: Generation) {
         let segment_bytes = self.config.segment_bytes();
         let is_exhausted = |filling: &mut Filling| filling.end + GROUP_BYTES as u64 > segment_bytes;
@@ -275,12 +275,14 @@ impl Log {
         self.segments.is_cleaning_due(self.config.reserve_segments(), ahead, cleaning)
     }
 
-    /// Whether values from memory may begin segments: not while others need the space of the file system. Survivors of cleaning may.
+    /// Lets values from memory begin segments, or not, while others need the space of the file system.
+    /// Survivors of cleaning may.
     pub fn set_may_grow(&mut self, may_grow: bool) {
         self.segments.may_grow = may_grow;
     }
 
-    /// Bytes of values that the log takes from memory before it is full, if all of them live: without what is kept for survivors.
+    /// Bytes of values that the log takes from memory before it is full, if all of them live: without what is
+    /// kept for survivors.
     pub fn usable_bytes(&self) -> u64 {
         let segments = (self.config.segments_max() + 1).saturating_sub(self.config.reserve_segments());
         u64::from(segments) * self.config.segment_bytes()

@@ -9,8 +9,8 @@
 //! A base that is being written names segments beside the one in force. What became of it may stay unknown (its list was written, and
 //! the disk did not say so): then both go on counting until a later one is in force.
 //!
-//! Of very many segments few change between two steps of the thread that writes: it reads sums, and looks at those that began to live or
-//! died (`Live::take_turned`), that were closed, or that wait.
+//! Of very many segments few change between two steps of the thread that writes: it reads sums, and looks at
+//! those that began to live or died (`Live::take_turned`), that were closed, or that wait.
 //!
 //! Which one is cleaned, and when: `policy`.
 
@@ -116,16 +116,16 @@ pub struct Named {
     pub bytes: u64,
 }
 
-/// What all segments come to.
+/// Sums over all segments.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 struct Sums {
     bytes: u64,
     units: u64,
-    /// Of those that wait.
+    /// Units of segments that wait.
     waiting_units: u64,
     by_state: [u32; SegmentState::COUNT],
     doubtful: u32,
-    /// Those that wait and are named by the base in force.
+    /// Segments that wait and are named by the base in force.
     waiting_named: u32,
 }
 
@@ -164,9 +164,9 @@ pub(crate) struct Segments {
     /// The one that is being cleaned: at most one.
     cleaning: Option<SegmentNumber>,
     waiting: BTreeSet<u32>,
-    /// What those that wait were last held against; `None`: something else has changed since.
+    /// Snapshots that waiting segments were last held against; `None`: something else has changed since.
     waited_for: Option<Snapshots>,
-    /// Those that may be empty, beside what `Live` says.
+    /// Segments that may be empty, beside what `Live` says.
     to_look: Vec<SegmentNumber>,
     pub sealed: u64,
 }
@@ -228,7 +228,7 @@ impl Segments {
         (self.sums.units * ADDRESS_UNIT_BYTES).saturating_sub(live.bytes())
     }
 
-    /// The same of full segments.
+    /// Dead bytes of full segments.
     pub fn cleanable_bytes(&self, live: &Live) -> u64 {
         let dead_units = |number: &SegmentNumber| {
             u64::from(self.list[number.0 as usize].units.saturating_sub(live.units(*number)))
@@ -262,7 +262,8 @@ impl Segments {
         // How much came to it is not known any more: as much as it can hold.
         let units = (named.bytes / ADDRESS_UNIT_BYTES) as u32;
         let generation = Generation::Once;
-        let found = Segment { state, generation, bytes: named.bytes, units, sequence, is_named: true, ..FREE };
+        let found =
+            Segment { state, generation, bytes: named.bytes, units, sequence, is_named: true, ..FREE };
         self.change(named.segment, |segment| *segment = found);
         self.to_look.push(named.segment);
     }
@@ -348,7 +349,7 @@ impl Segments {
         Some(self.clean(number))
     }
 
-    /// It is being cleaned from now on.
+    /// Marks it as being cleaned.
     fn clean(&mut self, number: SegmentNumber) -> SegmentNumber {
         self.change(number, |segment| segment.state = SegmentState::Cleaning);
         assert!(self.cleaning.replace(number).is_none(), "one at a time");
@@ -414,8 +415,9 @@ impl Segments {
         freed
     }
 
-    /// Looks at segments that have changed. Those that waited and live again are full: the base in force was loaded meanwhile, and has
-    /// brought values back that had been given up. Returns full ones in which nothing lives.
+    /// Looks at segments that have changed. Those that waited and live again are full: the base in force was
+    /// loaded meanwhile, and has brought values back that had been given up. Returns full ones in which
+    /// nothing lives.
     fn look(&mut self, live: &Live) -> Vec<SegmentNumber> {
         let mut numbers = std::mem::take(&mut self.to_look);
         numbers.extend(live.take_turned());
@@ -487,7 +489,11 @@ impl Segments {
         let units: u64 = self.all().map(|(number, _)| u64::from(live.units(number))).sum();
         assert_eq!(units * ADDRESS_UNIT_BYTES, live.bytes());
         for (number, segment) in self.all() {
-            assert_eq!(segment.state == SegmentState::Waiting, self.waiting.contains(&number.0), "{number:?}");
+            assert_eq!(
+                segment.state == SegmentState::Waiting,
+                self.waiting.contains(&number.0),
+                "{number:?}"
+            );
             assert_eq!(segment.state == SegmentState::Cleaning, self.cleaning == Some(number), "{number:?}");
             let lives = live.units(number) > 0;
             let is_to_look = live.has_turned(number) || self.to_look.contains(&number);

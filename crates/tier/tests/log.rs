@@ -2,8 +2,8 @@
 
 use isotherm_stdx::Slot;
 use isotherm_tier::{
-    Full, Log, LogConfig, Place, Record, SEGMENT_BYTES, SegmentNumber, SegmentState, Snapshots, Stream, Ticket,
-    Written,
+    Full, Log, LogConfig, Place, Record, SEGMENT_BYTES, SegmentNumber, SegmentState, Snapshots, Stream,
+    Ticket, Written,
 };
 
 fn append(log: &mut Log, payload: &[u8]) -> Place {
@@ -36,7 +36,8 @@ fn a_segment_that_is_written_to_is_neither_freed_nor_cleaned() {
     log.check_invariants();
 }
 
-/// Of a small log the segment that was filled last is a large part: what is dead in it can be cleaned, though none takes its place.
+/// Of a small log the segment that was filled last is a large part: what is dead in it can be cleaned, though
+/// none takes its place.
 #[test]
 fn a_segment_that_is_exhausted_is_cleaned() {
     let mut log = Log::new(LogConfig::of_bytes(4 * SEGMENT_BYTES));

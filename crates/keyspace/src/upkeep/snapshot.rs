@@ -14,13 +14,14 @@
 //! that ends early, or is of some slots only, leaves older versions behind, which differ from the next epoch too. Before
 //! the byte could meet itself (`EPOCHS_BEHIND_MAX`), the next snapshot walks everything once without emitting it.
 //!
-//! **Steps.** A step emits about as many items (entries, parts of collections) as it is given, under one partition's lock.
-//! A long item counts as several, one for each 64 bytes, so that a step is bounded in bytes too: a page (16 KB, or one
-//! entry of 4 KB) is the most that it may exceed that by. Strings above 4 KB are shared under the lock and emitted behind
-//! it. Within a slot the walk goes on by the number of the page: that changes only by a split or a merge, which save the
-//! page first. A page that weighs too much is saved, and emitted entry by entry. The steps go round over the partitions, so
-//! that what writers save is emitted soon, and few bytes are kept at a time; a collection is not left before its end. While as much is
-//! kept as may be, steps emit only what was saved, of one partition after the other: those who write wait for it.
+//! **Steps.** A step emits about as many items (entries, parts of collections) as it is given, under one
+//! partition's lock. A long item counts as several, one for each 64 bytes, so that a step is bounded in bytes
+//! too: a page (16 KB, or one entry of 4 KB) is the most that it may exceed that by. Strings above 4 KB are
+//! shared under the lock and emitted behind it. Within a slot the walk goes on by the number of the page:
+//! that changes only by a split or a merge, which save the page first. A page that weighs too much is saved,
+//! and emitted entry by entry. The steps go round over the partitions, so that what writers save is emitted
+//! soon, and few bytes are kept at a time; a collection is not left before its end. While as much is kept as
+//! may be, steps emit only what was saved, of one partition after the other: those who write wait for it.
 //!
 //! **Collections.** A large collection is emitted in parts: its entry's page leads to it, and its own nodes carry the epoch
 //! in the same way. What it changes meanwhile is saved first, under the number of the object; an object that is removed

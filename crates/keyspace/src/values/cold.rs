@@ -32,7 +32,8 @@ const UNUSED_MS_MIN: i64 = 5000;
 const UNUSED_BYTES_MAX: usize = 4 << 20;
 /// So many of the oldest are looked at for one that may go.
 const OLDEST_LOOKS_MAX: usize = 16;
-/// Bounds below are of one partition of so many; of more partitions each has less, so that all of them come to no more: 450 MB.
+/// Number of partitions up to which each has the bounds below. Of more partitions each has less, so that all
+/// of them come to no more: 450 MB.
 const BOUND_PARTITIONS: usize = 64;
 /// So many keys that a record was read for and did not have are remembered in a partition, 2 MB. It is more than one command looks for: of
 /// a million keys that do not exist some thousands seem to be in a record.
@@ -53,7 +54,7 @@ const HOME_USES_MIN: u32 = 2;
 #[derive(Default)]
 pub(crate) struct Cold {
     pub keeper: Option<Arc<dyn ColdKeeper>>,
-    /// How many there are.
+    /// Number of partitions of the keyspace.
     pub partitions: usize,
     /// Entries whose value is not in memory, and the bytes of these values.
     pub keys: u64,
@@ -214,7 +215,7 @@ fn map_bytes(capacity: usize, pair_bytes: usize) -> usize {
 }
 
 impl Cold {
-    /// What this partition may have of a bound.
+    /// Returns the part of a bound that this partition may have.
     fn share_of(&self, bound: usize) -> usize {
         bound * BOUND_PARTITIONS / self.partitions.max(BOUND_PARTITIONS)
     }
@@ -633,7 +634,9 @@ mod tests {
     /// Whatever the number of workers, tables of a node stay below a bound.
     #[test]
     fn bounds_of_all_partitions_have_one() {
-        for (partitions, share) in [(1, CLEAN_MAX), (64, CLEAN_MAX), (128, CLEAN_MAX / 2), (1024, CLEAN_MAX / 16)] {
+        for (partitions, share) in
+            [(1, CLEAN_MAX), (64, CLEAN_MAX), (128, CLEAN_MAX / 2), (1024, CLEAN_MAX / 16)]
+        {
             let cold = Cold { partitions, ..Cold::default() };
             assert_eq!(cold.share_of(CLEAN_MAX), share);
             for bound in [CLEAN_MAX, GIVEN_MAX, ABSENT_MAX] {

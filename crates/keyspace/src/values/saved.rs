@@ -162,7 +162,7 @@ impl SnapshotState {
         self.kept_total.subtract(bytes as u64);
     }
 
-    /// Whether something is to be emitted before the next page.
+    /// Returns whether something is to be emitted before the next page.
     pub fn has_saved(&self) -> bool {
         !self.saved.is_empty() || !self.bundles.is_empty()
     }

@@ -443,7 +443,8 @@ fn what_writers_save_is_kept_for_a_round() {
     assert!((1..=of_a_round).contains(&most), "{most} bytes were kept at a time, of a round {of_a_round}");
 }
 
-/// While as much is kept as may be, a walk emits what is kept and nothing else, and writers go on when a little of it is gone.
+/// While as much is kept as may be, a walk emits what is kept and nothing else, and writers go on when a
+/// little of it is gone.
 #[test]
 #[cfg_attr(miri, ignore = "it needs many pages")]
 fn what_is_kept_is_emitted_first_when_it_is_much() {

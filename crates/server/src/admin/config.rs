@@ -203,8 +203,10 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
 fn check_max_clients(node: &Node) -> Result<(), Reason> {
     let segment_files = node.cold.disk().map_or(0, |tier| tier.files.open_files().1);
     descriptors::check_clients(&node.config, segment_files).map_err(|possible| {
-        format!("The operating system is not able to handle the specified number of clients, try with {possible}")
-            .into()
+        format!(
+            "The operating system is not able to handle the specified number of clients, try with {possible}"
+        )
+        .into()
     })
 }
 

@@ -1,11 +1,13 @@
 //! The descriptors of the process: how many the system grants, and whose they are. One place counts them all.
 //!
 //! ```text
-//!   limit  =  others     32, more with many workers: listeners, event loops, the log, the files of a save and of the append-only file
+//!   limit  =  others     32, more with many workers: listeners, event loops, the log, files of a save
+//!                        and of the append-only file
 //!          +  segments   open files of swap-dir, and those that are opened beside them (`tier::open_files`)
 //!          +  clients    maxclients, made less if these are too few
 //! ```
-//! Segments get what clients leave; where that is little, a share, and files of segments are closed and opened again as they are read.
+//! Segments get what clients leave; where that is little, a share, and files of segments are closed and
+//! opened again as they are read.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -13,7 +15,7 @@ use crate::config::{Config, id};
 use crate::process::listeners::os_text;
 use crate::process::log;
 
-/// What is no client and no segment, as Valkey counts it: 16 for workers, as many for all else.
+/// Descriptors of neither clients nor segments, as Valkey counts them: 16 for workers, as many for all else.
 const RESERVED_FILES: u64 = 32;
 const WORKERS_RESERVED: u64 = 16;
 /// An event loop and what wakes it.
@@ -24,7 +26,7 @@ const FILES_PER_RING: u64 = 2;
 const READS_BESIDE_MAX: u64 = 16;
 /// Segments that have a file open without end are no more than so many: 512 GB, if saves read them too.
 const SEGMENT_FILES_MAX: u64 = 16 << 10;
-/// So many are worth more than clients that may never come, but no more than a part of what is there.
+/// Descriptors of segments that are worth more than clients that may never come, up to a part of all.
 const SEGMENT_FILES_MIN: u64 = 64;
 const SEGMENT_SHARE_DIVISOR: u64 = 3;
 
@@ -35,7 +37,7 @@ fn others(config: &Config) -> u64 {
     RESERVED_FILES + workers.saturating_sub(WORKERS_RESERVED)
 }
 
-/// What segments can use.
+/// Returns how many segments can use.
 fn segments_wanted(config: &Config) -> u64 {
     match (config.swaps(), config.swap_disk_bytes()) {
         (false, _) => 0,
@@ -48,7 +50,7 @@ fn segments_wanted(config: &Config) -> u64 {
     }
 }
 
-/// Who gets how many of those that are left for both.
+/// Returns what clients and segments get of what is left for both.
 fn share(left: u64, clients: u64, segments_wanted: u64) -> (u64, u64) {
     let segments_min = segments_wanted.min(SEGMENT_FILES_MIN).min(left / SEGMENT_SHARE_DIVISOR);
     let segments = left.saturating_sub(clients).clamp(segments_min, segments_wanted.max(segments_min));
@@ -59,9 +61,8 @@ fn share(left: u64, clients: u64, segments_wanted: u64) -> (u64, u64) {
 pub fn segment_files_kept(config: &Config) -> usize {
     let wanted = segments_wanted(config);
     let granted = getrlimit(Resource::Nofile).current;
-    let segments = granted.map_or(wanted, |limit| {
-        share(limit.saturating_sub(others(config)), config.max_clients(), wanted).1
-    });
+    let segments = granted
+        .map_or(wanted, |limit| share(limit.saturating_sub(others(config)), config.max_clients(), wanted).1);
     kept_of(segments)
 }
 
@@ -69,7 +70,7 @@ fn kept_of(segments: u64) -> usize {
     (segments - READS_BESIDE_MAX.min(segments / 2)) as usize
 }
 
-/// As many files as all need, or fewer clients.
+/// Asks for as many descriptors as all need; if they are not granted there are fewer clients.
 pub fn adjust(config: &Config) -> Result<(), String> {
     let clients = config.max_clients();
     let (others, segments) = (others(config), segments_wanted(config));
@@ -139,7 +140,8 @@ fn set(limit: Rlimit, files: u64) -> std::io::Result<()> {
     setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum }).map_err(Into::into)
 }
 
-/// CONFIG SET maxclients. `segment_files`: those that are kept open at most, if there are such. An error: how many clients there could be.
+/// Checks CONFIG SET maxclients beside so many files of segments that are kept open. An error is how many
+/// clients there could be.
 pub fn check_clients(config: &Config, segment_files: u64) -> Result<(), u64> {
     let limit = getrlimit(Resource::Nofile);
     let needed = others(config) + segment_files + segment_files.min(READS_BESIDE_MAX);
@@ -170,7 +172,10 @@ mod tests {
         check(12, 10_000, 16_384, (8, 4));
         check(1, 10_000, 16_384, (1, 0));
         for segments in [0, 1, 4, 10, 64, 16_384] {
-            assert!(kept_of(segments) as u64 + (kept_of(segments) as u64).min(READS_BESIDE_MAX) >= segments.min(2));
+            assert!(
+                kept_of(segments) as u64 + (kept_of(segments) as u64).min(READS_BESIDE_MAX)
+                    >= segments.min(2)
+            );
         }
     }
 }

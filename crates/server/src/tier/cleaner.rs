@@ -92,7 +92,8 @@ impl Sinker {
         match &self.cleaning {
             Some(it) if it.drops => self.log.is_dropping_due(&it.cleaning),
             Some(it) => {
-                let goes_on = is_due || it.is_wanted || self.wants_cleaning() || self.log.can_clean_doubtful();
+                let goes_on =
+                    is_due || it.is_wanted || self.wants_cleaning() || self.log.can_clean_doubtful();
                 goes_on || self.gives_back()
             }
             None => self.begin_wanted() || ((is_due || self.gives_back()) && self.begin_if_useful()),

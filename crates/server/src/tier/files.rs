@@ -11,7 +11,8 @@
 //! **Start.** Nothing is removed or cut before all that the base in force refers to was found: its log, each segment, its length, the sum of
 //! its first block. Then what the base does not name goes, and what lies behind a named length.
 //!
-//! **Descriptors.** A segment needs none while nobody reads it: [`OpenFiles`] keeps the most used ones open, within a bound.
+//! **Descriptors.** A segment needs none while nobody reads it: [`OpenFiles`] keeps the most used ones open,
+//! within a bound.
 //!
 //! **Sync.** Only what a base is about to name is synced, and of that what no base has named yet. A failed sync is not repeated.
 
@@ -76,7 +77,7 @@ struct SegmentFile {
     handle: Arc<Handle>,
     /// Through the page cache, whose read-ahead those need who read value after value.
     in_order: Arc<Handle>,
-    /// Where the last write ends that the disk has taken.
+    /// End of the last write that the disk has taken.
     written_bytes: AtomicU64,
     /// So much of it is durable.
     synced_bytes: AtomicU64,
@@ -92,12 +93,12 @@ pub struct NotSynced {
     pub error: io::Error,
 }
 
-/// How files are opened.
+/// Rules by which files are opened.
 #[derive(Clone, Copy, Debug)]
 pub struct Access {
     /// Past the page cache.
     pub wants_direct: bool,
-    /// So many are kept open at most.
+    /// Number of files kept open at most.
     pub open_max: usize,
     /// A base will have them synced.
     pub is_synced_later: bool,
@@ -111,7 +112,7 @@ pub struct Files {
     /// Past the page cache.
     is_direct: bool,
     log: LogId,
-    /// Those that have a file, by number.
+    /// Segments that have a file, by number.
     segments: RwLock<Vec<Option<Arc<SegmentFile>>>>,
     is_synced_later: bool,
     is_shared: bool,
@@ -231,7 +232,7 @@ impl Files {
         self.open_files.open(&found.handle, || self.open_file(&self.path(segment), Mode::Update))
     }
 
-    /// The same of one that may be freed meanwhile, for who reads it.
+    /// Opens the file of a segment that may be freed meanwhile, for who reads it.
     fn file_of(&self, segment: SegmentNumber) -> Result<Arc<dyn File>, ReadError> {
         let found = self.get(segment).ok_or(ReadError::NoFile)?;
         self.file(segment, &found).map_err(|error| self.read_error(segment, &found, error))
@@ -277,16 +278,17 @@ impl Files {
         const OPEN_BYTES: usize = 64;
         // Without a look at each of them: there may be very many.
         let segments = self.segments().len();
-        let segment_bytes = size_of::<Option<Arc<SegmentFile>>>() + size_of::<SegmentFile>() + 2 * size_of::<Handle>();
+        let segment_bytes =
+            size_of::<Option<Arc<SegmentFile>>>() + size_of::<SegmentFile>() + 2 * size_of::<Handle>();
         (segments * segment_bytes + self.open_files.count() * OPEN_BYTES + direct_rooms_bytes()) as u64
     }
 
-    /// What may still be written on the file system.
+    /// Asks how much may still be written on the file system.
     pub fn free_bytes(&self) -> io::Result<u64> {
         self.disk.free_bytes(&self.folder)
     }
 
-    /// Whether files with all data are on it too.
+    /// Returns whether files with all data are on the same file system.
     pub fn is_shared(&self) -> bool {
         self.is_shared
     }
@@ -351,7 +353,8 @@ impl Files {
     /// Whether anything can be read: of some files, or of the folder while there are none.
     pub fn probe(&self) -> bool {
         let segments = self.segments();
-        let with_file = segments.iter().enumerate().filter_map(|(number, found)| Some((number, found.clone()?)));
+        let with_file =
+            segments.iter().enumerate().filter_map(|(number, found)| Some((number, found.clone()?)));
         let some: Vec<_> = with_file.take(PROBED_MAX).collect();
         drop(segments);
         let reads = |(number, found): &(usize, Arc<SegmentFile>)| {
@@ -366,7 +369,8 @@ impl Files {
 
     // ---- what a base refers to ----
 
-    /// What a base says of segments. One that has no file has no value either; where the last group failed, its file is shorter. It asks no disk.
+    /// Returns what a base says of segments. One that has no file has no value either; where the last group
+    /// failed, its file is shorter. No disk is asked.
     pub fn checkpoint(&self, named: &[Named]) -> Checkpoint {
         let with_file = named.iter().filter_map(|named| Some((named, self.get(named.segment)?)));
         let segments = with_file.map(|(named, found)| {
@@ -467,7 +471,8 @@ impl Files {
         self.open_files.open(&found.in_order, open).map_err(|error| self.read_error(segment, &found, error))
     }
 
-    /// Where the record of a key of so many bytes lies: the file, its first byte and its length. `None`: it was freed, or its file is closed.
+    /// Returns the file that the record of a key of so many bytes lies in, its first byte and its length.
+    /// `None`: it was freed, or its file is closed.
     pub fn locate(&self, place: Place, key_bytes: usize) -> Option<(Arc<dyn File>, u64, usize)> {
         let file = self.get(place.segment())?.handle.get()?;
         Some((file, place.offset(), record_bytes(key_bytes, place.payload_bytes())))
@@ -514,8 +519,7 @@ mod tests {
     use isotherm_keyspace::Slot;
     use isotherm_tier::{Log, LogConfig, Stream};
 
-    const ACCESS: Access =
-        Access { wants_direct: true, open_max: 2, is_synced_later: true, is_shared: true };
+    const ACCESS: Access = Access { wants_direct: true, open_max: 2, is_synced_later: true, is_shared: true };
 
     fn open(disk: &Arc<dyn Disk>, segments: u32, claim: &Claim, access: Access) -> Result<Files, String> {
         Files::open(Arc::clone(disk), Path::new("cold"), segments, claim, access)
@@ -557,12 +561,13 @@ mod tests {
         }
     }
 
-    /// Of a file that is shorter than what was named, as its last group failed, the base has what is there.
+    /// A base has what is there of a file that is shorter than what was named, as its last group failed.
     #[test]
     fn a_segment_is_named_as_far_as_it_was_written() {
         let troubles = Arc::<Troubles>::default();
         let disk = FaultyDisk::new(Arc::new(SimDisk::new(7, Plan::default())), Arc::clone(&troubles));
-        let files = open(&(Arc::new(disk) as Arc<dyn Disk>), 4, &Claim::of_nothing(), ACCESS).expect("it is free");
+        let files =
+            open(&(Arc::new(disk) as Arc<dyn Disk>), 4, &Claim::of_nothing(), ACCESS).expect("it is free");
         let named = [0, 1, 2].map(|number| Named { segment: SegmentNumber(number), bytes: 1 << 20 });
         for segment in [0, 2] {
             files.write(SegmentNumber(segment), 0, &[7; BLOCK_BYTES]).expect("no fault is set");
@@ -579,7 +584,8 @@ mod tests {
     #[test]
     fn a_file_that_is_lost_is_an_error() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(7, Plan::default()));
-        let files = open(&disk, 4, &Claim::of_nothing(), Access { open_max: 1, ..ACCESS }).expect("it is free");
+        let files =
+            open(&disk, 4, &Claim::of_nothing(), Access { open_max: 1, ..ACCESS }).expect("it is free");
         (0..2).for_each(|n| files.write(SegmentNumber(n), 0, &[7; BLOCK_BYTES]).expect("it is written"));
         disk.remove(&files.path(SegmentNumber(0))).expect("it is there");
         let read = |segment| files.read(Place::new(SegmentNumber(segment), 0, 10), b"key");

@@ -43,7 +43,7 @@ pub struct InOrder {
 }
 
 struct Stretch {
-    /// It names the file, and does not keep it open.
+    /// Name of the file, which does not keep it open.
     file: Weak<dyn File>,
     start: u64,
     bytes: Vec<u8>,

@@ -1,16 +1,18 @@
-//! Open files of segments: at most so many at once, whatever the number of segments. The others are opened when somebody reads them.
+//! Open files of segments: at most so many at once, whatever the number of segments. The others are opened
+//! when somebody reads them.
 //!
 //! ```text
 //!   a read      its file is open:  no more than a lock of that one handle
-//!               it is closed:      one that is not in use is closed first, then the file is opened, without a lock
+//!               it is closed:      one that is not in use is closed first, then it is opened, without a lock
 //!   the clock   [h1][h2][h3]...    open handles; one that was used since the hand came by has one more round
 //! ```
-//! A file that is being read is not closed: its reader has it. If all are, the next one is opened beside them and forgotten after its read:
-//! so there are never more than the bound and one for each thread that reads. Rings read what is open, and leave the rest to threads, so no
-//! worker ever waits for a name to be looked up.
+//! A file that is being read is not closed: its reader has it. If all are, the next one is opened beside them
+//! and forgotten after its read: so there are never more than the bound and one for each thread that reads.
+//! Rings read what is open, and leave the rest to threads, so no worker ever waits for a name to be looked
+//! up.
 //!
-//! A file with bytes that the page cache may still have to write is closed last: the error of a late write is kept by the kernel as long as
-//! the file is in its memory.
+//! A file with bytes that the page cache may still have to write is closed last: the error of a late write is
+//! kept by the kernel as long as the file is in its memory.
 
 use rustix::io::Errno;
 use std::collections::VecDeque;
@@ -23,12 +25,12 @@ use isotherm_disk::File;
 /// Handles that the hand passes for one that may be closed, in each of its rounds.
 const LOOKS_MAX: usize = 64;
 
-/// One way to a file: it is open, or can be opened again.
+/// A file of a segment that is open, or can be opened again.
 #[derive(Default)]
 pub struct Handle {
     state: Mutex<HandleState>,
     was_used: AtomicBool,
-    /// What was written to it may be in the page cache alone.
+    /// Mark of bytes that may be in the page cache alone.
     pub is_unsynced: AtomicBool,
 }
 
@@ -66,7 +68,7 @@ pub struct OpenFiles {
 
 #[derive(Default)]
 struct Clock {
-    /// Those with a file.
+    /// Handles with a file.
     handles: VecDeque<Arc<Handle>>,
     /// Places taken for files that are being opened.
     opening: usize,
@@ -82,7 +84,7 @@ impl OpenFiles {
         self.files_max
     }
 
-    /// So many are open, or about to be.
+    /// Number of files that are open, or about to be.
     pub fn count(&self) -> usize {
         let clock = self.clock();
         clock.handles.len() + clock.opening
@@ -116,7 +118,7 @@ impl OpenFiles {
         }
     }
 
-    /// Whether there is a place for one more file: there is none while all are in use.
+    /// Takes a place for one more file. False: all are in use.
     fn take_place(&self) -> bool {
         let mut clock = self.clock();
         if clock.handles.len() + clock.opening < self.files_max {
@@ -169,7 +171,8 @@ impl OpenFiles {
 }
 
 impl Clock {
-    /// The file of a handle that is in no use, which has none then: of those that were not used lately, else of any.
+    /// The file of a handle that is in no use, which has none then: of those that were not used lately, else
+    /// of any.
     fn take_unused(&mut self) -> Option<Arc<dyn File>> {
         let is_synced = |handle: &Handle| !handle.is_unsynced.load(Relaxed);
         let is_idle = |handle: &Handle| !handle.was_used.swap(false, Relaxed) && is_synced(handle);
@@ -272,7 +275,7 @@ mod tests {
         world.check();
     }
 
-    /// One that was opened while its segment was freed is kept for nobody: it would keep the space.
+    /// A file that was opened while its segment was freed is kept for nobody: it would keep the space.
     #[test]
     fn a_file_that_is_gone_is_not_kept() {
         let world = World::new(2, 2);

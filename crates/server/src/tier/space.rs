@@ -1,16 +1,17 @@
 //! Space on the file system of `swap-dir`: what is left to the append-only file, its next base and RDB files.
 //!
 //! ```text
-//!   start      swap-max-disk 0: a third of what is free (with swap-checkpoint half of it), where others keep the data there too;
-//!              else nine tenths
+//!   start      swap-max-disk 0: a third of what is free (with swap-checkpoint half of it), where others keep
+//!              the data there too; else nine tenths
 //!   each second, and when a file went:
 //!     free     ------------------------|----------------|---------->
 //!                   short            room        room + a quarter
 //!                   no segment is begun with values from memory; what is dead is cleaned
 //!                                    what is dead is cleaned, though swap itself has room
 //! ```
-//! `room` is what others need to write the data once more: as much as the data, but no more than swap's files and what is free come to
-//! by half, as otherwise nothing could leave memory beside large files of others. Where nobody else writes it is a twentieth.
+//! `room` is what others need to write the data once more: as much as the data, but no more than swap's files
+//! and what is free come to by half, as otherwise nothing could leave memory beside large files of others.
+//! Where nobody else writes it is a twentieth.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -21,9 +22,10 @@ use crate::config::{Config, id};
 use crate::process::log;
 use crate::process::time::{elapsed, instant};
 
-/// Of what is free, where nobody else needs any.
+/// Tenths of what is free, where nobody else needs any.
 const FREE_TENTHS: u64 = 9;
-/// Of what is free: as much, and as much again for the next base or an RDB file, is left for a file that has all values.
+/// Part of what is free, beside files that have all values: twice as much is left, for one of them and the
+/// next.
 const SHARE_DIVISOR: u64 = 3;
 /// A base that refers has none of the values that are in segments.
 const SHARE_DIVISOR_CHECKPOINT: u64 = 2;
@@ -32,15 +34,16 @@ const ROOM_ALONE_DIVISOR: u64 = 20;
 /// Cleaning begins before it is short.
 const TIGHT_DIVISOR: u64 = 4;
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// It is no longer short when so much more is free than it needs: else each file that goes would say so.
+/// Bytes free beyond what others need at which it is no longer short: else each file that goes would say so.
 const RELIEF_BYTES: u64 = isotherm_tier::SEGMENT_BYTES;
 
-/// Whether files with all data are written.
+/// Returns whether files with all data are written.
 fn writes_files(config: &Config) -> bool {
     config.flag(id("appendonly")) || !config.save_points().is_empty()
 }
 
-/// What the log may take of a file system without a limit of its own. `is_shared`: the other files are on it too.
+/// Returns what the log may take of a file system without a limit of its own. `is_shared`: other files are
+/// there.
 pub fn share_of(config: &Config, free_bytes: u64, is_shared: bool) -> u64 {
     match (writes_files(config) && is_shared, config.swap_checkpoints()) {
         (false, _) => free_bytes / 10 * FREE_TENTHS,
@@ -55,7 +58,7 @@ pub fn existing(folder: &Path) -> PathBuf {
     absolute.ancestors().find(|folder| folder.exists()).unwrap_or(folder).into()
 }
 
-/// Whether two folders are on one file system, as far as is known.
+/// Returns whether two folders are on one file system, as far as is known.
 pub fn is_shared(one: &Path, other: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
     let device = |folder| std::fs::metadata(existing(folder)).ok().map(|found| found.dev());
@@ -65,23 +68,23 @@ pub fn is_shared(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// How the file system looks to those who take space of it.
+/// State of the file system for those who take space of it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Space {
     #[default]
     Ample,
-    /// What is dead is given back.
+    /// Dead bytes are given back.
     Tight,
-    /// Nothing more is taken.
+    /// No more is taken.
     Short,
 }
 
-/// What it is judged by.
+/// Figures that it is judged by.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     free_bytes: u64,
     file_bytes: u64,
-    /// What a file of the others would take. `None`: there is none.
+    /// Size of a file of the others. `None`: there is none.
     data_bytes: Option<u64>,
 }
 
@@ -106,11 +109,11 @@ impl Seen {
     }
 }
 
-/// What the thread that writes knows of it.
+/// Knowledge that the thread that writes has of it.
 #[derive(Default)]
 pub struct SpaceWatch {
     pub space: Space,
-    /// When it was looked at; `None`: something has changed since.
+    /// Time of the last look; `None`: something has changed since.
     looked: Option<Instant>,
 }
 

@@ -43,7 +43,8 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     let is_shared = space::is_shared(&folder, &config.folder());
     // It may have to be made yet.
     let free = disk.free_bytes(&if is_shared { config.folder() } else { space::existing(&folder) });
-    let free = free.map_err(|error| format!("Can't look at the file system of swap-dir: {}", os_text(&error)))?;
+    let free =
+        free.map_err(|error| format!("Can't look at the file system of swap-dir: {}", os_text(&error)))?;
     let bytes = match config.swap_disk_bytes() {
         0 => space::share_of(config, free, is_shared),
         bytes => bytes,
@@ -109,7 +110,8 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     Ok(())
 }
 
-/// Files of a former `swap-mode yes` take space, and nothing uses them. A base may refer to them: they are not removed.
+/// Files of a former `swap-mode yes` take space, and nothing uses them. A base may refer to them: they are
+/// not removed.
 fn warn_of_files(node: &Node) {
     let folder = node.config.folder().join(node.config.swap_folder());
     let disk = &node.persistence.disk;

@@ -124,9 +124,9 @@ pub struct Counters {
     pub waiting_segments: AtomicU64,
     /// Of the whole log.
     pub segments: AtomicU64,
-    /// What of the log values can take.
+    /// Bytes of the log that values can take.
     pub usable_bytes: AtomicU64,
-    /// Of the file system.
+    /// Bytes left on the file system.
     pub disk_free_bytes: AtomicU64,
 }
 
@@ -142,7 +142,8 @@ pub struct Tier<M> {
     pub is_restoring: AtomicBool,
     /// Nothing can leave memory before another base is in force.
     pub is_awaiting_base: AtomicBool,
-    /// The base that refers to the log was found by a start that has not loaded it, as `appendonly` is off: nothing writes over it unasked.
+    /// The base that refers to the log was found by a start that has not loaded it, as `appendonly` is off:
+    /// nothing writes over it unasked.
     pub has_foreign_base: AtomicBool,
     live: Arc<Live>,
     undeclared_reads: AtomicU64,
@@ -461,8 +462,8 @@ impl<M> Tier<M> {
         self.wake();
     }
 
-    /// Whether a base can be written that takes the place of the one in force, with `appendonly` off too: what is in memory is what that has,
-    /// and what came since.
+    /// Returns whether a base can be written that takes the place of the one in force, with `appendonly` off
+    /// too: memory has what that has, and what came since.
     pub fn can_have_base(&self) -> bool {
         !self.has_foreign_base.load(Relaxed)
     }
@@ -471,7 +472,9 @@ impl<M> Tier<M> {
     pub fn wants_base(&self) -> bool {
         let waiting = self.counters.waiting_segments.load(Relaxed);
         let is_much = waiting * WAITING_DIVISOR > self.counters.segments.load(Relaxed);
-        waiting > 0 && self.can_have_base() && (is_much || self.is_awaiting_base.load(Relaxed) || self.state() == State::Full)
+        waiting > 0
+            && self.can_have_base()
+            && (is_much || self.is_awaiting_base.load(Relaxed) || self.state() == State::Full)
     }
 
     // ---- the sinker is woken ----

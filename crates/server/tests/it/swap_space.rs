@@ -15,7 +15,8 @@ fn large(number: usize) -> String {
     value
 }
 
-/// More segments than descriptors: clients connect, a save is written, values are read, and the disk counts as well.
+/// More segments than descriptors: clients connect, a save is written, values are read, and the disk counts
+/// as well.
 #[test]
 fn segments_leave_descriptors_to_clients_and_saves() {
     const LARGE: usize = 15_000;
@@ -53,7 +54,8 @@ fn segments_leave_descriptors_to_clients_and_saves() {
     assert!(!log.contains("Too many open files") && !log.contains("any more"), "{log}");
 }
 
-/// The base of an append-only file that was switched off keeps segments until there is another: that is made when they are needed.
+/// The base of an append-only file that was switched off keeps segments until there is another: that is made
+/// when they are needed.
 #[test]
 fn an_append_only_file_that_is_off_keeps_no_segments_for_ever() {
     const KEYS: usize = 50_000;
@@ -75,7 +77,8 @@ fn an_append_only_file_that_is_off_keeps_no_segments_for_ever() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// A start with `appendonly no` beside an append-only file that refers: what that needs is kept, and the log says what frees it.
+/// A start with `appendonly no` beside an append-only file that refers: what that needs is kept, and the log
+/// says what frees it.
 #[test]
 fn a_base_that_was_not_loaded_is_not_written_over_unasked() {
     const KEYS: usize = 50_000;
@@ -96,7 +99,8 @@ fn a_base_that_was_not_loaded_is_not_written_over_unasked() {
     wait_until("no write is refused", || set_or_oom(&mut client, 0..KEYS) == 0);
 }
 
-/// What is dead is given back when others need the space, and nothing more is taken; when they do not, all is as before.
+/// What is dead is given back when others need the space, and nothing more is taken; when they do not, all is
+/// as before.
 #[test]
 fn space_that_others_need_is_left_to_them() {
     const KEYS: usize = 40_000;
