@@ -119,8 +119,7 @@ fn leased_keys_expire_later() {
 
 #[test]
 fn leased_keys_are_not_evicted() {
-    const WHICH: (EvictionGain, EvictionPolicy, EvictionGain) =
-        (EvictionPolicy::AllKeysRandom, EvictionGain::Any);
+    const WHICH: (EvictionPolicy, EvictionGain) = (EvictionPolicy::AllKeysRandom, EvictionGain::Any);
     let keyspace = small(2);
     let names: Vec<Vec<u8>> = (0..50).map(|number| format!("k{number}").into_bytes()).collect();
     names.iter().for_each(|name| set(&keyspace, name, Expiry::Clear));
