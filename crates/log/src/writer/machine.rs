@@ -573,7 +573,9 @@ impl AofWriter {
     /// Under `always` nothing can be answered while the disk fails. One that is full is waited for: another
     /// start would not find room.
     fn check_patience(&mut self, now: Ms, outputs: &mut Vec<Output>) {
-        let Some(trouble) = self.trouble.as_mut().filter(|_| self.policy == FsyncPolicy::Always) else { return };
+        let Some(trouble) = self.trouble.as_mut().filter(|_| self.policy == FsyncPolicy::Always) else {
+            return;
+        };
         let is_over = |since: Ms| now.0 >= since.0 + PATIENCE_MS;
         if trouble.failure.is_full_disk() {
             if is_over(trouble.since) && !std::mem::replace(&mut trouble.has_given_up, true) {

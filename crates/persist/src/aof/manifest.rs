@@ -262,7 +262,8 @@ impl Manifest {
     /// What is ours, in as few lines as hold it.
     fn comments(&self) -> Vec<Vec<u8>> {
         let replid = self.replid.iter().map(|replid| [b"replid ", &replid[..]].concat());
-        let ended = self.ended.map(|Ended { seconds, rdb }| format!("ended {seconds} rdb {rdb}").into_bytes());
+        let ended =
+            self.ended.map(|Ended { seconds, rdb }| format!("ended {seconds} rdb {rdb}").into_bytes());
         let places = self.incr.iter().filter_map(|file| {
             let Place { start, len } = file.place?;
             let mut words = format!("incr {} start {start}", file.seq);

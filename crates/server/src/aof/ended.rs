@@ -105,7 +105,8 @@ fn created_seconds(disk: &dyn Disk, path: &Path) -> Result<Option<i64>, String> 
     let opened = FilePortions::open_on(disk, path.to_path_buf());
     let opened = opened.map_err(|LoadFailure(lines)| lines.join(" "))?;
     let Some(mut portions) = opened else { return Ok(None) };
-    let options = Options { limits: Limits::default(), strict_version: false, checksum: false, references: false };
+    let options =
+        Options { limits: Limits::default(), strict_version: false, checksum: false, references: false };
     let mut reader = FileReader::new(options);
     let mut portion = vec![0; 4 << 10];
     // The fields stand in front of all else.

@@ -201,7 +201,8 @@ impl AofFiles {
             }
         };
         let is_listed = |name: &&String| {
-            let (base, incr) = (self.names.number_of_base(name.as_bytes()), self.names.number_of_incr(name.as_bytes()));
+            let (base, incr) =
+                (self.names.number_of_base(name.as_bytes()), self.names.number_of_incr(name.as_bytes()));
             base.or(incr).is_some()
         };
         if let Some(name) = names.iter().find(is_listed) {

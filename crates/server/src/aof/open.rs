@@ -119,6 +119,8 @@ fn begin_anew(
         files.set_replid(node.replication.state().history.id());
         save(files, &list)?;
         older.incr.iter().for_each(|file| files.remove_named(&file.name));
+        // A start before this one may have got no further than that.
+        files.remove_outdated();
         if let Some(tier) = node.cold.disk() {
             tier.is_restoring.store(false, Relaxed);
             reference::in_force(node, false);

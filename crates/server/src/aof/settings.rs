@@ -49,9 +49,8 @@ pub fn refuse_folder(node: &Node) -> Result<(), &'static str> {
     let Some(_alone) = node.aof.try_switching() else {
         return Err("the append-only file is being switched on or off");
     };
-    let is_elsewhere = |files: AofFiles| {
-        files.folder() != files_on(&node.persistence.disk, &node.config).folder()
-    };
+    let is_elsewhere =
+        |files: AofFiles| files.folder() != files_on(&node.persistence.disk, &node.config).folder();
     let is_suspended = node.aof.is_suspended() && node.config.flag(id("appendonly"));
     match is_suspended || node.aof.files().is_some_and(is_elsewhere) {
         true => Err("the append-only file is in it: CONFIG SET appendonly no first"),

@@ -24,7 +24,7 @@ const HELD_ROUNDS_MAX: u32 = 1000;
 
 /// Part of `maxmemory`, one in so many, that may be used beyond it by values which a command changes that
 /// takes no memory by itself (LPOP, HDEL): where nothing leaves memory these are what makes room.
-const HOME_RESERVE_DIVISOR: u64 = 32;
+const HOME_RESERVE_DIVISOR: u64 = 64;
 
 /// Verdict on values that are to come to memory for a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -302,7 +302,7 @@ impl Exec {
     }
 
     // COMPAT(memory): Commands that change a value but take no memory in Valkey (LPOP, SPOP, HDEL, EXPIRE)
-    // get the OOM error while memory exceeds `maxmemory` by more than a 32nd part, nothing can leave it, and
+    // get the OOM error while memory exceeds `maxmemory` by more than a 64th part, nothing can leave it, and
     // the value is on disk. Why: the value has to come to memory.
     /// Asks whether what a command waits for may come to memory. What is only shown to it takes none that
     /// stays. Nothing is held afterwards, as far as there is a question.

@@ -86,9 +86,6 @@ pub struct Machine {
     pub waiting: Vec<Waiting>,
     pub saves: Vec<Save>,
     saves_seen: u64,
-    /// A save was under way when the append-only file was switched off: one behind it in the same second is
-    /// taken for that.
-    was_saving: bool,
     /// The log of the life before, with all its bytes.
     old_log: Option<&'static ChangeLog>,
     /// The disk has worked since the last fault, for long.
@@ -132,7 +129,6 @@ impl Machine {
             waiting: Vec::new(),
             saves: Vec::new(),
             saves_seen: 0,
-            was_saving: false,
             old_log: None,
             is_healed: false,
             may_lose_power: true,
@@ -165,7 +161,7 @@ impl Machine {
                 .as_ref()
                 .is_some_and(|before| checked.is_err() && self.check_found(before, &found, end).is_ok());
             let is_alone = end == LogOffset(0) && self.alone.contains(&found);
-            if !is_before && !is_alone && !self.is_newer_save(&found, end)? {
+            if !is_before && !is_alone && !self.is_newer_save(&found, end) {
                 checked?;
             }
         }
@@ -181,19 +177,12 @@ impl Machine {
         Ok(process)
     }
 
-    /// Returns whether what was found is a save that was begun while the append-only file was off. If such a save is
-    /// complete nothing else may be found, but a rewrite behind it.
-    fn is_newer_save(&self, found: &State, end: LogOffset) -> Result<bool, Violation> {
+    /// Returns whether what was found is a save that was begun while the append-only file was off. It is not
+    /// found if the end could not be noted in the manifest.
+    fn is_newer_save(&self, found: &State, end: LogOffset) -> bool {
         let now_ms = unix_now().0;
         let is_found = |save: &Save| save.is_newer && equals_saved(&save.state, found, now_ms);
-        if end == LogOffset(0) && self.saves.iter().any(is_found) {
-            return Ok(true);
-        }
-        let is_complete = |save: &Save| save.is_newer && save.is_complete;
-        match self.saves.iter().any(is_complete) && self.alone.is_empty() && !self.was_saving {
-            true => Err("the data is not that of a save behind the end of the append-only file".to_string()),
-            false => Ok(false),
-        }
+        end == LogOffset(0) && self.saves.iter().any(is_found)
     }
 
     /// A start under this plan, which stays. None if the machine stopped.
@@ -519,16 +508,11 @@ impl Machine {
     /// The append-only file may have been switched on or off in the step at hand, which has changed nothing else.
     fn note_switch(&mut self, process: &Process) {
         let is_off = !process.node.aof.is_on();
-        let was_off = std::mem::replace(&mut self.is_off, is_off);
-        if was_off && !is_off {
+        if std::mem::replace(&mut self.is_off, is_off) && !is_off {
             let now = History::new(process.node.log.end(), process.state());
             let old = self.history.replace(now);
             self.before = self.before.take().or(old);
         } else if is_off {
-            if !was_off {
-                let running = process.node.persistence.saving().running;
-                self.was_saving = running.is_some_and(|running| running.job != Job::Rewrite);
-            }
             // Nothing waits for a file that is not written.
             self.waiting.clear();
             if process.node.aof.rewrites().begun > self.rewrites_seen {
