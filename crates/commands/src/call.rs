@@ -1,6 +1,5 @@
 //! One call of a data command: what the handler gets, and how it ends.
 
-use crate::Handler;
 use crate::record::Records;
 use crate::spec::Need;
 use crate::wait::Wait;
@@ -158,7 +157,7 @@ pub struct ColdKey {
 
 /// Runs a command that only reads for what it lacks: its reply is not kept.
 pub fn rehearse(
-    handler: Handler,
+    handler: fn(&mut Call<'_, '_, '_>) -> Outcome,
     txn: &mut Txn<'_, '_>,
     (db, args): (Db, Args<'_>),
     prng: &mut isotherm_stdx::Prng,
