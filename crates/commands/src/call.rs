@@ -8,7 +8,7 @@ use isotherm_keyspace::{
 };
 use isotherm_persist::RdbError;
 use isotherm_persist::dump::Checks;
-use isotherm_resp::{Args, Reply, errors};
+use isotherm_resp::{Args, Protocol, Reply, errors};
 use isotherm_stdx::steps;
 
 pub struct Call<'c, 't, 'k> {
@@ -153,6 +153,32 @@ pub struct ColdKey {
     pub need: Need,
     /// The command is going to change it: it has to be in memory, where reading is content with a copy.
     pub home: bool,
+}
+
+/// Runs a command that only reads for what it lacks: its reply is not kept.
+pub fn rehearse(
+    handler: fn(&mut Call<'_, '_, '_>) -> Outcome,
+    txn: &mut Txn<'_, '_>,
+    (db, args): (Db, Args<'_>),
+    prng: &mut isotherm_stdx::Prng,
+    settings: &CallSettings,
+) {
+    let mut reply = Reply::new(Protocol::default());
+    // As much as is kept of it where a handler asks.
+    reply.bytes_max = 1;
+    handler(&mut Call {
+        txn,
+        db,
+        args,
+        keys: HashedKeys::NONE,
+        reply: &mut reply,
+        prng,
+        settings,
+        records: &mut Records::default(),
+        may_wait: false,
+        in_script: false,
+        may_read_all: false,
+    });
 }
 
 /// Whether an argument is the word, in any case; as Valkey compares them, up to the first NUL.

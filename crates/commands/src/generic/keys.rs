@@ -42,7 +42,7 @@ fn keys(call: &mut Call<'_, '_, '_>) -> Outcome {
 // COMPAT(keys): While keys lie on disk (`swap-freeze`), KEYS goes on in steps between which others run: it
 // has each key that is there throughout, once, as SCAN does. SCAN, KEYS and RANDOMKEY answer an error inside
 // of scripts where they would have to read, and inside of transactions that would need more than 8 MB of
-// records. Why: nobody is to wait for the disk of another.
+// records. Why: no client is to wait for the disk of another.
 fn keys_in_steps(call: &mut Call<'_, '_, '_>, pattern: &[u8]) -> Outcome {
     let bytes_max = call.reply.bytes_max;
     let mut one = Reply::new(call.reply.proto);

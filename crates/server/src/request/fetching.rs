@@ -1,12 +1,12 @@
 //! Values on disk that a command needs: what it lacks, and how that is fetched.
 
-use isotherm_commands::call::{ColdKey, ColdKeys, HashedKeys};
+use isotherm_commands::call::{ColdKey, ColdKeys, rehearse};
 use isotherm_commands::spec::{Group, KeyFlags, Need};
-use isotherm_commands::{Call, Flags, Outcome, Records};
+use isotherm_commands::{Flags, Outcome};
 use isotherm_keyspace::{
     ColdRef, Conditions, Db, ExpiryMode, Missing, NoEffects, OnCold, Txn, TxnCounts, UnixMs, Walk, WalkRecord,
 };
-use isotherm_resp::{Args, Protocol, Reply, errors};
+use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::steps;
 
 use super::execute::Exec;
@@ -139,25 +139,10 @@ impl Exec {
         }
         let looked_before = steps::looked();
         let conditions = Conditions { now, expiry_mode: ExpiryMode::Hide, no_touch: true };
-        let (mut effects, mut records, mut prng) = (NoEffects, Records::default(), self.prng.clone());
-        // Nothing of it is kept.
-        let mut reply = Reply::new(Protocol::Resp2);
-        reply.bytes_max = 1;
+        let (mut effects, mut prng) = (NoEffects, self.prng.clone());
         let mut txn = Txn::new(&mut self.held, conditions, &mut effects);
         txn.on_cold = OnCold::Collect;
-        handler(&mut Call {
-            txn: &mut txn,
-            db,
-            args,
-            keys: HashedKeys::NONE,
-            reply: &mut reply,
-            prng: &mut prng,
-            settings: &self.hot.settings,
-            records: &mut records,
-            may_wait: false,
-            in_script: false,
-            may_read_all: false,
-        });
+        rehearse(handler, &mut txn, (db, args), &mut prng, &self.hot.settings);
         txn.finish();
         self.held.take_missing();
         // As much as its client asks for.
@@ -350,7 +335,7 @@ impl Exec {
         }
     }
 
-    /// Adds what was read for a walk. If nobody waits for it any more it goes with its ticket.
+    /// Adds what was read for a walk. If no client waits for it any more it goes with its ticket.
     pub fn add_records(&mut self, ticket: Ticket, records: impl IntoIterator<Item = (ColdRef, WalkRecord)>) {
         for (reference, record) in records {
             self.walks.entry(ticket).or_default().add(reference, record);

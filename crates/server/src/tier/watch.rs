@@ -84,7 +84,7 @@ impl Watch {
             (0, _) | (_, 0) => u64::MAX,
             _ => {
                 let uncounted =
-                    self.node.used_memory_bytes().saturating_sub(self.node.counted_memory_bytes());
+                    self.node.used_memory_bytes().saturating_sub(self.node.pressing_memory_bytes());
                 share(limit, upper) + uncounted
             }
         };

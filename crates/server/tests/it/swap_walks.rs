@@ -46,7 +46,7 @@ fn all(numbers: std::ops::Range<usize>) -> BTreeSet<String> {
 }
 
 #[test]
-fn walks_wait_for_the_disk_and_nobody_waits_for_them() {
+fn walks_wait_for_the_disk_and_no_client_for_them() {
     let folder = Folder::new("walks-hung");
     let server = folder.start_freezing(&["--swap-read-timeout", "0"]);
     let mut other = server.client();
