@@ -99,8 +99,7 @@ pub enum Item<'a> {
     TooDeep,
 }
 
-impl Item<'_> {
-}
+impl Item<'_> {}
 
 /// Reads a tape from its beginning. It is a place: a copy goes back to it.
 #[derive(Clone, Copy, Debug)]

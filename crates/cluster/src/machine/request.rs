@@ -454,5 +454,4 @@ impl Machine {
     }
 }
 
-impl Machine {
-}
+impl Machine {}

@@ -17,8 +17,8 @@ use isotherm_commands::{Call, CallSettings, Outcome, Records};
 use isotherm_conformance::grammar::Grammar;
 use isotherm_conformance::vocabulary::Vocabulary;
 use isotherm_keyspace::{
-    Conditions, Config, Db, Effect, EffectMask, EffectSink, EvictionPolicy, ExpiryMode, Held, Keyspace,
-    NoEffects, Txn, UnixMs, Want,
+    Conditions, Config, Db, Effect, EffectMask, EffectSink, EvictionGain, EvictionPolicy, ExpiryMode, Held,
+    Keyspace, NoEffects, Txn, UnixMs, Want,
 };
 use isotherm_resp::reply::Protocol;
 use isotherm_resp::{Args, ArgsBuf, Reply};
@@ -180,7 +180,13 @@ impl World {
         let partition = prng.below(self.keyspace.partition_count() as u64) as u16;
         self.keyspace.expire_step(partition, now, 100, sink);
         if prng.one_in(3) {
-            self.keyspace.try_evict(EvictionPolicy::AllKeysRandom, None, now, prng, sink);
+            self.keyspace.try_evict(
+                (EvictionPolicy::AllKeysRandom, EvictionGain::Any),
+                None,
+                now,
+                prng,
+                sink,
+            );
         }
         self.keyspace.free_step(partition, 500);
     }

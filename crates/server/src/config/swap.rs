@@ -185,7 +185,9 @@ mod tests {
         let config = Config::default();
         let set = |name: &str, value: &str| {
             let pairs = [(name.as_bytes(), value.as_bytes())];
-            config.set(&config.begin_writing(Duration::ZERO).unwrap(), &pairs, false, &mut |_| Ok(())).unwrap();
+            config
+                .set(&config.begin_writing(Duration::ZERO).unwrap(), &pairs, false, &mut |_| Ok(()))
+                .unwrap();
         };
         let check = |log_kb: u64, cache_kb: u64, snapshot_kb: u64| {
             let limits =

@@ -481,7 +481,7 @@ impl Dispatcher {
                 Passage::Later => {
                     // That was no round to the disk.
                     session.fetches = session.fetches.saturating_sub(1);
-                    Ran::Parked(WaitReason::Backpressure)
+                    Ran::Parked(WaitReason::Writers)
                 }
                 Passage::Refused => {
                     refusal::refuse(

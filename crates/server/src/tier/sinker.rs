@@ -12,7 +12,8 @@
 //! memory is below the limit.
 
 use isotherm_keyspace::{
-    ByNodes, Chilled, ColdRef, Db, Held, Key, NodeHand, SinkLimits, SinkRoom, Sinkable, SlotHand, Survey, Want,
+    ByNodes, Chilled, ColdRef, Db, Held, Key, NodeHand, SinkLimits, SinkRoom, Sinkable, SlotHand, Survey,
+    Want,
 };
 use isotherm_tier::{Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, Stream, Written};
 use std::io::ErrorKind;
@@ -396,7 +397,9 @@ impl Sinker {
         if self.node.debug.swap_chaos.is_on() {
             self.threshold_s = 0;
         }
-        if self.freezing.is_on(self.node.config.swap_freeze_rule()) && self.freeze_hand.slot() == self.hand.slot() {
+        if self.freezing.is_on(self.node.config.swap_freeze_rule())
+            && self.freeze_hand.slot() == self.hand.slot()
+        {
             return self.gather_frozen();
         }
         let freezes_slot = self.freezes_slot;

@@ -163,9 +163,7 @@ pub fn configure(node: &Node) -> Result<(), String> {
         copies::bound(node, tier);
     }
     match (config.swaps(), node.cold.disk()) {
-        (true, None) => {
-            Err("it can be switched on at start only: start with swap-mode yes".to_string())
-        }
+        (true, None) => Err("it can be switched on at start only: start with swap-mode yes".to_string()),
         (false, Some(tier)) if !tier.is_off() => {
             let (limit, used, away) =
                 (config.maxmemory_bytes(), node.counted_memory_bytes(), tier.live_bytes());

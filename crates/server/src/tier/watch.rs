@@ -70,7 +70,9 @@ impl Watch {
     /// Hands over what has come of a job in time, for those who try again.
     fn keep(&self, read: &[(ColdKey, Fetched)]) {
         let (keyspace, now) = (&self.node.keyspace, unix_now());
-        for (cold, fetched) in read.iter().filter(|(cold, fetched)| cold.bundle.is_none() && fetched.is_there()) {
+        for (cold, fetched) in
+            read.iter().filter(|(cold, fetched)| cold.bundle.is_none() && fetched.is_there())
+        {
             let mut held = Held::new(keyspace);
             held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, cold))));
             self.tier.hand_over(&mut held, cold, fetched, now);

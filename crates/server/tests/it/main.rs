@@ -15,10 +15,10 @@ mod bad_start;
 mod bad_world;
 mod blocking;
 mod client_memory;
-mod cluster_nodes;
-mod cluster_replies;
 #[cfg(debug_assertions)]
 mod clock_steps;
+mod cluster_nodes;
+mod cluster_replies;
 mod cold;
 mod common;
 mod compaction;

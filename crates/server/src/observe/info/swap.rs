@@ -27,7 +27,11 @@ pub struct View<'n> {
 impl View<'_> {
     /// `None` without `swap-mode`.
     pub fn of<'n>(s: &Snapshot<'n>) -> Option<View<'n>> {
-        Some(View { tier: s.node.cold.disk()?, cold: s.cold, memory_target: s.node.config.memory_target_bytes() })
+        Some(View {
+            tier: s.node.cold.disk()?,
+            cold: s.cold,
+            memory_target: s.node.config.memory_target_bytes(),
+        })
     }
 }
 
