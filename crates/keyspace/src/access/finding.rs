@@ -37,7 +37,7 @@ impl Txn<'_, '_> {
         }
     }
 
-    /// Where the entry of a key is, unless its time has come and the expiry mode does not keep it. `READS`:
+    /// Finds the entry of a key, unless its time has come and the expiry mode does not keep it. `READS`:
     /// one that is shown from its record stays there, and has no place.
     #[inline(always)]
     pub(super) fn find_place<const READS: bool>(&mut self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {

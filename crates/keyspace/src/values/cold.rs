@@ -79,11 +79,11 @@ pub(crate) struct Cold {
     /// Bundles that a key was looked for in and not found, with the hash of the key. That stays true as long as the bundle is there.
     absent: BTreeSet<(u64, u64)>,
     lent: HashMap<ColdRef, Lent>,
-    /// In the order in which they were lent; some were given back since. Those that go behind their command
+    /// Values in the order of their loans; some were given back since. Those that go behind their command
     /// are apart.
     order: VecDeque<ColdRef>,
     passing: VecDeque<ColdRef>,
-    /// Of these, what commands have used.
+    /// References out of `passing` that commands have used.
     passed: RefCell<Vec<ColdRef>>,
     pub shown: ShownKeys,
     lent_bytes: usize,
@@ -155,7 +155,7 @@ pub(crate) struct Lent {
     image: Option<Box<dyn LentImage>>,
     since: SteadyMs,
     uses: Cell<u32>,
-    /// There was no room for it: it goes when it was used.
+    /// Lent though there was no room for it: it goes when it was used.
     is_passing: bool,
 }
 

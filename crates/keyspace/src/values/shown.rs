@@ -20,19 +20,19 @@ use isotherm_stdx::{SteadyMs, UnixMs};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-/// Where the bits of a reference that say a length begin.
+/// First of the bits of a reference that say a length.
 const LENGTH_SHIFT: u32 = 40;
 
-/// One key of a record.
+/// A key of a record.
 pub(crate) struct Shown {
     name: Box<[u8]>,
     pub from: ColdRef,
-    /// Which one of the record.
+    /// Index among the keys of the record.
     pub ordinal: usize,
     pub form: Form,
     pub value: Box<[u8]>,
     pub expiry: Option<UnixMs>,
-    /// Of one entry, which has no value: of its form, its length and its expiry.
+    /// A page of one entry, which has no value but its form, its length and its expiry.
     page: Box<[u8]>,
     pub spot: Spot,
     since: SteadyMs,
@@ -41,7 +41,7 @@ pub(crate) struct Shown {
 
 impl Shown {
     pub fn new(item: &Item<'_>, from: ColdRef, ordinal: usize, stamp: u16, now: UnixMs) -> Shown {
-        // An empty value is none of a reference; nothing that the entry is asked tells it from one byte.
+        // An empty value is none of a reference; to all that the entry is asked it is like one byte.
         let length = (item.value.len() as u64).max(1) << LENGTH_SHIFT;
         let address = from.raw() & ((1 << LENGTH_SHIFT) - 1);
         let value = ColdValue { form: item.form, reference: ColdRef::new(length | address), due: NEVER };
@@ -76,7 +76,7 @@ impl Shown {
 /// Shown keys of a partition.
 #[derive(Default)]
 pub(crate) struct ShownKeys {
-    /// By database and hash: of two keys with the same the later is shown.
+    /// Keys by database and hash: of two keys with the same the later is shown.
     keys: HashMap<(Db, u64), Shown>,
     bytes: usize,
     /// Moment before which none was shown.

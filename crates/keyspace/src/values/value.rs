@@ -169,7 +169,7 @@ impl<'a> Entry<'a> {
         });
     }
 
-    /// One that lies in a record, with its key.
+    /// Makes the entry of a key that is shown from its record.
     pub(crate) fn of_shown(store: &'a Store, shown: &'a Shown, now: UnixMs) -> Entry<'a> {
         let value = Value::of_bytes(shown.form, &shown.value, now);
         let meta = EntryMeta { store, page: shown.page(), spot: shown.spot, now };

@@ -79,7 +79,7 @@ struct Trouble {
     failure: Failure,
     /// What has to succeed before it is over.
     awaits: FailedCall,
-    /// When the disk was last found to be full, if it was.
+    /// Last moment at which the disk was found to be full.
     full_at: Option<Ms>,
     has_given_up: bool,
 }
@@ -230,7 +230,7 @@ impl AofWriter {
         self.announced
     }
 
-    /// What the manifest says.
+    /// Returns the list that the manifest has.
     pub fn list(&self) -> &List {
         &self.list
     }

@@ -54,7 +54,7 @@ pub enum RdbMark {
     None,
     /// Not readable, or about to be replaced.
     Unknown,
-    /// Its length, and its last eight bytes: the checksum.
+    /// A file by its length and its last eight bytes, the checksum.
     File {
         bytes: u64,
         sum: u64,
@@ -100,7 +100,7 @@ pub struct Manifest {
     pub incr: Vec<AofFile>,
     /// The replication id of the log that the places count.
     pub replid: Option<[u8; REPLID_BYTES]>,
-    /// Of one that is not written any more.
+    /// End of a log that is not written any more.
     pub ended: Option<Ended>,
 }
 

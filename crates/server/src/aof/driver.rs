@@ -81,7 +81,7 @@ pub struct Driver {
     has_begun: bool,
     /// The last step has written something.
     has_written: bool,
-    /// It ends once this is durable.
+    /// Place at which the thread ends, once all before it is durable.
     stop: Option<Stop>,
     is_abandoned: bool,
     /// The base that is to be listed.

@@ -4,7 +4,7 @@
 //!   CONFIG SET appendonly no           the manifest notes when, and which RDB file is there
 //!   a start with appendonly yes        the same RDB file, or none      --> the append-only file is loaded
 //!                                      another one, begun later        --> the RDB file is loaded, and becomes the first base
-//!                                      another one, begun before       --> refused: a clock was set, or somebody has put it there
+//!                                      another one, begun before       --> refused: a clock was set, or it was put there
 //!   a start with appendonly no         a warning, unless the RDB file is newer
 //! ```
 //! The two are compared by what the RDB file says of its beginning (`ctime`), which a copy keeps. A log that
@@ -38,7 +38,7 @@ pub enum Newest {
 #[derive(Clone, Copy)]
 pub struct Moment {
     seconds: i64,
-    /// So many saves had begun.
+    /// Saves that had begun.
     saves: u64,
     is_saving: bool,
 }

@@ -19,7 +19,7 @@ pub enum Request {
     Prepared(io::Result<(Arc<dyn File>, u64)>),
     /// All that was logged is to be synced, under every policy.
     Flush,
-    /// The same up to this place, then the thread ends. What is logged behind it is for other readers.
+    /// All up to this place is to be synced, then the thread ends. The log behind it is for other readers.
     Stop(Stop),
     /// The thread ends as soon as the disk answers.
     Abandon,

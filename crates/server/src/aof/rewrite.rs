@@ -49,7 +49,7 @@ pub fn ask(node: &'static Node, held: &mut Held<'static>) -> Asked {
     }
 }
 
-/// The same for the thread that switches.
+/// Begins a rewrite for the thread that switches.
 pub fn begin(node: &'static Node, held: &mut Held<'static>) -> Asked {
     if node.aof.rewrites().listing.is_some() || !node.persistence.begin(Job::Rewrite) {
         return Asked::Busy;

@@ -58,7 +58,7 @@ pub fn refuse_folder(node: &Node) -> Result<(), &'static str> {
     }
 }
 
-/// The same files before there is a node.
+/// Returns the configured files before there is a node.
 pub fn files_on(disk: &Arc<dyn Disk>, config: &Config) -> AofFiles {
     const FOLDER: Id = id("appenddirname");
     const NAME: Id = id("appendfilename");

@@ -139,7 +139,7 @@ impl AofState {
         self.rewrites.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// These files are written from now on, by this process alone.
+    /// Notes the files that are written from now on, by this process alone.
     pub fn keep_folder(&self, files: &AofFiles, lock: Box<dyn Lock>) {
         *self.folder() = Some((files.clone(), lock));
     }

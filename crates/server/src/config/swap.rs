@@ -146,7 +146,7 @@ impl Config {
 
     // ---- beside maxmemory ----
 
-    /// What may be kept for a snapshot, which begins when so much memory is used.
+    /// Returns the bytes that may be kept for a snapshot, which begins when so much memory is used.
     pub fn snapshot_memory_bytes(&self, used_memory_bytes: u64) -> u64 {
         const LIMIT: Id = id("snapshot-memory-limit");
         match self.number(LIMIT) {
@@ -158,7 +158,7 @@ impl Config {
         }
     }
 
-    /// What of the log of changes may wait to be written.
+    /// Returns the bytes of the log of changes that may wait to be written.
     pub fn log_memory_bytes(&self) -> u64 {
         const LIMIT: Id = id("log-memory-limit");
         match self.number(LIMIT) {

@@ -50,7 +50,7 @@ pub enum Came {
     All,
     /// Some cannot be read.
     Not,
-    /// Nothing came for too long. What had come by then is kept.
+    /// Ended since nothing came for too long. What had come by then is kept.
     Late,
 }
 

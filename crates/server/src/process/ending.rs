@@ -11,7 +11,7 @@ use crate::replication::primary::Primary;
 
 #[derive(Default)]
 pub struct Ending {
-    /// When the process ends in any case, as a `SteadyMs`; 0 while nothing waits. Changed under the mutex.
+    /// End of the process in any case, as a `SteadyMs`; 0 while nothing waits. Changed under the mutex.
     deadline_ms: AtomicI64,
     /// Nothing stands in its way any more. Never taken back.
     is_decided: AtomicBool,

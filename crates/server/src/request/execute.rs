@@ -77,7 +77,7 @@ pub struct Exec {
     last_ticket: Ticket,
     /// The command at hand has waited for values that did not come.
     pub has_waited: bool,
-    /// Nothing came for too long.
+    /// The wait for them ended since nothing came for too long.
     pub was_late: bool,
     /// Values that this worker is to read, for those who wait with these tickets.
     pub wanted: Vec<(Ticket, Wanted)>,

@@ -30,9 +30,9 @@ const HOME_RESERVE_DIVISOR: u64 = 64;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Passage {
     Free,
-    /// Its command asks again when some of what is on its way out has left, in the queue of those that write.
+    /// Wait: the command asks again, in the queue of writers, when some of what is on its way has left.
     Later,
-    /// Nothing can leave.
+    /// No room: nothing can leave.
     Refused,
 }
 

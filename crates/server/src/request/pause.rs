@@ -48,7 +48,7 @@ struct One {
 /// When commands go on; which ones wait is among the tasks.
 #[derive(Default)]
 pub struct Pause {
-    /// When the first of the pauses ends; 0 if there is none.
+    /// End of the first of the pauses; 0 if there is none.
     end_ms: AtomicI64,
     /// By cause. Held while the ends and the tasks change together.
     causes: Mutex<[One; CAUSES.len()]>,

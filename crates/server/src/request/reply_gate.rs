@@ -31,7 +31,7 @@ pub struct ReplyGate {
     reached: AtomicU64,
     parts: Mutex<[PartState; PARTS]>,
     has_quorum: AtomicBool,
-    /// How often replies that waited for the disk were given up.
+    /// Times that replies which waited for the disk were given up.
     given_up: AtomicU64,
     /// By worker: it has replies that wait.
     waits: Box<[AtomicBool]>,
@@ -74,7 +74,7 @@ impl ReplyGate {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)[Part::Quorum as usize].reached
     }
 
-    /// What this node has synced, if replies wait for that.
+    /// Returns the place up to which this node has synced, if replies wait for that.
     pub fn durable(&self) -> LogOffset {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)[Part::Durable as usize].reached
     }
@@ -91,7 +91,7 @@ impl ReplyGate {
         self.change(mail, |parts| parts[Part::Durable as usize].is_given_up = false);
     }
 
-    /// How often `give_up` was called. Asked behind `reached`.
+    /// Counts the calls of `give_up`. Asked behind `reached`.
     pub fn given_up(&self) -> u64 {
         self.given_up.load(SeqCst)
     }

@@ -228,7 +228,7 @@ impl Process {
         (Answer { reply, not_before, was_gated, is_parked }, next)
     }
 
-    /// What a command waits for is read, while what has to do with the disk goes on. What came of it.
+    /// Reads what a command waits for, while what has to do with the disk goes on. Returns what came of it.
     fn read_for(&mut self, session: usize, ticket: Ticket) -> Came {
         let worker = self.sessions[session].shared.worker;
         let tier = self.node.cold.disk().expect("values leave memory to a disk");

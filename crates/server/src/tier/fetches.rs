@@ -110,7 +110,7 @@ struct NotHere;
 /// How a job has ended.
 pub enum End<V> {
     All(Vec<(ColdKey, V)>),
-    /// Nothing has come of it for too long, but for these.
+    /// Ended since nothing more has come of it for too long, with what had.
     Late(Vec<(ColdKey, V)>),
     /// All that the command needs, what was read of it, and since when nothing more has come.
     Elsewhere(ColdKeys, Vec<(ColdKey, V)>, Instant),
@@ -148,9 +148,9 @@ impl Wanted {
 
 struct Job<V> {
     wanted: Wanted,
-    /// When something of it came last, or it was added, or its turn has come.
+    /// Moment at which something of it came last, or it was added, or its turn has come.
     moved: Instant,
-    /// Of records that were read for it, or are being read.
+    /// Bytes of records that were read for it, or are being read.
     bytes: usize,
     /// The first key that was not looked at.
     next: usize,
@@ -178,7 +178,7 @@ pub struct Fetches<T, P, V> {
     held_back: BTreeMap<T, usize>,
     /// The one that may read without a bound.
     exceeding: Option<(T, Turn)>,
-    /// Of all jobs.
+    /// Bytes of all jobs.
     bytes: usize,
     /// By the number of the port.
     under_way: Vec<Option<UnderWay<T, P>>>,
@@ -460,7 +460,7 @@ mod tests {
     /// A key is a byte: 0..100 lie at their own place, 100.. are here, 200.. lent, 250.. elsewhere.
     struct Bytes {
         file: Arc<dyn File>,
-        /// Of each record.
+        /// Length of each record.
         len: usize,
         turnstile: Turnstile,
         late: std::cell::Cell<(u32, u32)>,
@@ -534,7 +534,7 @@ mod tests {
         fetches.take_ended().into_iter().map(|(ticket, end)| (ticket, values(end))).collect()
     }
 
-    /// Of these jobs nothing has come for too long, though this much of each.
+    /// Returns the jobs of which nothing has come for too long, with what had.
     fn expired(fetches: &mut Tested, before: Instant) -> Vec<(u32, Vec<u8>)> {
         fetches.expire(before);
         let ended = fetches.take_ended();

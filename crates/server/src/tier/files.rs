@@ -11,8 +11,8 @@
 //! **Start.** Nothing is removed or cut before all that the base in force refers to was found: its log, each segment, its length, the sum of
 //! its first block. Then what the base does not name goes, and what lies behind a named length.
 //!
-//! **Descriptors.** A segment needs none while nobody reads it: [`OpenFiles`] keeps the most used ones open,
-//! within a bound.
+//! **Descriptors.** A segment needs none while no thread reads it: [`OpenFiles`] keeps the most used ones
+//! open, within a bound.
 //!
 //! **Sync.** Only what a base is about to name is synced, and of that what no base has named yet. A failed sync is not repeated.
 
@@ -416,7 +416,7 @@ impl Files {
         self.has_owner.load(Relaxed)
     }
 
-    /// Whether this is the manifest that the owner is said to be.
+    /// Returns whether this is the manifest that the owner is said to be.
     pub fn is_of(&self, manifest: &Path) -> bool {
         std::path::absolute(manifest).is_ok_and(|manifest| manifest == self.manifest)
     }
@@ -580,7 +580,7 @@ mod tests {
         );
     }
 
-    /// A name that somebody removed is an error of the disk; one that went with its segment is none.
+    /// A name that another process removed is an error of the disk; one that went with its segment is none.
     #[test]
     fn a_file_that_is_lost_is_an_error() {
         let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(7, Plan::default()));

@@ -1,6 +1,6 @@
 //! When keys leave memory together with their values (`swap-freeze`).
 //!
-//! `auto` freezes once values alone are not enough, and tells that by two signs:
+//! `auto` freezes once values alone are not enough, which two signs show:
 //!
 //! ```text
 //!   entries of cold keys take a quarter of the limit     a cold key leaves 35 B of entry in memory, a frozen one 3 B;

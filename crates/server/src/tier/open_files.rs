@@ -1,5 +1,5 @@
 //! Open files of segments: at most so many at once, whatever the number of segments. The others are opened
-//! when somebody reads them.
+//! when a thread reads them.
 //!
 //! ```text
 //!   a read      its file is open:  no more than a lock of that one handle
@@ -37,7 +37,7 @@ pub struct Handle {
 #[derive(Default)]
 struct HandleState {
     file: Option<Arc<dyn File>>,
-    /// The file's name is gone, or another file's: it is kept open for nobody.
+    /// The file's name is gone, or another file's: it is not kept open.
     is_gone: bool,
 }
 
@@ -55,7 +55,7 @@ impl Handle {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the file out if nobody has it.
+    /// Takes the file out if no reader has it.
     fn take_unused(&self) -> Option<Arc<dyn File>> {
         self.state().file.take_if(|file| Arc::strong_count(file) == 1)
     }
@@ -156,7 +156,7 @@ impl OpenFiles {
         }
     }
 
-    /// The file's name is about to go: whoever reads it has it as long as that takes, and no longer.
+    /// The file's name is about to go: a reader has it as long as its read takes, and no longer.
     pub fn forget(&self, handle: &Arc<Handle>) {
         let mut clock = self.clock();
         let mut state = handle.state();
@@ -275,7 +275,7 @@ mod tests {
         world.check();
     }
 
-    /// A file that was opened while its segment was freed is kept for nobody: it would keep the space.
+    /// A file that was opened while its segment was freed is not kept open: it would keep the space.
     #[test]
     fn a_file_that_is_gone_is_not_kept() {
         let world = World::new(2, 2);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_holds_whoever_reads() {
+    fn the_bound_holds_with_any_readers() {
         let mut random = Prng::new(11);
         let world = World::new(5, 40);
         let mut in_use = Vec::new();

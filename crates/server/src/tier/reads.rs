@@ -116,7 +116,7 @@ pub struct Reads<M, F> {
     /// Something has come; something that a command waits for under its locks.
     some: Condvar,
     now: Condvar,
-    /// When a read of any job ended last.
+    /// Moment at which a read of any job ended last.
     moved: Mutex<Instant>,
     /// Commands that gave up.
     timeouts: AtomicU64,
@@ -168,7 +168,7 @@ impl<M, F> Reads<M, F> {
         self.add_since(keys, worker, message, Instant::now());
     }
 
-    /// The same for one for whom nothing has come since then.
+    /// Adds a job of which nothing has come since then.
     pub fn add_since(&self, keys: ColdKeys, worker: u16, message: M, since: Instant) {
         let count = keys.keys.len();
         let job = Arc::new(Job {

@@ -11,7 +11,7 @@
 //! ```
 //! `room` is what others need to write the data once more: as much as the data, but no more than swap's files
 //! and what is free come to by half, as otherwise nothing could leave memory beside large files of others.
-//! Where nobody else writes it is a twentieth.
+//! Where nothing else writes it is a twentieth.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,7 +22,7 @@ use crate::config::{Config, id};
 use crate::process::log;
 use crate::process::time::{elapsed, instant};
 
-/// Tenths of what is free, where nobody else needs any.
+/// Tenths of what is free, where nothing else needs any.
 const FREE_TENTHS: u64 = 9;
 /// Part of what is free, beside files that have all values: twice as much is left, for one of them and the
 /// next.

@@ -104,7 +104,7 @@ struct Inner {
     held: Vec<usize>,
     /// There is a moment at which `held` is looked at.
     looks_at_held: bool,
-    /// How often replies that waited for the disk had been given up when it last looked at all.
+    /// Times that replies which waited for the disk had been given up when it last looked at all.
     given_up: u64,
     /// Those that have become replicas.
     leaving: Vec<usize>,

@@ -225,7 +225,7 @@ impl Inner {
         }
     }
 
-    /// Those of which nothing comes get their error.
+    /// Ends fetches of which nothing comes with their error.
     pub(super) fn look_at_values(&mut self) {
         self.values.looks = false;
         let Some(tier) = self.node.cold.disk() else { return };

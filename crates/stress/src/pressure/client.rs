@@ -27,8 +27,8 @@ const FEW: usize = 5;
 const READS: usize = 20;
 /// Items that a client looks for at the end, spread over all of its own.
 const LOOKED_FOR_MAX: u32 = 2500;
-/// Faults of a list that are told.
-const TOLD_MAX: usize = 3;
+/// Faults of a list that are reported.
+const REPORTED_MAX: usize = 3;
 /// Bytes that the least disk holds beside memory: two segments, two are in reserve.
 const SMALL_DISK_BYTES: u64 = 128 << 20;
 
@@ -50,14 +50,14 @@ impl Counts {
         self.refused += other.refused;
         self.unread += other.unread;
         self.errors.extend(other.errors.iter().cloned());
-        self.errors.truncate(TOLD_MAX);
+        self.errors.truncate(REPORTED_MAX);
     }
 
     fn note_error(&mut self, why: &str) {
         match why.split(' ').next() {
             Some("OOM") => self.refused += 1,
             Some("SWAPERR") => self.unread += 1,
-            _ if self.errors.len() < TOLD_MAX => self.errors.push(why.to_string()),
+            _ if self.errors.len() < REPORTED_MAX => self.errors.push(why.to_string()),
             _ => {}
         }
     }
@@ -71,7 +71,7 @@ pub struct Missing {
     /// Items that are absent, or another's, where nothing may be.
     pub lost: u64,
     pub looked_for: u64,
-    pub told: Vec<String>,
+    pub reported: Vec<String>,
 }
 
 impl Missing {
@@ -79,14 +79,14 @@ impl Missing {
         self.droppable += other.droppable;
         self.lost += other.lost;
         self.looked_for += other.looked_for;
-        self.told.extend(other.told.iter().cloned());
-        self.told.truncate(TOLD_MAX);
+        self.reported.extend(other.reported.iter().cloned());
+        self.reported.truncate(REPORTED_MAX);
     }
 
     pub fn note(&mut self, what: String) {
         self.lost += 1;
-        if self.told.len() < TOLD_MAX {
-            self.told.push(what);
+        if self.reported.len() < REPORTED_MAX {
+            self.reported.push(what);
         }
     }
 }
@@ -140,7 +140,7 @@ impl Client {
         Ok(())
     }
 
-    /// Goes on with the workload until it is told to stop. `due_ms`: when the keys of a burst are due.
+    /// Goes on with the workload until `stop` is set. `due_ms`: when the keys of a burst are due.
     pub fn work(&mut self, cell: &Cell, due_ms: u64, stop: &AtomicBool) -> Fallible {
         if cell.workload == Workload::Expiry {
             let mut burst = Data::new(self.lasting_client(), Shape::Text { bytes: 200, has_times: false });
@@ -396,7 +396,7 @@ mod tests {
         for why in ["OOM command not allowed", "SWAPERR A value", "MISCONF a", "ERR b", "ERR c", "ERR d"] {
             counts.note_error(why);
         }
-        assert_eq!((counts.refused, counts.unread, counts.errors.len()), (1, 1, TOLD_MAX));
+        assert_eq!((counts.refused, counts.unread, counts.errors.len()), (1, 1, REPORTED_MAX));
     }
 
     #[test]

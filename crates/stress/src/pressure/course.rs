@@ -89,7 +89,7 @@ impl Course<'_> {
         self.seen.hot_get = gets.iter().fold(Longest::default(), |longest, (of_one, _)| longest.max(*of_one));
         for (_, end) in gets {
             match end {
-                HotEnd::Told => {}
+                HotEnd::Stopped => {}
                 HotEnd::Lost(what) => self.seen.missing.note(what),
                 HotEnd::Silent(why) => failed.push(why),
             }
@@ -137,7 +137,7 @@ impl Course<'_> {
                 .iter_mut()
                 .map(|client| scope.spawn(move || client.work(cell, due_ms, stop)))
                 .collect();
-            let mut told = if cell.workload == Workload::Save { begin_save(deployment) } else { Ok(()) };
+            let mut outcome = if cell.workload == Workload::Save { begin_save(deployment) } else { Ok(()) };
             while began.elapsed() < cell.trouble {
                 if cell.workload == Workload::Rewrite {
                     // One is under way, or may not begin: both are answers.
@@ -146,9 +146,9 @@ impl Course<'_> {
                 thread::sleep(REWRITE_EVERY.min(cell.trouble.saturating_sub(began.elapsed())));
             }
             // Clients may wait for the disk: it is there again before they are waited for.
-            told = told.and(deployment.end_trouble(Disk::Fast).map(drop));
+            outcome = outcome.and(deployment.end_trouble(Disk::Fast).map(drop));
             stop.store(true, Relaxed);
-            joined(clients).into_iter().collect::<Fallible>().and(told)
+            joined(clients).into_iter().collect::<Fallible>().and(outcome)
         })
     }
 

@@ -49,7 +49,7 @@ impl Deployment {
         self.servers[0].port
     }
 
-    /// A connection for what only the primary is told.
+    /// A connection for commands to the primary alone.
     pub fn control(&mut self) -> &mut Client {
         &mut self.controls[0]
     }
@@ -72,7 +72,7 @@ impl Deployment {
     }
 
     /// Ends it. Returns whether the disk is as large as is wanted: what a server does not take while it runs,
-    /// somebody has to make up for by deleting keys.
+    /// the clients have to make up for by deleting keys.
     pub fn end_trouble(&mut self, disk: Disk) -> Fallible<bool> {
         self.idle.clear();
         self.set_faults(&[("READ", "NONE"), ("WRITE", "NONE")])?;

@@ -271,7 +271,7 @@ fn kept(seen: &Figures) -> Option<String> {
     let missing = &seen.missing;
     if missing.lost > 0 {
         let (lost, of) = (missing.lost, missing.looked_for);
-        return Some(format!("{lost} of {of} keys that were acknowledged: {}", missing.told.join("; ")));
+        return Some(format!("{lost} of {of} keys that were acknowledged: {}", missing.reported.join("; ")));
     }
     let evicted = seen.evicted();
     (missing.droppable > evicted).then(|| {

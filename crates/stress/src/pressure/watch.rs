@@ -56,7 +56,7 @@ impl Sample {
     }
 }
 
-/// Takes samples until it is told to stop. What was sampled is there whatever ends it, with the reason.
+/// Takes samples until `stop` is set. What was sampled is there whatever ends it, with the reason.
 pub fn sample(mut client: Client, begun: Instant, stop: &AtomicBool) -> (Vec<Sample>, Fallible) {
     let mut samples = Vec::new();
     while !stop.load(Relaxed) {
@@ -95,14 +95,14 @@ pub fn set_hot_key(client: &mut Client) -> Fallible {
 
 /// End of the requests for the hot key.
 pub enum HotEnd {
-    /// Stopped, as it was told.
-    Told,
+    /// Ended by `stop`, without a fault.
+    Stopped,
     /// The key was not there, in words: no policy drops the one that is used most.
     Lost(String),
     Silent(String),
 }
 
-/// Asks for the hot key until it is told to stop.
+/// Asks for the hot key until `stop` is set.
 pub fn get_hot_key(mut client: Client, begun: Instant, stop: &AtomicBool) -> (Longest, HotEnd) {
     let mut longest = Longest::default();
     while !stop.load(Relaxed) {
@@ -119,7 +119,7 @@ pub fn get_hot_key(mut client: Client, begun: Instant, stop: &AtomicBool) -> (Lo
         }
         thread::sleep(GET_EVERY);
     }
-    (longest, HotEnd::Told)
+    (longest, HotEnd::Stopped)
 }
 
 /// Two threads of this program that do the same: what the machine itself takes for it.
