@@ -18,6 +18,7 @@ use isotherm_stdx::parse_i64;
 use std::io;
 use std::path::Path;
 
+use super::request::Moment;
 use super::settings;
 use crate::node::Node;
 use crate::persistence::Store;
@@ -32,15 +33,6 @@ use crate::process::time::unix_now;
 pub enum Newest {
     Log,
     Rdb,
-}
-
-/// The moment at which the log has its last command.
-#[derive(Clone, Copy)]
-pub struct Moment {
-    seconds: i64,
-    /// So many saves had begun.
-    saves: u64,
-    is_saving: bool,
 }
 
 impl Moment {

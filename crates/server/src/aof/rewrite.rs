@@ -17,10 +17,9 @@ use isotherm_persist::aof::manifest::{AofFile, Manifest};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use super::ended::Moment;
 use super::files::AofFiles;
 use super::reference::{self, Reference};
-use super::request::{Base, Request};
+use super::request::{Base, Moment, Request};
 use super::settings;
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;

@@ -20,9 +20,8 @@ use std::time::Duration;
 
 use super::applier::Generation;
 use super::driver::{self, First};
-use super::ended::Moment;
 use super::files::{AofFiles, segments};
-use super::request::{Request, Stop};
+use super::request::{Moment, Request, Stop};
 use super::{rewrite, settings};
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
