@@ -24,8 +24,7 @@ use crate::node::Node;
 use crate::persistence::Store;
 use crate::persistence::load::{FilePortions, LoadFailure, Portions};
 use crate::persistence::state::Job;
-use crate::process::listeners::os_text;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 use crate::process::time::unix_now;
 
 /// The one of two that has more.

@@ -25,10 +25,10 @@ use crate::mail::message::{Came, WorkerMessage};
 use crate::node::Node;
 use crate::observe::latency::monitor::{Event, Spikes};
 use crate::process::descriptors;
-use crate::process::listeners::os_text;
+use crate::process::log::{self, os_text};
 use crate::process::random::random_bytes;
 use crate::process::time::unix_now;
-use crate::process::{log, routines, system};
+use crate::process::{routines, system};
 
 pub fn begin(node: &'static Node) -> Result<(), String> {
     let config = &node.config;
