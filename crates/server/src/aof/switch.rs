@@ -66,7 +66,7 @@ fn apply_alone(node: &'static Node) -> Result<(), &'static str> {
     if node.aof.is_suspended() {
         return Ok(());
     }
-    match (node.config.flag(id("appendonly")), node.aof.is_on()) {
+    match (node.config.flag(settings::APPEND_ONLY), node.aof.is_on()) {
         (true, false) => switch_on(node).map_err(|()| CANNOT_SWITCH_ON),
         (false, true) => {
             switch_off(node, true);
@@ -209,7 +209,7 @@ pub struct Received {
 pub fn begin_behind(node: &'static Node, rdb: &Received, place: LogOffset) -> Result<(), ()> {
     const PREAMBLE: Id = id("aof-use-rdb-preamble");
     let _alone = node.aof.switching();
-    if !node.config.flag(id("appendonly"))
+    if !node.config.flag(settings::APPEND_ONLY)
         || !node.config.flag(PREAMBLE)
         || rewrite::is_running(node)
         || !node.persistence.begin(Job::Rewrite)
