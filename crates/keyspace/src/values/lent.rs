@@ -1,4 +1,4 @@
-//! A value that was read for a command and lies beside its entry: what it takes in memory, and how often it was used.
+//! A value that was read for a command and lies beside its entry: its bytes in memory, and its uses.
 
 use crate::layout::kind::Db;
 use isotherm_stdx::{SteadyMs, UnixMs};
