@@ -13,7 +13,8 @@
 //! to the keeper at once.
 
 use crate::access::carry::as_form;
-use crate::access::lock::{Held, Keyspace};
+use crate::access::keyspace::Keyspace;
+use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::access::terms::{Chilled, ColdAt, Missing, Whereabouts};
 use crate::access::txn::Txn;
@@ -23,9 +24,9 @@ use crate::layout::key::Key;
 use crate::layout::kind::{Db, Expiry, Form, Full};
 use crate::layout::page::{self, Spot};
 use crate::tables::location::Location;
-use crate::values::cold::Lent;
 use crate::values::collection::EditError;
 use crate::values::image::{self, ImageRoom, is_image};
+use crate::values::lent::Lent;
 use crate::values::stream::image as stream_image;
 use crate::values::timed::due_of;
 use crate::values::value::Entry;

@@ -2,7 +2,7 @@
 //! every partition (the gate).
 
 use crate::access::effect::Effect;
-use crate::access::lock::Keyspace;
+use crate::access::keyspace::Keyspace;
 use crate::access::partition::Partition;
 use crate::access::scan::{
     CURSORS, Scanned, Source, cursor_of, position_in, random_entry, scan, weighted_slot,

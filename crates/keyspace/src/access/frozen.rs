@@ -29,7 +29,7 @@ use crate::layout::kind::{Db, Expiry, Form, Full, NewValue};
 use crate::layout::last_used;
 use crate::tables::frozen::{Bundle, BundleAddress};
 use crate::tables::location::Location;
-use crate::values::cold::Lent;
+use crate::values::lent::Lent;
 use crate::values::saved::SavedBundle;
 use crate::values::shown::Shown;
 use crate::values::value::Entry;

@@ -6,8 +6,9 @@
 //!   gate       locks everything | has_leases: lets go, and waits until there are none
 //! ```
 
+use crate::access::keyspace::Keyspace;
 use crate::access::lease::{LeaseId, LeasePlace, Leases};
-use crate::access::lock::{Held, Keyspace, Want};
+use crate::access::lock::{Held, Want};
 use crate::layout::key::Key;
 use isotherm_stdx::steps;
 use std::sync::PoisonError;

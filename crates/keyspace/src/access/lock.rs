@@ -1,4 +1,4 @@
-//! The keyspace and its lock stripes.
+//! The guards that a command has over the lock stripes of the keyspace.
 //!
 //! A slot lies wholly in one partition (`geometry`). Data is reachable only through a guard: a [`Held`] is the set of
 //! guards that a command has, always locked in ascending order, so two workers never wait for each other in a ring.
@@ -11,35 +11,22 @@
 //! `--cfg shuttle` (`sync`).
 
 use crate::access::budget::HoldBudget;
+use crate::access::keyspace::Keyspace;
 use crate::access::partition::Partition;
 use crate::access::ready::{Ready, ReadyKey};
-use crate::access::shared::{Config, Shared};
-use crate::access::sync::{Mutex, MutexGuard};
+use crate::access::sync::MutexGuard;
 use crate::access::terms::Missing;
 use crate::access::waiter::{WaitedKey, Waiter};
 use crate::access::walk::Walk;
-use crate::access::work_guard::{HoldWatch, WorkGuard};
-use crate::layout::key::{Key, KeyHasher};
+use crate::layout::key::Key;
 use crate::layout::kind::{Db, Type};
-use crate::layout::last_used::AccessMode;
-use crate::tables::geometry::Geometry;
-use isotherm_arena::{Arena, ArenaConfig, ReserveError};
 use isotherm_stdx::{Slot, Steps, steps};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, TryLockError};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 /// Keys of one waiter or WATCH that are listed or taken out under one lock: some tens of microseconds, and then others
 /// have the partition.
 pub const KEYS_PER_HOLD_MAX: usize = 256;
-
-pub struct Keyspace {
-    partitions: Box<[Mutex<Partition>]>,
-    arenas: Box<[Arc<Arena>]>,
-    shared: Arc<Shared>,
-    hasher: KeyHasher,
-    pub(crate) geometry: Geometry,
-    config: Config,
-}
 
 /// The partitions that a command needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,164 +37,6 @@ pub enum Want<'a> {
     Many(&'a [u16]),
     /// The gate.
     All,
-}
-
-impl Keyspace {
-    pub fn new(config: Config) -> Result<Keyspace, ReserveError> {
-        assert!(config.arenas >= 1 && config.databases >= 1, "there is at least one of each");
-        let geometry = Geometry::new(config.partitions);
-        let shared = Arc::new(Shared::new(&config));
-        let reserve_bytes = config.reserve_bytes / config.arenas as u64;
-        let arenas = (0..config.arenas)
-            .map(|_| Arena::new(ArenaConfig { reserve_bytes }).map(Arc::new))
-            .collect::<Result<Box<[_]>, _>>()?;
-        let partitions = (0..config.partitions as u16)
-            .map(|number| {
-                // Neighbouring stripes in different arenas: their locks are taken by different workers at a time.
-                let arena = Arc::clone(&arenas[usize::from(number) % config.arenas]);
-                Mutex::new(Partition::new(number, geometry, &config, arena, Arc::clone(&shared)))
-            })
-            .collect();
-        let hasher = KeyHasher::new(config.hash_secret);
-        Ok(Keyspace { partitions, arenas, shared, hasher, geometry, config })
-    }
-
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    #[inline]
-    pub fn key<'a>(&self, bytes: &'a [u8]) -> Key<'a> {
-        self.hasher.key(bytes)
-    }
-
-    #[inline]
-    pub fn partition_of(&self, slot: Slot) -> u16 {
-        self.geometry.partition_of(slot)
-    }
-
-    /// What `Held::stamps` has for the partition of a slot.
-    pub fn stamp_of(&self, slot: Slot) -> &AtomicU64 {
-        &self.shared.stamps[usize::from(self.partition_of(slot))]
-    }
-
-    pub(crate) fn hasher(&self) -> KeyHasher {
-        self.hasher
-    }
-
-    /// Whether something that was removed from a partition may wait to be freed (`free_step`).
-    pub fn has_unfreed(&self, partition: u16) -> bool {
-        self.shared.unfreed[usize::from(partition)].load(Relaxed)
-    }
-
-    /// Removed collections and keys of flushed databases: those that wait to be freed, and those that were freed since
-    /// `reset_lazy_frees`.
-    pub fn lazy_frees(&self) -> (u64, u64) {
-        (self.shared.lazy.pending(), self.shared.lazy.freed())
-    }
-
-    pub fn reset_lazy_frees(&self) {
-        self.shared.lazy.reset();
-    }
-
-    pub fn partition_count(&self) -> usize {
-        self.partitions.len()
-    }
-
-    /// What strings and elements above 4 KB take of the global allocator.
-    pub fn large_bytes(&self) -> u64 {
-        self.shared.large.bytes()
-    }
-
-    pub fn arenas(&self) -> &[Arc<Arena>] {
-        &self.arenas
-    }
-
-    /// An arena for which no more memory is to be had: keys of its partitions are refused until some have left.
-    #[inline]
-    pub fn full_arena(&self) -> Option<usize> {
-        self.arenas.iter().position(|arena| arena.is_full())
-    }
-
-    /// Bytes of all live objects; none if an arena is full.
-    #[inline(always)]
-    pub fn live_bytes_unless_full(&self) -> Option<u64> {
-        match &*self.arenas {
-            [only] => (!only.is_full()).then(|| only.live_bytes()),
-            arenas => {
-                let mut all = arenas.iter();
-                all.try_fold(0, |sum, arena| (!arena.is_full()).then(|| sum + arena.live_bytes()))
-            }
-        }
-    }
-
-    /// The arena that a partition's objects lie in.
-    #[inline]
-    pub(crate) fn arena_of(&self, partition: u16) -> &Arc<Arena> {
-        match &*self.arenas {
-            // A division costs as much as a near cache miss.
-            [only] => only,
-            arenas => &arenas[usize::from(partition) % arenas.len()],
-        }
-    }
-
-    #[inline]
-    pub(crate) fn shared(&self) -> &Shared {
-        &self.shared
-    }
-
-    /// Which access stamps are kept from now on (maxmemory-policy), and lfu-log-factor.
-    pub fn set_access(&self, mode: AccessMode, lfu_log_factor: u32) {
-        self.shared.access.set(mode);
-        for number in 0..self.partitions.len() as u16 {
-            let mut partition = self.lock(number);
-            partition.store.access = mode;
-            partition.store.lfu_log_factor = lfu_log_factor;
-        }
-    }
-
-    pub fn access(&self) -> AccessMode {
-        self.shared.access.mode()
-    }
-
-    /// How many keys are waited for, and how many of them by a client that waits for their removal too.
-    pub fn waited_keys(&self) -> [u64; 2] {
-        self.shared.waited.get()
-    }
-
-    /// Asserts everything that the files of this crate call an invariant. Takes the gate.
-    pub fn check_invariants(&self) {
-        let mut held = Held::new(self);
-        held.acquire(Want::All);
-        held.check_invariants();
-    }
-
-    /// What measures the holds of work. Set once.
-    pub fn watch_holds(&self, watch: HoldWatch) {
-        self.shared.watch.set(watch).expect("it is said once");
-    }
-
-    /// For a step of work.
-    pub(crate) fn lock(&self, partition: u16) -> WorkGuard<'_, Partition> {
-        WorkGuard::new(self.shared.watch(), self.lock_unwatched(partition))
-    }
-
-    pub(crate) fn try_lock(&self, partition: u16) -> Option<WorkGuard<'_, Partition>> {
-        self.try_lock_unwatched(partition).map(|guard| WorkGuard::new(self.shared.watch(), guard))
-    }
-
-    fn lock_unwatched(&self, partition: u16) -> MutexGuard<'_, Partition> {
-        // A panic under a lock ends the process (panic = abort), so a poisoned lock is met only in tests.
-        self.partitions[usize::from(partition)].lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn try_lock_unwatched(&self, partition: u16) -> Option<MutexGuard<'_, Partition>> {
-        match self.partitions[usize::from(partition)].try_lock() {
-            Ok(guard) => Some(guard),
-            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-            Err(TryLockError::WouldBlock) => None,
-        }
-    }
 }
 
 /// Keys that are waited for and were changed by a script that is not over.

@@ -12,6 +12,7 @@ pub(crate) mod finding;
 pub(crate) mod followers;
 pub(crate) mod frozen;
 pub(crate) mod key_events;
+pub(crate) mod keyspace;
 pub(crate) mod lease;
 pub(crate) mod leasing;
 pub(crate) mod leaving;

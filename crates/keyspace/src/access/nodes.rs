@@ -18,7 +18,7 @@ use crate::layout::entry::EntryBytes;
 use crate::layout::key::{Key, slot_of_blob_head};
 use crate::layout::kind::{Db, Full};
 use crate::layout::node_name::{NodeAt, NodeName};
-use crate::values::cold::Lent;
+use crate::values::lent::Lent;
 use crate::values::nodewise::Nodewise;
 use crate::values::store::Store;
 use isotherm_stdx::UnixMs;

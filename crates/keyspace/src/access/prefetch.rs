@@ -13,7 +13,7 @@
 //!   3         entry                         what of the page will be copied, and those other pages
 //! ```
 
-use crate::access::lock::Keyspace;
+use crate::access::keyspace::Keyspace;
 use crate::layout::directory::{CHILD_BYTES, digit, levels};
 use crate::layout::key::{Key, tag_of};
 use crate::layout::kind::Db;

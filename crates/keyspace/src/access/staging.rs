@@ -20,7 +20,7 @@
 
 mod repeats;
 
-use crate::access::lock::Keyspace;
+use crate::access::keyspace::Keyspace;
 use crate::access::partition::Partition;
 use crate::access::prefetch::{Intent, PREFETCH_KEYS_MAX};
 use crate::layout::entry::{Draft, EntryBytes, Place, Plan, read_int};

@@ -18,7 +18,7 @@
 //! A list costs nothing beyond its key for one waiter, which is what nearly every key has. Of several it is a tree by
 //! turn, with counts of what they wait for: to leave, and to see that none of them wants a key as it is, take no scan.
 
-use crate::access::lock::Keyspace;
+use crate::access::keyspace::Keyspace;
 use crate::access::sync::{AtomicBool, AtomicU8, yield_now};
 use crate::layout::kind::{Db, Type};
 use isotherm_stdx::{Slot, steps};

@@ -14,7 +14,8 @@
 //! less what its users count by bytes. Reading it is a few additions per partition (`survey`). While nothing changes, the
 //! first four lines are exactly what lives in the arenas.
 
-use crate::access::lock::{Held, Keyspace};
+use crate::access::keyspace::Keyspace;
+use crate::access::lock::{Held, Want};
 use crate::access::partition::Partition;
 use crate::accounting::tally::{CLASSES, Class, ClassSums};
 use crate::layout::entry::EntryBytes;
@@ -150,6 +151,13 @@ fn blob_rounding(store: &Store, entry: &[u8]) -> u64 {
 }
 
 impl Keyspace {
+    /// Asserts everything that the files of this crate call an invariant. Takes the gate.
+    pub fn check_invariants(&self) {
+        let mut held = Held::new(self);
+        held.acquire(Want::All);
+        held.check_invariants();
+    }
+
     /// Asserts that the breakdown is that of what is there.
     pub(crate) fn check_breakdown(&self, held: &mut Held<'_>) {
         let (breakdown, _) = Survey::new(held).breakdown();

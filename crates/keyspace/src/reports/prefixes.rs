@@ -1,6 +1,7 @@
 //! Reports of who takes the memory, and the test that what is kept for them is that of the keys that there are.
 
-use crate::access::lock::{Held, Keyspace};
+use crate::access::keyspace::Keyspace;
+use crate::access::lock::Held;
 use crate::accounting::attribution::{Counted, PrefixError, PrefixReport, PrefixSettings, Size};
 use crate::layout::entry::EntryBytes;
 use crate::tables::table::Table;

@@ -4,7 +4,7 @@
 //! place in its directory is found - of a page by the hash of its first key, of a blob by the hash in front of it - and
 //! the one reference to it is changed. Nothing else ever points at an object.
 
-use crate::access::lock::Keyspace;
+use crate::access::keyspace::Keyspace;
 use crate::access::partition::Partition;
 use crate::layout::directory;
 use crate::layout::entry::{EntryBytes, Place};

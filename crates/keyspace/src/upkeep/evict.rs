@@ -7,7 +7,8 @@
 
 use crate::access::effect::EffectSink;
 use crate::access::followers::ChangeCause;
-use crate::access::lock::{Held, Keyspace};
+use crate::access::keyspace::Keyspace;
+use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::access::scan::{random_entry, weighted_slot};
 use crate::layout::bundle::{self, BundleAt};

@@ -32,7 +32,8 @@
 //! copied, until they change. A database that FLUSHALL drops meanwhile is freed when its partition was walked, what was
 //! written behind the cut and dropped at once.
 
-use crate::access::lock::{Held, Keyspace, Want};
+use crate::access::keyspace::Keyspace;
+use crate::access::lock::{Held, Want};
 use crate::access::partition::Partition;
 use crate::layout::bundle::{self, BundleName, Expiring};
 use crate::layout::cold::ColdRef;

@@ -1,7 +1,8 @@
 //! The steps of upkeep, each in a hold of its own, which the watch of holds times from the lock to its end.
 
 use crate::access::effect::EffectSink;
-use crate::access::lock::{Held, Keyspace, Want};
+use crate::access::keyspace::Keyspace;
+use crate::access::lock::{Held, Want};
 use crate::upkeep::age::{AgeHand, AgeStep};
 use crate::upkeep::evict::{Evicted, EvictionGain, EvictionPolicy};
 use crate::upkeep::expire::ExpireStep;

@@ -12,11 +12,10 @@
 
 use crate::layout::cold::{ColdKeeper, ColdRef};
 use crate::layout::entry::BodyRef;
-use crate::layout::kind::Db;
 use crate::layout::node_name::NodeName;
+use crate::values::lent::Lent;
 use crate::values::shown::ShownKeys;
 use isotherm_stdx::{SteadyMs, UnixMs};
-use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -47,8 +46,6 @@ const GIVEN_MAX: usize = 1 << 17;
 /// Part, one in so many, of what may be lent that is kept while memory has no room: what many clients ask for
 /// at once is not read for each of them.
 const SHORT_DIVISOR: usize = 16;
-/// So often a value was used while it was lent that it is worth its place in memory.
-const HOME_USES_MIN: u32 = 2;
 
 /// Of one partition. Without a keeper no value ever leaves memory.
 #[derive(Default)]
@@ -137,76 +134,6 @@ impl ColdCounts {
         self.nodes_home += other.nodes_home;
         self.lost += other.lost;
     }
-}
-
-/// What leads through the bytes of a lent value.
-pub(crate) trait LentImage: Send {
-    fn memory_bytes(&self) -> usize;
-    fn as_any(&self) -> &dyn Any;
-}
-
-/// A value that was read, or could not be.
-pub(crate) struct Lent {
-    pub db: Db,
-    pub key: Box<[u8]>,
-    /// `None`: the keeper cannot read it.
-    pub value: Option<Box<[u8]>>,
-    /// Of a stream.
-    image: Option<Box<dyn LentImage>>,
-    since: SteadyMs,
-    uses: Cell<u32>,
-    /// Lent though there was no room for it: it goes when it was used.
-    is_passing: bool,
-}
-
-impl Lent {
-    pub fn new(db: Db, key: &[u8], value: Option<&[u8]>, now: UnixMs) -> Lent {
-        let value = value.map(Into::into);
-        Lent {
-            db,
-            key: key.into(),
-            value,
-            image: None,
-            since: SteadyMs::of(now),
-            uses: Cell::new(0),
-            is_passing: false,
-        }
-    }
-
-    /// The same with what leads through its bytes.
-    pub fn with_image(self, image: Option<Box<dyn LentImage>>) -> Lent {
-        Lent { image, ..self }
-    }
-
-    /// Marks it to be dropped when its command has used it, or not.
-    pub fn passing(self, is_passing: bool) -> Lent {
-        Lent { is_passing: is_passing && self.value.is_some(), ..self }
-    }
-
-    pub fn is_wanted_home(&self) -> bool {
-        self.value.is_some() && self.uses.get() >= HOME_USES_MIN
-    }
-
-    fn image_bytes(&self) -> usize {
-        self.image.as_ref().map_or(0, |image| image.memory_bytes())
-    }
-
-    /// What it takes, with its place in the tables, about.
-    fn bytes(&self) -> usize {
-        let value = self.value.as_ref().map_or(0, |value| value.len());
-        self.key.len() + value + self.image_bytes() + 128
-    }
-
-    /// What its key and its value take.
-    fn heap_bytes(&self) -> usize {
-        let value = self.value.as_ref().map_or(0, |value| rounded(value.len()));
-        rounded(self.key.len()) + value + self.image_bytes()
-    }
-}
-
-/// As allocators round: four sizes to each doubling.
-fn rounded(bytes: usize) -> usize {
-    bytes.next_multiple_of((bytes.next_power_of_two() / 8).max(16))
 }
 
 /// Of a map that has room for so many pairs: it is filled to seven eighths, with a byte for each place.

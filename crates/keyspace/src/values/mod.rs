@@ -5,7 +5,7 @@
 //!   hash, set, list, stream, zset            each type: a view to read it, an edit to change it
 //!   collection                               where a collection is stored, and how one is changed
 //!   store, pages, linear, object, nodes, fields   the memory of a partition, its pages and its large objects
-//!   cold, nodewise, blocks                   what is not in memory, counted; collections that leave it node by node
+//!   cold, lent, nodewise, blocks             what is not in memory, counted; collections that leave it node by node
 //!   shown                                    keys outside memory, for commands that only read
 //!   parts, receiver, saved, cut              a collection in parts, and what a snapshot under way still needs
 //! ```
@@ -20,6 +20,7 @@ pub(crate) mod fields;
 pub(crate) mod hash;
 pub(crate) mod image;
 pub(crate) mod kept;
+pub(crate) mod lent;
 pub(crate) mod linear;
 pub(crate) mod list;
 pub(crate) mod nodes;

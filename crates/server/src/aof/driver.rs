@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::time::{Duration, Instant};
 
 use super::commit::{Commit, Layout, unlogged};
@@ -24,13 +24,13 @@ use super::files::AofFiles;
 use super::prepare::Preparation;
 use super::request::{Base, Request, Stop};
 use super::state::AofState;
+use super::syncs::{Syncs, ToSync};
 use crate::effects::change_log::{ChangeLog, LogReader};
 use crate::mail::Mail;
 use crate::mail::tasks::Tasks;
-use crate::observe::latency::monitor::{Event, Spikes};
+use crate::observe::latency::monitor::Event;
 use crate::persistence::Store;
-use crate::process::listeners::os_text;
-use crate::process::log as report;
+use crate::process::log::{self as report, os_text};
 use crate::process::routines::{self, Routine, Running};
 use crate::process::time::{elapsed, instant, unix_now};
 use crate::replication::waits;
@@ -139,52 +139,6 @@ pub fn start(
     };
     driver.note_selected(start, log.stream_database());
     routines::start("aof-write", driver)
-}
-
-/// A file for the sync thread, and whether replies wait for it.
-type ToSync = (Arc<dyn File>, FsyncPolicy);
-
-/// The sync thread. A step is the call, or the report of its end.
-struct Syncs {
-    files: Receiver<ToSync>,
-    state: &'static AofState,
-    spikes: Spikes<'static>,
-    log: &'static ChangeLog,
-    next: Option<ToSync>,
-    ended: Option<io::Result<()>>,
-    is_over: bool,
-}
-
-impl Routine for Syncs {
-    fn step(&mut self) -> bool {
-        if let Some(synced) = self.ended.take() {
-            self.state.inbox.post(self.log, Request::SyncEnded(synced));
-            return true;
-        }
-        if self.next.is_none() {
-            match self.files.try_recv() {
-                Ok(next) => self.next = Some(next),
-                Err(TryRecvError::Empty) => {}
-                Err(TryRecvError::Disconnected) => self.is_over = true,
-            }
-        }
-        if let Some((file, policy)) = self.next.take() {
-            self.ended = Some(match policy {
-                FsyncPolicy::Always => self.spikes.time(Event::AofFsyncAlways, || file.sync_data()),
-                FsyncPolicy::EverySecond | FsyncPolicy::No => file.sync_data(),
-            });
-        }
-        !self.is_over
-    }
-
-    fn rest(&mut self) {
-        if self.ended.is_none() && self.next.is_none() {
-            match self.files.recv() {
-                Ok(next) => self.next = Some(next),
-                Err(_) => self.is_over = true,
-            }
-        }
-    }
 }
 
 impl Routine for Driver {

@@ -18,13 +18,13 @@ use isotherm_stdx::parse_i64;
 use std::io;
 use std::path::Path;
 
+use super::request::Moment;
 use super::settings;
 use crate::node::Node;
 use crate::persistence::Store;
 use crate::persistence::load::{FilePortions, LoadFailure, Portions};
 use crate::persistence::state::Job;
-use crate::process::listeners::os_text;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 use crate::process::time::unix_now;
 
 /// The one of two that has more.
@@ -32,15 +32,6 @@ use crate::process::time::unix_now;
 pub enum Newest {
     Log,
     Rdb,
-}
-
-/// The moment at which the log has its last command.
-#[derive(Clone, Copy)]
-pub struct Moment {
-    seconds: i64,
-    /// Saves that had begun.
-    saves: u64,
-    is_saving: bool,
 }
 
 impl Moment {

@@ -25,8 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::prepare::Preparation;
-use crate::process::listeners::os_text;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 
 const TEMPORARY_BASE: &str = "temp-rewriteaof-bg-";
 

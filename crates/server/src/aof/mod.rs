@@ -20,4 +20,5 @@ mod slots;
 pub mod staged;
 pub mod state;
 pub mod switch;
+mod syncs;
 pub mod thawing;

@@ -18,8 +18,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::process::listeners::os_text;
-use crate::process::log as report;
+use crate::process::log::{self as report, os_text};
 use crate::process::routines::{self, Routine, Running};
 use crate::process::time::{elapsed, instant};
 

@@ -23,8 +23,7 @@ use crate::effects::pump::Pump;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::load::{self as rdb, FilePortions, LoadFailure, Target};
-use crate::process::listeners::os_text;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 use crate::process::routines;
 use crate::process::time::{elapsed, instant};
 

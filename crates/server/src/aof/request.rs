@@ -7,7 +7,6 @@ use isotherm_persist::aof::manifest::AofFile;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::ended::Moment;
 use crate::effects::change_log::{ChangeLog, LogReader};
 
 pub enum Request {
@@ -30,6 +29,15 @@ pub struct Stop {
     pub end: LogOffset,
     /// The manifest says that the log was switched off then.
     pub ended: Option<Moment>,
+}
+
+/// The moment at which the log has its last command.
+#[derive(Clone, Copy)]
+pub struct Moment {
+    pub seconds: i64,
+    /// So many saves had begun.
+    pub saves: u64,
+    pub is_saving: bool,
 }
 
 /// A new base, which is complete and durable.

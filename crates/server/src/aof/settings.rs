@@ -9,6 +9,9 @@ use super::state::ALWAYS;
 use crate::config::{Config, Id, id};
 use crate::node::Node;
 
+/// Parameter that switches the append-only file on.
+pub const APPEND_ONLY: Id = id("appendonly");
+
 const NEVER: i64 = 2;
 
 pub fn policy(node: &Node) -> FsyncPolicy {
@@ -51,7 +54,7 @@ pub fn refuse_folder(node: &Node) -> Result<(), &'static str> {
     };
     let is_elsewhere =
         |files: AofFiles| files.folder() != files_on(&node.persistence.disk, &node.config).folder();
-    let is_suspended = node.aof.is_suspended() && node.config.flag(id("appendonly"));
+    let is_suspended = node.aof.is_suspended() && node.config.flag(APPEND_ONLY);
     match is_suspended || node.aof.files().is_some_and(is_elsewhere) {
         true => Err("the append-only file is in it: CONFIG SET appendonly no first"),
         false => Ok(()),

@@ -20,9 +20,8 @@ use std::time::Duration;
 
 use super::applier::Generation;
 use super::driver::{self, First};
-use super::ended::Moment;
 use super::files::{AofFiles, segments};
-use super::request::{Request, Stop};
+use super::request::{Moment, Request, Stop};
 use super::{rewrite, settings};
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
@@ -32,8 +31,7 @@ use crate::node::Node;
 use crate::persistence::background::Asked;
 use crate::persistence::state::{END_MAX, Ended, Job};
 use crate::process::leaving;
-use crate::process::listeners::os_text;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 use crate::process::routines;
 use crate::process::time::{elapsed, instant};
 use crate::request::gating;
@@ -68,7 +66,7 @@ fn apply_alone(node: &'static Node) -> Result<(), &'static str> {
     if node.aof.is_suspended() {
         return Ok(());
     }
-    match (node.config.flag(id("appendonly")), node.aof.is_on()) {
+    match (node.config.flag(settings::APPEND_ONLY), node.aof.is_on()) {
         (true, false) => switch_on(node).map_err(|()| CANNOT_SWITCH_ON),
         (false, true) => {
             switch_off(node, true);
@@ -211,7 +209,7 @@ pub struct Received {
 pub fn begin_behind(node: &'static Node, rdb: &Received, place: LogOffset) -> Result<(), ()> {
     const PREAMBLE: Id = id("aof-use-rdb-preamble");
     let _alone = node.aof.switching();
-    if !node.config.flag(id("appendonly"))
+    if !node.config.flag(settings::APPEND_ONLY)
         || !node.config.flag(PREAMBLE)
         || rewrite::is_running(node)
         || !node.persistence.begin(Job::Rewrite)

@@ -15,8 +15,7 @@ use super::Store;
 use super::save::{self, Cut, SaveError, Target, Writing};
 use super::state::{Asker, END_MAX, Ended, Job};
 use crate::mail::tasks::Tasks;
-use crate::process::listeners::os_text;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 use crate::process::routines::{self, Routine};
 use crate::process::time::{elapsed, instant, unix_now};
 

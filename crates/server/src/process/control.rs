@@ -23,7 +23,7 @@ use crate::node::{Node, unix_now};
 use crate::observe::holds;
 use crate::process::guard;
 use crate::process::leaving::{self, Answer};
-use crate::process::log;
+use crate::process::log::{self, os_text};
 use crate::process::shutdown::Options;
 use crate::process::supervisor;
 use crate::process::wish::{ATTEMPTS, BETWEEN};
@@ -194,10 +194,7 @@ impl Control {
                 // The peer has given up meanwhile.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    log::warning(format!(
-                        "Accepting client connection: {}",
-                        crate::process::listeners::os_text(&error)
-                    ));
+                    log::warning(format!("Accepting client connection: {}", os_text(&error)));
                     self.rest_until = Some(Instant::now() + ACCEPT_REST);
                     return true;
                 }

@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::config::Config;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 
 #[derive(Default)]
 pub struct Listeners {
@@ -152,10 +152,4 @@ fn is_absent(error: &io::Error) -> bool {
         Errno::ADDRNOTAVAIL,
     ];
     error.raw_os_error().is_some_and(|code| kinds.iter().any(|kind| kind.raw_os_error() == code))
-}
-
-/// "Address already in use", without the number that Rust adds.
-pub fn os_text(error: &io::Error) -> String {
-    let text = error.to_string();
-    text.split(" (os error").next().unwrap_or(&text).to_string()
 }

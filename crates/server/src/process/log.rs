@@ -174,6 +174,12 @@ pub fn name_of_key(hides: bool, key: &[u8]) -> String {
     }
 }
 
+/// "Address already in use", without the number that Rust adds.
+pub fn os_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.split(" (os error").next().unwrap_or(&text).to_string()
+}
+
 /// Writes `text` as it is, at the level notice.
 pub fn raw(text: &str) {
     if is_on(Level::Notice) {

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io::Read;
 
-use super::listeners::os_text;
+use super::log::os_text;
 
 pub fn random_bytes<const LEN: usize>() -> Result<[u8; LEN], String> {
     let mut bytes = [0; LEN];

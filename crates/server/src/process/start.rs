@@ -14,8 +14,8 @@ use std::time::Instant;
 use crate::admin;
 use crate::aof;
 use crate::cluster::{ClusterState, bus, changes};
+use crate::config::Config;
 use crate::config::file::{self, Loaded, Start, StartError};
-use crate::config::{Config, id};
 use crate::mail::Mail;
 use crate::migration;
 use crate::node::{Node, Parts, Tasks};
@@ -25,8 +25,7 @@ use crate::persistence::room;
 use crate::process::control::Control;
 use crate::process::daemon;
 use crate::process::descriptors;
-use crate::process::listeners::os_text;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 use crate::process::logo;
 use crate::process::random::random_bytes;
 use crate::process::start_options::{self, Environment};
@@ -206,7 +205,7 @@ pub enum Data {
 
 pub fn find_data(node: &'static Node) -> Result<Option<Data>, String> {
     let file = FilePortions::open(node.store()).map_err(end_of_loading)?;
-    if !node.config.flag(id("appendonly")) {
+    if !node.config.flag(aof::settings::APPEND_ONLY) {
         aof::ended::warn_beside(node);
         return Ok(file.map(Data::Rdb));
     }
@@ -304,7 +303,7 @@ fn greet(config: &Config, file_given: bool, nothing_given: bool) {
     } else if file_given {
         log::notice("Configuration loaded");
     }
-    match (config.flag(id("appendonly")), config.save_points().is_empty()) {
+    match (config.flag(aof::settings::APPEND_ONLY), config.save_points().is_empty()) {
         (true, _) => {}
         (false, true) => log::warning(
             "WARNING: there are no save points: data is lost when this process ends, unless SAVE or BGSAVE is called.",

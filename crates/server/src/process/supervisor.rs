@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 
 /// Where to; unset or `None` without a supervisor.
 static SOCKET: OnceLock<Option<String>> = OnceLock::new();
@@ -33,7 +33,7 @@ pub fn is_there() -> bool {
 pub fn notify(message: &str) {
     let Some(Some(name)) = SOCKET.get() else { return };
     if let Err(error) = send(name, message) {
-        log::warning(format!("systemd supervision error: {}", crate::process::listeners::os_text(&error)));
+        log::warning(format!("systemd supervision error: {}", os_text(&error)));
     }
 }
 

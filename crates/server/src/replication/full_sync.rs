@@ -21,8 +21,7 @@ use crate::node::Node;
 use crate::persistence::background::{self, Asked};
 use crate::persistence::save::{self, Cut, SaveError, Streaming};
 use crate::persistence::state::Job;
-use crate::process::listeners::os_text;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 use crate::process::random::random_bytes;
 use crate::process::routines::{self, Routine};
 

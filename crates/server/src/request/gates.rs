@@ -21,7 +21,7 @@ use crate::cluster::refusal::Refusal;
 use crate::cluster::route;
 use crate::config::{Id, id};
 use crate::node::{Node, Tasks};
-use crate::process::listeners::os_text;
+use crate::process::log::os_text;
 use crate::request::entry::Entry;
 use crate::request::execute::Exec;
 use crate::request::gate_bits::{Gates, LOOKS_AT_KEYS};

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use super::counts::Counts;
 use super::history::History;
 use super::process::{Answer, Process};
 use super::state::{self, State};
@@ -27,34 +28,6 @@ const BEGIN_MS: u64 = 1_750_000_000_000;
 
 /// What was wrong.
 pub type Violation = String;
-
-/// How many of what there were, in all lives.
-#[derive(Default, Clone, Copy, Debug)]
-pub struct Counts {
-    pub lives: u64,
-    pub steps: u64,
-    pub calls: u64,
-    pub crashes: u64,
-    pub exits: u64,
-    pub rewrites: u64,
-    pub saves: u64,
-    pub refused: u64,
-    pub failed_starts: u64,
-}
-
-impl Counts {
-    pub fn add(&mut self, other: &Counts) {
-        self.lives += other.lives;
-        self.steps += other.steps;
-        self.calls += other.calls;
-        self.crashes += other.crashes;
-        self.exits += other.exits;
-        self.rewrites += other.rewrites;
-        self.saves += other.saves;
-        self.refused += other.refused;
-        self.failed_starts += other.failed_starts;
-    }
-}
 
 /// A save that was begun: what it holds, and whether it is complete.
 pub struct Save {

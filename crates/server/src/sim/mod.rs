@@ -22,8 +22,9 @@
 //! what is not in memory.
 //!
 //! `state` is the data as a map, `workload` draws commands, `process` is one life of the server, `machine` its disk and what moves,
-//! `ending` how a life ends.
+//! `counts` what its lives had, `ending` how a life ends.
 
+mod counts;
 mod ending;
 mod follower;
 mod history;

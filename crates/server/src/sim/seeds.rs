@@ -3,7 +3,8 @@
 use isotherm_stdx::Prng;
 use std::panic::AssertUnwindSafe;
 
-use super::machine::{Counts, Machine, UNREADABLE, Violation};
+use super::counts::Counts;
+use super::machine::{Machine, UNREADABLE, Violation};
 use crate::process::log::{self, Level};
 use crate::process::time::simulated as clock;
 

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use crate::aof::settings;
 use crate::config::Config;
 use crate::persistence::load::{FilePortions, LoadFailure, Portions};
-use crate::process::listeners::os_text;
+use crate::process::log::os_text;
 
 pub type KeySecret = [u8; KEY_SECRET_BYTES];
 

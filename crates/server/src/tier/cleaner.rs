@@ -13,11 +13,11 @@ use isotherm_tier::{Cleaning, Full, Place, Record, SEGMENT_BYTES, SegmentNumber,
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::frozen;
-use super::health::Event;
+use super::health::{Event, State};
 use super::nodes;
-use super::sinker::{Sinker, db_of};
+use super::records::db_of;
+use super::sinker::Sinker;
 use super::space::Space;
-use super::state::State;
 use crate::process::log;
 
 /// Segments that are kept free ahead of those who write: fewer, and they would wait; more, and cleaning would copy more.

@@ -21,7 +21,8 @@ use isotherm_keyspace::{ColdRef, EvictionPolicy, Held, Want};
 use isotherm_tier::{Place, Record};
 use std::time::{Duration, Instant};
 
-use super::sinker::{Sinker, db_of};
+use super::records::db_of;
+use super::sinker::Sinker;
 use super::{frozen, nodes};
 use crate::effects::pump::Pump;
 use crate::mail::tasks::Tasks;

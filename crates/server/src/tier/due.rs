@@ -11,7 +11,8 @@ use isotherm_keyspace::{BundleAt, DueHand, Held, UnixMs, Want};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::state::{State, Tier};
+use super::health::State;
+use super::state::Tier;
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::process::routines::Routine;

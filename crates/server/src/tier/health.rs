@@ -13,8 +13,6 @@
 //! One damaged place is no failed disk: before reads fail at once, a reader probes other files. It does so behind any read that failed or did not come
 //! back, as nothing is cleaned before one does, and where nothing else is read none would.
 
-use super::state::State;
-
 /// So many failed writes within [`ERRORS_WITHIN_MS`]: the disk is degraded.
 const WRITE_ERRORS_MAX: usize = 5;
 const ERRORS_WITHIN_MS: u64 = 60_000;
@@ -29,6 +27,52 @@ const REST_DEGRADED_MS: u64 = 5000;
 const REST_DEGRADED_MS_MAX: u64 = 60_000;
 /// Between a failed read and a probe, and between two probes.
 const PROBE_MS: u64 = 1000;
+
+/// What the disk and the sinker can do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum State {
+    Works = 0,
+    /// No room is left on disk: nothing leaves memory until there is.
+    Full = 1,
+    /// Nothing that may leave is left in memory.
+    Idle = 2,
+    /// Writes fail: values are read, and none leaves memory.
+    Degraded = 3,
+    /// Reads fail too: who needs a cold value gets an error at once.
+    Failed = 4,
+    /// `swap-mode no` since: nothing leaves memory, and what is on disk comes home.
+    Off = 5,
+}
+
+impl State {
+    pub fn name(self) -> &'static str {
+        match self {
+            State::Works => "ok",
+            State::Full => "full",
+            State::Idle => "nothing-to-move",
+            State::Degraded => "degraded",
+            State::Failed => "failed",
+            State::Off => "off",
+        }
+    }
+
+    /// Whether values can leave memory, if there are any that may.
+    pub fn can_sink(self) -> bool {
+        matches!(self, State::Works | State::Idle)
+    }
+
+    pub fn of(number: u8) -> State {
+        match number {
+            0 => State::Works,
+            1 => State::Full,
+            2 => State::Idle,
+            3 => State::Degraded,
+            4 => State::Failed,
+            _ => State::Off,
+        }
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {

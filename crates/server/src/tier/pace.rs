@@ -10,7 +10,8 @@
 
 use std::time::Duration;
 
-use super::state::{State, Tier};
+use super::health::State;
+use super::state::Tier;
 use crate::mail::Mail;
 use crate::persistence::Store;
 use crate::process::routines;

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use super::damaged;
 use super::files::ReadError;
-use super::state::{State, Tier};
+use super::health::State;
+use super::state::Tier;
 use super::target::slot_of;
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;

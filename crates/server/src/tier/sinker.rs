@@ -12,8 +12,7 @@
 //! memory is below the limit.
 
 use isotherm_keyspace::{
-    ByNodes, Chilled, ColdRef, Db, Held, Key, NodeHand, SinkLimits, SinkRoom, Sinkable, SlotHand, Survey,
-    Want,
+    ByNodes, Chilled, ColdRef, Held, Key, NodeHand, SinkLimits, SinkRoom, Sinkable, SlotHand, Survey, Want,
 };
 use isotherm_tier::{Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, Stream, Written};
 use std::io::ErrorKind;
@@ -26,11 +25,13 @@ use super::cleaner::UnderWay;
 use super::dropping::Dropping;
 use super::freezing::Freezing;
 use super::frozen;
-use super::health::Event;
+use super::health::{Event, State};
+use super::holds::{BYTES_PER_ELEMENT, BYTES_PER_HOLD, LOOKS_PER_HOLD, flips_per_hold};
 use super::nodes;
 use super::pace;
+use super::records::{append, db_of};
 use super::space::SpaceWatch;
-use super::state::{State, Tier};
+use super::state::Tier;
 use crate::config::FreezeRule;
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
@@ -39,16 +40,6 @@ use crate::process::routines::{self, Routine};
 use crate::process::time::{elapsed, instant, unix_now};
 use crate::upkeep::shortage::{self, SpaceRelief, SpaceShort};
 
-/// Entries and pages that are looked at under one lock.
-const LOOKS_PER_HOLD: u64 = 200;
-/// So many bytes of values are copied under one lock, and one more value: some 300 us. The others wait for the next round.
-const BYTES_PER_HOLD: u64 = 1 << 20;
-/// An element that is gathered counts as so many bytes: it takes as long as to copy them.
-const BYTES_PER_ELEMENT: u64 = 256;
-/// Entries that are flipped under one lock,
-const FLIPS_PER_HOLD: usize = 32;
-/// and the bytes of their values, which are compared, and one more value.
-const FLIPPED_BYTES_PER_HOLD: usize = 128 << 10;
 /// Without large collections so many slots are passed for one look whether there are any.
 const SLOTS_PER_NODE_LOOK: u32 = 16;
 /// Slots that are gone through in one step of the routine.
@@ -588,32 +579,4 @@ fn by_nodes(node: &Node) -> ByNodes {
 
 pub(super) fn share(limit: u64, percent: u64) -> u64 {
     (u128::from(limit) * u128::from(percent) / 100) as u64
-}
-
-/// How many values are flipped in one hold, of those whose lengths these are; none: no value is left.
-fn flips_per_hold(lengths: impl Iterator<Item = usize>) -> Option<usize> {
-    let mut bytes = 0;
-    let is_within = |length: &usize| {
-        let is_within = bytes < FLIPPED_BYTES_PER_HOLD;
-        bytes += length;
-        is_within
-    };
-    Some(lengths.take(FLIPS_PER_HOLD).take_while(is_within).count()).filter(|count| *count > 0)
-}
-
-fn append(log: &mut Log, value: &Sinkable<'_>, room: &mut SinkRoom) -> Result<Place, Full> {
-    let payload = value.payload(room);
-    let record = Record {
-        form: payload.form_number,
-        expiry: value.expiry,
-        database: u32::from(value.db.0),
-        slot: value.slot,
-        key: value.key,
-        payload: payload.bytes,
-    };
-    log.append(Stream::Fresh, &record, None)
-}
-
-pub(super) fn db_of(record: &Record<'_>) -> Db {
-    Db(record.database as u16)
 }

@@ -20,15 +20,14 @@ use super::state::{Terms, Tier};
 use super::target::{Fetched, slot_of};
 use super::watch::Watch;
 use crate::aof::settings;
-use crate::config::id;
 use crate::mail::message::{Came, WorkerMessage};
 use crate::node::Node;
 use crate::observe::latency::monitor::{Event, Spikes};
 use crate::process::descriptors;
-use crate::process::listeners::os_text;
+use crate::process::log::{self, os_text};
 use crate::process::random::random_bytes;
 use crate::process::time::unix_now;
-use crate::process::{log, routines, system};
+use crate::process::{routines, system};
 
 pub fn begin(node: &'static Node) -> Result<(), String> {
     let config = &node.config;
@@ -67,7 +66,7 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
         },
     };
     let (tier, log) = Tier::open(disk, &folder, terms, &node.keyspace, &claim)?;
-    if !named.is_empty() && !config.flag(id("appendonly")) {
+    if !named.is_empty() && !config.flag(settings::APPEND_ONLY) {
         tier.has_foreign_base.store(true, Relaxed);
         log::warning(format!(
             "WARNING: {} MB in '{}' are kept for the append-only file, whose base refers to them, though 'appendonly' is off: they cannot be \
@@ -76,7 +75,7 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
             folder.display(),
         ));
     }
-    tier.is_restoring.store(!named.is_empty() && config.flag(id("appendonly")), Relaxed);
+    tier.is_restoring.store(!named.is_empty() && config.flag(settings::APPEND_ONLY), Relaxed);
     tier.set_read_timeout(config.swap_read_timeout());
     tier.homes.set_rules(&config.swap_load_rule());
     choose_backend(node, &tier);

@@ -15,7 +15,7 @@ use super::checkpoint::{Ask, Checkpoints};
 use super::damaged::DamagedRecords;
 use super::fetches::Turnstile;
 use super::files::{Access, Files, ReadError};
-use super::health::{Event, Health};
+use super::health::{Event, Health, State};
 use super::homes::Homes;
 use super::lent::Lent;
 use super::owner::Claim;
@@ -36,56 +36,10 @@ const WAITING_DIVISOR: u64 = 10;
 /// The sinker's call to the disk hangs if it takes so long.
 const HANGS_MS: u64 = 2000;
 
-/// What the disk and the sinker can do.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum State {
-    Works = 0,
-    /// No room is left on disk: nothing leaves memory until there is.
-    Full = 1,
-    /// Nothing that may leave is left in memory.
-    Idle = 2,
-    /// Writes fail: values are read, and none leaves memory.
-    Degraded = 3,
-    /// Reads fail too: who needs a cold value gets an error at once.
-    Failed = 4,
-    /// `swap-mode no` since: nothing leaves memory, and what is on disk comes home.
-    Off = 5,
-}
-
 /// Keys whose values are asked to leave memory, and not gone yet.
 const ASKED_MAX: usize = 1024;
 /// Hashes with fields that are due, and that were not read yet: some 100 B each. Others are asked for again a second later.
 const DUE_MAX: usize = 8192;
-
-impl State {
-    pub fn name(self) -> &'static str {
-        match self {
-            State::Works => "ok",
-            State::Full => "full",
-            State::Idle => "nothing-to-move",
-            State::Degraded => "degraded",
-            State::Failed => "failed",
-            State::Off => "off",
-        }
-    }
-
-    /// Whether values can leave memory, if there are any that may.
-    pub fn can_sink(self) -> bool {
-        matches!(self, State::Works | State::Idle)
-    }
-
-    fn of(number: u8) -> State {
-        match number {
-            0 => State::Works,
-            1 => State::Full,
-            2 => State::Idle,
-            3 => State::Degraded,
-            4 => State::Failed,
-            _ => State::Off,
-        }
-    }
-}
 
 /// Counted since the start.
 #[derive(Default)]
@@ -145,8 +99,8 @@ pub struct Tier<M> {
     /// The base that refers to the log was found by a start that has not loaded it, as `appendonly` is off:
     /// nothing writes over it unasked.
     pub has_foreign_base: AtomicBool,
-    live: Arc<Live>,
-    undeclared_reads: AtomicU64,
+    pub(super) live: Arc<Live>,
+    pub(super) undeclared_reads: AtomicU64,
     pub damaged_records: DamagedRecords,
     pub homes: Homes,
     health: Mutex<Health>,
@@ -171,46 +125,13 @@ pub struct Tier<M> {
     /// Since when the sinker waits for the disk; 0: it does not.
     sinker_waits_since_ms: AtomicU64,
     /// used_memory
-    used_bytes: Box<dyn Fn() -> u64 + Send + Sync>,
+    pub(super) used_bytes: Box<dyn Fn() -> u64 + Send + Sync>,
     /// Bytes in use below which values come to memory that are only read.
-    home_below_bytes: AtomicU64,
+    pub(super) home_below_bytes: AtomicU64,
     /// 0: there is none.
     read_timeout_ms: AtomicU64,
     is_wanted: Mutex<bool>,
     wanted: Condvar,
-}
-
-impl<M: Send> ColdKeeper for Tier<M> {
-    fn fields_are_due(&self, db: Db, key: &[u8]) {
-        self.due.push(db, key);
-    }
-
-    fn retire(&self, reference: ColdRef) {
-        self.live.retire(Place::from_raw(reference.raw()));
-    }
-
-    fn read(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>> {
-        self.undeclared_reads.fetch_add(1, Relaxed);
-        // The key's partition is held: the value stays where it is.
-        self.read_held(reference, key)?.ok()
-    }
-
-    fn takes_home(&self, hits: u64) -> bool {
-        self.homes.takes_home(hits) && self.has_room()
-    }
-
-    fn has_room(&self) -> bool {
-        let below = self.home_below_bytes.load(Relaxed);
-        below == u64::MAX || (self.used_bytes)() < below
-    }
-
-    fn came_home(&self, reference: ColdRef) {
-        self.homes.note_home(reference);
-    }
-
-    fn lent_more(&self, bytes: i64) {
-        self.lent.add(bytes);
-    }
 }
 
 /// What the configuration says of the files.

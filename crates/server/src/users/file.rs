@@ -11,8 +11,7 @@ use std::sync::LazyLock;
 use crate::admin;
 use crate::config::{Config, Id, id};
 use crate::node::{Node, unix_now};
-use crate::process::listeners::os_text;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 use crate::request::registry::Commands;
 
 /// More than any table of users has.

@@ -25,7 +25,7 @@ const CALLS: [&str; 7] = [
 const ANY: usize = usize::MAX;
 
 /// Calls that a file may have, and the reason.
-const ALLOWED: [(&str, usize, &str); 33] = [
+const ALLOWED: [(&str, usize, &str); 34] = [
     ("admin/debug/mod.rs", 1, "DEBUG SLEEP is asked for"),
     ("aof/driver.rs", ANY, "the writer's thread"),
     ("aof/prepare.rs", ANY, "the writer's thread"),
@@ -33,6 +33,7 @@ const ALLOWED: [(&str, usize, &str); 33] = [
     ("aof/reload.rs", 1, "DEBUG LOADAOF, for 10 s"),
     ("aof/replay.rs", ANY, "the thread that loads"),
     ("aof/switch.rs", 2, "both have PATIENCE"),
+    ("aof/syncs.rs", 1, "the sync thread, without work"),
     ("cluster/bus/hands.rs", 1, "the bus's helper, without work"),
     ("cluster/bus/mod.rs", 1, "a part of a tick"),
     ("cluster/bus/replicas_first.rs", ANY, "a thread of its own"),

@@ -19,7 +19,7 @@ use super::id::StreamId;
 use super::shown::{Bodies, Piece, Shown, StreamState};
 use crate::layout::chain::Chain;
 use crate::layout::kind::Form;
-use crate::values::cold::LentImage;
+use crate::values::lent::LentImage;
 use std::any::Any;
 use std::sync::Arc;
 

@@ -8,8 +8,7 @@ use isotherm_resp::errors;
 
 use super::AdminCall;
 use crate::mail::tasks::Tasks;
-use crate::process::listeners::os_text;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 use crate::replication::{feeder, role};
 use crate::request::gates;
 use crate::session::line;

@@ -13,8 +13,8 @@ use std::time::Instant;
 
 use super::settings::{self, BUS_PORT_OFFSET};
 use crate::config::{Config, id};
-use crate::process::listeners::{self, os_text};
-use crate::process::log;
+use crate::process::listeners;
+use crate::process::log::{self, os_text};
 use crate::process::random::random_bytes;
 use crate::process::time::unix_now;
 

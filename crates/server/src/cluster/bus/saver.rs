@@ -15,8 +15,7 @@ use super::open::ConfFile;
 use crate::cluster::requests::{BusMessage, BusSender};
 use crate::config::id;
 use crate::node::Node;
-use crate::process::listeners::os_text;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 
 pub struct Job {
     /// `None`: it need not be synced, and is not waited for.

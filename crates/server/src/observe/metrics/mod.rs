@@ -31,8 +31,7 @@ use crate::observe::holds::HoldTotals;
 use crate::observe::info::swap::{Kind as SwapKind, SWAP, SwapField, View};
 use crate::observe::info::{self, Snapshot};
 use crate::observe::resident;
-use crate::process::listeners::os_text;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 
 mod names;
 

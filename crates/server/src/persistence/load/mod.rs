@@ -30,8 +30,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Store;
 use crate::mail::tasks::Tasks;
-use crate::process::listeners::os_text;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 use crate::process::time::unix_now;
 use crate::scripting::function_engine::{FunctionEngine, LoadTime};
 use crate::tier::base_head::KeySecret;

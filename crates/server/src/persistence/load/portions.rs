@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::LoadFailure;
 use crate::persistence::Store;
-use crate::process::listeners::os_text;
+use crate::process::log::os_text;
 
 /// One after the other, from the first byte of the RDB file on.
 pub trait Portions {

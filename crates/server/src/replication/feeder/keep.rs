@@ -21,8 +21,7 @@ use super::attach::BACKLOG_BYTES;
 use super::replica::Replica;
 use super::{Feeder, Kept};
 use crate::config::{Id, id};
-use crate::process::listeners::os_text;
-use crate::process::log;
+use crate::process::log::{self, os_text};
 use crate::replication::full_sync::Source;
 use crate::replication::spool::Spool;
 

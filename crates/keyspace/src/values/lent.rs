@@ -1,0 +1,79 @@
+//! A value that was read for a command and lies beside its entry: its bytes in memory, and its uses.
+
+use crate::layout::kind::Db;
+use isotherm_stdx::{SteadyMs, UnixMs};
+use std::any::Any;
+use std::cell::Cell;
+
+/// So often a value was used while it was lent that it is worth its place in memory.
+const HOME_USES_MIN: u32 = 2;
+
+/// What leads through the bytes of a lent value.
+pub(crate) trait LentImage: Send {
+    fn memory_bytes(&self) -> usize;
+    fn as_any(&self) -> &dyn Any;
+}
+
+/// A value that was read, or could not be.
+pub(crate) struct Lent {
+    pub db: Db,
+    pub key: Box<[u8]>,
+    /// `None`: the keeper cannot read it.
+    pub value: Option<Box<[u8]>>,
+    /// Of a stream.
+    pub(super) image: Option<Box<dyn LentImage>>,
+    pub(super) since: SteadyMs,
+    pub(super) uses: Cell<u32>,
+    /// There was no room for it: it goes when it was used.
+    pub(super) is_passing: bool,
+}
+
+impl Lent {
+    pub fn new(db: Db, key: &[u8], value: Option<&[u8]>, now: UnixMs) -> Lent {
+        let value = value.map(Into::into);
+        Lent {
+            db,
+            key: key.into(),
+            value,
+            image: None,
+            since: SteadyMs::of(now),
+            uses: Cell::new(0),
+            is_passing: false,
+        }
+    }
+
+    /// The same with what leads through its bytes.
+    pub fn with_image(self, image: Option<Box<dyn LentImage>>) -> Lent {
+        Lent { image, ..self }
+    }
+
+    /// Marks it to be dropped when its command has used it, or not.
+    pub fn passing(self, is_passing: bool) -> Lent {
+        Lent { is_passing: is_passing && self.value.is_some(), ..self }
+    }
+
+    pub fn is_wanted_home(&self) -> bool {
+        self.value.is_some() && self.uses.get() >= HOME_USES_MIN
+    }
+
+    fn image_bytes(&self) -> usize {
+        self.image.as_ref().map_or(0, |image| image.memory_bytes())
+    }
+
+    /// What it takes, with its place in the tables, about.
+    pub(super) fn bytes(&self) -> usize {
+        let value = self.value.as_ref().map_or(0, |value| value.len());
+        self.key.len() + value + self.image_bytes() + 128
+    }
+
+    /// What its key and its value take.
+    pub(super) fn heap_bytes(&self) -> usize {
+        let value = self.value.as_ref().map_or(0, |value| rounded(value.len()));
+        rounded(self.key.len()) + value + self.image_bytes()
+    }
+}
+
+/// As allocators round: four sizes to each doubling.
+fn rounded(bytes: usize) -> usize {
+    bytes.next_multiple_of((bytes.next_power_of_two() / 8).max(16))
+}

@@ -1,0 +1,315 @@
+//! Reads of a worker that end when the test says so, and those of the system on a simulated disk.
+
+use super::*;
+use isotherm_commands::spec::Need;
+use isotherm_disk::{Disk, Mode, Plan, SimDisk};
+use isotherm_keyspace::Db;
+use std::path::Path;
+use std::time::Duration;
+
+/// Reads end when the test says so: with the byte at which they begin, or an error.
+struct Manual {
+    size: usize,
+    under_way: Vec<Option<u64>>,
+    ready: VecDeque<(usize, bool)>,
+    shown: [u8; 1],
+}
+
+impl Manual {
+    fn new(size: usize) -> Manual {
+        Manual { size, under_way: vec![None; size], ready: VecDeque::new(), shown: [0] }
+    }
+
+    fn is_under_way(&self, at: u64) -> bool {
+        self.under_way.contains(&Some(at))
+    }
+
+    fn end(&mut self, at: u64, is_read: bool) {
+        let room = self.under_way.iter().position(|of| *of == Some(at)).expect("it is under way");
+        self.ready.push_back((room, is_read));
+    }
+
+    fn end_all(&mut self) {
+        let ready = (0..self.size).filter(|room| self.under_way[*room].is_some()).map(|room| (room, true));
+        self.ready = ready.collect();
+    }
+}
+
+impl Port for Manual {
+    fn begin(&mut self, _: &Arc<dyn File>, at: u64, _: usize) -> Result<usize, Refusal> {
+        let room = self.under_way.iter().position(Option::is_none).ok_or(Refusal::Full)?;
+        self.under_way[room] = Some(at);
+        Ok(room)
+    }
+
+    fn is_full(&self) -> bool {
+        self.under_way.iter().all(Option::is_some)
+    }
+
+    fn next_ended(&mut self) -> Option<Ended<'_>> {
+        let (room, is_read) = self.ready.pop_front()?;
+        self.shown = [self.under_way[room].take().expect("it is under way") as u8];
+        let bytes = if is_read { Ok(&self.shown[..]) } else { Err(io::ErrorKind::Other.into()) };
+        Some(Ended { room, bytes })
+    }
+}
+
+/// A key is a byte: 0..100 lie at their own place, 100.. are here, 200.. lent, 250.. elsewhere.
+struct Bytes {
+    file: Arc<dyn File>,
+    /// Of each record.
+    len: usize,
+    turnstile: Turnstile,
+    late: std::cell::Cell<(u32, u32)>,
+}
+
+impl Bytes {
+    fn new() -> Bytes {
+        let disk = SimDisk::new(1, Plan::default());
+        let file = disk.open(Path::new("file"), Mode::Create).expect("it is made");
+        Bytes { file, len: 1, turnstile: Turnstile::default(), late: std::cell::Cell::default() }
+    }
+}
+
+impl Source<u8, u8> for Bytes {
+    fn look(&mut self, cold: &ColdKey) -> Look<u8, u8> {
+        match cold.key[0] {
+            place @ ..100 => {
+                Look::Away { place, file: Arc::clone(&self.file), at: place.into(), len: self.len }
+            }
+            ..200 => Look::Here,
+            value @ ..250 => Look::Lent(value),
+            _ => Look::Elsewhere,
+        }
+    }
+
+    fn verify(&self, cold: &ColdKey, place: u8, bytes: io::Result<&[u8]>, _: Instant) -> Option<u8> {
+        assert_eq!(cold.key[0], place);
+        Some(bytes.ok()?[0])
+    }
+
+    fn turn(&self) -> Option<Turn> {
+        self.turnstile.enter()
+    }
+
+    fn came_late(&self, is_read: bool) {
+        let (read, not) = self.late.get();
+        self.late.set(if is_read { (read + 1, not) } else { (read, not + 1) });
+    }
+}
+
+fn key(byte: u8) -> ColdKey {
+    ColdKey::of(Db(0), &[byte], Need::All, false)
+}
+
+fn keys(bytes: &[u8]) -> Wanted {
+    Wanted::of(ColdKeys { keys: bytes.iter().copied().map(key).collect() })
+}
+
+fn with_ahead(own: &[u8], ahead: &[u8]) -> Wanted {
+    let mut wanted = keys(own);
+    ahead.iter().for_each(|byte| wanted.add_ahead(key(*byte)));
+    wanted
+}
+
+type Tested = Fetches<u32, u8, u8>;
+
+/// Of jobs that have ended: the values, or that they are for others.
+fn ended(fetches: &mut Tested) -> Vec<(u32, Option<Vec<u8>>)> {
+    let values = |end| match end {
+        End::All(values) | End::Late(values) => Some(
+            values
+                .into_iter()
+                .map(|(cold, value)| {
+                    assert_eq!(cold.key[0], value);
+                    value
+                })
+                .collect(),
+        ),
+        End::Elsewhere(..) => None,
+    };
+    fetches.take_ended().into_iter().map(|(ticket, end)| (ticket, values(end))).collect()
+}
+
+/// Of these jobs nothing has come for too long, though this much of each.
+fn expired(fetches: &mut Tested, before: Instant) -> Vec<(u32, Vec<u8>)> {
+    fetches.expire(before);
+    let ended = fetches.take_ended();
+    let (late, rest) = ended.into_iter().partition(|(_, end)| matches!(end, End::Late(_)));
+    fetches.ended = late;
+    let late = super::tests::ended(fetches);
+    fetches.ended = rest;
+    late.into_iter().map(|(ticket, values)| (ticket, values.expect("it is late"))).collect()
+}
+
+/// All that has happened so far was before that.
+fn later() -> Instant {
+    Instant::now() + Duration::from_millis(1)
+}
+
+#[test]
+fn values_of_a_job_come_together_and_each_job_has_its_turn() {
+    let (mut port, mut source, mut fetches) = (Manual::new(4), Bytes::new(), Tested::default());
+    let now = Instant::now();
+    fetches.add(1, keys(&[0, 1, 2, 3, 4, 5, 150, 220]), now);
+    fetches.add(2, keys(&[50]), now);
+    fetches.add(3, keys(&[150, 151]), now);
+    fetches.advance(&mut port, &mut source);
+    // The short one does not wait for the long one.
+    assert!(port.is_under_way(0) && port.is_under_way(50) && port.is_under_way(1));
+    assert_eq!(ended(&mut fetches), [(3, Some(vec![]))]);
+    port.end(50, true);
+    port.end(1, true);
+    fetches.collect(&mut port, &mut source);
+    assert_eq!(ended(&mut fetches), [(2, Some(vec![50]))]);
+    for _ in 0..6 {
+        fetches.advance(&mut port, &mut source);
+        port.end_all();
+        fetches.collect(&mut port, &mut source);
+    }
+    assert_eq!(ended(&mut fetches), [(1, Some(vec![0, 1, 2, 3, 4, 5, 220]))]);
+    assert!(fetches.is_empty() && fetches.waiting() == 0);
+}
+
+#[test]
+fn what_does_not_go_well_is_for_others_all_of_it() {
+    let (mut port, mut source, mut fetches) = (Manual::new(4), Bytes::new(), Tested::default());
+    let now = Instant::now();
+    fetches.add(1, keys(&[1, 2]), now);
+    fetches.add(2, keys(&[3, 251, 4]), now);
+    fetches.advance(&mut port, &mut source);
+    assert_eq!(ended(&mut fetches), [(2, None)]);
+    port.end(2, false);
+    fetches.collect(&mut port, &mut source);
+    assert_eq!(ended(&mut fetches), [(1, None)]);
+    assert!(fetches.is_empty());
+    // What was under way for them comes late, to none.
+    port.end_all();
+    fetches.collect(&mut port, &mut source);
+    assert_eq!((ended(&mut fetches), source.late.get()), (vec![], (2, 0)));
+    fetches.add(3, keys(&[7]), now);
+    fetches.advance(&mut port, &mut source);
+    fetches.give_up_all();
+    assert_eq!(ended(&mut fetches), [(3, None)]);
+}
+
+#[test]
+fn reads_that_hang_are_given_up_and_hold_their_places() {
+    let (mut port, mut source, mut fetches) = (Manual::new(2), Bytes::new(), Tested::default());
+    let now = Instant::now();
+    (1..=3).for_each(|ticket| fetches.add(ticket, keys(&[ticket as u8]), now));
+    fetches.advance(&mut port, &mut source);
+    assert_eq!((fetches.waiting(), expired(&mut fetches, now)), (1, vec![]));
+    fetches.add(4, keys(&[4]), now + Duration::from_secs(1));
+    // One that waits for a place is given up too.
+    assert_eq!(
+        expired(&mut fetches, now + Duration::from_millis(1)),
+        [1, 2, 3].map(|ticket| (ticket, vec![]))
+    );
+    fetches.advance(&mut port, &mut source);
+    assert!(fetches.waiting() == 1 && !port.is_under_way(4), "no place is free");
+    port.end(1, true);
+    port.end(2, false);
+    fetches.collect(&mut port, &mut source);
+    assert_eq!(source.late.get(), (1, 1));
+    fetches.advance(&mut port, &mut source);
+    port.end(4, true);
+    fetches.collect(&mut port, &mut source);
+    assert_eq!(ended(&mut fetches), [(4, Some(vec![4]))]);
+}
+
+#[test]
+fn what_is_read_ahead_fails_and_hangs_for_itself() {
+    let (mut port, mut source, mut fetches) = (Manual::new(8), Bytes::new(), Tested::default());
+    let now = Instant::now();
+    let wanted = with_ahead(&[1], &[2, 2, 1, 251, 150, 3]);
+    assert_eq!(wanted.ahead(), 4, "each once");
+    fetches.add(1, wanted, now);
+    fetches.advance(&mut port, &mut source);
+    port.end(1, true);
+    port.end(2, false);
+    fetches.collect(&mut port, &mut source);
+    assert_eq!(ended(&mut fetches), [], "it waits for the rest");
+    port.end(3, true);
+    fetches.collect(&mut port, &mut source);
+    assert_eq!(ended(&mut fetches), [(1, Some(vec![1, 3]))]);
+    // One that hangs is left behind; one of the command is given up for.
+    fetches.add(2, with_ahead(&[4], &[5]), now);
+    fetches.add(3, with_ahead(&[6], &[7]), now);
+    fetches.advance(&mut port, &mut source);
+    port.end(4, true);
+    port.end(7, true);
+    fetches.collect(&mut port, &mut source);
+    assert_eq!(expired(&mut fetches, later()), [(3, vec![7])]);
+    assert_eq!(ended(&mut fetches), [(2, Some(vec![4]))]);
+    // Where the command's own fails, threads read that alone.
+    fetches.add(4, with_ahead(&[8], &[9]), now);
+    fetches.advance(&mut port, &mut source);
+    port.end(8, false);
+    fetches.collect(&mut port, &mut source);
+    let Some((4, End::Elsewhere(keys, ..))) = fetches.take_ended().pop() else { panic!("it is for others") };
+    assert_eq!(keys.keys, [key(8)]);
+    assert!(fetches.is_empty());
+}
+
+#[test]
+fn a_job_lives_as_long_as_something_comes_and_what_came_is_kept() {
+    let (mut port, mut source, mut fetches) = (Manual::new(1), Bytes::new(), Tested::default());
+    fetches.add(1, keys(&[1, 2, 3]), Instant::now());
+    for place in 1..=2 {
+        let before = later();
+        while Instant::now() <= before {}
+        fetches.advance(&mut port, &mut source);
+        port.end(place, true);
+        fetches.collect(&mut port, &mut source);
+        assert_eq!(expired(&mut fetches, before), [], "something has come since");
+    }
+    fetches.advance(&mut port, &mut source);
+    assert_eq!(expired(&mut fetches, later()), [(1, vec![1, 2])]);
+    assert!(fetches.is_empty());
+    // What threads are to read is the rest.
+    fetches.add(2, keys(&[4, 251]), Instant::now());
+    port.end(3, true);
+    fetches.collect(&mut port, &mut source);
+    fetches.advance(&mut port, &mut source);
+    port.end(4, true);
+    fetches.collect(&mut port, &mut source);
+    fetches.advance(&mut port, &mut source);
+    let Some((2, End::Elsewhere(keys, read, _))) = fetches.take_ended().pop() else {
+        panic!("it is for others")
+    };
+    assert_eq!((keys.keys.len(), read), (2, vec![(key(4), 4)]));
+}
+
+#[test]
+fn long_jobs_have_their_turn_one_after_the_other() {
+    let (mut port, mut source, mut fetches) = (Manual::new(64), Bytes::new(), Tested::default());
+    source.len = BYTES_MAX / 3;
+    let now = Instant::now();
+    let at = |job: u8, key: u8| u64::from(job * 10 + key);
+    for job in 0..3u8 {
+        fetches.add(u32::from(job), keys(&[0, 1, 2, 3].map(|key| at(job, key) as u8)), now);
+    }
+    // Another worker has the turn.
+    let turn = source.turnstile.enter();
+    fetches.advance(&mut port, &mut source);
+    assert_eq!((fetches.waiting(), port.under_way.iter().flatten().count()), (3, 3));
+    drop(turn);
+    for job in 0..3u8 {
+        fetches.advance(&mut port, &mut source);
+        assert!((0..4).all(|key| port.is_under_way(at(job, key))), "{job}");
+        assert!((job + 1..3).all(|other| !port.is_under_way(at(other, 1))));
+        // A short one gets on.
+        let short = 100 + u32::from(job);
+        fetches.add(short, keys(&[50]), now);
+        fetches.advance(&mut port, &mut source);
+        port.end(50, true);
+        fetches.collect(&mut port, &mut source);
+        assert_eq!(ended(&mut fetches), [(short, Some(vec![50]))]);
+        (0..4).for_each(|key| port.end(at(job, key), true));
+        fetches.collect(&mut port, &mut source);
+        let values = [0, 1, 2, 3].map(|key| at(job, key) as u8);
+        assert_eq!(ended(&mut fetches), [(u32::from(job), Some(values.to_vec()))]);
+    }
+    assert!(fetches.is_empty() && fetches.bytes == 0 && source.turnstile.enter().is_some());
+}
