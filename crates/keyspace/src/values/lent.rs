@@ -8,7 +8,7 @@ use std::cell::Cell;
 /// So often a value was used while it was lent that it is worth its place in memory.
 const HOME_USES_MIN: u32 = 2;
 
-/// What leads through the bytes of a lent value.
+/// A way through the bytes of a lent value.
 pub(crate) trait LentImage: Send {
     fn memory_bytes(&self) -> usize;
     fn as_any(&self) -> &dyn Any;
@@ -60,20 +60,20 @@ impl Lent {
         self.image.as_ref().map_or(0, |image| image.memory_bytes())
     }
 
-    /// What it takes, with its place in the tables, about.
+    /// Bytes that it takes, with its place in the tables, about.
     pub(super) fn bytes(&self) -> usize {
         let value = self.value.as_ref().map_or(0, |value| value.len());
         self.key.len() + value + self.image_bytes() + 128
     }
 
-    /// What its key and its value take.
+    /// Bytes of the heap that its key and its value take.
     pub(super) fn heap_bytes(&self) -> usize {
         let value = self.value.as_ref().map_or(0, |value| rounded(value.len()));
         rounded(self.key.len()) + value + self.image_bytes()
     }
 }
 
-/// As allocators round: four sizes to each doubling.
+/// Rounds as allocators do: four sizes to each doubling.
 fn rounded(bytes: usize) -> usize {
     bytes.next_multiple_of((bytes.next_power_of_two() / 8).max(16))
 }

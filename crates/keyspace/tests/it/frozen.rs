@@ -240,7 +240,7 @@ impl World {
         }
     }
 
-    /// What the policy takes of a bundle leaves, each key with its effect.
+    /// Keys of a bundle that the policy takes leave, each key with its effect.
     fn evict(&mut self) {
         struct Names(Vec<Name>);
         impl EffectSink for Names {

@@ -35,7 +35,7 @@ pub struct Stop {
 #[derive(Clone, Copy)]
 pub struct Moment {
     pub seconds: i64,
-    /// So many saves had begun.
+    /// Saves that had begun.
     pub saves: u64,
     pub is_saving: bool,
 }

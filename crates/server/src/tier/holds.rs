@@ -11,7 +11,7 @@ const FLIPS_PER_HOLD: usize = 32;
 /// and the bytes of their values, which are compared, and one more value.
 const FLIPPED_BYTES_PER_HOLD: usize = 128 << 10;
 
-/// How many values are flipped in one hold, of those whose lengths these are; none: no value is left.
+/// Returns how many values are flipped in one hold, of those whose lengths these are; none: no value is left.
 pub fn flips_per_hold(lengths: impl Iterator<Item = usize>) -> Option<usize> {
     let mut bytes = 0;
     let is_within = |length: &usize| {

@@ -114,7 +114,7 @@ fn with_ahead(own: &[u8], ahead: &[u8]) -> Wanted {
 
 type Tested = Fetches<u32, u8, u8>;
 
-/// Of jobs that have ended: the values, or that they are for others.
+/// Ends of jobs: the values, or the keys that others are to read.
 fn ended(fetches: &mut Tested) -> Vec<(u32, Option<Vec<u8>>)> {
     let values = |end| match end {
         End::All(values) | End::Late(values) => Some(
@@ -131,7 +131,7 @@ fn ended(fetches: &mut Tested) -> Vec<(u32, Option<Vec<u8>>)> {
     fetches.take_ended().into_iter().map(|(ticket, end)| (ticket, values(end))).collect()
 }
 
-/// Of these jobs nothing has come for too long, though this much of each.
+/// Jobs of which nothing has come for too long, with what had come.
 fn expired(fetches: &mut Tested, before: Instant) -> Vec<(u32, Vec<u8>)> {
     fetches.expire(before);
     let ended = fetches.take_ended();

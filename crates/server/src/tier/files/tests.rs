@@ -66,7 +66,7 @@ fn a_segment_is_named_as_far_as_it_was_written() {
     );
 }
 
-/// A name that somebody removed is an error of the disk; one that went with its segment is none.
+/// A name that another process removed is an error of the disk; one that went with its segment is none.
 #[test]
 fn a_file_that_is_lost_is_an_error() {
     let disk: Arc<dyn Disk> = Arc::new(SimDisk::new(7, Plan::default()));
