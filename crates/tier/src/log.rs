@@ -293,6 +293,12 @@ impl Log {
         self.segments.may_open(Generation::Fresh, self.reserve())
     }
 
+    /// Returns bytes that cleaning has to win before values from memory can begin another segment. 0: what it
+    /// wins is not what they lack.
+    pub fn lacking_bytes(&self) -> u64 {
+        self.segments.lacking_bytes(self.reserve())
+    }
+
     /// Segments kept for survivors. One that is being dropped gives back one of these.
     fn reserve(&self) -> u32 {
         self.config.reserve_segments() - u32::from(self.dropping.is_some())

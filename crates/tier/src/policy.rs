@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   room       = free segments + what is left in segments of survivors
-//!   opened     values from memory begin a segment only while room >= the reserve
+//!   opened     values from memory begin a segment only while room >= the reserve, about
 //!   due        room + what is left in the segment of values from memory + what was passed of the one being cleaned  <  reserve + ahead + 3 groups
 //! ```
 //! **When.** What cleaning has passed counts as won already, so each group from memory makes as much cleaning due as wins its space
@@ -25,6 +25,9 @@ use crate::segments::{Generation, SegmentState, Segments};
 
 /// Groups that are being filled take room only when they are full.
 const FILLED_BYTES: u64 = (Generation::ALL.len() * GROUP_BYTES) as u64;
+/// The reserve may lack a part in so many of a segment: of the smallest log that was full of living values half
+/// become room when half of them are deleted, and padding does not decide whether.
+const SPARED_DIVISOR: u64 = 16;
 
 impl Segments {
     /// What survivors can still take.
@@ -34,8 +37,15 @@ impl Segments {
 
     /// Whether a segment can be begun.
     pub fn may_open(&self, generation: Generation, reserve: u32) -> bool {
-        let keeps_reserve = self.room_bytes() >= u64::from(reserve) * self.segment_bytes;
+        let keeps_reserve = self.lacking_bytes(reserve) == 0;
         self.free_count() > 0 && (generation != Generation::Fresh || (keeps_reserve && self.may_grow))
+    }
+
+    /// Returns how much room has to be won before values from memory may begin a segment. 0: there is enough.
+    pub fn lacking_bytes(&self, reserve: u32) -> u64 {
+        // Two have to be whole: behind the one that is begun any segment can still be copied.
+        let spared_bytes = if reserve > 2 { self.segment_bytes / SPARED_DIVISOR } else { 0 };
+        (u64::from(reserve) * self.segment_bytes).saturating_sub(self.room_bytes() + spared_bytes)
     }
 
     /// Whether cleaning is due so that the reserve and so many segments stay free. `cleaning`: what is under way.

@@ -25,8 +25,10 @@ const SEGMENTS_AHEAD: u32 = 1;
 /// With `swap-checkpoint` one part in so many of the log: what is cleaned is free only when the next base is in force, and until then
 /// others have to do.
 const CHECKPOINT_AHEAD_DIVISOR: u32 = 8;
-/// So much has to be dead in segments that can be cleaned.
+/// So much has to be dead in segments that can be cleaned, unless the log is full.
 const USEFUL_BYTES: u64 = SEGMENT_BYTES / 2;
+/// Part of what cleaning wins that does not count as dead: keys and padding.
+const UNSEEN_DIVISOR: u64 = 8;
 /// In one step of the thread.
 const STRETCHES_PER_STEP: u32 = 16;
 /// SWAP CLEAN leaves one part in so many that is dead.
@@ -94,7 +96,8 @@ impl Sinker {
             Some(it) => {
                 let goes_on =
                     is_due || it.is_wanted || self.wants_cleaning() || self.log.can_clean_doubtful();
-                goes_on || self.gives_back()
+                // What is dead in this one no longer counts as what can be cleaned.
+                goes_on || self.space.space != Space::Ample
             }
             None => self.begin_wanted() || ((is_due || self.gives_back()) && self.begin_if_useful()),
         }
@@ -108,7 +111,18 @@ impl Sinker {
 
     /// To copy a segment that lives wins nothing.
     fn begin_if_useful(&mut self) -> bool {
-        self.log.cleanable_bytes() >= USEFUL_BYTES && self.begin(false)
+        self.log.cleanable_bytes() >= self.useful_bytes() && self.begin(false)
+    }
+
+    /// Returns how much has to be dead. A log that is full needs no more than it lacks for the next segment:
+    /// in a small one that, and what is dead in all others, can be less than is useful otherwise.
+    fn useful_bytes(&self) -> u64 {
+        match self.log.lacking_bytes() {
+            lacking @ 1.. if self.tier.state() == State::Full => {
+                (lacking - lacking / UNSEEN_DIVISOR).min(USEFUL_BYTES)
+            }
+            _ => USEFUL_BYTES,
+        }
     }
 
     /// One that a sync failed of, or SWAP CLEAN: as long as there is much to win, and no longer than one round.

@@ -143,6 +143,11 @@ impl Routine for Sinker {
     fn rest(&mut self) {
         isotherm_allocator::settle();
         match self.tier.state() {
+            // Cleaning goes on by steps, and ends it.
+            State::Full if self.cleaning.is_some() && self.may_clean() => {
+                std::thread::sleep(REST_FAILED_MIN);
+                self.tier.await_wake(REST);
+            }
             // Who is short of memory wakes it: what died meanwhile may make room.
             State::Full | State::Degraded | State::Failed => {
                 std::thread::sleep(REST_FAILED_MIN);
