@@ -62,14 +62,17 @@ pub fn begin(node: &'static Node, held: &mut Held<'static>) -> Asked {
     let began = instant();
     let stage = Stage::Begin(cut, has_rdb_base(node));
     let job = Rewrite { node, place, began, stage, reference: Reference::new(node) };
-    match routines::start("aof-rewrite", job) {
+    match routines::try_start("aof-rewrite", job) {
         Ok(_) => {
             let pid = std::process::id();
             log::notice(format!("Background append only file rewriting started by pid {pid}"));
             Asked::Started
         }
-        Err(error) => {
+        Err((error, job)) => {
             log::warning(format!("Can't rewrite append only file in background: {}", os_text(&error)));
+            if let Stage::Begin(cut, _) = job.stage {
+                cut.abort_in(held);
+            }
             failed(node)
         }
     }

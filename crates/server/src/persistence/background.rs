@@ -104,22 +104,45 @@ pub fn save_in_background(store: Store<'static>, held: &mut Held<'static>, used_
         end_background(store, &Err(SaveError::Failed));
         return Asked::Failed;
     };
-    write_in_background(store, cut, Box::new(|_| ()))
-}
-
-/// The rest of a save in the background that has its cut. `then` gets to know whether it has succeeded.
-pub fn write_in_background(store: Store<'static>, cut: Cut, then: Box<dyn FnMut(bool) + Send>) -> Asked {
-    let changes = cut.changes;
-    let writing = Writing::new(store, cut, Target::db_file(store));
-    match routines::start("rdb-save", BackgroundSave { store, changes, writing, then }) {
-        Ok(_) => {
-            log::notice(format!("Background saving started by pid {}", std::process::id()));
-            Asked::Started
-        }
-        Err(error) => {
-            log::warning(format!("Can't save in background: {}", os_text(&error)));
+    match start_writing(store, cut, Box::new(|_| ())) {
+        Ok(()) => Asked::Started,
+        Err(writing) => {
+            writing.abort_in(held);
             end_background(store, &Err(SaveError::Failed));
             Asked::Failed
+        }
+    }
+}
+
+/// The rest of a save in the background that has its cut. `then` gets to know whether it has succeeded. The
+/// caller holds nothing.
+pub fn write_in_background(store: Store<'static>, cut: Cut, then: Box<dyn FnMut(bool) + Send>) -> Asked {
+    match start_writing(store, cut, then) {
+        Ok(()) => Asked::Started,
+        Err(writing) => {
+            drop(writing);
+            end_background(store, &Err(SaveError::Failed));
+            Asked::Failed
+        }
+    }
+}
+
+/// Starts the thread of a save, or returns what it would have done.
+fn start_writing(
+    store: Store<'static>,
+    cut: Cut,
+    then: Box<dyn FnMut(bool) + Send>,
+) -> Result<(), Box<Writing>> {
+    let changes = cut.changes;
+    let writing = Writing::new(store, cut, Target::db_file(store));
+    match routines::try_start("rdb-save", BackgroundSave { store, changes, writing, then }) {
+        Ok(_) => {
+            log::notice(format!("Background saving started by pid {}", std::process::id()));
+            Ok(())
+        }
+        Err((error, save)) => {
+            log::warning(format!("Can't save in background: {}", os_text(&error)));
+            Err(Box::new(save.writing))
         }
     }
 }
@@ -211,17 +234,19 @@ fn replace_saved(store: Store<'static>, held: &mut Held<'static>) -> Option<()> 
     }
     let cut = save::cut(store, held, 0);
     held.release();
-    let begun = cut.map(|cut| {
-        let changes = cut.changes;
-        let writing = Writing::new(store, cut, Target::db_file(store));
-        routines::start("rdb-save", Replacing { store, changes, writing })
-    });
-    let Some(Ok(running)) = begun else {
+    let Some(cut) = cut else {
         store.state.saving().running = None;
         return None;
     };
-    if !running.ends_within(END_MAX) {
-        log::warning("The RDB file of before FLUSHALL is there until its disk answers");
+    let (changes, writing) = (cut.changes, Writing::new(store, cut, Target::db_file(store)));
+    match routines::try_start("rdb-save", Replacing { store, changes, writing }) {
+        Ok(running) => {
+            if !running.ends_within(END_MAX) {
+                log::warning("The RDB file of before FLUSHALL is there until its disk answers");
+            }
+        }
+        // What was flushed fills memory still, and there is no room for a thread.
+        Err((_, mut replacing)) => while replacing.step() {},
     }
     Some(())
 }

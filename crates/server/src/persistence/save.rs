@@ -75,6 +75,13 @@ pub fn cut(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u
     Some(Cut { snapshot, sizes, libraries, has_bundles, changes, used_memory_bytes, place })
 }
 
+impl Cut {
+    /// Ends it, for a thread that holds partitions: to drop it would wait for itself.
+    pub fn abort_in(self, held: &mut Held<'static>) {
+        self.snapshot.abort_in(held);
+    }
+}
+
 fn keys_of(sizes: &[(u64, u64)]) -> u64 {
     sizes.iter().map(|(keys, _)| keys).sum()
 }
@@ -162,6 +169,13 @@ enum Stage {
 impl Writing {
     pub fn new(store: Store<'static>, cut: Cut, target: Target) -> Writing {
         Writing { store, target, stage: Stage::Begin(cut), left: None }
+    }
+
+    /// Ends one that has made no step, for a thread that holds partitions.
+    pub fn abort_in(self, held: &mut Held<'static>) {
+        if let Stage::Begin(cut) = self.stage {
+            cut.abort_in(held);
+        }
     }
 
     /// All of it. The file's bytes.

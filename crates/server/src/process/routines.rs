@@ -9,7 +9,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use crate::process::time::{elapsed, instant};
@@ -69,7 +69,13 @@ impl Drop for Ending {
 }
 
 /// Starts a routine on a thread of this name.
-pub fn start(name: &str, mut routine: impl Routine + 'static) -> io::Result<Running> {
+pub fn start(name: &str, routine: impl Routine + 'static) -> io::Result<Running> {
+    try_start(name, routine).map_err(|(error, _)| error)
+}
+
+/// Starts it, or returns it where there is no room for a thread: for a caller that holds what would be waited
+/// for where the routine is dropped.
+pub fn try_start<R: Routine + 'static>(name: &str, routine: R) -> Result<Running, (io::Error, R)> {
     let has_ended = Arc::new(AtomicBool::new(false));
     let (running, ending) = (Running { has_ended: Arc::clone(&has_ended) }, Ending(has_ended));
     #[cfg(test)]
@@ -77,15 +83,26 @@ pub fn start(name: &str, mut routine: impl Routine + 'static) -> io::Result<Runn
         simulated::add(name, Box::new(routine), Box::new(ending));
         return Ok(running);
     }
+    let place = Arc::new(Mutex::new(Some(routine)));
+    let taken_from = Arc::clone(&place);
     let run = move || {
         // Dropped behind the routine.
         let _ending = ending;
+        let mut routine = take(&taken_from);
         while routine.step() {
             routine.rest();
         }
         drop(routine);
     };
-    std::thread::Builder::new().name(name.into()).spawn(run).map(|_| running)
+    match std::thread::Builder::new().name(name.into()).spawn(run) {
+        Ok(_) => Ok(running),
+        Err(error) => Err((error, take(&place))),
+    }
+}
+
+fn take<R>(place: &Mutex<Option<R>>) -> R {
+    let taken = place.lock().unwrap_or_else(PoisonError::into_inner).take();
+    taken.expect("its thread takes it, or there is none")
 }
 
 /// Waits a moment for what another routine does.

@@ -476,7 +476,7 @@ impl Dispatcher {
                 exec.meter.count_ticks(command, taken);
                 Ran::Parked(WaitReason::Key)
             }
-            Outcome::Cold(keys) => match exec.ask_passage(command, &keys) {
+            Outcome::Cold(keys) => match exec.ask_passage(command, session.multi.as_deref(), &keys) {
                 Passage::Free => Ran::Parked(WaitReason::Cold(exec.fetch(*keys))),
                 Passage::Later => {
                     // That was no round to the disk.

@@ -16,6 +16,7 @@ use crate::request::caller::Authority;
 use crate::request::cold::Has;
 use crate::request::entry::{Entry, Handler, Locks};
 use crate::request::next::Ticket;
+use crate::session::Multi;
 use crate::tier::fetches::Wanted;
 use crate::upkeep::eviction::Room;
 
@@ -49,6 +50,13 @@ fn leaves_at_once(command: &Entry) -> bool {
     let is_string = command.spec.group == Group::String;
     let goes = |flags: KeyFlags| flags.has(KeyFlags::RM) || is_string && flags.has(KeyFlags::DELETE);
     !command.spec.key_specs.is_empty() && command.spec.key_specs.iter().all(|keys| goes(keys.flags))
+}
+
+/// Returns the same for all that a queue has: the rest of it only reads.
+fn all_leave_at_once(multi: &Multi) -> bool {
+    let only_reads =
+        |command: &Entry| !command.spec.flags.has(Flags::WRITE) && command.locks != Locks::Script;
+    multi.queue.iter().all(|queued| only_reads(queued.command) || leaves_at_once(queued.command))
 }
 
 /// A value that the command needs cannot be read.
@@ -290,13 +298,17 @@ impl Exec {
     // get the OOM error while memory exceeds `maxmemory` by more than a 64th part, nothing can leave it, and
     // the value is on disk. Why: the value has to come to memory.
     /// Asks whether what a command waits for may come to memory. What is only shown to it takes none that
-    /// stays. Nothing is held afterwards, as far as there is a question.
+    /// stays. `multi`: what EXEC runs. Nothing is held afterwards, as far as there is a question.
     #[cold]
-    pub fn ask_passage(&mut self, command: &Entry, keys: &ColdKeys) -> Passage {
+    pub fn ask_passage(&mut self, command: &Entry, multi: Option<&Multi>, keys: &ColdKeys) -> Passage {
         let (node, limit) = (self.node, self.node.config.maxmemory_bytes());
         let comes_home = keys.keys.iter().any(|cold| cold.home);
+        let leaves = match multi.filter(|_| command.locks == Locks::Queue) {
+            Some(multi) => all_leave_at_once(multi),
+            None => leaves_at_once(command),
+        };
         // Clients that wait for what was changed are served under its locks.
-        if limit == 0 || !comes_home || leaves_at_once(command) || node.has_room() || self.held.has_ready() {
+        if limit == 0 || !comes_home || leaves || node.has_room() || self.held.has_ready() {
             return Passage::Free;
         }
         match self.make_room() {
