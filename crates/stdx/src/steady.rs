@@ -33,6 +33,13 @@ impl SteadyMs {
     }
 }
 
+/// Returns by how many milliseconds the wall clock is ahead of where it would be without steps: who keeps a
+/// moment that was read reads it anew when this has changed.
+#[inline]
+pub fn set_by_ms() -> i64 {
+    SET_BY_MS.load(Relaxed)
+}
+
 /// Notes that the wall clock is ahead by so much of where it would be without steps.
 pub fn note_wall_clock(ahead_ms: i64) {
     if ahead_ms.abs_diff(SET_BY_MS.load(Relaxed)) >= STEP_MS_MIN {

@@ -5,9 +5,10 @@
 //!     |-- GET ----|--- SET ----|--- GET ----|        the end of one command is the beginning of the next
 //! ```
 //! The wall clock is read when the millisecond that it showed last is over by the TSC: at most a thousand times
-//! a second, however many commands run. A step of the wall clock is noticed within that millisecond.
+//! a second, however many commands run. A step of the wall clock is noticed within that millisecond, and
+//! at once if another thread has noted it: its moments are not to be mixed with those from before it.
 
-use isotherm_stdx::UnixMs;
+use isotherm_stdx::{UnixMs, steady};
 
 use crate::process::time::since_epoch;
 
@@ -36,6 +37,8 @@ pub struct CommandClock {
     now: UnixMs,
     read_at: u64,
     flips_at: u64,
+    /// How far the wall clock had been set when it was read (`steady::set_by_ms`).
+    set_by_ms: i64,
 }
 
 impl CommandClock {
@@ -45,7 +48,16 @@ impl CommandClock {
         let sample = 1u64 << 40;
         let ticks_per_ms = sample as f64 / ticks.delta_as_nanos(0, sample) as f64 * 1e6;
         let ns_scale = ticks.delta_as_nanos(0, 1 << SCALE_BITS);
-        CommandClock { ticks, ticks_per_ms, ns_scale, began: 0, now: UnixMs(0), read_at: 0, flips_at: 0 }
+        CommandClock {
+            ticks,
+            ticks_per_ms,
+            ns_scale,
+            began: 0,
+            now: UnixMs(0),
+            read_at: 0,
+            flips_at: 0,
+            set_by_ms: 0,
+        }
     }
 
     /// Now, in ticks.
@@ -101,7 +113,8 @@ impl CommandClock {
     /// The moment at which the command under way began, or at which it had what it had to wait for (`outdate`).
     #[inline]
     pub fn now(&mut self) -> UnixMs {
-        if self.began < self.read_at || self.began >= self.flips_at {
+        let is_old = self.began < self.read_at || self.began >= self.flips_at;
+        if is_old || self.set_by_ms != steady::set_by_ms() {
             self.read();
         }
         self.now
@@ -112,6 +125,7 @@ impl CommandClock {
         let since = since_epoch();
         let left_ms = 1.0 - f64::from(since.subsec_nanos() % 1_000_000) / 1e6;
         self.now = UnixMs(since.as_millis() as i64);
+        self.set_by_ms = steady::set_by_ms();
         self.read_at = self.began;
         self.flips_at = self.began + (left_ms * self.ticks_per_ms) as u64;
     }

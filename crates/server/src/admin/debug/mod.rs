@@ -23,7 +23,7 @@ use isotherm_stdx::parse_i64;
 use super::{AdminCall, AdminHandler};
 use crate::process::log;
 #[cfg(debug_assertions)]
-use crate::process::time::STEPPED_MS;
+use crate::process::time::{STEPPED_MS, unix_now};
 #[cfg(debug_assertions)]
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -198,6 +198,8 @@ fn step_clock(call: &mut AdminCall<'_>) {
     match parse_i64(call.args.get(2)) {
         Some(ahead_ms) => {
             STEPPED_MS.store(ahead_ms, Relaxed);
+            // Notes the step, so that the next command of every worker sees it.
+            unix_now();
             call.reply.ok();
         }
         None => call.reply.error(errors::NOT_AN_INTEGER),
