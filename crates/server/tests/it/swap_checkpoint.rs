@@ -96,8 +96,14 @@ fn wait_until_loaded(client: &mut Client) {
     wait_until("it is loaded", || !client.ask("DBSIZE").contains("LOADING"));
 }
 
+/// Begins a rewrite, behind one that has begun by itself to free files of swap-dir.
+pub fn begin_rewrite(client: &mut Client) {
+    const STARTED: &str = "+Background append only file rewriting started\r\n";
+    wait_until("a rewrite begins", || client.ask("BGREWRITEAOF") == STARTED);
+}
+
 pub fn rewrite(client: &mut Client) {
-    client.check("BGREWRITEAOF", "+Background append only file rewriting started\r\n");
+    begin_rewrite(client);
     wait_until("the rewrite", || client.ask("INFO persistence").contains("aof_rewrite_in_progress:0"));
     assert_eq!(text_field(&client.ask("INFO persistence"), "aof_last_bgrewrite_status"), "ok");
 }

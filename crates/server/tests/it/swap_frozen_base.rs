@@ -2,7 +2,7 @@
 
 use crate::common::{Client, encode, field, text_field, wait_until};
 use crate::swap::swap;
-use crate::swap_checkpoint::{Folder, begins_with, kill, rewrite};
+use crate::swap_checkpoint::{Folder, begin_rewrite, begins_with, kill, rewrite};
 use crate::swap_frozen::{check, freeze, name, set, value};
 
 const KEYS: usize = 20_000;
@@ -119,7 +119,7 @@ fn a_base_has_what_was_frozen_at_its_beginning() {
         }
     }
     for _ in 0..2 {
-        client.check("BGREWRITEAOF", "+Background append only file rewriting started\r\n");
+        begin_rewrite(&mut client);
         other.check("SWAP CLEAN", "+Cleaning started\r\n");
         let mut n = 0;
         while client.ask("INFO persistence").contains("aof_rewrite_in_progress:1") {
