@@ -25,8 +25,8 @@ use crate::segments::{Generation, SegmentState, Segments};
 
 /// Groups that are being filled take room only when they are full.
 const FILLED_BYTES: u64 = (Generation::ALL.len() * GROUP_BYTES) as u64;
-/// The reserve may lack a part in so many of a segment: of the smallest log that was full of living values half
-/// become room when half of them are deleted, and padding does not decide whether.
+/// Part of a segment, one in so many, that the reserve may lack: of the smallest log that was full of living
+/// values half become room when half of them are deleted, and padding does not decide whether.
 const SPARED_DIVISOR: u64 = 16;
 
 impl Segments {

@@ -578,8 +578,7 @@ fn many_absent_keys_are_known_at_the_same_time() {
         let key = world.keyspace.key(name);
         world.held(key.slot).whereabouts(Db(0), &key, false)
     };
-    let names: Vec<Vec<u8>> =
-        names(1 << 23).filter(|name| is_proposed(&world, name)).take(ABSENT).collect();
+    let names: Vec<Vec<u8>> = names(1 << 23).filter(|name| is_proposed(&world, name)).take(ABSENT).collect();
     assert_eq!(names.len(), ABSENT);
     for name in &names {
         let key = world.keyspace.key(name);

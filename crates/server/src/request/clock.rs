@@ -37,7 +37,7 @@ pub struct CommandClock {
     now: UnixMs,
     read_at: u64,
     flips_at: u64,
-    /// How far the wall clock had been set when it was read (`steady::set_by_ms`).
+    /// Distance by which the wall clock had been set when it was read (`steady::set_by_ms`).
     set_by_ms: i64,
 }
 

@@ -380,7 +380,7 @@ fn every_worker_runs_what_one_has_loaded_and_forgets_what_is_gone() {
 
 #[test]
 fn the_log_has_the_command_itself() {
-    let server = primary::start(&[]);
+    let server = primary::start(&["--repl-ping-replica-period", "3600"]);
     let mut client = server.client();
     let (mut replica, _) = online(&server);
     let log = |words: &[&[&str]]| {
