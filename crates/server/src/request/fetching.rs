@@ -213,7 +213,7 @@ impl Exec {
             let key = node.keyspace.key(name);
             // A string that leaves as a whole (GETDEL) is only looked at, unless its key leaves a record.
             let is_taken = command.spec.group == Group::String && flags.has(KeyFlags::DELETE);
-            let home = !flags.has(KeyFlags::RO) && !(is_taken && held.cold(db, &key).is_some());
+            let home = !(flags.has(KeyFlags::RO) || is_taken && held.cold(db, &key).is_some());
             if !held.holds(&key) || need == Need::Nothing && !held.may_be_frozen(db, &key) {
                 continue;
             }
