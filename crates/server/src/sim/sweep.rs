@@ -60,9 +60,8 @@ fn go(machine: &mut Machine, process: &mut Process) -> Result<(), Violation> {
 }
 
 /// Whether the course came to its end before the crash.
-fn crash_at(course: &str, call: u64) -> Result<bool, Violation> {
-    // Of this seed no course has a sync that fails at its start: a start that fails makes no further call.
-    let mut machine = Machine::new(course.len() as u64 + 1);
+fn crash_at((course, seed): (&str, u64), call: u64) -> Result<bool, Violation> {
+    let mut machine = Machine::new(seed);
     machine.starts_fail = false;
     let parameters = parameters(course);
     let random_faults = vec![RandomFault { call: Call::Sync, fault: Fault::Io, one_in: 9 }];
@@ -90,8 +89,10 @@ fn crash_at(course: &str, call: u64) -> Result<bool, Violation> {
 fn a_crash_at_every_call() {
     log::set_level(Level::Nothing);
     for course in COURSES {
+        // One in which no sync fails at the start: that would be all of its calls.
+        let seed = (0..100).find(|seed| crash_at((course, *seed), u64::MAX) == Ok(true)).expect("a seed");
         let mut calls = 0;
-        while !crash_at(course, calls).unwrap_or_else(|why| panic!("{course}, call {calls}: {why}")) {
+        while !crash_at((course, seed), calls).unwrap_or_else(|why| panic!("{course}, call {calls}: {why}")) {
             calls += 1;
             assert!(calls < CALLS_MAX, "{course} does not come to its end");
         }
