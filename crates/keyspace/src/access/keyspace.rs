@@ -55,7 +55,7 @@ impl Keyspace {
         self.geometry.partition_of(slot)
     }
 
-    /// What `Held::stamps` has for the partition of a slot.
+    /// Returns the stamp that `Held::stamps` has for the partition of a slot.
     pub fn stamp_of(&self, slot: Slot) -> &AtomicU64 {
         &self.shared.stamps[usize::from(self.partition_of(slot))]
     }
@@ -64,7 +64,7 @@ impl Keyspace {
         self.hasher
     }
 
-    /// Whether something that was removed from a partition may wait to be freed (`free_step`).
+    /// Returns whether something that was removed from a partition may wait to be freed (`free_step`).
     pub fn has_unfreed(&self, partition: u16) -> bool {
         self.shared.unfreed[usize::from(partition)].load(Relaxed)
     }
@@ -83,7 +83,7 @@ impl Keyspace {
         self.partitions.len()
     }
 
-    /// What strings and elements above 4 KB take of the global allocator.
+    /// Bytes that strings and elements above 4 KB take of the global allocator.
     pub fn large_bytes(&self) -> u64 {
         self.shared.large.bytes()
     }
@@ -125,7 +125,7 @@ impl Keyspace {
         &self.shared
     }
 
-    /// Which access stamps are kept from now on (maxmemory-policy), and lfu-log-factor.
+    /// Sets the access stamps that are kept from now on (maxmemory-policy), and lfu-log-factor.
     pub fn set_access(&self, mode: AccessMode, lfu_log_factor: u32) {
         self.shared.access.set(mode);
         for number in 0..self.partitions.len() as u16 {
@@ -139,12 +139,12 @@ impl Keyspace {
         self.shared.access.mode()
     }
 
-    /// How many keys are waited for, and how many of them by a client that waits for their removal too.
+    /// Counts keys that are waited for, and those of them by a client that waits for their removal too.
     pub fn waited_keys(&self) -> [u64; 2] {
         self.shared.waited.get()
     }
 
-    /// What measures the holds of work. Set once.
+    /// Sets the watch that measures the holds of work, once.
     pub fn watch_holds(&self, watch: HoldWatch) {
         self.shared.watch.set(watch).expect("it is said once");
     }

@@ -5,7 +5,7 @@
 //!   find   shows them as the value                                       (a use is counted)
 //!   drop   the oldest go when they are too many and had their time       (those used often come home instead)
 //! ```
-//! What is lent while memory has no room goes as soon as its command lets go of its locks.
+//! Values that are lent while memory has no room go as soon as their command lets go of its locks.
 //!
 //! So a scan of all keys displaces nothing and writes nothing. Invariants: what is lent belongs to a reference that an entry has;
 //! `bytes` is the sum of what is lent.
@@ -232,7 +232,7 @@ impl Cold {
         self.clean.get(&name).copied()
     }
 
-    /// Some nodes that could leave without being written, and for which no command waits.
+    /// Nodes that could leave without being written, and for which no command waits.
     pub fn some_clean(&self, count_max: usize, now: UnixMs) -> Vec<NodeName> {
         let unawaited = self.clean.keys().copied().filter(|name| !self.was_given(*name, now));
         unawaited.take(count_max).collect()

@@ -42,7 +42,7 @@ impl Lent {
         }
     }
 
-    /// The same with what leads through its bytes.
+    /// Adds a way through its bytes.
     pub fn with_image(self, image: Option<Box<dyn LentImage>>) -> Lent {
         Lent { image, ..self }
     }

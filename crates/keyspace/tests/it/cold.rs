@@ -396,7 +396,7 @@ fn a_snapshot_has_the_references_of_its_cut() {
     }
 }
 
-/// What is evicted for memory is in memory, as long as the pages that are looked at have some of it.
+/// Keys that are evicted for memory are in memory, as long as the pages looked at have some.
 #[test]
 fn a_cold_key_is_not_evicted_for_memory() {
     for policy in [EvictionPolicy::AllKeysLru, EvictionPolicy::AllKeysLfu, EvictionPolicy::AllKeysRandom] {

@@ -48,7 +48,7 @@ pub enum Without {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Came {
     All,
-    /// Some cannot be read.
+    /// At least one cannot be read.
     Not,
     /// Ended since nothing came for too long. What had come by then is kept.
     Late,

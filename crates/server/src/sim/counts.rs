@@ -1,6 +1,6 @@
-//! What the lives of machines had, counted: a sweep shows that it met what it looks for.
+//! Counts of events in the lives of machines: a sweep shows that it met what it looks for.
 
-/// How many of what there were, in all lives.
+/// Counts of events in all lives.
 #[derive(Default, Clone, Copy, Debug)]
 pub struct Counts {
     pub lives: u64,

@@ -25,7 +25,7 @@ const SEGMENTS_AHEAD: u32 = 1;
 /// With `swap-checkpoint` one part in so many of the log: what is cleaned is free only when the next base is in force, and until then
 /// others have to do.
 const CHECKPOINT_AHEAD_DIVISOR: u32 = 8;
-/// So much has to be dead in segments that can be cleaned, unless the log is full.
+/// Bytes that have to be dead in segments that can be cleaned, unless the log is full.
 const USEFUL_BYTES: u64 = SEGMENT_BYTES / 2;
 /// Part of what cleaning wins that does not count as dead: keys and padding.
 const UNSEEN_DIVISOR: u64 = 8;

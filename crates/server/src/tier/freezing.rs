@@ -1,4 +1,4 @@
-//! When keys leave memory together with their values (`swap-freeze`).
+//! The decision whether keys leave memory together with their values (`swap-freeze`).
 //!
 //! `auto` freezes once values alone are not enough, which two signs show:
 //!

@@ -28,7 +28,7 @@ const REST_DEGRADED_MS_MAX: u64 = 60_000;
 /// Between a failed read and a probe, and between two probes.
 const PROBE_MS: u64 = 1000;
 
-/// What the disk and the sinker can do.
+/// State of the disk and of the sinker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum State {
@@ -57,7 +57,7 @@ impl State {
         }
     }
 
-    /// Whether values can leave memory, if there are any that may.
+    /// Returns whether values can leave memory, if there are any that may.
     pub fn can_sink(self) -> bool {
         matches!(self, State::Works | State::Idle)
     }

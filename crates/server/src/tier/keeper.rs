@@ -1,4 +1,4 @@
-//! What the keyspace asks of the files that its values lie in, and reports to them.
+//! Requests and reports of the keyspace to the files that its values lie in.
 
 use isotherm_keyspace::{ColdKeeper, ColdRef, Db};
 use isotherm_tier::Place;

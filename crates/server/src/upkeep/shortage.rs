@@ -44,7 +44,7 @@ pub enum ValueDisk {
 /// Memory above its limit, as it was found.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryShort {
-    /// Some of the removed is not freed yet.
+    /// Removed data is not freed yet.
     pub has_unfreed: bool,
     /// Copies have just been dropped.
     pub has_dropped: bool,

@@ -1,4 +1,4 @@
-//! Which files a start finds: the folder of the append-only file, its end, and what is beside it.
+//! Files that a start finds: the folder of the append-only file, its end, and what is beside it.
 
 use crate::aof::{Data, kill, wire};
 use crate::common::{Client, Server, encode, wait_until};

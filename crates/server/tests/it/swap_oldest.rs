@@ -22,7 +22,7 @@ fn set(client: &mut Client, numbers: std::ops::Range<usize>) {
     }
 }
 
-/// How many of 200 of these are there.
+/// Counts those of 200 that are there.
 fn kept(client: &mut Client, numbers: std::ops::Range<usize>) -> i64 {
     let step = numbers.len() / 200;
     let names: Vec<String> = numbers.step_by(step).take(200).map(name).collect();

@@ -1,4 +1,4 @@
-//! What gives way when memory or the disk of values is short: copies, values, writers, and keys last.
+//! Order of what gives way when memory or the disk of values is short: copies, values, writers, keys last.
 
 use crate::common::{Client, Server, encode, field, wait_until};
 use crate::swap::{Folder, check, name, set, swap};
@@ -12,7 +12,7 @@ pub fn evicted(client: &mut Client) -> u64 {
     field(&client.ask("INFO stats"), "evicted_keys")
 }
 
-/// What counts for maxmemory.
+/// Bytes that count for maxmemory.
 fn counted(client: &mut Client) -> u64 {
     let info = client.ask("INFO memory");
     field(&info, "used_memory") - field(&info, "mem_not_counted_for_evict")

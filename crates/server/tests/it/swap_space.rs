@@ -20,7 +20,7 @@ fn large(number: usize) -> String {
 #[test]
 fn segments_leave_descriptors_to_clients_and_saves() {
     const LARGE: usize = 15_000;
-    /// What the limit leaves to clients, less one that comes later.
+    /// Clients that the limit permits, less one that comes later.
     const CLIENTS: usize = 7;
     let folder = Folder::new("descriptors");
     let arguments = format!(

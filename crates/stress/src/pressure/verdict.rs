@@ -1,4 +1,4 @@
-//! What has to hold in each cell, and by how much it may be missed.
+//! Conditions that hold in each cell, and by how much one may be missed.
 //!
 //! In CI, beside other work on few cores, what is allowed beyond each limit is ten times as much, and a wait
 //! that is too long is asked for once more. `--strict yes` takes the limits themselves.
