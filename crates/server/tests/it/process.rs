@@ -196,7 +196,9 @@ fn little_address_space() {
 fn the_log_goes_to_a_file() {
     let server = Server::start(&["--logfile", "server.log"]);
     let path = server.folder.join("server.log");
-    assert!(std::fs::read_to_string(&path).unwrap().contains("Server initialized"));
+    wait_until("the line", || {
+        std::fs::read_to_string(&path).is_ok_and(|text| text.contains("Server initialized"))
+    });
     // Moved away (logrotate), it is made anew.
     std::fs::rename(&path, server.folder.join("old.log")).unwrap();
     server.client().send("POST / HTTP/1.1\r\n");
