@@ -376,6 +376,11 @@ impl Log {
         self.segments.waiting_for_base()
     }
 
+    /// Returns how many segments only a snapshot keeps.
+    pub fn waiting_for_snapshot(&self) -> u32 {
+        self.segments.waiting_for_snapshot()
+    }
+
     /// A sync of a segment failed: nothing more is written to it, and it is the next to be cleaned. A failed sync is not repeated: one
     /// that succeeds says nothing of what the first one was for.
     pub fn doubt(&mut self, segment: SegmentNumber) {

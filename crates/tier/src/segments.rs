@@ -439,6 +439,11 @@ impl Segments {
         self.sums.waiting_named
     }
 
+    /// Returns how many only a snapshot keeps, or for a moment a write.
+    pub fn waiting_for_snapshot(&self) -> u32 {
+        self.waiting.len() as u32 - self.sums.waiting_named
+    }
+
     /// What a base that is being written refers to: all that is there, and what was emptied since its snapshot was cut.
     pub fn name(&mut self, live: &Live, snapshots: Snapshots) -> Vec<Named> {
         // Whether they wait is for `collect`, when all that lives is known.

@@ -250,8 +250,8 @@ impl Sinker {
             self.look_again();
         }
         if self.log.has_room() {
-            self.awaits_base_since = None;
-            self.tier.is_awaiting_base.store(false, Relaxed);
+            self.tier.note_segments_kept(false);
+            self.tier.is_awaiting_segments.store(false, Relaxed);
             if self.tier.state() == State::Full {
                 self.tier.note(Event::SegmentFreed);
             }

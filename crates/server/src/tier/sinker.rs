@@ -37,7 +37,7 @@ use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::process::log;
 use crate::process::routines::{self, Routine};
-use crate::process::time::{elapsed, instant, unix_now};
+use crate::process::time::unix_now;
 use crate::upkeep::shortage::{self, SpaceRelief, SpaceShort};
 
 /// Without large collections so many slots are passed for one look whether there are any.
@@ -69,8 +69,9 @@ const REST_CHAOS: Duration = Duration::from_millis(1);
 const REST_FAILED: Duration = Duration::from_secs(1);
 /// Rest of that, however much others ask.
 const REST_FAILED_MIN: Duration = Duration::from_millis(20);
-/// Without free segments those who write wait so long for a base that frees some; then the disk counts as full.
-const BASE_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Without free segments those who write wait so long for a base or a snapshot that frees some; then the disk
+/// counts as full.
+const SEGMENTS_WAIT_MS_MAX: u64 = 10_000;
 
 pub struct Sinker {
     pub(super) node: &'static Node,
@@ -102,8 +103,6 @@ pub struct Sinker {
     /// Since when it looks, and how long it had looked without effect when it last gave up.
     looks_since: Instant,
     looked: Duration,
-    /// Since when only a new base can free segments.
-    pub(super) awaits_base_since: Option<Instant>,
     /// Keys that leave with the segment that they lie in.
     pub(super) dropping: Dropping,
     pub(super) space: SpaceWatch,
@@ -122,7 +121,7 @@ impl Routine for Sinker {
         } else if !is_short {
             self.threshold_s = (self.threshold_s + 1).min(THRESHOLD_MAX_S);
             // There is nothing to look for.
-            self.tier.set_idle(false);
+            self.tier.end_idle();
         }
         self.settle_writes();
         self.answer();
@@ -156,10 +155,12 @@ impl Routine for Sinker {
             State::Idle if self.node.debug.swap_chaos.is_on() => std::thread::sleep(REST_CHAOS),
             State::Idle => {
                 // To look without effect takes as long as there are keys: it is no more than a part of the time.
-                std::thread::sleep(self.looked.clamp(REST_IDLE_MIN, REST_IDLE_MAX));
+                self.rest_idle(self.looked.clamp(REST_IDLE_MIN, REST_IDLE_MAX));
                 self.tier.await_wake((self.looked * REST_IDLE_FACTOR).max(REST_IDLE));
             }
-            State::Works if self.tier.is_awaiting_base.load(Relaxed) => self.tier.await_wake(REST_SNAPSHOT),
+            State::Works if self.tier.is_awaiting_segments.load(Relaxed) => {
+                self.tier.await_wake(REST_SNAPSHOT)
+            }
             State::Works if self.is_short() => {}
             State::Works | State::Off if self.has_asked_work() => {}
             State::Works | State::Off => self.tier.await_wake(REST),
@@ -190,9 +191,16 @@ impl Sinker {
             last_round: 0,
             looks_since: Instant::now(),
             looked: Duration::ZERO,
-            awaits_base_since: None,
             dropping: Dropping::new(node),
             space: SpaceWatch::default(),
+        }
+    }
+
+    /// Rests for so long, or until memory has grown.
+    fn rest_idle(&self, rest: Duration) {
+        let began = Instant::now();
+        while began.elapsed() < rest && self.tier.state() == State::Idle {
+            std::thread::sleep(REST_SNAPSHOT);
         }
     }
 
@@ -226,17 +234,21 @@ impl Sinker {
         }
     }
 
-    /// Whether segments become free as soon as the next base of the append-only file is in force, and that is near.
-    fn awaits_base(&mut self) -> bool {
-        let aof = &self.node.aof;
-        if self.log.waiting_for_base() == 0 || !self.tier.can_have_base() || aof.rewrites().last_failed {
-            self.tier.is_awaiting_base.store(false, Relaxed);
-            return false;
-        }
-        let since = *self.awaits_base_since.get_or_insert_with(instant);
-        let awaits = elapsed(since) < BASE_WAIT_MAX;
-        self.tier.is_awaiting_base.store(awaits, Relaxed);
+    /// Returns whether segments become free by themselves, soon: as the next base of the append-only file is in
+    /// force, or as a snapshot is through that was cut before they were empty.
+    fn awaits_segments(&self) -> bool {
+        let by_base = self.log.waiting_for_base() > 0
+            && self.tier.can_have_base()
+            && !self.node.aof.rewrites().last_failed;
+        let are_kept = by_base || self.snapshot_keeps_segments();
+        let kept_ms = self.tier.note_segments_kept(are_kept);
+        let awaits = are_kept && kept_ms < SEGMENTS_WAIT_MS_MAX;
+        self.tier.is_awaiting_segments.store(awaits, Relaxed);
         awaits
+    }
+
+    pub(super) fn snapshot_keeps_segments(&self) -> bool {
+        self.log.waiting_for_snapshot() > 0 && self.node.keyspace.is_snapshot_active()
     }
 
     /// What those who write bases have asked and said. All that entries refer to is on disk.
@@ -322,20 +334,20 @@ impl Sinker {
                     false if self.wants_to_freeze() => {}
                     false => {
                         self.looked = self.looks_since.elapsed();
-                        self.tier.set_idle(true);
+                        self.tier.set_idle(self.node.pressing_used_bytes());
                     }
                 }
                 return;
             }
         }
-        self.tier.set_idle(false);
+        self.tier.end_idle();
     }
 
     /// Looks for a segment for what leaves memory, as none is left.
     fn find_segment(&mut self) {
         let seen = SpaceShort {
             has_cleaned: self.hurry_cleaning(),
-            awaits_base: self.awaits_base(),
+            awaits_others: self.awaits_segments(),
             may_drop: self.may_drop(),
         };
         match shortage::for_space(seen) {

@@ -33,6 +33,10 @@ const READS_MAX: u32 = 3;
 /// A new base is due when one part in so many of the space waits for it.
 const WAITING_DIVISOR: u64 = 10;
 
+/// Part of the limit by which memory has grown since nothing could leave it, so that all of it is looked
+/// through again: half of what separates writers who go on from those who wait.
+const GROWN_DIVISOR: u64 = 128;
+
 /// The sinker's call to the disk hangs if it takes so long.
 const HANGS_MS: u64 = 2000;
 
@@ -94,8 +98,10 @@ pub struct Tier<M> {
     pub checkpoints: Checkpoints,
     /// The base that refers to the log is being loaded: what lives is not known yet.
     pub is_restoring: AtomicBool,
-    /// Nothing can leave memory before another base is in force.
-    pub is_awaiting_base: AtomicBool,
+    /// Nothing can leave memory before a base is in force, or a snapshot is through.
+    pub is_awaiting_segments: AtomicBool,
+    /// Time since which all segments that nothing lives in are kept for those; 0: they are not.
+    segments_kept_since_ms: AtomicU64,
     /// The base that refers to the log was found by a start that has not loaded it, as `appendonly` is off:
     /// nothing writes over it unasked.
     pub has_foreign_base: AtomicBool,
@@ -109,8 +115,10 @@ pub struct Tier<M> {
     suspects_reads: AtomicBool,
     is_probing: AtomicBool,
     pub lent: Lent,
-    /// Nothing that may leave is left in memory.
+    /// Nothing that may leave is left in memory,
     is_idle: AtomicBool,
+    /// of which so much was in use then.
+    idle_at_bytes: AtomicU64,
     is_off: AtomicBool,
     pub verify: Verify,
     /// SWAP CLEAN: so many segments are cleaned at most.
@@ -167,7 +175,8 @@ impl<M: Send + 'static> Tier<M> {
             turnstile: Turnstile::default(),
             checkpoints: Checkpoints::default(),
             is_restoring: AtomicBool::new(false),
-            is_awaiting_base: AtomicBool::new(false),
+            is_awaiting_segments: AtomicBool::new(false),
+            segments_kept_since_ms: AtomicU64::new(0),
             has_foreign_base: AtomicBool::new(false),
             live: log.live(),
             undeclared_reads: AtomicU64::new(0),
@@ -179,6 +188,7 @@ impl<M: Send + 'static> Tier<M> {
             is_probing: AtomicBool::new(false),
             lent: Lent::new(terms.cache_bytes, keyspace.partition_count()),
             is_idle: AtomicBool::new(false),
+            idle_at_bytes: AtomicU64::new(0),
             is_off: AtomicBool::new(false),
             verify: Verify::default(),
             cleanings_wanted: AtomicU64::new(0),
@@ -211,8 +221,22 @@ impl<M> Tier<M> {
         }
     }
 
-    pub fn set_idle(&self, is_idle: bool) {
-        self.is_idle.store(is_idle, Relaxed);
+    /// Notes that nothing may leave memory, of which so much is in use.
+    pub(super) fn set_idle(&self, used_bytes: u64) {
+        self.idle_at_bytes.store(used_bytes, Relaxed);
+        self.is_idle.store(true, Relaxed);
+    }
+
+    pub(super) fn end_idle(&self) {
+        self.is_idle.store(false, Relaxed);
+    }
+
+    /// Notes how much memory is in use: what has come since nothing could leave may leave.
+    pub fn note_used(&self, used_bytes: u64, limit_bytes: u64) {
+        let grown_bytes = used_bytes.saturating_sub(self.idle_at_bytes.load(Relaxed));
+        if grown_bytes > limit_bytes / GROWN_DIVISOR && self.is_idle.load(Relaxed) {
+            self.end_idle();
+        }
     }
 
     /// `swap-mode no`, or yes again.
@@ -277,7 +301,11 @@ impl<M> Tier<M> {
         match self.state() {
             State::Works => ValueDisk::Takes,
             State::Idle => ValueDisk::Unasked,
-            State::Full | State::Off => ValueDisk::Full,
+            State::Full => match self.segments_kept_ms() {
+                Some(ms) => ValueDisk::Troubled { ms },
+                None => ValueDisk::Full,
+            },
+            State::Off => ValueDisk::Full,
             State::Degraded | State::Failed => {
                 ValueDisk::Troubled { ms: self.health().trouble_ms(self.now_ms()) }
             }
@@ -375,6 +403,25 @@ impl<M> Tier<M> {
 
     // ---- bases that refer ----
 
+    /// Notes whether segments in which nothing lives are kept for a base or a snapshot, while values need them.
+    /// Returns since how many milliseconds.
+    pub(super) fn note_segments_kept(&self, are_kept: bool) -> u64 {
+        let since = &self.segments_kept_since_ms;
+        match (are_kept, since.load(Relaxed)) {
+            (false, _) => since.store(0, Relaxed),
+            (true, 0) => since.store(self.now_ms(), Relaxed),
+            (true, _) => {}
+        }
+        self.segments_kept_ms().unwrap_or(0)
+    }
+
+    fn segments_kept_ms(&self) -> Option<u64> {
+        match self.segments_kept_since_ms.load(Relaxed) {
+            0 => None,
+            since => Some(self.now_ms().saturating_sub(since)),
+        }
+    }
+
     /// A base of the append-only file is listed, durably.
     pub fn base_in_force(&self, refers: bool) {
         self.counters.waiting_segments.store(0, Relaxed);
@@ -395,7 +442,7 @@ impl<M> Tier<M> {
         let is_much = waiting * WAITING_DIVISOR > self.counters.segments.load(Relaxed);
         waiting > 0
             && self.can_have_base()
-            && (is_much || self.is_awaiting_base.load(Relaxed) || self.state() == State::Full)
+            && (is_much || self.is_awaiting_segments.load(Relaxed) || self.state() == State::Full)
     }
 
     // ---- the sinker is woken ----

@@ -65,7 +65,10 @@ pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats:
     let may_evict = may_evict && is_limited;
     let policy = node.config.eviction_policy().filter(|_| may_evict);
     // Also one that is full or fails looks whether it is so still.
-    tier.inspect(|tier| tier.wake());
+    tier.inspect(|tier| {
+        tier.note_used(node.pressing_used_bytes(), limit);
+        tier.wake();
+    });
     let seen = MemoryShort {
         has_unfreed,
         has_dropped,

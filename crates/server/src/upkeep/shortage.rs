@@ -13,7 +13,8 @@
 //!
 //!   the disk has no segment for values
 //!     1  what is dead           is cleaned (`tier::cleaner`)                                         writes
-//!     2  a base to come         frees what only the one in force names: writers wait                 time
+//!     2  a base to come         frees what only the one in force names: writers wait for 10 s,       time
+//!        a snapshot             frees what it may read: then they get -OOM, for a minute             a write
 //!     3  keys                   those of the segment that was written first, as many bytes as come   data
 //!                               (`tier::dropping`)
 //!     4                         the disk is full: memory decides, 5
@@ -35,7 +36,7 @@ pub enum ValueDisk {
     Unasked,
     /// No segment, no room in the file system, or switched off.
     Full,
-    /// Writes or reads fail, or hang, for so long.
+    /// Writes or reads fail, or hang, for so long; or a base or a snapshot keeps the segments.
     Troubled {
         ms: u64,
     },
@@ -85,8 +86,8 @@ pub fn for_memory(seen: MemoryShort) -> Relief {
 #[derive(Clone, Copy, Debug)]
 pub struct SpaceShort {
     pub has_cleaned: bool,
-    /// A base to come frees segments, soon.
-    pub awaits_base: bool,
+    /// A base to come, or a snapshot that ends, frees segments soon.
+    pub awaits_others: bool,
     /// A policy may take keys of the first segment.
     pub may_drop: bool,
 }
@@ -101,7 +102,9 @@ pub enum SpaceRelief {
 
 pub fn for_space(seen: SpaceShort) -> SpaceRelief {
     match seen {
-        SpaceShort { has_cleaned: true, .. } | SpaceShort { awaits_base: true, .. } => SpaceRelief::UnderWay,
+        SpaceShort { has_cleaned: true, .. } | SpaceShort { awaits_others: true, .. } => {
+            SpaceRelief::UnderWay
+        }
         SpaceShort { may_drop: true, .. } => SpaceRelief::DropSegment,
         SpaceShort { .. } => SpaceRelief::Full,
     }
@@ -158,8 +161,9 @@ mod tests {
 
     #[test]
     fn keys_are_the_last_to_leave_the_disk() {
-        let relief =
-            |has_cleaned, awaits_base, may_drop| for_space(SpaceShort { has_cleaned, awaits_base, may_drop });
+        let relief = |has_cleaned, awaits_others, may_drop| {
+            for_space(SpaceShort { has_cleaned, awaits_others, may_drop })
+        };
         for may_drop in [false, true] {
             assert_eq!(relief(true, false, may_drop), SpaceRelief::UnderWay);
             assert_eq!(relief(false, true, may_drop), SpaceRelief::UnderWay);

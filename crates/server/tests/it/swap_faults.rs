@@ -40,8 +40,8 @@ pub fn set_or_oom(client: &mut Client, numbers: std::ops::Range<usize>) -> usize
     let mut refused = 0;
     for first in numbers.clone().step_by(100) {
         let some = first..(first + 100).min(numbers.end);
-        let requests: Vec<u8> = some.clone().flat_map(|n| encode(&["SET", &name(n), &value(n, 0)])).collect();
-        client.send(requests);
+        let requests: Vec<_> = some.clone().map(|n| encode(&["SET", &name(n), &value(n, 0)])).collect();
+        client.send(requests.concat());
         for _ in some {
             match client.read_reply().as_slice() {
                 b"+OK\r\n" => {}

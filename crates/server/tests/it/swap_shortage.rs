@@ -60,6 +60,32 @@ fn the_log_costs_no_key_and_no_write() {
     assert_eq!(field(&info, "mem_not_counted_for_evict"), sum);
 }
 
+/// A save keeps the segments that it may read: writers wait, then they are refused, until it is through.
+#[test]
+fn a_save_that_keeps_the_disk_costs_no_keys() {
+    let folder = Folder::new("kept");
+    let kept = ["--snapshot-memory-limit", "64mb", "--swap-max-disk", "320mb", "--save", ""];
+    let server = folder.start(&[&["--maxmemory-policy", "allkeys-lru"], &kept[..]].concat());
+    let mut client = server.client();
+    set(&mut client, 0..2 * MANY, 0);
+    client.check("CONFIG SET rdb-key-save-delay 1000", "+OK\r\n");
+    client.check("BGSAVE", "+Background saving started\r\n");
+    let mut refused = 0;
+    for _ in 0..20 {
+        refused = set_or_oom(&mut client, 0..MANY);
+        if refused > 0 {
+            break;
+        }
+    }
+    assert!(refused > 0, "all that is kept does not fit");
+    assert_eq!(state(&mut client), "full");
+    assert_eq!(evicted(&mut client), 0);
+    client.check("CONFIG SET rdb-key-save-delay 0", "+OK\r\n");
+    wait_until("writes are taken again", || set_or_oom(&mut client, 0..100) == 0);
+    assert_eq!(evicted(&mut client), 0);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
 /// A log of values that is full loses as much as it gains, of what was written first.
 #[test]
 fn a_full_log_evicts_what_was_written() {
