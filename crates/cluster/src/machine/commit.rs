@@ -5,7 +5,7 @@
 //!                        (the next commit gathers meanwhile)
 //! ```
 //! A commit that gives this node a slot is saved before it is applied. One that only takes slots away is applied first: commands
-//! must stop, whatever the disk does. When a commit is through, `Standing` is what it was when the commit began, and what waited
+//! must stop, whatever the disk does: also while an earlier commit is being saved, to which it adds nothing then. When a commit is through, `Standing` is what it was when the commit began, and what waited
 //! for it (answers, votes, a broadcast) leaves.
 //!
 //! Invariants: messages show `Standing`, which is never ahead of the file; one commit is under way at most.
@@ -135,6 +135,11 @@ impl Commits {
         Commits { standing, under_way: None, last: CommitNumber(0), words, saved_ms: 0 }
     }
 
+    fn is_saving(&self) -> bool {
+        let phase = self.under_way.as_ref().and_then(|commit| commit.phases.front());
+        phase == Some(&Phase::Save)
+    }
+
     /// Whether the commit under way is being saved, and shows the topology when it is applied.
     fn is_apply_ahead(&self) -> bool {
         let phases = self.under_way.as_ref().map(|commit| &commit.phases);
@@ -147,6 +152,9 @@ impl Machine {
     pub(super) fn settle(&mut self, now: Now) {
         if self.todo.update_state {
             self.update_state(now);
+        }
+        if self.todo.slots && self.commits.is_saving() {
+            self.apply_losses(now);
         }
         while self.commits.under_way.is_none() && self.todo.needs_commit() {
             self.begin_commit(now);
@@ -191,6 +199,27 @@ impl Machine {
         self.todo.durable = false;
         self.todo.slots = false;
         self.begin_phase(now);
+    }
+
+    /// Slots that this node has lost while a commit is being saved are served no longer, at once: the disk may
+    /// hang. What the next commit has to do otherwise it does all the same.
+    fn apply_losses(&mut self, now: Now) {
+        let mut others = Vec::new();
+        for slot in Slot::all() {
+            let (word, old) = (self.word(slot), self.commits.words[slot.index()]);
+            if word != old && !word.gains_over(old) {
+                self.commits.words[slot.index()] = word;
+                others.push(slot);
+            }
+        }
+        if others.is_empty() {
+            return;
+        }
+        // No commit has this number: that it is applied ends none.
+        self.commits.last.0 += 1;
+        let number = self.commits.last;
+        let topology = self.topology(now);
+        self.outputs.push(Output::Apply { number, topology, gained: Vec::new(), others });
     }
 
     /// What this node is once all that was decided is on disk.

@@ -173,6 +173,26 @@ fn a_slot_that_is_lost_is_claimed_no_longer_at_once() {
     assert_eq!(bench.answer(), Some(Answer::Ok));
 }
 
+#[test]
+fn a_slot_that_is_lost_beside_a_disk_that_hangs_is_served_no_longer() {
+    let mut bench = Bench::new();
+    bench.ask(Request::AddSlots(range(0, 99)));
+    bench.obey_all();
+    bench.answer();
+    // It is being saved, for ever.
+    bench.ask(Request::BumpEpoch);
+    bench.ask(Request::DelSlots(range(10, 19)));
+    let lost = |output: &Output| matches!(output, Output::Apply { others, .. } if others.len() == 10);
+    assert_eq!(bench.said.iter().filter(|output| lost(output)).count(), 1);
+    assert!(bench.apply());
+    assert_eq!(bench.answer(), None, "neither is on disk");
+    bench.step(Input::Tick { offset: 0 });
+    assert!(!bench.said.iter().any(lost), "it is applied once");
+    bench.obey_all();
+    assert_eq!(bench.answer(), Some(Answer::Status("BUMPED 1".into())));
+    assert_eq!((bench.answer(), bench.claims()), (Some(Answer::Ok), 90));
+}
+
 /// Where the topology names this node and the word of the slot does not yet, a client would be sent nowhere.
 #[test]
 fn a_slot_that_is_gained_is_shown_when_its_word_says_so() {
