@@ -14,6 +14,7 @@ use crate::observe::holds::LONG_HOLD;
 use crate::persistence::load;
 use crate::request::clock::CommandClock;
 use crate::request::gate_bits::Gates;
+use crate::request::reply_gate::Part;
 
 /// The first replies that wait are not counted against the limit: in Valkey they lie in a buffer that every client has.
 pub const OUTPUT_BYTES_FREE: usize = 16 << 10;
@@ -64,6 +65,8 @@ pub struct Hot {
     generation: u64,
     /// For sessions that have authenticated.
     pub limits: Limits,
+    /// Times that replies which waited for replicas were given up, as a role was taken.
+    pub quorums_given_up: u64,
     pub query_bytes_max: usize,
     /// Of normal clients, and of those that listen to channels.
     pub output: OutputLimit,
@@ -147,6 +150,7 @@ impl Hot {
         Hot {
             generation,
             limits: Limits { bulk_bytes_max: config.bulk_bytes_max(), ..Limits::default() },
+            quorums_given_up: node.gate.given_up()[Part::Quorum as usize],
             query_bytes_max: config.query_buffer_bytes_max(),
             output,
             output_of_subscribers,

@@ -35,6 +35,7 @@ use crate::request::lock_set::LockSet;
 use crate::request::metering::Metering;
 use crate::request::next::Ticket;
 use crate::request::nodes::Draws;
+use crate::request::reply_gate::Part;
 use crate::scripting::engine::Engine;
 use crate::scripting::function_engine::FunctionEngine;
 use crate::scripting::runs::Runs;
@@ -347,6 +348,13 @@ impl Exec {
     /// The next replies wait for this place, at least.
     pub fn wait_for(&mut self, not_before: LogOffset) {
         self.not_before = self.not_before.max(not_before);
+    }
+
+    /// Returns whether replies that waited for replicas were given up since the configuration was last looked
+    /// at: before the commands of this batch, or while they ran.
+    #[cold]
+    pub fn has_lost_quorum(&self) -> bool {
+        self.node.gate.given_up()[Part::Quorum as usize] != self.hot.quorums_given_up
     }
 
     /// What the replies that are sent now have to wait for.

@@ -27,6 +27,9 @@ pub fn apply_held(node: &'static Node, held: &mut Held<'_>) {
         let end = node.log.end();
         held.stamps().for_each(|stamp| stamp.store(end.0, Relaxed));
     }
+    if node.gate.has_quorum() && node.mail.tasks().has(Tasks::REPLICA) {
+        node.gate.give_up_quorum();
+    }
     node.gate.ask_for(&node.mail, [syncs, has_quorum]);
     if has_quorum {
         // Without a log there is nothing to acknowledge.

@@ -6,7 +6,7 @@
 //!   reached     the lower of those that are asked for; without one the end of all things
 //! ```
 //! `give_up`: the disk has been full for long. Until it has room again replies do not wait for it; those that
-//! do are to be refused.
+//! do are to be refused. So are those that wait for replicas when this node becomes one (`give_up_quorum`).
 //!
 //! A reply shows the last change of the partitions that its command held (`Exec::note_gate`), and leaves once `reached` is there. So a
 //! reader never sees what a failure of this machine may take back.
@@ -25,14 +25,14 @@ pub enum Part {
     Quorum,
 }
 
-const PARTS: usize = 2;
+pub const PARTS: usize = 2;
 
 pub struct ReplyGate {
     reached: AtomicU64,
     parts: Mutex<[PartState; PARTS]>,
     has_quorum: AtomicBool,
-    /// Times that replies which waited for the disk were given up.
-    given_up: AtomicU64,
+    /// Times that replies which waited were given up, by `Part`.
+    given_up: [AtomicU64; PARTS],
     /// By worker: it has replies that wait.
     waits: Box<[AtomicBool]>,
     /// By worker: connections with replies that wait.
@@ -53,7 +53,7 @@ impl ReplyGate {
             reached: AtomicU64::new(u64::MAX),
             parts: Mutex::default(),
             has_quorum: AtomicBool::new(false),
-            given_up: AtomicU64::new(0),
+            given_up: Default::default(),
             waits: (0..workers).map(|_| AtomicBool::new(false)).collect(),
             held: (0..workers).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -83,7 +83,7 @@ impl ReplyGate {
     /// that do.
     pub fn give_up(&self, mail: &Mail) {
         // Before they could leave: who sees that the gate is open sees this.
-        self.given_up.fetch_add(1, SeqCst);
+        self.given_up[Part::Durable as usize].fetch_add(1, SeqCst);
         self.change(mail, |parts| parts[Part::Durable as usize].is_given_up = true);
     }
 
@@ -91,9 +91,15 @@ impl ReplyGate {
         self.change(mail, |parts| parts[Part::Durable as usize].is_given_up = false);
     }
 
-    /// Counts the calls of `give_up`. Asked behind `reached`.
-    pub fn given_up(&self) -> u64 {
-        self.given_up.load(SeqCst)
+    /// Replies that wait for replicas are to be refused, as none will acknowledge to this node any more. Called
+    /// before `ask_for` opens the gate.
+    pub fn give_up_quorum(&self) {
+        self.given_up[Part::Quorum as usize].fetch_add(1, SeqCst);
+    }
+
+    /// Counts the calls of `give_up` and of `give_up_quorum`, by `Part`. Asked behind `reached`.
+    pub fn given_up(&self) -> [u64; PARTS] {
+        [Part::Durable, Part::Quorum].map(|part| self.given_up[part as usize].load(SeqCst))
     }
 
     /// The part has come further. Workers that wait are woken.

@@ -4,7 +4,8 @@
 //!   note_held        the connection is listed, the gate knows how many wait
 //!   send_held        the log has come further (`WorkerMessage::Durable`): what waited for that is sent
 //!   look_at_held     with a quorum, each 50 ms: what has waited for `repl-ack-timeout` leaves as an error
-//!   let_go           the disk has been full for long: what waited for it leaves as an error
+//!   let_go           the disk has been full for long, or this node is a replica now: what waited for that
+//!                    leaves as an error
 //! ```
 
 use isotherm_log::LogOffset;
@@ -14,6 +15,7 @@ use super::connection::{Connection, Listed};
 use super::{Due, Inner};
 use crate::config::{Id, id};
 use crate::mail::message::{FeederMessage, WorkerMessage};
+use crate::request::reply_gate::Part;
 
 /// How often replies are looked for that have waited for replicas for too long.
 const HELD_LOOK_INTERVAL: Duration = Duration::from_millis(50);
@@ -22,6 +24,8 @@ const HELD_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 // call. Why: no answered write is lost with one machine, without a change in any client.
 const NOT_ACKNOWLEDGED: &[u8] =
     b"-NOREPLICAS Not enough replicas acknowledged the change in time: applied, not acknowledged\r\n";
+/// The same when this node has become a replica: what its primary does not have is lost.
+const DEMOTED: &[u8] = b"-NOREPLICAS This node is a replica now: applied, not acknowledged\r\n";
 
 // COMPAT(persistence): Under `appendfsync always`, when the disk has been full for ten seconds, replies that
 // wait for it are replaced by the error NOTDURABLE; reads are answered, writes get MISCONF, and what was
@@ -38,8 +42,9 @@ impl Inner {
             return;
         }
         if self.held.is_empty() {
-            // None of its replies waited then.
+            // None of its replies waited then; one may have been about to.
             self.given_up = gate.given_up();
+            self.given_up[Part::Quorum as usize] = self.dispatcher.exec.hot.quorums_given_up;
         }
         if connection.listed.add(Listed::HELD) {
             self.held.push(connection.token());
@@ -117,9 +122,15 @@ impl Inner {
     fn let_go(&mut self, connection: &mut Connection) -> bool {
         let gate = &self.node.gate;
         let reached = gate.reached();
-        if gate.given_up() != self.given_up {
-            let refused = connection.refuse_held(gate.durable(), Instant::now(), NOT_DURABLE);
+        let [durable, quorum] = gate.given_up();
+        let now = Instant::now();
+        if durable != self.given_up[Part::Durable as usize] {
+            let refused = connection.refuse_held(gate.durable(), now, NOT_DURABLE);
             (0..refused).for_each(|_| self.dispatcher.exec.stats.count_error(b"NOTDURABLE"));
+        }
+        if quorum != self.given_up[Part::Quorum as usize] {
+            let refused = connection.refuse_held(gate.quorum(), now, DEMOTED);
+            (0..refused).for_each(|_| self.dispatcher.exec.stats.count_error(b"NOREPLICAS"));
         }
         connection.let_go(reached)
     }

@@ -61,6 +61,8 @@ impl Inner {
             let reply = match answer {
                 Answer::Reply { reply, not_before, written } => {
                     session.written = session.written.max(written);
+                    // No request of this worker may have run since a role was taken.
+                    self.dispatcher.exec.refresh();
                     self.dispatcher.exec.wait_for(not_before);
                     blocking::count_answer_of_bus(&mut self.dispatcher.exec, waiter, &reply);
                     reply

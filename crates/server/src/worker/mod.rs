@@ -45,6 +45,7 @@ use crate::process::log;
 use crate::request::blocking;
 use crate::request::dispatch::Dispatcher;
 use crate::request::execute::Exec;
+use crate::request::reply_gate::PARTS;
 use crate::request::transaction;
 use crate::session::{Attention, ClientShared, Session};
 use batch::{Requests, write_replies};
@@ -104,8 +105,8 @@ struct Inner {
     held: Vec<usize>,
     /// There is a moment at which `held` is looked at.
     looks_at_held: bool,
-    /// Times that replies which waited for the disk had been given up when it last looked at all.
-    given_up: u64,
+    /// Times that replies which waited had been given up when it last looked at all.
+    given_up: [u64; PARTS],
     /// Those that have become replicas.
     leaving: Vec<usize>,
     handshakes: Handshakes,

@@ -26,7 +26,10 @@ pub fn send(
     replies: Range<usize>,
     not_before: LogOffset,
 ) -> bool {
-    let not_before = (not_before > dispatcher.exec.node.gate.reached()).then_some(not_before);
+    let waits = not_before > dispatcher.exec.node.gate.reached()
+        // The gate was opened by what refuses all that waits, since the command has run.
+        || (not_before != LogOffset::default() && dispatcher.exec.has_lost_quorum());
+    let not_before = waits.then_some(not_before);
     // Before its client reads a reply, others see that it was answered.
     connection.session.publish(dispatcher.exec.clock.now().0);
     let unsent_bytes_max = unsent_bytes_max(dispatcher);

@@ -579,6 +579,25 @@ fn replies_wait_for_a_quorum() {
     client.check("SET key w", "+OK\r\n");
 }
 
+/// A primary that becomes a replica loses what it has not been acknowledged: nobody is answered OK.
+#[test]
+fn replies_that_wait_are_refused_by_a_replica() {
+    let server = start(&["--repl-ack-quorum", "1", "--repl-ack-timeout", "60000"]);
+    let (mut client, mut reader, mut other) = (server.client(), server.client(), server.client());
+    wait_until("the log is kept", || other.info("replication", "repl_backlog_active") == 1);
+    let mut has_run =
+        |command: &str| wait_until("it has run", || other.ask("INFO commandstats").contains(command));
+    client.send(encode(&["SET", "a", "1"]));
+    has_run("cmdstat_set:calls=1");
+    reader.send(encode(&["GET", "a"]));
+    has_run("cmdstat_get:calls=1");
+    other.check(&format!("REPLICAOF 127.0.0.1 {}", free_port()), "+OK\r\n");
+    const DEMOTED: &str = "-NOREPLICAS This node is a replica now: applied, not acknowledged\r\n";
+    client.expect(DEMOTED);
+    reader.expect(DEMOTED);
+    client.check("PING", "+PONG\r\n");
+}
+
 #[test]
 fn writes_need_replicas_that_are_heard_of() {
     let server = start(&["--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"]);
