@@ -229,8 +229,8 @@ impl Node {
 
     /// Part of used_memory among them.
     pub fn pressing_used_bytes(&self) -> u64 {
-        let lent_bytes = self.cold.disk().map_or(0, |tier| tier.lent.bytes());
-        self.used_memory_bytes().saturating_sub(self.apart().total() + lent_bytes)
+        let copies = self.cold.disk().map_or(0, |tier| tier.lent.bytes() + tier.rings.bytes());
+        self.used_memory_bytes().saturating_sub(self.apart().total() + copies)
     }
 
     /// Whether there is memory for more, below `maxmemory` and in every arena.

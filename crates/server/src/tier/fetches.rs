@@ -8,7 +8,7 @@
 //!   collect()              port.next_ended -> verified -> the job; its last one ends it: `End::All`
 //!   expire(before)         jobs of which nothing has come since: what had come is kept
 //! ```
-//! What jobs have read or are reading is bounded (`BYTES_MAX`). Beyond that each may have one value, so that
+//! Bytes that jobs have read or are reading are bounded (`Source::bytes_max`). Beyond that each may have one value, so that
 //! short ones get on; of long ones the oldest goes on, if it has the one turn for that of all workers
 //! (`Turnstile`), and the others are **held back** until bytes are free. Those do not expire: who is in front
 //! of them ends, or expires.
@@ -31,10 +31,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-/// Bytes of records that a worker reads for commands which are not ready to run.
+/// Bytes of records that a worker reads for commands which are not ready to run,
 const BYTES_MAX: usize = 8 << 20;
+/// and where memory is small: a part of its limit, of all workers together.
+const BYTES_MIN: usize = 256 << 10;
+const BYTES_DIVISOR: u64 = 16;
 /// Bytes that each job may read in any case.
 const OWN_BYTES_MAX: usize = 64 << 10;
+
+/// Returns what each of some workers may read where memory has this limit.
+pub fn bytes_max(limit_bytes: u64, workers: u64) -> usize {
+    match limit_bytes {
+        0 => BYTES_MAX,
+        limit => (limit / BYTES_DIVISOR / workers.max(1)).clamp(BYTES_MIN as u64, BYTES_MAX as u64) as usize,
+    }
+}
 
 /// Entrance for the one job of all workers that may read without a bound.
 #[derive(Default)]
@@ -100,6 +111,8 @@ pub trait Source<P, V> {
     fn verify(&self, cold: &ColdKey, place: P, bytes: io::Result<&[u8]>, since: Instant) -> Option<V>;
     /// The same of one that is not waited for any more.
     fn came_late(&self, is_read: bool);
+    /// Bytes of records that jobs may read together.
+    fn bytes_max(&self) -> usize;
     /// The turn of a job that may read without a bound, if no other has it.
     fn turn(&self) -> Option<Turn>;
 }
@@ -218,6 +231,11 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
         self.queue.len() + self.held_back.len()
     }
 
+    /// Bytes of records that jobs have read or are reading.
+    pub fn bytes(&self) -> u64 {
+        self.bytes as u64
+    }
+
     #[inline]
     pub fn holds_back(&self) -> bool {
         !self.held_back.is_empty()
@@ -262,7 +280,8 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
     /// Returns whether a job may read a record of so many bytes now.
     fn admits(&mut self, ticket: T, len: usize, source: &impl Source<P, V>) -> bool {
         let own = self.jobs.get(&ticket).map_or(0, |job| job.bytes);
-        if self.bytes + len <= BYTES_MAX || own == 0 || own + len <= OWN_BYTES_MAX {
+        let is_room = self.bytes + len <= BYTES_MIN || self.bytes + len <= source.bytes_max();
+        if is_room || own == 0 || own + len <= OWN_BYTES_MAX {
             return true;
         }
         if self.exceeding.is_none()

@@ -55,8 +55,8 @@ pub fn is_short(store: Store<'_>) -> bool {
 
 fn pressing_bytes(store: Store<'_>) -> u64 {
     let apart = Apart::of(store.keyspace, store.log, &store.replication.primary.spool_bytes);
-    let lent_bytes = store.cold.disk().map_or(0, |tier| tier.lent.bytes());
-    Memory::used_bytes(store.keyspace).saturating_sub(apart.total() + lent_bytes)
+    let copies = store.cold.disk().map_or(0, |tier| tier.lent.bytes() + tier.rings.bytes());
+    Memory::used_bytes(store.keyspace).saturating_sub(apart.total() + copies)
 }
 
 /// Nothing is held.

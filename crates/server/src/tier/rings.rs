@@ -5,7 +5,7 @@ use isotherm_commands::spec::Need;
 use isotherm_keyspace::{Held, Keyspace, Want};
 use isotherm_tier::Place;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use super::fetches::{Look, Source, Turn};
@@ -19,6 +19,10 @@ use super::target::{Fetched, Target, slot_of};
 pub struct Rings {
     is_on: AtomicBool,
     waiting: AtomicU64,
+    /// Bytes of records that workers have read, or are reading, for commands that wait.
+    bytes: AtomicU64,
+    /// Of these, for each worker at most.
+    bytes_max: AtomicUsize,
 }
 
 impl Rings {
@@ -42,6 +46,23 @@ impl Rings {
             self.waiting.fetch_add(now, Relaxed);
             self.waiting.fetch_sub(std::mem::replace(before, now), Relaxed);
         }
+    }
+
+    /// Notes how many bytes a worker holds for commands that wait; before it were so many.
+    pub fn note_bytes(&self, before: &mut u64, now: u64) {
+        if *before != now {
+            self.bytes.fetch_add(now, Relaxed);
+            self.bytes.fetch_sub(std::mem::replace(before, now), Relaxed);
+        }
+    }
+
+    /// Copies of what is on disk, of all workers.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Relaxed)
+    }
+
+    pub fn set_bytes_max(&self, bytes: usize) {
+        self.bytes_max.store(bytes, Relaxed);
     }
 
     pub fn waiting(&self) -> u64 {
@@ -99,6 +120,10 @@ impl<M> Source<Target, Fetched> for TierSource<'_, M> {
             (self.note_time)(since.elapsed());
         }
         Some(target.fetched(Some(value.ok()?)))
+    }
+
+    fn bytes_max(&self) -> usize {
+        self.tier.rings.bytes_max.load(Relaxed)
     }
 
     fn turn(&self) -> Option<Turn> {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::copies;
+use super::fetches;
 use super::health::Event;
 use super::reads::Late;
 use super::sinker::share;
@@ -79,7 +80,8 @@ impl Watch {
         }
     }
 
-    /// Looks up below which use of memory values come home that are only read.
+    /// Looks up below which use of memory values come home that are only read, and how much workers read at
+    /// once.
     fn set_home_below(&self) {
         let (limit, upper) = (self.node.config.memory_target_bytes(), self.node.config.swap_upper_percent());
         let below = match (limit, upper) {
@@ -91,6 +93,8 @@ impl Watch {
             }
         };
         self.tier.set_home_below(below);
+        let workers = self.node.config.workers() as u64;
+        self.tier.rings.set_bytes_max(fetches::bytes_max(limit, workers));
     }
 
     fn trim_lent(&self) {

@@ -52,6 +52,8 @@ pub struct Values {
     looks: bool,
     /// As others were shown.
     waiting: u64,
+    /// As the tier knows the bytes that are read.
+    bytes: u64,
 }
 
 impl Values {
@@ -154,6 +156,7 @@ impl Worker {
         self.inner.values.submit(tier, worker);
         let values = &mut self.inner.values;
         tier.rings.note_waiting(&mut values.waiting, values.fetches.waiting() as u64);
+        tier.rings.note_bytes(&mut values.bytes, values.fetches.bytes());
     }
 }
 

@@ -88,6 +88,10 @@ impl Source<u8, u8> for Bytes {
         Some(bytes.ok()?[0])
     }
 
+    fn bytes_max(&self) -> usize {
+        BYTES_MAX
+    }
+
     fn turn(&self) -> Option<Turn> {
         self.turnstile.enter()
     }
@@ -279,6 +283,14 @@ fn a_job_lives_as_long_as_something_comes_and_what_came_is_kept() {
         panic!("it is for others")
     };
     assert_eq!((keys.keys.len(), read), (2, vec![(key(4), 4)]));
+}
+
+#[test]
+fn workers_read_a_part_of_memory() {
+    assert_eq!(bytes_max(0, 4), BYTES_MAX);
+    assert_eq!(bytes_max(20 << 20, 4), 320 << 10);
+    assert_eq!(bytes_max(20 << 20, 16), BYTES_MIN);
+    assert_eq!(bytes_max(1 << 40, 16), BYTES_MAX);
 }
 
 #[test]
