@@ -69,6 +69,8 @@ impl Sinker {
         self.settle_writes();
         while self.may_clean() && (self.cleaning.is_some() || self.begin_if_useful()) {
             self.clean_stretch();
+            // Else copies of 16 MB wait for the disk: memory is short.
+            self.settle_writes();
             if self.cleaning.is_none() {
                 break;
             }

@@ -96,6 +96,7 @@ impl Sinker {
         }
         while !self.log.has_room() && self.cleaning.is_some() && self.may_clean() {
             self.clean_stretch();
+            self.settle_writes();
         }
         self.log.has_room()
     }
