@@ -29,6 +29,8 @@ pub struct Call<'c, 't, 'k> {
     pub in_script: bool,
     /// Its user may read every key (SORT with patterns). No other command may rely on it.
     pub may_read_all: bool,
+    /// Played back from a log: what its author was allowed is done here too.
+    pub is_played_back: bool,
 }
 
 /// Keys that dispatch has hashed already: the arguments from `first` on, every `step`, as far as they go.
@@ -178,6 +180,7 @@ pub fn rehearse(
         may_wait: false,
         in_script: false,
         may_read_all: false,
+        is_played_back: false,
     });
 }
 
@@ -209,6 +212,11 @@ impl ColdKey {
 }
 
 impl<'c> Call<'c, '_, '_> {
+    /// Returns how long a string may become by this command, in bytes.
+    pub fn string_bytes_max(&self) -> usize {
+        if self.is_played_back { isotherm_keyspace::BODY_BYTES_MAX } else { self.settings.bulk_bytes_max }
+    }
+
     /// The key at argument `at`.
     #[inline]
     pub fn key(&self, at: usize) -> Key<'c> {

@@ -98,5 +98,8 @@ pub use values::stream::{
 pub use values::value::{Entry, ReadValue, Value};
 pub use values::zset::{ZsetBound, ZsetEdit, ZsetUpdate, ZsetView};
 
-/// A key is at most this long; a value too (the protocol's own limit, proto-max-bulk-len).
+/// Length of keys and of values that the protocol takes by default (proto-max-bulk-len).
 pub const STRING_BYTES_MAX: usize = 512 << 20;
+/// Length of a value, with its key if that is kept with it, that an entry can state. A longer one is refused as
+/// if memory were full.
+pub const BODY_BYTES_MAX: usize = u32::MAX as usize;

@@ -8,7 +8,7 @@ use crate::call::is_word;
 use crate::spec::*;
 use crate::text;
 use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::{EventClass, Key, Lookup, STRING_BYTES_MAX};
+use isotherm_keyspace::{EventClass, Key, Lookup};
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::{parse_i64, steps};
 
@@ -227,12 +227,8 @@ fn read_part(
         return Ok(Part { action, width, offset, number: 0, overflow });
     }
     let number = parse_i64(call.args.get(at + 3)).ok_or(errors::NOT_AN_INTEGER)?;
-    let part = Part { action, width, offset, number, overflow };
-    // An integer may begin in the last byte that there can be, and end behind it.
-    // COMPAT(strings): BITFIELD refuses an integer that would end behind 512 MB; Valkey lets the string grow some
-    // bytes past the limit. Why: no value is longer than 512 MB.
-    let fits = part.end().div_ceil(8) <= STRING_BYTES_MAX as u64;
-    if fits { Ok(part) } else { Err(OFFSET_ERROR) }
+    // One that begins in the last byte that there can be ends beyond it.
+    Ok(Part { action, width, offset, number, overflow })
 }
 
 // ---- running it ----

@@ -2,7 +2,6 @@
 
 use crate::Call;
 use crate::call::is_word;
-use isotherm_keyspace::STRING_BYTES_MAX;
 use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
@@ -17,8 +16,7 @@ pub(super) fn bit_offset(call: &Call<'_, '_, '_>, at: usize, width: Option<u32>)
         _ => parse_i64(text)?,
     };
     let offset = u64::try_from(offset).ok()?;
-    let bytes_max = call.settings.bulk_bytes_max.min(STRING_BYTES_MAX) as u64;
-    (offset >> 3 < bytes_max).then_some(offset)
+    (offset >> 3 < call.string_bytes_max() as u64).then_some(offset)
 }
 
 /// The bit `offset` of `bytes`; zero behind their end.

@@ -181,8 +181,7 @@ fn append_to_nothing(call: &mut Call<'_, '_, '_>, key: &Key<'_>, part: &[u8]) ->
 
 /// Where `len` bytes end that begin at `offset`, if a string may be as long.
 fn end_of(call: &Call<'_, '_, '_>, offset: usize, len: usize) -> Option<usize> {
-    let len_max = call.settings.bulk_bytes_max.min(isotherm_keyspace::STRING_BYTES_MAX);
-    offset.checked_add(len).filter(|end| *end <= len_max)
+    offset.checked_add(len).filter(|end| *end <= call.string_bytes_max())
 }
 
 fn write_at(

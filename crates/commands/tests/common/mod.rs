@@ -102,6 +102,7 @@ impl Server {
             may_wait: false,
             in_script: false,
             may_read_all: true,
+            is_played_back: false,
         };
         let outcome = (command.handler.expect("a command with code"))(&mut call);
         assert!(matches!(outcome, Outcome::Done), "{outcome:?}");

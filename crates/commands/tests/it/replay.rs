@@ -220,6 +220,7 @@ fn run_one(
         may_wait: false,
         in_script: false,
         may_read_all: true,
+        is_played_back: true,
     });
     assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
     let counts = txn.finish();

@@ -58,6 +58,9 @@ impl Partition {
         let Some(body @ BodyRef { place: Place::Large, .. }) = entry.body() else { return Ok(()) };
         let key_bytes = store.key_of(entry).len();
         let body_len = body_head_bytes(body.keyed, key_bytes) + len;
+        if body_len > crate::BODY_BYTES_MAX {
+            return Err(Full);
+        }
         let grown = BodyRef { len: body_len as u32, ..body };
         let mut bytes = view.entry(spot).to_vec();
         let tail = bytes.len() - 4;

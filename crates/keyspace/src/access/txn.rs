@@ -421,7 +421,7 @@ impl<'t, 'k> Txn<'t, 'k> {
 
     /// The bytes of a string that is now `len` long (not shorter than before), for writing in place: what was there is
     /// kept, the rest is zero. An absent key is created without expiry; an integer becomes text. Raw from now on.
-    /// `len` is at most `STRING_BYTES_MAX`.
+    /// [`Full`] also where no entry can state the length.
     pub fn edit(&mut self, db: Db, key: &Key<'_>, len: usize) -> Result<&mut [u8], Full> {
         self.touch(db, key);
         self.room(db, key, len)
@@ -429,7 +429,6 @@ impl<'t, 'k> Txn<'t, 'k> {
 
     /// As `edit`, but watching clients are not notified: a caller that then changes a byte says so by `touch`.
     pub fn room(&mut self, db: Db, key: &Key<'_>, len: usize) -> Result<&mut [u8], Full> {
-        assert!(len <= crate::STRING_BYTES_MAX, "the caller has checked the length");
         let live = match self.find_again(db, key) {
             Some(found) => self.held.partition(key.slot).locate_seen(db, key, Some(found.place.1)),
             None => self.locate(db, key),

@@ -121,6 +121,9 @@ impl Store {
     pub fn empty_body(&mut self, plan: Plan, key: &Key<'_>, value_bytes: usize) -> Result<BodyRef, Full> {
         let head = body_head_bytes(plan.keyed, key.bytes.len());
         let len = head + value_bytes;
+        if len > crate::BODY_BYTES_MAX {
+            return Err(Full);
+        }
         let raw = match plan.place {
             Place::Blob => self.heap.new_blob(blob_head(key), len)?.raw(),
             Place::Large => self.large.insert(len)?,

@@ -25,9 +25,9 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Strings as long as a request may carry; a value of eight of them.
+    /// Strings as long as an entry can state: what is compressed is bounded by its own length too.
     fn default() -> Self {
-        Limits { text_bytes_max: 512 << 20, unfolded_bytes_max: 4 << 30 }
+        Limits { text_bytes_max: u32::MAX as u64, unfolded_bytes_max: 4 << 30 }
     }
 }
 

@@ -260,7 +260,7 @@ pub const PARAMS: &[Param] = &[
     text("proc-title-template", "{title} {listen-addr} {server-mode}").check(check::title_template).no_effect(NO_TITLE),
     choice("propagation-error-behavior", PROPAGATION_ERROR_BEHAVIOR, "ignore").works("What follows when a command of the primary fails here."),
     flag("protected-mode", true).works("Without a password, accept local connections only."),
-    signed("proto-max-bulk-len", 512 << 20, 1 << 20, i64::MAX).memory().works("Maximum length of an argument; keys and values are limited to 512 MB in any case."),
+    signed("proto-max-bulk-len", 512 << 20, 1 << 20, i64::MAX).memory().works("Maximum length of an argument, and to which APPEND, SETRANGE and the like let a string grow; 4 GB at most."),
     flag("rdb-del-sync-files", false).works("A replica without RDB file and append-only file of its own removes the file of a full synchronization."),
     signed("rdb-key-save-delay", 0, INT_MIN, INT_MAX).hidden().works("For tests: microseconds of delay for each key that is saved; negative: one for so many keys."),
     flag("rdb-save-incremental-fsync", true).works("Sync an RDB file to disk every 16 MB while it is written, instead of all of it at the end."),

@@ -147,6 +147,7 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
         may_wait: caller.may_wait,
         in_script: caller.in_script,
         may_read_all: caller.may_read_all,
+        is_played_back: caller.authority == Authority::Log,
     });
     let counts = txn.finish();
     if is_logging {
