@@ -183,6 +183,12 @@ impl Machine {
     /// Who owns what by now, for one that claims what is no longer its own.
     pub(super) fn send_update(&mut self, to: Handle, about: Handle) {
         let Some(link) = self.nodes[to].outbound else { return };
+        if about == self.me {
+            // As it stands in the file: an epoch that a crash takes back would undo what others have decided.
+            let standing = &self.commits.standing;
+            let (config_epoch, slots) = (standing.config_epoch, standing.claims.clone());
+            return self.send(link, Body::Update { node: self.my().id, config_epoch, slots });
+        }
         let mut slots = Box::new(self.slots_of(about).to_set());
         self.unclaimed.iter().for_each(|slot| {
             slots.remove(slot);

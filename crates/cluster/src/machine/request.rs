@@ -177,7 +177,12 @@ impl Machine {
         Ok(slots)
     }
 
+    // COMPAT(cluster): A replica refuses CLUSTER ADDSLOTS and ADDSLOTSRANGE. Valkey's takes the slots, and ends at
+    // its next change of primary. Why: a node with slots follows no other.
     fn add_slots(&mut self, ranges: &[(Slot, Slot)]) -> Answered {
+        if self.is_replica() {
+            return Err("Please use ADDSLOTS only with primaries.".to_string());
+        }
         for slot in self.check_slots(ranges, false)? {
             self.importing.remove(&slot);
             self.give(slot, self.me);

@@ -193,6 +193,19 @@ fn a_slot_that_is_lost_beside_a_disk_that_hangs_is_served_no_longer() {
     assert_eq!((bench.answer(), bench.claims()), (Some(Answer::Ok), 90));
 }
 
+#[test]
+fn a_replica_takes_no_slots() {
+    let mut bench = Bench::new();
+    let peer = other(Flags::PRIMARY);
+    bench.meet(&peer);
+    bench.ask(Request::Replicate { node: peer.sender, has_keys: false });
+    bench.obey_all();
+    assert_eq!(bench.answer(), Some(Answer::Ok));
+    bench.ask(Request::AddSlots(range(7, 7)));
+    let refused = "Please use ADDSLOTS only with primaries.".to_string();
+    assert_eq!(bench.answer(), Some(Answer::Error(refused)));
+}
+
 /// Where the topology names this node and the word of the slot does not yet, a client would be sent nowhere.
 #[test]
 fn a_slot_that_is_gained_is_shown_when_its_word_says_so() {

@@ -134,7 +134,8 @@ mod tests {
         check(&[0, 1, b'a'], FunctionsError::Type(0));
         check(&[245], FunctionsError::Code(RdbError::Short));
         check(&[245, 1, b'a', 245, 0x81, 0xff], FunctionsError::Code(RdbError::Short));
-        check(&[245, 0x80, 0xff, 0xff, 0xff, 0xff, b'a'], FunctionsError::Code(RdbError::TooLarge));
+        let endless = [&[245, 0x81], &[0xff; 8][..], b"a"].concat();
+        check(&endless, FunctionsError::Code(RdbError::TooLarge));
         for len in 0..FOOTER_BYTES {
             assert_eq!(read(&vec![0; len]), Err(FunctionsError::VersionOrChecksum));
         }

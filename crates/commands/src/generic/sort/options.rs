@@ -114,7 +114,10 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The argument behind the last STORE, as Valkey finds it without knowing which words are values of options.
+// COMPAT(keys): The key that SORT writes is the one after the last option STORE, for rights and slots too.
+// Valkey's key finder also takes the value of a STORE for an option: of `SORT a STORE by STORE b` it finds `by`,
+// and the command writes `b`. Why: no key is written that nobody has asked about.
+/// Returns the argument after the last STORE: options are read as `Options::read` does.
 pub fn store_position(args: Args<'_>) -> Option<usize> {
     let mut found = None;
     let mut at = 2;
@@ -124,7 +127,7 @@ pub fn store_position(args: Args<'_>) -> Option<usize> {
             _ if is_word(word, "LIMIT") => 2,
             _ if is_word(word, "STORE") && at + 1 < args.len() => {
                 found = Some(at + 1);
-                0
+                1
             }
             _ if is_word(word, "GET") || is_word(word, "BY") => 1,
             _ => 0,
@@ -138,6 +141,21 @@ pub fn store_position(args: Args<'_>) -> Option<usize> {
 mod tests {
     use super::*;
     use isotherm_resp::ArgsBuf;
+
+    #[test]
+    fn the_key_that_is_written_is_the_one_that_is_asked_about() {
+        let check = |words: &[&str], store: Option<usize>| {
+            let words: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+            let args = ArgsBuf::from_slices(&words);
+            assert_eq!(store_position(args.args()), store, "{words:?}");
+            let options = Options::read(args.args(), true).expect("a sentence of SORT");
+            assert_eq!(options.store, store, "{words:?}");
+        };
+        check(&["SORT", "a", "STORE", "by", "STORE", "b"], Some(5));
+        check(&["SORT", "a", "STORE", "get", "GET", "STORE"], Some(3));
+        check(&["SORT", "a", "BY", "store", "GET", "store"], None);
+        check(&["SORT", "a", "LIMIT", "0", "1", "STORE", "limit", "ALPHA", "DESC", "STORE", "b"], Some(10));
+    }
 
     #[test]
     fn limits() {
