@@ -11,6 +11,7 @@ pub mod leaving;
 pub mod listeners;
 pub mod log;
 pub mod logo;
+pub mod operator_file;
 pub mod random;
 pub mod routines;
 pub mod shutdown;

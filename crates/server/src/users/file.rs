@@ -1,17 +1,17 @@
 //! Users in files: the ACL file, and `user` lines of the configuration.
 
 use isotherm_acl::{CommandTable, Defaults, RuleError, User, parse_file};
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::fs::File;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use crate::admin;
 use crate::config::{Config, Id, id};
-use crate::node::{Node, unix_now};
+use crate::node::Node;
 use crate::process::log::{self, os_text};
+use crate::process::operator_file::{self, Step};
 use crate::request::registry::Commands;
 
 /// More than any table of users has.
@@ -53,34 +53,25 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     }
 }
 
-/// Writes the users beside the file, and renames. Why not is in the log.
+/// Writes the users to the file. Returns whether it did: why not is in the log.
 pub fn save(node: &Node, path: &Path) -> bool {
     let mut text = Vec::new();
     for user in node.users.all() {
         text.extend_from_slice(&user.line());
         text.push(b'\n');
     }
-    let mut beside = path.as_os_str().to_owned();
-    beside.push(format!(".tmp-{}-{}", std::process::id(), unix_now().0));
-    let beside = PathBuf::from(beside);
-    let written = write(&beside, path, &text);
-    if let Err((what, error)) = &written {
+    let written = operator_file::replace(path, &text);
+    if let Err((step, error)) = &written {
+        let what = match step {
+            Step::Open => "Opening temp ACL file",
+            Step::Write => "Writing ACL file",
+            Step::Sync => "Syncing ACL file",
+            Step::Rename => "Renaming ACL file",
+            Step::SyncFolder => "Syncing ACL directory",
+        };
         log::warning(format!("{what} for ACL SAVE: {}", os_text(error)));
-        // It may not even be there.
-        let _ = fs::remove_file(&beside);
     }
     written.is_ok()
-}
-
-fn write(beside: &Path, path: &Path, text: &[u8]) -> Result<(), (&'static str, io::Error)> {
-    let opened = OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(beside);
-    let mut file = opened.map_err(|error| ("Opening temp ACL file", error))?;
-    file.write_all(text).map_err(|error| ("Writing ACL file", error))?;
-    file.sync_all().map_err(|error| ("Syncing ACL file", error))?;
-    fs::rename(beside, path).map_err(|error| ("Renaming ACL file", error))?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let synced = File::open(folder).and_then(|folder| folder.sync_all());
-    synced.map_err(|error| ("Syncing ACL directory", error))
 }
 
 /// The users that the configuration names, at start. `lines`: the words of each `user` line, behind that.

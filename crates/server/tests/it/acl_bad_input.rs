@@ -229,9 +229,10 @@ fn check_not_saved(server: &Server, admin: &mut Client, path: &Path, line: &str)
     server.wait_for_log(line);
     assert_eq!(std::fs::read(path).ok(), before);
     let folder = path.parent().expect("a folder");
+    let name = format!("{}.", path.file_name().expect("a name").display());
     let beside = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let beside: Vec<_> =
-        beside.filter(|entry| entry.file_name().to_string_lossy().contains(".tmp-")).collect();
+        beside.filter(|entry| entry.file_name().to_string_lossy().starts_with(&name)).collect();
     assert!(beside.is_empty(), "{beside:?}");
     admin.check("PING", "+PONG\r\n");
 }

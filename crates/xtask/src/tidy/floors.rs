@@ -21,7 +21,16 @@ const SOURCES: &str = "crates/server/src/";
 /// counts.
 const FLOORS: [(&str, &[&str]); 10] = [
     // Text log, clock, threads in steps, random numbers: does not know what runs.
-    ("runtime", &["process/log.rs", "process/random.rs", "process/routines.rs", "process/time.rs"]),
+    (
+        "runtime",
+        &[
+            "process/log.rs",
+            "process/operator_file.rs",
+            "process/random.rs",
+            "process/routines.rs",
+            "process/time.rs",
+        ],
+    ),
     // Parameters: does not know what they are for.
     ("config", &["config"]),
     // State that all threads share: starts no thread, runs no command.
