@@ -229,7 +229,7 @@ impl Node {
 
     /// Part of used_memory among them.
     pub fn pressing_used_bytes(&self) -> u64 {
-        let copies = self.cold.disk().map_or(0, |tier| tier.lent.bytes() + tier.rings.bytes());
+        let copies = self.cold.disk().map_or(0, |tier| tier.copies_bytes());
         self.used_memory_bytes().saturating_sub(self.apart().total() + copies)
     }
 

@@ -8,10 +8,10 @@
 //!   collect()              port.next_ended -> verified -> the job; its last one ends it: `End::All`
 //!   expire(before)         jobs of which nothing has come since: what had come is kept
 //! ```
-//! Bytes that jobs have read or are reading are bounded (`Source::bytes_max`). Beyond that each may have one value, so that
-//! short ones get on; of long ones the oldest goes on, if it has the one turn for that of all workers
-//! (`Turnstile`), and the others are **held back** until bytes are free. Those do not expire: who is in front
-//! of them ends, or expires.
+//! Bytes that jobs have read or are reading are bounded (`Source::bytes_max`). Beyond that each may have one
+//! value, so that short ones get on; of long ones the oldest goes on, if it has the one turn for that of all
+//! workers (`Turnstile`), and the others are **held back** until bytes are free. Those do not expire: who is in
+//! front of them ends, or expires.
 //!
 //! Behind the keys of its command a job may have some that requests behind it will need. It ends when they have come too, or have failed; but
 //! what fails of them, or hangs, does not matter to the command.

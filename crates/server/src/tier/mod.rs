@@ -42,6 +42,7 @@ mod holds;
 pub mod homes;
 pub mod in_order;
 mod keeper;
+mod kept_segments;
 pub mod lent;
 mod nodes;
 pub mod open_files;

@@ -55,7 +55,7 @@ pub fn is_short(store: Store<'_>) -> bool {
 
 fn pressing_bytes(store: Store<'_>) -> u64 {
     let apart = Apart::of(store.keyspace, store.log, &store.replication.primary.spool_bytes);
-    let copies = store.cold.disk().map_or(0, |tier| tier.lent.bytes() + tier.rings.bytes());
+    let copies = store.cold.disk().map_or(0, |tier| tier.copies_bytes());
     Memory::used_bytes(store.keyspace).saturating_sub(apart.total() + copies)
 }
 

@@ -21,7 +21,7 @@ pub struct Rings {
     waiting: AtomicU64,
     /// Bytes of records that workers have read, or are reading, for commands that wait.
     bytes: AtomicU64,
-    /// Of these, for each worker at most.
+    /// Limit of these for each worker.
     bytes_max: AtomicUsize,
 }
 

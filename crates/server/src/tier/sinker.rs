@@ -234,8 +234,8 @@ impl Sinker {
         }
     }
 
-    /// Returns whether segments become free by themselves, soon: as the next base of the append-only file is in
-    /// force, or as a snapshot is through that was cut before they were empty.
+    /// Returns whether segments become free by themselves, soon: as the next base of the append-only file is
+    /// in force, or as a snapshot is through that was cut before they were empty.
     fn awaits_segments(&self) -> bool {
         let by_base = self.log.waiting_for_base() > 0
             && self.tier.can_have_base()

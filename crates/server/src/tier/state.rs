@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::asked::Asked;
-use super::checkpoint::{Ask, Checkpoints};
+use super::checkpoint::Checkpoints;
 use super::damaged::DamagedRecords;
 use super::fetches::Turnstile;
 use super::files::{Access, Files, ReadError};
@@ -29,9 +29,6 @@ use crate::upkeep::shortage::ValueDisk;
 
 /// A value that does not verify is read so often: the place of a value that is moved meanwhile is looked up anew each time.
 const READS_MAX: u32 = 3;
-
-/// A new base is due when one part in so many of the space waits for it.
-const WAITING_DIVISOR: u64 = 10;
 
 /// Part of the limit by which memory has grown since nothing could leave it, so that all of it is looked
 /// through again: half of what separates writers who go on from those who wait.
@@ -101,7 +98,7 @@ pub struct Tier<M> {
     /// Nothing can leave memory before a base is in force, or a snapshot is through.
     pub is_awaiting_segments: AtomicBool,
     /// Time since which all segments that nothing lives in are kept for those; 0: they are not.
-    segments_kept_since_ms: AtomicU64,
+    pub(super) segments_kept_since_ms: AtomicU64,
     /// The base that refers to the log was found by a start that has not loaded it, as `appendonly` is off:
     /// nothing writes over it unasked.
     pub has_foreign_base: AtomicBool,
@@ -382,6 +379,11 @@ impl<M> Tier<M> {
     }
 
     /// Of one partition.
+    /// Returns the bytes of copies of what is on disk, and of buffers for those: no key leaves for them.
+    pub fn copies_bytes(&self) -> u64 {
+        self.lent.bytes() + self.rings.bytes() + isotherm_disk::direct_rooms_bytes() as u64
+    }
+
     pub fn lent_bytes_max(&self) -> usize {
         self.lent.bytes_max()
     }
@@ -399,50 +401,6 @@ impl<M> Tier<M> {
     /// A file refers to a value, and an entry is about to.
     pub fn add(&self, reference: ColdRef) {
         self.live.add(Place::from_raw(reference.raw()));
-    }
-
-    // ---- bases that refer ----
-
-    /// Notes whether segments in which nothing lives are kept for a base or a snapshot, while values need them.
-    /// Returns since how many milliseconds.
-    pub(super) fn note_segments_kept(&self, are_kept: bool) -> u64 {
-        let since = &self.segments_kept_since_ms;
-        match (are_kept, since.load(Relaxed)) {
-            (false, _) => since.store(0, Relaxed),
-            (true, 0) => since.store(self.now_ms(), Relaxed),
-            (true, _) => {}
-        }
-        self.segments_kept_ms().unwrap_or(0)
-    }
-
-    fn segments_kept_ms(&self) -> Option<u64> {
-        match self.segments_kept_since_ms.load(Relaxed) {
-            0 => None,
-            since => Some(self.now_ms().saturating_sub(since)),
-        }
-    }
-
-    /// A base of the append-only file is listed, durably.
-    pub fn base_in_force(&self, refers: bool) {
-        self.counters.waiting_segments.store(0, Relaxed);
-        self.has_foreign_base.store(false, Relaxed);
-        self.checkpoints.say(Ask::InForce { refers });
-        self.wake();
-    }
-
-    /// Returns whether a base can be written that takes the place of the one in force, with `appendonly` off
-    /// too: memory has what that has, and what came since.
-    pub fn can_have_base(&self) -> bool {
-        !self.has_foreign_base.load(Relaxed)
-    }
-
-    /// So much space is kept only by the base in force that there should be another one.
-    pub fn wants_base(&self) -> bool {
-        let waiting = self.counters.waiting_segments.load(Relaxed);
-        let is_much = waiting * WAITING_DIVISOR > self.counters.segments.load(Relaxed);
-        waiting > 0
-            && self.can_have_base()
-            && (is_much || self.is_awaiting_segments.load(Relaxed) || self.state() == State::Full)
     }
 
     // ---- the sinker is woken ----
