@@ -18,7 +18,7 @@
 //!
 //! A seed is a cell; CI runs a fixed list of seeds. A cell that is late, and nothing else, is run once more.
 //!
-//! * `cell`, `known`: the cells, and those that are known to fail.
+//! * `cell`: the cells.
 //! * `deployment`, `data`, `client`: servers and their disk; keys and versions; who writes and looks for
 //!   them.
 //! * `watch`, `course`: what is looked at meanwhile; a cell from start to end.
@@ -29,7 +29,6 @@ mod client;
 mod course;
 mod data;
 mod deployment;
-mod known;
 mod table;
 mod verdict;
 mod watch;
@@ -51,7 +50,6 @@ isotherm-stress pressure [options]   (cargo xtask stress pressure [options])
   --policy NAME     noeviction, allkeys-lru, allkeys-lfu or volatile-ttl
   --disk NAME       fast, slow, hung-write, hung-read, full, failing, unreadable, few-files or small
   --every yes       each workload with each state of the disk, instead of seeds
-  --known yes       cells that are known to fail as well
   --strict yes      the limits themselves; otherwise ten times what is allowed beyond them
   --server FILE     use this server instead of the one that was built
 
@@ -71,7 +69,6 @@ struct Options {
     seed: Option<u64>,
     chosen: Chosen,
     every: bool,
-    known: bool,
     strict: bool,
     server: PathBuf,
     server_named: bool,
@@ -84,7 +81,6 @@ impl Options {
             seed: None,
             chosen: Chosen::default(),
             every: false,
-            known: false,
             strict: false,
             server: std::env::var_os("ISOTHERM_SERVER").map(PathBuf::from).unwrap_or_default(),
             server_named: false,
@@ -99,7 +95,6 @@ impl Options {
                 "--policy" => options.chosen.policy = Some(Policy::parse(value)?),
                 "--disk" => options.chosen.disk = Some(Disk::parse(value)?),
                 "--every" => options.every = yes_or_no(value)?,
-                "--known" => options.known = yes_or_no(value)?,
                 "--strict" => options.strict = yes_or_no(value)?,
                 "--server" => (options.server, options.server_named) = (PathBuf::from(value), true),
                 _ => return Err(format!("no option called '{flag} {value}'\n\n{HELP}")),
@@ -172,7 +167,7 @@ pub fn run(args: &[String]) -> Fallible<usize> {
         return Err(format!("no program '{}': name it with --server", program.display()));
     }
     let scratch = std::env::temp_dir().join(format!("isotherm-pressure-{}", std::process::id()));
-    let (begun, mut failed, mut held, mut left_out) = (Instant::now(), Vec::new(), 0, 0);
+    let (begun, mut failed, mut held) = (Instant::now(), Vec::new(), 0);
     let mut is_cut = false;
     println!("{}", table::head());
     for cell in options.cells() {
@@ -181,36 +176,21 @@ pub fn run(args: &[String]) -> Fallible<usize> {
             is_cut = options.every || SEEDS.contains(&cell.seed);
             break;
         }
-        let known = known::reason(&cell);
-        if let Some(reason) = known.filter(|_| !options.known && options.seed.is_none()) {
-            println!("{}", table::left_out(&cell, reason));
-            left_out += 1;
-            continue;
-        }
-        if holds(&program, &cell, &scratch, &options, known)? {
-            held += 1;
-        } else if known.is_none() {
-            failed.push(cell.seed);
+        match holds(&program, &cell, &scratch, &options)? {
+            true => held += 1,
+            false => failed.push(cell.seed),
         }
     }
     let _ = std::fs::remove_dir_all(&scratch);
     let seconds = begun.elapsed().as_secs();
     let cut = if is_cut { "; the time was over before the last of the list" } else { "" };
     let count = failed.len();
-    println!(
-        "pressure: {held} cells held, {count} failed {failed:?}, {left_out} known to fail; {seconds} s{cut}"
-    );
+    println!("pressure: {held} cells held, {count} failed {failed:?}; {seconds} s{cut}");
     Ok(count)
 }
 
 /// Runs a cell, once more if it was late, and prints its lines. Returns whether all held.
-fn holds(
-    program: &Path,
-    cell: &Cell,
-    scratch: &Path,
-    options: &Options,
-    known: Option<&str>,
-) -> Fallible<bool> {
+fn holds(program: &Path, cell: &Cell, scratch: &Path, options: &Options) -> Fallible<bool> {
     let once = || -> Fallible<(Figures, Vec<Fault>)> {
         let seen = course::run(program, cell, scratch)?;
         let faults = verdict::judge(cell, &seen, &options.bounds());
@@ -225,16 +205,12 @@ fn holds(
         verdict = "holds the second time";
     }
     if faults.is_empty() {
-        let verdict = if known.is_some() { "holds, and is known to fail" } else { verdict };
         println!("{}", table::line(cell, &seen, verdict));
         return Ok(true);
     }
     let names: Vec<&str> = faults.iter().map(|fault| fault.invariant.name()).collect();
     println!("{}", table::line(cell, &seen, &format!("FAILS: {}", names.join(", "))));
     println!("{}", table::faults(cell, &seen, &faults, &options.repeated()));
-    if let Some(reason) = known {
-        println!("       known to fail: {reason}");
-    }
     Ok(false)
 }
 

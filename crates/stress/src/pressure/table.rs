@@ -46,10 +46,6 @@ pub fn line(cell: &Cell, seen: &Figures, verdict: &str) -> String {
     )
 }
 
-pub fn left_out(cell: &Cell, reason: &str) -> String {
-    format!("{}{:>55}  known to fail: {reason}", names(cell), "")
-}
-
 /// Returns what did not hold, a line each, and the command that repeats the cell.
 pub fn faults(cell: &Cell, seen: &Figures, faults: &[Fault], options: &str) -> String {
     let mut text = format!("       {cell}\n");

@@ -5,7 +5,7 @@
 //! 1       house
 //! 2       build, tests                       lints, fuzz, miri, locks
 //! 3       stress
-//! 4       kills, sentinel, ...               sim, differential, ...
+//! 4       kills, pressure, sentinel, ...     sim, differential, ...
 //! 5       allocators
 //! ```
 //!
@@ -74,6 +74,8 @@ const TRANSFER: Stage = stage("transfer", limit(300), &["conformance --if-possib
 /// kill -9 under load: what was answered is there after the restart.
 const KILLS: Stage =
     stage("kills", limit(300), &["stress kills --rounds 20", "stress kills --rounds 10 --policy everysec"]);
+/// Memory and the disk of values are short: nothing is lost or refused before its turn, and all goes on.
+const PRESSURE: Stage = stage("pressure", limit(300), &["stress pressure"]);
 /// kill -9 of a primary: what was answered is at the replica that Valkey's sentinels promote.
 const SENTINEL: Stage = stage("sentinel", limit(300), &["stress --if-possible sentinel --rounds 5"]);
 /// Primaries and replicas of each make and version.
@@ -98,7 +100,10 @@ pub const PHASES: &[Lanes] = &[
     &[&[HOUSE]],
     &[&[BUILD, TESTS], &[LINTS, FUZZ, MIRI, LOCKS]],
     &[&[STRESS]],
-    &[&[KILLS, SENTINEL, FOLLOW, CLIENTS, SCRIPTS, SLOTS], &[SIM, DIFFERENTIAL, DECLARED, TRANSFER]],
+    &[
+        &[KILLS, PRESSURE, SENTINEL, FOLLOW, CLIENTS, SCRIPTS, SLOTS],
+        &[SIM, DIFFERENTIAL, DECLARED, TRANSFER],
+    ],
     &[&[ALLOCATORS]],
 ];
 
