@@ -100,6 +100,6 @@ pub use values::zset::{ZsetBound, ZsetEdit, ZsetUpdate, ZsetView};
 
 /// Length of keys and of values that the protocol takes by default (proto-max-bulk-len).
 pub const STRING_BYTES_MAX: usize = 512 << 20;
-/// Length of a value, with its key if that is kept with it, that an entry can state. A longer one is refused as
-/// if memory were full.
+/// Length of a value, with its key if that is kept with it, that an entry can state. A longer one is refused
+/// as if memory were full.
 pub const BODY_BYTES_MAX: usize = u32::MAX as usize;

@@ -4,9 +4,10 @@
 //!   a step changes  -->  todo  --settle-->  commit n:   Save(n) .. Saved(n)   Apply(n) .. Applied(n)   -->  stands
 //!                        (the next commit gathers meanwhile)
 //! ```
-//! A commit that gives this node a slot is saved before it is applied. One that only takes slots away is applied first: commands
-//! must stop, whatever the disk does: also while an earlier commit is being saved, to which it adds nothing then. When a commit is through, `Standing` is what it was when the commit began, and what waited
-//! for it (answers, votes, a broadcast) leaves.
+//! A commit that gives this node a slot is saved before it is applied. One that only takes slots away is
+//! applied first: commands must stop, whatever the disk does. So slots that are lost while a commit is being
+//! saved are applied at once. When a commit is through, `Standing` is what it was when the commit began, and
+//! what waited for it (answers, votes, a broadcast) leaves.
 //!
 //! Invariants: messages show `Standing`, which is never ahead of the file; one commit is under way at most.
 
@@ -201,8 +202,8 @@ impl Machine {
         self.begin_phase(now);
     }
 
-    /// Slots that this node has lost while a commit is being saved are served no longer, at once: the disk may
-    /// hang. What the next commit has to do otherwise it does all the same.
+    /// Stops serving slots that this node has lost while a commit is being saved: the disk may hang. All else
+    /// waits for the next commit.
     fn apply_losses(&mut self, now: Now) {
         let mut others = Vec::new();
         for slot in Slot::all() {

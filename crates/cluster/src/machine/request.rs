@@ -177,8 +177,8 @@ impl Machine {
         Ok(slots)
     }
 
-    // COMPAT(cluster): A replica refuses CLUSTER ADDSLOTS and ADDSLOTSRANGE. Valkey's takes the slots, and ends at
-    // its next change of primary. Why: a node with slots follows no other.
+    // COMPAT(cluster): A replica refuses CLUSTER ADDSLOTS and ADDSLOTSRANGE. Valkey's takes the slots, and
+    // ends at its next change of primary. Why: a node with slots follows no other.
     fn add_slots(&mut self, ranges: &[(Slot, Slot)]) -> Answered {
         if self.is_replica() {
             return Err("Please use ADDSLOTS only with primaries.".to_string());

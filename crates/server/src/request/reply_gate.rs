@@ -91,7 +91,7 @@ impl ReplyGate {
         self.change(mail, |parts| parts[Part::Durable as usize].is_given_up = false);
     }
 
-    /// Replies that wait for replicas are to be refused, as none will acknowledge to this node any more. Called
+    /// Lets replies that wait for replicas be refused, as none will acknowledge to this node any more. Called
     /// before `ask_for` opens the gate.
     pub fn give_up_quorum(&self) {
         self.given_up[Part::Quorum as usize].fetch_add(1, SeqCst);

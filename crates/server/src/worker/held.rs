@@ -24,7 +24,7 @@ const HELD_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 // call. Why: no answered write is lost with one machine, without a change in any client.
 const NOT_ACKNOWLEDGED: &[u8] =
     b"-NOREPLICAS Not enough replicas acknowledged the change in time: applied, not acknowledged\r\n";
-/// The same when this node has become a replica: what its primary does not have is lost.
+/// Refusal of a node that has become a replica: what its primary does not have is lost.
 const DEMOTED: &[u8] = b"-NOREPLICAS This node is a replica now: applied, not acknowledged\r\n";
 
 // COMPAT(persistence): Under `appendfsync always`, when the disk has been full for ten seconds, replies that

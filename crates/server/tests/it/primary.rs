@@ -579,7 +579,7 @@ fn replies_wait_for_a_quorum() {
     client.check("SET key w", "+OK\r\n");
 }
 
-/// A primary that becomes a replica loses what it has not been acknowledged: nobody is answered OK.
+/// A primary that becomes a replica loses what was not acknowledged: no client is answered OK.
 #[test]
 fn replies_that_wait_are_refused_by_a_replica() {
     let server = start(&["--repl-ack-quorum", "1", "--repl-ack-timeout", "60000"]);

@@ -115,8 +115,8 @@ impl<'a> Options<'a> {
 }
 
 // COMPAT(keys): The key that SORT writes is the one after the last option STORE, for rights and slots too.
-// Valkey's key finder also takes the value of a STORE for an option: of `SORT a STORE by STORE b` it finds `by`,
-// and the command writes `b`. Why: no key is written that nobody has asked about.
+// Valkey's key finder also takes the value of a STORE for an option: of `SORT a STORE by STORE b` it finds
+// `by`, and the command writes `b`. Why: rights and slots are those of the key that is written.
 /// Returns the argument after the last STORE: options are read as `Options::read` does.
 pub fn store_position(args: Args<'_>) -> Option<usize> {
     let mut found = None;
