@@ -7,6 +7,10 @@ use crate::decision::Reason;
 /// Entries that are further back are not looked at.
 const LOOKS_MAX: usize = 10;
 const GROUPING_MS: i64 = 60_000;
+/// Bytes of a name that are kept,
+const NAME_BYTES_MAX: usize = 256;
+/// and of the line of a client, which has names of its own.
+const CLIENT_BYTES_MAX: usize = 1024;
 
 /// Where the command came from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +70,7 @@ pub struct Entry {
 
 impl Entry {
     pub fn new(noted: Noted, context: Context, object: &[u8], user: &[u8], now_ms: i64) -> Entry {
-        let (object, user) = (object.to_vec(), user.to_vec());
+        let (object, user) = (kept(object, NAME_BYTES_MAX), kept(user, NAME_BYTES_MAX));
         Entry {
             noted,
             context,
@@ -88,6 +92,18 @@ impl Entry {
     }
 }
 
+// COMPAT(users): Names in ACL LOG are cut after 256 bytes. Valkey keeps them whole. Why: 128 entries with names
+// of 512 MB would fit the protocol, and a client without rights chooses them.
+/// Returns a name, or a line, as it is kept.
+fn kept(name: &[u8], bytes_max: usize) -> Vec<u8> {
+    match name.split_at_checked(bytes_max) {
+        Some((kept, rest)) if !rest.is_empty() => {
+            [kept, format!("... ({} more bytes)", rest.len()).as_bytes()].concat()
+        }
+        _ => name.to_vec(),
+    }
+}
+
 #[derive(Default, Debug)]
 pub struct Log {
     entries: VecDeque<Entry>,
@@ -97,6 +113,7 @@ pub struct Log {
 impl Log {
     /// At most `max` entries are kept.
     pub fn note(&mut self, mut entry: Entry, max: usize) {
+        entry.client = kept(&entry.client, CLIENT_BYTES_MAX);
         if max > 0 {
             let same = self.entries.iter().take(LOOKS_MAX).position(|known| known.is_same(&entry));
             match same.and_then(|at| self.entries.remove(at)) {
@@ -141,6 +158,18 @@ mod tests {
         let shown: Vec<_> =
             log.iter().map(|one| (&one.object[..], one.count, one.id, one.created_ms)).collect();
         assert_eq!(shown, [(&b"a"[..], 1, 2, 120_001), (b"a", 2, 0, 0), (b"b", 1, 1, 1)]);
+    }
+
+    #[test]
+    fn long_names_are_cut() {
+        let mut log = Log::default();
+        let short = "k".repeat(NAME_BYTES_MAX);
+        log.note(entry(&short, 0), 3);
+        let client = vec![b'c'; CLIENT_BYTES_MAX + 1];
+        log.note(Entry { client, ..entry(&format!("{short}12"), 0) }, 3);
+        let shown: Vec<_> = log.iter().map(|one| String::from_utf8_lossy(&one.object)).collect();
+        assert_eq!(shown, [format!("{short}... (2 more bytes)"), short]);
+        assert!(log.iter().all(|one| one.client.len() < CLIENT_BYTES_MAX + 30));
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Signals as bytes in a pipe: the loop reads them like everything else.
 //!
-//! SIGHUP means nothing to a server: a terminal was closed, a log was rotated. Its default would end the process, and
-//! with it everything that lies in memory. SIGPIPE is ignored by the standard library.
+//! SIGHUP means nothing to a server: a terminal was closed, a log was rotated. Nor do SIGALRM and SIGUSR2, which
+//! Valkey survives. Their default would end the process, and with it everything that lies in memory. SIGPIPE is
+//! ignored by the standard library.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -10,7 +11,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR2};
 
 /// The signals that ask the process to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,10 +63,12 @@ impl Signals {
     }
 }
 
-/// From here on SIGHUP has no effect on this process. A handler that raises a flag which is never read: to ignore a signal
-/// outright would need `unsafe`.
-pub fn ignore_hangup() -> io::Result<()> {
-    signal_hook::flag::register(SIGHUP, Arc::new(AtomicBool::new(false))).map(drop)
+/// Lets signals that ask for nothing have no effect on this process, from here on. Each has a handler that
+/// raises a flag which is never read: to ignore a signal outright would need `unsafe`.
+pub fn ignore_others() -> io::Result<()> {
+    [SIGHUP, SIGALRM, SIGUSR2].into_iter().try_for_each(|signal| {
+        signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map(drop)
+    })
 }
 
 fn pipe_for(signal: i32) -> io::Result<UnixStream> {

@@ -4,6 +4,7 @@
 pub mod arena_sums;
 pub mod command_log;
 pub mod counter;
+pub mod error_counts;
 pub mod facts;
 pub mod hold_causes;
 pub mod hold_table;

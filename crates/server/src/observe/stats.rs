@@ -7,10 +7,11 @@ use isotherm_keyspace::TxnCounts;
 use isotherm_stdx::Slot;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicI64;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::observe::counter::Counter;
+use crate::observe::error_counts::ErrorCounts;
 use crate::observe::hold_table::{HoldTable, Holds};
 use crate::observe::hot_keys::HotKeys;
 use crate::observe::latency::{Histogram, Recorder};
@@ -55,8 +56,9 @@ pub struct ThreadStats {
     pub slots: SlotTable,
     pub hot_keys: HotKeys,
     pub holds: HoldTable,
-    errors: Mutex<BTreeMap<Box<[u8]>, u64>>,
-    /// Of `errors`, the one that may be the answer to each request.
+    /// Shared by all threads.
+    errors: Arc<ErrorCounts>,
+    /// Errors that may be the answer to each request: not among the others.
     moved: Counter,
 }
 
@@ -109,6 +111,7 @@ pub struct Totals {
 
 pub struct Stats {
     threads: Box<[ThreadStats]>,
+    errors: Arc<ErrorCounts>,
     baseline: Mutex<Totals>,
     /// Of the slots; empty until they are reset.
     slots_baseline: Mutex<Vec<SlotUse>>,
@@ -121,6 +124,7 @@ pub struct Stats {
 
 impl Stats {
     pub fn new(threads: usize, commands: usize) -> Stats {
+        let errors = Arc::<ErrorCounts>::default();
         let thread = |_| ThreadStats {
             commands: (0..commands).map(|_| CommandCounters::default()).collect(),
             values: Values::default(),
@@ -128,11 +132,12 @@ impl Stats {
             slots: SlotTable::default(),
             hot_keys: HotKeys::default(),
             holds: HoldTable::new(commands),
-            errors: Mutex::default(),
+            errors: Arc::clone(&errors),
             moved: Counter::default(),
         };
         Stats {
             threads: (0..threads).map(thread).collect(),
+            errors,
             baseline: Mutex::default(),
             slots_baseline: Mutex::default(),
             hot_keys_reset_ms: AtomicI64::new(0),
@@ -185,7 +190,10 @@ impl Stats {
 
     /// CONFIG RESETSTAT.
     pub fn reset(&self) {
+        self.errors.clear();
         let mut totals = self.raw_totals();
+        // The others have just begun anew.
+        totals.errors.retain(|word, _| **word == *MOVED);
         let measured = (0..totals.commands.len()).map(|command| (command as u16, self.raw_latency(command)));
         totals.latency = measured.filter(|(_, times)| times.calls() > 0).collect();
         *self.baseline.lock().unwrap_or_else(PoisonError::into_inner) = totals;
@@ -264,7 +272,7 @@ impl Stats {
     }
 
     fn raw_totals(&self) -> Totals {
-        let mut totals = Totals::default();
+        let mut totals = Totals { errors: self.errors.all(), ..Totals::default() };
         totals.commands.resize(self.threads[0].commands.len(), CommandTotals::default());
         for thread in &self.threads {
             for (total, counters) in totals.commands.iter_mut().zip(&thread.commands) {
@@ -274,9 +282,6 @@ impl Stats {
                 total.failed += counters.failed.get();
             }
             totals.values.add(&thread.values);
-            for (code, count) in thread.errors.lock().unwrap_or_else(PoisonError::into_inner).iter() {
-                *totals.errors.entry(code.clone()).or_default() += count;
-            }
             let moved = thread.moved.get();
             if moved > 0 {
                 *totals.errors.entry(MOVED.into()).or_default() += moved;
@@ -364,11 +369,7 @@ impl ThreadStats {
         if code == MOVED {
             return self.moved.add(1);
         }
-        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
-        match errors.get_mut(code) {
-            Some(count) => *count += 1,
-            None => drop(errors.insert(code.into(), 1)),
-        }
+        self.errors.add(code);
     }
 }
 

@@ -113,7 +113,7 @@ fn fail(why: &str) -> ExitCode {
 
 fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
     let config = loaded.config;
-    signals::ignore_hangup().map_err(|error| format!("Can't ignore SIGHUP: {}", os_text(&error)))?;
+    signals::ignore_others().map_err(|error| format!("Can't ignore signals: {}", os_text(&error)))?;
     set_up_log(&config)?;
     greet(&config, loaded.file.is_some(), loaded.nothing_given);
     start_options::apply(&config);

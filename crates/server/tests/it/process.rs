@@ -103,8 +103,8 @@ fn a_hangup_is_no_reason_to_end() {
     let mut server = Server::with_workers(2, &[]);
     let mut client = server.client();
     client.check("SET k v", OK);
-    for _ in 0..3 {
-        server.signal("HUP");
+    for signal in ["HUP", "ALRM", "USR2", "HUP"] {
+        server.signal(signal);
         client.check("GET k", "$1\r\nv\r\n");
     }
     server.client().check("DBSIZE", ":1\r\n");

@@ -33,6 +33,7 @@ use crate::observe::info::{self, Snapshot};
 use crate::observe::resident;
 use crate::process::log::{self, os_text};
 
+mod host;
 mod names;
 
 use crate::tls;
@@ -93,7 +94,9 @@ pub fn serve(node: &'static Node, open: Open) -> Result<(), String> {
 
 fn answer(node: &Node, mut stream: TcpStream) -> io::Result<()> {
     let request = read_head(&mut stream)?;
+    let is_foreign = stream.local_addr()?.ip().to_canonical().is_loopback() && host::is_foreign(&request);
     let (status, kind, body) = match path_of(&request) {
+        Some(_) if is_foreign => ("403 Forbidden", "text/plain", "forbidden\n".to_owned()),
         Some("/metrics") => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", page(node)),
         Some("/healthz") => ("200 OK", "text/plain", "ok\n".to_owned()),
         Some(_) => ("404 Not Found", "text/plain", "not found\n".to_owned()),
