@@ -1,8 +1,8 @@
 //! Signals as bytes in a pipe: the loop reads them like everything else.
 //!
-//! SIGHUP means nothing to a server: a terminal was closed, a log was rotated. Nor do SIGALRM and SIGUSR2, which
-//! Valkey survives. Their default would end the process, and with it everything that lies in memory. SIGPIPE is
-//! ignored by the standard library.
+//! SIGHUP means nothing to a server: a terminal was closed, a log was rotated. Nor do SIGALRM and SIGUSR2,
+//! which Valkey survives. Their default would end the process, and with it everything that lies in memory.
+//! SIGPIPE is ignored by the standard library.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};

@@ -1,7 +1,7 @@
 //! A file of an operator that the server writes again: it stays theirs.
 //!
 //! ```text
-//!   follow links  ->  FILE.<pid> beside it, with its mode and owner  ->  sync  ->  rename  ->  sync the folder
+//!   follow links  ->  FILE.<pid>-<n> beside it, with its mode and owner  ->  sync  ->  rename  ->  sync the folder
 //!                                   |                                                 |
 //!                     its owner cannot be given to another file          it is mounted by itself (EBUSY)
 //!                                   '--------------> write in place, sync <-----------'
@@ -14,6 +14,7 @@ use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// Mode of a file that was not there, before the umask.
 const NEW_MODE: u32 = 0o644;
@@ -58,9 +59,11 @@ pub fn replace(path: &Path, text: &[u8]) -> Result<(), (Step, io::Error)> {
     Ok(())
 }
 
+/// Returns a name that no other call uses: two administrators may save at once.
 fn beside(path: &Path) -> PathBuf {
+    static CALLS: AtomicU64 = AtomicU64::new(0);
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".{}", std::process::id()));
+    name.push(format!(".{}-{}", std::process::id(), CALLS.fetch_add(1, Relaxed)));
     PathBuf::from(name)
 }
 
@@ -152,6 +155,21 @@ mod tests {
             assert_eq!(fs::read_to_string(&file).unwrap(), text);
         }
         assert_eq!(write_in_place(&folder.0.join("none"), b"").unwrap_err().0, Step::Rename);
+    }
+
+    #[test]
+    fn two_at_once_leave_one_text_or_the_other() {
+        let folder = Folder::new("two");
+        let file = folder.0.join("file");
+        let texts = ["a".repeat(100_000), "b".repeat(50_000)];
+        std::thread::scope(|scope| {
+            for text in &texts {
+                scope.spawn(|| (0..20).for_each(|_| replace(&file, text.as_bytes()).unwrap()));
+            }
+        });
+        let found = fs::read_to_string(&file).unwrap();
+        assert!(texts.contains(&found), "{} bytes", found.len());
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 1);
     }
 
     #[test]

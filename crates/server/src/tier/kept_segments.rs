@@ -1,5 +1,5 @@
-//! Segments in which nothing lives, and that are kept all the same: by the base in force, which refers to them, or
-//! by a snapshot that may read them.
+//! Segments in which nothing lives, and that are kept all the same: by the base in force, which refers to
+//! them, or by a snapshot that may read them.
 //!
 //! ```text
 //!   values find no segment, and some are kept     since   0 s   writers wait
