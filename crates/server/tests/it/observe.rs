@@ -209,13 +209,16 @@ fn metrics_over_http() {
     client.check("SET k v EX 100", OK);
     client.check("GET k", "$1\r\nv\r\n");
     client.check("DEL a b", ":0\r\n");
-    let get = |path: &str| {
+    let get_of = |path: &str, host: &str| {
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
-        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes()).unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).unwrap();
         let mut text = String::new();
         stream.read_to_string(&mut text).unwrap();
         text
     };
+    let get = |path: &str| get_of(path, &format!("localhost:{port}"));
+    assert!(get_of("/metrics", "evil.example").starts_with("HTTP/1.1 403 "));
+    assert!(get_of("/healthz", "evil.example").ends_with("\r\n\r\nok\n"));
     assert!(get("/healthz").ends_with("\r\n\r\nok\n"));
     assert!(get("/").starts_with("HTTP/1.1 404 "));
     let page = get("/metrics");

@@ -395,7 +395,7 @@ fn figures_are_shown() {
     let page = {
         use std::io::{Read, Write};
         let mut stream = std::net::TcpStream::connect(("127.0.0.1", metrics)).expect("it listens");
-        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").expect("it is sent");
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it is sent");
         let mut text = String::new();
         stream.read_to_string(&mut text).expect("it is text");
         text

@@ -96,7 +96,7 @@ fn answer(node: &Node, mut stream: TcpStream) -> io::Result<()> {
     let request = read_head(&mut stream)?;
     let is_foreign = stream.local_addr()?.ip().to_canonical().is_loopback() && host::is_foreign(&request);
     let (status, kind, body) = match path_of(&request) {
-        Some(_) if is_foreign => ("403 Forbidden", "text/plain", "forbidden\n".to_owned()),
+        Some("/metrics") if is_foreign => ("403 Forbidden", "text/plain", "forbidden\n".to_owned()),
         Some("/metrics") => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", page(node)),
         Some("/healthz") => ("200 OK", "text/plain", "ok\n".to_owned()),
         Some(_) => ("404 Not Found", "text/plain", "not found\n".to_owned()),
