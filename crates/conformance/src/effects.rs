@@ -121,8 +121,8 @@ pub fn differences(expected: &[Case], observed: &[Case]) -> Vec<String> {
     found
 }
 
-/// Returns an effect without what depends on the moment at which the command ran: any number of the case below
-/// ten may be the milliseconds that it took.
+/// Returns an effect without what depends on the moment at which the command ran: any number of the case
+/// below ten may be the milliseconds that it took.
 fn certain(effect: &str) -> String {
     (1..10).fold(effect.to_string(), |text, ms| text.replace(&format!("<now+{ms}>"), "<now+0>"))
 }
