@@ -176,7 +176,7 @@ fn run(seed: u64, steps: usize, reserve_bytes: u64) {
 
 #[test]
 fn contents_survive_random_operations() {
-    let (seeds, steps) = if cfg!(miri) { (1, 300) } else { (8, 20_000) };
+    let (seeds, steps) = if cfg!(miri) { (1, 150) } else { (8, 20_000) };
     for seed in 1..=seeds {
         run(seed, steps, 256 << 20);
     }
@@ -184,7 +184,7 @@ fn contents_survive_random_operations() {
 
 #[test]
 fn contents_survive_in_an_arena_that_is_always_full() {
-    let (seeds, steps) = if cfg!(miri) { (1, 250) } else { (6, 20_000) };
+    let (seeds, steps) = if cfg!(miri) { (1, 125) } else { (6, 20_000) };
     for seed in 1..=seeds {
         run(seed, steps, 1 << 20);
     }

@@ -41,7 +41,7 @@ pub const TESTS: Stage = stage("tests", limit(1800), &["test --simulations-elsew
 
 const LINTS: Stage = stage("lints", limit(1200), &["check lints"]);
 const FUZZ: Stage = stage("fuzz", limit(900), &["fuzz --seconds 10"]);
-const MIRI: Stage = stage("miri", limit(1200), &["miri"]);
+const MIRI: Stage = stage("miri", limit(1800), &["miri"]);
 /// Interleavings of the locks and of the log.
 const LOCKS: Stage = stage("locks", limit(600), &["locks"]);
 

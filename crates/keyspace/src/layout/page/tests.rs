@@ -10,7 +10,7 @@ fn random_changes_agree_with_a_list() {
         let mut bytes = vec![0u8; PAGE_BYTES_MAX];
         init(&mut bytes, 8, width, 3, 9);
         let mut model: Vec<(u8, Vec<u8>, u16)> = Vec::new();
-        for _ in 0..if cfg!(miri) { 80 } else { 300 } {
+        for _ in 0..if cfg!(miri) { 40 } else { 300 } {
             let entry: Vec<u8> = (0..4 + prng.below(40)).map(|_| prng.next_u64() as u8).collect();
             let access = prng.below(if width == 1 { 256 } else { 65536 }) as u16;
             match prng.below(8) {

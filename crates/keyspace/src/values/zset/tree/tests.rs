@@ -221,7 +221,7 @@ fn run(seed: u64, steps: usize, members: u64, long: bool, reserve_bytes: u64, se
 #[test]
 fn random_operations_agree_with_a_model() {
     for seed in 0..if cfg!(miri) { 1 } else { 6 } {
-        let steps = if cfg!(miri) { 150 } else { 12_000 };
+        let steps = if cfg!(miri) { 120 } else { 12_000 };
         let members = [300, 3_000, 9_000][seed as usize % 3];
         assert_eq!(run(seed, steps, members, seed % 2 == 0, 64 << 20, [9; 16]), 0);
     }
