@@ -50,7 +50,7 @@ impl<M> Tier<M> {
         !self.has_foreign_base.load(Relaxed)
     }
 
-    /// So much space is kept only by the base in force that there should be another one.
+    /// Returns whether so much space is kept only by the base in force that there should be another one.
     pub fn wants_base(&self) -> bool {
         let waiting = self.counters.waiting_segments.load(Relaxed);
         let is_much = waiting * WAITING_DIVISOR > self.counters.segments.load(Relaxed);

@@ -52,7 +52,7 @@ pub struct Values {
     looks: bool,
     /// As others were shown.
     waiting: u64,
-    /// As the tier knows the bytes that are read.
+    /// Bytes that are read, as the tier knows them.
     bytes: u64,
 }
 
