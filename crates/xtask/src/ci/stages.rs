@@ -36,11 +36,11 @@ const fn stage(name: &'static str, limit: Duration, calls: &'static [&'static st
 
 const HOUSE: Stage = stage("house", limit(300), &["check format tidy licences"]);
 
-const BUILD: Stage = Stage { others_need_it: true, ..stage("build", limit(1500), &["build"]) };
-pub const TESTS: Stage = stage("tests", limit(1800), &["test --simulations-elsewhere"]);
+const BUILD: Stage = Stage { others_need_it: true, ..stage("build", limit(2400), &["build"]) };
+pub const TESTS: Stage = stage("tests", limit(2400), &["test --simulations-elsewhere"]);
 
 const LINTS: Stage = stage("lints", limit(1200), &["check lints"]);
-const FUZZ: Stage = stage("fuzz", limit(900), &["fuzz --seconds 10"]);
+const FUZZ: Stage = stage("fuzz", limit(1500), &["fuzz --seconds 10"]);
 const MIRI: Stage = stage("miri", limit(1800), &["miri"]);
 /// Interleavings of the locks and of the log.
 const LOCKS: Stage = stage("locks", limit(600), &["locks"]);
