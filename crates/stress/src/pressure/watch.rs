@@ -102,6 +102,9 @@ pub enum HotEnd {
     Silent(String),
 }
 
+/// Age of a cell below which no key of it is used less than others.
+const YOUNG: Duration = Duration::from_secs(3);
+
 /// Asks for the hot key until `stop` is set.
 pub fn get_hot_key(mut client: Client, begun: Instant, stop: &AtomicBool) -> (Longest, HotEnd) {
     let mut longest = Longest::default();
@@ -111,6 +114,10 @@ pub fn get_hot_key(mut client: Client, begun: Instant, stop: &AtomicBool) -> (Lo
         longest.note(asked, begun);
         match reply {
             Ok(Value::Bulk(value)) if value == HOT_VALUE => {}
+            // All keys are as new as this one: idle time, in seconds, does not set it apart.
+            Ok(Value::Null | Value::NullBulk) if begun.elapsed() < YOUNG => {
+                return (longest, HotEnd::Stopped);
+            }
             Ok(other) => {
                 let at = begun.elapsed().as_secs_f64();
                 return (longest, HotEnd::Lost(format!("the hot key is {other:?} at {at:.1} s")));
