@@ -183,18 +183,17 @@ impl Machine {
     /// Who owns what by now, for one that claims what is no longer its own.
     pub(super) fn send_update(&mut self, to: Handle, about: Handle) {
         let Some(link) = self.nodes[to].outbound else { return };
-        if about == self.me {
-            // As it stands in the file: an epoch that a crash takes back would undo what others have decided.
-            let standing = &self.commits.standing;
-            let (config_epoch, slots) = (standing.config_epoch, standing.claims.clone());
-            return self.send(link, Body::Update { node: self.my().id, config_epoch, slots });
-        }
-        let mut slots = Box::new(self.slots_of(about).to_set());
+        let node = &self.nodes[about];
+        let id = node.id;
+        let (config_epoch, mut slots) = match about == self.me {
+            // As in headers: an epoch that a crash takes back would undo what others have decided.
+            true => (self.commits.standing.config_epoch, self.standing_claims()),
+            false => (node.config_epoch, Box::new(self.slots_of(about).to_set())),
+        };
         self.unclaimed.iter().for_each(|slot| {
             slots.remove(slot);
         });
-        let node = &self.nodes[about];
-        self.send(link, Body::Update { node: node.id, config_epoch: node.config_epoch, slots });
+        self.send(link, Body::Update { node: id, config_epoch, slots });
     }
 
     pub(super) fn publish(&mut self, channel: &[u8], message: &[u8], is_sharded: bool) {
