@@ -301,7 +301,7 @@ fn a_tool_that_is_killed_in_the_middle_leaves_what_fix_repairs() {
     cluster.fill();
     let first = cluster.first();
     let mut prng = Prng::new(17);
-    let (mut open, mut halves) = (0, 0);
+    let (mut open, mut halves, mut whole) = (0, 0, 0);
     for round in 0..12 {
         let (from, to) = (cluster.nodes[round % 3].id(), cluster.nodes[(round + 1) % 3].id());
         let line = format!(
@@ -316,7 +316,11 @@ fn a_tool_that_is_killed_in_the_middle_leaves_what_fix_repairs() {
         child.kill().unwrap();
         let output = child.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.code(), None, "it was faster than this test: {said}");
+        // A busy machine may let the tool end before this test is awake again.
+        if let Some(code) = output.status.code() {
+            assert_eq!(code, 0, "{said}");
+            whole += 1;
+        }
         let said = cluster.tool.run(&format!("check {first}"), "");
         open += usize::from(said.code == Some(1) && said.text.contains("The following slots are open"));
         // Replies to what was sent last may still be under way, and the bus has its own pace.
@@ -325,8 +329,8 @@ fn a_tool_that_is_killed_in_the_middle_leaves_what_fix_repairs() {
         wait_until("all is well", || cluster.tool.run(&format!("check {first}"), "").code == Some(0));
         cluster.expect_whole();
     }
-    assert!(open > 0 && halves > 0, "no cut was in the middle of a slot");
-    println!("{open} slots were open, {halves} with keys at both nodes");
+    assert!(open > 0 && halves > 0, "no cut was in the middle of a slot; {whole} rounds were not cut");
+    println!("{open} slots were open, {halves} with keys at both nodes; {whole} rounds were not cut");
     let theirs = Tool(bin.join("valkey-cli")).good(&format!("check {first}"));
     assert!(theirs.contains("[OK] All 16384 slots covered."), "{theirs}");
 }
