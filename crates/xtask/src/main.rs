@@ -42,7 +42,7 @@ cargo xtask <command>
   compat [list]        writes the differences from Valkey into COMPAT.md, from the markers in the code (list: where)
   fuzz [--minimise] [--seconds N] [TARGET ..]   each fuzz target for N seconds, as many at a time as cores (needs a
                        nightly toolchain); `--minimise`: packs what was found into fuzz/corpus
-  miri                 the modules with unsafe code under Miri (needs a nightly toolchain)
+  miri [ROOM ..]       the modules with unsafe code under Miri (needs a nightly toolchain)
   locks                interleavings of the locks and of the log, explored by a model checker
   sim [--swap] [--seeds A..B]  the server on a simulated disk that crashes and fails (0..1000)
   allocators [NAME ..] builds the server with each allocator, fills and empties it
@@ -90,7 +90,7 @@ fn command(args: &[String]) -> Fallible {
         "compat" => tidy::compat::command(&place::root(), rest),
         "allocators" => allocators::command(rest),
         "fuzz" => fuzz::fuzz(rest),
-        "miri" => deep::miri(),
+        "miri" => deep::miri(rest),
         "locks" => deep::locks(),
         "sim" => sim::command(rest),
         "peers" => peers::command(rest),

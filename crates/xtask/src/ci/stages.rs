@@ -41,7 +41,12 @@ pub const TESTS: Stage = stage("tests", limit(2400), &["test --simulations-elsew
 
 const LINTS: Stage = stage("lints", limit(1200), &["check lints"]);
 const FUZZ: Stage = stage("fuzz", limit(1500), &["fuzz --seconds 10"]);
-const MIRI: Stage = stage("miri", limit(1800), &["miri"]);
+const MIRI: Stage = stage("miri", limit(1200), &["miri arena page"]);
+/// Layouts above the pages, minutes each.
+const LAYOUTS: Stage = Stage {
+    one_is_drawn: true,
+    ..stage("miri-layouts", limit(1200), &["miri zset", "miri list", "miri stream"])
+};
 /// Interleavings of the locks and of the log.
 const LOCKS: Stage = stage("locks", limit(600), &["locks"]);
 
@@ -98,7 +103,7 @@ type Lanes = &'static [&'static [Stage]];
 
 pub const PHASES: &[Lanes] = &[
     &[&[HOUSE]],
-    &[&[BUILD, TESTS], &[LINTS, FUZZ, MIRI, LOCKS]],
+    &[&[BUILD, TESTS], &[LINTS, FUZZ, MIRI, LAYOUTS, LOCKS]],
     &[&[STRESS]],
     &[
         &[KILLS, PRESSURE, SENTINEL, FOLLOW, CLIENTS, SCRIPTS, SLOTS],
