@@ -103,6 +103,8 @@ pub struct Sinker {
     /// Since when it looks, and how long it had looked without effect when it last gave up.
     looks_since: Instant,
     looked: Duration,
+    /// Bytes in use as that look began: what came later may not have been seen.
+    look_used_bytes: u64,
     /// Keys that leave with the segment that they lie in.
     pub(super) dropping: Dropping,
     pub(super) space: SpaceWatch,
@@ -112,7 +114,7 @@ impl Routine for Sinker {
     fn step(&mut self) -> bool {
         let is_short = self.is_short();
         if !is_short || self.tier.state() == State::Idle {
-            self.looks_since = Instant::now();
+            self.begin_look();
         }
         self.look_at_space();
         self.sink_asked();
@@ -191,9 +193,15 @@ impl Sinker {
             last_round: 0,
             looks_since: Instant::now(),
             looked: Duration::ZERO,
+            look_used_bytes: 0,
             dropping: Dropping::new(node),
             space: SpaceWatch::default(),
         }
+    }
+
+    fn begin_look(&mut self) {
+        self.looks_since = Instant::now();
+        self.look_used_bytes = self.node.pressing_used_bytes();
     }
 
     /// Rests for so long, or until memory has grown.
@@ -334,7 +342,9 @@ impl Sinker {
                     false if self.wants_to_freeze() => {}
                     false => {
                         self.looked = self.looks_since.elapsed();
-                        self.tier.set_idle(self.node.pressing_used_bytes());
+                        self.tier.set_idle(self.look_used_bytes);
+                        // The next look begins as memory is now, so that a second one in vain is the last.
+                        self.look_used_bytes = self.node.pressing_used_bytes();
                     }
                 }
                 return;
@@ -478,7 +488,7 @@ impl Sinker {
 
     fn note_taken(&mut self, bytes: u64) {
         if bytes > 0 {
-            self.looks_since = Instant::now();
+            self.begin_look();
             self.taken_bytes += bytes;
             self.last_round = self.hand.rounds;
         }

@@ -465,7 +465,11 @@ pub fn online(server: &Server) -> (Replica, u64) {
     let (_, offset) = replica.full_sync();
     replica.say(&format!("REPLCONF ACK {offset}"));
     let mut client = server.client();
-    wait_until("it is online", || client.ask("INFO replication").contains("state=online"));
+    // The log of a primary begins with a PING, so that its offset says something.
+    wait_until("it is online", || {
+        let info = client.ask("INFO replication");
+        info.contains("state=online") && field(&info, "master_repl_offset") > 0
+    });
     (replica, offset)
 }
 

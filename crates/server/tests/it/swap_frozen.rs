@@ -416,16 +416,16 @@ fn a_record_that_cannot_be_read_now_is_not_given_up() {
 #[test]
 fn records_are_cleaned() {
     let folder = Folder::new("frozen-clean");
-    let server = folder.start_freezing(&["--swap-max-disk", "512mb"]);
+    let server = folder.start_freezing(&["--swap-max-disk", "320mb"]);
     let mut client = server.client();
     set(&mut client, 0..KEYS * 2);
     let mut filler = server.client();
     // Larger values of one key after another fill the log, and leave holes beside the records.
     let text = "y".repeat(4000);
-    for n in 0..200_000 {
+    for n in 0..100_000 {
         // A write that takes seconds lets the disk count as degraded for a moment, on a machine that is busy.
         wait_until("there is memory", || filler.ask(&format!("SET filler:{} {text}", n % 9000)) == "+OK\r\n");
-        if n % 40_000 == 0 {
+        if n % 20_000 == 0 {
             check(&mut client, (0..KEYS * 2).step_by(1013));
         }
     }
