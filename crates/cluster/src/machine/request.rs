@@ -375,7 +375,7 @@ impl Machine {
             return Ok(Answer::Ok);
         }
         self.make_primary(self.me);
-        self.outputs.push(Output::Lead);
+        self.todo.role = Some(Output::Lead);
         self.close_all_slots();
         self.new_shard();
         self.todo.save_first();
@@ -433,7 +433,7 @@ impl Machine {
         self.new_shard();
         if was_replica {
             self.make_primary(self.me);
-            self.outputs.push(Output::Lead);
+            self.todo.role = Some(Output::Lead);
         }
         self.todo.save_first();
         self.todo.update_state = true;

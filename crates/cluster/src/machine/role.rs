@@ -57,7 +57,7 @@ impl Machine {
         }
         if needs_full || self.followed.as_ref() != Some(&(ip.clone(), port)) {
             self.followed = Some((ip.clone(), port));
-            self.outputs.push(Output::Follow { ip, port, needs_full });
+            self.todo.role = Some(Output::Follow { ip, port, needs_full });
         }
     }
 
