@@ -5,6 +5,7 @@ use crate::SlotSet;
 use crate::wire::{Body, Gossip, Header, PingKind};
 
 mod demotion;
+mod forgetting;
 
 fn settings() -> Settings {
     Settings {

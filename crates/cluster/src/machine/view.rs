@@ -119,6 +119,7 @@ impl Machine {
             nodes: nodes.collect(),
             current_epoch: self.current_epoch,
             last_vote_epoch: self.last_vote_epoch,
+            forgotten: self.forgotten.ids(),
         }
     }
 }
