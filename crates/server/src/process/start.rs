@@ -31,6 +31,7 @@ use crate::process::random::random_bytes;
 use crate::process::start_options::{self, Environment};
 use crate::process::supervisor;
 use crate::process::system;
+use crate::replication::state::Upstream;
 use crate::replication::{link, role};
 use crate::request::blocking;
 use crate::request::gating;
@@ -147,6 +148,9 @@ fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
     tier::start::begin(node)?;
     gating::apply(node);
     role::begin(node)?;
+    if let Some((host, port)) = bus.as_ref().and_then(|opened| opened.machine.primary_address()) {
+        role::begin_behind(node, Upstream { host, port });
+    }
     let metrics = metrics::open(&node.config)?;
     if tls::is_used(&node.config) && node.tls.configure(&node.config).is_err() {
         return Err("Failed to configure TLS. Check logs for more info.".to_string());

@@ -389,6 +389,33 @@ fn a_replica_that_restarts_has_one_link_which_begins_behind_its_load() {
     assert!(log.find("DB loaded from disk") < Some(begun[0]), "{log}");
 }
 
+/// A history that a file states is gone on in only by a node that is a replica when it is loaded.
+#[test]
+fn a_replica_that_restarts_again_and_again_goes_on_in_its_history() {
+    let nodes = cluster(1, &["--repl-diskless-sync-delay", "0"]);
+    let replica = Node::start(&["--appendonly", "no"]);
+    meet(&nodes[0], &replica);
+    wait_until("they know each other", || known(&nodes[0]) == 2 && replica.is_ok());
+    let mut primary = nodes[0].client();
+    replica.client().check(&format!("CLUSTER REPLICATE {}", nodes[0].id), "+OK\r\n");
+    for round in 0..4 {
+        primary.check(&format!("SET key:{round} x"), "+OK\r\n");
+        let has_all = || replica.client().ask("DBSIZE") == format!(":{}\r\n", round + 1);
+        wait_until("it has the data", has_all);
+        replica.client().check("SAVE", "+OK\r\n");
+        let loaded = replica.server.log().matches("DB loaded from disk").count();
+        replica.client().send(common::encode(&["DEBUG", "RESTART"]));
+        wait_until("it has started again", || {
+            replica.server.log().matches("DB loaded from disk").count() > loaded
+        });
+        wait_until("it follows again", || {
+            replica.client().ask("INFO replication").contains("master_link_status:up") && has_all()
+        });
+    }
+    let stats = primary.ask("INFO stats");
+    assert!(stats.contains("sync_full:1\r\n") && stats.contains("sync_partial_ok:4\r\n"), "{stats}");
+}
+
 /// The slots of the primary become another node's while its snapshot is loaded: that load ends, and goes, before the next begins.
 #[test]
 fn the_primary_changes_in_the_middle_of_a_load() {
