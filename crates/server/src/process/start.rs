@@ -129,7 +129,7 @@ fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
     let mailboxes = worker::mailboxes(workers).map_err(no_events)?;
     let events = Events::new().map_err(no_events)?;
     let mailbox = events.mailbox().map_err(no_events)?;
-    let (cluster, bus) = open_cluster(&config)?;
+    let (cluster, bus) = open_cluster(&config, &disk)?;
     let node = Node::start(Parts {
         commands,
         keyspace,
@@ -322,11 +322,14 @@ fn greet(config: &Config, file_given: bool, nothing_given: bool) {
 }
 
 /// What a member of a cluster opens before it has a keyspace: nodes.conf, and the port of the bus.
-fn open_cluster(config: &Config) -> Result<(ClusterState, Option<bus::Opened>), String> {
+fn open_cluster(
+    config: &Config,
+    disk: &Arc<dyn Disk>,
+) -> Result<(ClusterState, Option<bus::Opened>), String> {
     if !config.is_clustered() {
         return Ok((ClusterState::none(), None));
     }
-    let (opened, topology) = bus::open(config)?;
+    let (opened, topology) = bus::open(config, disk)?;
     Ok((ClusterState::member(topology), Some(opened)))
 }
 

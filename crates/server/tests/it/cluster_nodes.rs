@@ -313,6 +313,24 @@ fn two_processes_do_not_share_one_file() {
     );
 }
 
+/// A file system has lost the bytes of nodes.conf: another node must not take the slots of the keys that are found.
+#[test]
+fn a_node_does_not_start_as_another_beside_its_data() {
+    let mut node = Node::start(&[]);
+    let folder: PathBuf = node.server.folder.clone();
+    node.client().check("SAVE", "+OK\r\n");
+    node.kill();
+    drop(std::fs::File::create(folder.join("nodes.conf")).unwrap());
+    let (port, bus_port) = (free_port().to_string(), free_port().to_string());
+    let output = common::command(&["--port", &port, "--cluster-enabled", "yes", "--cluster-port", &bus_port])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!output.status.success() && text.contains("nodes.conf is empty, but there is"), "{text}");
+    assert_eq!(std::fs::metadata(folder.join("nodes.conf")).unwrap().len(), 0, "it is left as it was");
+}
+
 #[test]
 fn a_replica_follows_its_primary_and_hears_of_an_open_slot_first() {
     let nodes = cluster(2, &["--repl-diskless-sync-delay", "0"]);
