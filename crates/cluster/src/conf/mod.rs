@@ -6,7 +6,7 @@
 //!      |                                 |             | | |             | |         |        |          importing from
 //!      |                                 flags         | ping, pong (ms) | |         slots    migrating to
 //!      one word, without the line break above          primary           config epoch
-//!   vars currentEpoch 6 lastVoteEpoch 0
+//!   vars currentEpoch 6 lastVoteEpoch 0 forgotten ID,ID
 //! ```
 //! A line of CLUSTER NODES is the same without what follows the hostname. Redis 7.0 writes that to its file too, and older ones write
 //! neither the hostname nor `@bus`. A file is read as a whole or not at all: a node that forgets a vote may vote twice.
@@ -36,6 +36,9 @@ pub struct Conf {
     /// At least that of each node.
     pub current_epoch: u64,
     pub last_vote_epoch: u64,
+    /// Nodes that an administrator took out, and that do not come back by themselves. Valkey skips a variable
+    /// that it does not know.
+    pub forgotten: Vec<NodeId>,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -51,6 +51,7 @@ struct Reading {
     nodes: Vec<ConfNode>,
     current_epoch: u64,
     last_vote_epoch: u64,
+    forgotten: Vec<NodeId>,
     ids: HashSet<NodeId>,
     taken: SlotSet,
     has_myself: bool,
@@ -77,6 +78,9 @@ impl Reading {
                 self.current_epoch = number(value)?;
             } else if name.eq_ignore_ascii_case(b"lastVoteEpoch") {
                 self.last_vote_epoch = number(value)?;
+            } else if name.eq_ignore_ascii_case(b"forgotten") {
+                let ids = value.split(|byte| *byte == b',').map(NodeId::parse);
+                self.forgotten = ids.collect::<Option<_>>().ok_or(Defect::BadVariables)?;
             }
         }
         Ok(())
@@ -153,6 +157,7 @@ impl Reading {
             nodes: self.nodes,
             current_epoch: self.current_epoch.max(highest),
             last_vote_epoch: self.last_vote_epoch,
+            forgotten: self.forgotten,
         })
     }
 

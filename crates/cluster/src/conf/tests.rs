@@ -26,7 +26,7 @@ fn only(text: &str) -> ConfNode {
 #[test]
 fn what_is_written_is_read() {
     for text in [
-        "$A :0@0,,tls-port=0 myself,master - 0 0 0 connected\nvars currentEpoch 0 lastVoteEpoch 0\n",
+        "$A :0@0,,tls-port=0 myself,master - 0 0 0 connected\nvars currentEpoch 0 lastVoteEpoch 0 forgotten $B,$S\n",
         "$A 10.0.0.1:6379@16379,a.example,availability-zone=z-1,client-tls-port=1,client-tcp-port=2,client-ipv6=::1,\
          client-ipv4=1.2.3.4,tls-port=6380,nodename=n,shard-id=$S myself,master,nofailover - 0 1690000000000 3 connected \
          0-99 200 300-16383 [5->-$B] [150-<-$B] [200->-$B]\n\

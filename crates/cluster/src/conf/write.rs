@@ -69,7 +69,11 @@ pub fn write(conf: &Conf) -> String {
         write_line(&node.into(), Reader::File, &mut out);
     }
     let (current, vote) = (conf.current_epoch, conf.last_vote_epoch);
-    put(&mut out, format_args!("vars currentEpoch {current} lastVoteEpoch {vote}\n"));
+    put(&mut out, format_args!("vars currentEpoch {current} lastVoteEpoch {vote}"));
+    for (at, id) in conf.forgotten.iter().enumerate() {
+        put(&mut out, format_args!("{}{id}", if at == 0 { " forgotten " } else { "," }));
+    }
+    out.push('\n');
     out
 }
 

@@ -4,12 +4,16 @@
 //!   a step changes  -->  todo  --settle-->  commit n:   Save(n) .. Saved(n)   Apply(n) .. Applied(n)   -->  stands
 //!                        (the next commit gathers meanwhile)
 //! ```
-//! A commit that gives this node a slot is saved before it is applied. One that only takes slots away is
-//! applied first: commands must stop, whatever the disk does. So slots that are lost while a commit is being
-//! saved are applied at once. When a commit is through, `Standing` is what it was when the commit began, and
-//! what waited for it (answers, votes, a broadcast) leaves.
+//! A commit that gives this node a slot is saved before it is applied. Slots that are taken away are applied
+//! at once, whatever the disk does and whatever commit is under way: commands must stop. When a commit is
+//! through, `Standing` is what it was when the commit began, and what waited for it (answers, votes, a
+//! broadcast) leaves.
 //!
-//! Invariants: messages show `Standing`, which is never ahead of the file; one commit is under way at most.
+//! A node whose slots are taken and that becomes a replica learns of the slots first: the role refuses writes
+//! (READONLY), the words send clients on (MOVED).
+//!
+//! Invariants: messages show `Standing`, which is never ahead of the file; one commit is under way at most; a
+//! change of role leaves in the step that made it, behind what that step takes away.
 
 use super::{Machine, Now, Output};
 use crate::{Slot, SlotSet};
@@ -41,6 +45,8 @@ pub(super) struct Todo {
     /// The words of some slots may differ.
     pub slots: bool,
     pub broadcast: bool,
+    /// `Follow` or `Lead`, the last one of this step.
+    pub role: Option<Output>,
     /// What leaves when the commit that comes now is through.
     held: Vec<Output>,
 }
@@ -125,6 +131,8 @@ pub(super) struct Commits {
     pub standing: Standing,
     under_way: Option<Commit>,
     last: CommitNumber,
+    /// The last losses that no commit has, if they are not applied yet: what comes stands behind them.
+    ahead: Option<CommitNumber>,
     /// What the words say, or are going to when the commit under way is through.
     words: Box<[Word; Slot::COUNT]>,
     saved_ms: u64,
@@ -133,12 +141,7 @@ pub(super) struct Commits {
 impl Commits {
     pub fn new(standing: Standing) -> Commits {
         let words = Box::new([Word::NONE; Slot::COUNT]);
-        Commits { standing, under_way: None, last: CommitNumber(0), words, saved_ms: 0 }
-    }
-
-    fn is_saving(&self) -> bool {
-        let phase = self.under_way.as_ref().and_then(|commit| commit.phases.front());
-        phase == Some(&Phase::Save)
+        Commits { standing, under_way: None, last: CommitNumber(0), ahead: None, words, saved_ms: 0 }
     }
 
     /// Whether the commit under way is being saved, and shows the topology when it is applied.
@@ -154,12 +157,13 @@ impl Machine {
         if self.todo.update_state {
             self.update_state(now);
         }
-        if self.todo.slots && self.commits.is_saving() {
+        if self.todo.slots && self.commits.under_way.is_some() {
             self.apply_losses(now);
         }
         while self.commits.under_way.is_none() && self.todo.needs_commit() {
             self.begin_commit(now);
         }
+        self.outputs.extend(self.todo.role.take());
         if self.todo.lazy && now.ms.0 >= self.commits.saved_ms + LAZY_SAVE_MS {
             self.commits.saved_ms = now.ms.0;
             self.todo.lazy = false;
@@ -175,8 +179,12 @@ impl Machine {
     }
 
     fn begin_commit(&mut self, now: Now) {
-        let (gained, others) = if self.todo.slots { self.changed_words() } else { Default::default() };
-        let applies = !gained.is_empty() || !others.is_empty();
+        let (gained, mut others) = if self.todo.slots { self.changed_words() } else { Default::default() };
+        if !gained.is_empty() && !others.is_empty() {
+            // The file that what is gained waits for may hang.
+            self.apply_at_once(std::mem::take(&mut others), now);
+        }
+        let applies = !gained.is_empty() || !others.is_empty() || self.commits.ahead.is_some();
         let saves = self.todo.durable || !gained.is_empty();
         let mut phases = VecDeque::new();
         if applies {
@@ -202,7 +210,7 @@ impl Machine {
         self.begin_phase(now);
     }
 
-    /// Stops serving slots that this node has lost while a commit is being saved: the disk may hang. All else
+    /// Stops serving slots that this node has lost while a commit is under way: the disk may hang. All else
     /// waits for the next commit.
     fn apply_losses(&mut self, now: Now) {
         let mut others = Vec::new();
@@ -213,12 +221,16 @@ impl Machine {
                 others.push(slot);
             }
         }
-        if others.is_empty() {
-            return;
+        if !others.is_empty() {
+            self.apply_at_once(others, now);
         }
+    }
+
+    fn apply_at_once(&mut self, others: Vec<Slot>, now: Now) {
         // No commit has this number: that it is applied ends none.
         self.commits.last.0 += 1;
         let number = self.commits.last;
+        self.commits.ahead = Some(number);
         let topology = self.topology(now);
         self.outputs.push(Output::Apply { number, topology, gained: Vec::new(), others });
     }
@@ -254,6 +266,9 @@ impl Machine {
     }
 
     pub(super) fn applied(&mut self, number: CommitNumber, now: Now) {
+        if self.commits.ahead == Some(number) {
+            self.commits.ahead = None;
+        }
         self.end_phase(number, Phase::Apply, now);
     }
 

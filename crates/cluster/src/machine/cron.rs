@@ -14,7 +14,7 @@ impl Machine {
     pub(super) fn tick(&mut self, offset: u64, now: Now) {
         self.offset = offset;
         self.ticks += 1;
-        self.forgotten.retain(|_, until| *until > now.ms);
+        self.forgotten.expire(now.ms);
         self.close_unnamed(now);
         self.reconnect_all(now);
         if !self.settings.no_random_ping && self.ticks.is_multiple_of(10) {
@@ -56,7 +56,9 @@ impl Machine {
             && now.ms.since(node.inbound_lost) > timeout_ms
             && quiet(node.meet_sent)
             && node.flags.has(Flags::LIGHT_MODULE);
-        if let Some(link) = node.outbound.filter(|_| is_one_way) {
+        // While the connection is being made, MEET would be its first message, as an administrator's is.
+        let stands = |link: &super::LinkId| self.links.get(*link).is_some_and(super::links::Link::stands);
+        if let Some(link) = node.outbound.filter(stands).filter(|_| is_one_way) {
             // It does not connect to this node, so it does not know it.
             self.nodes[handle].flags.set(Flags::MEET);
             self.notice(format!(

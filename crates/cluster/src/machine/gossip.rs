@@ -8,8 +8,6 @@ use crate::{Flags, NodeId};
 
 /// A clock may be so far ahead of this one.
 const CLOCK_TOLERANCE_MS: u64 = 500;
-/// No node is forgotten for longer, whatever a message says: a year.
-const FORGOTTEN_MAX_S: u64 = 366 * 86_400;
 
 impl Machine {
     /// `sender` may still be in its handshake, if it sent MEET.
@@ -66,8 +64,9 @@ impl Machine {
     }
 
     fn gossip_about_unknown(&mut self, sender: Option<Handle>, entry: &Gossip, now: Now) {
-        let is_wanted =
-            sender.is_some() && !entry.flags.has(Flags::NOADDR) && !self.is_forgotten(&entry.id, now);
+        let is_wanted = sender.is_some()
+            && !entry.flags.has(Flags::NOADDR)
+            && !self.forgotten.is_banned(&entry.id, now.ms);
         if !is_wanted {
             return;
         }
@@ -80,17 +79,9 @@ impl Machine {
         (address.tcp_port, address.tls_port) = self.ports(entry.port, entry.other_port);
         address.bus_port = entry.bus_port;
         if self.nodes.add(node).is_some() {
+            self.forgotten.add(&entry.id);
             self.todo.save();
         }
-    }
-
-    pub(super) fn is_forgotten(&self, id: &NodeId, now: Now) -> bool {
-        self.forgotten.get(id).is_some_and(|until| *until > now.ms)
-    }
-
-    pub(super) fn forget_for(&mut self, id: NodeId, ttl_s: u64, now: Now) {
-        let until = Ms(now.ms.0 + ttl_s.min(FORGOTTEN_MAX_S) * 1000);
-        self.forgotten.insert(id, until);
     }
 
     pub(super) fn read_extensions(&mut self, sender: Handle, extensions: &Extensions, now: Now) {
@@ -99,7 +90,10 @@ impl Machine {
             if node == self.me || self.my().primary == Some(node) || node == sender {
                 continue;
             }
-            self.forget_for(*id, *ttl_s, now);
+            if self.forgotten.is_taken_back(id, *ttl_s, now.ms) {
+                continue;
+            }
+            self.forgotten.forget(*id, *ttl_s, now.ms);
             self.remove_node(node, now);
         }
         if !announces(extensions, &self.nodes[sender].address) {

@@ -37,6 +37,11 @@ impl Link {
         text(self.local_ip)
     }
 
+    /// Returns whether the connection is made.
+    pub fn stands(&self) -> bool {
+        self.local_ip.is_some()
+    }
+
     pub fn set_local_ip(&mut self, ip: &str) {
         self.local_ip = ip.parse().ok();
     }
@@ -182,6 +187,7 @@ impl Machine {
     fn forget_link(&mut self, id: LinkId, now: Now) -> bool {
         let Some(link) = self.links.by_id.remove(&id) else { return false };
         self.links.unnamed.remove(&id);
+        self.forgotten.links.remove(&id);
         let Some(node) = link.node else { return true };
         let node = &mut self.nodes[node];
         if link.is_inbound {

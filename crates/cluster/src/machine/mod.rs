@@ -18,6 +18,7 @@
 mod commit;
 mod cron;
 mod epochs;
+mod forgotten;
 mod gossip;
 mod health;
 mod links;
@@ -47,6 +48,7 @@ use crate::topology::{State, Topology};
 use crate::wire::Message;
 use crate::{Flags, NodeId, Slot, SlotSet};
 use commit::{Commits, Todo};
+use forgotten::Forgotten;
 use isotherm_stdx::prng::Prng;
 use links::Links;
 use node::{Node, Nodes};
@@ -193,8 +195,7 @@ pub struct Machine {
     importing: BTreeMap<Slot, Handle>,
     current_epoch: u64,
     last_vote_epoch: u64,
-    /// Removed by an administrator, and until when they are not added again.
-    forgotten: BTreeMap<NodeId, Ms>,
+    forgotten: Forgotten,
     /// The address that this node replicates from, as far as it was asked for.
     followed: Option<(String, u16)>,
     health: health::Health,

@@ -58,8 +58,12 @@ impl Machine {
         {
             record.knows_extensions = true;
         }
-        if let Some(sender) = sender {
-            self.note_sender(sender, link, header, now);
+        match sender {
+            Some(sender) => self.note_sender(sender, link, header, now),
+            None if !matches!(body, Body::Ping { kind: PingKind::Meet, .. }) => {
+                self.forgotten.note_link(link, header.sender);
+            }
+            None => {}
         }
         match body {
             Body::Ping { kind, gossip, extensions } => {
@@ -228,6 +232,12 @@ impl Machine {
     }
 
     fn meet_unknown(&mut self, link: LinkId, header: &Header, ping: &Ping<'_>, now: Now) -> bool {
+        let names_members = ping.gossip.iter().any(|entry| self.nodes.find(&entry.id).is_some());
+        if self.forgotten.stays_out(link, &header.sender, names_members) {
+            let text = format!("Ignoring MEET of node {}, which was forgotten", header.sender);
+            self.say(Level::Verbose, text);
+            return true;
+        }
         let Some(record) = self.links.get(link) else { return false };
         if record.node.is_none() {
             let ip = if header.ip.is_empty() { record.peer_ip() } else { header.ip.clone() };
@@ -266,6 +276,7 @@ impl Machine {
                 return false;
             }
             self.nodes.rename(node, header.sender);
+            self.forgotten.meet(&header.sender);
             let node = &mut self.nodes[node];
             node.flags.clear(Flags::HANDSHAKE);
             node.flags.set(header.flags & (Flags::PRIMARY | Flags::REPLICA));

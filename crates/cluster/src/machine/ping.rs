@@ -56,7 +56,9 @@ impl Machine {
         record.set_local_ip(local_ip);
         let Some(node) = record.node else { return };
         let waiting = self.nodes[node].ping_sent;
-        let kind = if self.nodes[node].flags.has(Flags::MEET) { PingKind::Meet } else { PingKind::Ping };
+        // A member that does not seem to know this one is sent MEET later (`keep_connected`).
+        let is_met = self.nodes[node].flags.has(Flags::MEET) && self.nodes[node].is_in_handshake();
+        let kind = if is_met { PingKind::Meet } else { PingKind::Ping };
         self.ping(link, kind, now);
         if waiting.is_some() {
             // A ping that was sent over the link before this one is still not answered.
@@ -129,7 +131,6 @@ impl Machine {
 
     fn extensions(&self, now: Now) -> Extensions {
         let me = self.my();
-        let forgotten = self.forgotten.iter().filter(|(_, until)| **until > now.ms);
         Extensions {
             hostname: me.address.hostname.clone(),
             human_name: me.address.human_name.clone(),
@@ -139,7 +140,7 @@ impl Machine {
             client_port: me.address.client_tcp_port,
             client_tls_port: me.address.client_tls_port,
             shard: Some(me.shard),
-            forgotten: forgotten.map(|(id, until)| (*id, until.since(now.ms) / 1000)).collect(),
+            forgotten: self.forgotten.banned(now.ms),
         }
     }
 

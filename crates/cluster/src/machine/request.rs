@@ -334,7 +334,7 @@ impl Machine {
     fn forget(&mut self, id: NodeId, now: Now) -> Answered {
         let Some(node) = self.nodes.find(&id) else {
             // Another node may have spread it already.
-            return if self.is_forgotten(&id, now) {
+            return if self.forgotten.is_banned(&id, now.ms) {
                 Ok(Answer::Ok)
             } else {
                 Err(format!("Unknown node {id}"))
@@ -347,7 +347,7 @@ impl Machine {
             return Err("Can't forget my master!".to_string());
         }
         let ttl_s = self.settings.blacklist_ttl_s;
-        self.forget_for(id, ttl_s, now);
+        self.forgotten.forget(id, ttl_s, now.ms);
         self.remove_node(node, now);
         Ok(Answer::Ok)
     }
@@ -375,7 +375,7 @@ impl Machine {
             return Ok(Answer::Ok);
         }
         self.make_primary(self.me);
-        self.outputs.push(Output::Lead);
+        self.todo.role = Some(Output::Lead);
         self.close_all_slots();
         self.new_shard();
         self.todo.save_first();
@@ -433,7 +433,7 @@ impl Machine {
         self.new_shard();
         if was_replica {
             self.make_primary(self.me);
-            self.outputs.push(Output::Lead);
+            self.todo.role = Some(Output::Lead);
         }
         self.todo.save_first();
         self.todo.update_state = true;

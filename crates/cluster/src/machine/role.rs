@@ -48,16 +48,18 @@ impl Machine {
         self.follow_address(needs_full);
     }
 
+    /// Returns the address of the primary that this node follows, if it follows one and that is known.
+    pub fn primary_address(&self) -> Option<(String, u16)> {
+        let node = &self.nodes[self.my().primary?];
+        let is_known = !node.address.ip.is_empty() && !node.flags.has(Flags::NOADDR);
+        is_known.then(|| (node.address.ip.clone(), node.client_port(self.settings.follows_by_tls)))
+    }
+
     fn follow_address(&mut self, needs_full: bool) {
-        let Some(primary) = self.my().primary else { return };
-        let node = &self.nodes[primary];
-        let (ip, port) = (node.address.ip.clone(), node.client_port(self.settings.follows_by_tls));
-        if ip.is_empty() || node.flags.has(Flags::NOADDR) {
-            return;
-        }
+        let Some((ip, port)) = self.primary_address() else { return };
         if needs_full || self.followed.as_ref() != Some(&(ip.clone(), port)) {
             self.followed = Some((ip.clone(), port));
-            self.outputs.push(Output::Follow { ip, port, needs_full });
+            self.todo.role = Some(Output::Follow { ip, port, needs_full });
         }
     }
 

@@ -1,6 +1,7 @@
 //! How a machine begins: alone under a name of its own, or as nodes.conf has it (clusterInit, clusterLoadConfig).
 
 use super::commit::{Commits, Standing, Todo};
+use super::forgotten::Forgotten;
 use super::health::Health;
 use super::links::Links;
 use super::node::{Handle, Node, Nodes};
@@ -53,6 +54,7 @@ impl Machine {
         machine.current_epoch =
             conf.nodes.iter().map(|node| node.config_epoch).fold(conf.current_epoch, u64::max);
         machine.last_vote_epoch = conf.last_vote_epoch;
+        machine.forgotten = Forgotten::of(&conf.forgotten);
         for node in &conf.nodes {
             let known = machine.nodes.find(&node.id).expect("it was added");
             machine.nodes[known].primary = node.primary.and_then(|id| machine.nodes.find(&id));
@@ -84,7 +86,7 @@ impl Machine {
             importing: BTreeMap::new(),
             current_epoch: 0,
             last_vote_epoch: 0,
-            forgotten: BTreeMap::new(),
+            forgotten: Forgotten::default(),
             followed: None,
             health: Health::new(),
             offset: 0,

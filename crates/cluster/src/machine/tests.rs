@@ -4,6 +4,9 @@ use super::*;
 use crate::SlotSet;
 use crate::wire::{Body, Gossip, Header, PingKind};
 
+mod demotion;
+mod forgetting;
+
 fn settings() -> Settings {
     Settings {
         node_timeout_ms: 1000,
@@ -60,13 +63,14 @@ impl Bench {
         number.map(|number| self.step(Input::Saved(number))).is_some()
     }
 
+    /// Applies what came first.
     fn apply(&mut self) -> bool {
-        let number = self.said.iter().find_map(|output| match output {
-            Output::Apply { number, .. } => Some(*number),
-            _ => None,
-        });
-        self.said.retain(|output| !matches!(output, Output::Apply { .. }));
-        number.map(|number| self.step(Input::Applied(number))).is_some()
+        let Some(at) = self.said.iter().position(|output| matches!(output, Output::Apply { .. })) else {
+            return false;
+        };
+        let Output::Apply { number, .. } = self.said.remove(at) else { unreachable!() };
+        self.step(Input::Applied(number));
+        true
     }
 
     fn answer(&mut self) -> Option<Answer> {
@@ -81,8 +85,12 @@ impl Bench {
 
     /// Another node meets it and is known from then on, over `LINK` and a link to it.
     fn meet(&mut self, other: &Header) {
-        self.step(Input::Accepted { link: LINK, peer_ip: "10.0.0.2", local_ip: "10.0.0.1" });
-        self.send(LINK, other, Body::Ping { kind: PingKind::Meet, gossip: Vec::new(), extensions: None });
+        self.meet_over(LINK, other);
+    }
+
+    fn meet_over(&mut self, link: LinkId, other: &Header) {
+        self.step(Input::Accepted { link, peer_ip: "10.0.0.2", local_ip: "10.0.0.1" });
+        self.send(link, other, Body::Ping { kind: PingKind::Meet, gossip: Vec::new(), extensions: None });
         self.machine.settings.no_reconnection = false;
         self.step(Input::Tick { offset: 0 });
         self.machine.settings.no_reconnection = true;

@@ -92,7 +92,8 @@ impl Machine {
         self.shape().slots[place].clone()
     }
 
-    pub(super) fn conf(&mut self, now: Now) -> Conf {
+    /// Makes the file as it is to be.
+    pub fn conf(&mut self, now: Now) -> Conf {
         let slots = self.shape().slots.clone();
         let known = self.nodes.iter().zip(slots).filter(|((_, node), _)| !node.is_in_handshake());
         let nodes = known.map(|((handle, node), slots)| {
@@ -119,6 +120,7 @@ impl Machine {
             nodes: nodes.collect(),
             current_epoch: self.current_epoch,
             last_vote_epoch: self.last_vote_epoch,
+            forgotten: self.forgotten.ids(),
         }
     }
 }

@@ -36,6 +36,30 @@ fn one_view_after_any_trouble() {
     }
 }
 
+/// The node goes on as if it were a member, and tries to be one again.
+#[test]
+fn a_node_that_all_others_have_forgotten_stays_out_until_it_is_met() {
+    const NODES: usize = 5;
+    let mut world = World::of_size(1, NODES);
+    world.create();
+    let out = NODES - 1;
+    world.forget(out);
+    for second in 0..60 {
+        world.run(1000);
+        assert_eq!(world.knowers(out), 0, "second {second}: {}", world.report());
+    }
+    world.meet(0, out);
+    world.run(20_000);
+    world.check_agreement().unwrap_or_else(|why| panic!("{why}: {}", world.report()));
+    // It is the one that an administrator talks to.
+    world.forget(out);
+    world.run(20_000);
+    assert_eq!(world.knowers(out), 0);
+    world.meet(out, 1);
+    world.run(20_000);
+    world.check_agreement().unwrap_or_else(|why| panic!("{why}: {}", world.report()));
+}
+
 #[test]
 fn a_seed_gives_the_same_run() {
     let run = || {

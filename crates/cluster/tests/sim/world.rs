@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 const NODE_TIMEOUT_MS: u64 = 2000;
+const BLACKLIST_TTL_S: u64 = 5;
 const BUS_PORT: u16 = 16379;
 const UNIX_START_MS: u64 = 1_800_000_000_000;
 
@@ -66,6 +67,7 @@ pub struct World {
 fn settings() -> Settings {
     Settings {
         node_timeout_ms: NODE_TIMEOUT_MS,
+        blacklist_ttl_s: BLACKLIST_TTL_S,
         allows_replica_migration: false,
         bus_port: BUS_PORT,
         ..Settings::default()
@@ -94,6 +96,14 @@ impl World {
     pub fn new(seed: u64) -> World {
         let mut random = Prng::new(seed ^ 0x51_6d);
         let count = size(&mut random);
+        World::of(random, count)
+    }
+
+    pub fn of_size(seed: u64, count: usize) -> World {
+        World::of(Prng::new(seed), count)
+    }
+
+    fn of(random: Prng, count: usize) -> World {
         let mut world = World {
             random,
             now_ms: 1000,
@@ -401,6 +411,27 @@ impl World {
                 return;
             }
         }
+    }
+
+    /// An administrator takes a node out everywhere else, and leaves it running.
+    pub fn forget(&mut self, host: usize) {
+        let id = self.hosts[host].id.expect("it has started");
+        for other in (0..self.hosts.len()).filter(|other| *other != host) {
+            self.ask(other, Request::Forget(id));
+        }
+        self.run(1000);
+    }
+
+    pub fn meet(&mut self, host: usize, other: usize) {
+        self.ask(host, Request::Meet { ip: ip(other), port: 6379, bus_port: BUS_PORT });
+    }
+
+    /// Counts the others that know a node, its handshakes aside.
+    pub fn knowers(&self, host: usize) -> usize {
+        let id = self.hosts[host].id.expect("it has started");
+        let others = self.hosts.iter().enumerate().filter(|(other, _)| *other != host);
+        let topologies = others.filter_map(|(_, other)| other.topology.as_ref());
+        topologies.filter(|topology| topology.find(&id).is_some()).count()
     }
 
     fn owns(&self, host: usize, slot: Slot) -> bool {

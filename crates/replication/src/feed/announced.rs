@@ -60,6 +60,9 @@ pub enum Said {
     GetAck,
 }
 
+/// A look at whether a word is the id of a node of the cluster; `None`: there is no cluster.
+pub type Members<'m> = Option<&'m dyn Fn(&[u8]) -> bool>;
+
 /// The text of an error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Refused(pub Vec<u8>);
@@ -70,7 +73,7 @@ fn refused<T>(text: impl Into<Vec<u8>>) -> Result<T, Refused> {
 
 impl Announced {
     /// `args` begins with the command's name.
-    pub fn replconf(&mut self, args: Args<'_>) -> Result<Said, Refused> {
+    pub fn replconf(&mut self, args: Args<'_>, members: Members<'_>) -> Result<Said, Refused> {
         if args.len().is_multiple_of(2) {
             return refused(errors::SYNTAX);
         }
@@ -89,7 +92,8 @@ impl Announced {
                 b"set-rdb-client-id" => {
                     return refused(format!("ERR Unrecognized RDB client id {}", number(value)?));
                 }
-                b"set-cluster-node-id" => return refused("ERR This instance has cluster support disabled"),
+                // A replica's address says as much, so the id is kept nowhere.
+                b"set-cluster-node-id" => check_member(value, members)?,
                 _ => {
                     return refused(errors::with_bytes(
                         "ERR Unrecognized REPLCONF option: ",
@@ -115,6 +119,14 @@ impl Announced {
     /// Whether it reads version 80 of the RDB format, which Valkey 9.0 brought.
     pub fn reads_version_80(&self) -> bool {
         self.version >= 0x09_00_00
+    }
+}
+
+fn check_member(id: &[u8], members: Members<'_>) -> Result<(), Refused> {
+    match members {
+        None => refused("ERR This instance has cluster support disabled"),
+        Some(knows) if knows(id) => Ok(()),
+        Some(_) => refused(errors::with_bytes("ERR Unknown node ", id, "")),
     }
 }
 
@@ -186,7 +198,21 @@ mod tests {
         let words: Vec<&[u8]> =
             std::iter::once("replconf").chain(words.iter().copied()).map(str::as_bytes).collect();
         let args = ArgsBuf::from_slices(&words);
-        announced.replconf(args.args()).map_err(|text| String::from_utf8(text.0).unwrap())
+        announced.replconf(args.args(), None).map_err(|text| String::from_utf8(text.0).unwrap())
+    }
+
+    #[test]
+    fn a_node_of_the_cluster() {
+        let say = |id: &str, members: Members<'_>| {
+            let args = ArgsBuf::from_slices(&[b"REPLCONF", b"SET-CLUSTER-NODE-ID", id.as_bytes()]);
+            Announced::default()
+                .replconf(args.args(), members)
+                .map_err(|text| String::from_utf8(text.0).unwrap())
+        };
+        let knows = |id: &[u8]| id == b"ab";
+        assert_eq!(say("ab", Some(&knows)), Ok(Said::Options));
+        assert_eq!(say("abc", Some(&knows)), Err("ERR Unknown node abc".into()));
+        assert_eq!(say("ab", None), Err("ERR This instance has cluster support disabled".into()));
     }
 
     #[test]

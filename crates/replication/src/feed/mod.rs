@@ -20,7 +20,7 @@ mod announced;
 mod due;
 mod request;
 
-pub use announced::{Announced, Capabilities, Filter, Refused, Said};
+pub use announced::{Announced, Capabilities, Filter, Members, Refused, Said};
 pub use due::{Group, Terms, Waiting, next_group};
 pub use request::{SyncRequest, WrongRequest};
 

@@ -16,6 +16,9 @@ pub struct Settings {
     pub port: u16,
     /// `replica-announce-ip`
     pub address: Option<Vec<u8>>,
+    /// The id of a node of a cluster that may take its primary's place: a Valkey that shuts down hands over
+    /// to a replica that has said one.
+    pub node_id: Option<Vec<u8>>,
     /// The Valkey whose formats it reads.
     pub version: &'static str,
     /// `repl-timeout`
@@ -33,6 +36,7 @@ pub enum Step {
     Address,
     Capa,
     Version,
+    NodeId,
     Psync,
 }
 
@@ -44,7 +48,8 @@ impl Step {
             Step::Port if settings.address.is_some() => Step::Address,
             Step::Port | Step::Address => Step::Capa,
             Step::Capa => Step::Version,
-            Step::Version | Step::Psync => Step::Psync,
+            Step::Version if settings.node_id.is_some() => Step::NodeId,
+            Step::Version | Step::NodeId | Step::Psync => Step::Psync,
         }
     }
 
@@ -55,6 +60,7 @@ impl Step {
             Step::Address => "ip-address",
             Step::Capa => "capa",
             Step::Version => "version",
+            Step::NodeId => "set-cluster-node-id",
             Step::Ping | Step::Auth | Step::Psync => "",
         }
     }
@@ -78,6 +84,9 @@ pub fn introduction(settings: &Settings) -> Vec<u8> {
     }
     bytes.extend(command(&[b"REPLCONF", b"capa", b"eof", b"capa", b"psync2"]));
     bytes.extend(command(&[b"REPLCONF", b"version", settings.version.as_bytes()]));
+    if let Some(id) = &settings.node_id {
+        bytes.extend(command(&[b"REPLCONF", b"set-cluster-node-id", id]));
+    }
     bytes
 }
 

@@ -4,7 +4,8 @@
 //! ```text
 //!   begin --> Connect
 //!   Connected        PING            -->   +PONG | -NOAUTH | -NOPERM
-//!                    AUTH?, REPLCONF listening-port, ip-address?, capa, version   -->   a line each, errors but AUTH's do no harm
+//!                    AUTH?, REPLCONF listening-port, ip-address?, capa, version, node id?
+//!                                    -->   a line each, errors but AUTH's do no harm
 //!                    PSYNC id from+1 -->   +FULLRESYNC id off | +CONTINUE id? | error | empty lines while the primary prepares
 //!
 //!   +FULLRESYNC      $<length> | $EOF:<mark>    [snapshot][mark?]   --> SnapshotEnds, and when it is loaded: the stream
@@ -351,7 +352,7 @@ impl Link {
                 State::Handshake(Step::Ping.next(settings))
             }
             Step::Auth if line.starts_with(b"-") => return Err(Failure::Refused(lines::text(line))),
-            Step::Port | Step::Address | Step::Capa | Step::Version | Step::Auth => {
+            Step::Port | Step::Address | Step::Capa | Step::Version | Step::NodeId | Step::Auth => {
                 if line.starts_with(b"-") {
                     out.push(Output::Say(Line::NotUnderstood(step.option(), lines::text(line))));
                 }

@@ -92,6 +92,7 @@ fn the_words_of_the_handshake() {
     let all = Settings {
         password: Some((Some(b"ann".to_vec()), b"pw".to_vec())),
         address: Some(b"10.0.0.9".to_vec()),
+        node_id: Some(b"ab".to_vec()),
         ..settings()
     };
     let (mut play, out) = Play::new(all, Some(position(99)));
@@ -101,14 +102,17 @@ fn the_words_of_the_handshake() {
     assert_eq!(
         sent(&play.bytes(b"-NOAUTH Authentication required.\r\n")),
         "AUTH ann pw REPLCONF listening-port 7001 REPLCONF ip-address 10.0.0.9 REPLCONF capa eof capa psync2 REPLCONF \
-         version 9.1.2"
+         version 9.1.2 REPLCONF set-cluster-node-id ab"
     );
     assert_eq!(play.link.phase(), Phase::Handshake);
     // Line by line, in pieces.
     assert_eq!(play.bytes(b"+OK\r\n+O"), []);
     let out = play.bytes(b"K\r\n-ERR no\r\n+OK\r\n");
     assert_eq!(out, [Output::Say(Line::NotUnderstood("ip-address", "-ERR no".into()))]);
-    assert_eq!(sent(&play.bytes(b"+OK\r\n")), format!("PSYNC {ID} 100"));
+    let out = play.bytes(b"+OK\r\n-ERR Unknown node ab\r\n");
+    let line = Line::NotUnderstood("set-cluster-node-id", "-ERR Unknown node ab".into());
+    assert_eq!(out[0], Output::Say(line));
+    assert_eq!(sent(&out[1..]), format!("PSYNC {ID} 100"));
     assert_eq!(sent(&Play::new(settings(), None).0.step(Input::Connected)), "PING");
 }
 

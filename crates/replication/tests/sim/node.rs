@@ -369,7 +369,7 @@ impl Node {
         let args = ArgsBuf::from_slices(&slices);
         let reply: Vec<u8> = match words[0].to_ascii_uppercase().as_slice() {
             b"PING" => b"+PONG\r\n".to_vec(),
-            b"REPLCONF" => match peer.announced.replconf(args.args()) {
+            b"REPLCONF" => match peer.announced.replconf(args.args(), None) {
                 Ok(Said::Options) => b"+OK\r\n".to_vec(),
                 Ok(Said::Ack(acked)) => {
                     let (Some(feed), Some((acked, synced))) = (&mut peer.feed, acked) else { return true };

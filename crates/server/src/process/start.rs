@@ -31,6 +31,7 @@ use crate::process::random::random_bytes;
 use crate::process::start_options::{self, Environment};
 use crate::process::supervisor;
 use crate::process::system;
+use crate::replication::state::Upstream;
 use crate::replication::{link, role};
 use crate::request::blocking;
 use crate::request::gating;
@@ -128,7 +129,7 @@ fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
     let mailboxes = worker::mailboxes(workers).map_err(no_events)?;
     let events = Events::new().map_err(no_events)?;
     let mailbox = events.mailbox().map_err(no_events)?;
-    let (cluster, bus) = open_cluster(&config)?;
+    let (cluster, bus) = open_cluster(&config, &disk)?;
     let node = Node::start(Parts {
         commands,
         keyspace,
@@ -147,6 +148,9 @@ fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
     tier::start::begin(node)?;
     gating::apply(node);
     role::begin(node)?;
+    if let Some((host, port)) = bus.as_ref().and_then(|opened| opened.machine.primary_address()) {
+        role::begin_behind(node, Upstream { host, port });
+    }
     let metrics = metrics::open(&node.config)?;
     if tls::is_used(&node.config) && node.tls.configure(&node.config).is_err() {
         return Err("Failed to configure TLS. Check logs for more info.".to_string());
@@ -318,11 +322,14 @@ fn greet(config: &Config, file_given: bool, nothing_given: bool) {
 }
 
 /// What a member of a cluster opens before it has a keyspace: nodes.conf, and the port of the bus.
-fn open_cluster(config: &Config) -> Result<(ClusterState, Option<bus::Opened>), String> {
+fn open_cluster(
+    config: &Config,
+    disk: &Arc<dyn Disk>,
+) -> Result<(ClusterState, Option<bus::Opened>), String> {
     if !config.is_clustered() {
         return Ok((ClusterState::none(), None));
     }
-    let (opened, topology) = bus::open(config)?;
+    let (opened, topology) = bus::open(config, disk)?;
     Ok((ClusterState::member(topology), Some(opened)))
 }
 

@@ -82,10 +82,16 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     let Some((host, port)) = text.rsplit_once(' ') else { return Ok(()) };
     let port =
         port.trim().trim_start_matches('+').parse().map_err(|_| format!("Invalid primary port {port}"))?;
+    begin_behind(node, Upstream { host: host.to_string(), port });
+    Ok(())
+}
+
+/// Makes the process start as a replica of that one. What it loads goes on in the history that the file
+/// states (`take_over`).
+pub fn begin_behind(node: &'static Node, upstream: Upstream) {
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
-    take(node, &mut held, Role::Replica(Upstream { host: host.to_string(), port }));
-    Ok(())
+    take(node, &mut held, Role::Replica(upstream));
 }
 
 /// What became of the history that a file states.

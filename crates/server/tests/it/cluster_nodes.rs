@@ -313,6 +313,24 @@ fn two_processes_do_not_share_one_file() {
     );
 }
 
+/// A file system has lost the bytes of nodes.conf: another node must not take the slots of the keys that are found.
+#[test]
+fn a_node_does_not_start_as_another_beside_its_data() {
+    let mut node = Node::start(&[]);
+    let folder: PathBuf = node.server.folder.clone();
+    node.client().check("SAVE", "+OK\r\n");
+    node.kill();
+    drop(std::fs::File::create(folder.join("nodes.conf")).unwrap());
+    let (port, bus_port) = (free_port().to_string(), free_port().to_string());
+    let output = common::command(&["--port", &port, "--cluster-enabled", "yes", "--cluster-port", &bus_port])
+        .current_dir(&folder)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!output.status.success() && text.contains("nodes.conf is empty, but there is"), "{text}");
+    assert_eq!(std::fs::metadata(folder.join("nodes.conf")).unwrap().len(), 0, "it is left as it was");
+}
+
 #[test]
 fn a_replica_follows_its_primary_and_hears_of_an_open_slot_first() {
     let nodes = cluster(2, &["--repl-diskless-sync-delay", "0"]);
@@ -387,6 +405,33 @@ fn a_replica_that_restarts_has_one_link_which_begins_behind_its_load() {
     let begun: Vec<usize> = log.match_indices("Connecting to PRIMARY").map(|(at, _)| at).collect();
     assert_eq!(begun.len(), 1, "{log}");
     assert!(log.find("DB loaded from disk") < Some(begun[0]), "{log}");
+}
+
+/// A history that a file states is gone on in only by a node that is a replica when it is loaded.
+#[test]
+fn a_replica_that_restarts_again_and_again_goes_on_in_its_history() {
+    let nodes = cluster(1, &["--repl-diskless-sync-delay", "0"]);
+    let replica = Node::start(&["--appendonly", "no"]);
+    meet(&nodes[0], &replica);
+    wait_until("they know each other", || known(&nodes[0]) == 2 && replica.is_ok());
+    let mut primary = nodes[0].client();
+    replica.client().check(&format!("CLUSTER REPLICATE {}", nodes[0].id), "+OK\r\n");
+    for round in 0..4 {
+        primary.check(&format!("SET key:{round} x"), "+OK\r\n");
+        let has_all = || replica.client().ask("DBSIZE") == format!(":{}\r\n", round + 1);
+        wait_until("it has the data", has_all);
+        replica.client().check("SAVE", "+OK\r\n");
+        let loaded = replica.server.log().matches("DB loaded from disk").count();
+        replica.client().send(common::encode(&["DEBUG", "RESTART"]));
+        wait_until("it has started again", || {
+            replica.server.log().matches("DB loaded from disk").count() > loaded
+        });
+        wait_until("it follows again", || {
+            replica.client().ask("INFO replication").contains("master_link_status:up") && has_all()
+        });
+    }
+    let stats = primary.ask("INFO stats");
+    assert!(stats.contains("sync_full:1\r\n") && stats.contains("sync_partial_ok:4\r\n"), "{stats}");
 }
 
 /// The slots of the primary become another node's while its snapshot is loaded: that load ends, and goes, before the next begins.

@@ -1,9 +1,10 @@
 //! REPLCONF, PSYNC, SYNC: a client becomes a replica. What follows is the feeder's (`replication::feeder`).
 
+use isotherm_cluster::NodeId;
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
 use isotherm_keyspace::Want;
-use isotherm_replication::feed::{Capabilities, Filter, Said, SyncRequest, WrongRequest};
+use isotherm_replication::feed::{Capabilities, Filter, Members, Said, SyncRequest, WrongRequest};
 use isotherm_resp::errors;
 
 use super::AdminCall;
@@ -26,8 +27,14 @@ pub const REPLCONF: Spec = Spec {
 };
 
 pub fn replconf(call: &mut AdminCall<'_>) -> Outcome {
+    let topology = call.node.cluster.get().map(|member| member.topologies.newest().1);
+    let knows = |id: &[u8]| {
+        let id = NodeId::parse(id);
+        topology.as_ref().zip(id).is_some_and(|(topology, id)| topology.find(&id).is_some())
+    };
+    let members: Members<'_> = if topology.is_some() { Some(&knows) } else { None };
     let talk = call.session.replica.get_or_insert_default();
-    match talk.announced.replconf(call.args) {
+    match talk.announced.replconf(call.args, members) {
         Ok(Said::Options) => call.reply.ok(),
         // A client that is no replica acknowledges nothing, and none of ours asks a client for an ACK.
         Ok(Said::Ack(_) | Said::GetAck) => {}

@@ -9,6 +9,7 @@
 //! ```
 //! It takes no partition's lock and writes no file, so neither a slow command nor a slow disk looks like death to other nodes.
 
+mod conf_file;
 mod connection;
 mod hands;
 mod links_reply;

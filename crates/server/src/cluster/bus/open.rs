@@ -3,14 +3,13 @@
 use isotherm_cluster::conf;
 use isotherm_cluster::machine::{Machine, Ms, Now};
 use isotherm_cluster::topology::Topology;
+use isotherm_disk::Disk;
 use isotherm_reactor::Listener;
-use rustix::fs::{FlockOperation, flock};
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use super::conf_file::ConfFile;
 use super::settings::{self, BUS_PORT_OFFSET};
 use crate::config::{Config, id};
 use crate::process::listeners;
@@ -25,14 +24,8 @@ pub struct Opened {
     pub begun: Instant,
 }
 
-/// Locked for as long as it is open: two processes with one file would be one node twice.
-pub struct ConfFile {
-    pub path: PathBuf,
-    pub lock: File,
-}
-
 /// Says why the process cannot be a member.
-pub fn open(config: &Config) -> Result<(Opened, Arc<Topology>), String> {
+pub fn open(config: &Config, disk: &Arc<dyn Disk>) -> Result<(Opened, Arc<Topology>), String> {
     if config.number(const { id("cluster-port") }) == 0
         && settings::default_port(config) > u16::MAX - BUS_PORT_OFFSET
     {
@@ -43,44 +36,54 @@ pub fn open(config: &Config) -> Result<(Opened, Arc<Topology>), String> {
     let path = config
         .folder()
         .join(String::from_utf8_lossy(&config.text(const { id("cluster-config-file") })).as_ref());
-    let file = lock(path)?;
+    let mut file = ConfFile::open(disk, path)?;
     let begun = Instant::now();
     let now = Now { ms: Ms(0), unix_ms: unix_now().0 as u64 };
-    let mut machine = load(config, &file, now)?;
+    let mut machine = load(config, &mut file, now)?;
     let topology = machine.view(now);
     let listeners = listeners::open_bus(config, settings::bus_port(config))?;
     Ok((Opened { machine, listeners, file, begun }, topology))
 }
 
-fn lock(path: PathBuf) -> Result<ConfFile, String> {
-    let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
-    let file = opened.map_err(|error| {
-        format!("Can't open {} in order to acquire a lock: {}", path.display(), os_text(&error))
-    })?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive).map_err(|error| match error {
-        rustix::io::Errno::WOULDBLOCK => format!(
-            "Sorry, the cluster configuration file {} is already used by a different Cluster node. Please make sure that \
-             different nodes use different cluster configuration files.",
-            path.display()
-        ),
-        error => format!("Impossible to lock {}: {}", path.display(), os_text(&error.into())),
-    })?;
-    Ok(ConfFile { path, lock: file })
-}
-
-fn load(config: &Config, file: &ConfFile, now: Now) -> Result<Machine, String> {
+fn load(config: &Config, file: &mut ConfFile, now: Now) -> Result<Machine, String> {
     let seed = u64::from_le_bytes(random_bytes()?);
     let settings = settings::read(config);
-    let bytes = std::fs::read(&file.path);
-    let bytes = bytes
+    let bytes = file
+        .read()
         .map_err(|error: io::Error| format!("Can't read {}: {}", file.path.display(), os_text(&error)))?;
     if bytes.is_empty() {
-        let machine = Machine::new(settings, seed, now);
+        if !file.is_new {
+            judge_empty(config, file)?;
+        }
+        let mut machine = Machine::new(settings, seed, now);
         log::notice(format!("No cluster configuration found, I'm {}", machine.my_id()));
+        // Before there is data: a crash leaves no empty file beside it. If this fails, so does the save that
+        // the bus waits for.
+        let _ = file.write(&conf::write(&machine.conf(now)), true);
         return Ok(machine);
     }
     let read = conf::read(&bytes, false).map_err(|why| why.to_string())?;
     let machine = Machine::from_conf(settings, seed, &read, now);
     log::notice(format!("Node configuration loaded, I'm {}", machine.my_id()));
     Ok(machine)
+}
+
+// COMPAT(cluster): A member of a cluster does not start with an empty nodes.conf beside an RDB file or an
+// append-only file, and warns of one without them. Valkey becomes a new node, which takes the slots of the
+// keys that it finds. Why: a node has lost its id, and perhaps a vote, by a file system that lost unsynced
+// bytes.
+/// Decides on a file without a byte that was there already. This server leaves none.
+fn judge_empty(config: &Config, file: &ConfFile) -> Result<(), String> {
+    let shown = file.path.display();
+    let names = [config.text(const { id("dbfilename") }), config.text(const { id("appenddirname") })];
+    let data = names.map(|name| config.folder().join(String::from_utf8_lossy(&name).as_ref()));
+    if let Some(found) = data.iter().find(|path| path.exists()) {
+        return Err(format!(
+            "The cluster configuration file {shown} is empty, but there is {}: which node this was is lost. Restore the file, or \
+             remove it if this is to be a new node.",
+            found.display()
+        ));
+    }
+    log::warning(format!("The cluster configuration file {shown} is empty: this is a new node."));
+    Ok(())
 }

@@ -1,24 +1,21 @@
-//! The thread that writes nodes.conf: a new file beside the old one, synced, and renamed over it.
+//! The thread that writes nodes.conf (`conf_file`).
 //!
 //! A save that is not waited for is skipped if a later one waits already.
 
 use isotherm_cluster::conf::{self, Conf};
 use isotherm_cluster::machine::CommitNumber;
-use rustix::fs::{FlockOperation, flock};
-use std::fs::File;
-use std::io::{self, Write};
-use std::path::Path;
+use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::open::ConfFile;
+use super::conf_file::ConfFile;
 use crate::cluster::requests::{BusMessage, BusSender};
 use crate::config::id;
 use crate::node::Node;
 use crate::process::log::{self, os_text};
 
 pub struct Job {
-    /// `None`: it need not be synced, and is not waited for.
+    /// The number that is waited for, if the save is.
     pub number: Option<CommitNumber>,
     pub conf: Box<Conf>,
 }
@@ -46,8 +43,7 @@ impl Saver {
             let waiting: Vec<Job> = std::iter::once(first).chain(jobs.try_iter()).collect();
             let numbers: Vec<CommitNumber> = waiting.iter().filter_map(|job| job.number).collect();
             let newest = waiting.last().expect("there is the first");
-            let saved = write(&self.file.path, &conf::write(&newest.conf), !numbers.is_empty());
-            let saved = saved.map(|file| self.file.lock = file);
+            let saved = self.file.write(&conf::write(&newest.conf), !numbers.is_empty());
             self.note(saved);
             numbers.into_iter().for_each(|number| self.bus.post(BusMessage::Saved(number)));
         }
@@ -71,32 +67,4 @@ impl Saver {
             ));
         }
     }
-}
-
-/// The new file, which is locked as the old one was.
-fn write(path: &Path, text: &str, is_durable: bool) -> io::Result<File> {
-    let mut beside = path.as_os_str().to_os_string();
-    beside.push(format!(".tmp-{}", std::process::id()));
-    let written = write_beside(Path::new(&beside), text, is_durable)
-        .and_then(|file| std::fs::rename(&beside, path).map(|()| file));
-    if written.is_err() {
-        let _ = std::fs::remove_file(&beside);
-    }
-    let file = written?;
-    if is_durable {
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        File::open(folder)?.sync_all()?;
-    }
-    Ok(file)
-}
-
-fn write_beside(path: &Path, text: &str, is_durable: bool) -> io::Result<File> {
-    let mut file = File::create(path)?;
-    // Before it has the name that another process would open.
-    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-    file.write_all(text.as_bytes())?;
-    if is_durable {
-        file.sync_data()?;
-    }
-    Ok(file)
 }

@@ -89,7 +89,7 @@ impl Feeder {
             seen.commands_total.fetch_add(1, Relaxed);
         }
         match name.as_slice() {
-            b"replconf" => match replica.announced.replconf(args) {
+            b"replconf" => match replica.announced.replconf(args, None) {
                 Ok(Said::Ack(Some((acked, synced)))) => {
                     self.acked(replica, acked, synced);
                     return true;

@@ -1,5 +1,6 @@
 //! What the configuration says of the link.
 
+use isotherm_cluster::Flags;
 use isotherm_replication::link::Settings;
 use std::net::IpAddr;
 
@@ -15,6 +16,14 @@ pub fn source(node: &Node) -> Option<IpAddr> {
     const SOURCE: Id = id("bind-source-addr");
     let text = node.config.text(SOURCE);
     std::str::from_utf8(&text).ok()?.parse().ok()
+}
+
+/// The id of a replica that would hold an election. A Valkey primary that shuts down chooses one of the
+/// replicas that have said theirs, and one with `nofailover` does nothing then.
+fn offered_id(node: &Node) -> Option<Vec<u8>> {
+    let topology = node.cluster.get()?.topologies.newest().1;
+    let me = topology.me();
+    (!me.flags.has(Flags::NOFAILOVER)).then(|| me.id.as_str().as_bytes().to_vec())
 }
 
 pub fn settings(node: &Node) -> Settings {
@@ -33,6 +42,7 @@ pub fn settings(node: &Node) -> Settings {
         password: text(PASSWORD).map(|password| (text(USER), password)),
         port: u16::try_from(port).unwrap_or(0),
         address: text(ADDRESS),
+        node_id: offered_id(node),
         version: VALKEY_VERSION,
         timeout_ms: config.number(TIMEOUT).unsigned_abs() * 1000,
         hands_over: node.replication.failover.is_in_progress(),
