@@ -209,6 +209,15 @@ impl User {
             |selector: &Selector| selector.permits_all_keys(access) && selector.check(asked).is_ok();
         self.selectors.iter().any(permits)
     }
+    /// Returns whether one of its selectors permits the command, and access to every key that begins so
+    /// besides.
+    pub fn check_with_beginning(&self, asked: &Asked<'_>, beginning: &[u8], access: Access) -> bool {
+        let permits = |selector: &Selector| {
+            selector.permits_beginning(beginning, access) && selector.check(asked).is_ok()
+        };
+        self.selectors.iter().any(permits)
+    }
+
 
     /// Whether the keys of a command matter.
     pub fn permits_all_keys(&self) -> bool {
