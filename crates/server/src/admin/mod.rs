@@ -1,7 +1,7 @@
 //! Commands of the session and of the server: what is not about keys alone.
 
 mod acl;
-mod client;
+pub mod client;
 mod cluster;
 mod command;
 mod command_log;

@@ -149,7 +149,7 @@ pub const PARAMS: &[Param] = &[
     signed("cluster-databases", 1, 1, INT_MAX).check(check::databases).immutable().works("Number of databases of a member of a cluster, at most 65535."),
     flag("cluster-enabled", false).immutable().works("Be a member of a cluster."),
     unsigned("cluster-link-sendbuf-limit", 0, 0, U64_MAX).memory().apply(Apply::Cluster).works("A link of the bus with more bytes to send is closed; 0: 64 MB."),
-    flag("cluster-maint-notifications", false).works("A member of a cluster knows CLIENT MAINT_NOTIFICATIONS, by which clients are sent which slots leave this node. Isotherm only."),
+    flag("cluster-maint-notifications", false).apply(Apply::Maintenance).works("A member of a cluster knows CLIENT MAINT_NOTIFICATIONS, by which clients are sent which slots leave this node. Isotherm only."),
     signed("cluster-manual-failover-timeout", 5000, 1, INT_MAX).no_effect(NO_CLUSTER),
     signed("cluster-message-gossip-perc", 10, 1, 100).hidden().apply(Apply::Cluster).works("Percentage of all nodes that a message of the bus carries."),
     signed("cluster-migration-barrier", 1, 0, INT_MAX).no_effect(NO_CLUSTER),

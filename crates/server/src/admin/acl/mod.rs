@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use super::{AdminCall, AdminHandler};
 use crate::process::random::random_bytes;
+use crate::request::entry::Entry;
 use crate::request::resolve::{Found, resolve};
 use crate::users::{changes, file, is_default, permission};
 
@@ -186,9 +187,8 @@ fn cat(call: &mut AdminCall<'_>) -> Outcome {
         }
         3 => match AclCategories::by_name(call.args.get(2)) {
             Some(category) => {
-                let all = call.node.commands.all();
-                let found: Vec<_> =
-                    all.iter().filter(|entry| entry.spec.acl_categories().has(category)).collect();
+                let is_in = |entry: &&&Entry| entry.spec.acl_categories().has(category) && !entry.is_hidden();
+                let found: Vec<_> = call.node.commands.all().iter().filter(is_in).collect();
                 call.reply.array(found.len());
                 found.iter().for_each(|entry| call.reply.bulk(entry.name.as_bytes()));
             }
