@@ -130,6 +130,10 @@ fn prefixes_have_shares() {
     let reply = client.ask("MEMORY PREFIXES DEPTH 2 TOP 3");
     assert_eq!(reply.matches("$6\r\nprefix\r\n").count(), 3 + 2, "{reply}");
     assert!(number(row(&reply, "without"), "keys") > 3000);
+    for parameter in ["memory-pinned-prefixes cart:", "memory-prefix-separator /"] {
+        let reply = client.ask(&format!("CONFIG SET {parameter}"));
+        assert!(reply.ends_with(" - can't set immutable config\r\n"), "{reply}");
+    }
     client.check("FLUSHALL", OK);
     let reply = client.ask("MEMORY PREFIXES");
     assert!(!reply.contains("cart") && number(row(&reply, "user:1"), "keys") == 0);
