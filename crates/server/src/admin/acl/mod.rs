@@ -155,8 +155,8 @@ fn get_user(call: &mut AdminCall<'_>) -> Outcome {
     reply.set(user.flags().count());
     user.flags().for_each(|flag| reply.bulk(flag.as_bytes()));
     reply.bulk(b"passwords");
-    reply.array(user.passwords.len());
-    user.passwords.iter().for_each(|password| reply.bulk(password.hex().as_bytes()));
+    reply.array(user.password_count());
+    user.passwords().for_each(|password| reply.bulk(password.hex().as_bytes()));
     write_selector(reply, user.root());
     reply.bulk(b"selectors");
     reply.array(user.other_selectors().len());
