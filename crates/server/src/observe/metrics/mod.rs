@@ -26,6 +26,11 @@ use crate::config::Config;
 use crate::node::Node;
 use crate::process::log::{self, os_text};
 
+/// Descriptors that the port has at most: 2 of its listener and event loop, 16 connections without a request,
+/// 8 probes, 7 that get their page or wait for it.
+pub const FILES_MAX: u64 = 33;
+const _: () = assert!(FILES_MAX == http::CONNECTIONS_MAX as u64 + 2);
+
 /// Where metrics are asked for, open and not yet answered.
 pub struct Open {
     listener: TcpListener,
