@@ -75,8 +75,7 @@ fn it_is_unknown_to_a_lone_server_and_where_it_is_not_switched_on() {
     let mut client = modern(&node.server);
     client.check(ON, unknown);
     client.check("CLIENT MAINT_NOTIFICATIONS", unknown);
-    // So it is in every list; and a user who has no right to it, but a library that sends it, makes no entry in
-    // the log.
+    // So it is in every list; and a user without a right to it whose library sends it makes no entry in the log.
     let lists = ["COMMAND LIST", "COMMAND DOCS client", "COMMAND INFO client", "ACL CAT connection"];
     let is_named = |client: &mut Client| {
         lists.map(|list| client.ask(list).contains("maint_notifications")).iter().filter(|is| **is).count()

@@ -17,7 +17,7 @@ use crate::node::Node;
 /// A worker that takes longer serves no client. Who probes gives up after a second, mostly (kubelet's
 /// default).
 const PATIENCE: Duration = Duration::from_millis(800);
-/// Intervals at which answers are looked for: soon at first, as most come within microseconds, then more rarely.
+/// Intervals at which answers are looked for: soon at first, as most come in microseconds, then rarely.
 const LOOK_MIN: Duration = Duration::from_millis(1);
 const LOOK_MAX: Duration = Duration::from_millis(16);
 

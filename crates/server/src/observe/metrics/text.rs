@@ -13,7 +13,7 @@ pub fn escaped(text: &str) -> String {
 pub struct Page(pub String);
 
 impl Page {
-    /// One value; what is no number is a status, which is fine or not. Values of one metric follow each other.
+    /// Adds a value; what is no number is a status, fine or not. Values of one metric follow each other.
     pub fn add(&mut self, name: &str, help: &str, kind: Type, labels: &str, value: &str) {
         let value = match value.parse::<f64>() {
             Ok(_) => value,
