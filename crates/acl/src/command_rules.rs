@@ -3,13 +3,15 @@
 //! ```text
 //! rules   -@all +@read -keys +select|0      what is shown, in the order given; naming a command again replaces its rule
 //! bits    [get 1][set 0][keys 0] ... [future]     by number; the last one stands for commands that are not there yet
-//! first   select: ["0"]                     without its bit a command is permitted with one of these as its first argument
+//! first   select: {"0"}                     first arguments that permit a command without its bit
 //! ```
+//! No list is gone through for one more rule.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::command_table::CommandTable;
 use crate::error::RuleError;
+use crate::ordered::Ordered;
 use crate::until_nul;
 
 #[derive(Clone, Debug)]
@@ -19,21 +21,39 @@ pub struct CommandRules {
     all: bool,
     /// Commands that are not there yet too: the rules begin with +@all.
     future: bool,
-    first_arguments: HashMap<u16, Vec<Box<[u8]>>>,
-    shown: Vec<Shown>,
+    first_arguments: HashMap<u16, FirstArguments>,
+    /// "get", "config|get", "select|0", "@read", in lower case; and whether it permits.
+    shown: Ordered<Box<[u8]>, bool>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Shown {
-    permits: bool,
-    /// "get", "config|get", "select|0", "@read": in lower case.
-    text: Box<[u8]>,
+/// First arguments, in lower case.
+#[derive(Clone, Default, Debug)]
+struct FirstArguments {
+    all: HashSet<Box<[u8]>>,
+    bytes_max: usize,
+}
+
+impl FirstArguments {
+    fn add(&mut self, argument: &[u8]) {
+        self.bytes_max = self.bytes_max.max(argument.len());
+        self.all.insert(argument.to_ascii_lowercase().into());
+    }
+
+    fn has(&self, argument: &[u8]) -> bool {
+        argument.len() <= self.bytes_max && self.all.contains(&argument.to_ascii_lowercase()[..])
+    }
 }
 
 impl CommandRules {
     pub fn none(table: &CommandTable) -> CommandRules {
         let bits = vec![0; table.len().div_ceil(64)].into_boxed_slice();
-        CommandRules { bits, all: false, future: false, first_arguments: HashMap::new(), shown: Vec::new() }
+        CommandRules {
+            bits,
+            all: false,
+            future: false,
+            first_arguments: HashMap::new(),
+            shown: Ordered::default(),
+        }
     }
 
     /// +@all or -@all.
@@ -60,8 +80,7 @@ impl CommandRules {
 
     fn permit_first(&self, command: u16, first_argument: Option<&[u8]>) -> bool {
         let Some(permitted) = self.first_arguments.get(&command) else { return false };
-        let is_same = |asked: &[u8]| permitted.iter().any(|one| one.eq_ignore_ascii_case(until_nul(asked)));
-        first_argument.is_some_and(is_same)
+        first_argument.is_some_and(|asked| permitted.has(until_nul(asked)))
     }
 
     /// A rule with + or -.
@@ -100,10 +119,7 @@ impl CommandRules {
             let subcommand = table.find(name).ok_or(RuleError::UnknownCommand)?;
             self.set_family(subcommand, true, table);
         } else {
-            let permitted = self.first_arguments.entry(command).or_default();
-            if !permitted.iter().any(|one| one.eq_ignore_ascii_case(part)) {
-                permitted.push(part.into());
-            }
+            self.first_arguments.entry(command).or_default().add(part);
         }
         self.note(name, true);
         Ok(())
@@ -125,15 +141,18 @@ impl CommandRules {
 
     /// Takes the place of what was said of the same before, and of its parts.
     fn note(&mut self, text: &[u8], permits: bool) {
-        let text = text.to_ascii_lowercase();
-        self.shown.retain(|shown| !matches!(shown.text.strip_prefix(&text[..]), Some([]) | Some([b'|', ..])));
-        self.shown.push(Shown { permits, text: text.into() });
+        let text: Box<[u8]> = text.to_ascii_lowercase().into();
+        let parts: Box<[u8]> = [&text[..], b"|"].concat().into();
+        while let Some(part) = self.shown.next_from(&parts).filter(|next| next.starts_with(&parts)).cloned() {
+            self.shown.remove(&part);
+        }
+        self.shown.put_last(text, permits);
     }
 
     /// "+@all -keys"
     pub fn show(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(if self.future { b"+@all" } else { b"-@all" });
-        for Shown { permits, text } in &self.shown {
+        for (text, permits) in self.shown.iter() {
             out.extend_from_slice(if *permits { b" +" } else { b" -" });
             out.extend_from_slice(text);
         }

@@ -111,6 +111,19 @@ impl KeyPatterns {
             || globs.iter().any(|(glob, access)| access.covers(asked) && glob_match(glob, key, false))
     }
 
+    /// Returns whether one pattern permits every key that begins so. What ends in a star and matches the
+    /// beginning matches whatever follows it. Of a glob with a class or an escape, whose last star may stand
+    /// for itself, this is not said.
+    pub fn permit_beginning(&self, beginning: &[u8], asked: Access) -> bool {
+        let is_open = |glob: &[u8]| glob.ends_with(b"*") && !glob.iter().any(|byte| b"[\\".contains(byte));
+        let Compiled { all, prefixes, globs, .. } = &self.compiled;
+        prefixes.permit(beginning, asked)
+            || all.iter().any(|access| access.covers(asked))
+            || globs.iter().any(|(glob, access)| {
+                access.covers(asked) && is_open(glob) && glob_match(glob, beginning, false)
+            })
+    }
+
     /// Whether a lone star permits this.
     pub fn permit_all(&self, asked: Access) -> bool {
         self.shown.iter().any(|(pattern, access)| access.covers(asked) && **pattern == *b"*")
@@ -253,6 +266,40 @@ mod tests {
             }
         }
         assert!(permitted > 10_000, "{permitted}");
+    }
+
+    /// A beginning that is permitted is permitted with everything that may follow it.
+    #[test]
+    fn a_beginning_stands_for_all_that_follows_it() {
+        let mut random = Prng::new(23);
+        let alphabet = b"ab*?[]\\^-";
+        let mut word = |max: u64, alphabet: &[u8]| -> Vec<u8> {
+            let len = random.below(max);
+            (0..len).map(|_| alphabet[random.below(alphabet.len() as u64) as usize]).collect()
+        };
+        let mut permitted = 0;
+        for _ in 0..100_000 {
+            let (pattern, beginning) = (word(6, alphabet), word(4, b"ab-]*"));
+            let mut patterns = KeyPatterns::default();
+            patterns.add(&pattern, Access::READ);
+            patterns.compile();
+            assert!(!patterns.permit_beginning(&beginning, Access::WRITE));
+            if beginning.is_empty() || !patterns.permit_beginning(&beginning, Access::READ) {
+                continue;
+            }
+            permitted += 1;
+            let key = [&beginning[..], &word(4, b"ab-]*")].concat();
+            assert!(patterns.permit(&key, Access::READ), "{pattern:?} {beginning:?} {key:?}");
+        }
+        assert!(permitted > 1000, "{permitted}");
+        let mut patterns = KeyPatterns::default();
+        for pattern in ["app:*", "exact:", "t?g:*", "[x]y:*", "odd:\\*"] {
+            patterns.add(pattern.as_bytes(), Access::READ);
+        }
+        patterns.compile();
+        let permits = |beginning: &str| patterns.permit_beginning(beginning.as_bytes(), Access::NONE);
+        assert!(permits("app:") && permits("app:x:") && permits("tag:"));
+        assert!(!permits("ap") && !permits("exact:") && !permits("xy:") && !permits("odd:*") && !permits(""));
     }
 
     #[test]

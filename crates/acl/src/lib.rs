@@ -23,6 +23,7 @@ mod file;
 mod key_patterns;
 mod log;
 mod merging;
+mod ordered;
 mod password;
 mod prefixes;
 mod selector;

@@ -4,7 +4,7 @@ use ring::digest::{SHA256, digest};
 
 const HASH_BYTES: usize = 32;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct PasswordHash([u8; HASH_BYTES]);
 
 impl PasswordHash {

@@ -165,6 +165,11 @@ impl Selector {
         self.keys.all || self.keys.listed.permit_all(access)
     }
 
+    /// Returns whether it can access in this way every key that begins so.
+    pub(crate) fn permits_beginning(&self, beginning: &[u8], access: Access) -> bool {
+        self.keys.all || self.keys.listed.permit_beginning(beginning, access)
+    }
+
     // ---- as it is shown ----
 
     pub fn show_commands(&self) -> Vec<u8> {

@@ -7,6 +7,7 @@ use crate::decision::{Asked, Denial, Reason};
 use crate::error::{RuleError, SetUserError};
 use crate::key_patterns::{Access, KeyPatterns};
 use crate::merging::{Unmatched, merge_selectors};
+use crate::ordered::Ordered;
 use crate::password::PasswordHash;
 use crate::selector::Selector;
 use crate::until_nul;
@@ -24,7 +25,7 @@ pub struct User {
     pub is_on: bool,
     /// Any password will do.
     pub needs_no_password: bool,
-    pub passwords: Vec<PasswordHash>,
+    passwords: Ordered<PasswordHash>,
     /// The root selector, and those in brackets.
     selectors: Vec<Selector>,
     permits_everything: bool,
@@ -39,7 +40,7 @@ impl User {
             name: name.into(),
             is_on: false,
             needs_no_password: false,
-            passwords: Vec::new(),
+            passwords: Ordered::default(),
             selectors: vec![Selector::new(table, defaults)],
             permits_everything: false,
             permitting: vec![0; table.len()].into_boxed_slice(),
@@ -128,15 +129,13 @@ impl User {
 
     fn add_password(&mut self, hash: PasswordHash) {
         if !self.passwords.contains(&hash) {
-            self.passwords.push(hash);
+            self.passwords.put_last(hash, ());
         }
         self.needs_no_password = false;
     }
 
     fn remove_password(&mut self, hash: &PasswordHash) -> Result<(), RuleError> {
-        let at = self.passwords.iter().position(|known| known == hash).ok_or(RuleError::NoSuchPassword)?;
-        self.passwords.remove(at);
-        Ok(())
+        if self.passwords.remove(hash) { Ok(()) } else { Err(RuleError::NoSuchPassword) }
     }
 
     /// The same with this password and no other; with an empty one, any will do.
@@ -163,7 +162,7 @@ impl User {
             return self.is_on;
         }
         let hash = PasswordHash::of(password);
-        self.passwords.iter().any(|known| known.is_same(&hash))
+        self.passwords().any(|known| known.is_same(&hash))
     }
 
     /// Whether a lone prefix says that it may run this command, which has one key and no channels. False says nothing: `check` does.
@@ -210,6 +209,15 @@ impl User {
         self.selectors.iter().any(permits)
     }
 
+    /// Returns whether one of its selectors permits the command, and access to every key that begins so
+    /// besides.
+    pub fn check_with_beginning(&self, asked: &Asked<'_>, beginning: &[u8], access: Access) -> bool {
+        let permits = |selector: &Selector| {
+            selector.permits_beginning(beginning, access) && selector.check(asked).is_ok()
+        };
+        self.selectors.iter().any(permits)
+    }
+
     /// Whether the keys of a command matter.
     pub fn permits_all_keys(&self) -> bool {
         self.selectors.iter().all(|selector| selector.keys.all)
@@ -237,6 +245,15 @@ impl User {
 
     // ---- as it is shown ----
 
+    /// Passwords, in the order in which they were given.
+    pub fn passwords(&self) -> impl Iterator<Item = &PasswordHash> {
+        self.passwords.iter().map(|(password, ())| password)
+    }
+
+    pub fn password_count(&self) -> usize {
+        self.passwords.len()
+    }
+
     pub fn flags(&self) -> impl Iterator<Item = &'static str> {
         let nopass = self.needs_no_password.then_some("nopass");
         [if self.is_on { "on" } else { "off" }].into_iter().chain(nopass)
@@ -258,7 +275,7 @@ impl User {
             out.extend_from_slice(flag.as_bytes());
             out.push(b' ');
         }
-        for password in &self.passwords {
+        for password in self.passwords() {
             out.push(b'#');
             out.extend_from_slice(password.hex().as_bytes());
             out.push(b' ');

@@ -18,7 +18,6 @@ use crate::client::Client;
 /// What COMPAT.md names: commands that Valkey 9.1 does not have, by the beginning of their names.
 const NOT_THERE: &[&str] = &[
     "acl|digest",
-    "client|maint_notifications",
     "delex",
     "dumpfromssdb",
     "hotkeys",

@@ -286,8 +286,9 @@ fn write_info(reply: &mut Reply, entry: &Entry) {
     spec.tips.iter().for_each(|tip| reply.bulk(tip.as_bytes()));
     reply.set(spec.key_specs.len());
     spec.key_specs.iter().for_each(|key_spec| write_key_spec(reply, key_spec));
-    reply.array(entry.subcommands.len());
-    entry.subcommands.iter().for_each(|subcommand| write_info(reply, subcommand));
+    let subcommands = entry.known_subcommands();
+    reply.array(subcommands.len());
+    subcommands.iter().for_each(|subcommand| write_info(reply, subcommand));
 }
 
 fn write_key_spec(reply: &mut Reply, key_spec: &KeySpec) {
@@ -373,8 +374,9 @@ fn write_docs(reply: &mut Reply, entry: &Entry) {
     }
     if entry.is_container() {
         let reply = fields.name("subcommands");
-        reply.map(entry.subcommands.len());
-        for subcommand in &entry.subcommands {
+        let subcommands = entry.known_subcommands();
+        reply.map(subcommands.len());
+        for subcommand in subcommands {
             reply.bulk(subcommand.name.as_bytes());
             write_docs(reply, subcommand);
         }

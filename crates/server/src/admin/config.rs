@@ -5,6 +5,7 @@ use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
 use isotherm_resp::{Args, errors};
 
+use super::client::maintenance;
 use super::{AdminCall, AdminHandler};
 use crate::aof;
 use crate::config::{Apply, Reason, find, is_sensitive};
@@ -145,6 +146,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
         // Interpreters are made anew.
         Apply::LuaApi => node.scripts.flush(),
         Apply::LogMemory => limit_log(node),
+        Apply::Maintenance => maintenance::configure(node),
         Apply::Tls => {
             if tls::is_used(&node.config) {
                 node.tls.configure(&node.config)?;

@@ -57,7 +57,9 @@ fn get(call: &mut AdminCall<'_>) -> Outcome {
     };
     let node = call.node;
     let ratio = node.config.number(id("hotkeys-sample-ratio"));
-    let (keys, met) = merge(tables(call), ratio as u32);
+    let (mut keys, met) = merge(tables(call), ratio as u32);
+    let sight = call.sight();
+    keys.retain(|key| sight.sees_key(key.db, &key.name, key.name_bytes as usize));
     let since_ms = match node.stats.hot_keys_reset_ms.load(Ordering::Relaxed) {
         0 => node.process.started.0,
         reset_ms => reset_ms,

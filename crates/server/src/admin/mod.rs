@@ -1,7 +1,7 @@
 //! Commands of the session and of the server: what is not about keys alone.
 
 mod acl;
-mod client;
+pub mod client;
 mod cluster;
 mod command;
 mod command_log;
@@ -36,6 +36,7 @@ use crate::request::entry::Entry;
 use crate::request::execute::Exec;
 use crate::request::transaction;
 use crate::session::{Queued, Session};
+use crate::users::sight::Sight;
 
 pub type AdminHandler = fn(&mut AdminCall<'_>) -> Outcome;
 
@@ -69,6 +70,11 @@ impl AdminCall<'_> {
     /// A look at all partitions, for a command that reaches for each (`Reach::Each`).
     pub fn survey(&mut self) -> Survey<'_, 'static> {
         Survey::new(&mut self.exec.held)
+    }
+
+    /// The rows of a report about keys that its reader may see.
+    pub fn sight(&self) -> Sight<'_> {
+        Sight::new(self.node, &self.session.user, self.command)
     }
 
     /// The figures of this moment.

@@ -130,6 +130,8 @@ pub enum Apply {
     /// The bus reads its parameters anew.
     Cluster,
     LuaApi,
+    /// A command of CLIENT is known, or no longer.
+    Maintenance,
     /// Replies wait for other replicas, or for none.
     ReplyGate,
     /// Close the listening sockets and open others.

@@ -9,13 +9,20 @@ use crate::observe::resident::{self, Kernel, Resident};
 
 #[derive(Clone, Default, Debug)]
 pub struct Facts {
-    rss_bytes: OnceCell<u64>,
+    rss: OnceCell<Rss>,
     cpu: OnceCell<Cpu>,
     control_cpu: OnceCell<Cpu>,
     control_cpu_seconds: OnceCell<f64>,
     /// `None` inside where the kernel does not report.
     resident: OnceCell<Option<Resident>>,
     kernel: OnceCell<Kernel>,
+}
+
+/// Memory that is really there, and the part of it that is pages of files: the program and its libraries.
+#[derive(Clone, Copy, Default, Debug)]
+struct Rss {
+    all_bytes: u64,
+    file_bytes: u64,
 }
 
 /// The processor time of the process in seconds.
@@ -42,7 +49,13 @@ impl Facts {
 
     /// Memory that is really there. 0 where the system does not say.
     pub fn rss_bytes(&self) -> u64 {
-        *self.rss_bytes.get_or_init(memory_rss_bytes)
+        self.rss.get_or_init(rss).all_bytes
+    }
+
+    /// Memory that is really there and no file's: the keyspace's, the allocator's, stacks.
+    pub fn anonymous_bytes(&self) -> u64 {
+        let Rss { all_bytes, file_bytes } = self.rss.get_or_init(rss);
+        all_bytes.saturating_sub(*file_bytes)
     }
 
     pub fn cpu(&self) -> Cpu {
@@ -74,11 +87,15 @@ impl Facts {
     }
 }
 
-/// Memory that is really there. 0 where the system does not say.
-fn memory_rss_bytes() -> u64 {
+/// 0 where the system does not say.
+fn rss() -> Rss {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    let pages = text.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok());
-    pages.unwrap_or_default() * rustix::param::page_size() as u64
+    let mut bytes = text
+        .split(' ')
+        .skip(1)
+        .map(|pages| pages.parse::<u64>().unwrap_or_default() * rustix::param::page_size() as u64);
+    let mut next = || bytes.next().unwrap_or_default();
+    Rss { all_bytes: next(), file_bytes: next() }
 }
 
 /// User and system time as the kernel samples them, drawn to the sum that it measures exactly.
@@ -121,7 +138,8 @@ mod tests {
 
     #[test]
     fn the_process_uses_memory_and_time() {
-        assert!(memory_rss_bytes() > 1 << 20);
+        let Rss { all_bytes, file_bytes } = rss();
+        assert!(file_bytes > 1 << 20 && all_bytes > file_bytes, "{:?}", rss());
         // Threads of other tests end meanwhile, and take their time with them.
         assert!((0..20).any(|_| is_work_seen()), "50 ms of work are not seen");
     }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   limit  =  others     32, more with many workers: listeners, event loops, the log, files of a save
-//!                        and of the append-only file
+//!                        and of the append-only file; and what the port for metrics may have open
 //!          +  segments   open files of swap-dir, and those that are opened beside them (`tier::open_files`)
 //!          +  clients    maxclients, made less if these are too few
 //! ```
@@ -12,6 +12,7 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::config::{Config, id};
+use crate::observe::metrics;
 use crate::process::log::{self, os_text};
 
 /// Descriptors of neither clients nor segments, as Valkey counts them: 16 for workers, as many for all else.
@@ -33,7 +34,8 @@ const SEGMENT_SHARE_DIVISOR: u64 = 3;
 fn others(config: &Config) -> u64 {
     let of_ring = if config.swaps() && config.swaps_by_rings() { FILES_PER_RING } else { 0 };
     let workers = config.workers() as u64 * (FILES_PER_WORKER + of_ring);
-    RESERVED_FILES + workers.saturating_sub(WORKERS_RESERVED)
+    let of_metrics = config.metrics_address().map_or(0, |_| metrics::FILES_MAX);
+    RESERVED_FILES + workers.saturating_sub(WORKERS_RESERVED) + of_metrics
 }
 
 /// Returns how many segments can use.

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use crate::admin;
+use crate::admin::client::maintenance;
 use crate::aof;
 use crate::cluster::{ClusterState, bus, changes};
 use crate::config::Config;
@@ -141,6 +142,7 @@ fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
         history: random_bytes()?,
         cluster,
     });
+    maintenance::configure(node);
     users::file::load_at_start(node, &loaded.users)?;
     node.keyspace.watch_leases(|| node.runs.wake(&node.mail, blocking::look_again));
     migration::thread::attach(node);

@@ -8,6 +8,7 @@
 
 use isotherm_commands::spec::{Begin, Find, Flags, Group, KeyFlags, KeySpec, Need, Reach, Spec};
 use isotherm_keyspace::{Intent, OnCold};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::request::gate_bits::{Gates, gates_of};
 
@@ -66,6 +67,9 @@ pub struct Entry {
     pub gates: Gates,
     /// CLIENT CACHING holds beyond it.
     pub keeps_caching: bool,
+    /// A subcommand that a parameter has switched off: no request finds it, and no list names it. Rules of
+    /// users do.
+    is_hidden: AtomicBool,
 }
 
 impl Entry {
@@ -100,11 +104,31 @@ impl Entry {
             on_cold: on_cold(spec),
             gates: gates_of(spec, first_key > 0 && (locks == Locks::One || key_step > 0)),
             keeps_caching: parent.is_some_and(|parent| parent.flags.has(Flags::KEEPS_CACHING)),
+            is_hidden: AtomicBool::new(false),
         }))
     }
 
     pub fn subcommand(&self, name: &[u8]) -> Option<&'static Entry> {
+        self.any_subcommand(name).filter(|entry| !entry.is_hidden())
+    }
+
+    fn any_subcommand(&self, name: &[u8]) -> Option<&'static Entry> {
         self.subcommands.iter().copied().find(|entry| entry.spec.name.as_bytes().eq_ignore_ascii_case(name))
+    }
+
+    /// Subcommands that are known at this moment.
+    pub fn known_subcommands(&self) -> Vec<&'static Entry> {
+        self.subcommands.iter().copied().filter(|entry| !entry.is_hidden()).collect()
+    }
+
+    pub fn is_hidden(&self) -> bool {
+        self.is_hidden.load(Ordering::Relaxed)
+    }
+
+    /// Makes a subcommand known, or unknown, to requests that come from now on.
+    pub fn hide_subcommand(&self, name: &[u8], is_hidden: bool) {
+        let subcommand = self.any_subcommand(name).expect("it is declared");
+        subcommand.is_hidden.store(is_hidden, Ordering::Relaxed);
     }
 
     pub fn is_container(&self) -> bool {

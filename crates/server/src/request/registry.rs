@@ -153,9 +153,9 @@ impl Commands {
         &self.all
     }
 
-    /// All commands that have a name, and their subcommands.
+    /// All commands that requests can name, and their subcommands.
     pub fn listed(&self) -> impl Iterator<Item = &'static Entry> + '_ {
-        self.all.iter().copied().filter(|entry| !self.removed.contains(&entry.index))
+        self.all.iter().copied().filter(|entry| !self.removed.contains(&entry.index) && !entry.is_hidden())
     }
 
     /// The top-level commands that have a name.

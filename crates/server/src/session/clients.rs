@@ -64,6 +64,10 @@ impl Clients {
         }
     }
 
+    pub fn has(&self, id: u64) -> bool {
+        self.lock().contains_key(&id)
+    }
+
     pub fn get(&self, id: u64) -> Option<Arc<ClientShared>> {
         self.lock().get(&id).cloned()
     }

@@ -68,6 +68,8 @@ pub struct Session {
     /// It has authenticated once, even if it has to authenticate again (RESET).
     pub was_authenticated: bool,
     pub reply_mode: ReplyMode,
+    /// True once it has tracked: what it has read may be noted.
+    pub has_tracked: bool,
     /// CLIENT NO-TOUCH, NO-EVICT, IMPORT-SOURCE.
     pub no_touch: bool,
     pub no_evict: bool,
@@ -203,6 +205,7 @@ impl Session {
             authenticated,
             was_authenticated: authenticated,
             reply_mode: ReplyMode::On,
+            has_tracked: false,
             no_touch: false,
             no_evict: false,
             import_source: false,

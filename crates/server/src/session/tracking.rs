@@ -43,6 +43,7 @@ impl Session {
             node.trackers.add(held, &node.stats);
             audience.add_tracker(id, token);
         }
+        self.has_tracked = true;
         let listening = self.listening.get_or_insert_default();
         let mut had = listening.tracking.take().map(|before| before.prefixes).unwrap_or_default();
         for prefix in std::mem::take(&mut wanted.prefixes) {

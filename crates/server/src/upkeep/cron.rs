@@ -179,6 +179,7 @@ impl Cron {
         self.node.control_stats().values.collapse_us.add(collapse.elapsed().as_micros() as u64);
         self.give_back();
         self.node.trackers.forget_some(&self.node.mail, &self.node.config);
+        self.node.trackers.forget_gone(&|id| self.node.clients.has(id));
         self.pump.flush();
         self.age();
         let values = &self.node.control_stats().values;

@@ -80,8 +80,9 @@ pub fn replace(node: &Node, users: Vec<User>, me: u64) -> bool {
     *node.users.lock() = all;
     node.users.note_change();
     let is_changed = |user: &User| names.get(&user.name).is_some_and(|now| now.show() != user.show());
-    let changed: Vec<_> = before.iter().filter(|user| is_changed(user)).map(|user| &user.name).collect();
-    mark(node, |user| changed.contains(&&user.name));
+    let changed: BTreeSet<&Arc<[u8]>> =
+        before.iter().filter(|user| is_changed(user)).map(|user| &user.name).collect();
+    mark(node, |user| changed.contains(&user.name));
     close(node, |user| !names.contains_key(&user.name), me)
 }
 

@@ -11,6 +11,7 @@ pub mod changes;
 pub mod file;
 pub mod noting;
 pub mod permission;
+pub mod sight;
 mod traits;
 
 use isotherm_acl::{Access, CommandRow, CommandTable, DEFAULT_USER, Defaults, Log, Reason, User};

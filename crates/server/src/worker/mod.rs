@@ -291,6 +291,9 @@ impl Inner {
         connection.session.stop_listening(self.node, &mut exec.held, audience);
         self.dispatcher.exec.held.release();
         self.node.clients.remove(connection.session.id());
+        if connection.session.has_tracked {
+            self.node.trackers.note_gone();
+        }
         self.free.push(token);
         // Dropping the stream closes the socket, which takes it out of the set of events.
     }

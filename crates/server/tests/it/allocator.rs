@@ -97,6 +97,34 @@ fn check_options(server: &Server, options: &[&str], parameters: &[(&str, &str)])
     }
 }
 
+/// MEMORY DOCTOR finds no issue with servers that have none: a small one, a large one, and one that has had a
+/// peak, once what it needed is returned. Once it counted the program itself, and every peak for good.
+#[test]
+fn the_doctor_is_silent_about_healthy_servers() {
+    const WELL: &str = "No issue was found.";
+    let server = Server::with_workers(2, &["--enable-debug-command", "yes"]);
+    let mut client = server.client();
+    // 9 MB, then some 60 MB.
+    client.check("DEBUG POPULATE 60000 small 100", "+OK\r\n");
+    let report = client.ask("MEMORY DOCTOR");
+    assert!(report.contains(WELL), "{report}");
+    client.check("DEBUG POPULATE 15000 large 4000", "+OK\r\n");
+    let report = client.ask("MEMORY DOCTOR");
+    assert!(report.contains(WELL), "{report}");
+    for first in (0..15_000).step_by(500) {
+        let names: Vec<String> = (first..first + 500).map(|at| format!("large:{at}")).collect();
+        assert_eq!(client.ask_number(&format!("DEL {}", names.join(" "))), 500);
+    }
+    let mut report = String::new();
+    wait_until("what the peak has needed is returned", || {
+        report = client.ask("MEMORY DOCTOR");
+        report.contains(WELL)
+    });
+    let memory = client.ask("INFO memory");
+    let number = |name: &str| field(&memory, name);
+    assert!(number("used_memory_peak") > 3 * number("used_memory"), "{memory}");
+}
+
 #[test]
 fn nonsense_in_malloc_conf_is_said_once_and_no_reason_to_end() {
     let server = start_with("nonsense:1,narenas:3,tcache_max:many,key", &[]);

@@ -130,6 +130,10 @@ fn prefixes_have_shares() {
     let reply = client.ask("MEMORY PREFIXES DEPTH 2 TOP 3");
     assert_eq!(reply.matches("$6\r\nprefix\r\n").count(), 3 + 2, "{reply}");
     assert!(number(row(&reply, "without"), "keys") > 3000);
+    for parameter in ["memory-pinned-prefixes cart:", "memory-prefix-separator /"] {
+        let reply = client.ask(&format!("CONFIG SET {parameter}"));
+        assert!(reply.ends_with(" - can't set immutable config\r\n"), "{reply}");
+    }
     client.check("FLUSHALL", OK);
     let reply = client.ask("MEMORY PREFIXES");
     assert!(!reply.contains("cart") && number(row(&reply, "user:1"), "keys") == 0);
@@ -155,6 +159,102 @@ fn a_mark_is_compared_with() {
     assert!(number(row(&reply, "by-purpose"), "values") > 10_000);
     let (keys, error) = (number(row(&reply, "h"), "keys"), number(row(&reply, "h"), "keys-error"));
     assert!((keys - 1000).abs() <= 2 * error, "{keys} +- {error}");
+}
+
+/// A reader with these rules, beside whom others have keys.
+fn reader(server: &Server, name: &str, rules: &str) -> Client {
+    server.client().check(&format!("ACL SETUSER {name} on nopass +@all {rules}"), OK);
+    let mut client = server.client();
+    client.check(&format!("AUTH {name} any"), OK);
+    client
+}
+
+/// Reports about keys name those that the user's patterns match, and no other.
+#[test]
+fn a_user_sees_rows_of_its_own_keys() {
+    let port = common::free_port();
+    let pinned = ["--memory-pinned-prefixes", "tags:a secret:a", "--hotkeys-sample-ratio", "1"];
+    let server = Server::with_metrics(2, port, &pinned);
+    let mut all = server.client();
+    all.check("MEMORY DIFF MARK", OK);
+    for name in ["tags:large", "secret:large"] {
+        all.check(&format!("SET {name} {}", "x".repeat(10_000)), OK);
+    }
+    // A name that is cut in the list of the largest.
+    let (ours, theirs) = (format!("tags:{}", "y".repeat(400)), format!("t{}", "y".repeat(400)));
+    for name in [&ours, &theirs] {
+        all.check(&format!("SET {name} {}", "x".repeat(10_000)), OK);
+    }
+    many(&mut all, 2000, "SET tags:a{} value");
+    many(&mut all, 2000, "SET secret:a{} value");
+    all.check("SELECT 1", OK);
+    all.check(&format!("SET tags:elsewhere {}", "x".repeat(10_000)), OK);
+    let reports = [
+        "MEMORY TOP 100",
+        "MEMORY PREFIXES",
+        "MEMORY PREFIXES DEPTH 1 TOP 1",
+        "MEMORY DIFF",
+        "HOTKEYS GET COUNT 99",
+    ];
+    let slots = "CLUSTER SLOT-STATS SLOTSRANGE 0 99";
+    for report in reports {
+        let reply = all.ask(report);
+        assert!(reply.contains("secret"), "{report}: {reply}");
+    }
+    assert_eq!(all.ask(slots).matches("key-count").count(), 100);
+
+    let mut one = reader(&server, "one", "~tags:* -@dangerous +memory +hotkeys");
+    for report in reports {
+        let reply = one.ask(report);
+        assert!(
+            reply.contains("tags") && !reply.contains("secret") && !reply.contains("tyyy"),
+            "{report}: {reply}"
+        );
+    }
+    let reply = one.ask("MEMORY PREFIXES");
+    assert!(number(row(&reply, "tags:a"), "keys") == 2000, "{reply}");
+    assert_eq!(number(row(&reply, "other"), "keys") + number(row(&reply, "without"), "keys"), 0, "{reply}");
+    assert!(one.ask("MEMORY TOP 100").contains("tags:elsewhere"));
+    one.check(slots, "*0\r\n");
+    // What is asked in a transaction, or by a script, is asked by the same user.
+    one.check("MULTI", OK);
+    one.check("MEMORY TOP 100", "+QUEUED\r\n");
+    let reply = one.ask("EXEC");
+    assert!(reply.contains("tags:large") && !reply.contains("secret"), "{reply}");
+
+    // Any access to a key shows it, as it does to MEMORY USAGE; a part of a prefix does not show all of it.
+    let mut writer = reader(&server, "writer", "%W~secret:* ~tags:a1*");
+    let reply = writer.ask("MEMORY PREFIXES");
+    assert!(reply.contains("secret") && !reply.contains("\r\ntags\r\n"), "{reply}");
+    let mut base = reader(&server, "base", "~* db=0");
+    let reply = base.ask("MEMORY TOP 100");
+    assert!(reply.contains("secret:large") && !reply.contains("elsewhere"), "{reply}");
+    assert!(!base.ask("MEMORY MAP").contains("\r\ndb1\r\n"));
+    // The keys of a selector are for the commands of that selector.
+    let mut other = reader(&server, "other", "-@all +hotkeys|get ~tags:* (+memory ~secret:*)");
+    assert!(!other.ask("MEMORY TOP 100").contains("tags") && !other.ask("HOTKEYS GET").contains("secret"));
+    let mut nothing = reader(&server, "nothing", "");
+    for report in reports {
+        let reply = nothing.ask(report);
+        assert!(!reply.contains("secret") && !reply.contains("tags"), "{report}: {reply}");
+    }
+
+    // Who asks for metrics is shown what the default user is.
+    let page = || {
+        let mut stream = Client::over_any(std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
+        stream.send("GET /metrics HTTP/1.0\r\n\r\n");
+        String::from_utf8(stream.read_to_end()).unwrap()
+    };
+    let shows = |page: &str, name: &str| page.contains(&format!("kind=\"largest\",prefix=\"{name}\""));
+    let whole = page();
+    assert!(shows(&whole, "tags") && shows(&whole, "secret"), "{whole}");
+    let mut admin = reader(&server, "admin", "~* &*");
+    admin.check("ACL SETUSER default resetkeys ~tags:*", OK);
+    let whole = page();
+    assert!(shows(&whole, "tags") && !shows(&whole, "secret"), "{whole}");
+    assert!(whole.contains("kind=\"pinned\",prefix=\"secret:a\""), "{whole}");
+    admin.check("ACL SETUSER default off", OK);
+    assert!(!page().contains("kind=\"largest\""));
 }
 
 #[test]

@@ -71,6 +71,52 @@ fn maxclients_follows_the_limit_of_files() {
     first.check("PING", "+PONG\r\n");
 }
 
+/// Event loops of many workers, and connections to the port for metrics, have descriptors of their own: with
+/// as many clients as there may be, saves find some.
+#[test]
+fn descriptors_of_threads_are_counted() {
+    let run = |files: u32, more: &str| {
+        let port = common::free_port();
+        let binary = common::binary().display();
+        let own = format!("--port {port} --bind 127.0.0.1 --io-threads 64 {more}");
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", &format!("ulimit -n {files}; exec {binary} {own}")]);
+        let server = Server::spawn(port, command);
+        server.wait_for_log("Ready to accept connections");
+        server
+    };
+    let fill = |server: &Server, count: usize| {
+        let mut clients: Vec<Client> = (0..count).map(|_| server.client()).collect();
+        clients.iter_mut().for_each(|client| client.check("PING", "+PONG\r\n"));
+        assert_eq!(server.client().read_to_end(), b"-ERR max number of clients reached\r\n");
+        clients
+    };
+    let saves = |client: &mut Client| {
+        client.check("SET k v", OK);
+        assert!(client.ask("BGSAVE").starts_with('+'));
+        wait_until("it is saved", || client.info("persistence", "rdb_bgsave_in_progress") == 0);
+        assert!(client.ask("INFO persistence").contains("rdb_last_bgsave_status:ok"));
+    };
+    // 150 less 32, and what 64 workers have beyond the 16 of these.
+    let server = run(150, "");
+    assert!(server.log().contains("maxclients has been reduced to 6 "), "{}", server.log());
+    let mut clients = fill(&server, 6);
+    saves(&mut clients[0]);
+    drop((clients, server));
+
+    let metrics = common::free_port();
+    let server = run(190, &format!("--metrics-port {metrics} --appendonly yes"));
+    assert!(server.log().contains("maxclients has been reduced to 13 "), "{}", server.log());
+    let idle: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(("127.0.0.1", metrics)).unwrap()).collect();
+    let mut clients = fill(&server, 13);
+    saves(&mut clients[0]);
+    assert!(clients[0].ask("BGREWRITEAOF").starts_with('+'));
+    wait_until("it is rewritten", || clients[0].info("persistence", "aof_rewrite_in_progress") == 0);
+    assert!(clients[0].ask("INFO persistence").contains("aof_last_bgrewrite_status:ok"));
+    clients[0].check("SET k w", OK);
+    drop(idle);
+}
+
 /// Without file descriptors connections wait; the server neither spins nor ends, and goes on when there are some again.
 #[test]
 fn accepting_rests_when_files_run_out() {

@@ -350,6 +350,62 @@ fn slow_clients_of_the_metrics_port() {
     }
 }
 
+/// A probe of the health is answered beside connections that send nothing, however many: none of them is
+/// closed for it. Once each had one of four threads for two seconds.
+#[test]
+fn the_health_is_known_beside_idle_connections() {
+    use std::io::Read;
+    use std::net::TcpStream;
+    let port = common::free_port();
+    let _server = Server::with_metrics(1, port, &[]);
+    // All are there at once, unless the machine stands still for as long as a request may take.
+    wait_until("it is answered beside twelve", || {
+        let idle: Vec<TcpStream> =
+            (0..12).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+        let is_well = health(port).starts_with("HTTP/1.1 200 ");
+        let is_open = |mut stream: &TcpStream| {
+            stream.set_nonblocking(true).unwrap();
+            stream.read(&mut [0]).is_err_and(|error| error.kind() == std::io::ErrorKind::WouldBlock)
+        };
+        is_well && idle.iter().all(is_open)
+    });
+    // Of very many the oldest give way.
+    let idle: Vec<TcpStream> = (0..300).map(|_| TcpStream::connect(("127.0.0.1", port)).unwrap()).collect();
+    assert!(health(port).ends_with("\r\n\r\nok\n"));
+    drop(idle);
+}
+
+fn health(port: u16) -> String {
+    let mut stream = Client::over(std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
+    stream.send("GET /healthz HTTP/1.1\r\n\r\n");
+    String::from_utf8(stream.read_to_end()).unwrap()
+}
+
+/// A server of which a worker serves no client is not healthy, and is again when it does.
+#[test]
+fn the_health_is_that_of_the_workers() {
+    let port = common::free_port();
+    let server = Server::with_metrics(2, port, &["--enable-debug-command", "yes"]);
+    let (mut one, mut other) = (server.client(), server.client());
+    one.check("PING", "+PONG\r\n");
+    other.check("PING", "+PONG\r\n");
+    assert!(health(port).ends_with("\r\n\r\nok\n"));
+    let mut sent = 0;
+    // Longer than the workers are waited for; where this machine was slower, once more.
+    wait_until("it is not healthy", || {
+        one.send(encode(&["DEBUG", "SLEEP", "1.5"]));
+        sent += 1;
+        let answer = health(port);
+        assert!(
+            answer.starts_with("HTTP/1.1 200 ") || answer.contains("no answer for 800 ms from workers "),
+            "{answer}"
+        );
+        answer.starts_with("HTTP/1.1 503 ")
+    });
+    (0..sent).for_each(|_| one.expect(OK));
+    wait_until("it is healthy again", || health(port).starts_with("HTTP/1.1 200 "));
+}
+
 /// What a transaction has asked the system for is of its moment: later commands ask anew.
 #[test]
 fn a_transaction_that_reports_the_system_leaves_nothing_behind() {

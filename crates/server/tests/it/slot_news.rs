@@ -75,8 +75,29 @@ fn it_is_unknown_to_a_lone_server_and_where_it_is_not_switched_on() {
     let mut client = modern(&node.server);
     client.check(ON, unknown);
     client.check("CLIENT MAINT_NOTIFICATIONS", unknown);
+    // So it is in every list; and a user without a right to it whose library sends it makes no entry in the log.
+    let lists = ["COMMAND LIST", "COMMAND DOCS client", "COMMAND INFO client", "ACL CAT connection"];
+    let is_named = |client: &mut Client| {
+        lists.map(|list| client.ask(list).contains("maint_notifications")).iter().filter(|is| **is).count()
+    };
+    assert_eq!(is_named(&mut client), 0);
+    client.check("COMMAND INFO client|maint_notifications", "*1\r\n_\r\n");
+    client.check(
+        "ACL SETUSER poor on nopass +get +client|maint_notifications -client|maint_notifications",
+        "+OK\r\n",
+    );
+    let mut poor = modern(&node.server);
+    poor.check("AUTH poor any", "+OK\r\n");
+    poor.check(ON, unknown);
+    client.check("ACL LOG", "*0\r\n");
     client.check("CONFIG SET cluster-maint-notifications yes", "+OK\r\n");
     client.check(ON, "+OK\r\n");
+    assert_eq!(is_named(&mut client), lists.len());
+    let denied = "-NOPERM User poor has no permissions to run the 'client|maint_notifications' command\r\n";
+    poor.check(ON, denied);
+    client.check("CONFIG SET cluster-maint-notifications no", "+OK\r\n");
+    poor.check(ON, unknown);
+    assert_eq!(is_named(&mut client), 0);
 }
 
 #[test]

@@ -153,6 +153,38 @@ fn a_table_that_is_too_large() {
     wait_until("the table is empty", || looks.info("stats", "tracking_total_keys") == 0);
 }
 
+/// Connections that come, read and go leave nothing behind, also while another one tracks the same keys. Once
+/// what they had read stayed until the key changed.
+#[test]
+fn readers_that_are_gone_are_forgotten() {
+    const KEYS: usize = 20;
+    let server = Server::with_workers(2, &[]);
+    let (mut stays, mut looks) = (third(&server), server.client());
+    stays.check("CLIENT TRACKING ON", OK);
+    let read = |client: &mut Client, from: usize| {
+        let keys: Vec<String> = (from..from + KEYS).map(|at| at.to_string()).collect();
+        client.ask(&format!("MGET {}", keys.join(" ")));
+    };
+    read(&mut stays, 0);
+    for at in 0..50 {
+        let mut goes = third(&server);
+        goes.check("CLIENT TRACKING ON", OK);
+        // Some of these keys are no one else's.
+        read(&mut goes, at % 10);
+        if at % 3 == 0 {
+            goes.check("CLIENT TRACKING OFF", OK);
+        }
+    }
+    wait_until("one client is left", || looks.info("clients", "connected_clients") == 2);
+    wait_until("only its reads are noted", || {
+        let stats = looks.ask("INFO stats");
+        (field(&stats, "tracking_total_keys"), field(&stats, "tracking_total_items"))
+            == (KEYS as u64, KEYS as u64)
+    });
+    looks.check("SET 3 x", OK);
+    stays.expect(&stale(&["3"]));
+}
+
 #[test]
 fn opting_in_and_out() {
     let server = Server::start(&[]);

@@ -41,7 +41,7 @@ const ALLOWED: [(&str, usize, &str); 34] = [
     ("migration/course.rs", ANY, "a thread of MIGRATE"),
     ("migration/flights.rs", 1, "a thread of MIGRATE"),
     ("migration/state.rs", 1, "a thread of MIGRATE, without work"),
-    ("observe/metrics/mod.rs", 1, "a thread of its own, without descriptors"),
+    ("observe/metrics/http.rs", 1, "threads of its own, without a page to make"),
     ("persistence/delay.rs", 1, "rdb-key-save-delay is asked for, and looks at the cancellation"),
     ("persistence/load/gathering.rs", ANY, "the thread that loads"),
     ("persistence/load/mod.rs", 1, "key-load-delay is asked for"),

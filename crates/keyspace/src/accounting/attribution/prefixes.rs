@@ -134,7 +134,7 @@ impl Sums {
 }
 
 /// What the keys under a prefix take.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PrefixShare {
     /// Its beginning if it is longer than is kept.
     pub name: Vec<u8>,
@@ -151,6 +151,8 @@ pub struct PrefixShare {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PrefixReport {
+    /// The byte that follows a prefix in its keys; not one of those that are pinned.
+    pub separator: u8,
     /// Those that have lines, the largest first.
     pub prefixes: Vec<PrefixShare>,
     /// All that have none.
@@ -310,7 +312,8 @@ impl Prefixes {
         let mut prefixes: Vec<PrefixShare> = depth.lines.iter().map(Line::share).collect();
         prefixes.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.name.cmp(&b.name)));
         let (other, bare) = (other.share(Vec::new(), 0, [0; 2]), depth.bare.share(Vec::new(), 0, [0; 2]));
-        Some(PrefixReport { prefixes, other, bare, pinned: plan.pins.iter().map(Pin::share).collect() })
+        let pinned = plan.pins.iter().map(Pin::share).collect();
+        Some(PrefixReport { separator: plan.separator, prefixes, other, bare, pinned })
     }
 
     pub fn memory_bytes(&self) -> usize {

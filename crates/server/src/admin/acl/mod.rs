@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 use super::{AdminCall, AdminHandler};
 use crate::process::random::random_bytes;
+use crate::request::entry::Entry;
 use crate::request::resolve::{Found, resolve};
 use crate::users::{changes, file, is_default, permission};
 
@@ -154,8 +155,8 @@ fn get_user(call: &mut AdminCall<'_>) -> Outcome {
     reply.set(user.flags().count());
     user.flags().for_each(|flag| reply.bulk(flag.as_bytes()));
     reply.bulk(b"passwords");
-    reply.array(user.passwords.len());
-    user.passwords.iter().for_each(|password| reply.bulk(password.hex().as_bytes()));
+    reply.array(user.password_count());
+    user.passwords().for_each(|password| reply.bulk(password.hex().as_bytes()));
     write_selector(reply, user.root());
     reply.bulk(b"selectors");
     reply.array(user.other_selectors().len());
@@ -186,9 +187,8 @@ fn cat(call: &mut AdminCall<'_>) -> Outcome {
         }
         3 => match AclCategories::by_name(call.args.get(2)) {
             Some(category) => {
-                let all = call.node.commands.all();
-                let found: Vec<_> =
-                    all.iter().filter(|entry| entry.spec.acl_categories().has(category)).collect();
+                let is_in = |entry: &&&Entry| entry.spec.acl_categories().has(category) && !entry.is_hidden();
+                let found: Vec<_> = call.node.commands.all().iter().filter(is_in).collect();
                 call.reply.array(found.len());
                 found.iter().for_each(|entry| call.reply.bulk(entry.name.as_bytes()));
             }

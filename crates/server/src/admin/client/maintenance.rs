@@ -6,6 +6,7 @@ use isotherm_resp::{Protocol, errors};
 
 use crate::admin::AdminCall;
 use crate::config::{Id, id};
+use crate::node::Node;
 
 // COMPAT(server): With `cluster-maint-notifications yes` a member of a cluster knows CLIENT MAINT_NOTIFICATIONS ON|OFF, and sends
 // SMIGRATING and SMIGRATED as Redis Software does. Why: a client that is idle, or rarely uses the slots that move, learns of a move
@@ -30,9 +31,18 @@ pub const CLIENT_MAINT_NOTIFICATIONS: Spec = Spec {
 const ENDPOINT_TYPES: [&[u8]; 5] =
     [b"internal-ip", b"internal-fqdn", b"external-ip", b"external-fqdn", b"none"];
 
+const IS_KNOWN: Id = id("cluster-maint-notifications");
+
+/// Makes the command known where it is switched on, and unknown elsewhere: to requests, lists and categories.
+pub fn configure(node: &Node) {
+    let is_known = node.cluster.get().is_some() && node.config.flag(IS_KNOWN);
+    let client = node.commands.find_original(b"client").expect("it is declared");
+    client.hide_subcommand(CLIENT_MAINT_NOTIFICATIONS.name.as_bytes(), !is_known);
+}
+
 pub fn maint_notifications(call: &mut AdminCall<'_>) -> Outcome {
-    const IS_KNOWN: Id = id("cluster-maint-notifications");
     let member = call.node.cluster.get().filter(|_| call.node.config.flag(IS_KNOWN));
+    // It was known when the request was read.
     let Some(member) = member else {
         call.reply.error(errors::unknown_subcommand(call.args));
         return Outcome::Done;

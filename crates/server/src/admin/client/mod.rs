@@ -1,7 +1,7 @@
 //! CLIENT and its subcommands.
 
 mod filter;
-mod maintenance;
+pub mod maintenance;
 mod others;
 mod tracking;
 

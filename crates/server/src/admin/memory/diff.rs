@@ -17,12 +17,27 @@ fn mark(call: &mut AdminCall<'_>) -> Mark {
     let (moment, classes) = (Moment::new(node, &mut survey), survey.classes());
     let map = MemoryMap::new(node, moment, &call.snapshot().facts);
     let lines = map.used.iter().chain(&map.resident);
+    let report = node.keyspace.prefixes(1);
     Mark {
         unix_ms: call.now.0,
         used_bytes: map.used_bytes,
         purposes: lines.map(|line| (line.name, line.bytes)).collect(),
         classes,
-        prefixes: node.keyspace.prefixes(1).map(|report| report.prefixes).unwrap_or_default(),
+        separator: report.as_ref().map_or(0, |report| report.separator),
+        prefixes: report.map(|report| report.prefixes).unwrap_or_default(),
+    }
+}
+
+/// Returns of a mark what its reader may see.
+fn seen(call: &AdminCall<'_>, mark: &Mark) -> Mark {
+    let sight = call.sight();
+    let classes = mark.classes.iter().filter(|class| sight.sees_database(class.db));
+    let prefixes = mark.prefixes.iter().filter(|share| sight.sees_prefix(share, mark.separator));
+    Mark {
+        purposes: mark.purposes.clone(),
+        classes: classes.copied().collect(),
+        prefixes: prefixes.cloned().collect(),
+        ..*mark
     }
 }
 
@@ -58,7 +73,10 @@ pub fn diff(call: &mut AdminCall<'_>) -> Outcome {
         return Outcome::Done;
     }
     match &*kept {
-        Some(mark) => write(call.reply, mark, &now),
+        Some(mark) => {
+            let (then, now) = (seen(call, mark), seen(call, &now));
+            write(call.reply, &then, &now);
+        }
         None => call.reply.error("ERR there is no mark to compare with: use MEMORY DIFF MARK first"),
     }
     Outcome::Done

@@ -30,6 +30,8 @@ pub fn map(call: &mut AdminCall<'_>) -> Outcome {
     let node = call.node;
     let mut survey = call.survey();
     let (moment, classes) = (Moment::new(node, &mut survey), survey.classes());
+    let sight = call.sight();
+    let classes: Vec<_> = classes.into_iter().filter(|class| sight.sees_database(class.db)).collect();
     let map = MemoryMap::new(node, moment, &call.snapshot().facts);
     call.reply.map(4);
     write_lines(call, "used", &map.used, Some(map.used_bytes));

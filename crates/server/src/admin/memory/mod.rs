@@ -38,6 +38,10 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
         Command::new(malloc::MEMORY_MALLOC_STATS, malloc::stats),
         // COMPAT(observability): MEMORY MAP, DIFF, PREFIXES, TOP and PROFILE are Isotherm's. Why: Valkey does not
         // report memory by purpose.
+        // COMPAT(users): MEMORY TOP, PREFIXES and DIFF and HOTKEYS GET show a user the keys that its patterns
+        // match, and the prefixes all of whose keys they match, in databases that it may use. Sums over keys
+        // of everyone (`other`, `without`) are zero without a right to all keys. Why: names of keys are data
+        // of those who use them.
         Command::new(map::MEMORY_MAP, map::map),
         Command::new(prefixes::MEMORY_PREFIXES, prefixes::prefixes),
         Command::new(profile::MEMORY_PROFILE, profile::profile),

@@ -39,10 +39,11 @@ pub fn prefixes(call: &mut AdminCall<'_>) -> Outcome {
             return Outcome::Done;
         }
     };
-    let Some(report) = call.node.keyspace.prefixes(asked.depth) else {
+    let Some(mut report) = call.node.keyspace.prefixes(asked.depth) else {
         call.reply.error("ERR prefixes are not counted, as memory-prefix-separator is empty");
         return Outcome::Done;
     };
+    call.sight().narrow(&mut report);
     let mut other = report.other;
     for share in report.prefixes.iter().skip(asked.count) {
         add(&mut other, share);

@@ -39,8 +39,10 @@ pub fn top(call: &mut AdminCall<'_>) -> Outcome {
         }
     };
     let now = call.now;
+    let mut largest = call.survey().largest_keys();
+    let sight = call.sight();
+    largest.keys.retain(|key| sight.sees_key(key.db, &key.name, key.name_bytes));
     let mut survey = call.survey();
-    let largest = survey.largest_keys();
     let mut rows: Vec<(u64, Row)> = largest.keys.into_iter().map(|key| row(&mut survey, now, key)).collect();
     rows.sort_by_key(|(bytes, _)| std::cmp::Reverse(*bytes));
     rows.truncate(count);

@@ -12,7 +12,9 @@
 //! Messages leave when a batch is over, before its replies do. With BCAST a session names prefixes instead of reading: all
 //! keys that a batch has changed go to every worker with a session that has named one; it knows which.
 //!
-//! As in Valkey the table knows names, not databases; a session that leaves stays in it until the key changes.
+//! As in Valkey the table knows names, not databases. A session that leaves is in it until the key changes,
+//! or the cron has looked through the table (`forget_gone`), in steps: it begins when one has left that was
+//! noted.
 
 pub mod changes;
 mod state;
@@ -27,7 +29,7 @@ use isotherm_stdx::steps;
 use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use crate::config::{Config, Id, id};
 use crate::effects::pubsub::WorkerCounts;
@@ -35,7 +37,7 @@ use crate::mail::Mail;
 use crate::mail::message::WorkerMessage;
 use crate::observe::holds;
 use crate::observe::stats::Stats;
-use table::Table;
+use table::{SHARDS, Table};
 
 /// A key that has changed, and who has read it.
 pub struct Stale {
@@ -49,12 +51,26 @@ const FORGOTTEN_PER_NOTE_MAX: usize = 100;
 /// And in one turn of the cron.
 const FORGOTTEN_PER_TURN_MAX: usize = 10_000;
 
+/// Keys and readers that one turn of the cron looks at for those that are gone: about a millisecond.
+const WALK_LOOKS_PER_TURN_MAX: usize = 10_000;
+
+/// A walk through the table, for readers that are gone.
+#[derive(Default)]
+struct Walk {
+    /// The shard that it is at, if it is under way, and whether it has begun with that.
+    at: Option<usize>,
+    begun: bool,
+}
+
 /// What all workers share.
 #[derive(Default)]
 pub struct Trackers {
     table: Table,
     /// Sessions that track.
     sessions: AtomicUsize,
+    /// Sessions that have tracked and are gone since the last walk has begun.
+    gone: AtomicUsize,
+    walk: Mutex<Walk>,
     /// Prefixes, and how many sessions of each worker want them.
     prefixes: RwLock<BTreeMap<Box<[u8]>, WorkerCounts>>,
     prefix_count: AtomicUsize,
@@ -148,6 +164,31 @@ impl Trackers {
         if self.keys() > 0 {
             // The control thread is no worker: the workers that it notifies are woken.
             self.forget_reads(mail, config, None, FORGOTTEN_PER_TURN_MAX);
+        }
+    }
+
+    /// A session that has tracked is gone: its client is no longer known.
+    pub fn note_gone(&self) {
+        self.gone.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// A turn of the walk. `lives` says of the id of a session whether it is there; its answer is asked under
+    /// a shard's lock.
+    // COMPAT(pubsub): The tracking table forgets sessions that are gone, in the background. Valkey keeps them
+    // until the key changes. Why: connections that come and go would leave entries without end.
+    pub fn forget_gone(&self, lives: &dyn Fn(u64) -> bool) {
+        let mut walk = self.walk.lock().unwrap_or_else(PoisonError::into_inner);
+        if walk.at.is_none() && self.gone.swap(0, Ordering::AcqRel) > 0 {
+            *walk = Walk { at: Some(0), begun: false };
+        }
+        let mut left = WALK_LOOKS_PER_TURN_MAX;
+        while let Some(at) = walk.at.filter(|_| left > 0) {
+            let walked = self.table.forget_gone(at, !walk.begun, &|tracker| lives(tracker.id()));
+            left = left.saturating_sub(walked.looks.max(1));
+            walk.begun = !walked.is_done;
+            if walked.is_done {
+                walk.at = Some(at + 1).filter(|next| *next < SHARDS);
+            }
         }
     }
 

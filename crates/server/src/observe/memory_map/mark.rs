@@ -10,6 +10,8 @@ pub struct Mark {
     /// The lines of the memory map.
     pub purposes: Vec<(&'static str, i64)>,
     pub classes: Vec<ClassBreakdown>,
+    /// The byte behind a prefix in its keys.
+    pub separator: u8,
     /// Of depth 1.
     pub prefixes: Vec<PrefixShare>,
 }
