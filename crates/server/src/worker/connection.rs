@@ -238,7 +238,7 @@ impl Connection {
 
     /// Puts a message behind what waits; it is written later.
     pub fn say(&mut self, bytes: &[u8], unsent_bytes_max: usize) {
-        self.outbox.get_or_insert_default().push(bytes, unsent_bytes_max);
+        self.outbox.get_or_insert_default().push_message(bytes, unsent_bytes_max);
         self.note_outbox();
     }
 
