@@ -26,8 +26,10 @@ const SEALED_BYTES_MAX: usize = 4 * RECORD_PLAIN_BYTES;
 const RECORD_BYTES_MAX: usize = RECORD_PLAIN_BYTES + 2 * RECORD_OVERHEAD_BYTES;
 /// What may come for a handshake: rustls takes messages of 64 KB each, of which a certificate chain may be one.
 const HANDSHAKE_BYTES_MAX: usize = 128 << 10;
-/// Reads without plain text before others have their turn.
+/// Reads without plain text before others have their turn, and bytes of them: such a record may be 22 bytes,
+/// and costs as much as one of 1 KB does.
 const EMPTY_READS_MAX: usize = 16;
+const EMPTY_BYTES_MAX: usize = 128 << 10;
 /// Where it is read into bytes of its own, so much at once.
 const OWN_READ_BYTES: usize = RECORD_BYTES_MAX;
 
@@ -73,6 +75,8 @@ pub struct TlsStream {
     shaken_bytes: usize,
     /// The last read has left bytes in the socket, or may have.
     has_more: bool,
+    /// Bytes that the call under way has read from the socket.
+    received_bytes: usize,
     /// Why it has failed, until that is asked for.
     failed: Option<Failed>,
 }
@@ -110,6 +114,7 @@ impl TlsStream {
             unsent_plain: 0,
             shaken_bytes: 0,
             has_more: false,
+            received_bytes: 0,
             failed: None,
         }
     }
@@ -193,7 +198,11 @@ impl TlsStream {
 
     /// Plain text, at most as much as there is room for.
     pub fn read(&mut self, into: &mut [u8]) -> Progress {
+        self.received_bytes = 0;
         for _ in 0..EMPTY_READS_MAX {
+            if self.received_bytes >= EMPTY_BYTES_MAX {
+                break;
+            }
             if !self.opened.is_empty() {
                 return Progress::Bytes(self.read_opened(into));
             }
@@ -212,12 +221,19 @@ impl TlsStream {
         Progress::Later
     }
 
-    /// The same behind what is in `into`, at most as much as its capacity has room for.
+    /// Reads plain text behind what is in `into`, at most as much as its capacity has room for, and of no
+    /// more than `limit` bytes of the socket and a record.
     pub fn append_to(&mut self, into: &mut Vec<u8>, limit: usize) -> Progress {
         let before = into.len();
         let limit = limit.min(into.capacity() - before);
         let mut progress = Progress::Later;
+        self.received_bytes = 0;
         while into.len() - before < limit {
+            if self.received_bytes >= limit.min(EMPTY_BYTES_MAX) && self.opened.is_empty() {
+                // Records of little plain text, or of none: the rest is for the next read.
+                self.has_more |= into.len() == before;
+                break;
+            }
             let left = limit - (into.len() - before);
             if !self.opened.is_empty() {
                 let count = (self.opened.len() - self.opened_done).min(left);
@@ -275,6 +291,7 @@ impl TlsStream {
         match receive_into(&self.socket, &mut into[kept..]) {
             Progress::Bytes(count) => {
                 self.has_more = count == room;
+                self.received_bytes += count;
                 len += count;
             }
             stopped => return self.stop(stopped),
@@ -292,7 +309,10 @@ impl TlsStream {
             None => (receive(&self.socket, into), OWN_READ_BYTES),
         };
         match received {
-            Progress::Bytes(count) => self.has_more = count >= room,
+            Progress::Bytes(count) => {
+                self.has_more = count >= room;
+                self.received_bytes += count;
+            }
             stopped => {
                 into.truncate(before);
                 return self.stop(stopped);
@@ -310,7 +330,10 @@ impl TlsStream {
             return Taken::Stopped(Progress::Broken(io::ErrorKind::InvalidData));
         }
         match receive(&self.socket, &mut self.kept) {
-            Progress::Bytes(count) => self.has_more = count >= OWN_READ_BYTES,
+            Progress::Bytes(count) => {
+                self.has_more = count >= OWN_READ_BYTES;
+                self.received_bytes += count;
+            }
             stopped => return self.stop(stopped),
         }
         let mut bytes = std::mem::take(&mut self.kept);

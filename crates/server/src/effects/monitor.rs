@@ -77,9 +77,10 @@ impl Monitors {
         line.extend_from_slice(b"\r\n");
         let line: Arc<[u8]> = line.into();
         let workers = self.lock();
-        for (worker, _) in workers.by_worker() {
-            mail.add_queued(line.len());
-            mail.post_from(own_worker, worker, WorkerMessage::Line(Arc::clone(&line)));
+        for (worker, count) in workers.by_worker() {
+            let weight_bytes = line.len() * count as usize;
+            mail.add_queued(weight_bytes);
+            mail.post_from(own_worker, worker, WorkerMessage::Line { line: Arc::clone(&line), weight_bytes });
         }
     }
 }

@@ -103,9 +103,13 @@ pub enum WorkerMessage {
     Published {
         message: Arc<Message>,
         patterns: Box<[Name]>,
+        weight_bytes: usize,
     },
     /// For those of yours that monitor.
-    Line(Arc<[u8]>),
+    Line {
+        line: Arc<[u8]>,
+        weight_bytes: usize,
+    },
     /// A key has changed that these have read.
     Stale {
         key: Arc<[u8]>,
@@ -113,7 +117,10 @@ pub enum WorkerMessage {
         author: Author,
     },
     /// These keys have changed: some of yours may have named their prefixes.
-    Changes(Arc<Changes>),
+    Changes {
+        changes: Arc<Changes>,
+        weight_bytes: usize,
+    },
     /// All keys have left.
     Flushed,
     /// This one is notified in the place of another.
@@ -131,6 +138,34 @@ pub enum WorkerMessage {
 }
 
 impl WorkerMessage {
+    /// Returns whether it is said to clients, behind what was said to them before. The others may overtake
+    /// it.
+    pub fn is_delivery(&self) -> bool {
+        match self {
+            WorkerMessage::Published { .. }
+            | WorkerMessage::Line { .. }
+            | WorkerMessage::Stale { .. }
+            | WorkerMessage::Changes { .. }
+            | WorkerMessage::Flushed
+            | WorkerMessage::Redirected { .. }
+            | WorkerMessage::SlotsLost(_)
+            | WorkerMessage::SlotNews(_) => true,
+            WorkerMessage::Connect(_)
+            | WorkerMessage::Attend { .. }
+            | WorkerMessage::PauseChanged
+            | WorkerMessage::Drained
+            | WorkerMessage::Served { .. }
+            | WorkerMessage::Durable
+            | WorkerMessage::Unblocked { .. }
+            | WorkerMessage::Look { .. }
+            | WorkerMessage::ScriptsChanged
+            | WorkerMessage::ScriptsFlushed
+            | WorkerMessage::Fetched { .. }
+            | WorkerMessage::ReadsEnded
+            | WorkerMessage::Beat(_) => false,
+        }
+    }
+
     /// Returns the message of a fetch that has brought values alone.
     pub fn fetched(ticket: Ticket, came: Came) -> WorkerMessage {
         WorkerMessage::Fetched { ticket, came, records: Vec::new() }

@@ -6,8 +6,9 @@
 //!             \-------->  [sender of control]   ControlMessage
 //! tasks       one word, read before every command: pauses, MONITOR, backpressure
 //! ```
-//! **Backpressure.** Messages that are not delivered yet take memory. When they take much, commands that cause more of
-//! them wait (`Tasks::BACKPRESSURE`) until half of it is gone: the worker whose delivery makes the difference posts
+//! **Backpressure.** Messages that are not delivered yet take memory, and time of those who deliver them.
+//! Each counts its bytes once for each receiver. When they are much, commands that cause more of them wait
+//! (`Tasks::BACKPRESSURE`) until half of it is gone: the worker whose delivery makes the difference posts
 //! `WorkerMessage::Drained` to the workers that have connections waiting. In the same way commands that
 //! write, and only these, wait (`Tasks::WRITERS_WAIT`) for the log, a snapshot, or values on their way to
 //! disk.
@@ -220,7 +221,7 @@ impl Mail {
     /// read, and a delivery subtracts its bytes before it reads the flag, so one of the two sees the other.
     pub fn awaits_drain(&self, worker: u16, writes: bool) -> bool {
         self.drain_awaited[usize::from(worker)].store(true, Ordering::SeqCst);
-        self.has_backpressure() || writes && self.makes_writers_wait()
+        if writes { self.makes_writers_wait() } else { self.has_backpressure() }
     }
 
     /// Undelivered messages have come to take little: workers with connections that wait for that get a notice.

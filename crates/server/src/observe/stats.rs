@@ -43,6 +43,8 @@ pub struct CommandTotals {
 pub struct CycleCounters {
     pub ticks_max: Counter,
     pub commands_max: Counter,
+    /// Bytes read and written, what small requests bring apart.
+    pub bytes_max: Counter,
 }
 
 const MOVED: &[u8] = b"MOVED";

@@ -50,10 +50,6 @@ const UNSENT_GENEROUS_BYTES_MAX: usize = 16 << 20;
 const LITTLE_BYTES_MAX: u64 = 64 << 20;
 const LITTLE_OF_MAXMEMORY: u64 = 16;
 
-/// How long one connection is read, and its requests are run, before the others of its worker have their turn. What was read
-/// by then may take as long again. 2 ms are some thousand requests, so a pipeline is seldom interrupted.
-const SHARE_MICROS: u64 = 2_000;
-
 /// Most scripts are over in some microseconds, and letting go of their partitions costs more than that. What takes longer than
 /// this takes long.
 const SCRIPT_HOLD_MICROS: u64 = 1_000;
@@ -95,8 +91,6 @@ pub struct Hot {
     pub is_replica: bool,
     /// So many ticks are a long hold of a lock.
     pub long_hold_ticks: u64,
-    /// And so many the share of one connection in a turn.
-    pub share_ticks: u64,
     /// And so many may a script hold the partitions of its keys; and run, once it holds none, before others have their turn.
     pub script_hold_ticks: u64,
     pub script_slice_ticks: u64,
@@ -177,7 +171,6 @@ impl Hot {
             import_mode: config.import_mode(),
             is_replica,
             long_hold_ticks: clock.ticks_of_micros(LONG_HOLD.as_micros() as u64),
-            share_ticks: clock.ticks_of_micros(SHARE_MICROS),
             script_hold_ticks: clock.ticks_of_micros(SCRIPT_HOLD_MICROS),
             script_slice_ticks: clock.ticks_of_micros(SCRIPT_SLICE_MICROS),
             tracks_latency: config.tracks_latency(),

@@ -22,6 +22,7 @@ use crate::node::{Node, Tasks};
 use crate::observe::facts::Facts;
 use crate::request::ahead;
 use crate::request::blocking;
+use crate::request::budget::Budget;
 use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
 use crate::request::fetching::Passage;
@@ -50,8 +51,8 @@ pub struct Dispatcher {
     limits: ReplyLimits,
     /// Requests that were run in this turn of the event loop.
     pub commands: u64,
-    /// When the share of the connection at hand in this turn is over, in ticks.
-    share_ends: u64,
+    /// Bytes and time that are left of this turn.
+    pub budget: Budget,
     /// What the system says, asked for ahead of an EXEC that will report it.
     facts: Option<Facts>,
     pub handlers: Box<[Option<AdminHandler>]>,
@@ -68,13 +69,14 @@ enum Ran {
 
 impl Dispatcher {
     pub fn new(node: &'static Node, worker: usize) -> Dispatcher {
+        let exec = Exec::new(node, worker);
         Dispatcher {
-            exec: Exec::new(node, worker),
+            budget: Budget::new(&exec.clock),
+            exec,
             reply: Reply::default(),
             audience: Audience::default(),
             limits: ReplyLimits::default(),
             commands: 0,
-            share_ends: 0,
             facts: None,
             handlers: node.commands.table(admin::COMMANDS),
         }
@@ -101,19 +103,19 @@ impl Dispatcher {
     #[inline]
     pub fn begin_share(&mut self) {
         self.exec.clock.begin();
-        self.share_ends = self.exec.clock.began() + self.exec.hot.share_ticks;
+        self.budget.begin_share(self.exec.clock.began());
     }
 
-    /// Whether no more should be read of the connection.
+    /// A part of the turn begins: what follows has a budget of its own.
     #[inline]
-    pub fn share_is_over(&self) -> bool {
-        self.exec.clock.began() >= self.share_ends
+    pub fn begin_part(&mut self) {
+        self.budget.begin_part(self.exec.clock.raw());
     }
 
     /// Whether what was read is not to be run to its end either.
     #[inline]
     pub fn share_is_exceeded(&self) -> bool {
-        self.exec.clock.began() >= self.share_ends + self.exec.hot.share_ticks
+        self.budget.is_share_exceeded(self.exec.clock.began())
     }
 
     // ---- a batch ----

@@ -86,6 +86,8 @@ pub struct Exec {
     pub walks: BTreeMap<Ticket, Walk>,
     /// The command at hand lacks keys on disk, and cannot be interrupted.
     pub refuses_walk: bool,
+    /// Messages that are no longer in the mailbox of this worker wait for their turn.
+    pub has_undelivered: bool,
 }
 
 /// One run of a data command.
@@ -239,6 +241,7 @@ impl Exec {
             wanted: Vec::new(),
             walks: BTreeMap::new(),
             refuses_walk: false,
+            has_undelivered: false,
         }
     }
 

@@ -20,6 +20,7 @@ use std::io;
 use crate::cluster::refusal::Refusal;
 use crate::cluster::route;
 use crate::config::{Id, id};
+use crate::effects::pubsub::Kind;
 use crate::node::{Node, Tasks};
 use crate::process::log::os_text;
 use crate::request::entry::Entry;
@@ -160,10 +161,14 @@ fn mailbox(asked: &mut Asked<'_, '_>) -> Verdict {
     // It holds for this command, whichever gate it has waited at.
     asked.has_heard = std::mem::take(&mut listening.heard);
     let awaits = asked.session.is_subscriber() && !asked.has_heard;
-    match awaits && asked.exec.node.mail.has_messages(asked.session.shared.worker) {
+    match awaits && has_messages(asked.exec, asked.session) {
         true => Verdict::Park(WaitReason::Mailbox),
         false => Verdict::Pass,
     }
+}
+
+fn has_messages(exec: &Exec, session: &Session) -> bool {
+    exec.has_undelivered || exec.node.mail.has_messages(session.shared.worker)
 }
 
 fn http(asked: &mut Asked<'_, '_>) -> Verdict {
@@ -268,7 +273,7 @@ fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
     if has_evicted
         && !asked.has_heard
         && asked.session.tracking().is_some()
-        && exec.node.mail.has_messages(asked.session.shared.worker)
+        && has_messages(exec, asked.session)
     {
         return Verdict::Park(WaitReason::Mailbox);
     }
@@ -402,11 +407,11 @@ fn monitor(asked: &mut Asked<'_, '_>) -> Verdict {
 fn backpressure(asked: &mut Asked<'_, '_>) -> Verdict {
     let mail = &asked.exec.node.mail;
     let (tasks, writes) = (mail.tasks(), asked.flags.has(Flags::WRITE));
-    let sends_messages = writes || asked.flags.has(Flags::PUBSUB) || tasks.has(Tasks::MONITORED);
-    // COMPAT(pubsub): Commands that write or publish wait while more than 64 MB of messages between workers
-    // are undelivered. Why: the memory of messages is bounded.
-    if tasks.has(Tasks::BACKPRESSURE) && sends_messages && mail.has_backpressure() {
-        return Verdict::Park(if writes { WaitReason::Writers } else { WaitReason::Backpressure });
+    // COMPAT(pubsub): Commands that publish, and scripts, wait while more than 64 MB of messages, counted
+    // once for each receiver, are undelivered; so do commands that write, where keyspace events or CLIENT
+    // TRACKING make messages of that. Why: the memory of messages is bounded, and the time that they take.
+    if tasks.has(Tasks::BACKPRESSURE) && sends_messages(asked, tasks) && mail.has_backpressure() {
+        return Verdict::Park(WaitReason::Backpressure);
     }
     // The log has what is published for replicas: so much of it may come behind what is written.
     let is_logged = || asked.flags.has(Flags::PUBSUB) && asked.exec.node.replication.primary.has_backlog();
@@ -415,6 +420,17 @@ fn backpressure(asked: &mut Asked<'_, '_>) -> Verdict {
         true => Verdict::Park(WaitReason::Writers),
         false => Verdict::Pass,
     }
+}
+
+fn sends_messages(asked: &Asked<'_, '_>, tasks: Tasks) -> bool {
+    let (node, flags) = (asked.exec.node, asked.flags);
+    let has_listeners = || node.pubsub.count(Kind::Channel) + node.pubsub.count(Kind::Pattern) > 0;
+    let writes_send = || node.trackers.sessions() > 0 || asked.exec.hot.events.any() && has_listeners();
+    let is_script = asked.request.command().is_some_and(|command| command.spec.reach == Reach::Script);
+    tasks.has(Tasks::MONITORED)
+        || flags.has(Flags::PUBSUB)
+        || flags.has(Flags::WRITE) && writes_send()
+        || is_script && flags.has(Flags::WRITE.or(Flags::MAY_REPLICATE))
 }
 
 fn pause(asked: &mut Asked<'_, '_>) -> Verdict {

@@ -4,6 +4,7 @@
 pub mod ahead;
 pub mod beside_locks;
 pub mod blocking;
+pub mod budget;
 pub mod cached_config;
 pub mod caller;
 pub mod clock;

@@ -9,8 +9,8 @@
 //! run       64 KB of replies after b: write     the socket takes them all: c is next
 //!                                               it does not: c and d wait as bytes, to be parsed again
 //! ```
-//! So what a batch leaves unwritten is 64 KB and one reply, however many requests it has. A batch whose commands take long
-//! ends early as well (`Dispatcher::begin_share`).
+//! So what a batch leaves unwritten is 64 KB and one reply, however many requests it has. A batch whose
+//! commands take long, or whose replies are much, ends early as well (`Dispatcher::begin_share`).
 
 use arrayvec::ArrayVec;
 use isotherm_resp::{Args, Limits, Parsed, Parser, ProtocolError, Span};
@@ -108,7 +108,7 @@ pub fn run_requests(
     connection.unrun = false;
     // Found anew below, if the last request is incomplete: what an earlier one still lacked says nothing about it.
     connection.wanted = 0;
-    while !connection.is_stopped() {
+    while !connection.is_stopped() && !connection.edge.writable {
         requests.clear();
         let (end, ended) = parse(dispatcher, connection, bytes, done, requests);
         if let Some(unrun) = run_found(dispatcher, connection, bytes, requests) {
@@ -162,7 +162,7 @@ fn run_found(
             Next::Go => return None,
             Next::Write => {
                 let goes_on = write_replies(dispatcher, connection) && !connection.is_stopped();
-                if !goes_on || dispatcher.share_is_exceeded() {
+                if !goes_on || dispatcher.share_is_exceeded() || connection.edge.writable {
                     return Some(ran);
                 }
             }

@@ -17,6 +17,7 @@ use std::time::Instant;
 use super::outbox::Outbox;
 use super::parking::Parked;
 use crate::node::Node;
+use crate::request::budget::Budget;
 use crate::request::next::Next;
 use crate::session::clients::Taken;
 use crate::session::{ClientShared, Session};
@@ -43,11 +44,19 @@ pub struct Connection {
     pub listed: Listed,
     /// `input` may hold complete requests: the connection was parked, or its share of the turn was over, before they were run.
     pub unrun: bool,
-    /// The socket may have more to read, without a further event.
-    pub readable: bool,
+    pub edge: Edge,
 }
 
 const _: () = assert!(size_of::<Connection>() <= 320, "10,000 idle connections are 3 MB of these");
+
+/// Readiness of a socket that no further event reports: it was not found empty, or not found full.
+#[derive(Clone, Copy, Default)]
+pub struct Edge {
+    /// More may be read.
+    pub readable: bool,
+    /// More of the outbox may be taken: the budget of the turn has ended the writing.
+    pub writable: bool,
+}
 
 /// How far its end has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -93,6 +102,11 @@ impl Listed {
         is_new
     }
 
+    /// Returns whether it stands in a list.
+    pub fn has(self, list: Listed) -> bool {
+        self.0 & list.0 != 0
+    }
+
     /// Takes it out. Whether it was there.
     pub fn remove(&mut self, list: Listed) -> bool {
         let was_there = self.0 & list.0 != 0;
@@ -119,7 +133,7 @@ impl Connection {
             sends,
             listed: Listed::default(),
             unrun: false,
-            readable: false,
+            edge: Edge::default(),
         }
     }
 
@@ -238,12 +252,13 @@ impl Connection {
 
     /// Puts a message behind what waits; it is written later.
     pub fn say(&mut self, bytes: &[u8], unsent_bytes_max: usize) {
-        self.outbox.get_or_insert_default().push(bytes, unsent_bytes_max);
+        self.outbox.get_or_insert_default().push_message(bytes, unsent_bytes_max);
         self.note_outbox();
     }
 
-    /// Writes the part `replies` of `out`, behind what waits. What the socket does not take is kept, and parks the
-    /// connection if it is more than `unsent_bytes_max`: copied, or moved if it is much and nothing stands behind it.
+    /// Writes the part `replies` of `out`, behind what waits. What the socket does not take, or `budget` does
+    /// not pay for, is kept, and parks the connection if it is more than `unsent_bytes_max`: copied, or moved
+    /// if it is much and nothing stands behind it.
     ///
     /// With `not_before` they are held until the log has come there.
     #[inline]
@@ -253,37 +268,59 @@ impl Connection {
         replies: Range<usize>,
         not_before: Option<LogOffset>,
         unsent_bytes_max: usize,
+        budget: &mut Budget,
     ) -> Result<u64, ()> {
         if let Some(until) = not_before {
             self.outbox.get_or_insert_default().hold(until);
         }
         if self.outbox.is_some() {
             self.keep_replies(out, replies, unsent_bytes_max);
-            return self.write_outbox();
+            return self.write_outbox(budget);
         }
         let mut written = replies.start;
         while written < replies.end {
-            match self.stream.write(&out[written..replies.end]) {
-                Progress::Bytes(count) => written += count,
-                Progress::Later => {
-                    self.keep_replies(out, written..replies.end, unsent_bytes_max);
-                    break;
+            let piece_bytes = budget.piece_bytes().min(replies.end - written);
+            let stopped = match self.stream.write(&out[written..written + piece_bytes]) {
+                Progress::Bytes(count) => {
+                    written += count;
+                    budget.pay(count);
+                    self.edge.writable = written < replies.end && budget.is_share_over();
+                    self.edge.writable
                 }
+                Progress::Later => true,
                 Progress::Ended | Progress::Broken(_) => return Err(()),
+            };
+            if stopped {
+                self.keep_replies(out, written..replies.end, unsent_bytes_max);
+                break;
             }
         }
         Ok((written - replies.start) as u64)
     }
 
-    /// The same for a part of a reply that is not copied. Behind others that wait it is written with them (`write_outbox`).
-    pub fn send_shared(&mut self, bytes: Arc<SharedBytes>, unsent_bytes_max: usize) -> Result<u64, ()> {
+    /// Does the same for a part of a reply that is not copied. Behind others that wait it is written with
+    /// them (`write_outbox`).
+    pub fn send_shared(
+        &mut self,
+        bytes: Arc<SharedBytes>,
+        unsent_bytes_max: usize,
+        budget: &mut Budget,
+    ) -> Result<u64, ()> {
         let mut written = 0;
         while self.outbox.is_none() {
             if written == bytes.len() {
                 return Ok(written as u64);
             }
-            match self.stream.write(&bytes[written..]) {
-                Progress::Bytes(count) => written += count,
+            if written > 0 && budget.is_share_over() {
+                self.edge.writable = true;
+                break;
+            }
+            let piece_bytes = budget.piece_bytes().min(bytes.len() - written);
+            match self.stream.write(&bytes[written..written + piece_bytes]) {
+                Progress::Bytes(count) => {
+                    written += count;
+                    budget.pay(count);
+                }
                 Progress::Later => break,
                 Progress::Ended | Progress::Broken(_) => return Err(()),
             }
@@ -299,14 +336,22 @@ impl Connection {
         self.note_outbox();
     }
 
-    /// Writes what waits. Returns how much of it was taken.
-    pub fn write_outbox(&mut self) -> Result<u64, ()> {
+    /// Writes what waits: a piece at least, and no more than `budget` pays for. Returns how much of it was
+    /// taken.
+    pub fn write_outbox(&mut self, budget: &mut Budget) -> Result<u64, ()> {
+        self.edge.writable = false;
         let Some(outbox) = &mut self.outbox else { return Ok(0) };
         let mut written = 0;
         while let Some(bytes) = outbox.front() {
-            match self.stream.write(bytes) {
+            if written > 0 && budget.is_share_over() {
+                self.edge.writable = true;
+                self.note_outbox();
+                return Ok(written);
+            }
+            match self.stream.write(&bytes[..budget.piece_bytes().min(bytes.len())]) {
                 Progress::Bytes(count) => {
                     outbox.advance(count);
+                    budget.pay(count);
                     written += count as u64;
                 }
                 Progress::Later => {

@@ -3,7 +3,7 @@
 //! ```text
 //! replies of a batch    all written, or in the outbox          no batch is under way while messages are read,
 //! message, message      behind them, in the outbox             so a push never tears a reply
-//! written               once, when the messages are read
+//! written               when the messages are read, or are 1 MB; no more are handed out before they are
 //! ```
 //! A session that listens runs a request only after what was in the mailbox when the request was read has been handed
 //! out (`WaitReason::Mailbox`): a client that knows that a message was published, and then unsubscribes, has got it before.
@@ -11,6 +11,7 @@
 use isotherm_cluster::topology::replies::Asker;
 use isotherm_cluster::{Slot, SlotSet};
 use isotherm_resp::{Protocol, Reply};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Inner;
@@ -28,39 +29,62 @@ use crate::session::ReplyMode;
 /// What is handed out before it is written: the outboxes of connections that read would grow for nothing.
 const SAID_BYTES_MAX: usize = 1 << 20;
 
-/// Connections that something was said to since the last writing.
+/// Units of a connection that is written to: as many as those of some messages.
+const WRITE_UNITS: usize = 16;
+
+/// Connections that something was said to since they were written to.
 #[derive(Default)]
 pub struct Said {
-    tokens: Vec<usize>,
+    tokens: VecDeque<usize>,
+    /// Bytes that were said since all were written to.
     bytes: usize,
 }
 
+impl Said {
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.tokens.is_empty()
+    }
+}
+
 impl Inner {
-    /// A message of a channel, and the patterns among this worker's that match it.
-    pub fn deliver(&mut self, message: &Arc<Message>, patterns: &[Name]) {
+    /// Hands out a message of a channel, to those who listen to it and then to the patterns among this
+    /// worker's that match it: of these names `done` are done with. Returns how many are when the budget is
+    /// spent before the end.
+    pub fn deliver(&mut self, message: &Arc<Message>, patterns: &[Name], done: usize) -> Option<usize> {
         let (channel, payload) = (&*message.channel, &*message.payload);
         let (kind, word) = match message.sharded {
             true => (Kind::ShardChannel, &b"smessage"[..]),
             false => (Kind::Channel, &b"message"[..]),
         };
-        self.send_to_subscribers(kind, channel, message, &[word, channel, payload]);
-        for pattern in patterns {
-            let parts: [&[u8]; 4] = [b"pmessage", pattern, channel, payload];
-            self.send_to_subscribers(Kind::Pattern, pattern, message, &parts);
+        for name in done..=patterns.len() {
+            match name.checked_sub(1).map(|at| &patterns[at]) {
+                None => self.send_to_subscribers(kind, channel, message, &[word, channel, payload]),
+                Some(pattern) => {
+                    let parts: [&[u8]; 4] = [b"pmessage", pattern, channel, payload];
+                    self.send_to_subscribers(Kind::Pattern, pattern, message, &parts);
+                }
+            }
+            let is_last = name == patterns.len();
+            if !is_last && (self.dispatcher.budget.is_part_spent() || self.has_unwritten_much()) {
+                return Some(name + 1);
+            }
         }
-        self.node.mail.subtract_queued(message.bytes());
-        self.write_said_if_much();
+        None
     }
 
     fn send_to_subscribers(&mut self, kind: Kind, name: &[u8], message: &Message, parts: &[&[u8]]) {
         let mut frame = None;
+        let mut receivers = 0;
         let unsent_bytes_max = unsent_bytes_max(&self.dispatcher);
         for token in self.dispatcher.audience.subscribers(kind, name, message) {
             let frame = frame.get_or_insert_with(|| Frame::new(parts));
             let Some(connection) = &mut self.connections[token] else { continue };
             let bytes = frame.bytes(connection.session.proto);
             say(connection, token, bytes, unsent_bytes_max, &mut self.said);
+            receivers += 1;
         }
+        self.dispatcher.budget.pay_units(1 + receivers);
     }
 
     /// Slots are another node's: who listens to a shard channel of one hears that it is over. What is this node's again
@@ -74,9 +98,9 @@ impl Inner {
         for (channel, tokens) in self.dispatcher.audience.shard_channels(is_over) {
             for token in tokens {
                 self.end_shard_channel(token, &channel);
+                self.dispatcher.budget.pay_units(1);
             }
         }
-        self.write_said_if_much();
     }
 
     fn end_shard_channel(&mut self, token: usize, channel: &[u8]) {
@@ -100,9 +124,8 @@ impl Inner {
             if connection.is_some_and(|connection| connection.session.reply_mode == ReplyMode::On) {
                 self.say_to(token, line);
             }
+            self.dispatcher.budget.pay_units(1);
         }
-        self.node.mail.subtract_queued(line.len());
-        self.write_said_if_much();
     }
 
     /// To those that have asked for it. What a client is sent depends on how it came.
@@ -119,8 +142,8 @@ impl Inner {
                 made.len() - 1
             });
             self.say_to(token, &made[at].1);
+            self.dispatcher.budget.pay_units(1);
         }
-        self.write_said_if_much();
     }
 
     pub fn say_to(&mut self, token: usize, bytes: &[u8]) {
@@ -132,36 +155,51 @@ impl Inner {
 
     // ---- writing ----
 
+    /// Returns whether no more is to be said before what was said is written.
+    #[inline]
+    pub fn has_unwritten_much(&self) -> bool {
+        self.said.bytes >= SAID_BYTES_MAX
+    }
+
     pub fn write_said_if_much(&mut self) {
-        if self.said.bytes >= SAID_BYTES_MAX {
+        if self.has_unwritten_much() {
             self.write_said();
         }
     }
 
-    /// Writes what was said, and looks at the limits of those who do not read it.
+    /// Writes what was said, and looks at the limits of those who do not read it: to one connection at least,
+    /// and to the others as far as the budget reaches.
     pub fn write_said(&mut self) {
-        self.said.bytes = 0;
+        if self.said.is_empty() {
+            self.said.bytes = 0;
+            return;
+        }
         let now = unix_now();
-        let mut tokens = std::mem::take(&mut self.said.tokens);
-        for token in tokens.drain(..) {
+        while let Some(token) = self.said.tokens.pop_front() {
             let Some(mut connection) = self.connections[token].take() else { continue };
             connection.listed.remove(Listed::UNWRITTEN);
-            match connection.write_outbox() {
+            self.dispatcher.budget.begin_share_of_part();
+            match connection.write_outbox(&mut self.dispatcher.budget) {
                 Ok(written) => count_taken(self.dispatcher.exec.stats, &connection.session, written, now),
                 Err(()) => connection.break_off(),
             }
             self.check_output(&mut connection);
             self.account(&mut connection);
             // No event reports that the socket takes more once everything is written: what was stopped by that runs in
-            // this turn, behind the messages.
-            if connection.can_go_on() {
+            // this turn, behind the messages. So does what is written in pieces.
+            if connection.can_go_on() || connection.edge.writable {
                 self.go_on_later(&mut connection);
             }
             self.settle(connection, token);
+            self.dispatcher.budget.pay_units(WRITE_UNITS);
+            if self.dispatcher.budget.is_part_spent() && !self.said.is_empty() {
+                return;
+            }
         }
+        self.said.bytes = 0;
         // The list keeps its memory, unless many were spoken to.
-        if tokens.capacity() <= TOKENS_KEPT_MAX && self.said.tokens.is_empty() {
-            self.said.tokens = tokens;
+        if self.said.tokens.capacity() > TOKENS_KEPT_MAX {
+            self.said.tokens = VecDeque::new();
         }
     }
 }
@@ -176,6 +214,6 @@ fn say(connection: &mut Connection, token: usize, bytes: &[u8], unsent_bytes_max
     connection.say(bytes, unsent_bytes_max);
     said.bytes += bytes.len();
     if connection.listed.add(Listed::UNWRITTEN) {
-        said.tokens.push(token);
+        said.tokens.push_back(token);
     }
 }

@@ -96,7 +96,7 @@ impl Inner {
             }
             Progress::Later => {
                 match tls.is_drained() {
-                    true => connection.readable = false,
+                    true => connection.edge.readable = false,
                     false => self.go_on_later(connection),
                 }
                 false

@@ -108,7 +108,7 @@ impl Inner {
             };
             connection.listed.remove(Listed::HELD);
             self.let_go(&mut connection);
-            self.write(&mut connection);
+            self.write_or_wait(&mut connection);
             if connection.outbox.is_some() {
                 self.note_held(&mut connection);
             }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Inner;
-use crate::effects::tracking::{Author, Changes, Mode, changes_bytes, stale_bytes};
+use crate::effects::tracking::{Author, Changes, Mode, stale_bytes};
 use crate::mail::message::{Body, WorkerMessage, carried_bytes};
 use crate::session::{Attention, ClientShared, Seen};
 
@@ -33,8 +33,8 @@ impl Inner {
                 self.invalidate(token, &body);
             }
         }
-        self.node.mail.subtract_queued(stale_bytes(key));
-        self.write_said_if_much();
+        self.node.mail.subtract_queued(stale_bytes(key) * ids.len());
+        self.dispatcher.budget.pay_units(1 + ids.len());
     }
 
     /// Sessions with a prefix are notified of what has changed under it.
@@ -57,10 +57,10 @@ impl Inner {
                 } else {
                     self.invalidate(token, &all);
                 }
+                self.dispatcher.budget.pay_units(1 + keys.len());
             }
         }
-        self.node.mail.subtract_queued(changes_bytes(changes));
-        self.write_said_if_much();
+        self.dispatcher.budget.pay_units(1);
     }
 
     /// All sessions that track are notified that all keys have left.
@@ -70,6 +70,7 @@ impl Inner {
             let mut null = Reply::new(connection.session.proto);
             null.null();
             self.invalidate(token, &null.out.into());
+            self.dispatcher.budget.pay_units(1);
         }
     }
 
@@ -77,7 +78,7 @@ impl Inner {
     pub fn deliver_redirected(&mut self, token: usize, id: u64, body: &[u8]) {
         self.send_redirected(token, id, body);
         self.node.mail.subtract_queued(carried_bytes(body));
-        self.write_said_if_much();
+        self.dispatcher.budget.pay_units(1);
     }
 
     /// One of ours is notified in the place of another.

@@ -84,7 +84,10 @@ impl Inner {
     /// Those whose time is over.
     pub fn end_waiting(&mut self) {
         let now = SteadyMs::of(unix_now());
-        for _ in 0..TIMED_OUT_PER_TURN_MAX {
+        for number in 0..TIMED_OUT_PER_TURN_MAX {
+            if number > 0 && self.dispatcher.budget.is_part_over() {
+                return;
+            }
             let Some((deadline, token)) = self.deadlines.first().copied() else { return };
             if deadline > now {
                 return;

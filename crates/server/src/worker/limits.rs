@@ -54,12 +54,15 @@ impl Inner {
         let Some(outbox) = &mut connection.outbox else { return };
         let bytes = outbox.bytes() as u64;
         let above = |limit_bytes: u64| limit_bytes > 0 && bytes >= limit_bytes;
+        // Not yet known to be left unread: the socket is offered more in the next turn.
+        let hard_bytes =
+            if connection.edge.writable { limit.hard_bytes.saturating_mul(2) } else { limit.hard_bytes };
         let soft_since = above(limit.soft_bytes).then(|| outbox.soft_since.unwrap_or_else(Instant::now));
         outbox.soft_since = soft_since;
         let patience = Duration::from_secs(limit.soft_seconds);
         let for_too_long = soft_since.is_some_and(|since| since.elapsed() > patience);
         let unauthenticated = !connection.session.was_authenticated && self.node.users.auth_required();
-        if above(limit.hard_bytes)
+        if above(hard_bytes)
             || for_too_long
             || unauthenticated && bytes > UNAUTHENTICATED_OUTPUT_BYTES_MAX as u64
         {

@@ -20,6 +20,7 @@ mod invalidation;
 mod keys;
 mod leaving;
 mod limits;
+mod messages;
 mod outbox;
 mod parking;
 mod reading;
@@ -30,19 +31,16 @@ mod values;
 use isotherm_keyspace::SteadyMs;
 use isotherm_reactor::stream::Progress;
 use isotherm_reactor::{Events, Mailbox, Ready, Sender, Stream, Timers, Token};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::mail::message::{FeederMessage, WorkerMessage, carried_bytes};
+use crate::mail::message::{FeederMessage, WorkerMessage};
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
 use crate::observe::resident;
-use crate::process::log;
-use crate::request::blocking;
 use crate::request::dispatch::Dispatcher;
 use crate::request::execute::Exec;
 use crate::request::reply_gate::PARTS;
@@ -53,7 +51,7 @@ use connection::{Connection, Listed, OWN_BYTES, Phase, Sends};
 use delivery::Said;
 use group::{Group, Join};
 use handshake::Handshakes;
-use keys::Answer;
+use messages::Incoming;
 use parking::Parking;
 use send::{count_read, count_taken};
 use values::Values;
@@ -92,8 +90,10 @@ struct Inner {
     input: Box<[u8]>,
     requests: Requests,
     group: Group,
-    /// Connections that have more to read, without a further event.
-    again: Vec<usize>,
+    /// Connections that have more to read, to run or to write, without a further event. The first waits
+    /// longest.
+    again: VecDeque<usize>,
+    incoming: Incoming,
     parking: Parking,
     /// Connections that have bytes of their own to read into, or whose patience with their client ends.
     close: Vec<usize>,
@@ -133,7 +133,8 @@ impl Worker {
             input: vec![0; INPUT_BYTES].into_boxed_slice(),
             requests: Requests::default(),
             group: Group::new(),
-            again: Vec::new(),
+            again: VecDeque::new(),
+            incoming: Incoming::default(),
             parking: Parking::default(),
             close: Vec::new(),
             said: Said::default(),
@@ -161,84 +162,30 @@ impl Worker {
             };
             self.events.wait(timeout)?;
             let woken = self.inner.dispatcher.exec.clock.raw();
+            self.inner.dispatcher.budget.begin_part(woken);
             for ready in self.events.ready().filter(|ready| ready.token != Token::MAILBOX) {
                 self.inner.serve(ready);
             }
             self.inner.run_group();
-            if self.mailbox.has_messages() {
+            if self.mailbox.has_messages() || self.awaits_messages() {
                 self.read_messages();
             }
-            self.inner.parking.mailbox_read();
             self.inner.turn();
             self.turn_values();
             self.inner.handshakes.begin_turn();
             if !self.inner.leaving.is_empty() {
                 self.hand_over();
             }
-            let Dispatcher { exec: Exec { stats, clock, .. }, commands, .. } = &mut self.inner.dispatcher;
+            let Dispatcher { exec: Exec { stats, clock, .. }, commands, budget, .. } =
+                &mut self.inner.dispatcher;
             let ticks = clock.raw().saturating_sub(woken);
             stats.values.eventloop_cycles.add(1);
             stats.values.eventloop_ticks.add(ticks);
             stats.cycles.ticks_max.raise_to(ticks);
             stats.cycles.commands_max.raise_to(std::mem::take(commands));
+            stats.cycles.bytes_max.raise_to(budget.take_moved_bytes());
             isotherm_allocator::settle();
         }
-    }
-
-    fn read_messages(&mut self) {
-        for message in self.mailbox.take() {
-            match message {
-                WorkerMessage::Connect(new) => {
-                    let (stream, shared) = *new;
-                    let token = self.inner.add(stream, shared);
-                    let watched = match &self.inner.connections[token] {
-                        Some(connection) => self
-                            .events
-                            .watch(connection.stream.as_fd(), Token(token))
-                            .map_err(|why| why.to_string()),
-                        None => Ok(()),
-                    };
-                    if let Err(why) = watched {
-                        log::warning(format!(
-                            "Error registering fd event for the new client connection: {why}"
-                        ));
-                        self.inner.close(token);
-                    }
-                }
-                WorkerMessage::Attend { token, id } => self.inner.attend(token, id),
-                WorkerMessage::PauseChanged => self.inner.pause_changed(),
-                WorkerMessage::Drained => self.inner.drained(),
-                WorkerMessage::ScriptsChanged => self.inner.scripts_changed(),
-                WorkerMessage::ScriptsFlushed => self.inner.dispatcher.exec.drop_old_engine(),
-                WorkerMessage::Served { waiter, reply, not_before, written } => {
-                    self.inner.node.mail.subtract_queued(carried_bytes(&reply));
-                    self.inner.answer(&waiter, Answer::Reply { reply, not_before, written });
-                }
-                WorkerMessage::Durable => self.inner.send_held(),
-                WorkerMessage::Unblocked { waiter, how } => self.inner.answer(&waiter, Answer::Without(how)),
-                WorkerMessage::Look { waiter } => {
-                    let how = blocking::look_for(&mut self.inner.dispatcher.exec, &waiter);
-                    how.into_iter().for_each(|how| self.inner.answer(&waiter, Answer::Without(how)));
-                }
-                WorkerMessage::Fetched { ticket, came, records } => {
-                    self.inner.dispatcher.exec.add_records(ticket, records);
-                    self.inner.fetched(ticket, came);
-                }
-                WorkerMessage::ReadsEnded => {}
-                WorkerMessage::Published { message, patterns } => self.inner.deliver(&message, &patterns),
-                WorkerMessage::Line(line) => self.inner.send_to_monitors(&line),
-                WorkerMessage::Stale { key, ids, author } => self.inner.send_stale(&key, &ids, author),
-                WorkerMessage::Changes(changes) => self.inner.send_changes(&changes),
-                WorkerMessage::Flushed => self.inner.send_flushed(),
-                WorkerMessage::Redirected { token, id, body } => {
-                    self.inner.deliver_redirected(token, id, &body)
-                }
-                WorkerMessage::SlotsLost(slots) => self.inner.end_shard_channels(&slots),
-                WorkerMessage::SlotNews(news) => self.inner.send_slot_news(&news),
-                WorkerMessage::Beat(beat) => beat.answer(),
-            }
-        }
-        self.inner.write_said();
     }
 }
 
@@ -246,6 +193,8 @@ impl Inner {
     /// Whether there is something to do without waiting for an event.
     fn has_work(&self) -> bool {
         !self.again.is_empty()
+            || self.incoming.has_work()
+            || !self.said.is_empty()
             || self.parking.has_work()
             || self.dispatcher.exec.runs.has_work()
             || self.values.has_work()
@@ -306,7 +255,7 @@ impl Inner {
         let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else { return };
         if ready.writable {
             match connection.outbox.is_some() {
-                true => self.write(&mut connection),
+                true => self.write_or_wait(&mut connection),
                 false if connection.stream.buffer_bytes() > 0 => self.write_unsaid(&mut connection),
                 false => {}
             }
@@ -322,9 +271,29 @@ impl Inner {
             if ready.closed {
                 connection.note_end();
             }
-            self.read(&mut connection, ready.closed);
+            self.read_or_wait(&mut connection, ready.closed);
         }
         self.settle(connection, token);
+    }
+
+    /// Reads from a connection now, or in the next turn if the others that moved much before it have left
+    /// nothing of this one.
+    #[inline]
+    fn read_or_wait(&mut self, connection: &mut Connection, ended: bool) {
+        if self.dispatcher.budget.is_part_over() {
+            connection.edge.readable = true;
+            return self.go_on_later(connection);
+        }
+        self.read(connection, ended);
+    }
+
+    /// Writes what waits now, or in the next turn.
+    fn write_or_wait(&mut self, connection: &mut Connection) {
+        if self.dispatcher.budget.is_part_over() {
+            connection.edge.writable = true;
+            return self.go_on_later(connection);
+        }
+        self.write(connection);
     }
 
     #[inline]
@@ -344,7 +313,7 @@ impl Inner {
                 count_read(self.dispatcher.exec.stats, &connection.session, bytes.len());
                 self.dispatcher.begin_share();
                 self.run_own(&mut connection, bytes);
-                self.read(&mut connection, false);
+                self.read_or_wait(&mut connection, false);
                 // Both reads together were much, however little the second one brought.
                 if connection.sends == Sends::Little {
                     connection.sends = Sends::Much;
@@ -394,22 +363,33 @@ impl Inner {
 
     /// The socket takes more: what waits is written, and a client that was stopped by that goes on.
     fn write(&mut self, connection: &mut Connection) {
-        match connection.write_outbox() {
+        self.dispatcher.begin_share();
+        match connection.write_outbox(&mut self.dispatcher.budget) {
             Ok(written) => {
                 count_taken(self.dispatcher.exec.stats, &connection.session, written, unix_now());
             }
             Err(()) => connection.break_off(),
         }
+        match connection.edge.writable {
+            true => self.go_on_later(connection),
+            // What it leaves unread is known now.
+            false => self.check_output(connection),
+        }
         self.free_debugger(connection);
-        self.run_kept(connection);
+        self.go_on(connection);
     }
 
     /// Runs what a stopped connection has kept, and lets it read again: also if it is stopped again and waits for a key,
     /// for no further event reports an end that was met while nothing was read.
     fn run_kept(&mut self, connection: &mut Connection) {
         self.dispatcher.begin_share();
+        self.go_on(connection);
+    }
+
+    /// Does the same within the share that the connection has.
+    fn go_on(&mut self, connection: &mut Connection) {
         self.run_unrun(connection);
-        if connection.readable && !connection.is_deaf() && !connection.reads_too_little() {
+        if connection.edge.readable && !connection.is_deaf() && !connection.reads_too_little() {
             self.go_on_later(connection);
         }
     }
@@ -417,13 +397,13 @@ impl Inner {
     /// The connection goes on in the next turn: once, however many reasons there are.
     fn go_on_later(&mut self, connection: &mut Connection) {
         if connection.listed.add(Listed::AGAIN) {
-            self.again.push(connection.token());
+            self.again.push_back(connection.token());
         }
     }
 
     #[inline]
     fn run_unrun(&mut self, connection: &mut Connection) {
-        if connection.can_go_on() {
+        if connection.can_go_on() && !connection.edge.writable {
             let kept = std::mem::take(&mut connection.input);
             self.run_own(connection, kept);
         }
@@ -448,6 +428,9 @@ impl Inner {
         if connection.outbox.is_some() {
             self.note_held(connection);
             self.check_output(connection);
+            if connection.edge.writable {
+                self.go_on_later(connection);
+            }
         }
         self.account(connection);
     }
@@ -486,13 +469,9 @@ impl Inner {
     /// What is due now, and what had more to read.
     #[inline]
     fn turn(&mut self) {
+        self.dispatcher.begin_part();
         if !self.again.is_empty() {
-            for token in std::mem::take(&mut self.again) {
-                let Some(mut connection) = self.connections[token].take() else { continue };
-                connection.listed.remove(Listed::AGAIN);
-                self.read(&mut connection, true);
-                self.settle(connection, token);
-            }
+            self.turn_again();
         }
         if !self.deadlines.is_empty() {
             self.end_waiting();
@@ -513,6 +492,26 @@ impl Inner {
                     self.scan_idle();
                     self.timers.add(Instant::now() + IDLE_SCAN_INTERVAL, Due::IdleScan);
                 }
+            }
+        }
+    }
+
+    /// Connections that have more to do go on, in their order: one at least. Those for which this turn has no
+    /// time wait in front of all others.
+    fn turn_again(&mut self) {
+        for _ in 0..self.again.len() {
+            let Some(token) = self.again.pop_front() else { return };
+            let Some(mut connection) = self.connections[token].take() else { continue };
+            connection.listed.remove(Listed::AGAIN);
+            if connection.edge.writable {
+                self.write(&mut connection);
+            }
+            if !connection.listed.has(Listed::AGAIN) {
+                self.read(&mut connection, true);
+            }
+            self.settle(connection, token);
+            if self.dispatcher.budget.is_part_over() {
+                return;
             }
         }
     }

@@ -9,8 +9,9 @@
 //! the outbox is full until half of it is gone: a client that never reads costs that much and one reply more, not all the
 //! memory there is.
 //!
-//! Replies that show what is not durable yet are held: they stand in the outbox like others, and `front` ends before them until
-//! the log has come to their offset.
+//! Replies that show what is not durable yet are held: they stand in the outbox like others, and `front` ends
+//! before them until the log has come to their offset. Messages stand between them (`say`): which bytes are
+//! messages is noted as they come, for one of RESP2, or a line of MONITOR, looks like a reply.
 //!
 //! Invariants: no chunk is empty; `bytes` is the sum of the chunks less `written`, which lies within the first;
 //! `memory_bytes` is what the chunks take; one that is shared is accounted for by who has made it. Both are kept and never counted anew: 32 MB of messages are 2,000 chunks.
@@ -77,6 +78,30 @@ struct Holds {
     list: VecDeque<Hold>,
     /// Bytes that have left since the first of them.
     left: u64,
+    /// Messages behind the first hold, in places as those of `Hold`. Those that stand side by side are one.
+    messages: VecDeque<Range<u64>>,
+}
+
+impl Holds {
+    fn note_message(&mut self, at: u64, len: usize) {
+        let end = at + len as u64;
+        match self.messages.back_mut() {
+            Some(last) if last.end == at => last.end = end,
+            _ => self.messages.push_back(at..end),
+        }
+    }
+
+    /// Forgets messages in front of the first reply that is held.
+    fn forget_messages(&mut self) {
+        let from = self.list.front().map_or(u64::MAX, |hold| hold.at);
+        while self.messages.pop_front_if(|message| message.end <= from).is_some() {}
+    }
+
+    /// Returns where the messages end that begin at `at`, if some do.
+    fn messages_end(&self, at: u64) -> Option<u64> {
+        let next = self.messages.partition_point(|message| message.end <= at);
+        self.messages.get(next).filter(|message| message.start <= at).map(|message| message.end)
+    }
 }
 
 /// What stands behind `at` bytes leaves once the log has come to `until`.
@@ -101,14 +126,15 @@ impl Outbox {
     pub fn let_go(&mut self, reached: LogOffset) -> bool {
         let Some(holds) = &mut self.holds else { return false };
         while holds.list.pop_front_if(|hold| hold.until <= reached).is_some() {}
+        holds.forget_messages();
         if holds.list.is_empty() {
             self.holds = None;
         }
         self.holds.is_some()
     }
 
-    /// Replies that have waited since `before`, for more than `reached`, are replaced by `error` each; pushes between them leave as
-    /// they are. How many were replaced.
+    /// Replies that have waited since `before`, for more than `reached`, are replaced by `error` each;
+    /// messages and pushes between them leave as they are. How many were replaced.
     pub fn refuse_held(
         &mut self,
         reached: LogOffset,
@@ -131,6 +157,12 @@ impl Outbox {
         let mut refused = Vec::new();
         let (mut count, mut at) = (0, from);
         while at < to {
+            if let Some(end) = holds.messages_end(holds.left + at as u64) {
+                let end = ((end - holds.left) as usize).min(to);
+                refused.extend_from_slice(&bytes[at..end]);
+                at = end;
+                continue;
+            }
             let len = ReplyReader::new()
                 .find_end(&bytes[at..to])?
                 .ok_or(BadReply { reason: "a reply without its end" })?;
@@ -145,7 +177,12 @@ impl Outbox {
         }
         let (longer, shorter) = (refused.len() as u64, (to - from) as u64);
         holds.list.drain(..over);
+        holds.forget_messages();
         holds.list.iter_mut().for_each(|hold| hold.at = hold.at + longer - shorter);
+        for message in &mut holds.messages {
+            // One that begins among what was replaced counts from its end there.
+            *message = (message.start + longer).saturating_sub(shorter)..message.end + longer - shorter;
+        }
         if holds.list.is_empty() {
             self.holds = None;
         }
@@ -175,6 +212,14 @@ impl Outbox {
         if bytes.len() > written {
             self.add_begun(Chunk::Shared(bytes), written);
         }
+    }
+
+    /// Puts messages, which are no replies, behind what waits.
+    pub fn push_message(&mut self, bytes: &[u8], bytes_max: usize) {
+        if let Some(holds) = &mut self.holds {
+            holds.note_message(holds.left + self.bytes as u64, bytes.len());
+        }
+        self.push(bytes, bytes_max);
     }
 
     /// Puts a copy of `bytes` behind what waits. A chunk of messages grows to the size from which chunks are moved, and
@@ -412,6 +457,34 @@ mod tests {
         outbox.advance(outbox.front().unwrap().len());
         assert!(outbox.front().is_none() && !outbox.let_go(LogOffset(20)));
         assert_eq!(outbox.front(), Some(&b"+later\r\n"[..]));
+        outbox.check_invariants();
+    }
+
+    /// Their form does not say so: an array, a line.
+    #[test]
+    fn messages_are_no_replies() {
+        const MESSAGE: &[u8] = b"*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n";
+        const LINE: &[u8] = b"+17.0 [0 a:1] \"set\"\r\n";
+        let error = b"-NO\r\n";
+        let mut outbox = Outbox::default();
+        outbox.push_message(LINE, 1000);
+        outbox.hold(LogOffset(10));
+        outbox.push(b"+one\r\n", 1000);
+        outbox.push_message(MESSAGE, 1000);
+        outbox.push_message(LINE, 1000);
+        outbox.push(b"+two\r\n", 1000);
+        outbox.advance(LINE.len());
+        let first = Instant::now();
+        std::thread::sleep(std::time::Duration::from_millis(2));
+        outbox.hold(LogOffset(20));
+        outbox.push_message(MESSAGE, 1000);
+        outbox.push(b"+three\r\n", 1000);
+        assert_eq!(outbox.refuse_held(LogOffset(9), first, error), Ok(2));
+        let refused = [error, MESSAGE, LINE, error].concat();
+        assert_eq!(outbox.front(), Some(&refused[..]), "up to the second hold");
+        outbox.advance(refused.len());
+        assert_eq!(outbox.refuse_held(LogOffset(19), Instant::now(), error), Ok(1));
+        assert_eq!(outbox.front(), Some(&[MESSAGE, error].concat()[..]));
         outbox.check_invariants();
     }
 

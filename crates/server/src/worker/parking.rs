@@ -4,8 +4,8 @@
 //! why            listed                       goes on
 //! pause          queue, by turn               when the pause ends or concerns less: a pass
 //! backpressure   queue, by turn               when undelivered messages take less memory: a pass
-//! writers        queue, by turn               the same, and log, snapshot, disk of values have come on: a pass
-//! mailbox        queue, by turn               behind the next look into the mailbox: a pass
+//! writers        queue, by turn               when log, snapshot, disk of values have come on: a pass
+//! mailbox        queue, by turn               when what lay in the mailbox is handed out: a pass
 //! key            with its waiter              when the waiter is answered; at its deadline
 //! lease          queue, by turn               when scripts, or a MIGRATE, have ended: a pass
 //! cold, script   by ticket                    when the fetch is over, or the script
@@ -193,9 +193,25 @@ impl Parking {
         }
     }
 
-    /// What lay in the mailbox is handed out: what waited for that may go on.
-    pub fn mailbox_read(&mut self) {
-        self.start(Line::Mailbox);
+    /// Returns whether a connection waits for messages to be handed out.
+    #[inline]
+    pub fn awaits_messages(&self) -> bool {
+        self.has_any(Line::Mailbox)
+    }
+
+    /// Returns the turn of the connection that was listed last.
+    #[inline]
+    pub fn last_turn(&self) -> u64 {
+        self.last_turn
+    }
+
+    /// What lay in the mailbox when the connections up to `turn` were parked is handed out: those that waited
+    /// for that may go on.
+    pub fn messages_handed_out(&mut self, turn: u64) {
+        let queue = &mut self.queues[Line::Mailbox as usize];
+        if !queue.tokens.is_empty() {
+            queue.pass_end = queue.pass_end.max(turn + 1);
+        }
     }
 
     /// Ends the pass: connections that had no chance yet go on waiting, in front of all others.
@@ -343,17 +359,18 @@ impl Inner {
 
     fn resume_line(&mut self, line: Line) {
         let worker = self.number;
-        for _ in 0..RESUMED_PER_TURN_MAX {
-            if !self.parking.is_passing(line) {
+        for number in 0..RESUMED_PER_TURN_MAX {
+            if !self.parking.is_passing(line) || number > 0 && self.dispatcher.budget.is_part_over() {
                 return;
             }
             // Those before have published or written that much: to try the rest would be useless.
-            let writes = line == Line::Writers;
             let mail = &self.node.mail;
-            if (mail.has_backpressure() && (writes || line == Line::Backpressure)
-                || writes && mail.makes_writers_wait())
-                && mail.awaits_drain(worker, writes)
-            {
+            let is_behind = match line {
+                Line::Backpressure => mail.has_backpressure() && mail.awaits_drain(worker, false),
+                Line::Writers => mail.makes_writers_wait() && mail.awaits_drain(worker, true),
+                Line::Pause | Line::Mailbox | Line::Lease => false,
+            };
+            if is_behind {
                 return self.parking.stop(line);
             }
             let Some(token) = self.parking.next(line) else { return };

@@ -1,7 +1,7 @@
 //! Reading: what a client sends comes into the worker's buffer, or into bytes of the connection's own, and is run.
 //!
 //! ```text
-//! a turn      read, run | read, run | read, run            at most 16 reads, and no further read after 2 ms
+//! a turn      read, run | read, run | read, run            16 reads, and no further one when the share is over
 //! or          read, run ........ 4 ms |                    what has not run by then is kept, and nothing more is read
 //! the next    run what was kept | read, run | ...          behind all others that have something to do
 //! ```
@@ -19,8 +19,6 @@ use crate::process::log;
 /// Up to so many bytes of an unfinished request are copied back in front of the next read; so much is wanted at least
 /// to read into the connection's own bytes.
 const COPY_BYTES_MAX: usize = 16 << 10;
-/// What one `read` into a connection's own bytes may bring without starving the others.
-const READ_BYTES_MAX: usize = 4 << 20;
 /// Reads of one connection before the others have their turn.
 const READS_PER_TURN_MAX: usize = 16;
 /// A request that has brought so much is accounted for before it runs: it may be what makes its client take too much.
@@ -29,7 +27,7 @@ const ACCOUNTED_BYTES_MIN: usize = 64 << 10;
 impl Inner {
     #[inline]
     pub fn read(&mut self, connection: &mut Connection, ended: bool) {
-        connection.readable = true;
+        connection.edge.readable = true;
         if connection.stream.is_handshaking() && !self.shake_hands(connection) {
             return;
         }
@@ -40,7 +38,7 @@ impl Inner {
                 return connection.leave_pause();
             }
             // What has to wait for the next turn waits in the socket: that is where it slows its client down.
-            if connection.can_go_on() || self.dispatcher.share_is_over() {
+            if connection.can_go_on() || connection.edge.writable || self.dispatcher.budget.is_share_over() {
                 break;
             }
             // It stays in the socket.
@@ -57,7 +55,7 @@ impl Inner {
             }
             match progress {
                 Progress::Ended if connection.is_debugging() => {
-                    connection.readable = false;
+                    connection.edge.readable = false;
                     return self.end_debugger_input(connection);
                 }
                 // What it has sent before is run before the end is looked at again.
@@ -67,14 +65,14 @@ impl Inner {
                 // Under TLS there may be more that is no request.
                 Progress::Later if !connection.stream.is_drained(0, 1) => break,
                 Progress::Bytes(_) | Progress::Later => {
-                    connection.readable = false;
+                    connection.edge.readable = false;
                     return;
                 }
                 Progress::Ended | Progress::Broken(_) => {
                     if progress != Progress::Ended {
                         connection.outbox = None;
                     }
-                    connection.readable = false;
+                    connection.edge.readable = false;
                     connection.begin_closing();
                     return;
                 }
@@ -94,6 +92,7 @@ impl Inner {
         let room = self.input.len() - kept;
         let progress = connection.stream.read(&mut self.input[kept..]);
         if let Progress::Bytes(count) = progress {
+            self.dispatcher.budget.pay(count);
             count_read(self.dispatcher.exec.stats, &connection.session, count);
             let bytes = &mut self.input[..kept + count];
             let done = run_requests(&mut self.dispatcher, connection, bytes, &mut self.requests);
@@ -120,9 +119,10 @@ impl Inner {
             refuse_memory(connection, more);
             return (Progress::Later, false);
         }
-        let room = (connection.input.capacity() - kept).min(READ_BYTES_MAX);
+        let room = (connection.input.capacity() - kept).min(self.dispatcher.budget.piece_bytes());
         let progress = connection.stream.append_to(&mut connection.input, room);
         if let Progress::Bytes(count) = progress {
+            self.dispatcher.budget.pay(count);
             count_read(self.dispatcher.exec.stats, &connection.session, count);
             if count < connection.wanted {
                 connection.wanted -= count;
@@ -151,9 +151,10 @@ impl Inner {
             return (Progress::Later, false);
         }
         let input = &mut connection.input;
-        let room = (input.capacity() - input.len()).min(READ_BYTES_MAX);
+        let room = (input.capacity() - input.len()).min(self.dispatcher.budget.piece_bytes());
         let progress = connection.stream.append_to(input, room);
         if let Progress::Bytes(count) = progress {
+            self.dispatcher.budget.pay(count);
             connection.unrun = true;
             count_read(self.dispatcher.exec.stats, &connection.session, count);
             self.note_partial(connection);

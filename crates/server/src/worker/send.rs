@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use super::connection::Connection;
 use crate::observe::stats::ThreadStats;
+use crate::request::budget::Budget;
 use crate::request::dispatch::Dispatcher;
 use crate::session::Session;
 use std::sync::atomic::Ordering;
@@ -33,10 +34,10 @@ pub fn send(
     // Before its client reads a reply, others see that it was answered.
     connection.session.publish(dispatcher.exec.clock.now().0);
     let unsent_bytes_max = unsent_bytes_max(dispatcher);
-    let reply = &mut dispatcher.reply;
+    let (reply, budget) = (&mut dispatcher.reply, &mut dispatcher.budget);
     let sent = match reply.has_shared() {
-        false => connection.send(&mut reply.out, replies, not_before, unsent_bytes_max),
-        true => send_in_parts(connection, reply, replies, not_before, unsent_bytes_max),
+        false => connection.send(&mut reply.out, replies, not_before, unsent_bytes_max, budget),
+        true => send_in_parts(connection, reply, replies, not_before, unsent_bytes_max, budget),
     };
     match sent {
         Ok(written) => {
@@ -58,19 +59,22 @@ fn send_in_parts(
     replies: Range<usize>,
     mut not_before: Option<LogOffset>,
     unsent_bytes_max: usize,
+    budget: &mut Budget,
 ) -> Result<u64, ()> {
     let (mut at, mut written) = (replies.start, 0);
     for part in reply.take_shared(replies.end) {
         if at < part.at {
-            written += connection.send(&mut reply.out, at..part.at, not_before.take(), unsent_bytes_max)?;
+            let before = at..part.at;
+            written +=
+                connection.send(&mut reply.out, before, not_before.take(), unsent_bytes_max, budget)?;
         }
         at = part.at;
-        written += connection.send_shared(part.bytes, unsent_bytes_max)?;
+        written += connection.send_shared(part.bytes, unsent_bytes_max, budget)?;
     }
     if at < replies.end {
-        written += connection.send(&mut reply.out, at..replies.end, not_before, unsent_bytes_max)?;
+        written += connection.send(&mut reply.out, at..replies.end, not_before, unsent_bytes_max, budget)?;
     }
-    Ok(written + connection.write_outbox()?)
+    Ok(written + connection.write_outbox(budget)?)
 }
 
 /// The reply buffer is sent, all of it.

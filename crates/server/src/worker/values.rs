@@ -149,6 +149,7 @@ impl Worker {
     fn read_values(&mut self) {
         let Some(tier) = self.inner.node.cold.disk() else { return };
         let worker = self.inner.number;
+        self.inner.dispatcher.begin_part();
         self.inner.values.open(&self.events, worker, tier.rings.is_on());
         self.inner.values.submit(tier, worker);
         self.inner.collect_values(tier);

@@ -86,3 +86,4 @@ mod tls_bad_input;
 mod tls_links;
 mod tracking;
 mod transactions;
+mod turns;

@@ -310,6 +310,31 @@ fn events_of_keys() {
     hears.expect_silence();
 }
 
+/// Messages of RESP2 and lines of MONITOR have the form of replies. Among replies that wait for replicas, and
+/// are refused, they stay what they are.
+#[test]
+fn messages_are_not_refused_as_replies() {
+    const REFUSED: &str =
+        "-NOREPLICAS Not enough replicas acknowledged the change in time: applied, not acknowledged\r\n";
+    let server = Server::start(&["--repl-ack-quorum", "1", "--repl-ack-timeout", "60000"]);
+    let (mut hears, mut monitors, mut says) = (server.client(), server.client(), server.client());
+    wait_until("the log is kept", || says.info("replication", "repl_backlog_active") == 1);
+    hears.send([encode(&["SET", "a", "1"]), encode(&["SUBSCRIBE", "c"])].concat());
+    wait_until("it listens", || says.info("stats", "pubsub_channels") == 1);
+    monitors.send([encode(&["SET", "b", "1"]), encode(&["MONITOR"])].concat());
+    wait_until("it monitors", || says.ask("CLIENT LIST").contains(" flags=O "));
+    says.check("PUBLISH c m", ":1\r\n");
+    says.check("CONFIG SET repl-ack-timeout 1", OK);
+    hears.expect(REFUSED);
+    hears.expect(REFUSED);
+    hears.expect(&array(2, &["message", "c", "m"]));
+    monitors.expect(REFUSED);
+    monitors.expect(REFUSED);
+    wait_until("a line of what was published", || {
+        String::from_utf8(monitors.read_reply()).unwrap().contains("\"PUBLISH\" \"c\" \"m\"")
+    });
+}
+
 /// More is published than may wait undelivered while the subscribers' worker delivers nothing: so much waits and no more, the
 /// publishers with the rest wait too, and other clients are answered. Then the subscribers get all of it.
 #[test]

@@ -169,10 +169,11 @@ impl PubSub {
         let mut shard = self.shard(channel);
         let names = shard.names(kind);
         let mut receivers = 0;
-        let mut workers: BTreeMap<u16, Vec<Name>> = BTreeMap::new();
+        // By worker: its patterns that match, and how many sessions get the message, once for each name.
+        let mut workers: BTreeMap<u16, (Vec<Name>, usize)> = BTreeMap::new();
         for (worker, count) in names.all.get(channel).iter().flat_map(|subscribers| subscribers.by_worker()) {
             receivers += count as usize;
-            workers.entry(worker).or_default();
+            workers.entry(worker).or_default().1 += count as usize;
         }
         let mut pattern_moment = 0;
         if has_patterns {
@@ -181,8 +182,10 @@ impl PubSub {
             for (pattern, subscribers) in &patterns.all {
                 if glob_match(pattern, channel, false) {
                     receivers += subscribers.total();
-                    subscribers.by_worker().for_each(|(worker, _)| {
-                        workers.entry(worker).or_default().push(Arc::clone(pattern));
+                    subscribers.by_worker().for_each(|(worker, count)| {
+                        let (patterns, receivers) = workers.entry(worker).or_default();
+                        patterns.push(Arc::clone(pattern));
+                        *receivers += count as usize;
                     });
                 }
             }
@@ -195,10 +198,11 @@ impl PubSub {
                 channel_moment: names.moment,
                 pattern_moment,
             });
-            for (worker, patterns) in workers {
-                mail.add_queued(message.bytes());
-                let published =
-                    WorkerMessage::Published { message: Arc::clone(&message), patterns: patterns.into() };
+            for (worker, (patterns, receivers)) in workers {
+                let weight_bytes = message.weight_bytes(patterns.len(), receivers);
+                mail.add_queued(weight_bytes);
+                let message = Arc::clone(&message);
+                let published = WorkerMessage::Published { message, patterns: patterns.into(), weight_bytes };
                 mail.post_from(from, worker, published);
             }
         }

@@ -199,7 +199,7 @@ impl Trackers {
             workers.entry(tracker.worker()).or_default().push(tracker.id());
         }
         for (worker, ids) in workers {
-            mail.add_queued(stale_bytes(&stale.key));
+            mail.add_queued(stale_bytes(&stale.key) * ids.len());
             let message =
                 WorkerMessage::Stale { key: Arc::clone(&stale.key), ids: ids.into(), author: stale.author };
             mail.post_from(from, worker, message);
@@ -223,18 +223,20 @@ impl Trackers {
             let mut behind = changes.range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
             behind.next().is_some_and(|(key, _)| key.starts_with(prefix))
         };
-        let mut workers: Vec<u16> = prefixes
-            .iter()
-            .filter(|(prefix, _)| fits(prefix))
-            .flat_map(|(_, subscribers)| subscribers.by_worker().map(|(worker, _)| worker))
-            .collect();
+        let mut workers: BTreeMap<u16, usize> = BTreeMap::new();
+        for (_, subscribers) in prefixes.iter().filter(|(prefix, _)| fits(prefix)) {
+            for (worker, count) in subscribers.by_worker() {
+                *workers.entry(worker).or_default() += count as usize;
+            }
+        }
         drop(prefixes);
-        workers.sort_unstable();
-        workers.dedup();
+        let bytes = changes_bytes(&changes);
         let changes = Arc::new(changes);
-        for worker in workers {
-            mail.add_queued(changes_bytes(&changes));
-            mail.post_from(from, worker, WorkerMessage::Changes(Arc::clone(&changes)));
+        for (worker, receivers) in workers {
+            let weight_bytes = bytes * receivers;
+            mail.add_queued(weight_bytes);
+            let message = WorkerMessage::Changes { changes: Arc::clone(&changes), weight_bytes };
+            mail.post_from(from, worker, message);
         }
     }
 

@@ -381,6 +381,7 @@ pub const DEBUG: &[Field] = &[
     }),
     ("eventloop_duration_max", |s| s.node.stats.micros(longest(s, |cycles| &cycles.ticks_max)).to_string()),
     ("eventloop_cmd_per_cycle_max", |s| longest(s, |cycles| &cycles.commands_max).to_string()),
+    ("eventloop_bytes_per_cycle_max", |s| longest(s, |cycles| &cycles.bytes_max).to_string()),
 ];
 
 fn sync_counts<'n>(snapshot: &Snapshot<'n>) -> &'n SyncCounts {
