@@ -54,7 +54,7 @@ use delivery::Said;
 use group::{Group, Join};
 use handshake::Handshakes;
 use keys::Answer;
-use parking::Parking;
+use parking::{Parked, Parking};
 use send::{count_read, count_taken};
 use values::Values;
 
@@ -382,7 +382,9 @@ impl Inner {
                 self.stop_waiting(&mut connection, token);
             }
         }
-        if connection.outbox.is_none() && !connection.is_blocked() {
+        // The rest of its transaction needs its session.
+        let is_in_exec = matches!(connection.parked, Some(Parked::Exec(_)));
+        if connection.outbox.is_none() && !connection.is_blocked() && !is_in_exec {
             self.forget(*connection, token);
         } else {
             self.connections[token] = Some(connection);
