@@ -161,6 +161,7 @@ impl Worker {
             };
             self.events.wait(timeout)?;
             let woken = self.inner.dispatcher.exec.clock.raw();
+            self.inner.dispatcher.exec.stats.cycles.began.set(woken);
             for ready in self.events.ready().filter(|ready| ready.token != Token::MAILBOX) {
                 self.inner.serve(ready);
             }
@@ -181,6 +182,7 @@ impl Worker {
             stats.values.eventloop_ticks.add(ticks);
             stats.cycles.ticks_max.raise_to(ticks);
             stats.cycles.commands_max.raise_to(std::mem::take(commands));
+            stats.cycles.began.set(0);
             isotherm_allocator::settle();
         }
     }
