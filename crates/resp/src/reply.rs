@@ -127,6 +127,22 @@ impl Reply {
         }
     }
 
+    /// Takes out what was written since `len()` was `mark`, with shared parts copied. Errors counted since
+    /// then stay counted.
+    pub fn split_off(&mut self, mark: usize) -> Vec<u8> {
+        let first = self.shared.partition_point(|part| part.at <= mark);
+        let (mut taken, mut from) = (Vec::new(), mark);
+        for part in self.shared.drain(first..) {
+            taken.extend_from_slice(&self.out[from..part.at]);
+            taken.extend_from_slice(&part.bytes);
+            from = part.at;
+            self.shared_bytes -= part.bytes.len();
+        }
+        taken.extend_from_slice(&self.out[from..]);
+        self.out.truncate(mark);
+        taken
+    }
+
     // --- shared parts --------------------------------------------------------------------------------------------
 
     /// A reply in parts. The first, which may not be empty, is copied, the others only if that is cheaper.

@@ -20,6 +20,56 @@ impl Keyspace {
         result
     }
 
+    /// Does the same for a thread that others wait for: it passes the partition over if a command has it, and
+    /// `rests`, which is called between two attempts, says that there is no time for another.
+    fn hold_or_pass<R>(
+        &self,
+        partition: u16,
+        rests: &dyn Fn() -> bool,
+        work: impl FnOnce(&mut Held<'_>) -> R,
+    ) -> Option<R> {
+        let mut held = Held::new(self);
+        while !held.try_extend(partition) {
+            if !rests() {
+                return None;
+            }
+        }
+        let watch = self.shared().watch();
+        let from = (watch.begin)();
+        let result = work(&mut held);
+        (watch.end)(from);
+        held.release();
+        Some(result)
+    }
+
+    /// Removes some of what is due; `None` if a command keeps the partition (`hold_or_pass`).
+    pub fn expire_or_pass(
+        &self,
+        partition: u16,
+        rests: &dyn Fn() -> bool,
+        now: UnixMs,
+        steps_max: u64,
+        sink: &mut dyn EffectSink,
+    ) -> Option<ExpireStep> {
+        self.hold_or_pass(partition, rests, |held| held.expire_step(partition, now, steps_max, sink))
+    }
+
+    /// Frees some of what was removed, in the same way.
+    pub fn free_or_pass(&self, partition: u16, rests: &dyn Fn() -> bool, nodes_max: usize) -> Option<bool> {
+        self.hold_or_pass(partition, rests, |held| held.free_step(partition, nodes_max))
+    }
+
+    /// Moves the hand by some slots, in the same way.
+    pub fn age_or_pass(
+        &self,
+        hand: &mut AgeHand,
+        rests: &dyn Fn() -> bool,
+        (slots_max, pages_max): (usize, u64),
+        now: UnixMs,
+    ) -> Option<AgeStep> {
+        self.hold_or_pass(hand.partition(), rests, |held| held.age_step(hand, slots_max, pages_max, now))
+    }
+
     pub fn expire_step(
         &self,
         partition: u16,

@@ -164,7 +164,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
                     _ => "Unable to listen on this port. Check server logs.",
                 }
             })?;
-            node.mail.post_control(ControlMessage::Listen);
+            node.process.listeners.note_changed();
             // Other nodes are given another port.
             node.cluster.get().into_iter().for_each(|member| member.bus.configured(!holds_keys));
         }

@@ -165,7 +165,7 @@ fn shutdown(call: &mut AdminCall<'_>) -> Outcome {
             call.reply.error("ERR SHUTDOWN FAILOVER is only supported in cluster mode.");
         }
         _ if abort && leaving::abort(call.node) => call.reply.ok(),
-        _ if abort && call.node.process.abort_pending() => call.reply.ok(),
+        _ if abort && leaving::abort_pending(call.node) => call.reply.ok(),
         _ if abort => call.reply.error("ERR No shutdown in progress."),
         _ => return leave(call, options),
     }

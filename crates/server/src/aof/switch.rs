@@ -47,7 +47,7 @@ pub fn apply(node: &'static Node) -> Result<(), &'static str> {
         return Ok(());
     }
     match node.aof.switching_within(END_MAX) {
-        Some(_alone) => apply_alone(node),
+        Some(_alone) => apply_alone(node, Patient::Waits).unwrap_or(Ok(())),
         // The other one waits for a disk. The control thread asks again until it does not.
         None => {
             node.mail.post_control(ControlMessage::Aof);
@@ -56,20 +56,42 @@ pub fn apply(node: &'static Node) -> Result<(), &'static str> {
     }
 }
 
-/// The same on the control thread, which does not wait for another one that switches. `None`: it has to be asked again.
+/// Does the same on the control thread, which waits neither for another one that switches nor for a script.
+/// `None`: it has to be asked again.
 pub fn try_apply(node: &'static Node) -> Option<Result<(), &'static str>> {
     let _alone = node.aof.try_switching()?;
-    Some(apply_alone(node))
+    apply_alone(node, Patient::Tries)
 }
 
-fn apply_alone(node: &'static Node) -> Result<(), &'static str> {
-    if node.aof.is_suspended() {
-        return Ok(());
+/// Patience of a thread with scripts that are in their middle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Patient {
+    Waits,
+    Tries,
+}
+
+impl Patient {
+    /// Locks everything. False if scripts are in the way.
+    fn lock_all(self, held: &mut Held<'static>) -> bool {
+        match self {
+            Patient::Waits => {
+                held.acquire(Want::All);
+                true
+            }
+            Patient::Tries => held.try_gate(),
+        }
     }
-    match (node.config.flag(settings::APPEND_ONLY), node.aof.is_on()) {
-        (true, false) => switch_on(node).map_err(|()| CANNOT_SWITCH_ON),
+}
+
+/// `None`: scripts are in the way, and nothing was done.
+fn apply_alone(node: &'static Node, patient: Patient) -> Option<Result<(), &'static str>> {
+    if node.aof.is_suspended() {
+        return Some(Ok(()));
+    }
+    Some(match (node.config.flag(settings::APPEND_ONLY), node.aof.is_on()) {
+        (true, false) => switch_on(node, patient)?.map_err(|()| CANNOT_SWITCH_ON),
         (false, true) => {
-            switch_off(node, true);
+            switch_off(node, true, patient)?;
             Ok(())
         }
         (false, false) => Ok(()),
@@ -81,34 +103,43 @@ fn apply_alone(node: &'static Node) -> Result<(), &'static str> {
             gating::apply(node);
             if was_gated && policy != FsyncPolicy::Always {
                 // Replies of commands that have begun before still wait, and under `no` nothing else would sync.
-                Held::new(&node.keyspace).acquire(Want::All);
+                // What scripts in their middle have done is logged at their end.
+                Held::new(&node.keyspace).acquire_beside_leases();
                 node.aof.inbox.post(&node.log, Request::Flush);
             }
             Ok(())
         }
-    }
+    })
 }
 
-fn switch_on(node: &'static Node) -> Result<(), ()> {
+fn switch_on(node: &'static Node, patient: Patient) -> Option<Result<(), ()>> {
+    // Before the folder is looked at: that is not to be done again and again.
+    if patient == Patient::Tries && node.keyspace.has_leases() {
+        return None;
+    }
     if rewrite::is_running(node) {
         log::notice(
             "AOF was enabled but there is already an AOF rewriting in background. Stopping it and starting a rewrite now.",
         );
         if rewrite::stop(node, END_MAX) == Ended::LeftBehind {
-            return Err(());
+            return Some(Err(()));
         }
     }
     if node.aof.is_writer_ending() {
         log::warning("The disk has not answered since the append-only file was switched off.");
-        return Err(());
+        return Some(Err(()));
     }
-    let folder = Folder::open(node)?;
+    let Ok(folder) = Folder::open(node) else { return Some(Err(())) };
     let mut held = Held::new(&node.keyspace);
-    held.acquire(Want::All);
-    folder.begin(node)?;
+    if !patient.lock_all(&mut held) {
+        return None;
+    }
+    if folder.begin(node).is_err() {
+        return Some(Err(()));
+    }
     let asked = rewrite::begin(node, &mut held);
     held.release();
-    match asked {
+    Some(match asked {
         Asked::Started => Ok(()),
         Asked::Busy => {
             node.aof.rewrites().is_scheduled = true;
@@ -122,10 +153,10 @@ fn switch_on(node: &'static Node) -> Result<(), ()> {
             log::warning(
                 "AOF was enabled, but its first base can't be written. Check the above logs for the reason.",
             );
-            switch_off(node, true);
+            switch_off(node, true, Patient::Waits);
             Err(())
         }
-    }
+    })
 }
 
 /// The files of a node that has data, of which they know nothing.
@@ -266,7 +297,7 @@ pub fn suspend(node: &'static Node, generation: Generation) -> Result<(), ()> {
     let _alone = node.aof.switching();
     node.aof.suspend(generation.0);
     if node.aof.is_on() {
-        switch_off(node, false);
+        switch_off(node, false, Patient::Waits);
     }
     if node.aof.is_writer_ending() {
         log::warning("The disk has not answered since the append-only file was switched off.");
@@ -275,14 +306,16 @@ pub fn suspend(node: &'static Node, generation: Generation) -> Result<(), ()> {
     Ok(())
 }
 
-/// `is_for_good`: it does not only rest for the data of another history.
-fn switch_off(node: &'static Node, is_for_good: bool) {
+/// `is_for_good`: it does not only rest for the data of another history. `None`: scripts are in the way.
+fn switch_off(node: &'static Node, is_for_good: bool, patient: Patient) -> Option<()> {
     // One that is left behind announces nothing.
     rewrite::stop(node, END_MAX);
     // What is asked for from here on is one of a node without a log.
     node.aof.rewrites().is_scheduled = false;
     let mut held = Held::new(&node.keyspace);
-    held.acquire(Want::All);
+    if !patient.lock_all(&mut held) {
+        return None;
+    }
     node.log.set_read_by(&node.mail, LogReader::Aof, false);
     let end = node.log.end();
     let ended = is_for_good.then(|| Moment::now(node.store()));
@@ -299,6 +332,7 @@ fn switch_off(node: &'static Node, is_for_good: bool) {
     node.look_at_waits();
     node.aof.rewrites().listing = None;
     node.aof.give_folder_back();
+    Some(())
 }
 
 /// A disk that does not answer does not keep others waiting.

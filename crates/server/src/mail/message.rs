@@ -216,8 +216,6 @@ pub enum FeederMessage {
 
 /// A message to the control thread.
 pub enum ControlMessage {
-    /// The listening sockets are others now.
-    Listen,
     /// The access stamps are to be kept as the policy says.
     EvictionPolicy,
     /// The append-only file is to be as the configuration says.

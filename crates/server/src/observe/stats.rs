@@ -38,9 +38,11 @@ pub struct CommandTotals {
     pub failed: u64,
 }
 
-/// The most that one turn of an event loop has been since the start.
+/// The most that one turn of an event loop has been since the start, and the one under way.
 #[derive(Default)]
 pub struct CycleCounters {
+    /// Begin of the turn under way, in ticks; 0 while events are waited for.
+    pub began: Counter,
     pub ticks_max: Counter,
     pub commands_max: Counter,
     /// Bytes read and written, what small requests bring apart.
@@ -236,6 +238,12 @@ impl Stats {
     /// Now, in ticks.
     pub fn now_ticks(&self) -> u64 {
         self.clock.raw()
+    }
+
+    /// Returns whether a worker has not looked at its sockets for so long.
+    pub fn is_busy_for(&self, worker: usize, least: Duration) -> bool {
+        let began = self.threads[worker].cycles.began.get();
+        began != 0 && u128::from(self.clock.delta_as_nanos(began, self.clock.raw())) >= least.as_nanos()
     }
 
     /// Microseconds of ticks.

@@ -5,16 +5,19 @@
 //!                              no: clients wait ------ all have it, or shutdown-timeout -----'   |
 //!                                       '--- SHUTDOWN ABORT --> nothing has happened <--- the file cannot be written
 //! ```
+//! A thread that waits here for the end of a script looks whether SHUTDOWN NOSAVE has come meanwhile: that leaves
+//! scripts in their middle, and nothing is saved, whichever thread was about to.
 
 use isotherm_cluster::Flags;
-use isotherm_keyspace::{Held, UnixMs, Want};
+use isotherm_keyspace::{Held, UnixMs};
 
 use crate::config::{Id, id};
 use crate::mail::message::Without;
 use crate::node::Node;
 use crate::process::log;
-use crate::process::shutdown::Options;
-use crate::process::time::unix_now;
+use crate::process::routines;
+use crate::process::shutdown::{ATTEMPTS, Options};
+use crate::process::time::{elapsed, instant, unix_now};
 use crate::request::blocking;
 use crate::request::pause::Cause;
 
@@ -32,7 +35,17 @@ pub enum Answer {
 pub fn ask(node: &'static Node, options: Options, by: Option<&str>) -> Answer {
     const TIMEOUT: Id = id("shutdown-timeout");
     let ending = &node.process.ending;
-    if ending.is_under_way() || ending.is_deciding() {
+    if ending.is_deciding() {
+        if by.is_some() && options.has(Options::NOSAVE) {
+            // The thread that decides may wait for a script, or write the file.
+            node.process.wish.set_insisted(true);
+            node.persistence.cancel(|_| true);
+        }
+        return Answer::Waits;
+    }
+    // COMPAT(server): SHUTDOWN NOW also ends an end that waits for replicas; Valkey does not hear it until
+    // `shutdown-timeout`. Why: it says that replicas are not to be waited for.
+    if ending.is_under_way() && !options.has(Options::NOW) {
         return Answer::Waits;
     }
     log::notice(format!("User requested shutdown...{}", by.unwrap_or("")));
@@ -45,9 +58,17 @@ pub fn ask(node: &'static Node, options: Options, by: Option<&str>) -> Answer {
         // A worker that runs a script does not wait for its end: SHUTDOWN NOSAVE is what ends such a script.
         let mut held = Held::new(&node.keyspace);
         match by.is_some() && options.has(Options::NOSAVE) {
-            true => held.acquire_beside_leases(),
-            false => held.acquire(Want::All),
-        };
+            true => _ = held.acquire_beside_leases(),
+            false => match lock_gate(node, &mut held, by.is_none()) {
+                Gate::Had => {}
+                Gate::DecidedElsewhere => return Answer::Waits,
+                Gate::BehindScript => {
+                    log::warning("A script is in its middle, can't exit.");
+                    node.pause.end(&node.mail, Cause::Shutdown);
+                    return Answer::Refused;
+                }
+            },
+        }
         drop(held);
         if !primary.lagging(node.log.end()).is_empty() {
             if ending.begin(options, by.is_none(), UnixMs(unix_now().0 + timeout_ms)) {
@@ -66,14 +87,18 @@ pub fn finish(node: &'static Node, options: Options) -> Answer {
     if !node.process.ending.begin_deciding() {
         return Answer::Waits;
     }
+    // One that came to another attempt is not about this one.
+    node.process.wish.set_insisted(false);
     say_how_far(node);
     let is_safe = is_safe(node, options);
     if !is_safe {
         // Another attempt would find the same.
         node.process.wish.call_off();
     }
-    if is_safe && node.end().may_come(options) {
-        if options.has(Options::NOSAVE) {
+    let may_come = is_safe && node.end().may_come(options);
+    let is_insisted = node.process.wish.is_insisted();
+    if may_come || is_insisted {
+        if is_insisted || options.has(Options::NOSAVE) {
             node.runs.abandon();
         }
         return Answer::Ends;
@@ -107,10 +132,47 @@ pub fn await_commands(node: &'static Node) {
 
 /// The same, and everything is held.
 pub fn lock_all(node: &'static Node, held: &mut Held<'static>) {
-    match node.runs.are_abandoned() {
-        true => held.acquire_beside_leases(),
-        false => held.acquire(Want::All),
-    };
+    loop {
+        if node.process.wish.is_insisted() {
+            node.runs.abandon();
+        }
+        match node.runs.are_abandoned() {
+            true => {
+                held.acquire_beside_leases();
+                return;
+            }
+            false if held.try_gate() => return,
+            false => {
+                // The process ends: no script begins any more.
+                node.keyspace.ask_for_gate(true);
+                routines::pause(routines::LOOK);
+            }
+        }
+    }
+}
+
+/// Outcome of an attempt to lock everything.
+enum Gate {
+    Had,
+    /// Another thread decides about the end.
+    DecidedElsewhere,
+    BehindScript,
+}
+
+/// Locks everything once no script is in its middle. The guard ends the process that a signal has asked to
+/// end; a worker waits for a moment only: when it was asked there was no such script.
+fn lock_gate(node: &'static Node, held: &mut Held<'static>, is_guarded: bool) -> Gate {
+    let begun = instant();
+    while !held.try_gate() {
+        if node.process.ending.is_deciding() {
+            return Gate::DecidedElsewhere;
+        }
+        if !is_guarded && elapsed(begun) > ATTEMPTS {
+            return Gate::BehindScript;
+        }
+        routines::pause(routines::LOOK);
+    }
+    Gate::Had
 }
 
 fn say_how_far(node: &Node) {
@@ -149,6 +211,15 @@ pub fn abort(node: &'static Node) -> bool {
     was_under_way || was_wished
 }
 
+/// SHUTDOWN ABORT, while a signal is pending. Whether there was one.
+pub fn abort_pending(node: &'static Node) -> bool {
+    let was_pending = node.process.abort_pending();
+    if was_pending {
+        node.runs.set_ending(false);
+    }
+    was_pending
+}
+
 /// Clients that have asked for the end get an error, and writes go on.
 fn cancel(node: &'static Node, by_decider: bool) -> bool {
     let Some(waiters) = node.process.ending.end(by_decider) else { return false };
@@ -157,5 +228,6 @@ fn cancel(node: &'static Node, by_decider: bool) -> bool {
     }
     node.pause.end(&node.mail, Cause::Shutdown);
     node.runs.set_ending(false);
+    node.process.wish.set_insisted(false);
     true
 }

@@ -1,10 +1,10 @@
 //! The listening sockets: opened at start, and again by CONFIG SET bind and port. They lie behind a lock, so that
-//! the client that changes them learns at once whether that works; the control thread only accepts.
+//! the client that changes them learns at once whether that works; the thread that accepts hears of it.
 
-use isotherm_reactor::{FileRights, Listener, Stream};
+use isotherm_reactor::{FileRights, Listener, Sender, Stream};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::config::Config;
 use crate::process::log::{self, os_text};
@@ -12,7 +12,11 @@ use crate::process::log::{self, os_text};
 #[derive(Default)]
 pub struct Listeners {
     open: Mutex<Vec<Open>>,
+    acceptor: OnceLock<Sender<Changed>>,
 }
+
+/// A message to the thread that accepts: the listening sockets are others now.
+pub struct Changed;
 
 /// A listening socket, and whether those that come by it speak TLS.
 pub struct Open {
@@ -57,6 +61,18 @@ impl Listeners {
             }));
         }
         Ok(())
+    }
+
+    /// Sets who hears of other sockets, once.
+    pub fn set_acceptor(&self, acceptor: Sender<Changed>) {
+        assert!(self.acceptor.set(acceptor).is_ok(), "one thread accepts");
+    }
+
+    /// The sockets are others than before.
+    pub fn note_changed(&self) {
+        if let Some(acceptor) = self.acceptor.get() {
+            acceptor.post(Changed);
+        }
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Vec<Open>> {

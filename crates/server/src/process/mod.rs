@@ -1,6 +1,7 @@
 //! The process: from the arguments of its command line to its end. It starts the threads, accepts connections, handles
 //! signals and writes the log.
 
+pub mod accepting;
 pub mod control;
 pub mod daemon;
 pub mod debug_switches;

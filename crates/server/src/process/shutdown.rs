@@ -19,6 +19,7 @@ use crate::persistence::Store;
 use crate::persistence::background::{self, Asked};
 use crate::persistence::state::{Asker, END_MAX};
 use crate::process::log;
+use crate::process::routines;
 use crate::process::supervisor;
 use crate::process::time::{elapsed, instant};
 use crate::process::wish::Wish;
@@ -112,8 +113,8 @@ impl Pending {
     }
 }
 
-/// Other walks are ended, and what begins behind them, for so long.
-const ATTEMPTS: Duration = Duration::from_secs(2);
+/// Other walks are ended, and what begins behind them, for so long; and so long a worker waits for a script.
+pub const ATTEMPTS: Duration = Duration::from_secs(2);
 
 /// What the end of the process concerns.
 pub struct End<'n> {
@@ -150,8 +151,10 @@ impl End<'_> {
         });
         // Commands wait from here on: what they wrote behind the cut would be answered and lost.
         self.pause.begin(self.store.mail, Cause::Shutdown, i64::MAX, false);
-        if self.save() == Asked::Started {
-            return true;
+        match self.save() {
+            Asked::Started => return true,
+            _ if self.wish.is_insisted() => return true,
+            Asked::Busy | Asked::Failed => {}
         }
         if options.has(Options::FORCE) {
             log::warning("Error trying to save the DB. Exit anyway.");
@@ -171,6 +174,13 @@ impl End<'_> {
         let begun = instant();
         loop {
             background::stop(self.store, END_MAX);
+            // A script in its middle is waited for, unless SHUTDOWN NOSAVE ends that.
+            while !held.try_gate() {
+                if self.wish.is_insisted() || elapsed(begun) > ATTEMPTS && !self.wish.is_on() {
+                    return Asked::Failed;
+                }
+                routines::pause(routines::LOOK);
+            }
             // A disk that hangs is no error: the guard ends the process.
             let is_guarded = self.wish.is_on();
             let asker = if is_guarded { Asker::Signal } else { Asker::Client };

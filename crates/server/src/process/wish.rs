@@ -31,6 +31,8 @@ pub struct Wish {
     refused: Mutex<Option<Instant>>,
     /// Something was not saved.
     has_lost: AtomicBool,
+    /// SHUTDOWN NOSAVE has come while another end was under way.
+    is_insisted: AtomicBool,
 }
 
 impl Wish {
@@ -98,6 +100,15 @@ impl Wish {
         signals::forget();
         let was_refused = self.refused().take().is_some();
         self.is_on.swap(false, SeqCst) || was_refused
+    }
+
+    /// SHUTDOWN NOSAVE: the end that is under way waits for nothing any more, and saves nothing.
+    pub fn set_insisted(&self, is_insisted: bool) {
+        self.is_insisted.store(is_insisted, SeqCst);
+    }
+
+    pub fn is_insisted(&self) -> bool {
+        self.is_insisted.load(SeqCst)
     }
 
     pub fn note_loss(&self) {

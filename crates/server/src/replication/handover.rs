@@ -11,6 +11,9 @@
 //! the role changes under the same locks. So a command that was under way when writes paused is with the replica, or this node still
 //! is the primary. The link to the new primary reports what came of the request.
 //!
+//! That thread waits for no script: with one in its middle the next step is tried again, and a time limit
+//! ends the pause beside it.
+//!
 //! Invariants: the phase changes while everything is held, but for the end of a handover that has succeeded; while it is
 //! `IN_PROGRESS` the node is a replica; writes pause exactly as long as the phase is not `NONE`.
 
@@ -40,8 +43,19 @@ pub fn begin(node: &Node, plan: Plan) {
     node.ask_for_acks();
 }
 
-/// Does what is due. Nothing is held. True if this node follows another from here on: the link to it is to begin.
-pub fn act(node: &'static Node) -> bool {
+/// Outcome of the next step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Acted {
+    /// Nothing more is to be done now.
+    Done,
+    /// This node follows another from here on: the link to it is to begin.
+    Follows,
+    /// A script is in its middle.
+    Later,
+}
+
+/// Does what is due. Nothing is held.
+pub fn act(node: &'static Node) -> Acted {
     let (failover, primary) = (&node.replication.failover, &node.replication.primary);
     match failover.due(primary, node.log.end(), Ms(unix_now().0 as u64)) {
         Some(Due::Synced(replica)) => {
@@ -50,25 +64,33 @@ pub fn act(node: &'static Node) -> bool {
         }
         Some(Due::Forced(target)) => hand_over(node, target, None),
         Some(Due::TimedOut) => {
-            abort_alone(node, "Replica never caught up before timeout");
-            false
+            // The role stays what it is, and a script that runs while writes pause only reads.
+            let mut held = Held::new(&node.keyspace);
+            held.acquire_beside_leases();
+            if failover.is_in_progress() {
+                return Acted::Done;
+            }
+            abort(node, &mut held, "Replica never caught up before timeout");
+            Acted::Done
         }
-        Some(Due::Ask) | None => false,
+        Some(Due::Ask) | None => Acted::Done,
     }
 }
 
 /// Without a replica that has all, whatever the target has.
-fn hand_over(node: &'static Node, target: Target, synced: Option<&ReplicaShared>) -> bool {
+fn hand_over(node: &'static Node, target: Target, synced: Option<&ReplicaShared>) -> Acted {
     let (failover, primary) = (&node.replication.failover, &node.replication.primary);
     let mut held = Held::new(&node.keyspace);
-    held.acquire(Want::All);
+    if !held.try_gate() {
+        return Acted::Later;
+    }
     // A command may have ended meanwhile that had its locks before the pause.
     if synced.is_some_and(|replica| !primary.has_all(replica, node.log.end())) {
-        return false;
+        return Acted::Done;
     }
     // It may have been called off.
     if !failover.change(WAITS, IN_PROGRESS) {
-        return false;
+        return Acted::Done;
     }
     let Target { host, port } = &target;
     log::notice(match synced {
@@ -78,7 +100,7 @@ fn hand_over(node: &'static Node, target: Target, synced: Option<&ReplicaShared>
     failover.plan().target = Some(target.clone());
     node.config.set_replica_of(format!("{host} {port}").into_bytes());
     role::follow_for_now(node, &mut held, Upstream { host: target.host, port: target.port });
-    true
+    Acted::Follows
 }
 
 /// The other one is the primary now. Called by the link to it.

@@ -289,7 +289,8 @@ impl Dispatcher {
                             );
                         }
                         Ran::Parked(cause) => {
-                            if cause.has_run() {
+                            // A transaction goes on: it is observed when it is over.
+                            if cause.has_run() && !matches!(cause, WaitReason::Exec(_)) {
                                 follow_up::observe(&mut self.exec, session, command, request.args);
                             }
                             return Ok(Ran::Parked(cause));
@@ -533,6 +534,7 @@ impl Dispatcher {
 fn end_asking(session: &mut Session, before: u32, ran: &Ran) {
     let has_run = match ran {
         Ran::Done => true,
+        Ran::Parked(WaitReason::Exec(_)) => false,
         Ran::Parked(cause) => cause.has_run(),
         Ran::HeldUp => false,
     };

@@ -366,8 +366,9 @@ fn loading(asked: &mut Asked<'_, '_>) -> Verdict {
 // COMPAT(scripts): While a script takes long, only clients that need one of its keys, or all keys, wait, and get BUSY from
 // `busy-reply-threshold` on; the others are served. With `busy-reply-scope all` all get it, as in Valkey. Several scripts may take long at
 // the same time; SCRIPT KILL ends all that have not written. Why: one slow script need not stop everything.
-// COMPAT(scripts): A script within EXEC runs to its end before any other client that needs a key is served, without BUSY, and SCRIPT KILL
-// reaches it from connections of other workers. Why: EXEC holds all keys then.
+// COMPAT(scripts): While a script within EXEC takes long, commands that need no key (PING, INFO, SCRIPT KILL)
+// are served also behind `busy-reply-threshold`. A SHUTDOWN or SCRIPT KILL of a new connection reaches it
+// sooner than that. Why: it is suspended, as others are.
 /// What needs a key of the script waits, or gets this error, when it has its locks.
 fn busy(asked: &mut Asked<'_, '_>) -> Verdict {
     const SCOPE: Id = id("busy-reply-scope");

@@ -21,7 +21,7 @@ const TOKEN_WAIT: Duration = Duration::from_micros(50);
 /// worker.
 pub fn admits_script(exec: &mut Exec, command: &Entry, args: Args<'_>, debugs: bool) -> bool {
     let (runs, keyspace) = (&exec.node.runs, &exec.node.keyspace);
-    if exec.runs.are_many() || keyspace.is_gate_awaited() || runs.is_end_awaited() {
+    if exec.runs.are_many() || keyspace.is_gate_awaited() || runs.is_end_awaited() || runs.is_exclusive() {
         return false;
     }
     let script = find_script(exec, command, args);
@@ -98,9 +98,11 @@ fn needs_no_leases(command: &Entry, args: Args<'_>) -> bool {
         Locks::All => true,
         Locks::One | Locks::Keys | Locks::Script => false,
         Locks::None | Locks::Each | Locks::Queue => {
-            // SHUTDOWN NOSAVE ends scripts too.
-            let is_end =
-                command.parent.is_none() && args.iter().any(|word| word.eq_ignore_ascii_case(b"nosave"));
+            // SHUTDOWN NOSAVE ends scripts too, and SHUTDOWN ABORT is about no key.
+            let is_end = command.parent.is_none()
+                && args
+                    .iter()
+                    .any(|word| word.eq_ignore_ascii_case(b"nosave") || word.eq_ignore_ascii_case(b"abort"));
             command.spec.flags.has(Flags::STOPS_ALL) && !is_end
         }
     }
@@ -108,6 +110,8 @@ fn needs_no_leases(command: &Entry, args: Args<'_>) -> bool {
 
 fn needs_leased(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
     match command.locks {
+        // Or it was admitted before a transaction was suspended, and then waited for its locks.
+        Locks::Script if exec.node.runs.is_exclusive() => true,
         Locks::One | Locks::Keys | Locks::Script => exec.names_leased(command, args),
         Locks::All | Locks::None | Locks::Each | Locks::Queue => needs_no_leases(command, args),
     }

@@ -13,7 +13,8 @@ pub enum Next {
     Close { after_replies: bool },
 }
 
-/// Why no further command of a connection runs. With `Key`, `Script`, `Debugger` and `Leaving` the command has run, or is running, and is not
+/// Why no further command of a connection runs. With `Key`, `Script`, `Exec`, `Debugger` and `Leaving` the
+/// command has run, or is running, and is not
 /// answered; with the others it has not, and runs again when the cause is over.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WaitReason {
@@ -33,7 +34,9 @@ pub enum WaitReason {
     Lease,
     /// Its script takes long.
     Script(Ticket),
-    /// The same, and it debugs it.
+    /// A script of its transaction takes long.
+    Exec(Ticket),
+    /// Its script takes long, and it debugs it.
     Debugger(Ticket),
     /// It has become a replica: it leaves its worker.
     Leaving,
@@ -48,7 +51,11 @@ impl WaitReason {
     pub fn has_run(self) -> bool {
         matches!(
             self,
-            WaitReason::Key | WaitReason::Script(_) | WaitReason::Debugger(_) | WaitReason::Leaving
+            WaitReason::Key
+                | WaitReason::Script(_)
+                | WaitReason::Exec(_)
+                | WaitReason::Debugger(_)
+                | WaitReason::Leaving
         )
     }
 }

@@ -20,7 +20,7 @@ use isotherm_keyspace::{
     Conditions, Db, ExpiryMode, Held, KEYS_PER_HOLD_MAX, Keyspace, NoEffects, Slot, Txn, UnixMs, Want,
     Watcher,
 };
-use isotherm_resp::{Args, errors};
+use isotherm_resp::{Args, ArgsBuf, errors};
 use isotherm_stdx::steps;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -34,6 +34,7 @@ use crate::request::lock_set::LockSet;
 use crate::request::metering::{Part, Timed};
 use crate::request::script_flags::flags_of_script;
 use crate::request::turn::Turn;
+use crate::scripting::run::SuspendedExec;
 use crate::session::{Multi, Queued, Session, WatchList};
 use crate::users::{noting, permission};
 use isotherm_allocator::class_bytes;
@@ -345,23 +346,62 @@ fn exec(call: &mut AdminCall<'_>) -> Outcome {
     } else if holds == Ok(false) {
         call.reply.null_array();
     } else {
+        let mark = call.reply.len();
         call.reply.array(multi.queue.len());
-        call.session.in_exec = true;
-        // What follows is the time of its commands.
-        call.exec.clock.lap();
         let is_logging = call.exec.pump.is_logging();
         if is_logging {
             call.exec.pump.log.begin_transaction();
         }
-        multi.queue.iter().for_each(|queued| run_queued(call, queued));
-        if is_logging {
-            call.exec.pump.log.end_transaction();
-            call.exec.note_gate();
-        }
-        call.session.in_exec = false;
-        call.session.last_command = call.command.index;
+        return run_queue(call, multi, 0, mark, is_logging);
     }
     Outcome::Done
+}
+
+/// Runs the queue from `next` on: to its end, or until a script of it takes long. Its reply begins at `mark`;
+/// all that it needs is held, and its frame is open.
+pub fn run_queue(
+    call: &mut AdminCall<'_>,
+    multi: Box<Multi>,
+    mut next: usize,
+    mark: usize,
+    is_logging: bool,
+) -> Outcome {
+    call.session.in_exec = true;
+    // What follows is the time of its commands.
+    call.exec.clock.lap();
+    let mut is_suspended = false;
+    while next < multi.queue.len() && !is_suspended {
+        is_suspended = run_queued(call, &multi.queue[next]);
+        next += 1;
+    }
+    call.session.in_exec = false;
+    call.session.last_command = call.command.index;
+    if is_suspended {
+        suspend(call, multi, next, mark, is_logging);
+        return Outcome::Later;
+    }
+    if is_logging {
+        call.exec.pump.log.end_transaction();
+        call.exec.note_gate();
+    }
+    Outcome::Done
+}
+
+/// The script that was suspended last is one of the transaction: the rest waits with it.
+#[cold]
+fn suspend(call: &mut AdminCall<'_>, multi: Box<Multi>, next: usize, mark: usize, is_logging: bool) {
+    let replied = call.reply.split_off(mark);
+    let transaction = SuspendedExec {
+        command: call.command,
+        args: ArgsBuf::from(call.args),
+        multi,
+        next,
+        replied_bytes: replied.len(),
+        writing: call.exec.transaction.writing.take(),
+        asking: call.session.asking,
+        is_logging,
+    };
+    call.exec.runs.suspend_exec(transaction, replied);
 }
 
 /// All that is known of the values that the whole queue needs and that are not in memory.
@@ -390,17 +430,20 @@ fn selected(node: &Node, command: &Entry, args: Args<'_>, db: Db) -> Db {
     u16::try_from(number).ok().filter(|number| *number < node.config.databases()).map_or(db, Db)
 }
 
-/// One command of the transaction.
-fn run_queued(call: &mut AdminCall<'_>, queued: &Queued) {
+/// Runs one command of the transaction. True if it is a script that takes long.
+fn run_queued(call: &mut AdminCall<'_>, queued: &Queued) -> bool {
     let (command, args, mark) = (queued.command, queued.args.args(), call.reply.len());
     if !call.session.user.permits_everything() && !is_permitted(call, command, args) {
-        return;
+        return false;
     }
     let AdminCall { exec, session, reply, audience, facts, handlers, now, .. } = call;
     let has_ended = session.close_after_reply;
     let mut turn = Turn { exec, session, reply, audience, facts: *facts, handlers };
     // It reads only what its declaration does not name: keys of another database, or such as it has read from a value.
     let outcome = turn.run_to_end(command, args, HashedKeys::NONE, *now, false);
+    if let Outcome::Later = outcome {
+        return true;
+    }
     assert!(matches!(outcome, Outcome::Done), "a command that may not wait is answered");
     if has_ended {
         // It has killed itself, and still does what it began; but its client gets no more replies.
@@ -418,6 +461,7 @@ fn run_queued(call: &mut AdminCall<'_>, queued: &Queued) {
         part: Part::Queued,
     };
     exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, &timed);
+    false
 }
 
 /// What was permitted when it was queued may be denied by now; then it is answered.

@@ -63,10 +63,6 @@ impl RunMark {
         self.is_function.load(Ordering::Relaxed)
     }
 
-    pub fn is_shown(&self) -> bool {
-        lock(&self.shown).is_some()
-    }
-
     /// It takes long: other clients see the call from now on.
     pub fn show(&self, call: FunctionCall) {
         self.note_long();
@@ -123,6 +119,8 @@ pub struct RunRegistry {
     refused_keys: AtomicU64,
     is_ending: AtomicBool,
     is_abandoned: AtomicBool,
+    /// A transaction stands in the middle of its script.
+    is_exclusive: AtomicBool,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -190,6 +188,16 @@ impl RunRegistry {
 
     pub fn are_abandoned(&self) -> bool {
         self.is_abandoned.load(Ordering::Acquire)
+    }
+
+    /// A transaction stands in the middle of its script, and has leased every key: no other script begins, so
+    /// that it can go on with the gate behind that. Everything is held.
+    pub fn set_exclusive(&self, is_exclusive: bool) {
+        self.is_exclusive.store(is_exclusive, Ordering::Release);
+    }
+
+    pub fn is_exclusive(&self) -> bool {
+        self.is_exclusive.load(Ordering::Acquire)
     }
 
     // ---- the token ----

@@ -6,7 +6,10 @@
 //!     v
 //!   Leases      its keys are leased (`keyspace::lease`); partitions are locked for one command at a time; suspended in between
 //!
-//!   Everything  within EXEC: the gate is held from its beginning to its end
+//!   Everything  within EXEC: the gate is held
+//!     | takes more than ten milliseconds
+//!     v
+//!   Leases      of all keys there are; the transaction stands in its middle (`SuspendedExec`)
 //! ```
 //! A run that is suspended belongs to its worker's list (`runs::Runs`), with all that it needs to go on.
 
@@ -17,13 +20,14 @@ use std::sync::Arc;
 
 use super::callee::Callee;
 use super::registry::RunMark;
+use crate::config::Writing;
 use crate::effects::change_log::SuspendedFrame;
 use crate::effects::tracking::Tracker;
 use crate::observe::slot_stats::SlotsMet;
 use crate::request::clock::ScriptTime;
 use crate::request::entry::Entry;
 use crate::request::next::Ticket;
-use crate::session::Session;
+use crate::session::{Multi, Session};
 
 /// What a script may do besides reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,4 +109,23 @@ pub struct SuspendedRun {
     /// It takes longer than others wait for without an answer.
     pub is_slow: bool,
     pub reply: Reply,
+    /// Within EXEC: what follows.
+    pub transaction: Option<Box<SuspendedExec>>,
+}
+
+/// A transaction that stands in the middle of one of its scripts. Its connection stays until it is over.
+pub struct SuspendedExec {
+    /// EXEC itself.
+    pub command: &'static Entry,
+    pub args: ArgsBuf,
+    pub multi: Box<Multi>,
+    /// Place in the queue behind the script.
+    pub next: usize,
+    /// Bytes of the reply in front of that of the script.
+    pub replied_bytes: usize,
+    /// The right to change parameters, if a command of the queue does.
+    pub writing: Option<Writing<'static>>,
+    /// ASKINGs of its session so far.
+    pub asking: u32,
+    pub is_logging: bool,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::cache::Script;
 use super::registry::RunMark;
-use super::run::{Awaits, SuspendedRun};
+use super::run::{Awaits, SuspendedExec, SuspendedRun};
 use crate::request::next::{Ticket, WaitReason};
 
 /// Runs that one worker may have suspended. Each has an interpreter, and a stack.
@@ -48,6 +48,15 @@ impl Runs {
             Awaits::Nothing => self.runnable.push_back(run),
             Awaits::Leases | Awaits::User => self.waiting.push_back(run),
         }
+    }
+
+    /// The run that was suspended last is one of a transaction, whose reply so far is `replied`. Its
+    /// connection is parked for all of it.
+    pub fn suspend_exec(&mut self, transaction: SuspendedExec, replied: Vec<u8>) {
+        let run = self.runnable.back_mut().expect("a script within a transaction waits for nothing");
+        run.reply.out = replied;
+        self.parked = Some(WaitReason::Exec(run.ticket));
+        run.transaction = Some(Box::new(transaction));
     }
 
     /// What runs wait for may be over.

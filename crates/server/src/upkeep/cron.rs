@@ -14,7 +14,9 @@
 //! | TLS       | once a second              | whether certificates are to be looked at, with `tls-auto-reload-interval`  |
 //! | rates     | ten times a second         | what INFO calls instantaneous; what slabs hold in excess (see `memory`)   |
 //!
-//! A partition is locked for some tens of microseconds at a time, so that a command behind the lock hardly waits.
+//! A partition is locked for some tens of microseconds at a time, so that a command behind the lock hardly
+//! waits. Behind a command that has a partition for long the thread does not wait: that partition is passed
+//! over, and the others get what is due.
 
 use isotherm_keyspace::{AccessMode, AgeHand, Held, LRU_ROUND_SECONDS, Slot, Survey};
 use isotherm_stdx::Prng;
@@ -49,6 +51,11 @@ const FREED_BYTES_MIN: u64 = 16 << 20;
 const GIVE_BACK_INTERVAL: Duration = Duration::from_secs(1);
 /// How often rates are sampled.
 const RATE_INTERVAL: Duration = Duration::from_millis(100);
+/// Time that one kind of work waits in a round for commands that have partitions. Most have one for some
+/// microseconds.
+const PATIENCE: Duration = Duration::from_millis(5);
+/// Time between two attempts.
+const PATIENCE_STEP: Duration = Duration::from_micros(50);
 
 /// Workers take their buffers within some milliseconds.
 const SETTLING: Duration = Duration::from_millis(100);
@@ -77,6 +84,20 @@ pub struct Cron {
     /// When the threads of the process will all have started.
     settled_at: Option<Instant>,
     watch: Watch,
+    /// Work that is due waits for the end of scripts.
+    awaits_scripts: bool,
+}
+
+/// Waits a little for a command that has a partition; false if that was done for long enough.
+fn rests() -> impl Fn() -> bool {
+    let until = Instant::now() + PATIENCE;
+    move || {
+        let is_early = Instant::now() < until;
+        if is_early {
+            std::thread::sleep(PATIENCE_STEP);
+        }
+        is_early
+    }
 }
 
 /// Whether keys leave when their time has come. A replica's leave by what its primary sends.
@@ -106,6 +127,7 @@ impl Cron {
             exceeded_at: None,
             settled_at: Some(now + SETTLING),
             watch: Watch::default(),
+            awaits_scripts: false,
         }
     }
 
@@ -124,6 +146,11 @@ impl Cron {
             None => self.round_due,
         };
         due.saturating_duration_since(Instant::now())
+    }
+
+    /// No script begins while something waits for the end of scripts: here, or in the rest of the thread.
+    pub fn ask_for_gate(&self, is_wanted_too: bool) {
+        self.node.keyspace.ask_for_gate(self.awaits_scripts || is_wanted_too);
     }
 
     /// Everything but compaction. Returns when the next round should be: sooner if something was left undone.
@@ -172,7 +199,7 @@ impl Cron {
             awaits_scripts = persistence::tick(self.node.store(), self.node.used_memory_bytes());
             awaits_scripts |= aof::rewrite::tick(self.node);
         }
-        self.node.keyspace.ask_for_gate(awaits_scripts);
+        self.awaits_scripts = awaits_scripts;
         undone |= self.free_removed(Instant::now() + period / 10);
         let collapse = Instant::now();
         self.collapse(collapse + period / 10);
@@ -221,13 +248,16 @@ impl Cron {
     /// is to do in the one before it.
     fn expire(&mut self, deadline: Instant) -> bool {
         let _working = holds::working(Work::Expiry);
+        let rests = rests();
         let keyspace = &self.node.keyspace;
         let partitions = keyspace.partition_count() as u16;
         let values = &self.node.control_stats().values;
         let mut left = partitions;
         while left > 0 {
             let (now, sink) = (unix_now(), &mut self.pump);
-            let step = keyspace.expire_step(self.expire_at, now, EXPIRY_STEPS_MAX, sink);
+            let step = keyspace.expire_or_pass(self.expire_at, &rests, now, EXPIRY_STEPS_MAX, sink);
+            // A partition that a command has is due in the next round again.
+            let step = step.unwrap_or_default();
             values.expired_keys.add(step.expired);
             values.expired_fields.add(step.fields);
             let is_over = Instant::now() >= deadline;
@@ -248,8 +278,9 @@ impl Cron {
     /// Gives back what large collections that were removed had. True if time was over before.
     fn free_removed(&self, deadline: Instant) -> bool {
         let _working = holds::working(Work::LazyFree);
+        let rests = rests();
         for partition in 0..self.node.keyspace.partition_count() as u16 {
-            while self.node.keyspace.free_step(partition, FREED_PER_STEP_MAX) {
+            while self.node.keyspace.free_or_pass(partition, &rests, FREED_PER_STEP_MAX) == Some(true) {
                 if Instant::now() >= deadline {
                     return true;
                 }
@@ -302,12 +333,16 @@ impl Cron {
         // After a long rest (a suspended machine) one round is enough.
         self.age_due = self.age_due.min(Slot::COUNT as f64);
         let _working = holds::working(Work::Ageing);
+        let rests = rests();
         for _ in 0..AGE_STEPS_MAX {
             if self.age_due < 1.0 {
                 return;
             }
             let slots_max = AGED_SLOTS_MAX.min(self.age_due as usize);
-            let step = self.node.keyspace.age_step(&mut self.hand, slots_max, AGED_PAGES_MAX, now);
+            let most = (slots_max, AGED_PAGES_MAX);
+            let step = self.node.keyspace.age_or_pass(&mut self.hand, &rests, most, now);
+            // The hand waits at a partition that a command has, for the next round.
+            let Some(step) = step else { return };
             self.age_due -= step.slots as f64;
         }
     }

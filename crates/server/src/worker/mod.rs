@@ -52,7 +52,7 @@ use delivery::Said;
 use group::{Group, Join};
 use handshake::Handshakes;
 use messages::Incoming;
-use parking::Parking;
+use parking::{Parked, Parking};
 use send::{count_read, count_taken};
 use values::Values;
 
@@ -163,6 +163,7 @@ impl Worker {
             self.events.wait(timeout)?;
             let woken = self.inner.dispatcher.exec.clock.raw();
             self.inner.dispatcher.budget.begin_part(woken);
+            self.inner.dispatcher.exec.stats.cycles.began.set(woken);
             for ready in self.events.ready().filter(|ready| ready.token != Token::MAILBOX) {
                 self.inner.serve(ready);
             }
@@ -184,6 +185,7 @@ impl Worker {
             stats.cycles.ticks_max.raise_to(ticks);
             stats.cycles.commands_max.raise_to(std::mem::take(commands));
             stats.cycles.bytes_max.raise_to(budget.take_moved_bytes());
+            stats.cycles.began.set(0);
             isotherm_allocator::settle();
         }
     }
@@ -354,7 +356,9 @@ impl Inner {
                 self.stop_waiting(&mut connection, token);
             }
         }
-        if connection.outbox.is_none() && !connection.is_blocked() {
+        // The rest of its transaction needs its session.
+        let is_in_exec = matches!(connection.parked, Some(Parked::Exec(_)));
+        if connection.outbox.is_none() && !connection.is_blocked() && !is_in_exec {
             self.forget(*connection, token);
         } else {
             self.connections[token] = Some(connection);

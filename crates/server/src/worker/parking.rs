@@ -9,6 +9,7 @@
 //! key            with its waiter              when the waiter is answered; at its deadline
 //! lease          queue, by turn               when scripts, or a MIGRATE, have ended: a pass
 //! cold, script   by ticket                    when the fetch is over, or the script
+//! exec           by ticket                    when a script of its transaction is over: the queue goes on
 //! debugger       by ticket                    when its script has ended; what it sends is the debugger's
 //! reader         -                            when the socket takes more (an event)
 //! leaving        `Inner::leaving`             never: it is handed over to the thread that feeds replicas
@@ -58,7 +59,9 @@ pub enum Parked {
     Cold(Ticket),
     /// Its script runs.
     Script(Ticket),
-    /// The same, and it debugs it.
+    /// A script of its transaction runs: it stays until that is over, however it ends.
+    Exec(Ticket),
+    /// Its script takes long, and it debugs it.
     Debugger(Ticket),
     /// Its client leaves too much unread.
     Reader,
@@ -77,6 +80,7 @@ impl From<WaitReason> for Parked {
             WaitReason::Cold(ticket) => Parked::Cold(ticket),
             WaitReason::Lease => Parked::Lease(0),
             WaitReason::Script(ticket) => Parked::Script(ticket),
+            WaitReason::Exec(ticket) => Parked::Exec(ticket),
             WaitReason::Debugger(ticket) => Parked::Debugger(ticket),
             WaitReason::Leaving => Parked::Leaving,
         }
@@ -105,6 +109,7 @@ impl Parked {
             Parked::Key
             | Parked::Cold(_)
             | Parked::Script(_)
+            | Parked::Exec(_)
             | Parked::Debugger(_)
             | Parked::Reader
             | Parked::Leaving => None,
@@ -175,7 +180,11 @@ impl Parking {
 
     /// The connection is gone.
     pub fn remove(&mut self, mut parked: Parked) {
-        if let Parked::Cold(ticket) | Parked::Script(ticket) | Parked::Debugger(ticket) = parked {
+        if let Parked::Cold(ticket)
+        | Parked::Script(ticket)
+        | Parked::Exec(ticket)
+        | Parked::Debugger(ticket) = parked
+        {
             self.tickets.remove(&ticket);
         }
         if let Some((line, turn)) = parked.place() {
@@ -284,7 +293,9 @@ impl Inner {
                 self.parking.tickets.insert(ticket, token);
                 self.feed_debugger(connection);
             }
-            Parked::Cold(ticket) | Parked::Script(ticket) => _ = self.parking.tickets.insert(ticket, token),
+            Parked::Cold(ticket) | Parked::Script(ticket) | Parked::Exec(ticket) => {
+                self.parking.tickets.insert(ticket, token);
+            }
             Parked::Leaving => self.leaving.push(token),
             Parked::Backpressure(_)
             | Parked::Writers(_)

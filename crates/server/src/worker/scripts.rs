@@ -1,7 +1,10 @@
 //! Scripts of this worker that take long: in each turn of the event loop one of them goes on for a moment.
 
+use isotherm_resp::Reply;
+
 use super::Inner;
-use crate::admin::scripting::suspended;
+use super::connection::Connection;
+use crate::admin::scripting::{suspended, within_exec};
 use crate::process::log;
 use crate::request::dispatch::Dispatcher;
 use crate::scripting::run::SuspendedRun;
@@ -23,11 +26,43 @@ impl Inner {
         }
         let Some(run) = self.dispatcher.exec.runs.take() else { return };
         let Dispatcher { exec, audience, handlers, .. } = &mut self.dispatcher;
-        if let Some(run) = suspended::step(exec, audience, handlers, run) {
-            self.answer_script(*run);
-        } else {
-            self.say_of_debugger();
+        match suspended::step(exec, audience, handlers, run) {
+            Some(run) if run.transaction.is_some() => self.go_on_with_exec(*run),
+            Some(run) => self.answer_script(*run),
+            None => self.say_of_debugger(),
         }
+    }
+
+    /// A script of a transaction is over: the queue goes on, to its end or to the next script that takes
+    /// long.
+    fn go_on_with_exec(&mut self, run: SuspendedRun) {
+        let token = self.parking.take_ticket(run.ticket);
+        let connection = token.and_then(|token| Some((token, self.connections.get_mut(token)?.take()?)));
+        let (token, mut connection) = connection.expect("it stays until its transaction is over");
+        let Dispatcher { exec, audience, handlers, .. } = &mut self.dispatcher;
+        match within_exec::go_on(exec, audience, handlers, &mut connection.session, run) {
+            Ok(reply) => self.answer_exec(connection, token, &reply),
+            Err(cause) => {
+                connection.parked = Some(cause.into());
+                self.park(&mut connection);
+                self.settle(connection, token);
+            }
+        }
+    }
+
+    fn answer_exec(&mut self, mut connection: Box<Connection>, token: usize, reply: &Reply) {
+        connection.unpark();
+        self.dispatcher.exec.clock.begin();
+        self.dispatcher.answer(&mut connection.session, &reply.out);
+        self.finish(&mut connection);
+        if connection.session.close_after_reply {
+            connection.begin_closing();
+        }
+        if connection.session.shared.is_asked(Attention::KILL) {
+            connection.break_off();
+        }
+        self.run_kept(&mut connection);
+        self.settle(connection, token);
     }
 
     fn answer_script(&mut self, mut run: SuspendedRun) {

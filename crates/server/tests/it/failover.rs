@@ -619,3 +619,46 @@ fn what_was_answered_before_the_end_is_with_the_replica() {
     let log = first.log();
     assert!(log.contains("1 of 1 replicas are in sync when shutting down."), "{log}");
 }
+
+/// A script that only reads runs while writes pause. The handover waits for it, and nothing else does.
+#[test]
+fn a_script_is_waited_for_by_the_handover_alone() {
+    let (first, second) = pair();
+    let (mut client, mut reader) = (first.client(), first.client());
+    let begin = |client: &mut Client, reader: &mut Client, timeout_ms: u32| {
+        suspend(&second);
+        client.check("SET behind it", "+OK\r\n");
+        client.check(&format!("FAILOVER TO 127.0.0.1 {} TIMEOUT {timeout_ms}", second.port), "+OK\r\n");
+        reader.send(encode(&["EVAL_RO", "while true do redis.call('GET', KEYS[1]) end", "1", "key"]));
+    };
+    let end = |other: &mut Client, reader: &mut Client| {
+        other.check("SCRIPT KILL", "+OK\r\n");
+        assert!(String::from_utf8_lossy(&reader.read_reply()).contains("Script killed by user"));
+    };
+    // A time limit ends the pause beside the script.
+    begin(&mut client, &mut reader, 300);
+    wait_until("it runs", || client.info("stats", "long_scripts") == 1);
+    wait_for_state(&mut client, "no-failover");
+    first.wait_for_log("aborted: Replica never caught up before timeout");
+    let mut new = first.client();
+    new.check("SET other v", "+OK\r\n");
+    end(&mut new, &mut reader);
+    second.signal("CONT");
+    wait_until("it has all", || second.client().ask("GET other") == "$1\r\nv\r\n");
+    // With all there it waits for the end of the script; a new connection is heard.
+    begin(&mut client, &mut reader, 50_000);
+    wait_until("it runs", || client.info("stats", "long_scripts") == 1);
+    second.signal("CONT");
+    let has_all = |client: &mut Client| {
+        let info = client.ask("INFO replication");
+        let offset = format!(",offset={},", text_field(&info, "master_repl_offset"));
+        text_field(&info, "slave0").contains(&offset)
+    };
+    wait_until("it has all", || has_all(&mut client));
+    let mut new = first.client();
+    new.check("PING", "+PONG\r\n");
+    assert_eq!(state(&mut new), "waiting-for-sync");
+    end(&mut new, &mut reader);
+    wait_until("it is handed over", || !is_primary(&mut new) && state(&mut new) == "no-failover");
+    assert!(is_primary(&mut second.client()));
+}

@@ -25,6 +25,7 @@ mod compaction;
 mod connections;
 mod debugger;
 mod documents;
+mod endless_scripts;
 mod exec_conditions;
 mod failover;
 mod feeder_disk;

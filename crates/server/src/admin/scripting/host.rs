@@ -6,7 +6,7 @@ use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::Flags;
 use isotherm_keyspace::Slot;
 use isotherm_reactor::signals;
-use isotherm_resp::{Args, ArgsBuf, Reply, errors};
+use isotherm_resp::{Args, Reply, errors};
 use isotherm_script::{Called, Checkpoint, Host, LogLevel, Replication};
 
 use super::super::AdminCall;
@@ -14,7 +14,6 @@ use super::keys;
 use super::slots;
 use crate::effects::monitor;
 use crate::node::Tasks;
-use crate::process::time::unix_now_us;
 use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
 use crate::request::gates;
@@ -22,8 +21,8 @@ use crate::request::metering::{Part, Timed};
 use crate::request::resolve::{Found, resolve};
 use crate::request::turn::Turn;
 use crate::scripting::function_engine::log_line;
-use crate::scripting::registry::{FunctionCall, Running};
-use crate::scripting::run::{Awaits, Kept, RunState};
+use crate::scripting::registry::Running;
+use crate::scripting::run::{Awaits, RunState};
 use crate::users::{noting, permission};
 
 pub struct ScriptHost<'h, 'c> {
@@ -203,11 +202,6 @@ impl Host for ScriptHost<'_, '_> {
 
     fn checkpoint(&mut self) -> Checkpoint {
         let (mark, ticks) = (&self.state.mark, self.call.exec.clock.raw());
-        let is_long = ticks >= self.state.pause_at;
-        // A run that is suspended shows itself; within EXEC none is.
-        if is_long && self.state.kept == Kept::Everything && !mark.is_shown() {
-            mark.show(FunctionCall { words: ArgsBuf::from(self.call.args), began_us: unix_now_us() });
-        }
         // The thread that acts on the signal may wait for what this script holds or leases.
         let is_ending = signals::has_arrived() || self.call.node.runs.is_ending();
         let is_killed = mark.running() == Running::Killed || is_ending && mark.kill() == Running::Killed;
@@ -223,8 +217,8 @@ impl Host for ScriptHost<'_, '_> {
 }
 
 impl ScriptHost<'_, '_> {
-    /// Others have their turn. Within EXEC nothing can be let go of.
+    /// Others have their turn.
     fn is_to_pause(&self, ticks: u64) -> bool {
-        ticks >= self.state.pause_at && self.state.kept != Kept::Everything
+        ticks >= self.state.pause_at
     }
 }

@@ -64,7 +64,8 @@ fn may_meet(host: &mut ScriptHost<'_, '_>) -> bool {
 
 /// Whether the command needs something that the run may not have.
 pub fn is_refused(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words: Args<'_>) -> bool {
-    if host.state.has_token || host.state.kept == Kept::Everything || names_declared(host, command, words) {
+    let has_all = host.state.kept == Kept::Everything || host.state.needs_all;
+    if host.state.has_token || has_all || names_declared(host, command, words) {
         return false;
     }
     let declared = host.keys;
@@ -147,11 +148,16 @@ fn try_extend(held: &mut Held<'_>, partition: u16) -> bool {
     })
 }
 
-/// The run lets go of its guards: what it was called with, and has met, is leased instead.
+/// The run lets go of its guards: what it was called with, and has met, is leased instead. Within EXEC that
+/// is everything.
 pub fn lease_all_met(host: &mut ScriptHost<'_, '_>) {
     let (exec, state) = (&mut *host.call.exec, &mut *host.state);
     let Exec { node, held, .. } = exec;
     let id = state.mark.id;
+    if state.kept == Kept::Everything {
+        state.needs_all = true;
+        node.runs.set_exclusive(true);
+    }
     node.runs.begin_leases(&node.keyspace, &node.mail);
     let declared = host.keys.iter().map(|name| node.keyspace.lease_place(&node.keyspace.key(name)));
     state.places.extend(declared);
@@ -172,8 +178,8 @@ fn lease(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words: Args<'_>
         Needs::Nothing => return true,
         Needs::All => {
             exec.held.acquire_beside_leases();
-            let is_only = node.keyspace.lease_holders() == 1;
-            if is_only {
+            // With all keys leased, others have leases of none.
+            if state.needs_all || node.keyspace.lease_holders() == 1 {
                 exec.held.lease_all(id);
                 state.needs_all = true;
                 return true;

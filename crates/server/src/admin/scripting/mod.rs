@@ -16,6 +16,7 @@ mod keys;
 mod run;
 mod slots;
 pub mod suspended;
+pub mod within_exec;
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;

@@ -16,6 +16,7 @@ use isotherm_script::{Ended, Progress};
 use super::super::{AdminCall, AdminHandler};
 use super::host::ScriptHost;
 use super::run;
+use super::within_exec;
 use crate::config::{Id, id};
 use crate::effects::change_log::SuspendedFrame;
 use crate::effects::pubsub::Audience;
@@ -61,6 +62,7 @@ pub fn add(call: &mut AdminCall<'_>, begun: Begun) {
         ticks,
         is_slow: false,
         reply: Reply::new(call.session.proto),
+        transaction: None,
     };
     let began_us = unix_now_us() - (call.exec.clock.nanos(ticks) / 1000) as i64;
     run.state.mark.show(FunctionCall { words: ArgsBuf::from(call.args), began_us });
@@ -184,6 +186,9 @@ fn note_if_slow(exec: &Exec, run: &mut SuspendedRun, ticks: u64) {
 /// It is over: what it has done becomes visible, all of it at once. False if the process ends without it: under the locks that the end
 /// has had before it closes the log, the log must not grow, and who is answered here would rely on what no file and no replica has.
 fn finish(exec: &mut Exec, run: &mut SuspendedRun, is_logged: bool) -> bool {
+    if run.transaction.is_some() {
+        return within_exec::finish(exec, run);
+    }
     let (node, state) = (exec.node, &mut run.state);
     match state.needs_all {
         true => _ = exec.held.acquire_beside_leases(),
@@ -230,7 +235,7 @@ fn count(exec: &mut Exec, run: &SuspendedRun) {
         args: run.args.args(),
         ticks: run.ticks,
         reply_bytes: run.reply.len(),
-        part: Part::Whole,
+        part: if run.transaction.is_some() { Part::Queued } else { Part::Whole },
     };
     exec.meter.note_slots_met(run.state.met);
     exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, &timed);
