@@ -3,7 +3,7 @@
 use isotherm_disk::{Disk, OsDisk};
 use isotherm_keyspace::{ARENA_BYTES_MAX, Keyspace};
 use isotherm_reactor::{Events, signals};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -32,6 +32,7 @@ use crate::process::start_options::{self, Environment};
 use crate::process::supervisor;
 use crate::process::system;
 use crate::replication::{link, role};
+use crate::process::version;
 use crate::request::blocking;
 use crate::request::gating;
 use crate::request::registry::Commands;
@@ -46,7 +47,8 @@ use isotherm_allocator as allocator;
 const ARENAS_MAX: usize = 16;
 const PARTITIONS_MAX: usize = 1024;
 
-pub fn run(arguments: &[OsString]) -> ExitCode {
+/// Runs the server to its end. `program`: as it was called.
+pub fn run(program: &OsStr, arguments: &[OsString]) -> ExitCode {
     // The configuration may change it, and the process in the background starts where this one did.
     let folder = std::env::current_dir().unwrap_or_default();
     let mut commands = Commands::build(admin::COMMANDS);
@@ -58,6 +60,10 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Err(StartError::Config(text)) => {
+        Ok(Start::Version) => {
+            print!("{}", version::line(program));
+            return ExitCode::SUCCESS;
+        }
             let _ = io::stderr().write_all(&text);
             return ExitCode::FAILURE;
         }

@@ -29,8 +29,10 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// What the arguments ask for.
 pub enum Start {
     Run(Box<Loaded>),
-    /// `--help` and `--version`: print this and end.
-    Say(String),
+    /// `--help`: print this and end.
+    Say(&'static str),
+    /// `--version`: print which this is, and end.
+    Version,
 }
 
 pub struct Loaded {
@@ -69,13 +71,8 @@ pub fn load(
 ) -> Result<Start, StartError> {
     let arguments: Vec<&[u8]> = arguments.iter().map(|argument| argument.as_bytes()).collect();
     match arguments.first() {
-        Some(&b"-v" | &b"--version") => {
-            let allocator = isotherm_allocator::name();
-            return Ok(Start::Say(format!(
-                "Isotherm server v={VERSION} sha={COMMIT}:{CHANGED} malloc={allocator}\n"
-            )));
-        }
-        Some(&b"-h" | &b"--help") => return Ok(Start::Say(USAGE.into())),
+        Some(&b"-v" | &b"--version") => return Ok(Start::Version),
+        Some(&b"-h" | &b"--help") => return Ok(Start::Say(USAGE)),
         _ => {}
     }
     let (file, options) = match arguments.split_first() {
