@@ -25,6 +25,7 @@ use crate::persistence::room;
 use crate::process::control::Control;
 use crate::process::daemon;
 use crate::process::descriptors;
+use crate::process::folders;
 use crate::process::log::{self, os_text};
 use crate::process::logo;
 use crate::process::random::random_bytes;
@@ -171,6 +172,7 @@ fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
     log::notice("Server initialized");
     node.memory.note_startup(node.used_memory_bytes());
     system::warn(&node.config);
+    folders::warn(node);
     for (number, (events, mailbox)) in mailboxes.into_iter().enumerate() {
         spawn(number, move || {
             start_options::bind_worker(&node.config);
