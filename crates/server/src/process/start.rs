@@ -32,8 +32,8 @@ use crate::process::random::random_bytes;
 use crate::process::start_options::{self, Environment};
 use crate::process::supervisor;
 use crate::process::system;
-use crate::replication::{link, role};
 use crate::process::version;
+use crate::replication::{link, role};
 use crate::request::blocking;
 use crate::request::gating;
 use crate::request::registry::Commands;
@@ -60,11 +60,11 @@ pub fn run(program: &OsStr, arguments: &[OsString]) -> ExitCode {
             print!("{text}");
             return ExitCode::SUCCESS;
         }
-        Err(StartError::Config(text)) => {
         Ok(Start::Version) => {
             print!("{}", version::line(program));
             return ExitCode::SUCCESS;
         }
+        Err(StartError::Config(text)) => {
             let _ = io::stderr().write_all(&text);
             return ExitCode::FAILURE;
         }

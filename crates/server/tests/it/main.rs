@@ -31,6 +31,7 @@ mod feeder_disk;
 mod functions;
 mod growth;
 mod hangs;
+mod includes;
 mod libraries;
 mod load_memory;
 mod locks;
