@@ -10,13 +10,15 @@ use isotherm_cli::options::{Ending, FromStdin, Mode, Options, unquote};
 use isotherm_cli::session::{Ran, Session};
 use isotherm_cli::terminal::{ask_password, out_is_terminal, put, read_stdin};
 use isotherm_cli::usage::USAGE;
-use isotherm_cli::{Fallible, VERSION, cluster, modes};
+use isotherm_cli::{Fallible, VERSION, cluster, modes, version_line};
 
 fn main() {
-    let mut options = match Options::parse(std::env::args_os().skip(1), out_is_terminal()) {
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_default();
+    let mut options = match Options::parse(words, out_is_terminal()) {
         Ok(options) => options,
         Err(Ending::Usage) => return put(format!("isotherm-cli {VERSION}\n\n{USAGE}")),
-        Err(Ending::Version) => return put(format!("isotherm-cli {VERSION}\n")),
+        Err(Ending::Version) => return put(version_line(&program)),
         Err(Ending::Wrong(why)) => {
             eprintln!("{why}");
             std::process::exit(1);

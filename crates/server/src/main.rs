@@ -48,8 +48,9 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     #[cfg(panic = "unwind")]
     abort_after_panics();
-    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
-    process::start::run(&arguments)
+    let mut words = std::env::args_os();
+    let program = words.next().unwrap_or_default();
+    process::start::run(&program, &words.collect::<Vec<_>>())
 }
 
 /// Makes a panic of any thread end the process, as it does in a release (`panic = "abort"`). Builds for tests unwind, since

@@ -9,12 +9,12 @@ use isotherm_disk::Disk;
 use isotherm_keyspace::{Db, Keyspace, UnixMs, Waiter};
 use isotherm_log::LogOffset;
 use isotherm_replication::acks::{Reached, Wish};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::aof::state::AofState;
 use crate::cluster::ClusterState;
+use crate::config::file::Origin;
 use crate::config::{Config, Id, id};
 use crate::effects::change_log::{ChangeLog, LogReader};
 use crate::effects::monitor::{self, Monitors};
@@ -89,7 +89,7 @@ pub struct Parts {
     pub keyspace: Keyspace,
     pub config: Config,
     pub commands: Commands,
-    pub config_file: Option<PathBuf>,
+    pub config_file: Option<Origin>,
     pub mail: Mail,
     pub disk: Arc<dyn Disk>,
     pub random: [u8; 32],

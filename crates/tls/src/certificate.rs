@@ -9,6 +9,14 @@ use crate::der::{self, Der};
 const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 const ALTERNATIVE_NAMES: &[u8] = &[0x55, 0x1d, 0x11];
 const BASIC_CONSTRAINTS: &[u8] = &[0x55, 0x1d, 0x13];
+const KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x0f];
+const EXTENDED_KEY_USAGE: &[u8] = &[0x55, 0x1d, 0x25];
+const SERVER_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x01];
+const CLIENT_AUTH: &[u8] = &[0x2b, 0x06, 0x01, 0x05, 0x05, 0x07, 0x03, 0x02];
+/// Bits of the usage of a key, in its first byte.
+const DIGITAL_SIGNATURE: u8 = 0x80;
+const KEY_ENCIPHERMENT: u8 = 0x20;
+const KEY_AGREEMENT: u8 = 0x08;
 const URI: u8 = 0x86;
 const VERSION: u8 = 0xa0;
 const EXTENSIONS: u8 = 0xa3;
@@ -19,8 +27,14 @@ const GENERALIZED_TIME: u8 = 0x18;
 pub struct Facts {
     /// In hexadecimal digits, as OpenSSL shows it.
     pub serial: String,
+    /// Unix time in seconds before which it does not hold yet.
+    pub not_before_s: i64,
     /// Unix time in seconds from which on it does not hold.
     pub not_after_s: i64,
+    /// Name of its subject, in DER.
+    pub subject: Vec<u8>,
+    /// Issuer and subject have one name: it has signed itself.
+    pub is_self_issued: bool,
     /// The subject's, all its bytes.
     pub common_name: Option<Vec<u8>>,
     /// Of the alternative names, those that are URIs.
@@ -29,6 +43,17 @@ pub struct Facts {
     pub is_authority: bool,
     /// The public key, in DER.
     pub public_key: Vec<u8>,
+    /// Bits that say what its key is for; `None`: anything.
+    key_usage: Option<u8>,
+    /// Purposes, as OIDs, that it is for; `None`: any.
+    purposes: Option<Vec<Vec<u8>>>,
+}
+
+/// Side of a connection that shows a certificate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Side {
+    Server,
+    Client,
 }
 
 impl Facts {
@@ -40,13 +65,16 @@ impl Facts {
         body.sequence()?;
         let issuer = body.take(der::SEQUENCE)?.whole;
         let mut validity = body.sequence()?;
-        validity.next()?;
+        let not_before_s = time(validity.next()?)?;
         let not_after_s = time(validity.next()?)?;
         let subject = body.take(der::SEQUENCE)?;
         let public_key = body.take(der::SEQUENCE)?.whole.to_vec();
         let mut facts = Facts {
             serial: hex_number(serial),
+            not_before_s,
             not_after_s,
+            subject: subject.whole.to_vec(),
+            is_self_issued: subject.whole == issuer,
             common_name: common_name(subject.inner()),
             public_key,
             ..Facts::default()
@@ -58,8 +86,19 @@ impl Facts {
             }
         }
         // Of version 1, where nothing can be said of it, are old authorities, which have signed themselves.
-        facts.is_authority = says_authority.unwrap_or(!has_version && subject.whole == issuer);
+        facts.is_authority = says_authority.unwrap_or(!has_version && facts.is_self_issued);
         Some(facts)
+    }
+
+    /// Returns whether a server, or a client, may show it: OpenSSL reads the usage of its key and its
+    /// purposes so.
+    pub fn allows(&self, side: Side) -> bool {
+        let (bits, purpose) = match side {
+            Side::Server => (DIGITAL_SIGNATURE | KEY_ENCIPHERMENT | KEY_AGREEMENT, SERVER_AUTH),
+            Side::Client => (DIGITAL_SIGNATURE | KEY_AGREEMENT, CLIENT_AUTH),
+        };
+        self.key_usage.is_none_or(|usage| usage & bits != 0)
+            && self.purposes.as_ref().is_none_or(|all| all.iter().any(|one| one == purpose))
     }
 
     /// Returns what is said of its being an authority.
@@ -69,8 +108,19 @@ impl Facts {
             let Some(name) = extension.take(der::OID) else { continue };
             extension.take_if(der::BOOLEAN);
             let Some(value) = extension.take(der::OCTET_STRING) else { continue };
-            let Some(mut value) = value.inner().sequence() else { continue };
+            let mut value = value.inner();
+            if name.content == KEY_USAGE {
+                // One byte says how many of the last bits mean nothing.
+                let bits = value.take(der::BIT_STRING).and_then(|bits| bits.content.get(1).copied());
+                self.key_usage = Some(bits.unwrap_or(0));
+                continue;
+            }
+            let Some(mut value) = value.sequence() else { continue };
             match name.content {
+                EXTENDED_KEY_USAGE => {
+                    let oids = std::iter::from_fn(|| value.take(der::OID));
+                    self.purposes = Some(oids.map(|oid| oid.content.to_vec()).collect());
+                }
                 ALTERNATIVE_NAMES => {
                     while let Some(general) = value.next() {
                         if general.tag == URI {
@@ -185,11 +235,38 @@ mod tests {
         assert_eq!(facts.not_after_s, 2_524_521_600);
         assert_eq!(facts.common_name.unwrap(), b"admin\0attacker");
         assert_eq!(facts.uris, [b"urn:first".to_vec(), b"urn:second".to_vec()]);
+        assert!(facts.is_self_issued);
         params.not_after = rcgen::date_time_ymd(2050, 1, 1);
         params.is_ca = rcgen::IsCa::ExplicitNoCa;
         let facts = Facts::of(params.self_signed(&key).unwrap().der()).unwrap();
         assert_eq!((facts.not_after_s, facts.is_authority), (2_524_608_000, false));
         params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
         assert!(Facts::of(params.self_signed(&key).unwrap().der()).unwrap().is_authority);
+    }
+
+    #[test]
+    fn usages_are_for_one_side_or_both() {
+        use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, OcspSigning, ServerAuth};
+        use rcgen::KeyUsagePurpose::{CrlSign, DigitalSignature, KeyCertSign, KeyEncipherment};
+        let key = rcgen::KeyPair::generate().unwrap();
+        let check = |usages: &[rcgen::KeyUsagePurpose],
+                     purposes: &[rcgen::ExtendedKeyUsagePurpose],
+                     server: bool,
+                     client: bool| {
+            let mut params = rcgen::CertificateParams::default();
+            params.key_usages = usages.to_vec();
+            params.extended_key_usages = purposes.to_vec();
+            let facts = Facts::of(params.self_signed(&key).unwrap().der()).unwrap();
+            let allowed = [Side::Server, Side::Client].map(|side| facts.allows(side));
+            assert_eq!(allowed, [server, client], "{usages:?} {purposes:?}");
+        };
+        check(&[], &[], true, true);
+        check(&[KeyCertSign, CrlSign], &[], false, false);
+        check(&[KeyCertSign, DigitalSignature], &[], true, true);
+        check(&[KeyEncipherment], &[], true, false);
+        check(&[], &[ServerAuth], true, false);
+        check(&[], &[ClientAuth], false, true);
+        check(&[], &[OcspSigning], false, false);
+        check(&[DigitalSignature], &[ServerAuth, ClientAuth], true, true);
     }
 }

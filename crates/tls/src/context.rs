@@ -2,9 +2,9 @@
 
 use rustls::client::Resumption as ClientResumption;
 use rustls::crypto::CryptoProvider;
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use rustls::server::NoServerSessionStorage;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
-use rustls::{ClientConfig, RootCertStore, ServerConfig, SupportedProtocolVersion};
+use rustls::{ClientConfig, ServerConfig, SupportedProtocolVersion};
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::key;
 use crate::resumption::{Sessions, Tickets};
 use crate::settings::{Identity, Materials, Settings};
 use crate::suites;
-use crate::trust::{Roots, SignedOnly, os_text};
+use crate::trust::{Clients, Roots, SignedOnly, Trusted, os_text};
 
 /// Whether clients show certificates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,10 +64,11 @@ impl Contexts {
             .map_err(|why| Failure(format!("Failed to configure CA certificate(s) file/directory: {why}")))?;
         let client_own = settings.as_client.as_ref().map(certified).transpose()?;
         let provider = Arc::new(provider(settings)?);
-        let store = Arc::new(roots.store);
+        let authority_facts = roots.first_to_end.clone();
+        let trusted = Arc::new(roots.into_trusted());
         let resumption = Resumed::new(settings)?;
         let server = |auth: AuthClients| {
-            let config = server_config(&provider, &versions, &own, &store, auth);
+            let config = server_config(&provider, &versions, &own, &trusted, auth);
             config.map(|mut config| {
                 config.ignore_client_order = settings.prefers_own_order;
                 resumption.set(&mut config);
@@ -79,13 +80,13 @@ impl Contexts {
             None => (Arc::clone(&own), None),
         };
         let servers = [AuthClients::No, AuthClients::Yes, AuthClients::Optional].map(server);
-        let client = client_config(provider, &versions, Some(store), Some(client_key))?;
+        let client = client_config(provider, &versions, Some(trusted), Some(client_key))?;
         Ok(Contexts {
             servers,
             client: Arc::new(client),
             server_facts,
             client_facts,
-            authority_facts: roots.first_to_end,
+            authority_facts,
             materials,
         })
     }
@@ -103,19 +104,19 @@ impl Contexts {
 pub fn client_only(settings: &Settings, is_insecure: bool) -> Result<ClientConfig, Failure> {
     let versions = suites::versions(&settings.protocols).map_err(Failure)?;
     let provider = Arc::new(provider(settings)?);
-    let store = match is_insecure {
+    let trusted = match is_insecure {
         true => None,
         false => {
             let roots = Roots::read(&settings.authorities)
                 .map_err(|why| Failure(format!("Invalid CA Certificate File/Directory: {why}")))?;
-            Some(Arc::new(roots.store))
+            Some(Arc::new(roots.into_trusted()))
         }
     };
     let own = match (&settings.own.certificate, &settings.own.key) {
         (None, None) => None,
         _ => Some(certified(&settings.own)?.0),
     };
-    client_config(provider, &versions, store, own)
+    client_config(provider, &versions, trusted, own)
 }
 
 fn provider(settings: &Settings) -> Result<CryptoProvider, Failure> {
@@ -132,21 +133,19 @@ fn server_config(
     provider: &Arc<CryptoProvider>,
     versions: &[&'static SupportedProtocolVersion],
     own: &Arc<CertifiedKey>,
-    store: &Arc<RootCertStore>,
+    trusted: &Arc<Trusted>,
     auth: AuthClients,
 ) -> Option<ServerConfig> {
     let builder =
         ServerConfig::builder_with_provider(Arc::clone(provider)).with_protocol_versions(versions).ok()?;
-    let verifier = |may_be_absent: bool| {
-        let builder = WebPkiClientVerifier::builder_with_provider(Arc::clone(store), Arc::clone(provider));
-        if may_be_absent { builder.allow_unauthenticated().build() } else { builder.build() }
-    };
+    let verifier =
+        |may_be_absent: bool| Some(Arc::new(Clients::new(trusted, provider, may_be_absent)?) as Arc<_>);
     let builder = match auth {
         AuthClients::No => builder.with_no_client_auth(),
         // Without an authority no certificate is good, but none has to be shown.
-        AuthClients::Optional if store.is_empty() => builder.with_no_client_auth(),
-        AuthClients::Optional => builder.with_client_cert_verifier(verifier(true).ok()?),
-        AuthClients::Yes => builder.with_client_cert_verifier(verifier(false).ok()?),
+        AuthClients::Optional if trusted.is_empty() => builder.with_no_client_auth(),
+        AuthClients::Optional => builder.with_client_cert_verifier(verifier(true)?),
+        AuthClients::Yes => builder.with_client_cert_verifier(verifier(false)?),
     };
     Some(builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(Arc::clone(own)))))
 }
@@ -154,10 +153,10 @@ fn server_config(
 fn client_config(
     provider: Arc<CryptoProvider>,
     versions: &[&'static SupportedProtocolVersion],
-    store: Option<Arc<RootCertStore>>,
+    trusted: Option<Arc<Trusted>>,
     own: Option<Arc<CertifiedKey>>,
 ) -> Result<ClientConfig, Failure> {
-    let verifier = Arc::new(SignedOnly::new(store, &provider));
+    let verifier = Arc::new(SignedOnly::new(trusted, &provider));
     let builder = ClientConfig::builder_with_provider(provider)
         .with_protocol_versions(versions)
         .map_err(|why| Failure(format!("Failed to configure ciphersuites: {why}")))?

@@ -4,20 +4,24 @@ use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
 use isotherm_resp::{Args, errors};
+use std::cell::RefCell;
 
 use super::client::maintenance;
 use super::{AdminCall, AdminHandler};
+use crate::admin;
 use crate::aof;
+use crate::config::rewrite::Others;
 use crate::config::{Apply, Reason, find, is_sensitive};
 use crate::mail::message::ControlMessage;
 use crate::node::{Node, Tasks};
 use crate::process::descriptors;
-use crate::process::log::{self, os_text};
+use crate::process::log;
 use crate::process::start_options;
 use crate::request::beside_locks::own_right;
 use crate::request::entry::Entry;
 use crate::request::gates::server_name;
 use crate::request::gating;
+use crate::request::registry::Commands;
 use crate::tier::{self, copies};
 use crate::tls;
 use crate::upkeep::eviction;
@@ -283,17 +287,25 @@ fn rewrite(call: &mut AdminCall<'_>) -> Outcome {
 
 /// `all`: every parameter gets a line, also with its default (DEBUG CONFIG-REWRITE-FORCE-ALL).
 pub(super) fn rewrite_file(call: &mut AdminCall<'_>, all: bool) -> Outcome {
-    let Some(path) = &call.node.process.config_file else {
+    let node = call.node;
+    let Some(file) = &node.process.config_file else {
         call.reply.error("ERR The server is running without a config file");
         return Outcome::Done;
     };
-    match call.node.config.rewrite(path, all, users::file::lines(call.node)) {
+    let commands = RefCell::new(Commands::build(admin::COMMANDS));
+    let table = || users::command_table(&commands.borrow());
+    let mut others = Others {
+        check_user: users::file::check_line,
+        user_lines: &|included| users::file::lines(node, included),
+        rename: &mut |from, to| commands.borrow_mut().rename(from, to),
+        check_users: &|tried| users::file::check_lines(tried, &table()),
+    };
+    match node.config.rewrite(file, all, &mut others) {
         Ok(()) => {
             log::notice("CONFIG REWRITE executed with success.");
             call.reply.ok();
         }
-        Err(error) => {
-            let why = os_text(&error);
+        Err(why) => {
             log::warning(format!("CONFIG REWRITE failed: {why}"));
             call.reply.error(format!("ERR Rewriting config file: {why}"));
         }

@@ -20,7 +20,7 @@ mod table;
 mod value;
 
 pub mod file;
-mod rewrite;
+pub mod rewrite;
 mod set;
 mod swap;
 mod values;

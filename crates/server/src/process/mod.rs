@@ -7,6 +7,7 @@ pub mod daemon;
 pub mod debug_switches;
 pub mod descriptors;
 pub mod ending;
+pub mod folders;
 pub mod guard;
 pub mod leaving;
 pub mod listeners;

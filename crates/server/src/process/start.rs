@@ -3,7 +3,7 @@
 use isotherm_disk::{Disk, OsDisk};
 use isotherm_keyspace::{ARENA_BYTES_MAX, Keyspace};
 use isotherm_reactor::{Events, signals};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
@@ -26,12 +26,14 @@ use crate::persistence::room;
 use crate::process::control::Control;
 use crate::process::daemon;
 use crate::process::descriptors;
+use crate::process::folders;
 use crate::process::log::{self, os_text};
 use crate::process::logo;
 use crate::process::random::random_bytes;
 use crate::process::start_options::{self, Environment};
 use crate::process::supervisor;
 use crate::process::system;
+use crate::process::version;
 use crate::replication::state::Upstream;
 use crate::replication::{link, role};
 use crate::request::blocking;
@@ -48,7 +50,8 @@ use isotherm_allocator as allocator;
 const ARENAS_MAX: usize = 16;
 const PARTITIONS_MAX: usize = 1024;
 
-pub fn run(arguments: &[OsString]) -> ExitCode {
+/// Runs the server to its end. `program`: as it was called.
+pub fn run(program: &OsStr, arguments: &[OsString]) -> ExitCode {
     // The configuration may change it, and the process in the background starts where this one did.
     let folder = std::env::current_dir().unwrap_or_default();
     let mut commands = Commands::build(admin::COMMANDS);
@@ -57,6 +60,10 @@ pub fn run(arguments: &[OsString]) -> ExitCode {
         Ok(Start::Run(loaded)) => *loaded,
         Ok(Start::Say(text)) => {
             print!("{text}");
+            return ExitCode::SUCCESS;
+        }
+        Ok(Start::Version) => {
+            print!("{}", version::line(program));
             return ExitCode::SUCCESS;
         }
         Err(StartError::Config(text)) => {
@@ -171,6 +178,7 @@ fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
     log::notice("Server initialized");
     node.memory.note_startup(node.used_memory_bytes());
     system::warn(&node.config);
+    folders::warn(node);
     for (number, (events, mailbox)) in mailboxes.into_iter().enumerate() {
         spawn(number, move || {
             start_options::bind_worker(&node.config);

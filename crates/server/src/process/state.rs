@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 
+use crate::config::file::Origin;
 use crate::process::ending::Ending;
 use crate::process::listeners::Listeners;
 use crate::process::shutdown::Pending;
@@ -17,9 +18,9 @@ pub struct Process {
     pub run_id: Box<str>,
     /// For random numbers that need not be secret.
     pub seed: u64,
-    /// The executable and the configuration file as absolute paths.
+    /// Absolute.
     pub executable: PathBuf,
-    pub config_file: Option<PathBuf>,
+    pub config_file: Option<Origin>,
     /// Where metrics are served.
     pub metrics: Option<(String, u16)>,
     pub listeners: Listeners,
@@ -68,7 +69,7 @@ impl Process {
         was_pending
     }
 
-    pub fn new(random: [u8; 32], config_file: Option<PathBuf>, metrics: Option<(String, u16)>) -> Process {
+    pub fn new(random: [u8; 32], config_file: Option<Origin>, metrics: Option<(String, u16)>) -> Process {
         let (id, seed) = random.split_at(20);
         Process {
             started: unix_now(),

@@ -1,6 +1,7 @@
 //! Users in files: the ACL file, and `user` lines of the configuration.
 
 use isotherm_acl::{CommandTable, Defaults, RuleError, User, parse_file};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -8,6 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
 use crate::admin;
+use crate::config::file::UserWords;
+use crate::config::file::dry::Tried;
+use crate::config::rewrite::UserLine;
 use crate::config::{Config, Id, id};
 use crate::node::Node;
 use crate::process::log::{self, os_text};
@@ -74,16 +78,18 @@ pub fn save(node: &Node, path: &Path) -> bool {
     written.is_ok()
 }
 
-/// The users that the configuration names, at start. `lines`: the words of each `user` line, behind that.
+const TWO_PLACES: &str = "Configuring Isotherm with users defined in isotherm.conf and at the same setting an ACL file path is \
+     invalid. This setup is very likely to lead to configuration errors and security holes, please define \
+     either an ACL file or declare users directly in your isotherm.conf, but not both.";
+
+/// The users that the configuration names, at start.
 /// An error ends the process.
-pub fn load_at_start(node: &Node, lines: &[Vec<Vec<u8>>]) -> Result<(), String> {
+pub fn load_at_start(node: &Node, lines: &[UserWords]) -> Result<(), String> {
     let path = path_of(&node.config);
     if path.is_some() && !lines.is_empty() {
-        return Err("Configuring Isotherm with users defined in isotherm.conf and at the same setting an ACL file path is \
-                    invalid. This setup is very likely to lead to configuration errors and security holes, please define \
-                    either an ACL file or declare users directly in your isotherm.conf, but not both."
-            .into());
+        return Err(TWO_PLACES.into());
     }
+    node.users.at_start.get_or_init(|| lines.iter().map(|words| words[0].as_slice().into()).collect());
     for line in lines {
         load_line(node, line).map_err(|why| {
             log::warning(why);
@@ -103,8 +109,8 @@ pub fn load_at_start(node: &Node, lines: &[Vec<Vec<u8>>]) -> Result<(), String> 
     }
 }
 
-/// What is wrong with a `user` line, as the reader of the configuration says it. A command that is not there is found later, as in
-/// Valkey.
+/// What is wrong with a `user` line, as the reader of the configuration says it. A command that is not there
+/// is found later, as in Valkey.
 pub fn check_line(words: &[&[u8]], config: &Config) -> Result<(), String> {
     static TABLE: LazyLock<CommandTable> =
         LazyLock::new(|| super::command_table(&Commands::build(admin::COMMANDS)));
@@ -119,31 +125,65 @@ pub fn check_line(words: &[&[u8]], config: &Config) -> Result<(), String> {
     }
 }
 
-/// The lines of the configuration that make the users; none, if they have a file of their own.
-pub fn lines(node: &Node) -> Vec<Vec<u8>> {
-    match path_of(&node.config) {
-        Some(_) => Vec::new(),
-        None => node.users.all().iter().map(|user| user.line()).collect(),
+/// Returns the lines of the configuration that make the users, beside those of included files; none, if they
+/// have a file of their own.
+pub fn lines(node: &Node, included: &[UserWords]) -> Vec<UserLine> {
+    if path_of(&node.config).is_some() {
+        return Vec::new();
     }
+    // What an included file makes of a user: nothing is written if it is that.
+    let mut said: BTreeMap<&[u8], Vec<u8>> = BTreeMap::new();
+    for words in included {
+        let user = define(words, &node.users.table, defaults(node));
+        said.insert(&words[0], user.map(|user| user.line()).unwrap_or_default());
+    }
+    let mut lines = Vec::new();
+    for user in node.users.all() {
+        let text = user.line();
+        if said.remove(&user.name[..]).is_none_or(|said| said != text) {
+            lines.push(UserLine { name: user.name.to_vec(), text });
+        }
+    }
+    // One that an operator has added to a file since the start was never removed.
+    let was_there = |name: &&[u8]| node.users.at_start.get().is_some_and(|names| names.contains(*name));
+    let gone = said
+        .into_keys()
+        .filter(was_there)
+        .map(|name| UserLine { name: name.to_vec(), text: [b"user ", name, b" reset"].concat() });
+    lines.extend(gone);
+    lines
 }
 
-fn load_line(node: &Node, line: &[Vec<u8>]) -> Result<(), String> {
-    let (name, rules) = line.split_first().expect("the reader of the configuration has seen a name");
+/// Returns why a start could not make its users of what was read, if it could not. `table`: its commands.
+pub fn check_lines(tried: &Tried, table: &CommandTable) -> Result<(), String> {
+    if path_of(&tried.config).is_some() && !tried.users.is_empty() {
+        return Err(TWO_PLACES.into());
+    }
+    let defaults = defaults_of(&tried.config);
+    tried.users.iter().try_for_each(|words| define(words, table, defaults).map(drop))
+}
+
+/// Makes the user that the words of a line describe.
+fn define(words: &[Vec<u8>], table: &CommandTable, defaults: Defaults) -> Result<User, String> {
+    let (name, rules) = words.split_first().expect("the reader of the configuration has seen a name");
     if isotherm_acl::has_spaces(name) {
         return Err("Spaces not allowed in ACL usernames".into());
     }
     let rules: Vec<&[u8]> = rules.iter().map(Vec::as_slice).collect();
-    let (table, defaults) = (&node.users.table, defaults(node));
     let user = isotherm_acl::read_definition(name, &rules, table, defaults);
-    let user = user.map_err(|(_, rule, error)| {
+    user.map_err(|(_, rule, error)| {
         let [rule, name] = [&rule, name].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         format!("Error loading ACL rule '{rule}' for the user named '{name}': {}", error.text())
-    })?;
+    })
+}
+
+fn load_line(node: &Node, words: &[Vec<u8>]) -> Result<(), String> {
+    let user = define(words, &node.users.table, defaults(node))?;
     if !user.is_on {
         log::notice(format!(
             "The user '{}' is disabled (there is no 'on' modifier in the user description). Make sure this is not a \
              configuration error.",
-            String::from_utf8_lossy(name)
+            String::from_utf8_lossy(&user.name)
         ));
     }
     node.users.put_first(user);

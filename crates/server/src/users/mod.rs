@@ -16,8 +16,9 @@ mod traits;
 
 use isotherm_acl::{Access, CommandRow, CommandTable, DEFAULT_USER, Defaults, Log, Reason, User};
 use isotherm_commands::spec::AclCategories;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::request::entry::Entry;
 use crate::request::registry::Commands;
@@ -37,6 +38,8 @@ pub struct Users {
     auth_required: AtomicBool,
     log: Mutex<Log>,
     denied: Denied,
+    /// Names of those that the configuration defined at start.
+    at_start: OnceLock<BTreeSet<Box<[u8]>>>,
 }
 
 /// What was denied since the start or CONFIG RESETSTAT.
@@ -103,6 +106,7 @@ impl Users {
             auth_required: AtomicBool::new(false),
             log: Mutex::new(Log::default()),
             denied: Denied::default(),
+            at_start: OnceLock::new(),
         };
         users.note_change();
         users

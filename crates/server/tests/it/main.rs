@@ -33,6 +33,7 @@ mod functions;
 mod growth;
 mod hangs;
 mod invented_names;
+mod includes;
 mod libraries;
 mod load_memory;
 mod locks;

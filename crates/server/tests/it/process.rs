@@ -153,6 +153,38 @@ fn what_it_says_of_itself() {
     }
 }
 
+/// A program that is called by Valkey's name, or Redis's, is asked for its version by what starts it.
+#[test]
+fn under_valkeys_names_it_says_valkeys_line() {
+    let folder = std::env::temp_dir().join(format!("isotherm-names-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    for name in ["valkey-server", "redis-server"] {
+        let link = folder.join(name);
+        std::os::unix::fs::symlink(common::binary(), &link).unwrap();
+        let output = Command::new(&link).arg("--version").output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(said.starts_with("Valkey server v=9.1.2 sha="), "{said}");
+        assert!(said.ends_with(&format!(" isotherm={}\n", env!("CARGO_PKG_VERSION"))), "{said}");
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_named_at_start() {
+    // No user can make a file there, root included.
+    let warning = "WARNING: no file can be made in '/proc' (";
+    for (save, is_named) in [("60 1", true), ("", false)] {
+        let server = Server::start(&["--dir", "/proc", "--save", save]);
+        server.wait_for_log("Ready to accept connections");
+        assert_eq!(server.log().contains(warning), is_named, "save '{save}': {}", server.log());
+    }
+    let server = Server::start(&["--save", "60 1", "--appendonly", "yes"]);
+    server.wait_for_log("Ready to accept connections");
+    assert!(!server.log().contains("no file can be made"), "{}", server.log());
+    let left = std::fs::read_dir(&server.folder).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(!left.into_iter().any(|name| name.to_string_lossy().starts_with("temp-")), "a file is left");
+}
+
 #[test]
 fn few_files_allow_few_clients() {
     let run = |files: u32| {

@@ -43,6 +43,22 @@ impl Files {
         files
     }
 
+    /// One certificate, which is its own authority, as `openssl req -x509` makes it.
+    pub fn alone() -> Files {
+        let files = Files::make();
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::default();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.distinguished_name.push(DnType::CommonName, "Alone");
+        let certificate = params.self_signed(&key).unwrap().pem();
+        for (name, text) in
+            [("own.crt", &certificate), ("ca.crt", &certificate), ("own.key", &key.serialize_pem())]
+        {
+            std::fs::write(files.folder.join(name), text).unwrap();
+        }
+        files
+    }
+
     /// `name.crt` and `name.key`.
     pub fn sign(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) {
         let key = KeyPair::generate().unwrap();

@@ -92,3 +92,26 @@ fn a_cluster_speaks_tls() {
     clients[1].check("ASKING", OK);
     clients[1].check("GET b", "$5\r\nvalue\r\n");
 }
+
+#[test]
+fn a_certificate_that_is_its_own_authority_serves_all_links() {
+    let files = Files::alone();
+    let primary = files.server(1, &["--repl-diskless-sync-delay", "0"]);
+    let replica = files.server(1, &["--tls-replication", "yes"]);
+    let (mut writes, mut reads) = (primary.plain.client(), replica.plain.client());
+    writes.check("SET key value", OK);
+    reads.check(&format!("REPLICAOF 127.0.0.1 {}", primary.port), OK);
+    wait_until("the link is up", || is_up(&mut reads));
+    reads.check("GET key", "$5\r\nvalue\r\n");
+    let nodes = [node(&files), node(&files)];
+    let mut clients = [nodes[0].plain.client(), nodes[1].plain.client()];
+    let bus = clients[1].ask("CONFIG GET cluster-port");
+    let bus = bus.lines().nth(4).unwrap();
+    clients[0].check(&format!("CLUSTER MEET 127.0.0.1 {} {bus}", nodes[1].port), OK);
+    for client in &mut clients {
+        wait_until("both have met", || {
+            let lines = client.ask("CLUSTER NODES");
+            lines.matches(" connected").count() == 2 && !lines.contains("handshake")
+        });
+    }
+}

@@ -1,20 +1,24 @@
-//! The way to a configuration at start: the file, standard input and the command line, which are one text to the
-//! parser, read line by line; the last word about a parameter counts.
+//! The way to a configuration at start: the file, standard input and the command line, which are one text to
+//! the parser, read line by line; the last word about a parameter counts.
 //!
 //! ```text
 //! isotherm-server a.conf --port 7000 --bind 127.0.0.1 ::1 -
 //!                 ^file  ^-------- lines "port 7000", "bind ..." ------^  ^ and standard input, before them
 //! ```
+//! `dry` reads a text without a trace, for CONFIG REWRITE.
+
+pub mod dry;
 
 use super::table::WORKERS_BY_CPUS;
 use super::value::os_error_text;
 use super::{Config, Id, PARAMS, find, id};
 use crate::process::log;
+use dry::Dry;
 use isotherm_acl::RuleError;
 use isotherm_stdx::args_split::{Dialect, args_split};
 use std::ffi::OsString;
 use std::io::Read;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -29,21 +33,34 @@ const FILE_BYTES_MAX: u64 = 64 << 20;
 /// What the arguments ask for.
 pub enum Start {
     Run(Box<Loaded>),
-    /// `--help` and `--version`: print this and end.
-    Say(String),
+    /// `--help`: print this and end.
+    Say(&'static str),
+    /// `--version`: print which this is, and end.
+    Version,
 }
 
 pub struct Loaded {
     pub config: Config,
-    /// Absolute; `None` if none was named.
-    pub file: Option<PathBuf>,
+    /// `None` if none was named.
+    pub file: Option<Origin>,
     /// What standard input said, if it was asked.
     pub stdin: Option<Vec<u8>>,
-    /// Of each `user` line the words behind that.
-    pub users: Vec<Vec<Vec<u8>>>,
+    pub users: Vec<UserWords>,
     /// Nothing at all was configured, which deserves a line in the log.
     pub nothing_given: bool,
 }
+
+/// The file that a start read first.
+#[derive(Clone)]
+pub struct Origin {
+    /// Absolute.
+    pub path: PathBuf,
+    /// Working directory at that start: relative paths of files that are included begin there.
+    pub folder: PathBuf,
+}
+
+/// Words of a `user` line, behind that.
+pub type UserWords = Vec<Vec<u8>>;
 
 /// Why the server does not start.
 #[derive(PartialEq, Eq, Debug)]
@@ -60,8 +77,8 @@ pub type CheckUser = fn(&[&[u8]], &Config) -> Result<(), String>;
 /// Gives a command another name, or none (`rename-command`); or says why not.
 pub type Rename<'a> = dyn FnMut(&[u8], &[u8]) -> Result<(), &'static str> + 'a;
 
-/// Reads everything. `arguments` without the program's own name. The commands' names are not the configuration's: their owner
-/// changes them.
+/// Reads everything. `arguments` without the program's own name. The commands' names are not the
+/// configuration's: their owner changes them.
 pub fn load(
     arguments: &[OsString],
     rename: &mut Rename<'_>,
@@ -69,26 +86,23 @@ pub fn load(
 ) -> Result<Start, StartError> {
     let arguments: Vec<&[u8]> = arguments.iter().map(|argument| argument.as_bytes()).collect();
     match arguments.first() {
-        Some(&b"-v" | &b"--version") => {
-            let allocator = isotherm_allocator::name();
-            return Ok(Start::Say(format!(
-                "Isotherm server v={VERSION} sha={COMMIT}:{CHANGED} malloc={allocator}\n"
-            )));
-        }
-        Some(&b"-h" | &b"--help") => return Ok(Start::Say(USAGE.into())),
+        Some(&b"-v" | &b"--version") => return Ok(Start::Version),
+        Some(&b"-h" | &b"--help") => return Ok(Start::Say(USAGE)),
         _ => {}
     }
     let (file, options) = match arguments.split_first() {
-        Some((name, rest)) if !name.starts_with(b"-") => (Some(absolute(name)), rest),
+        Some((name, rest)) if !name.starts_with(b"-") => {
+            let folder = std::env::current_dir().unwrap_or_default();
+            (Some(Origin { path: absolute(name), folder }), rest)
+        }
         _ => (None, &arguments[..]),
     };
     let options = command_line(options, file.is_none());
     let config = Config::default();
-    let (users, depth, named) = (Vec::new(), 0, Vec::new());
-    let mut reader = Reader { config: &config, rename, depth, named, users, check_user };
+    let mut reader = Reader::new(&config, rename, check_user, None);
     let mut text = Vec::new();
     if let Some(file) = &file {
-        text = read_files(file.as_os_str().as_bytes())?;
+        text = read_files(Path::new(""), file.path.as_os_str().as_bytes())?;
     }
     let mut stdin = options.stdin.then(Vec::new);
     if let Some(stdin) = &mut stdin {
@@ -102,7 +116,7 @@ pub fn load(
     text.push(b'\n');
     text.extend_from_slice(&options.lines);
     reader.read(&text)?;
-    let users = std::mem::take(&mut reader.users);
+    let users = reader.into_users();
     let workers = id("io-threads");
     if config.number(workers) == WORKERS_BY_CPUS {
         config.set_number(workers, std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as i64));
@@ -139,8 +153,8 @@ struct Options {
     stdin: bool,
 }
 
-/// `--name` begins a line, everything else belongs to the line begun. A word right behind a name is its value even if
-/// it begins with dashes; so `--save --port 7000` would set `save` to "--port", and is an exception.
+/// `--name` begins a line, everything else belongs to the line begun. A word right behind a name is its value
+/// even if it begins with dashes; so `--save --port 7000` would set `save` to "--port", and is an exception.
 fn command_line(arguments: &[&[u8]], first_counts: bool) -> Options {
     let mut options = Options::default();
     let mut has_value = true;
@@ -179,7 +193,8 @@ pub(super) fn quote(word: &[u8], out: &mut Vec<u8>) {
         match byte {
             b'"' | b'\\' => out.extend_from_slice(&[b'\\', byte]),
             b' '..=b'~' => out.push(byte),
-            // COMPAT(server): CONFIG REWRITE writes `\x0a` where Valkey writes `\n` in quoted values. Why: both forms mean the same.
+            // COMPAT(server): CONFIG REWRITE writes `\x0a` where Valkey writes `\n` in quoted values. Why:
+            // both forms mean the same.
             _ => out.extend_from_slice(format!("\\x{byte:02x}").as_bytes()),
         }
     }
@@ -203,11 +218,14 @@ struct Reader<'a> {
     config: &'a Config,
     rename: &'a mut Rename<'a>,
     depth: usize,
-    /// Parameters of pairs that a line has named: the next one adds to its pairs, where the first replaces the default.
+    /// Parameters of pairs that a line has named: the next one adds to its pairs, where the first replaces
+    /// the default.
     named: Vec<Id>,
-    /// Of each `user` line the words behind that.
-    users: Vec<Vec<Vec<u8>>>,
+    /// Users, each with the depth of its file.
+    users: Vec<(usize, UserWords)>,
     check_user: CheckUser,
+    /// Without it this is a start.
+    dry: Option<Dry>,
 }
 
 /// Where and why a text is no configuration.
@@ -233,11 +251,24 @@ impl Wrong {
     }
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    fn new(
+        config: &'a Config,
+        rename: &'a mut Rename<'a>,
+        check_user: CheckUser,
+        dry: Option<Dry>,
+    ) -> Reader<'a> {
+        Reader { config, rename, depth: 0, named: Vec::new(), users: Vec::new(), check_user, dry }
+    }
+
+    fn into_users(self) -> Vec<UserWords> {
+        self.users.into_iter().map(|(_, words)| words).collect()
+    }
+
     fn read(&mut self, text: &[u8]) -> Result<(), StartError> {
         for (at, line) in text.split(|&byte| byte == b'\n').enumerate() {
             let line = trim(line);
-            if line.is_empty() || line.starts_with(b"#") {
+            if line.is_empty() || line.starts_with(b"#") || self.passes_over(at, line) {
                 continue;
             }
             let wrong = |reason: String| Wrong { line: Some((at + 1, line.to_vec())), reason }.into_error();
@@ -254,7 +285,11 @@ impl Reader<'_> {
             }
             self.directive(name, arguments).map_err(wrong)?;
         }
-        check_log_file(self.config).map_err(|reason| Wrong { line: None, reason }.into_error())
+        let wrong = |reason: String| Wrong { line: None, reason }.into_error();
+        if self.dry.is_none() {
+            check_log_file(self.config).map_err(wrong)?;
+        }
+        check_together(self.config).map_err(|reason| wrong(reason.into()))
     }
 
     fn directive(&mut self, name: &[u8], arguments: &[&[u8]]) -> Result<(), String> {
@@ -276,6 +311,9 @@ impl Reader<'_> {
             if !multi_arg && arguments.len() != 1 {
                 return Err("wrong number of arguments".into());
             }
+            if self.enters(id, &arguments)? {
+                return Ok(());
+            }
             self.config.set_arguments(id, &arguments).map_err(|reason| reason.into_owned())?;
             return Ok(());
         }
@@ -290,8 +328,8 @@ impl Reader<'_> {
             return (self.rename)(arguments[0], arguments[1]).map_err(String::from);
         }
         let reason = match (name.as_slice(), arguments.len()) {
-            // COMPAT(server): The directive `loadmodule` stops the start with an error.
-            // Why: what it asks for does not exist here, and to ignore it could open what was meant to be closed.
+            // COMPAT(server): The directive `loadmodule` stops the start with an error. Why: what it asks for
+            // does not exist here, and to ignore it could open what was meant to be closed.
             (b"loadmodule", 1..) => "there are no modules",
             // Valkey would become another program; to become a store instead would be a surprise.
             (b"sentinel", 0) => "there is no sentinel mode",
@@ -303,13 +341,22 @@ impl Reader<'_> {
         Err(reason.into())
     }
 
+    // COMPAT(server): A `user` line takes the place of that of a file included before it; of two in files of
+    // one level the second ends the start, as any does in Valkey. Why: CONFIG REWRITE keeps what has changed
+    // of such a user.
     /// Its rules are read when the commands are known.
     fn add_user(&mut self, words: &[&[u8]]) -> Result<(), String> {
-        if self.users.iter().any(|user| user[0] == words[0]) {
+        let before = self.users.iter().position(|(_, user)| user[0] == words[0]);
+        if before.is_some_and(|at| self.users[at].0 <= self.depth) {
             return Err(user_error(words[0], RuleError::DuplicateUser.text()));
         }
         (self.check_user)(words, self.config)?;
-        self.users.push(words.iter().map(|word| word.to_vec()).collect());
+        let user = (self.depth, words.iter().map(|word| word.to_vec()).collect());
+        match before {
+            Some(at) => self.users[at] = user,
+            None => self.users.push(user),
+        }
+        self.note_user(words[0]);
         Ok(())
     }
 
@@ -327,7 +374,7 @@ impl Reader<'_> {
         if self.depth == INCLUDE_DEPTH_MAX {
             return Err(IncludeError::TooDeep);
         }
-        let text = read_files(pattern).map_err(IncludeError::Fatal)?;
+        let text = read_files(self.folder(), pattern).map_err(IncludeError::Fatal)?;
         self.depth += 1;
         let result = self.read(&text).map_err(IncludeError::Fatal);
         self.depth -= 1;
@@ -342,6 +389,15 @@ fn user_error(word: &[u8], why: &str) -> String {
 enum IncludeError {
     TooDeep,
     Fatal(StartError),
+}
+
+/// Says which parameters do not go together, each of which is fine.
+fn check_together(config: &Config) -> Result<(), &'static str> {
+    const REPLICA_OF: Id = id("replicaof");
+    match config.is_clustered() && !config.text(REPLICA_OF).is_empty() {
+        true => Err("replicaof directive not allowed in cluster mode"),
+        false => Ok(()),
+    }
 }
 
 /// Whether the log can be written is found out before there is no way to complain.
@@ -360,14 +416,15 @@ fn trim(line: &[u8]) -> &[u8] {
 
 // ---- reading files ----
 
-/// One file, or all that a pattern names (there may be none: an empty conf.d is no mistake).
-fn read_files(pattern: &[u8]) -> Result<Vec<u8>, StartError> {
+/// One file, or all that a pattern names (there may be none: an empty conf.d is no mistake). `folder`: where
+/// it begins if it is relative; empty for the working directory.
+fn read_files(folder: &Path, pattern: &[u8]) -> Result<Vec<u8>, StartError> {
     let mut text = Vec::new();
     let is_pattern = pattern.iter().any(|byte| b"*?[".contains(byte));
     let paths = if is_pattern {
-        matching_paths(pattern)
+        matching_paths(folder, pattern)
     } else {
-        vec![PathBuf::from(OsString::from_vec(pattern.to_vec()))]
+        vec![folder.join(std::ffi::OsStr::from_bytes(pattern))]
     };
     for path in paths {
         if !text.is_empty() && !text.ends_with(b"\n") {
@@ -397,8 +454,8 @@ fn cannot_open(path: &Path, error: &std::io::Error) -> StartError {
 }
 
 /// Existing paths that fit a pattern, sorted. Hidden files need a pattern that begins with a dot.
-fn matching_paths(pattern: &[u8]) -> Vec<PathBuf> {
-    let root = if pattern.starts_with(b"/") { PathBuf::from("/") } else { PathBuf::new() };
+fn matching_paths(folder: &Path, pattern: &[u8]) -> Vec<PathBuf> {
+    let root = if pattern.starts_with(b"/") { PathBuf::from("/") } else { folder.to_owned() };
     let mut found = vec![root];
     for part in pattern.split(|&byte| byte == b'/').filter(|part| !part.is_empty()) {
         found = found.iter().flat_map(|folder| matching_entries(folder, part)).collect();

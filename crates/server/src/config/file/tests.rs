@@ -36,15 +36,7 @@ fn read(text: &str) -> Result<Config, String> {
         (b"GET", b"fetch" | b"") => Ok(()),
         _ => Err("not this one"),
     };
-    let mut reader = Reader {
-        config: &config,
-        rename: &mut rename,
-        depth: 0,
-        named: Vec::new(),
-        users: Vec::new(),
-        check_user: ANY,
-    };
-    let result = reader.read(text.as_bytes());
+    let result = Reader::new(&config, &mut rename, ANY, None).read(text.as_bytes());
     match result {
         Ok(()) => Ok(config),
         Err(StartError::Config(text)) => Err(String::from_utf8(text).expect("text")),
@@ -137,13 +129,44 @@ fn included_files() {
 }
 
 #[test]
-fn words_before_the_options() {
-    let say = |argument: &str| match load(&[argument.into()], &mut |_, _| Ok(()), ANY) {
-        Ok(Start::Say(text)) => text,
-        _ => panic!("{argument} only prints"),
+fn a_user_of_an_included_file_can_be_defined_again_behind_it() {
+    let folder = std::env::temp_dir().join(format!("isotherm-config-users-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let include = format!("include {}", folder.join("users.conf").display());
+    std::fs::write(folder.join("users.conf"), "user ann on\nuser bob on\n").unwrap();
+    let users = |text: String| {
+        let tried = dry::try_out(text.as_bytes(), &folder, &mut |_, _| Ok(()), ANY);
+        tried.map_err(|error| error.reason()).map(|tried| {
+            let lines = tried.users.iter().map(|words| String::from_utf8(words.join(&b' ')).unwrap());
+            lines.collect::<Vec<_>>()
+        })
     };
-    assert!(say("--version").starts_with("Isotherm server v="));
-    assert!(say("-h").starts_with("Usage: ./isotherm-server"));
+    let again = "Error in user declaration 'ann': Duplicate user found. A user can only be defined once in config files";
+    for (text, expected) in [
+        (format!("{include}\nuser ann off"), Ok(vec!["ann off", "bob on"])),
+        (format!("user ann off\n{include}"), Err(again)),
+        (format!("{include}\nuser ann off\nuser ann on"), Err(again)),
+        (format!("{include}\n{include}"), Err(again)),
+        (format!("{include}\ninclude none"), Err("none': No such file or directory")),
+        ("include users.conf".into(), Ok(vec!["ann on", "bob on"])),
+        (format!("dir /\n{include}\ninclude users.conf"), Err("No such file or directory")),
+    ] {
+        match (users(text.clone()), expected) {
+            (Ok(users), Ok(expected)) => assert_eq!(users, expected, "{text}"),
+            (Err(why), Err(expected)) => assert!(why.ends_with(expected), "{text}: {why}"),
+            (got, _) => panic!("{text}: {got:?}"),
+        }
+    }
+    std::fs::remove_dir_all(folder).unwrap();
+}
+
+#[test]
+fn words_before_the_options() {
+    let start = |argument: &str| load(&[argument.into()], &mut |_, _| Ok(()), ANY);
+    for argument in ["-v", "--version"] {
+        assert!(matches!(start(argument), Ok(Start::Version)), "{argument}");
+    }
+    assert!(matches!(start("-h"), Ok(Start::Say(text)) if text.starts_with("Usage: ./isotherm-server")));
     let Ok(Start::Run(loaded)) =
         load(&["--port".into(), "7000".into(), "--io-threads".into(), "3".into()], &mut |_, _| Ok(()), ANY)
     else {

@@ -67,7 +67,7 @@ pub const SERVER: &[Field] = &[
     ("lru_clock", |s| ((s.now.0 / 1000) & 0xff_ffff).to_string()),
     ("executable", |s| s.node.process.executable.display().to_string()),
     ("config_file", |s| {
-        s.node.process.config_file.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
+        s.node.process.config_file.as_ref().map(|file| file.path.display().to_string()).unwrap_or_default()
     }),
     ("io_threads_active", |s| u8::from(s.node.worker_count() > 1).to_string()),
     ("availability_zone", |s| String::from_utf8_lossy(&s.node.config.availability_zone()).into_owned()),
