@@ -106,7 +106,7 @@ impl CommandRules {
 
     /// "config|get", or "select|0".
     fn permit_part(&mut self, name: &[u8], table: &CommandTable) -> Result<(), RuleError> {
-        let bar = name.iter().rposition(|&byte| byte == b'|').expect("the caller has seen it");
+        let bar = name.iter().rposition(|&byte| byte == b'|').ok_or(RuleError::Syntax)?;
         let (command, part) = (&name[..bar], &name[bar + 1..]);
         let command = table.find(command).ok_or(RuleError::UnknownCommand)?;
         if table.row(command).is_subcommand {

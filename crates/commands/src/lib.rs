@@ -6,6 +6,7 @@
 
 pub mod call;
 pub mod help;
+pub mod naming;
 pub mod spec;
 
 mod arguments;

@@ -14,6 +14,11 @@ use crate::Call;
 use isotherm_resp::{Args, ArgsBuf};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 
+/// So many elements go to the log in one command, and so many bytes of several: with the longest key a
+/// request of less than 4 GB.
+const ELEMENTS_MAX: usize = 1024;
+const ELEMENTS_BYTES_MAX: usize = 1 << 30;
+
 /// One record.
 #[derive(Clone, Copy)]
 pub enum Record<'a> {
@@ -134,6 +139,26 @@ impl Call<'_, '_, '_> {
             fill(&mut words);
         }
         self.records.push(words);
+    }
+
+    /// The log holds `words` and behind them elements of the keyspace, in several commands where they are
+    /// many or long: one that a reader takes ends before 4 GB (`REQUEST_BYTES_MAX`), and what was popped or
+    /// sorted came in many requests.
+    pub fn record_elements(&mut self, words: &[&[u8]], elements: &[Vec<u8>]) {
+        let mut rest = elements;
+        while !rest.is_empty() {
+            let (mut bytes, mut count) = (0, 0);
+            for element in rest.iter().take(ELEMENTS_MAX) {
+                bytes += element.len();
+                if count > 0 && bytes > ELEMENTS_BYTES_MAX {
+                    break;
+                }
+                count += 1;
+            }
+            let (some, behind) = rest.split_at(count);
+            self.records.push(words.iter().copied().chain(some.iter().map(Vec::as_slice)));
+            rest = behind;
+        }
     }
 
     /// The log holds the first `words` words of this request: memory ended behind them.

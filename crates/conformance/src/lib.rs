@@ -2,17 +2,18 @@
 //!
 //! **Architecture invariant:** this tool does not know the server's insides. It talks to both over sockets.
 //!
-//! Reading order: a connection (`client`), servers started on the way (`process`), random commands (`grammar`,
-//! `vocabulary`), what is done with them (`session`, `runner`, `rules`, `audit`), how a difference is explained (`shrink`,
-//! `differential`), bugs on purpose (`faults`), what Valkey writes to its replication stream (`replication`, `effects`),
-//! what both say of their commands (`declared`),
-//! values dumped and restored both ways (`transfer`), replicas of other makes and versions (`follow`), common clients at work (`clients`), clusters
-//! whose slots move under their load (`cluster`),
-//! libraries that work by scripts (`scripts`), and Valkey's own test suite (`suite`).
+//! Reading order: a connection (`client`), servers started on the way (`process`), random commands
+//! (`grammar`, `vocabulary`, `disorder`), what is done with them (`session`, `runner`, `rules`, `audit`),
+//! how a difference is explained (`shrink`, `differential`), bugs on purpose (`faults`), what Valkey writes
+//! to its replication stream (`replication`, `effects`), what both say of their commands (`declared`),
+//! values dumped and restored both ways (`transfer`), replicas of other makes and versions (`follow`),
+//! common clients at work (`clients`), clusters whose slots move under their load (`cluster`), libraries
+//! that work by scripts (`scripts`), and Valkey's own test suite (`suite`).
 
 pub mod client;
 pub mod process;
 
+pub mod disorder;
 pub mod grammar;
 pub mod vocabulary;
 

@@ -2,6 +2,7 @@
 
 use isotherm_stdx::Prng;
 
+use crate::disorder::disorder;
 use crate::grammar::{Command, Grammar, Theme};
 use crate::vocabulary::{Vocabulary, damaged};
 
@@ -157,11 +158,18 @@ fn damage(command: &mut Command, prng: &mut Prng, vocabulary: &Vocabulary) {
         return;
     }
     let place = prng.below(command.len() as u64) as usize;
-    match prng.below(5) {
+    match prng.below(8) {
         0 if command.len() > 1 => drop(command.remove(place)),
         1 if place > 0 => command[place] = vocabulary.junk(prng),
         2 => command.insert(place + 1, vocabulary.junk(prng)),
         3 => command.insert(place, command[place].clone()),
+        5..=7 => {
+            let before = command.clone();
+            disorder(command, prng);
+            if is_delicate(command) {
+                *command = before;
+            }
+        }
         _ => {
             let other = prng.below(command.len() as u64) as usize;
             command.swap(place, other);

@@ -171,9 +171,14 @@ impl ArgsBuf {
         Args { bytes: &self.bytes, spans: &self.spans }
     }
 
+    /// Appends an argument. All come from one request, whose spans lie in a buffer of less than 4 GB, or their sum
+    /// is bounded by their maker.
     pub fn push(&mut self, argument: &[u8]) {
         let end = self.bytes.len() + argument.len();
-        assert!(end <= crate::limits::REQUEST_BYTES_MAX, "the parser has capped the request before");
+        assert!(
+            end <= crate::limits::REQUEST_BYTES_MAX,
+            "a request of {end} bytes is made, and no reader takes it"
+        );
         self.spans.push(Span { start: self.bytes.len() as u32, len: argument.len() as u32 });
         self.bytes.extend_from_slice(argument);
     }

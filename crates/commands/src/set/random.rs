@@ -10,9 +10,6 @@ use isotherm_resp::{Reply, errors};
 use isotherm_stdx::{parse_i64, parse_u64};
 use std::collections::HashSet;
 
-/// So many members go to the log in one SREM.
-const LOGGED_MAX: usize = 1024;
-
 pub const SPOP: Command<Handler> = Command::new(
     Spec {
         name: "spop",
@@ -75,12 +72,7 @@ fn pop_several(call: &mut Call<'_, '_, '_>) -> Outcome {
     call.wrote(EventClass::Set, "spop", &key, popped.len() as u64);
     call.reply.set(popped.len());
     popped.iter().for_each(|member| call.reply.bulk(member));
-    for some in popped.chunks(LOGGED_MAX) {
-        call.record_words(|words| {
-            words.extend([b"SREM", key.bytes]);
-            words.extend(some.iter().map(Vec::as_slice));
-        });
-    }
+    call.record_elements(&[b"SREM", key.bytes], &popped);
     done()
 }
 

@@ -132,7 +132,9 @@ fn find_first(key_spec: &KeySpec, args: Args<'_>) -> First {
         Begin::Index(index) => First::At(i64::from(index)),
         Begin::Unknown => First::Unknown,
         Begin::Keyword { keyword, start_from } => {
-            let is_word = |at: &usize| args.get(*at).eq_ignore_ascii_case(keyword.as_bytes());
+            // As handlers compare words: up to a NUL.
+            let word = |at: usize| args.get(at).split(|byte| *byte == 0).next().unwrap_or_default();
+            let is_word = |at: &usize| word(*at).eq_ignore_ascii_case(keyword.as_bytes());
             // Valkey does not look at the last argument (nothing could follow), nor, backwards, at the second.
             let at = if start_from > 0 {
                 (start_from as usize..args.len().saturating_sub(1)).find(is_word)
@@ -168,6 +170,13 @@ fn push_keys(
         }
         Find::Unknown => return Err(InvalidKeys),
     };
+    // COMPAT(keys): PFMERGE without sources names its target, for rights and slots too. Valkey's key finder
+    // finds no keys in it, and the command writes one. Why: rights and slots are those of the key that is
+    // written.
+    let is_to_the_end = matches!(key_spec.find, Find::Range { last: ..0, limit: 0, .. });
+    if is_to_the_end && first == len {
+        return Ok(());
+    }
     if last >= len || last < first || first >= len {
         return Err(InvalidKeys);
     }

@@ -10,8 +10,9 @@ use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{
     Consumer, EventClass, Key, Lookup, OnCold, Pending, StreamEdit, StreamId, Type, UnixMs, Value,
 };
+use isotherm_resp::limits::REQUEST_BYTES_MAX;
 use isotherm_resp::reply::Protocol;
-use isotherm_resp::{ArgsBuf, Reply, errors};
+use isotherm_resp::{Args, ArgsBuf, Reply, errors};
 use isotherm_stdx::parse_i64;
 use std::sync::Arc;
 
@@ -30,6 +31,7 @@ pub const XREAD: Command<Handler> = Command::new(
             begin: Begin::Keyword { keyword: "STREAMS", start_from: 1 },
             find: Find::Range { last: -1, step: 1, limit: 2 },
         }],
+        key_positions: Some(stream_keys),
         arguments: &[
             Argument::integer("count").token("COUNT").optional(),
             Argument::integer("milliseconds").token("BLOCK").optional(),
@@ -48,8 +50,6 @@ fn xread(call: &mut Call<'_, '_, '_>) -> Outcome {
     read(call, false)
 }
 
-// COMPAT(streams): COMMAND GETKEYS finds no keys in an XREADGROUP with a second word STREAMS as its last one; Valkey finds those behind
-// the first. Why: such a request is refused anyway.
 pub const XREADGROUP: Command<Handler> = Command::new(
     Spec {
         name: "xreadgroup",
@@ -66,6 +66,7 @@ pub const XREADGROUP: Command<Handler> = Command::new(
             begin: Begin::Keyword { keyword: "STREAMS", start_from: 4 },
             find: Find::Range { last: -1, step: 1, limit: 2 },
         }],
+        key_positions: Some(stream_keys),
         arguments: &[
             Argument::block("group-block", &[Argument::string("group"), Argument::string("consumer")])
                 .token("GROUP"),
@@ -146,6 +147,26 @@ fn parse<'a>(call: &Call<'a, '_, '_>, grouped: bool) -> Result<Request<'a>, Stri
     Ok(request)
 }
 
+// COMPAT(keys): The keys of XREADGROUP stand behind the STREAMS that is an option, for rights and slots
+// too. Valkey takes the first such word from the fourth argument on: of `XREADGROUP COUNT 1 GROUP STREAMS c
+// STREAMS k >` it finds `c` and `STREAMS`, and the command reads `k`. Why: rights and slots are those of
+// the keys that are read.
+/// Appends the positions of the keys: behind STREAMS, the first half. Options are read as `parse` does.
+fn stream_keys(args: Args<'_>, out: &mut Vec<(usize, KeyFlags)>) {
+    let mut at = 1;
+    while at < args.len() {
+        let word = args.get(at);
+        at += match () {
+            _ if is_word(word, "STREAMS") => break,
+            _ if is_word(word, "BLOCK") || is_word(word, "COUNT") => 2,
+            _ if is_word(word, "GROUP") => 3,
+            _ => 1,
+        };
+    }
+    let keys = args.len().saturating_sub(at + 1) / 2;
+    out.extend((at + 1..).take(keys).map(|at| (at, KeyFlags::RO.or(KeyFlags::ACCESS))));
+}
+
 fn only_grouped(option: &str) -> String {
     format!("ERR The {option} option is only supported by XREADGROUP. You called XREAD instead.")
 }
@@ -220,7 +241,9 @@ fn read(call: &mut Call<'_, '_, '_>, grouped: bool) -> Outcome {
     if !wants_groups(call, &request, &behind) {
         return call.out_of_memory();
     }
-    let wait_instead = behind_now(call, &request, &behind);
+    let Ok(wait_instead) = behind_now(call, &request, &behind) else {
+        return call.fail("ERR too many streams to wait for");
+    };
     let (mark, open) = (call.reply.len(), call.reply.defer());
     let mut served = 0;
     for (number, behind) in behind.into_iter().enumerate() {
@@ -266,14 +289,23 @@ fn behind_now(
     call: &Call<'_, '_, '_>,
     request: &Request<'_>,
     behind: &[Option<StreamId>],
-) -> Option<ArgsBuf> {
+) -> Result<Option<ArgsBuf>, TooLong> {
     let ids_at = request.keys_at + request.keys;
     let asks = |at: usize| shown(call.args.get(at)) == b"$";
-    request.waits.filter(|_| call.may_wait && (ids_at..call.args.len()).any(asks))?;
+    if !(request.waits.is_some() && call.may_wait && (ids_at..call.args.len()).any(asks)) {
+        return Ok(None);
+    }
     let texts: Vec<Vec<u8>> = behind.iter().map(|id| id.unwrap_or(StreamId::MIN).to_text()).collect();
+    // An id is longer than the `$` in whose place it stands.
+    if call.args.bytes_total() + texts.iter().map(Vec::len).sum::<usize>() > REQUEST_BYTES_MAX {
+        return Err(TooLong);
+    }
     let word = |(at, word): (usize, _)| if at >= ids_at && asks(at) { &texts[at - ids_at][..] } else { word };
-    Some(call.args.iter().enumerate().map(word).collect())
+    Ok(Some(call.args.iter().enumerate().map(word).collect()))
 }
+
+/// The request would be longer than one may be.
+struct TooLong;
 
 /// What stands before the entries of a stream.
 fn reply_name(reply: &mut Reply, key: &Key<'_>) {
@@ -439,4 +471,31 @@ fn deliver(
         consumer.active_ms = now_ms;
     }
     log.push_all(group_id(key.bytes, group_name, &group));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_keys_that_are_read_are_those_that_are_asked_about() {
+        let check = |line: &str, expected: &[&str]| {
+            let words: ArgsBuf = line.split(' ').map(str::as_bytes).collect();
+            let mut found = Vec::new();
+            stream_keys(words.args(), &mut found);
+            let found: Vec<&[u8]> = found.iter().map(|(at, _)| words.args().get(*at)).collect();
+            assert_eq!(found, expected.iter().map(|key| key.as_bytes()).collect::<Vec<_>>(), "{line}");
+        };
+        check("XREAD STREAMS a b 0 0", &["a", "b"]);
+        check("XREAD COUNT 1 BLOCK 0 streams a 0", &["a"]);
+        // An option may have the name of one.
+        check("XREADGROUP COUNT 1 GROUP STREAMS c STREAMS k >", &["k"]);
+        check("XREADGROUP GROUP g STREAMS STREAMS k >", &["k"]);
+        check("XREADGROUP GROUP a b GROUP STREAMS STREAMS STREAMS STREAMS >", &["STREAMS"]);
+        // Words are compared up to a NUL.
+        check("XREAD STREAMS\0 k 0", &["k"]);
+        check("XREAD STREAMS a b c", &["a"]);
+        check("XREAD COUNT 1 STREAMS", &[]);
+        check("XREAD a b c", &[]);
+    }
 }

@@ -2,7 +2,7 @@
 
 use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::{Command, Reach, key_positions};
-use isotherm_commands::{COMMANDS, Call, CallSettings, Handler, Outcome, Record, Records};
+use isotherm_commands::{COMMANDS, Call, CallSettings, Handler, Outcome, Record, Records, naming};
 use isotherm_keyspace::{Conditions, Config, Db, EffectSink, ExpiryMode, Held, Keyspace, Txn, UnixMs, Want};
 use isotherm_resp::reply::Protocol;
 use isotherm_resp::{Args, ArgsBuf, Reply, errors};
@@ -89,6 +89,7 @@ impl Server {
         });
         let mut records = Records::default();
         records.begin(log.is_some());
+        naming::restrict(&mut held, &command.spec, args);
         let mut txn = Txn::new(&mut held, self.conditions, sink);
         let mut call = Call {
             txn: &mut txn,
@@ -107,6 +108,7 @@ impl Server {
         let outcome = (command.handler.expect("a command with code"))(&mut call);
         assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
         let counts = txn.finish();
+        held.unrestrict();
         if let Some(log) = log {
             records.take(args, counts.dirty, |record| log(self.db, record));
         }
@@ -155,6 +157,8 @@ pub fn find(args: Args<'_>) -> Option<(&'static Command<Handler>, String)> {
 /// The partitions of the keys, ascending. Of arguments that make no sense the command itself knows what they are.
 pub fn wanted(keyspace: &Keyspace, command: &Command<Handler>, args: Args<'_>) -> Option<Vec<u16>> {
     let mut positions = Vec::new();
+    // Finders rely on the arity.
+    command.spec.takes(args.len()).then_some(())?;
     key_positions(&command.spec, args, &mut positions).ok()?;
     let mut wanted: Vec<u16> =
         positions.iter().map(|(at, _)| keyspace.partition_of(keyspace.key(args.get(*at)).slot)).collect();

@@ -13,7 +13,8 @@
 use crate::common::{self, lookup, wanted};
 use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::Reach;
-use isotherm_commands::{Call, CallSettings, Outcome, Records};
+use isotherm_commands::{Call, CallSettings, Outcome, Records, naming};
+use isotherm_conformance::disorder::disorder;
 use isotherm_conformance::grammar::Grammar;
 use isotherm_conformance::vocabulary::Vocabulary;
 use isotherm_keyspace::{
@@ -33,6 +34,10 @@ pub type Entry = (Db, ArgsBuf);
 pub const START_MS: i64 = 1_750_000_000_000;
 pub const DATABASES: u16 = 4;
 pub const SPACE_BYTES: u64 = 512 << 20;
+/// An offset that stands where none belongs makes no string that takes long.
+const STRING_BYTES_MAX: usize = 1 << 20;
+/// One command in so many has its options in another order.
+const DISORDERED_ONE_IN: u64 = 5;
 
 /// What the threads share.
 pub struct World {
@@ -160,7 +165,10 @@ impl World {
             let length = if prng.one_in(8) { 2 + prng.below(4) } else { 1 };
             let mut commands = Vec::new();
             while commands.len() < length as usize {
-                let words = grammar.draw(&theme, &mut prng, &vocabulary);
+                let mut words = grammar.draw(&theme, &mut prng, &vocabulary);
+                if prng.one_in(DISORDERED_ONE_IN) {
+                    disorder(&mut words, &mut prng);
+                }
                 let args: ArgsBuf = words.iter().map(Vec::as_slice).collect();
                 if is_data_command(args.args()) {
                     commands.push((Db(prng.below(u64::from(DATABASES)) as u16), args));
@@ -207,6 +215,7 @@ fn run_one(
         return reply;
     }
     records.begin(true);
+    naming::restrict(held, &command.spec, args);
     let mut txn = Txn::new(held, conditions, sink);
     let outcome = (command.handler.expect("a data command"))(&mut Call {
         txn: &mut txn,
@@ -215,15 +224,16 @@ fn run_one(
         keys: HashedKeys::NONE,
         reply: &mut reply,
         prng,
-        settings: &CallSettings::default(),
+        settings: &CallSettings { bulk_bytes_max: STRING_BYTES_MAX, ..CallSettings::default() },
         records: &mut records,
         may_wait: false,
         in_script: false,
         may_read_all: true,
-        is_played_back: true,
+        is_played_back: conditions.expiry_mode == ExpiryMode::Keep,
     });
     assert!(matches!(outcome, Outcome::Done), "{outcome:?}");
     let counts = txn.finish();
+    held.unrestrict();
     records.take(args, counts.dirty, |record| {
         sink.frame.push(db, &record.args().iter().collect::<Vec<_>>());
     });

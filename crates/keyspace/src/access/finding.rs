@@ -12,7 +12,7 @@ use crate::access::terms::ExpiryMode;
 use crate::access::txn::{Found, Txn};
 use crate::layout::entry::EntryBytes;
 use crate::layout::key::Key;
-use crate::layout::kind::Db;
+use crate::layout::kind::{Db, Full};
 use crate::layout::page::Spot;
 use crate::tables::location::Location;
 use isotherm_arena::Handle;
@@ -21,6 +21,7 @@ impl Txn<'_, '_> {
     /// What `find` found, if it was this key.
     #[inline]
     pub(super) fn find_again(&mut self, db: Db, key: &Key<'_>) -> Option<Found> {
+        self.held.check_named(key);
         let found = self.found.take().filter(|found| found.hash == key.hash && found.db == db)?;
         let (page, spot) = found.place;
         let store = &self.held.partition(key.slot).store;
@@ -41,6 +42,7 @@ impl Txn<'_, '_> {
     /// one that is shown from its record stays there, and has no place.
     #[inline(always)]
     pub(super) fn find_place<const READS: bool>(&mut self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {
+        self.held.check_named(key);
         let now = self.conditions.now;
         let partition = self.held.partition(key.slot);
         let place = match partition.find(db, key) {
@@ -63,6 +65,7 @@ impl Txn<'_, '_> {
     /// Where the key is or would be, after the expiry mode has had its say. `None` if the database has no keys in
     /// this partition, or if the entry is past its time and hidden.
     pub(super) fn locate(&mut self, db: Db, key: &Key<'_>) -> Option<Location> {
+        self.held.check_named(key);
         let now = self.conditions.now;
         let partition = self.held.partition(key.slot);
         let mut location = partition.locate_in_place(db, key)?;
@@ -74,6 +77,11 @@ impl Txn<'_, '_> {
             return Some(location);
         }
         self.meet_stale(db, key, location)
+    }
+
+    /// Finds the entry whose value goes elsewhere. One shown from its record may find no room in memory.
+    pub(super) fn locate_source(&mut self, (db, key): (Db, &Key<'_>)) -> Result<Location, Full> {
+        self.locate(db, key).filter(|location| location.spot.is_some()).ok_or(Full)
     }
 
     /// The same of one that has just come to memory.

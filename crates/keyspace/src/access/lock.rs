@@ -12,6 +12,7 @@
 
 use crate::access::budget::HoldBudget;
 use crate::access::keyspace::Keyspace;
+use crate::access::named::NamedKeys;
 use crate::access::partition::Partition;
 use crate::access::ready::{Ready, ReadyKey};
 use crate::access::sync::MutexGuard;
@@ -61,6 +62,8 @@ pub struct Held<'k> {
     pub(super) drops_passed: bool,
     /// Records that the command at hand has, if it walks over keys.
     pub walk: Walk,
+    /// Keys that the handler under way may resolve; none: whatever is held.
+    pub(super) named: Option<NamedKeys>,
 }
 
 impl<'k> Held<'k> {
@@ -75,11 +78,50 @@ impl<'k> Held<'k> {
             missing: Vec::new(),
             drops_passed: false,
             walk: Walk::default(),
+            named: None,
         }
     }
 
     pub fn keyspace(&self) -> &'k Keyspace {
         self.keyspace
+    }
+
+    /// Lets transactions resolve these keys only, until `unrestrict`: each with whether it may be changed.
+    /// `reads_others`: any other may be read. Does nothing in builds without assertions.
+    pub fn restrict<'n>(
+        &mut self,
+        command: &'static str,
+        named: impl Iterator<Item = (&'n [u8], bool)>,
+        reads_others: bool,
+    ) {
+        if cfg!(debug_assertions) {
+            self.named = Some(NamedKeys::new(self.keyspace, command, named, reads_others));
+        }
+    }
+
+    /// Lets transactions resolve every key that is held.
+    pub fn unrestrict(&mut self) {
+        self.named = None;
+    }
+
+    /// The key is about to be looked up.
+    #[inline(always)]
+    pub(super) fn check_named(&self, key: &Key<'_>) {
+        if cfg!(debug_assertions)
+            && let Some(named) = &self.named
+        {
+            named.check_named(key);
+        }
+    }
+
+    /// The key is about to be changed, or was.
+    #[inline(always)]
+    pub(super) fn check_changed(&self, key: &Key<'_>) {
+        if cfg!(debug_assertions)
+            && let Some(named) = &self.named
+        {
+            named.check_changed(key);
+        }
     }
 
     /// Makes sure that all of `want` is held. What is held already stays if it is enough; otherwise everything is

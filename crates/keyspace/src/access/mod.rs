@@ -18,6 +18,7 @@ pub(crate) mod leasing;
 pub(crate) mod leaving;
 pub(crate) mod lock;
 pub(crate) mod lost;
+pub(crate) mod named;
 pub(crate) mod nodes;
 pub(crate) mod partition;
 pub(crate) mod prefetch;

@@ -197,7 +197,7 @@ impl Staging {
     #[inline]
     fn add_one(&mut self, spread: usize, string: &NewString<'_>) {
         let NewString { key, text, expiry, note } = *string;
-        assert!(Staging::takes(key.len(), text.len()), "the caller stores longer ones");
+        assert!(Staging::takes(key.len(), text.len()), "Gathering::takes and staged::string ask it before");
         let draft = Draft::inline(key, NewValue::encode(text), expiry);
         let (number, place) = (spread / SLOTS_PER_GROUP, (spread % SLOTS_PER_GROUP) as u8);
         let stamp = note.and_then(|note| note.stamp(self.access, self.now));

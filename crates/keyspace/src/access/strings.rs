@@ -11,7 +11,8 @@ use crate::values::value::Value;
 use isotherm_stdx::{UnixMs, write_i64};
 
 impl Partition {
-    /// The bytes of a string that is `len` long from now on, and raw; what was there is kept, the rest is zero.
+    /// The bytes of a string that is `len` long from now on, or as long as it was, and raw; what was there
+    /// is kept, the rest is zero. [`Full`] also for what is no string.
     pub fn edit_at(
         &mut self,
         db: Db,
@@ -90,7 +91,18 @@ impl Partition {
     ) -> Result<Location, Full> {
         let mut integer = [0; 20];
         let mut location = self.make_location(db, location, key)?;
-        let (table, store) = self.table_and_store(db).expect("the table is there");
+        let (table, store) = self.table_and_store(db).expect("make_location has made it");
+        let old_len = match location.page.zip(location.spot) {
+            None => 0,
+            Some((page, spot)) => {
+                match Value::of(store, EntryBytes(store.heap.page(page).entry(spot)), now) {
+                    Value::Int(int) => write_i64(int, &mut integer).len(),
+                    Value::Bytes(bytes) => bytes.len(),
+                    _ => return Err(Full),
+                }
+            }
+        };
+        let len = len.max(old_len);
         if table.stretch_inline(store, &mut location, key, len, now)? {
             return Ok(location);
         }
@@ -104,11 +116,10 @@ impl Partition {
                 match Value::of(store, EntryBytes(store.heap.page(page).entry(spot)), now) {
                     Value::Int(int) => write_i64(int, &mut integer),
                     Value::Bytes(bytes) => bytes,
-                    _ => unreachable!("the caller edits only strings"),
+                    _ => return Err(Full),
                 }
             }
         };
-        assert!(old.len() <= len, "an edit never shortens");
         if len <= INLINE_BYTES_MAX {
             let mut value = [0; INLINE_BYTES_MAX];
             value[..old.len()].copy_from_slice(old);

@@ -395,6 +395,7 @@ impl<'t, 'k> Txn<'t, 'k> {
 
     /// Removes a key that is there and was given a time that is over: it leaves as an expired key.
     pub fn expire(&mut self, db: Db, key: &Key<'_>) {
+        self.held.check_changed(key);
         let location = self.locate(db, key).expect("the key was found under the same lock");
         self.found = None;
         let now = self.conditions.now;
@@ -460,13 +461,13 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.written(db, key);
     }
 
-    /// Moves value and expiry to another name (and database), replacing what is there: for events the name is new. The source must exist and be
-    /// another entry than the target.
+    /// Moves value and expiry to another name (and database), replacing what is there: for events the name
+    /// is new. [`Full`] also without a source in memory. It is another entry than the target.
     pub fn rename(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
         self.found = None;
         self.meet_frozen(to.0, to.1)?;
         let now = self.conditions.now;
-        let source = self.locate(from.0, from.1).expect("the caller has found the source");
+        let source = self.locate_source(from)?;
         let home = self.held.partition(from.1.slot).number;
         let target = self.held.partition(to.1.slot);
         if target.number == home && target.share_object(&source, to, now)? {
@@ -476,18 +477,19 @@ impl<'t, 'k> Txn<'t, 'k> {
             self.copy(from, to)?;
         }
         let removed = self.remove(from.0, from.1);
-        assert!(removed, "the source of a rename was there");
+        assert!(removed, "it was found above, under the same locks, and only the target has changed since");
         Ok(())
     }
 
-    /// Copies value and expiry to another name (and database), replacing what is there: for events the name is new. The source must exist.
+    /// Copies value and expiry to another name (and database), replacing what is there: for events the name
+    /// is new. [`Full`] also where there is no source in memory.
     pub fn copy(&mut self, from: (Db, &Key<'_>), to: (Db, &Key<'_>)) -> Result<(), Full> {
         self.found = None;
         self.meet_frozen(to.0, to.1)?;
         let now = self.conditions.now;
-        let source = self.locate(from.0, from.1).expect("the caller has found the source");
-        if source.object(&self.held.partition(from.1.slot).store).is_some() {
-            self.copy_object(from, to, &source)?;
+        let source = self.locate_source(from)?;
+        if let Some(number) = source.object(&self.held.partition(from.1.slot).store) {
+            self.copy_object(from, to, &source, number)?;
         } else {
             let carried = self.held.partition(from.1.slot).carry(&source);
             self.held.partition(to.1.slot).put_carried(to.0, to.1, carried, now)?;
@@ -502,11 +504,11 @@ impl<'t, 'k> Txn<'t, 'k> {
         from: (Db, &Key<'_>),
         to: (Db, &Key<'_>),
         source: &Location,
+        number: u32,
     ) -> Result<(), Full> {
         let now = self.conditions.now;
         let partition = self.held.partition(from.1.slot);
         let expiry = source.expiry(&partition.store);
-        let number = source.object(&partition.store).expect("the caller has seen it");
         let root = partition.store.objects.take(number);
         let (form, home) = (root.body.form(), partition.number);
         let copied = if self.held.partition(to.1.slot).number == home {
@@ -561,6 +563,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     /// A live key was written or removed.
     #[inline]
     fn written(&mut self, db: Db, key: &Key<'_>) {
+        self.held.check_changed(key);
         let (partition, ready) = self.held.partition_and_ready(key.slot);
         if partition.followers.any() {
             partition.followers.changed(db, key.bytes, ChangeCause::Written, Some(ready), self.sink);

@@ -506,7 +506,7 @@ impl Draft {
     pub fn stretched(entry: EntryBytes<'_>, len: usize) -> Draft {
         let mut draft = Draft::head(Form::Raw, Place::Inline, entry.inline_key(), entry.expiry());
         draft.push(entry.tail());
-        draft.len += len.checked_sub(entry.tail().len()).expect("an edit never shortens");
+        draft.len += len.checked_sub(entry.tail().len()).expect("rewrite_longer takes the longer length");
         draft
     }
 

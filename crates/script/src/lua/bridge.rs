@@ -116,7 +116,9 @@ unsafe extern "C" fn call(
             Called::Later => unsafe { suspend(this) },
         }
     };
-    assert!(!bridge.reply.is_empty(), "a command of a script has one reply: {words:?}");
+    if bridge.reply.is_empty() {
+        bridge.reply.error("ERR the command has no reply");
+    }
     if let Some(debugger) = bridge.debugger.as_mut().filter(|debugger| debugger.steps()) {
         let mut host = bridge.host.expect("C calls only while a run has its host");
         let refusal = match bridge.reply.out.first() {

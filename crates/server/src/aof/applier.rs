@@ -8,6 +8,10 @@
 //! The commands of an unfinished transaction have no effect. `maxmemory` refuses nothing here; where there is no memory at all, the
 //! caller hears whether a part was applied (`Refused::HalfApplied`), and must not go on then.
 //!
+//! **Errors.** A log holds what has changed data, so a command of it that is answered with an error here
+//! means that the data differ, or that this server lacks a command. It is refused, unless
+//! `propagation-error-behavior` says that such errors are passed over.
+//!
 //! It does not know where the commands come from: a file, or a primary. What is special about a primary's: they stop when another
 //! primary is followed, and messages are published.
 
@@ -18,11 +22,12 @@ use isotherm_keyspace::{Db, Held, Want};
 use isotherm_log::LogOffset;
 use isotherm_resp::{Args, ArgsBuf, Reply};
 use isotherm_stdx::parse_i64;
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
+pub use crate::aof::refused::{CommandFailure, Refused, behavior};
 use crate::aof::slots;
+use crate::config::{Id, id};
 use crate::effects::monitor;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
@@ -43,44 +48,6 @@ use crate::tier::together::Together;
 /// Commands of a transaction that are kept until its EXEC. More than any client can have queued is damage.
 const QUEUED_BYTES_MAX: usize = 4 << 30;
 
-/// Why a command of a log cannot be run.
-#[derive(Debug)]
-pub enum Refused {
-    Unknown(Vec<u8>),
-    WrongArity(Vec<u8>),
-    /// The database's number.
-    NoDatabase(Vec<u8>),
-    Nested,
-    /// EXEC without MULTI.
-    NotBegun,
-    /// The commands of one transaction take more memory than can be right.
-    TransactionTooLarge,
-    /// The data does not fit: what the command replied. Nothing was changed.
-    OutOfMemory(String),
-    /// The same, where a part of the command or its transaction may be in the data: that is no state of the log any more.
-    HalfApplied(String),
-    Library(library_head::Refused),
-    /// The primary that has sent this is followed no more.
-    Superseded,
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refused::Unknown(name) => write!(f, "unknown command '{}'", name.escape_ascii()),
-            Refused::WrongArity(name) => write!(f, "wrong number of arguments for '{}'", name.escape_ascii()),
-            Refused::NoDatabase(db) => write!(f, "database {} does not exist", db.escape_ascii()),
-            Refused::Nested => f.write_str("MULTI inside a transaction"),
-            Refused::NotBegun => f.write_str("EXEC without MULTI"),
-            Refused::TransactionTooLarge => f.write_str("a transaction that is too large"),
-            Refused::OutOfMemory(error) => write!(f, "no memory: {error}"),
-            Refused::HalfApplied(error) => write!(f, "no memory for all of it: {error}"),
-            Refused::Library(why) => write!(f, "Failed creating the library: {why}"),
-            Refused::Superseded => f.write_str("another primary is followed"),
-        }
-    }
-}
-
 pub struct Applier {
     exec: Exec,
     reply: Reply,
@@ -92,7 +59,8 @@ pub struct Applier {
     link: Option<Generation>,
     /// Its connection, as clients see it.
     client: Option<Arc<ClientShared>>,
-    /// Commands that replied with an error, which they did not where they were recorded.
+    /// Commands that were passed over though they replied with an error, which they did not where they were
+    /// recorded.
     pub failed: u64,
     /// The last of them.
     pub failure: Option<CommandFailure>,
@@ -105,14 +73,6 @@ pub struct Applier {
 /// `Replication::generation` of a link.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Generation(pub u64);
-
-/// A command that replied with an error.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CommandFailure {
-    pub command: &'static str,
-    /// The whole reply, without its line end.
-    pub reply: String,
-}
 
 #[derive(Default)]
 struct Transaction {
@@ -305,7 +265,7 @@ impl Applier {
             }
             let ran = self.run(db, command, args);
             self.note_ran(command);
-            return ran.map_err(|why| if makes_one_change(command, args) { why } else { why.of_part() });
+            return ran.map_err(|why| why.of_part(true, makes_one_change(command, args)));
         };
         transaction.bytes = transaction.bytes.saturating_add(args.wire_bytes());
         if transaction.bytes > QUEUED_BYTES_MAX {
@@ -466,9 +426,10 @@ impl Applier {
         self.exec.pump.log.begin_transaction();
         let mut all = transaction.commands.iter().enumerate();
         let ran = all.try_for_each(|(at, (db, command, args))| {
-            let is_whole = at == 0 && makes_one_change(command, args.args());
+            let is_first = at == 0 && transaction.functions.is_empty();
+            let is_whole = is_first && makes_one_change(command, args.args());
             let ran = self.run(*db, command, args.args());
-            ran.map_err(|why| if is_whole { why } else { why.of_part() })
+            ran.map_err(|why| why.of_part(is_first, is_whole))
         });
         self.exec.pump.log.end_transaction();
         // Not before: what follows a FLUSHALL lets others have the partitions that the rest of the transaction needs.
@@ -531,8 +492,10 @@ impl Applier {
             let invocation = Invocation { command, handler, args, db, keys, now, caller, reply };
             match execute::run(exec, invocation) {
                 Outcome::Done => break,
+                // No command does so under `may_wait: false`.
                 Outcome::Block(_) | Outcome::Later => {
-                    unreachable!("a command that may not wait is answered")
+                    reply.error("ERR a command of a log cannot wait");
+                    break;
                 }
                 Outcome::Cold(keys) => exec.fetch_round(&mut rounds, keys),
             }
@@ -552,9 +515,25 @@ impl Applier {
         if [&b"OOM"[..], b"SWAPERR"].iter().any(|start| reply.last_error().as_bytes().starts_with(start)) {
             return Err(Refused::OutOfMemory(text));
         }
+        let failure = CommandFailure { command: &command.name, reply: text };
+        if !self.passes_over_errors() {
+            return Err(Refused::Failed(failure));
+        }
         self.failed += 1;
-        self.failure = Some(CommandFailure { command: &command.name, reply: text });
+        self.failure = Some(failure);
         Ok(())
+    }
+
+    /// Returns whether errors that commands are answered with do not stop this log. What a writable
+    /// replica's clients have written may collide with the stream, and its owner wants that.
+    pub fn passes_over_errors(&self) -> bool {
+        const READ_ONLY: Id = id("replica-read-only");
+        let config = &self.exec.node.config;
+        let wanted = config.number(behavior::PARAMETER);
+        match self.link {
+            Some(_) => wanted != behavior::STOP || !config.flag(READ_ONLY),
+            None => [behavior::IGNORE, behavior::PANIC_ON_REPLICAS].contains(&wanted),
+        }
     }
 
     /// A message of the primary's clients reaches those of this node. What was recorded in a file was delivered then.
@@ -564,16 +543,6 @@ impl Applier {
             // Only a channel of a shard has a slot.
             let is_sharded = !command.spec.key_specs.is_empty();
             node.pubsub.publish(&node.mail, None, args.get(1), args.get(2), is_sharded);
-        }
-    }
-}
-
-impl Refused {
-    /// What has failed was not the only change.
-    fn of_part(self) -> Refused {
-        match self {
-            Refused::OutOfMemory(error) => Refused::HalfApplied(error),
-            other => other,
         }
     }
 }

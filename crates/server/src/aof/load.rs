@@ -294,7 +294,15 @@ pub fn report(name: &str, error: &LoadError) {
             error.at, error.fault
         )),
         LoadError::Command(place, why) => {
-            log::warning(format!("Error reading the append only file {name} at offset {place}, error: {why}"))
+            log::warning(format!(
+                "Error reading the append only file {name} at offset {place}, error: {why}"
+            ));
+            if matches!(why, Refused::Failed(_) | Refused::HalfFailed(_)) {
+                log::warning(
+                    "The command has changed data where it was recorded, so what is loaded is not what was logged. With \
+                     `propagation-error-behavior ignore` the start passes over such commands.",
+                );
+            }
         }
         LoadError::Damaged { at, durable } => log::warning(format!(
             "The append only file {name} is damaged at offset {at}: a later commit shows that it was durable to offset \

@@ -9,6 +9,7 @@ pub mod load;
 pub mod open;
 pub mod prepare;
 pub mod reference;
+pub mod refused;
 pub mod reload;
 pub mod replay;
 pub mod report;

@@ -59,7 +59,8 @@ pub const MAXMEMORY_POLICY: Words = &[
     ("noeviction", 7),
 ];
 const OOM_SCORE_ADJ: Words = &[("no", 0), ("yes", 1), ("relative", 1), ("absolute", 2)];
-const PROPAGATION_ERROR_BEHAVIOR: Words = &[("ignore", 0), ("panic", 1), ("panic-on-replicas", 2)];
+const PROPAGATION_ERROR_BEHAVIOR: Words =
+    &[("ignore", 0), ("panic", 1), ("panic-on-replicas", 2), ("stop", 3)];
 const PROTECTED_ACTION: Words = &[("no", 0), ("yes", 1), ("local", 2)];
 const RDB_VERSION_CHECK: Words = &[("strict", 0), ("relaxed", 1)];
 const BUSY_REPLY_SCOPE: Words = &[("keys", 0), ("all", 1)];
@@ -258,7 +259,7 @@ pub const PARAMS: &[Param] = &[
     bytes("primaryauth", "").alias("masterauth").sensitive().works("The password that this replica gives its primary."),
     text("primaryuser", "").alias("masteruser").sensitive().works("The user that this replica gives with primaryauth."),
     text("proc-title-template", "{title} {listen-addr} {server-mode}").check(check::title_template).no_effect(NO_TITLE),
-    choice("propagation-error-behavior", PROPAGATION_ERROR_BEHAVIOR, "ignore").works("What follows when a command of the primary fails here."),
+    choice("propagation-error-behavior", PROPAGATION_ERROR_BEHAVIOR, "stop").works("What follows a command of a primary or file that fails here."),
     flag("protected-mode", true).works("Without a password, accept local connections only."),
     signed("proto-max-bulk-len", 512 << 20, 1 << 20, i64::MAX).memory().works("Maximum length of an argument, and to which APPEND, SETRANGE and the like let a string grow; 4 GB at most."),
     flag("rdb-del-sync-files", false).works("A replica without RDB file and append-only file of its own removes the file of a full synchronization."),

@@ -38,7 +38,10 @@ pub fn begin(node: &Node, plan: Plan) {
     });
     *failover.plan() = plan;
     let is_first = failover.change(NONE, WAITS);
-    assert!(is_first, "the caller has looked");
+    assert!(
+        is_first,
+        "FAILOVER is refused while one is under way, and holds all partitions from there to here"
+    );
     node.pause.begin(&node.mail, Cause::Failover, i64::MAX, true);
     node.ask_for_acks();
 }

@@ -2,6 +2,7 @@
 
 use isotherm_replication::link::Phase;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
 
 use crate::process::time::unix_now;
 
@@ -23,6 +24,8 @@ pub struct LinkView {
     pub accepts_empty: AtomicBool,
     /// There was no memory for a command of the stream, and the link is down since.
     pub lacks_memory: AtomicBool,
+    /// The error that a command of the stream was answered with, because of which the link is down.
+    failed_with: Mutex<Option<String>>,
     /// Errors that commands of the stream have replied with.
     pub unexpected_errors: AtomicU64,
 }
@@ -38,6 +41,15 @@ impl LinkView {
     pub fn set_phase(&self, phase: Phase) {
         let at = PHASES.iter().position(|one| *one == phase).expect("all are listed");
         self.phase.store(at as u8, Relaxed);
+    }
+
+    /// A command of the stream was answered with this error, and stops the link; or none does any more.
+    pub fn set_failed_with(&self, error: Option<String>) {
+        *self.failed_with.lock().unwrap_or_else(PoisonError::into_inner) = error;
+    }
+
+    pub fn failed_with(&self) -> Option<String> {
+        self.failed_with.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Something has come.

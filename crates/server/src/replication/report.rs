@@ -66,6 +66,9 @@ fn of_replica(node: &Node, upstream: &Upstream) -> Vec<Line> {
             lines.push(("master_refused".into(), "empty".into()));
         } else if view.lacks_memory.load(Relaxed) {
             lines.push(("master_refused".into(), "memory".into()));
+        } else if let Some(error) = view.failed_with() {
+            lines.push(("master_refused".into(), "command".into()));
+            lines.push(("master_refused_error".into(), error));
         }
     }
     let number = |name| node.config.number(name).to_string();

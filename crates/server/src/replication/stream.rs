@@ -13,6 +13,10 @@
 //! its transaction have run, the data is that of no place in the history: it loses its name and its place before others see it, so
 //! no one goes on from there, and the next attempt asks for all data. The log, and so the append-only file, has nothing of it.
 //!
+//! **Errors.** A command that is answered with an error here did something there, so the data differ: the
+//! link goes down, and all data is asked for (`link::faults`), unless `propagation-error-behavior` passes
+//! over it.
+//!
 //! Invariants: `from <= parsed <= buffer.len()`; the log ends with what lies before `from`. The bytes of an unfinished transaction
 //! or command are bounded (`client-query-buffer-limit`).
 
@@ -198,22 +202,12 @@ impl Stream {
         applier.prefetch(&requests);
         for (request, one) in requests.iter().zip(found.iter()) {
             seen.asks_ack |= asks_ack(request.args);
-            match applier.apply_resolved(request) {
-                Ok(()) => {}
-                Err(refused @ (Refused::Unknown(_) | Refused::WrongArity(_))) => {
-                    seen.divergences.push(unknown(request, &refused));
-                }
-                Err(refused @ Refused::Library(_)) => {
-                    let reply = format!("-ERR {refused}");
-                    seen.divergences.push(Divergence {
-                        reply,
-                        command: "function".into(),
-                        is_unknown: false,
-                    });
-                }
-                Err(refused) => {
+            if let Err(refused) = applier.apply_resolved(request) {
+                seen.divergences.extend(divergence(request, &refused));
+                // Errors that commands were answered with are not among these where they are passed over.
+                if !refused.is_of_command() || !applier.passes_over_errors() {
                     // Before others see it.
-                    if matches!(refused, Refused::HalfApplied(_)) {
+                    if refused.is_half() {
                         role::lose_place(node);
                     }
                     applier.end_hold();
@@ -268,6 +262,20 @@ fn asks_ack(args: Args<'_>) -> bool {
     args.len() >= 2
         && args.get(0).eq_ignore_ascii_case(b"REPLCONF")
         && args.get(1).eq_ignore_ascii_case(b"GETACK")
+}
+
+/// Returns what the log says of a command that is not run here as it was there.
+fn divergence(request: &Request<'_>, refused: &Refused) -> Option<Divergence> {
+    match refused {
+        Refused::Unknown(_) | Refused::WrongArity(_) => Some(unknown(request, refused)),
+        Refused::Failed(failure) | Refused::HalfFailed(failure) => Some(failed(failure.clone())),
+        Refused::Library(_) => Some(Divergence {
+            reply: format!("-ERR {refused}"),
+            command: "function".into(),
+            is_unknown: false,
+        }),
+        _ => None,
+    }
 }
 
 fn unknown(request: &Request<'_>, refused: &Refused) -> Divergence {

@@ -9,7 +9,7 @@
 //! means is up to the caller: a session waits, a waiter goes on waiting, a transaction was not to block.
 
 use isotherm_commands::call::HashedKeys;
-use isotherm_commands::{Call, Flags, Handler, Outcome, Records};
+use isotherm_commands::{Call, Flags, Handler, Outcome, Records, naming};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, OnCold, Slot, Txn, UnixMs, Walk};
 use isotherm_log::LogOffset;
 use isotherm_resp::{Args, Reply};
@@ -105,6 +105,18 @@ pub struct Invocation<'i> {
 /// Runs a command on what is held. Only what is `Done` is counted as a call: the rest runs again.
 #[inline(always)]
 pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
+    if !cfg!(debug_assertions) {
+        return run_named(exec, invocation);
+    }
+    naming::restrict(&mut exec.held, invocation.command.spec, invocation.args);
+    let outcome = run_named(exec, invocation);
+    exec.held.unrestrict();
+    outcome
+}
+
+/// Runs a command, which resolves the keys that its arguments name.
+#[inline(always)]
+fn run_named(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     let Invocation { command, handler, args, db, keys, now, caller, reply } = invocation;
     let (mut on_cold, mut fetches, mut is_tiered) = (OnCold::Show, false, false);
     if exec.node.cold.is_in_use() {

@@ -573,7 +573,7 @@ fn garbage_in_the_stream() {
 
 #[test]
 fn commands_that_fail_here_are_counted_and_never_silent() {
-    let primary = Primary::start(&[]);
+    let primary = Primary::start(&["--propagation-error-behavior", "ignore"]);
     let mut client = primary.replica.client();
     let mut link = primary.sync(&[("text", "word")], 100);
     for command in ["NOSUCHCOMMAND a b", "INCR text", "SET", "SET after 1"] {

@@ -352,10 +352,5 @@ fn record_result(call: &mut Call<'_, '_, '_>, target: &Key<'_>, existed: bool, v
     if existed {
         call.record(&[b"DEL", target.bytes]);
     }
-    if !values.is_empty() {
-        call.record_words(|words| {
-            words.extend([b"RPUSH", target.bytes]);
-            words.extend(values.iter().map(Vec::as_slice));
-        });
-    }
+    call.record_elements(&[b"RPUSH", target.bytes], values);
 }

@@ -126,7 +126,7 @@ impl Table {
         if !stays || Plan::new(key.bytes.len(), len, false).place != Place::Inline {
             return Ok(false);
         }
-        let added = len.checked_sub(parts.tail.len()).expect("an edit never shortens");
+        let added = len.checked_sub(parts.tail.len()).expect("rewrite_longer takes the longer length");
         let old = InlineAccount::of(&parts, entry_bytes);
         store.before_change(self.snapshot_db, page);
         let (moved, spot) = store.replace_behind(page, spot, entry_bytes, &ZEROS[..added], now)?;

@@ -216,7 +216,7 @@ impl Encoder<'_> {
         let Some(Frame { kind: Kind::Sorted { index, len, element, first, end }, .. }) =
             self.room.frames.last_mut()
         else {
-            unreachable!("the caller has looked")
+            unreachable!("it is called where the innermost frame was matched as a sorted one")
         };
         let mut comma = !is_first;
         while *index <= *len {

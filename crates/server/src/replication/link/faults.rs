@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   no commands, too large        asked for again; a second time at the same place: all data
-//!   an error here, none there     counted, CRITICAL in the log, the link goes on       (`propagation-error-behavior`)
+//!   an error here, none there     counted, CRITICAL in the log; then, by `propagation-error-behavior`:
+//!                                 link down, all data after a pause (`divergences`), or it goes on, or the process ends
 //!   no memory, nothing changed    link down, asked for again
 //!   no memory, a part changed     the place in the history is lost (`role::lose_place`): link down, all data
 //! ```
@@ -11,7 +12,7 @@ use isotherm_replication::link::Input;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::LinkThread;
-use crate::aof::applier::Refused;
+use crate::aof::applier::{Refused, behavior};
 use crate::aof::switch;
 use crate::config::{Id, id};
 use crate::process::log;
@@ -26,8 +27,18 @@ impl LinkThread {
         if lacks_memory && self.is_current() {
             self.node.replication.link.lacks_memory.store(true, Relaxed);
         }
-        if let Fault::Refused(Refused::HalfApplied(_)) = fault {
-            self.rest_half_applied();
+        if let Fault::Refused(refused) = fault {
+            if refused.is_half() {
+                self.rest_half_applied();
+            }
+            if refused.is_of_command() {
+                return self.stop_diverged(refused);
+            }
+        }
+        if let Fault::Refused(refused @ Refused::NoDatabase(_)) = fault
+            && self.is_current()
+        {
+            self.node.replication.link.set_failed_with(Some(refused.to_string()));
         }
         let is_ours = lacks_memory || matches!(fault, Fault::Refused(Refused::NoDatabase(_)));
         if !is_ours && self.garbage_at.replace(end) == Some(end) {
@@ -37,11 +48,34 @@ impl LinkThread {
         self.step(if is_ours { Input::GivenUp } else { Input::Unusable });
     }
 
+    // COMPAT(replication): `propagation-error-behavior` has the word `stop`, which is the default: where a
+    // command of the primary is answered with an error, the link goes down (`master_refused:command` in
+    // INFO) and all data is asked for, at most each ten minutes; one of the append-only file ends the
+    // start. Valkey's default is `ignore`. Why: what changed data there and fails here is lost here for
+    // good.
+    /// The data is not the primary's: all of it is asked for, behind a pause. Nothing of the command is in
+    /// the log.
+    fn stop_diverged(&mut self, refused: &Refused) {
+        let now = self.now();
+        let pause_ms = self.divergences.note(now);
+        log::warning(format!(
+            "The data of this replica is not its primary's, or it lacks a command of it: the link is down, and all data is asked for in \
+             {} s (`propagation-error-behavior stop`).",
+            pause_ms.div_ceil(1000)
+        ));
+        if self.is_current() {
+            self.node.replication.link.set_failed_with(Some(refused.to_string()));
+            self.node.replication.state().has_position = false;
+        }
+        self.step(Input::GivenUp);
+    }
+
     /// What is in memory is in no file: the append-only file rests, and is what a start reads, until all data has come or this node
     /// is a primary. Nothing is held.
     fn rest_half_applied(&self) {
         log::warning(
-            "A part of a transaction of the primary is in the data, for there was no memory for the rest: this replica asks for all data again.",
+            "A part of a transaction of the primary is in the data, for there was no memory for the rest, or it failed: this replica asks for \
+             all data again.",
         );
         if switch::suspend(self.node, self.generation).is_err() || !self.is_current() {
             switch::resume(self.node, self.generation);
@@ -57,10 +91,10 @@ impl LinkThread {
         ));
         view.unexpected_errors.fetch_add(1, Relaxed);
         view.unknown_commands.fetch_add(u64::from(*is_unknown), Relaxed);
-        const BEHAVIOR: Id = id("propagation-error-behavior");
         const READ_ONLY: Id = id("replica-read-only");
-        const IGNORE: i64 = 0;
-        if self.node.config.number(BEHAVIOR) != IGNORE && self.node.config.flag(READ_ONLY) {
+        let ends =
+            ![behavior::IGNORE, behavior::STOP].contains(&self.node.config.number(behavior::PARAMETER));
+        if ends && self.node.config.flag(READ_ONLY) {
             log::warning(format!(
                 "This replica panicked sending an error to its primary after processing the command '{command}'"
             ));

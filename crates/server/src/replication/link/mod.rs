@@ -8,6 +8,7 @@
 //! A new primary gets a new thread: one that waits for the network keeps no other waiting. What an older thread still does has no
 //! effect: it looks at the generation under its locks before it changes anything.
 
+mod divergences;
 mod faults;
 mod settings;
 mod sources;
@@ -40,6 +41,7 @@ use crate::request::execute::Exec;
 use crate::session::client::Seen as SeenClient;
 use crate::session::{Attention, ClientShared, Transport};
 use crate::tls;
+use divergences::Divergences;
 use settings::{TIMEOUT, settings};
 use sources::{Arrived, Beating, FromSocket, loads_from_socket};
 
@@ -97,6 +99,7 @@ struct LinkThread {
     failed_in: Option<Phase>,
     /// Something of the stream may wait for the end of a pause.
     was_paused: bool,
+    divergences: Divergences,
 }
 
 /// The connection, and how others see it.
@@ -127,6 +130,7 @@ impl LinkThread {
             has_asked: false,
             failed_in: None,
             was_paused: false,
+            divergences: Divergences::default(),
         }
     }
 
@@ -139,8 +143,10 @@ impl LinkThread {
     }
 
     fn run(&mut self) {
+        self.node.replication.link.set_failed_with(None);
         while self.is_current() {
-            if self.link.is_due(self.now()) {
+            let now = self.now();
+            if self.link.is_due(now) && self.divergences.rests_until() <= now {
                 self.begin();
             }
             self.turn();
@@ -155,7 +161,8 @@ impl LinkThread {
             self.step(Input::Broken("killed by a client"));
         }
         if self.socket.is_none() {
-            let due = self.link.next_tick().0.saturating_sub(self.now().0);
+            let next = self.link.next_tick().max(self.divergences.rests_until());
+            let due = next.0.saturating_sub(self.now().0);
             std::thread::sleep(LOOK.min(Duration::from_millis(due.max(1))));
         } else if self.link.phase() == Phase::Connected && self.has_stalled() {
             std::thread::sleep(STALL_LOOK);
@@ -482,6 +489,7 @@ impl LinkThread {
         node.replication.set_link_up(true);
         node.replication.link.down_since_seconds.store(0, Relaxed);
         node.replication.link.lacks_memory.store(false, Relaxed);
+        node.replication.link.set_failed_with(None);
         node.config.touch();
     }
 

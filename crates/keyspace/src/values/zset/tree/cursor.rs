@@ -19,7 +19,7 @@ pub(crate) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// `count` members from `rank` on; backward, `rank` counts from the end. Both stay within the set.
+    /// `count` members from `rank` on, as far as there are so many; backward, `rank` counts from the end.
     pub(super) fn new(
         zset: &'a ZsetTree,
         at: Reading<'a>,
@@ -27,10 +27,10 @@ impl<'a> Members<'a> {
         count: u64,
         forward: bool,
     ) -> Option<Members<'a>> {
+        let count = count.min(zset.len.saturating_sub(rank));
         if count == 0 {
             return None;
         }
-        assert!(rank + count <= zset.len, "the caller has cut the range");
         let mut path = zset.descend_to_rank(at.heap, if forward { rank } else { zset.len - 1 - rank });
         let start = path.index + usize::from(!forward);
         let mut left = count;
