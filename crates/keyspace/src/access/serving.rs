@@ -70,7 +70,7 @@ pub trait Serve<'k> {
     fn kind_of(&mut self, db: Db, key: &Key<'_>) -> Option<Type>;
 
     /// Runs the waiter's command on what is held.
-    fn run(&mut self, waiter: &Waiter) -> Attempt<Self::Answer, Self::Missing>;
+    fn run(&mut self, waiter: &Arc<Waiter>) -> Attempt<Self::Answer, Self::Missing>;
 
     /// Has this fetched; then the owner's worker looks again (`look`).
     fn fetch(&mut self, waiter: &Arc<Waiter>, missing: Self::Missing);

@@ -130,7 +130,7 @@ impl<'w> Serve<'w> for Worker<'w> {
         (number(&mut self.held, db, name) > 0).then_some(Type::String)
     }
 
-    fn run(&mut self, waiter: &Waiter) -> Attempt<(), ()> {
+    fn run(&mut self, waiter: &Arc<Waiter>) -> Attempt<(), ()> {
         let client = client(waiter);
         for (at, name) in client.names.iter().enumerate() {
             if !self.holds(name) {

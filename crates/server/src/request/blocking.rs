@@ -274,14 +274,20 @@ pub fn serve_waiters(exec: &mut Exec) {
     serve_ready(&mut Serving { exec, now, is_denied: false });
 }
 
-fn run_again(exec: &mut Exec, client: &Client, now: UnixMs) -> Attempt<Reply, Box<ColdKeys>> {
+fn run_again(exec: &mut Exec, waiter: &Arc<Waiter>, now: UnixMs) -> Attempt<Reply, Box<ColdKeys>> {
+    let client = Client::of(waiter);
     let &Client { command, db, caller, .. } = client;
     // Its key may have been there before; the next primary answers for it.
     if command.spec.flags.has(Flags::WRITE) && exec.node.replication.failover.is_in_progress() {
         return Attempt::Nothing;
     }
-    if let Some(error) = refusal_of(exec, client) {
-        return Attempt::Answer(error);
+    match judge(exec, client) {
+        Judged::MayRun => {}
+        Judged::Refused(error) => return Attempt::Answer(error),
+        Judged::UnderWay => {
+            await_arrival(exec, waiter);
+            return Attempt::Nothing;
+        }
     }
     let Some(Handler::Data(handler)) = command.handler else {
         unreachable!("only data commands wait");
@@ -320,19 +326,43 @@ fn denial_of(exec: &mut Exec, client: &Client) -> Option<Reply> {
 }
 
 /// In a member of a cluster: its slot may have left, or be on its way. What it locks is held.
-fn refusal_of(exec: &mut Exec, client: &Client) -> Option<Reply> {
-    let member = exec.route.member?;
-    let slot = Slot::of_key(client.first_key()?);
+fn judge(exec: &mut Exec, client: &Client) -> Judged {
+    let Some(member) = exec.route.member else { return Judged::MayRun };
+    let Some(slot) = client.first_key().map(Slot::of_key) else { return Judged::MayRun };
     if member.words.get(slot) == Word::MINE {
-        return None;
+        return Judged::MayRun;
     }
     let &Client { command, db, reads_of_replica, .. } = client;
     let who = Who { db, reads_of_replica, asking: false, is_queued: false, queue: None };
     let asked = Asked { command, args: client.args.args(), flags: command.spec.flags, slot, who };
-    let refusal = route::judge(&mut Desk { reads_now: true, ..exec.desk() }, asked).err()?;
-    let mut reply = Reply::new(client.proto);
-    reply.error(route::text_of(&mut exec.desk(), refusal, &client.shared)?);
-    Some(reply)
+/// A verdict of the slot of a waiter's keys.
+enum Judged {
+    MayRun,
+    Refused(Reply),
+    /// A key is missing that a MIGRATE has: the error that its target deserves is known once that is over.
+    UnderWay,
+}
+
+    let refusal = match route::judge(&mut Desk { reads_now: true, ..exec.desk() }, asked) {
+        Ok(()) => return Judged::MayRun,
+        Err(Refusal::UnderWay) => return Judged::UnderWay,
+        Err(refusal) => refusal,
+    };
+    // Without a text the slot has come to this node.
+    route::text_of(&mut exec.desk(), refusal, &client.shared).map_or(Judged::MayRun, |text| {
+        let mut reply = Reply::new(client.proto);
+        reply.error(text);
+        Judged::Refused(reply)
+    })
+}
+
+/// Has the waiter's worker look again when the MIGRATE that has its key is over.
+fn await_arrival(exec: &mut Exec, waiter: &Arc<Waiter>) {
+    exec.node.runs.postpone(waiter);
+    // That takes no lock: it may have been over before the waiter was listed.
+    if !matches!(judge(exec, Client::of(waiter)), Judged::UnderWay) {
+        look_again(Arc::clone(waiter));
+    }
 }
 
 // ---- what the waiter's own worker does ----
@@ -462,11 +492,11 @@ impl Serve<'static> for Serving<'_> {
         Txn::new(held, conditions, pump).find(db, key, Lookup::Silent).map(|entry| entry.kind())
     }
 
-    fn run(&mut self, waiter: &Waiter) -> Attempt<Reply, Box<ColdKeys>> {
+    fn run(&mut self, waiter: &Arc<Waiter>) -> Attempt<Reply, Box<ColdKeys>> {
         let client = Client::of(waiter);
         let denial = denial_of(self.exec, client);
         self.is_denied = denial.is_some();
-        denial.map_or_else(|| run_again(self.exec, client, self.now), Attempt::Answer)
+        denial.map_or_else(|| run_again(self.exec, waiter, self.now), Attempt::Answer)
     }
 
     fn fetch(&mut self, waiter: &Arc<Waiter>, missing: Box<ColdKeys>) {
