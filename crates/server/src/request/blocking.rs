@@ -308,6 +308,13 @@ fn run_again(exec: &mut Exec, waiter: &Arc<Waiter>, now: UnixMs) -> Attempt<Repl
 /// Its user may have lost a right meanwhile. What the command locks is held.
 fn denial_of(exec: &mut Exec, client: &Client) -> Option<Reply> {
     let node = exec.node;
+/// Returns whether the client of another worker has hung up, which that worker is going to see: it ends the
+/// waiting.
+fn is_gone(exec: &Exec, client: &Client) -> bool {
+    let worker = client.shared.worker;
+    exec.pump.worker != Some(worker) && exec.node.hangups.has(usize::from(worker), client.shared.id)
+}
+
     let is_unchanged = client.users_seen == node.users.generation();
     if is_unchanged && client.user.permits_everything() {
         return None;
@@ -509,6 +516,9 @@ impl Serve<'static> for Serving<'_> {
         let exec = &mut *self.exec;
         let taken = exec.clock.lap();
         if !self.is_denied {
+        if is_gone(self.exec, client) {
+            return Attempt::Nothing;
+        }
             count_time(exec, client, taken, reply.len());
         }
         let took = Duration::from_nanos(exec.clock.nanos(taken));
