@@ -57,7 +57,8 @@ pub trait Serve<'k> {
     /// Locks all that the waiter's command needs.
     fn acquire(&mut self, waiter: &Waiter);
 
-    /// Whether everything is held without which its command cannot be run at all.
+    /// Returns whether everything is held without which its command cannot be run at all. It may lock more,
+    /// if that needs no waiting.
     fn reaches(&mut self, waiter: &Waiter) -> bool;
 
     /// Whether a script has leased one of the waiter's keys, as far as these are held.

@@ -114,7 +114,10 @@ impl<'w> Serve<'w> for Worker<'w> {
 
     fn reaches(&mut self, waiter: &Waiter) -> bool {
         !matches!(client(waiter).request, Request::Move)
-            || client(waiter).names.iter().all(|name| self.holds(name))
+            || client(waiter).names.iter().all(|name| {
+                let partition = self.world.keyspace.partition_of(Slot::of_key(name.as_bytes()));
+                self.held.try_extend(partition)
+            })
     }
 
     fn is_leased(&mut self, _: &Waiter) -> bool {

@@ -47,7 +47,7 @@ use crate::replication::waits;
 use crate::request::caller::Caller;
 use crate::request::entry::{Entry, Handler};
 use crate::request::execute::{self, Exec, Invocation};
-use crate::request::lock_set::holds_keys;
+use crate::request::lock_set::{try_extend, try_extend_to_keys};
 use crate::request::metering::{Part, Timed};
 use crate::session::{Attention, Blocked, ClientShared, Session};
 use crate::users::{noting, permission};
@@ -102,6 +102,9 @@ impl Client {
         class_bytes(size_of::<Client>()) + self.args.memory_bytes(class_bytes)
     }
 }
+
+/// Keys of a waiter that others' commands lock beside their own: each may be a lock that others want.
+const KEYS_EXTENDED_MAX: usize = 16;
 
 pub const NO_END: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 
@@ -305,9 +308,6 @@ fn run_again(exec: &mut Exec, waiter: &Arc<Waiter>, now: UnixMs) -> Attempt<Repl
     Attempt::Answer(reply)
 }
 
-/// Its user may have lost a right meanwhile. What the command locks is held.
-fn denial_of(exec: &mut Exec, client: &Client) -> Option<Reply> {
-    let node = exec.node;
 /// Returns whether the client of another worker has hung up, which that worker is going to see: it ends the
 /// waiting.
 fn is_gone(exec: &Exec, client: &Client) -> bool {
@@ -315,6 +315,9 @@ fn is_gone(exec: &Exec, client: &Client) -> bool {
     exec.pump.worker != Some(worker) && exec.node.hangups.has(usize::from(worker), client.shared.id)
 }
 
+/// Its user may have lost a right meanwhile. What the command locks is held.
+fn denial_of(exec: &mut Exec, client: &Client) -> Option<Reply> {
+    let node = exec.node;
     let is_unchanged = client.users_seen == node.users.generation();
     if is_unchanged && client.user.permits_everything() {
         return None;
@@ -332,6 +335,14 @@ fn is_gone(exec: &Exec, client: &Client) -> bool {
     Some(reply)
 }
 
+/// A verdict of the slot of a waiter's keys.
+enum Judged {
+    MayRun,
+    Refused(Reply),
+    /// A key is missing that a MIGRATE has: the error that its target deserves is known once that is over.
+    UnderWay,
+}
+
 /// In a member of a cluster: its slot may have left, or be on its way. What it locks is held.
 fn judge(exec: &mut Exec, client: &Client) -> Judged {
     let Some(member) = exec.route.member else { return Judged::MayRun };
@@ -342,14 +353,6 @@ fn judge(exec: &mut Exec, client: &Client) -> Judged {
     let &Client { command, db, reads_of_replica, .. } = client;
     let who = Who { db, reads_of_replica, asking: false, is_queued: false, queue: None };
     let asked = Asked { command, args: client.args.args(), flags: command.spec.flags, slot, who };
-/// A verdict of the slot of a waiter's keys.
-enum Judged {
-    MayRun,
-    Refused(Reply),
-    /// A key is missing that a MIGRATE has: the error that its target deserves is known once that is over.
-    UnderWay,
-}
-
     let refusal = match route::judge(&mut Desk { reads_now: true, ..exec.desk() }, asked) {
         Ok(()) => return Judged::MayRun,
         Err(Refusal::UnderWay) => return Judged::UnderWay,
@@ -476,11 +479,23 @@ impl Serve<'static> for Serving<'_> {
 
     fn reaches(&mut self, waiter: &Waiter) -> bool {
         let client = Client::of(waiter);
-        // COMPAT(blocking): A client that waits for several keys (BLPOP, BZPOPMIN, XREAD) is served from the keys
-        // that the pushing command has locked; its other keys count as absent, as they were when it began to wait.
-        // Why: locking more keys in the middle of a command could deadlock.
-        client.command.spec.key_specs.len() <= 1
-            || holds_keys(&self.exec.held, client.command, client.args.args())
+        let held = &mut self.exec.held;
+        // COMPAT(blocking): A client that waits for several keys (BLPOP, BZPOPMIN, XREAD) is served from
+        // the keys that the pushing command has locked, or, if they are 16 at most, can lock without
+        // waiting; its other keys count as absent, as they were when it began to wait. Why: to wait for
+        // locks in the middle of a command could deadlock.
+        //
+        // COMPAT(blocking): A client that waits to move an element (BLMOVE, BRPOPLPUSH) may be passed by a
+        // command that pops it, while another thread has the partition of its target. Why: to wait for
+        // locks in the middle of a command could deadlock.
+        if client.command.spec.key_specs.len() > 1 {
+            return try_extend_to_keys(held, client.command, client.args.args());
+        }
+        let is_leasing = self.exec.node.mail.tasks().has(Tasks::LEASED);
+        if (2..=KEYS_EXTENDED_MAX).contains(&waiter.keys.len()) && !is_leasing {
+            waiter.keys.iter().for_each(|key| _ = try_extend(held, key.partition));
+        }
+        true
     }
 
     fn is_leased(&mut self, waiter: &Waiter) -> bool {
@@ -501,6 +516,9 @@ impl Serve<'static> for Serving<'_> {
 
     fn run(&mut self, waiter: &Arc<Waiter>) -> Attempt<Reply, Box<ColdKeys>> {
         let client = Client::of(waiter);
+        if is_gone(self.exec, client) {
+            return Attempt::Nothing;
+        }
         let denial = denial_of(self.exec, client);
         self.is_denied = denial.is_some();
         denial.map_or_else(|| run_again(self.exec, waiter, self.now), Attempt::Answer)
@@ -516,9 +534,6 @@ impl Serve<'static> for Serving<'_> {
         let exec = &mut *self.exec;
         let taken = exec.clock.lap();
         if !self.is_denied {
-        if is_gone(self.exec, client) {
-            return Attempt::Nothing;
-        }
             count_time(exec, client, taken, reply.len());
         }
         let took = Duration::from_nanos(exec.clock.nanos(taken));
