@@ -8,6 +8,7 @@ use isotherm_commands::spec::Spec;
 use isotherm_disk::Disk;
 use isotherm_keyspace::{Db, Keyspace, UnixMs, Waiter};
 use isotherm_log::LogOffset;
+use isotherm_reactor::Hangups;
 use isotherm_replication::acks::{Reached, Wish};
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,6 +72,8 @@ pub struct Node {
     pub monitors: Monitors,
     pub trackers: Trackers,
     pub mail: Mail,
+    /// Clients that have waited for a key, which may be gone before their worker sees it.
+    pub hangups: Hangups,
     pub process: Process,
     pub debug: DebugSwitches,
     pub persistence: Persistence,
@@ -124,6 +127,7 @@ impl Node {
             trackers: Trackers::default(),
             replication: Replication::new(parts.history),
             cluster: parts.cluster,
+            hangups: Hangups::new(parts.mail.worker_count()),
             process: Process::new(parts.random, parts.config_file, parts.config.metrics_address()),
             debug: DebugSwitches::default(),
             scripts: Scripts::default(),

@@ -158,7 +158,7 @@ fn groups(call: &mut Call<'_, '_, '_>) -> Outcome {
 
 fn progress(reply: &mut Reply, stream: StreamView<'_>, group: &ConsumerGroup) {
     maybe(reply, "entries-read", group.entries_read.map(|read| read as i64));
-    maybe(reply, "lag", lag(&stream.state(), stream.len(), group));
+    maybe(reply, "lag", lag(&stream.state(), stream.len(), group).map(|lag| lag as i64));
 }
 
 pub const XINFO_STREAM: Command<Handler> = Command::new(

@@ -57,7 +57,8 @@ pub trait Serve<'k> {
     /// Locks all that the waiter's command needs.
     fn acquire(&mut self, waiter: &Waiter);
 
-    /// Whether everything is held without which its command cannot be run at all.
+    /// Returns whether everything is held without which its command cannot be run at all. It may lock more,
+    /// if that needs no waiting.
     fn reaches(&mut self, waiter: &Waiter) -> bool;
 
     /// Whether a script has leased one of the waiter's keys, as far as these are held.
@@ -70,7 +71,7 @@ pub trait Serve<'k> {
     fn kind_of(&mut self, db: Db, key: &Key<'_>) -> Option<Type>;
 
     /// Runs the waiter's command on what is held.
-    fn run(&mut self, waiter: &Waiter) -> Attempt<Self::Answer, Self::Missing>;
+    fn run(&mut self, waiter: &Arc<Waiter>) -> Attempt<Self::Answer, Self::Missing>;
 
     /// Has this fetched; then the owner's worker looks again (`look`).
     fn fetch(&mut self, waiter: &Arc<Waiter>, missing: Self::Missing);

@@ -268,7 +268,7 @@ impl<'k> Serve<'k> for Reading<'k> {
         let mut txn = Txn::new(&mut self.held, conditions(), &mut no_effects);
         txn.find(db, key, Lookup::Silent).map(|entry| entry.kind())
     }
-    fn run(&mut self, waiter: &Waiter) -> Attempt<u64, ()> {
+    fn run(&mut self, waiter: &Arc<Waiter>) -> Attempt<u64, ()> {
         Attempt::Answer(mailbox(waiter).0)
     }
     fn fetch(&mut self, _: &Arc<Waiter>, (): ()) {

@@ -114,7 +114,10 @@ impl<'w> Serve<'w> for Worker<'w> {
 
     fn reaches(&mut self, waiter: &Waiter) -> bool {
         !matches!(client(waiter).request, Request::Move)
-            || client(waiter).names.iter().all(|name| self.holds(name))
+            || client(waiter).names.iter().all(|name| {
+                let partition = self.world.keyspace.partition_of(Slot::of_key(name.as_bytes()));
+                self.held.try_extend(partition)
+            })
     }
 
     fn is_leased(&mut self, _: &Waiter) -> bool {
@@ -130,7 +133,7 @@ impl<'w> Serve<'w> for Worker<'w> {
         (number(&mut self.held, db, name) > 0).then_some(Type::String)
     }
 
-    fn run(&mut self, waiter: &Waiter) -> Attempt<(), ()> {
+    fn run(&mut self, waiter: &Arc<Waiter>) -> Attempt<(), ()> {
         let client = client(waiter);
         for (at, name) in client.names.iter().enumerate() {
             if !self.holds(name) {

@@ -416,6 +416,37 @@ fn who_misses_a_key_that_is_on_its_way_waits() {
 }
 
 #[test]
+fn who_waits_for_a_key_that_leaves_is_sent_on() {
+    let mut member = Member::start(&[]);
+    member.give(&["a"]);
+    member.check("XGROUP CREATE a g $ MKSTREAM", "+OK");
+    assert_eq!(member.run_as(1, "XREADGROUP GROUP g c BLOCK 0 STREAMS a >"), "parked");
+    member.set("a", MIGRATING);
+    let (node, name) = (member.process.node, [Arc::from(&b"a"[..])]);
+    node.migrations.flights.begin(Db(0), name.iter());
+    member.check("DEL a", ":1");
+    assert_eq!(look(&mut member, 1), [] as [String; 0], "the MIGRATE is not over");
+    assert!(node.migrations.flights.end(Db(0), name.iter()), "someone waits");
+    node.runs.wake(&node.mail, blocking::look_again);
+    assert_eq!(look(&mut member, 1), [format!("{ASK_A}\r\n")]);
+}
+
+/// Has a session's worker look after clients that wait for keys. Returns what was sent to these.
+fn look(member: &mut Member, session: usize) -> Vec<String> {
+    let mut replies = Vec::new();
+    for message in member.process.messages(session % 2) {
+        if let WorkerMessage::Look { waiter } = message {
+            let (dispatcher, _) = member.process.session(session);
+            assert_eq!(blocking::look_for(&mut dispatcher.exec, &waiter), None);
+            replies.extend(look(member, session));
+        } else if let WorkerMessage::Served { reply, .. } = message {
+            replies.push(String::from_utf8_lossy(&reply).into_owned());
+        }
+    }
+    replies
+}
+
+#[test]
 fn a_key_comes_without_asking() {
     let mut member = Member::start(&[]);
     member.set("a", IMPORTING);

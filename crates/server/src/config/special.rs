@@ -74,7 +74,12 @@ fn parse_save(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
     if !arguments.len().is_multiple_of(2) || !arguments.iter().enumerate().all(valid) {
         return Err("Invalid save parameters".into());
     }
-    Ok(arguments.join(&b' '))
+    let numbers: Vec<String> = arguments
+        .iter()
+        .filter_map(|argument| parse_c_i64(argument))
+        .map(|number| number.to_string())
+        .collect();
+    Ok(numbers.join(" ").into_bytes())
 }
 
 // ---- swap-load-rule ----

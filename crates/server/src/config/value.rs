@@ -275,6 +275,8 @@ mod tests {
     #[test]
     fn own_syntaxes() {
         assert_eq!(set("save", &["900", "1", "60", "0"]).as_deref(), Ok("900 1 60 0"));
+        assert_eq!(set("save", &["1", ""]).as_deref(), Ok("1 0"), "the end of `1 ` is a number too");
+        assert_eq!(set("save", &["+9", " 010"]).as_deref(), Ok("9 10"));
         for bad in [&["900"][..], &["0", "1"], &["900", "-1"], &["900", "x"]] {
             refused("save", bad, "Invalid save parameters");
         }

@@ -20,7 +20,7 @@ use crate::node::{Node, Tasks};
 pub struct Pump {
     node: &'static Node,
     /// The worker whose pump it is.
-    worker: Option<u16>,
+    pub worker: Option<u16>,
     mask: EffectMask,
     pub log: LogWriter,
     events: Events,

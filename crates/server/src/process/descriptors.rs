@@ -18,8 +18,8 @@ use crate::process::log::{self, os_text};
 /// Descriptors of neither clients nor segments, as Valkey counts them: 16 for workers, as many for all else.
 const RESERVED_FILES: u64 = 32;
 const WORKERS_RESERVED: u64 = 16;
-/// An event loop and what wakes it.
-const FILES_PER_WORKER: u64 = 2;
+/// An event loop, what wakes it, and a set of sockets that others ask.
+const FILES_PER_WORKER: u64 = 3;
 /// A ring and what it wakes.
 const FILES_PER_RING: u64 = 2;
 /// Threads that each may read a segment whose file is not kept open.

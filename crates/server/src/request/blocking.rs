@@ -47,7 +47,7 @@ use crate::replication::waits;
 use crate::request::caller::Caller;
 use crate::request::entry::{Entry, Handler};
 use crate::request::execute::{self, Exec, Invocation};
-use crate::request::lock_set::holds_keys;
+use crate::request::lock_set::{try_extend, try_extend_to_keys};
 use crate::request::metering::{Part, Timed};
 use crate::session::{Attention, Blocked, ClientShared, Session};
 use crate::users::{noting, permission};
@@ -102,6 +102,9 @@ impl Client {
         class_bytes(size_of::<Client>()) + self.args.memory_bytes(class_bytes)
     }
 }
+
+/// Keys of a waiter that others' commands lock beside their own: each may be a lock that others want.
+const KEYS_EXTENDED_MAX: usize = 16;
 
 pub const NO_END: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 
@@ -274,14 +277,20 @@ pub fn serve_waiters(exec: &mut Exec) {
     serve_ready(&mut Serving { exec, now, is_denied: false });
 }
 
-fn run_again(exec: &mut Exec, client: &Client, now: UnixMs) -> Attempt<Reply, Box<ColdKeys>> {
+fn run_again(exec: &mut Exec, waiter: &Arc<Waiter>, now: UnixMs) -> Attempt<Reply, Box<ColdKeys>> {
+    let client = Client::of(waiter);
     let &Client { command, db, caller, .. } = client;
     // Its key may have been there before; the next primary answers for it.
     if command.spec.flags.has(Flags::WRITE) && exec.node.replication.failover.is_in_progress() {
         return Attempt::Nothing;
     }
-    if let Some(error) = refusal_of(exec, client) {
-        return Attempt::Answer(error);
+    match judge(exec, client) {
+        Judged::MayRun => {}
+        Judged::Refused(error) => return Attempt::Answer(error),
+        Judged::UnderWay => {
+            await_arrival(exec, waiter);
+            return Attempt::Nothing;
+        }
     }
     let Some(Handler::Data(handler)) = command.handler else {
         unreachable!("only data commands wait");
@@ -297,6 +306,13 @@ fn run_again(exec: &mut Exec, client: &Client, now: UnixMs) -> Attempt<Reply, Bo
         exec.note_reads(reader, command, args);
     }
     Attempt::Answer(reply)
+}
+
+/// Returns whether the client of another worker has hung up, which that worker is going to see: it ends the
+/// waiting.
+fn is_gone(exec: &Exec, client: &Client) -> bool {
+    let worker = client.shared.worker;
+    exec.pump.worker != Some(worker) && exec.node.hangups.has(usize::from(worker), client.shared.id)
 }
 
 /// Its user may have lost a right meanwhile. What the command locks is held.
@@ -319,20 +335,44 @@ fn denial_of(exec: &mut Exec, client: &Client) -> Option<Reply> {
     Some(reply)
 }
 
+/// A verdict of the slot of a waiter's keys.
+enum Judged {
+    MayRun,
+    Refused(Reply),
+    /// A key is missing that a MIGRATE has: the error that its target deserves is known once that is over.
+    UnderWay,
+}
+
 /// In a member of a cluster: its slot may have left, or be on its way. What it locks is held.
-fn refusal_of(exec: &mut Exec, client: &Client) -> Option<Reply> {
-    let member = exec.route.member?;
-    let slot = Slot::of_key(client.first_key()?);
+fn judge(exec: &mut Exec, client: &Client) -> Judged {
+    let Some(member) = exec.route.member else { return Judged::MayRun };
+    let Some(slot) = client.first_key().map(Slot::of_key) else { return Judged::MayRun };
     if member.words.get(slot) == Word::MINE {
-        return None;
+        return Judged::MayRun;
     }
     let &Client { command, db, reads_of_replica, .. } = client;
     let who = Who { db, reads_of_replica, asking: false, is_queued: false, queue: None };
     let asked = Asked { command, args: client.args.args(), flags: command.spec.flags, slot, who };
-    let refusal = route::judge(&mut Desk { reads_now: true, ..exec.desk() }, asked).err()?;
-    let mut reply = Reply::new(client.proto);
-    reply.error(route::text_of(&mut exec.desk(), refusal, &client.shared)?);
-    Some(reply)
+    let refusal = match route::judge(&mut Desk { reads_now: true, ..exec.desk() }, asked) {
+        Ok(()) => return Judged::MayRun,
+        Err(Refusal::UnderWay) => return Judged::UnderWay,
+        Err(refusal) => refusal,
+    };
+    // Without a text the slot has come to this node.
+    route::text_of(&mut exec.desk(), refusal, &client.shared).map_or(Judged::MayRun, |text| {
+        let mut reply = Reply::new(client.proto);
+        reply.error(text);
+        Judged::Refused(reply)
+    })
+}
+
+/// Has the waiter's worker look again when the MIGRATE that has its key is over.
+fn await_arrival(exec: &mut Exec, waiter: &Arc<Waiter>) {
+    exec.node.runs.postpone(waiter);
+    // That takes no lock: it may have been over before the waiter was listed.
+    if !matches!(judge(exec, Client::of(waiter)), Judged::UnderWay) {
+        look_again(Arc::clone(waiter));
+    }
 }
 
 // ---- what the waiter's own worker does ----
@@ -439,11 +479,23 @@ impl Serve<'static> for Serving<'_> {
 
     fn reaches(&mut self, waiter: &Waiter) -> bool {
         let client = Client::of(waiter);
-        // COMPAT(blocking): A client that waits for several keys (BLPOP, BZPOPMIN, XREAD) is served from the keys
-        // that the pushing command has locked; its other keys count as absent, as they were when it began to wait.
-        // Why: locking more keys in the middle of a command could deadlock.
-        client.command.spec.key_specs.len() <= 1
-            || holds_keys(&self.exec.held, client.command, client.args.args())
+        let held = &mut self.exec.held;
+        // COMPAT(blocking): A client that waits for several keys (BLPOP, BZPOPMIN, XREAD) is served from
+        // the keys that the pushing command has locked, or, if they are 16 at most, can lock without
+        // waiting; its other keys count as absent, as they were when it began to wait. Why: to wait for
+        // locks in the middle of a command could deadlock.
+        //
+        // COMPAT(blocking): A client that waits to move an element (BLMOVE, BRPOPLPUSH) may be passed by a
+        // command that pops it, while another thread has the partition of its target. Why: to wait for
+        // locks in the middle of a command could deadlock.
+        if client.command.spec.key_specs.len() > 1 {
+            return try_extend_to_keys(held, client.command, client.args.args());
+        }
+        let is_leasing = self.exec.node.mail.tasks().has(Tasks::LEASED);
+        if (2..=KEYS_EXTENDED_MAX).contains(&waiter.keys.len()) && !is_leasing {
+            waiter.keys.iter().for_each(|key| _ = try_extend(held, key.partition));
+        }
+        true
     }
 
     fn is_leased(&mut self, waiter: &Waiter) -> bool {
@@ -462,11 +514,14 @@ impl Serve<'static> for Serving<'_> {
         Txn::new(held, conditions, pump).find(db, key, Lookup::Silent).map(|entry| entry.kind())
     }
 
-    fn run(&mut self, waiter: &Waiter) -> Attempt<Reply, Box<ColdKeys>> {
+    fn run(&mut self, waiter: &Arc<Waiter>) -> Attempt<Reply, Box<ColdKeys>> {
         let client = Client::of(waiter);
+        if is_gone(self.exec, client) {
+            return Attempt::Nothing;
+        }
         let denial = denial_of(self.exec, client);
         self.is_denied = denial.is_some();
-        denial.map_or_else(|| run_again(self.exec, client, self.now), Attempt::Answer)
+        denial.map_or_else(|| run_again(self.exec, waiter, self.now), Attempt::Answer)
     }
 
     fn fetch(&mut self, waiter: &Arc<Waiter>, missing: Box<ColdKeys>) {

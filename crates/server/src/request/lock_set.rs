@@ -114,11 +114,28 @@ impl LockSet {
     }
 }
 
-/// Whether everything that `command` names is held.
-pub fn holds_keys(held: &Held<'_>, command: &Entry, args: Args<'_>) -> bool {
+/// How often a partition is tried that another thread has: commands are over in some microseconds.
+const TRIES_MAX: usize = 200;
+
+/// Locks one more partition, in whatever order, unless another thread keeps it. Returns whether it is held.
+pub fn try_extend(held: &mut Held<'_>, partition: u16) -> bool {
+    (0..TRIES_MAX).any(|_| {
+        let is_had = held.try_extend(partition);
+        if !is_had {
+            std::hint::spin_loop();
+        }
+        is_had
+    })
+}
+
+/// Locks the partitions of all that `command` names likewise.
+pub fn try_extend_to_keys(held: &mut Held<'_>, command: &Entry, args: Args<'_>) -> bool {
     let mut positions = Vec::new();
     key_positions(command.spec, args, &mut positions).is_ok()
-        && positions.iter().all(|(at, _)| held.holds(&held.keyspace().key(args.get(*at))))
+        && positions.iter().all(|(at, _)| {
+            let partition = held.keyspace().partition_of(Slot::of_key(args.get(*at)));
+            try_extend(held, partition)
+        })
 }
 
 #[cfg(test)]

@@ -43,7 +43,7 @@ fn read_load(args: Args<'_>) -> Result<Change<'_>, Vec<u8>> {
     let last = args.len() - 1;
     for at in 2..last {
         if !args.get(at).eq_ignore_ascii_case(b"replace") {
-            return Err([b"ERR Unknown option given: ", args.get(at)].concat());
+            return Err(errors::with_bytes("ERR Unknown option given: ", args.get(at), ""));
         }
     }
     Ok(Change::Load { text: args.get(last), replaces: last > 2 })

@@ -2,6 +2,7 @@
 //!
 //! Its words may be quoted, as those of an inline request. Code and line end at a NUL, as in Valkey.
 
+use isotherm_resp::errors;
 use isotherm_stdx::args_split::{Dialect, args_split};
 
 /// Why a library is not kept. Valkey's words.
@@ -15,7 +16,7 @@ impl Refused {
 
     /// `before`, a name, `behind`.
     pub fn about(before: &str, name: &[u8], behind: &str) -> Refused {
-        Refused([before.as_bytes(), name, behind.as_bytes()].concat())
+        Refused(errors::with_bytes(before, name, behind))
     }
 }
 

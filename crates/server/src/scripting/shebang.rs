@@ -47,7 +47,9 @@ pub fn read(body: &[u8]) -> Result<Shebang, Vec<u8>> {
     if !body.starts_with(b"#!") {
         return Ok(Shebang { flags: ScriptFlags::UNDECLARED, code_from: 0 });
     }
-    let end = body.iter().position(|&byte| byte == b'\n').ok_or(&b"ERR Invalid script shebang"[..])?;
+    // A NUL ends the line as well, and then nothing is behind it.
+    let end = body.iter().position(|byte| matches!(byte, b'\n' | 0)).filter(|end| body[*end] == b'\n');
+    let end = end.ok_or(&b"ERR Invalid script shebang"[..])?;
     let mut parts = body[..end].split(u8::is_ascii_whitespace).filter(|part| !part.is_empty());
     let engine = parts.next().unwrap_or_default().get(2..).unwrap_or_default();
     let mut flags = ScriptFlags::default();
@@ -88,6 +90,7 @@ mod tests {
             assert_eq!(String::from_utf8_lossy(&error), text);
         };
         fails("#!lua", "ERR Invalid script shebang");
+        fails("#!lua\0\n", "ERR Invalid script shebang");
         fails("#!lua name=x\n", "ERR Unknown lua shebang option: name=x");
         fails("#!lua flags=x\n", "ERR Unexpected flag in script shebang: x");
         fails("#!perl\n", "ERR Could not find scripting engine 'perl'");

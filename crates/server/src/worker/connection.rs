@@ -94,6 +94,8 @@ impl Listed {
     pub const AGAIN: Listed = Listed(4);
     /// `Inner::held`: those whose replies wait for the log.
     pub const HELD: Listed = Listed(8);
+    /// `Node::hangups`: those that have waited for a key, and stay there.
+    pub const HANGUPS: Listed = Listed(16);
 
     /// Adds it to a list. Whether it was not there.
     pub fn add(&mut self, list: Listed) -> bool {

@@ -2,11 +2,12 @@
 
 use isotherm_keyspace::{SteadyMs, Waiter};
 use isotherm_log::LogOffset;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Inner;
-use super::connection::Connection;
+use super::connection::{Connection, Listed};
 use crate::mail::message::Without;
 use crate::node::unix_now;
 use crate::request::blocking::{self, owner};
@@ -36,6 +37,12 @@ impl Inner {
             self.deadlines.insert((deadline, token));
         }
         blocked.is_noted = true;
+        // A lone worker serves its clients itself, and reads what came from them before.
+        let others_serve = self.node.worker_count() > 1 && !blocked.waiter.keys.is_empty();
+        if others_serve && connection.listed.add(Listed::HANGUPS) {
+            let (socket, id) = (connection.stream.as_fd(), connection.session.id());
+            self.node.hangups.watch(usize::from(self.number), socket, id);
+        }
     }
 
     pub fn stop_waiting(&mut self, connection: &mut Connection, token: usize) {

@@ -113,6 +113,27 @@ fn configuration() {
     client.check("CONFIG REWRITE", "-ERR The server is running without a config file\r\n");
 }
 
+/// Valkey repeats an argument up to its first NUL.
+#[test]
+fn errors_end_what_they_repeat_at_a_nul() {
+    let server = Server::start(&["--save", ""]);
+    let mut client = server.client();
+    client.check("FUNCTION LIST fo\0o", "-ERR Unknown argument fo\r\n");
+    client.check("FUNCTION LOAD fo\0o x", "-ERR Unknown option given: fo\r\n");
+    let no_engine = "-ERR No scripting engine found with name 'lu' to enable debug\r\n";
+    client.check("SCRIPT DEBUG yes lu\0a", no_engine);
+    client.check("EVAL #!lua\0\n 0", "-ERR Invalid script shebang\r\n");
+    // Nothing is looked at behind a name that no script can have.
+    client.check("EVALSHA abc 5", "-NOSCRIPT No matching script.\r\n");
+    let many = "-ERR Number of keys can't be greater than number of args\r\n";
+    client.check(&format!("EVALSHA {} 5", "a".repeat(40)), many);
+    client.check("REPLICAOF a x", "-ERR Invalid master port\r\n");
+    // The second number is the text behind the blank, which is none.
+    client.send("*4\r\n$6\r\nCONFIG\r\n$3\r\nSET\r\n$4\r\nsave\r\n$2\r\n1 \r\n");
+    client.expect(OK);
+    pair(&mut client, "CONFIG GET save", "save", "1 0");
+}
+
 #[test]
 fn a_port_in_use_is_refused_and_the_old_one_stays() {
     let (server, other) = (Server::start(&[]), Server::start(&[]));

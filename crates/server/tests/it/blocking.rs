@@ -1,6 +1,7 @@
 //! Clients that wait for a key, over sockets, with one worker and with several.
 
 use crate::common::{Client, OnDrop, PATIENCE, Server, encode, wait_until};
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -225,6 +226,70 @@ fn a_client_that_is_gone_takes_nothing() {
         client.check("LLEN k", ":1\r\n");
         wait_for_blocking_keys(&mut client, 0);
     });
+}
+
+/// Its own worker has not seen yet that it has hung up.
+#[test]
+fn who_has_hung_up_takes_nothing_from_another_worker() {
+    let arguments = ["--unixsocket", "s.sock", "--enable-debug-command", "local"];
+    let server = Server::with_workers(2, &arguments);
+    server.wait_for_log("Ready to accept connections unix");
+    server.client().check("PING", "+PONG\r\n");
+    // Connections go round over the workers. The end of one of these is there at once.
+    let path = server.folder.join("s.sock");
+    let [mut client, mut busy, _, mut waiter] = [(); 4].map(|()| {
+        let mut client = Client::over_any(UnixStream::connect(&path).unwrap());
+        client.check("PING", "+PONG\r\n");
+        client
+    });
+    waiter.send(encode(&["BLPOP", "k", "0"]));
+    wait_until("it waits", || client.blocked_count() == 1);
+    busy.send([encode(&["DEBUG", "LOG", "busy"]), encode(&["DEBUG", "SLEEP", "2"])].concat());
+    server.wait_for_log("DEBUG LOG: busy");
+    drop(waiter);
+    client.check("RPUSH k x", ":1\r\n");
+    client.check("LPOP k", "$1\r\nx\r\n");
+}
+
+/// The target of the one that waits lies in another partition.
+#[test]
+fn who_waits_to_move_is_served_before_who_comes_later() {
+    const ROUNDS: usize = 20;
+    let server = Server::with_workers(3, &[]);
+    let (mut client, mut mover) = (server.client(), server.client());
+    let mut moved = 0;
+    for round in 0..ROUNDS {
+        let (from, to) = (format!("from{round}"), format!("to{round}"));
+        mover.send(encode(&["BLMOVE", &from, &to, "LEFT", "RIGHT", "0"]));
+        wait_for_blocked(&mut client, 1);
+        client.send([encode(&["RPUSH", &from, "x"]), encode(&["LPOP", &from])].concat());
+        client.expect(":1\r\n");
+        match String::from_utf8_lossy(&client.read_reply()).as_ref() {
+            "$-1\r\n" => moved += 1,
+            // Another thread had the target.
+            _ => client.check(&format!("RPUSH {from} x"), ":1\r\n"),
+        }
+        mover.expect("$1\r\nx\r\n");
+    }
+    assert!(moved > ROUNDS / 2, "{moved} of {ROUNDS}");
+}
+
+#[test]
+fn who_waits_for_several_keys_hears_of_a_wrong_one() {
+    const ROUNDS: usize = 20;
+    let server = Server::with_workers(3, &[]);
+    let (mut client, mut waiter) = (server.client(), server.client());
+    let mut refused = 0;
+    for round in 0..ROUNDS {
+        let (wrong, right) = (format!("wrong{round}"), format!("right{round}"));
+        waiter.send(encode(&["BLPOP", &wrong, &right, "0"]));
+        wait_for_blocked(&mut client, 1);
+        client.check(&format!("SET {wrong} x"), OK);
+        client.check(&format!("RPUSH {right} x"), ":1\r\n");
+        // Unless another thread had it.
+        refused += usize::from(waiter.read_reply().starts_with(b"-WRONGTYPE "));
+    }
+    assert!(refused > ROUNDS / 2, "{refused} of {ROUNDS}");
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
 use isotherm_replication::link::Phase;
-use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
 use std::sync::atomic::Ordering::Relaxed;
@@ -66,12 +65,8 @@ pub fn replicaof(call: &mut AdminCall<'_>) -> Outcome {
     }
     let number = match parse_i64(port) {
         Some(number @ 0..=PORT_MAX) => number as u16,
-        Some(_) => {
+        _ => {
             call.reply.error("ERR Invalid master port");
-            return Outcome::Done;
-        }
-        None => {
-            call.reply.error(errors::NOT_AN_INTEGER);
             return Outcome::Done;
         }
     };

@@ -7,7 +7,7 @@ use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
 use isotherm_persist::rdb::functions;
-use isotherm_resp::Reply;
+use isotherm_resp::{Reply, errors};
 use isotherm_stdx::glob_match;
 
 use super::super::{AdminCall, AdminHandler};
@@ -179,7 +179,7 @@ fn list(call: &mut AdminCall<'_>) -> Outcome {
             };
             pattern = Some(given);
         } else {
-            call.reply.error([b"ERR Unknown argument ", word].concat());
+            call.reply.error(errors::with_bytes("ERR Unknown argument ", word, ""));
             return Outcome::Done;
         }
     }

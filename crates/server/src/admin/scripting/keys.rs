@@ -8,13 +8,13 @@
 //! A thread with guards never waits for one more: it locks in whatever order, if that needs no waiting. With leases it holds nothing
 //! when it locks, so it locks in ascending order as any command does.
 
-use isotherm_keyspace::Held;
 use isotherm_resp::Args;
 
 use super::host::ScriptHost;
 use crate::node::Tasks;
 use crate::request::entry::{Entry, Handler, Locks};
 use crate::request::execute::Exec;
+use crate::request::lock_set::try_extend;
 use crate::scripting::run::{Awaits, Kept};
 
 /// Commands of the session and the server that look at no key, of those that a script may call.
@@ -105,9 +105,6 @@ fn names_declared(host: &ScriptHost<'_, '_>, command: &Entry, words: Args<'_>) -
 
 // ---- with guards ----
 
-/// How often a partition is tried that another thread has: commands are over in some microseconds, going on with leases takes longer.
-const TRIES_MAX: usize = 200;
-
 fn extend(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words: Args<'_>) -> bool {
     if names_declared(host, command, words) {
         return true;
@@ -136,16 +133,6 @@ fn extend(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words: Args<'_
             })
         }
     }
-}
-
-fn try_extend(held: &mut Held<'_>, partition: u16) -> bool {
-    (0..TRIES_MAX).any(|_| {
-        let is_had = held.try_extend(partition);
-        if !is_had {
-            std::hint::spin_loop();
-        }
-        is_had
-    })
 }
 
 /// The run lets go of its guards: what it was called with, and has met, is leased instead. Within EXEC that

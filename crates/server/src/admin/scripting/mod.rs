@@ -194,8 +194,8 @@ fn debug(call: &mut AdminCall<'_>) -> Outcome {
     if call.args.len() > 4 {
         call.reply.error(errors::subcommand_syntax(call.args));
     } else if !engine.eq_ignore_ascii_case(b"lua") {
-        call.reply
-            .error([b"ERR No scripting engine found with name '", engine, b"' to enable debug"].concat());
+        let before = "ERR No scripting engine found with name '";
+        call.reply.error(errors::with_bytes(before, engine, "' to enable debug"));
     } else if is(b"no") {
         call.session.debugs = false;
         call.reply.ok();

@@ -58,6 +58,12 @@ pub fn evalsha(call: &mut AdminCall<'_>) -> Outcome {
         });
         return Outcome::Done;
     }
+    if call.args.get(1).len() != size_of::<Sha>() {
+        // No script has such a name, however many keys are said to follow.
+        feed_monitors(call);
+        call.reply.error(NO_SCRIPT);
+        return Outcome::Done;
+    }
     run(call, |call| call.node.scripts.find(call.args.get(1)).ok_or_else(|| NO_SCRIPT.into()))
 }
 
@@ -108,10 +114,7 @@ fn run(call: &mut AdminCall<'_>, find: FindScript) -> Outcome {
     if let Some(keys) = cold_keys(call) {
         return Outcome::Cold(keys);
     }
-    // Before the commands of the script.
-    if call.node.mail.tasks().has(Tasks::MONITORED) {
-        call.node.feed_monitors(call.session, call.command.spec, call.args);
-    }
+    feed_monitors(call);
     try_run(call, find).unwrap_or_else(|text| {
         if call.session.debugs {
             // The session ends before it has begun.
@@ -121,6 +124,13 @@ fn run(call: &mut AdminCall<'_>, find: FindScript) -> Outcome {
         call.reply.error(text);
         Outcome::Done
     })
+}
+
+/// Shows the command to clients that monitor before the commands of the script.
+fn feed_monitors(call: &AdminCall<'_>) {
+    if call.node.mail.tasks().has(Tasks::MONITORED) {
+        call.node.feed_monitors(call.session, call.command.spec, call.args);
+    }
 }
 
 /// Values of the keys that a script or function names and that are not in memory: they are fetched before it begins. What it
