@@ -111,6 +111,15 @@ fn the_doctor_is_silent_about_healthy_servers() {
     client.check("DEBUG POPULATE 15000 large 4000", "+OK\r\n");
     let report = client.ask("MEMORY DOCTOR");
     assert!(report.contains(WELL), "{report}");
+    // A peak is noted by the cron, now and then.
+    let extra = format!("SET extra {}", "x".repeat(200_000));
+    wait_until("the peak is noted", || {
+        client.check(&extra, "+OK\r\n");
+        client.check("DEBUG SLEEP 0.15", "+OK\r\n");
+        client.check("DEL extra", ":1\r\n");
+        let memory = client.ask("INFO memory");
+        field(&memory, "used_memory_peak") > field(&memory, "used_memory") + 100_000
+    });
     for first in (0..15_000).step_by(500) {
         let names: Vec<String> = (first..first + 500).map(|at| format!("large:{at}")).collect();
         assert_eq!(client.ask_number(&format!("DEL {}", names.join(" "))), 500);
