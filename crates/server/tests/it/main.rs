@@ -45,6 +45,7 @@ mod monitor;
 mod observe;
 mod odd_links;
 mod old_files;
+mod pairs;
 mod peers;
 mod persistence;
 mod primary;
