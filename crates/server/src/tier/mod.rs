@@ -44,6 +44,7 @@ pub mod in_order;
 mod keeper;
 mod kept_segments;
 pub mod lent;
+mod look;
 mod nodes;
 pub mod open_files;
 pub mod owner;

@@ -27,6 +27,7 @@ use super::freezing::Freezing;
 use super::frozen;
 use super::health::{Event, State};
 use super::holds::{BYTES_PER_ELEMENT, BYTES_PER_HOLD, LOOKS_PER_HOLD, flips_per_hold};
+use super::look::Look;
 use super::nodes;
 use super::pace;
 use super::records::{append, db_of};
@@ -100,11 +101,7 @@ pub struct Sinker {
     taken_bytes: u64,
     /// The round in which something left last.
     last_round: u64,
-    /// Since when it looks, and how long it had looked without effect when it last gave up.
-    looks_since: Instant,
-    looked: Duration,
-    /// Bytes in use as that look began: what came later may not have been seen.
-    look_used_bytes: u64,
+    look: Look,
     /// Keys that leave with the segment that they lie in.
     pub(super) dropping: Dropping,
     pub(super) space: SpaceWatch,
@@ -157,8 +154,8 @@ impl Routine for Sinker {
             State::Idle if self.node.debug.swap_chaos.is_on() => std::thread::sleep(REST_CHAOS),
             State::Idle => {
                 // To look without effect takes as long as there are keys: it is no more than a part of the time.
-                self.rest_idle(self.looked.clamp(REST_IDLE_MIN, REST_IDLE_MAX));
-                self.tier.await_wake((self.looked * REST_IDLE_FACTOR).max(REST_IDLE));
+                self.rest_idle(self.look.took().clamp(REST_IDLE_MIN, REST_IDLE_MAX));
+                self.tier.await_wake((self.look.took() * REST_IDLE_FACTOR).max(REST_IDLE));
             }
             State::Works if self.tier.is_awaiting_segments.load(Relaxed) => {
                 self.tier.await_wake(REST_SNAPSHOT)
@@ -191,17 +188,14 @@ impl Sinker {
             shown_bytes: 0,
             taken_bytes: 0,
             last_round: 0,
-            looks_since: Instant::now(),
-            looked: Duration::ZERO,
-            look_used_bytes: 0,
+            look: Look::new(),
             dropping: Dropping::new(node),
             space: SpaceWatch::default(),
         }
     }
 
     fn begin_look(&mut self) {
-        self.looks_since = Instant::now();
-        self.look_used_bytes = self.node.pressing_used_bytes();
+        self.look.begin(self.node.pressing_used_bytes());
     }
 
     /// Rests for so long, or until memory has grown.
@@ -341,10 +335,8 @@ impl Sinker {
                     // Keys go with their values from the next round on.
                     false if self.wants_to_freeze() => {}
                     false => {
-                        self.looked = self.looks_since.elapsed();
-                        self.tier.set_idle(self.look_used_bytes);
-                        // The next look begins as memory is now, so that a second one in vain is the last.
-                        self.look_used_bytes = self.node.pressing_used_bytes();
+                        let began_bytes = self.look.end(self.node.pressing_used_bytes());
+                        self.tier.set_idle(began_bytes);
                     }
                 }
                 return;
