@@ -335,8 +335,7 @@ impl Sinker {
                     // Keys go with their values from the next round on.
                     false if self.wants_to_freeze() => {}
                     false => {
-                        let began_bytes = self.look.end(self.node.pressing_used_bytes());
-                        self.tier.set_idle(began_bytes);
+                        self.tier.set_idle(self.look.end(self.node.pressing_used_bytes()));
                     }
                 }
                 return;
