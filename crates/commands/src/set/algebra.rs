@@ -2,11 +2,11 @@
 //!
 //! Only one key can be looked at at a time, so members are copied out of one set and asked for in the others.
 
-use super::{done, finished, or_fail, set};
+use super::{done, finished, or_fail, set, union};
 use crate::call::is_word;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::{Encoding, EventClass, Full, Lookup};
+use isotherm_keyspace::{Encoding, EventClass, Full, Key, Lookup};
 use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 use std::collections::HashSet;
@@ -65,10 +65,10 @@ impl Operands {
 /// The members of the result; the keys are the arguments `keys`.
 fn compute(
     call: &mut Call<'_, '_, '_>,
+    operands: Operands,
     keys: Range<usize>,
     operation: Operation,
-) -> Result<Members, &'static str> {
-    let operands = Operands::of(call, keys.clone())?;
+) -> Members {
     let all_ints = operands.all_ints;
     let mut members = match operation {
         Operation::Inter => {
@@ -99,7 +99,7 @@ fn compute(
     if all_ints && operation != Operation::Inter {
         members.sort_by_cached_key(|member| parse_i64(member));
     }
-    Ok(members)
+    members
 }
 
 fn copy_of(call: &mut Call<'_, '_, '_>, at: usize) -> Members {
@@ -129,7 +129,9 @@ fn keep(
 }
 
 fn reply_members(call: &mut Call<'_, '_, '_>, operation: Operation) -> Outcome {
-    let members = or_fail!(call, compute(call, 1..call.args.len(), operation));
+    let keys = 1..call.args.len();
+    let operands = or_fail!(call, Operands::of(call, keys.clone()));
+    let members = compute(call, operands, keys, operation);
     call.reply.set(members.len());
     members.iter().for_each(|member| call.reply.bulk(member));
     done()
@@ -138,31 +140,45 @@ fn reply_members(call: &mut Call<'_, '_, '_>, operation: Operation) -> Outcome {
 /// Stores the result under the first key, whatever was there.
 fn store(call: &mut Call<'_, '_, '_>, operation: Operation, event: &'static str) -> Outcome {
     call.txn.read_first();
-    let members = or_fail!(call, compute(call, 2..call.args.len(), operation));
+    let keys = 2..call.args.len();
+    let operands = or_fail!(call, Operands::of(call, keys.clone()));
+    let is_union = operation == Operation::Union;
+    let large = if is_union { union::large(call, &operands.sets, keys.clone()) } else { None };
+    let members = match large {
+        Some(_) => Members::new(),
+        None => compute(call, operands, keys, operation),
+    };
     if !call.txn.begin_changes() {
         // What was not shown is read, and it runs again.
         return call.out_of_memory();
     }
     let target = call.key(1);
-    let existed = call.txn.clear(call.db, &target);
-    if members.is_empty() {
-        call.result_is_empty(&target, existed);
-        call.reply.integer(0);
-        return done();
+    let (existed, len) = match large {
+        Some(large) => union::make(call, large),
+        None => (call.txn.clear(call.db, &target), put(call, &target, &members)),
+    };
+    match len {
+        Err(_) => return call.result_is_cut_short(&target, existed),
+        Ok(0) => call.result_is_empty(&target, existed),
+        Ok(_) => call.wrote(EventClass::Set, event, &target, 1),
     }
-    let edited = call.txn.edit_set(call.db, &target, &call.settings.limits, |edit| {
+    call.reply.integer(len.map_or(0, |len| len as i64));
+    done()
+}
+
+/// Stores members under a key that is absent. Returns how many they are.
+fn put(call: &mut Call<'_, '_, '_>, target: &Key<'_>, members: &Members) -> Result<u64, Full> {
+    if members.is_empty() {
+        return Ok(0);
+    }
+    let edited = call.txn.edit_set(call.db, target, &call.settings.limits, |edit| {
         edit.begin_ints();
-        for member in &members {
+        for member in members {
             edit.add(member)?;
         }
         Ok::<_, Full>(())
     });
-    if finished(edited).is_err() {
-        return call.result_is_cut_short(&target, existed);
-    }
-    call.wrote(EventClass::Set, event, &target, 1);
-    call.reply.integer(members.len() as i64);
-    done()
+    finished(edited).map_or(Err(Full), |()| Ok(members.len() as u64))
 }
 
 pub const SINTER: Command<Handler> = Command::new(

@@ -3,6 +3,7 @@
 mod algebra;
 mod member;
 mod random;
+mod union;
 
 use crate::spec::Command;
 use crate::{Handler, Outcome};

@@ -15,3 +15,4 @@ mod random;
 mod replay;
 mod replay_full;
 mod transcripts;
+mod unions;

@@ -1,5 +1,6 @@
-//! What COPY and RENAME carry from one partition to another, but for objects.
+//! What COPY and RENAME carry from one partition to another; large collections are copied node by node.
 
+use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::layout::entry::{BodyRef, Draft, EntryBytes, Place, Plan, read_int};
 use crate::layout::key::{Key, blob_head};
@@ -104,6 +105,30 @@ impl Partition {
         self.drop_table_if_empty(db);
         done
     }
+}
+
+/// Copies a large collection to another key, in the place of what is there.
+pub(super) fn copy_object(
+    held: &mut Held<'_>,
+    from: (&Key<'_>, &Location),
+    to: (Db, &Key<'_>),
+    expiry: Option<UnixMs>,
+    now: UnixMs,
+) -> Result<(), Full> {
+    let (slot, source) = (from.0.slot, from.1);
+    let partition = held.partition(slot);
+    let number = source.object(&partition.store).expect("the caller has seen it");
+    let root = partition.store.objects.take(number);
+    let (form, home) = (root.body.form(), partition.number);
+    let copied = if held.partition(to.1.slot).number == home {
+        held.partition(to.1.slot).store.copy_object(None, &root)
+    } else {
+        let (source, target) = held.two(slot, to.1.slot);
+        target.store.copy_object(Some(&source.store), &root)
+    };
+    held.partition(slot).store.objects.put(number, root);
+    let target = held.partition(to.1.slot);
+    target.put_object_with(to.0, target.locate(to.0, to.1), to.1, form, copied?, expiry, now)
 }
 
 /// Bytes to store again as they were.

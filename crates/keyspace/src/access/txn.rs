@@ -3,6 +3,7 @@
 //! Every change raises the flags of those who WATCH the key; everything else that follows from a change is reported by the
 //! handler as effects.
 
+use crate::access::carry::copy_object;
 use crate::access::effect::{EffectSink, EventClass};
 use crate::access::followers::ChangeCause;
 use crate::access::key_events::KeyEvents;
@@ -13,7 +14,6 @@ use crate::layout::key::Key;
 use crate::layout::kind::{Db, Expiry, Form, Full, NewValue};
 use crate::layout::last_used::AccessNote;
 use crate::layout::page::Spot;
-use crate::tables::location::Location;
 use crate::values::collection::{EditError, Edited, Editing, Limits};
 use crate::values::hash::HashEdit;
 use crate::values::list::ListEdit;
@@ -488,8 +488,9 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.meet_frozen(to.0, to.1)?;
         let now = self.conditions.now;
         let source = self.locate_source(from)?;
-        if let Some(number) = source.object(&self.held.partition(from.1.slot).store) {
-            self.copy_object(from, to, &source, number)?;
+        if source.object(&self.held.partition(from.1.slot).store).is_some() {
+            let expiry = source.expiry(&self.held.partition(from.1.slot).store);
+            copy_object(self.held, (from.1, &source), to, expiry, now)?;
         } else {
             let carried = self.held.partition(from.1.slot).carry(&source);
             self.held.partition(to.1.slot).put_carried(to.0, to.1, carried, now)?;
@@ -499,27 +500,18 @@ impl<'t, 'k> Txn<'t, 'k> {
         Ok(())
     }
 
-    fn copy_object(
-        &mut self,
-        from: (Db, &Key<'_>),
-        to: (Db, &Key<'_>),
-        source: &Location,
-        number: u32,
-    ) -> Result<(), Full> {
+    /// Copies a large collection, without its expiry, to a key that is absent. Returns whether it is one.
+    pub fn take_over(&mut self, db: Db, from: &Key<'_>, to: &Key<'_>) -> Result<bool, Full> {
+        self.found = None;
+        self.meet_frozen(db, to)?;
+        let source = self.locate(db, from).filter(|location| location.spot.is_some());
+        let store = &self.held.partition(from.slot).store;
+        let Some(source) = source.filter(|source| source.object(store).is_some()) else { return Ok(false) };
         let now = self.conditions.now;
-        let partition = self.held.partition(from.1.slot);
-        let expiry = source.expiry(&partition.store);
-        let root = partition.store.objects.take(number);
-        let (form, home) = (root.body.form(), partition.number);
-        let copied = if self.held.partition(to.1.slot).number == home {
-            self.held.partition(to.1.slot).store.copy_object(None, &root)
-        } else {
-            let (source, target) = self.held.two(from.1.slot, to.1.slot);
-            target.store.copy_object(Some(&source.store), &root)
-        };
-        self.held.partition(from.1.slot).store.objects.put(number, root);
-        let target = self.held.partition(to.1.slot);
-        target.put_object_with(to.0, target.locate(to.0, to.1), to.1, form, copied?, expiry, now)
+        copy_object(self.held, (from, &source), (db, to), None, now)?;
+        self.written(db, to);
+        self.created(db, to);
+        Ok(true)
     }
 
     // ---- waiting ----

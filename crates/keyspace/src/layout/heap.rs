@@ -131,6 +131,17 @@ impl Heap {
         Ok(page)
     }
 
+    /// Makes a page of an object, with the used bytes of another object's page.
+    pub fn new_page_of(&mut self, owner: u32, used: &[u8], version: u8) -> Result<Handle, Full> {
+        let (page, size) = self.allocate(Kind::Page, used.len())?;
+        let bytes = self.bytes_mut(page, size);
+        bytes[..used.len()].copy_from_slice(used);
+        page::set_class(bytes);
+        page::set_version(bytes, version);
+        page::change_owner(bytes, owner);
+        Ok(page)
+    }
+
     /// A body of an object's entry: a node that is found again by its entry's hash.
     pub fn new_node_body(&mut self, owner: u32, hash: u32, len: usize) -> Result<Handle, Full> {
         let (handle, _) = self.allocate(Kind::Node, BLOB_HEAD_BYTES + len)?;

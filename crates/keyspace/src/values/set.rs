@@ -47,6 +47,15 @@ impl<'a> SetView<'a> {
         }
     }
 
+    /// Notes each part that is not in memory.
+    pub fn note_away(&self) {
+        if let Stored::Object(root, store) = self.stored
+            && root.body.structure().away_nodes() > 0
+        {
+            fields_of(root).for_each(store, |_| {});
+        }
+    }
+
     pub fn encoding(&self) -> Encoding {
         match self.stored {
             Stored::Packed(_, form) => packed_encoding(form),

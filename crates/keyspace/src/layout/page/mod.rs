@@ -223,6 +223,13 @@ pub(crate) fn set_owner(bytes: &mut [u8], owner: u32) {
     set_used(bytes, at + OWNER_BYTES);
 }
 
+/// Gives a page that has an owner another one.
+pub(crate) fn change_owner(bytes: &mut [u8], owner: u32) {
+    let at = Page(bytes).columns_end();
+    debug_assert!(Page(bytes).owner_bytes() == OWNER_BYTES);
+    bytes[at..at + OWNER_BYTES].copy_from_slice(&owner.to_le_bytes());
+}
+
 /// After a move to another size class: the slice is the whole object.
 #[inline]
 pub(crate) fn set_class(bytes: &mut [u8]) {

@@ -12,6 +12,7 @@
 //! A snapshot under way gets the entries of a page before its first change (`before_change`, the one choke point).
 
 mod cold;
+mod copy;
 mod structure;
 
 pub(crate) use cold::ReadPage;

@@ -5,7 +5,7 @@ use super::{Field, Fields, PAGE_ROUNDING_BYTES, field_of};
 use crate::layout::directory;
 use crate::layout::entry::{BodyRef, EntryBytes, Place, read_int, split_keyed};
 use crate::layout::key::tag_of;
-use crate::layout::kind::{Encoding, Form, Full, NewValue};
+use crate::layout::kind::{Encoding, Form, Full};
 use crate::layout::node_name::NodeName;
 use crate::layout::packed::Element;
 use crate::layout::page::{self, Spot};
@@ -16,38 +16,11 @@ use crate::values::receiver::{LongPart, NodeOf, NodePart, PAGE_WEIGHT_MAX, Recei
 use crate::values::saved::{SavedField, SavedText};
 use crate::values::store::Store;
 use isotherm_arena::Handle;
-use isotherm_stdx::UnixMs;
 
 impl Fields {
     /// Gives everything back at once: of one that was never stored.
     pub fn free_all(&mut self, store: &mut Store) {
         while !self.free_step(store, usize::MAX) {}
-    }
-
-    fn copy_to(&self, from: Option<&Store>, store: &mut Store, number: u32) -> Result<Object, Full> {
-        let mut copy = Fields::new(number, self.is_set, self.encoding);
-        let mut fields = Vec::new();
-        for index in 0..self.record.pages {
-            self.for_each_in(from.unwrap_or(store), index, |field| fields.push(SavedField::of(field)));
-            for saved in fields.drain(..) {
-                let value = match &saved.value {
-                    SavedText::Int(int) => NewValue::Int(*int),
-                    SavedText::Bytes(bytes) => NewValue::Bytes(bytes),
-                    SavedText::Shared(..) => unreachable!("it was copied"),
-                };
-                let now = UnixMs(0);
-                if let Err(full) = copy.set(store, &saved.name, value, saved.expiry, false, now) {
-                    copy.free_all(store);
-                    return Err(full);
-                }
-            }
-        }
-        if copy.record.keys != self.record.keys {
-            // A page could not be read.
-            copy.free_all(store);
-            return Err(Full);
-        }
-        Ok(if self.is_set { Object::Set(copy) } else { Object::Hash(copy) })
     }
 
     /// Moves a page of this object.
@@ -258,11 +231,11 @@ impl Structure for Fields {
     }
 
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
-        self.copy_to(None, store, number)
+        self.copied(None, store, number)
     }
 
     fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
-        self.copy_to(Some(from), store, number)
+        self.copied(Some(from), store, number)
     }
 
     fn away_nodes(&self) -> u64 {

@@ -1,13 +1,17 @@
 //! Changes of a list. Whatever can fail for want of memory comes before the first change.
 
 use super::block::{self, BLOCK_BYTES_MAX, BLOCK_ELEMENTS_MAX, Block, DATA_BYTES_MAX, Draft, HEAD_BYTES};
+use super::view::NO_TIME;
 use super::{End, List, Piece};
 use crate::layout::chain::{At, Counted};
 use crate::layout::kind::Full;
 use crate::layout::last_used::stamp;
 use crate::layout::listpack::entry_bytes;
 use crate::layout::packed::{Coded, Element, LONG_TAG};
-use crate::values::nodes::{NODE_HEAD_BYTES, NodeId, Room, node_bytes};
+use crate::values::blocks::room_of;
+use crate::values::nodes::{NODE_HEAD_BYTES, NodeId, Reading, Room, node_bytes};
+use crate::values::object::Object;
+use crate::values::store::Store;
 
 /// A block up to this size is written anew where it has no room at the end that is asked for.
 const REWRITTEN_BYTES_MAX: usize = 512;
@@ -257,21 +261,49 @@ impl List {
         self.sweep(room, pieces_max)
     }
 
-    /// Fills this empty list with copies of another one's blocks; large elements are shared.
-    pub(super) fn copy_pieces(&mut self, room: &mut Room<'_>, other: &List) -> Result<(), Full> {
+    /// Makes the same list again in `store`. `from`: where this one lies, if that is another store.
+    pub(super) fn copied(
+        &self,
+        from: Option<Reading<'_>>,
+        store: &mut Store,
+        number: u32,
+    ) -> Result<Object, Full> {
+        let mut copy = List::new(number);
+        copy.quick = self.quick;
+        let mut room = room_of(store, NO_TIME);
+        match copy.copy_pieces(&mut room, self, from) {
+            Ok(()) => Ok(Object::List(copy)),
+            Err(full) => {
+                while !copy.free_pieces(&mut room, usize::MAX) {}
+                Err(full)
+            }
+        }
+    }
+
+    /// Fills this empty list with copies of another one's blocks; large elements are shared. `from`: where
+    /// that one lies, if it is in another store.
+    fn copy_pieces(
+        &mut self,
+        room: &mut Room<'_>,
+        other: &List,
+        from: Option<Reading<'_>>,
+    ) -> Result<(), Full> {
         for piece in other.chain.iter() {
             let copy = match *piece {
                 Piece::Large { number, listpack } => {
-                    let body = room.large.share(number);
+                    let body = from.map_or(&*room.large, |from| from.large).share(number);
                     (self.large, self.large_bytes) = (self.large + 1, self.large_bytes + body.len() as u64);
                     Piece::Large { number: room.large.adopt(body), listpack }
                 }
                 Piece::Block { node, count, listpack } => {
-                    let size = other.block(room.reading(), node).room();
+                    let size = other.block(from.unwrap_or(room.reading()), node).room();
                     let (copy, _) = self.nodes.allocate(room, size)?;
-                    let (from, to) = ((other.nodes.handle(node), size), (self.nodes.handle(copy), size));
-                    let (from, to) = room.heap.bytes_pair(from, to);
-                    to[NODE_HEAD_BYTES..].copy_from_slice(&from[NODE_HEAD_BYTES..]);
+                    let (source, target) = (other.nodes.handle(node), self.nodes.handle(copy));
+                    let (source, target) = match from {
+                        Some(from) => (from.heap.bytes(source, size), room.heap.bytes_mut(target, size)),
+                        None => room.heap.bytes_pair((source, size), (target, size)),
+                    };
+                    target[NODE_HEAD_BYTES..].copy_from_slice(&source[NODE_HEAD_BYTES..]);
                     Piece::Block { node: copy, count, listpack }
                 }
             };

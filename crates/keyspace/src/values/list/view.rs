@@ -23,7 +23,7 @@ const PACKED_AGAIN_BYTES: u64 = PACKED_BYTES_MAX as u64 / 2;
 const COUNTED_LISTPACK_BYTES_MAX: u64 = 8192;
 
 /// What is changed without a command has no time of its own.
-const NO_TIME: UnixMs = UnixMs(0);
+pub(super) const NO_TIME: UnixMs = UnixMs(0);
 
 /// A list to read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -489,30 +489,12 @@ impl Structure for List {
 
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
         self.nodes.refuse_away(reading_of(store))?;
-        let mut copy = List::new(number);
-        copy.quick = self.quick;
-        let mut room = room_of(store, NO_TIME);
-        match copy.copy_pieces(&mut room, self) {
-            Ok(()) => Ok(Object::List(copy)),
-            Err(full) => {
-                while !copy.free_pieces(&mut room, usize::MAX) {}
-                Err(full)
-            }
-        }
+        self.copied(None, store, number)
     }
 
     fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
         self.nodes.refuse_away(reading_of(from))?;
-        let mut copy = List::new(number);
-        copy.quick = self.quick;
-        let mut room = room_of(store, NO_TIME);
-        for element in self.iter(reading_of(from), 0, End::Front) {
-            if let Err(full) = copy.push(&mut room, End::Back, element) {
-                while !copy.free_pieces(&mut room, usize::MAX) {}
-                return Err(full);
-            }
-        }
-        Ok(Object::List(copy))
+        self.copied(Some(reading_of(from)), store, number)
     }
 
     fn set_saving(&mut self, saving: bool) {
