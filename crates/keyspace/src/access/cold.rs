@@ -59,12 +59,12 @@ impl Keyspace {
 }
 
 impl Held<'_> {
-    /// Whether any value of what is held is not in memory.
+    /// Returns whether any value of what is held is not in memory.
     pub fn has_cold(&self) -> bool {
         self.guarded().any(Partition::has_cold)
     }
 
-    /// Whether a command that needs a key's value can have it. `home`: it is going to change it, so lent is not enough.
+    /// Returns whether a command that needs a key's value can have it. `home`: it is going to change it, so lent is not enough.
     pub fn whereabouts(&mut self, db: Db, key: &Key<'_>, home: bool) -> Whereabouts {
         let partition = self.partition(key.slot);
         if !partition.store.cold.any() {
@@ -99,7 +99,7 @@ impl Held<'_> {
         self.guarded_mut().for_each(|partition| partition.store.cold.drop_passed());
     }
 
-    /// Whether the last command has met values that are not in memory (`OnCold::Collect`).
+    /// Returns whether the last command has met values that are not in memory (`OnCold::Collect`).
     #[inline]
     pub fn has_missed(&self) -> bool {
         !self.missing.is_empty() || self.has_missed_nodes()
@@ -274,12 +274,12 @@ impl Txn<'_, '_> {
         None
     }
 
-    /// Whether any value of what is held is not in memory.
+    /// Returns whether any value of what is held is not in memory.
     pub fn has_cold(&self) -> bool {
         self.held.has_cold()
     }
 
-    /// Whether the value of a key that no declaration names can be had.
+    /// Returns whether the value of a key that no declaration names can be had.
     pub fn whereabouts(&mut self, db: Db, key: &Key<'_>) -> Whereabouts {
         self.held.whereabouts(db, key, false)
     }
