@@ -119,6 +119,10 @@ impl Log {
         self.tail.end().0.saturating_sub(self.written.load(Ordering::Relaxed))
     }
 
+    pub fn limit_bytes(&self) -> u64 {
+        self.limit_bytes.load(Ordering::Relaxed)
+    }
+
     pub fn set_limit_bytes(&self, limit_bytes: u64) {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }

@@ -281,6 +281,11 @@ impl Log {
         self.segments.may_grow = may_grow;
     }
 
+    /// Returns whether values from memory may begin segments, as far as there are some.
+    pub fn may_grow(&self) -> bool {
+        self.segments.may_grow
+    }
+
     /// Bytes of values that the log takes from memory before it is full, if all of them live: without what is
     /// kept for survivors.
     pub fn usable_bytes(&self) -> u64 {

@@ -103,6 +103,8 @@ impl Trouble {
 
 pub struct AofWriter {
     policy: FsyncPolicy,
+    /// Bytes that are kept for a sync that fails, before one is made ahead of its second.
+    unsynced_bytes_max: u64,
     list: List,
     file_next: u64,
     start: LogOffset,
@@ -147,6 +149,7 @@ impl AofWriter {
     pub fn new(policy: FsyncPolicy, list: List, start: LogOffset, now: Ms) -> AofWriter {
         AofWriter {
             policy,
+            unsynced_bytes_max: u64::MAX,
             file_next: list.segments.last().map_or(1, |segment| segment.file.0 + 1),
             list,
             start,
@@ -183,6 +186,12 @@ impl AofWriter {
         let old = before.segments.iter().map(|segment| segment.file).collect();
         let list = List { base: None, segments: Vec::new() };
         AofWriter { file_next, awaits_base: Some(old), ..AofWriter::new(policy, list, start, now) }
+    }
+
+    /// Bounds the bytes that are written and not synced under `everysec`, which are kept in memory. One sync
+    /// is under way at most: more of them come while it takes.
+    pub fn set_unsynced_bytes_max(&mut self, bytes: u64) {
+        self.unsynced_bytes_max = bytes;
     }
 
     /// Takes one input; `outputs` gets what is to be done, in its order.
@@ -482,7 +491,11 @@ impl AofWriter {
         let Some(target) = self.unsynced() else { return };
         let is_due = match self.policy {
             FsyncPolicy::Always => true,
-            FsyncPolicy::EverySecond => now.0 >= self.synced_at.0 + SYNC_INTERVAL_MS,
+            FsyncPolicy::EverySecond => {
+                let durable = self.marks.map_or(target.offset, |marks| marks.durable.offset);
+                let bytes = target.offset.0 - durable.0;
+                now.0 >= self.synced_at.0 + SYNC_INTERVAL_MS || bytes >= self.unsynced_bytes_max
+            }
             FsyncPolicy::No => false,
         };
         let is_awaited = self.trouble.as_ref().is_some_and(|trouble| trouble.awaits == FailedCall::Sync);

@@ -93,6 +93,22 @@ fn every_second_syncs_once_a_second() {
 }
 
 #[test]
+fn every_second_syncs_before_too_much_is_kept_for_it() {
+    let mut steps = Steps::new(FsyncPolicy::EverySecond);
+    steps.writer.set_unsynced_bytes_max(20);
+    steps.step(collected(19));
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 19 }), []);
+    assert_eq!(steps.step(collected(20)), [write(1, 19, 19, 20)]);
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 1 }), [sync(1)]);
+    steps.step(collected(60));
+    assert_eq!(steps.step(Input::Wrote { file_bytes: 40 }), [], "one at a time");
+    let [announced, released] = durable(20);
+    assert_eq!(steps.step(Input::Synced), [announced, sync(1), released]);
+    assert_eq!(steps.step(Input::Synced), durable(60));
+    assert_eq!(steps.writer.next_tick(), None);
+}
+
+#[test]
 fn no_releases_what_is_written_and_syncs_when_asked() {
     let mut steps = Steps::new(FsyncPolicy::No);
     steps.step(collected(10));

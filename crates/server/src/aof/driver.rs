@@ -231,6 +231,8 @@ impl Driver {
 
     /// One round: what was asked for, what was appended, what follows from it. Whether something was written.
     fn turn(&mut self, outputs: &mut Vec<Output>) -> bool {
+        // Writers wait when twice as much is not durable.
+        self.machine.set_unsynced_bytes_max(self.log.limit_bytes() / 2);
         for request in self.state.inbox.take() {
             let input = match request {
                 Request::Policy(policy) => {

@@ -200,8 +200,9 @@ fn parameters(prng: &mut Prng) -> Vec<String> {
     let preamble = if prng.one_in(2) { "no" } else { "yes" };
     let prepared = if prng.one_in(2) { "32kb" } else { "0" };
     let text = format!(
-        "--replicaof 127.0.0.1 1 --appendonly yes --appendfsync {policy} --aof-use-rdb-preamble {preamble} \
-         --aof-prepare-bytes {prepared} --auto-aof-rewrite-min-size 4kb"
+        "--replicaof 127.0.0.1 1 --propagation-error-behavior ignore --appendonly yes \
+         --appendfsync {policy} --aof-use-rdb-preamble {preamble} --aof-prepare-bytes {prepared} \
+         --auto-aof-rewrite-min-size 4kb"
     );
     text.split(' ').map(String::from).collect()
 }

@@ -16,7 +16,8 @@
 //! Frozen keys go as they lie, all of a record: none of them was used since it was written.
 //!
 //! A segment of which hardly anything may go is not worth it: for a while the disk counts as full. While a
-//! snapshot keeps segments that are empty already, none is dropped: it would be kept too.
+//! snapshot keeps segments that are empty already, none is dropped: it would be kept too. Nor is one in a
+//! file system that is short: values could not follow.
 
 use isotherm_keyspace::{ColdRef, EvictionPolicy, Held, Want};
 use isotherm_tier::{Place, Record};
@@ -74,7 +75,8 @@ impl Sinker {
     /// Returns whether keys may leave for the sake of space on disk.
     pub(super) fn may_drop(&self) -> bool {
         let is_vain = self.dropping.vain_since.is_some_and(|since| elapsed(since) < VAIN_REST);
-        let is_vain = is_vain || self.snapshot_keeps_segments();
+        // In a file system that is short an emptied segment is room for others, and none for values.
+        let is_vain = is_vain || self.snapshot_keeps_segments() || !self.log.may_grow();
         !is_vain && self.may_clean() && self.drop_policy().is_some()
     }
 

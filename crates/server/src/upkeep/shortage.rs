@@ -8,8 +8,8 @@
 //!     3  values                 go to disk, as long as it takes them (`tier::sinker`)                a read
 //!     4  writers                wait, far above the limit, in small steps (`tier::pace`);            time
 //!                               get -OOM while the disk hangs or fails, for a minute                 a write
-//!     5  keys                   by the policy: of a disk that is full or broken those in memory,     data
-//!                               as what is on disk takes 35 bytes of memory
+//!     5  keys                   by the policy: beside a disk of values those in memory, as what is   data
+//!                               on disk takes 35 bytes of memory
 //!
 //!   the disk has no segment for values
 //!     1  what is dead           is cleaned (`tier::cleaner`)                                         writes
@@ -77,8 +77,9 @@ pub fn for_memory(seen: MemoryShort) -> Relief {
         ValueDisk::Takes => Relief::UnderWay,
         ValueDisk::Unasked if !seen.is_far_above => Relief::UnderWay,
         ValueDisk::Troubled { ms } if ms < TROUBLE_MS_MAX => Relief::Refuse,
-        ValueDisk::Full | ValueDisk::Troubled { .. } => evict(EvictionGain::Memory),
-        ValueDisk::Unasked | ValueDisk::None => evict(EvictionGain::Any),
+        // A key whose value is on disk frees little of what is short.
+        ValueDisk::Unasked | ValueDisk::Full | ValueDisk::Troubled { .. } => evict(EvictionGain::Memory),
+        ValueDisk::None => evict(EvictionGain::Any),
     }
 }
 
@@ -127,7 +128,7 @@ mod tests {
         let table = [
             (ValueDisk::None, Evict(Any), Evict(Any)),
             (ValueDisk::Takes, UnderWay, HoldWriters),
-            (ValueDisk::Unasked, UnderWay, Evict(Any)),
+            (ValueDisk::Unasked, UnderWay, Evict(Memory)),
             (ValueDisk::Full, Evict(Memory), Evict(Memory)),
             (HANGS, Refuse, Refuse),
             (BROKEN, Evict(Memory), Evict(Memory)),

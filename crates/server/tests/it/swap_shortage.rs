@@ -119,6 +119,46 @@ fn a_full_log_evicts_what_was_written() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
+/// Values that no record can hold leave for their own sake: those on disk would free next to nothing.
+#[test]
+fn values_that_stay_in_memory_cost_no_cache() {
+    const LARGE_BYTES: usize = 17 << 20;
+    let folder = Folder::new("unmoved");
+    let server = folder.start(&["--maxmemory-policy", "allkeys-lru"]);
+    let mut client = server.client();
+    set(&mut client, 0..MANY, 0);
+    let large = "x".repeat(LARGE_BYTES);
+    for number in 0..3 {
+        client.send(encode(&["SET", &format!("large:{number}"), &large]));
+        client.expect("+OK\r\n");
+    }
+    wait_until("they have left", || counted(&mut client) <= (24 << 20) * 11 / 10);
+    let evicted = evicted(&mut client);
+    assert!(evicted < MANY as u64 / 5, "{evicted}");
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+/// Of a file system that others fill no segment is given back: values could not follow.
+#[test]
+fn a_file_system_that_is_short_costs_what_was_written() {
+    const WRITTEN: usize = 20_000;
+    let folder = Folder::new("short-system");
+    let server = folder.start(&["--maxmemory-policy", "allkeys-lru", "--save", ""]);
+    let mut client = server.client();
+    set(&mut client, 0..4 * MANY, 0);
+    assert_eq!(evicted(&mut client), 0);
+    fault(&mut client, "free 10000000");
+    wait_until("no value leaves memory any more", || {
+        set(&mut client, 0..1000, 0);
+        state(&mut client) == "full"
+    });
+    let before = evicted(&mut client);
+    set(&mut client, 4 * MANY..4 * MANY + WRITTEN, 0);
+    let evicted = evicted(&mut client) - before;
+    assert!(before < MANY as u64 && evicted < WRITTEN as u64 * 12 / 10, "{before}, then {evicted}");
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
 /// Without a policy nothing is dropped: what was answered is there.
 #[test]
 fn a_full_log_refuses_without_a_policy() {
