@@ -97,15 +97,15 @@ fn descriptors_of_threads_are_counted() {
         wait_until("it is saved", || client.info("persistence", "rdb_bgsave_in_progress") == 0);
         assert!(client.ask("INFO persistence").contains("rdb_last_bgsave_status:ok"));
     };
-    // 150 less 32, and what 64 workers have beyond the 16 of these.
-    let server = run(150, "");
+    // 214 less 32, and what 64 workers have beyond the 16 of these.
+    let server = run(214, "");
     assert!(server.log().contains("maxclients has been reduced to 6 "), "{}", server.log());
     let mut clients = fill(&server, 6);
     saves(&mut clients[0]);
     drop((clients, server));
 
     let metrics = common::free_port();
-    let server = run(190, &format!("--metrics-port {metrics} --appendonly yes"));
+    let server = run(254, &format!("--metrics-port {metrics} --appendonly yes"));
     assert!(server.log().contains("maxclients has been reduced to 13 "), "{}", server.log());
     let idle: Vec<TcpStream> = (0..60).map(|_| TcpStream::connect(("127.0.0.1", metrics)).unwrap()).collect();
     let mut clients = fill(&server, 13);
