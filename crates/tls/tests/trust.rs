@@ -203,7 +203,9 @@ fn certificates_are_believed_as_openssl_believes_them() {
     let (root_twin, own_twin) = (twin(&root), twin(&own));
 
     let good = "";
-    let rows: [(&str, &[&Made], &KeyPair, &[&Made], &str); 24] = [
+    /// Its name, what is shown with which key, what is trusted, and a part of the refusal.
+    type Row<'a> = (&'a str, &'a [&'a Made], &'a KeyPair, &'a [&'a Made], &'a str);
+    let rows: [Row<'_>; 24] = [
         ("signed by an authority", &[&leaf], &leaf.key, &[&root], good),
         ("with the authority behind it", &[&leaf, &root], &leaf.key, &[&root], good),
         ("of another kind of key", &[&rsa_leaf], &rsa_leaf.key, &[&root], good),
