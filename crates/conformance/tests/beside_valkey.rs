@@ -48,7 +48,7 @@ fn valkey_agrees_with_itself() {
 fn every_fault_is_found_and_explained() {
     for (name, fault) in FAULTS {
         let Some(valkey) = valkey() else { return };
-        let report = compare_with_itself(valkey, Some(fault), 6000);
+        let report = compare_with_itself(valkey, Some(fault), 10_000);
         assert!(!report.differences.is_empty(), "{name}");
         assert!((1..=6).contains(&report.transcript_len), "{name}: {} steps", report.transcript_len);
     }
