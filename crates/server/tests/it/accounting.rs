@@ -232,7 +232,11 @@ fn values_on_their_way_to_another_server_are_accounted_for() {
     let port = target.local_addr().unwrap().port().to_string();
     let mut mover = server.client();
     mover.send(encode(&["MIGRATE", "127.0.0.1", &port, "long", "0", "60000"]));
-    wait_until("the value is on its way", || memory_map(&mut client)["migration"] >= BYTES);
+    // The buffer that it is put into grows, and is noted when it has.
+    wait_until("the value is on its way", || {
+        let map = memory_map(&mut client);
+        map["migration"] >= BYTES && map["unbooked"] < UNBOOKED_BYTES_MAX
+    });
     check(&server, &mut client, "on its way");
     drop(target);
     assert!(mover.read_reply().starts_with(b"-IOERR"));
