@@ -131,8 +131,12 @@ impl Both {
             let arity_differs = is_newer && (is_error(&ours) || is_error(&theirs));
             // COMPAT.md: a second word STREAMS.
             let is_streams = |word: &&Vec<u8>| word.eq_ignore_ascii_case(b"STREAMS");
-            let is_twice = is_error(&ours) && request.iter().filter(is_streams).count() > 1;
-            if ordered(ours.clone()) != ordered(theirs.clone()) && !arity_differs && !is_twice {
+            let is_group = request[0].eq_ignore_ascii_case(b"XREADGROUP");
+            let is_twice = (is_group || is_error(&ours)) && request.iter().filter(is_streams).count() > 1;
+            // COMPAT.md: PFMERGE without sources.
+            let is_alone = request.len() == 2 && request[0].eq_ignore_ascii_case(b"PFMERGE");
+            let may_differ = arity_differs || is_twice || is_alone;
+            if ordered(ours.clone()) != ordered(theirs.clone()) && !may_differ {
                 let request = request.join(&b' ').escape_ascii().to_string();
                 report.differences.push(format!("{what} {request}\n  ours:   {ours}\n  valkey: {theirs}"));
             }
