@@ -1,4 +1,4 @@
-//! What a handler may resolve, in builds with assertions: the keys that the key finder of its declaration
+//! Keys that a handler may resolve, in builds with assertions: those that the key finder of its declaration
 //! names for these arguments, each as its flags allow. So rights (ACL), slots (cluster), COMMAND GETKEYS,
 //! locks and handlers have one reader of the arguments.
 //!

@@ -14,7 +14,7 @@ use crate::Call;
 use isotherm_resp::{Args, ArgsBuf};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 
-/// So many elements go to the log in one command, and so many bytes of several: with the longest key a
+/// Elements that go to the log in one command, and bytes of several: with the longest key a
 /// request of less than 4 GB.
 const ELEMENTS_MAX: usize = 1024;
 const ELEMENTS_BYTES_MAX: usize = 1 << 30;

@@ -57,7 +57,7 @@ impl Made {
     }
 }
 
-/// What is shown: certificates, the one that is meant first, and a key, which may be another's.
+/// Certificates that are shown, the one that is meant first, and a key, which may be another's.
 struct Shown(Arc<SingleCertAndKey>);
 
 impl Shown {
@@ -203,7 +203,7 @@ fn certificates_are_believed_as_openssl_believes_them() {
     let (root_twin, own_twin) = (twin(&root), twin(&own));
 
     let good = "";
-    /// Its name, what is shown with which key, what is trusted, and a part of the refusal.
+    /// A name, certificates that are shown, their key, those that are trusted, and a part of the refusal.
     type Row<'a> = (&'a str, &'a [&'a Made], &'a KeyPair, &'a [&'a Made], &'a str);
     let rows: [Row<'_>; 24] = [
         ("signed by an authority", &[&leaf], &leaf.key, &[&root], good),
@@ -245,7 +245,7 @@ fn certificates_are_believed_as_openssl_believes_them() {
     }
 }
 
-/// Where nothing is given that could be believed, nothing is asked for, or there is no such server.
+/// A server without anything to believe asks for nothing, or does not start.
 #[test]
 fn given_nothing_nothing_is_believed() {
     let folder = Folder(std::env::temp_dir().join(format!("isotherm-tls-none-{}", std::process::id())));

@@ -1,4 +1,4 @@
-//! What COPY and RENAME carry from one partition to another; large collections are copied node by node.
+//! Values that COPY and RENAME carry from one partition to another; large collections go node by node.
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;

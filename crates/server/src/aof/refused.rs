@@ -18,12 +18,12 @@ pub enum Refused {
     TransactionTooLarge,
     /// The data does not fit: what the command replied. Nothing was changed.
     OutOfMemory(String),
-    /// The same, where a part of the command or its transaction may be in the data: that is no state of the
+    /// No memory, where a part of the command or its transaction may be in the data: that is no state of the
     /// log any more.
     HalfApplied(String),
     /// A command replied with an error, which it did not where it was recorded. Nothing was changed.
     Failed(CommandFailure),
-    /// The same, where the commands before it in its transaction are in the data.
+    /// An error reply, where the commands before it in its transaction are in the data.
     HalfFailed(CommandFailure),
     Library(library_head::Refused),
     /// The primary that has sent this is followed no more.

@@ -24,7 +24,7 @@ use crate::session::{ClientShared, Transport};
 
 /// Connections taken from one listener before the others have their turn.
 const ACCEPTS_PER_TURN_MAX: usize = 1000;
-/// How long accepting rests when there are no file descriptors.
+/// Rest of accepting when there are no file descriptors.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// A worker that has not looked at its sockets for so long is busy.
 const BUSY_MIN: Duration = Duration::from_millis(10);

@@ -114,7 +114,7 @@ impl LockSet {
     }
 }
 
-/// How often a partition is tried that another thread has: commands are over in some microseconds.
+/// Tries of a partition that another thread has: commands are over in some microseconds.
 const TRIES_MAX: usize = 200;
 
 /// Locks one more partition, in whatever order, unless another thread keeps it. Returns whether it is held.

@@ -36,7 +36,7 @@ pub enum WaitReason {
     Script(Ticket),
     /// A script of its transaction takes long.
     Exec(Ticket),
-    /// Its script takes long, and it debugs it.
+    /// A client that debugs its script, which takes long.
     Debugger(Ticket),
     /// It has become a replica: it leaves its worker.
     Leaving,

@@ -109,7 +109,7 @@ pub fn load_at_start(node: &Node, lines: &[UserWords]) -> Result<(), String> {
     }
 }
 
-/// What is wrong with a `user` line, as the reader of the configuration says it. A command that is not there
+/// Returns the fault of a `user` line, in the words of the configuration. A command that is not there
 /// is found later, as in Valkey.
 pub fn check_line(words: &[&[u8]], config: &Config) -> Result<(), String> {
     static TABLE: LazyLock<CommandTable> =

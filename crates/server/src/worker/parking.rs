@@ -61,7 +61,7 @@ pub enum Parked {
     Script(Ticket),
     /// A script of its transaction runs: it stays until that is over, however it ends.
     Exec(Ticket),
-    /// Its script takes long, and it debugs it.
+    /// A client that debugs its script, which takes long.
     Debugger(Ticket),
     /// Its client leaves too much unread.
     Reader,

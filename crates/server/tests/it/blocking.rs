@@ -228,7 +228,7 @@ fn a_client_that_is_gone_takes_nothing() {
     });
 }
 
-/// Its own worker has not seen yet that it has hung up.
+/// An element is not given to a client that has hung up before its own worker has seen that.
 #[test]
 fn who_has_hung_up_takes_nothing_from_another_worker() {
     let arguments = ["--unixsocket", "s.sock", "--enable-debug-command", "local"];

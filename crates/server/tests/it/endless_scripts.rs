@@ -23,7 +23,7 @@ fn wait_for_long(other: &mut Client, count: u64) {
     wait_until("scripts that take long", || field(&other.ask("INFO stats"), "long_scripts") == count);
 }
 
-/// What a client runs.
+/// Requests that a client runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Script,
@@ -241,7 +241,7 @@ fn a_transaction_goes_on_behind_its_slow_scripts() {
     }
 }
 
-/// Its client does not see the end, and it comes all the same.
+/// A transaction ends also without its client.
 #[test]
 fn a_transaction_ends_without_its_client() {
     for workers in [1, 4] {

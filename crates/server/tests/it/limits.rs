@@ -19,7 +19,7 @@ const LIMIT: &str = "1048576";
 const TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 const BIT_TOO_FAR: &str = "ERR bit offset is not an integer or out of range";
 
-/// What makes a string of `key` one byte longer than the limit, and what a client is answered.
+/// Requests that make a string of `key` one byte longer than the limit, and the answer to a client.
 const LENGTHS: [(&str, &str, &str); 4] = [
     ("a", "SETRANGE a 1048576 x", TOO_LONG),
     ("b", "SETBIT b 8388608 1", BIT_TOO_FAR),

@@ -34,9 +34,9 @@ fn seed() -> u64 {
 /// A row: a value of each parameter, by its index.
 type Row = Vec<usize>;
 
-/// What a row is as a file, and the ports and folders in it.
+/// A row as a file, with the ports and folders in it.
 struct Case {
-    /// Of each parameter its value, in the order of the file.
+    /// Values of the parameters, in the order of the file.
     values: Vec<(&'static str, String)>,
     port: u16,
 }
@@ -168,7 +168,7 @@ impl Case {
     }
 }
 
-/// Where `Server::spawn` lets the server of a port run.
+/// Returns the folder in which `Server::spawn` lets the server of a port run.
 fn folder_of(port: u16) -> std::path::PathBuf {
     std::env::temp_dir().join(format!("isotherm-test-{}-{port}", std::process::id()))
 }

@@ -138,7 +138,7 @@ fn values_that_stay_in_memory_cost_no_cache() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// Of a file system that others fill no segment is given back: values could not follow.
+/// A file system that others fill makes no segment go: values could not follow.
 #[test]
 fn a_file_system_that_is_short_costs_what_was_written() {
     const WRITTEN: usize = 20_000;

@@ -22,7 +22,7 @@ const REFERENCE_BYTES: usize = 8;
 
 /// A body that an entry of a page refers to.
 struct Reference {
-    /// Where the entry has the number of the body.
+    /// Offset in the page of the body's number.
     at: usize,
     body: BodyRef,
     hash: u64,

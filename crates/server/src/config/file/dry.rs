@@ -30,7 +30,7 @@ pub struct Places {
 /// The words of included files.
 pub struct Included {
     pub places: Places,
-    /// What they alone make of the parameters.
+    /// Values that the parameters have by them alone.
     pub config: Config,
     pub users: Vec<UserWords>,
 }

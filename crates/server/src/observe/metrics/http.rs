@@ -42,7 +42,7 @@ const PAGE_THREADS: usize = 3;
 const PAGES_QUEUED_MAX: usize = 4;
 /// Connections that are open at a time.
 pub const CONNECTIONS_MAX: usize = WAITING_MAX + PROBES_MAX + PAGE_THREADS + PAGES_QUEUED_MAX;
-/// How long accepting rests when it has failed.
+/// Rest of accepting when it has failed.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// Connections that are accepted in one turn; each is read too.
 const ACCEPTS_PER_TURN_MAX: usize = 64;

@@ -11,7 +11,7 @@ const TRIED: usize = 4;
 
 /// A parameter, and its values.
 pub type Parameter = (&'static str, &'static [&'static str]);
-/// Whether two parameters with these values stand in no file together.
+/// Decides whether two parameters with these values stand in no file together.
 pub type AtOdds = fn((&str, &str), (&str, &str)) -> bool;
 
 struct Array {
