@@ -111,7 +111,7 @@ impl Case {
             assert_eq!(shown[*name], *value, "{name}");
         }
         if self.value("cluster-enabled") == "yes" {
-            client.check("CLUSTER ADDSLOTSRANGE 0 16383", "+OK\r\n");
+            wait_until("the bus takes slots", || client.ask("CLUSTER ADDSLOTSRANGE 0 16383") == "+OK\r\n");
         }
         self.wait_for_cluster(&mut client);
         self.write_key(&mut client);
