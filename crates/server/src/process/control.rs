@@ -60,7 +60,6 @@ struct Attempts {
 impl Control {
     pub fn new(node: &'static Node, events: Events, mailbox: Mailbox<ControlMessage>) -> io::Result<Control> {
         guard::start(node)?;
-        accepting::start(node)?;
         Ok(Control {
             node,
             events,
@@ -73,12 +72,14 @@ impl Control {
         })
     }
 
-    /// Runs until the process is to end.
     pub fn node(&self) -> &'static Node {
         self.node
     }
 
+    /// Runs until the process is to end. The first connection is accepted here: by then the workers and the
+    /// bus are there, and data that is to be loaded is known to be on its way.
     pub fn run(mut self) -> io::Result<()> {
+        accepting::start(self.node)?;
         holds::enter(self.node.hold_sinks(), self.node.worker_count());
         loop {
             let mut timeout = self.next_cron.saturating_duration_since(Instant::now());
