@@ -3,7 +3,7 @@
 //! ```text
 //! listeners --accept--> admit? --message--> worker 0, 1, ... N-1, 0, ...; one that is busy is passed over
 //! ```
-//! It takes no lock of the keyspace, and waits for sockets only: a client that has no connection yet can come
+//! The thread locks nothing of the keyspace and waits for sockets only: clients without a connection can come
 //! and end what holds up the others (SCRIPT KILL, SHUTDOWN NOSAVE).
 //!
 //! When the process has no file descriptor left, accepting rests for a while: the waiting connection would be

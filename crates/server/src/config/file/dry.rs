@@ -7,7 +7,7 @@
 //!   dir data           relative paths begin there     the process stays where it is
 //!   include b.conf     read: its parameters and users are noted, with this line
 //! ```
-//! It does not know what is written where: `rewrite` does.
+//! This module does not know which line is written where: `rewrite` does.
 
 use super::{CheckUser, Reader, Rename, StartError, UserWords};
 use crate::config::params::{Id, Value};

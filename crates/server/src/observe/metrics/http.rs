@@ -7,7 +7,7 @@
 //!   +-- all else     answered at once
 //! pages      make a page and send it, within ANSWER_PATIENCE            PAGE_THREADS threads
 //! ```
-//! So nothing that a client does, or leaves undone, keeps another from its answer. A request has
+//! Nothing that a client does, or leaves undone, keeps another from its answer. A request has
 //! `REQUEST_PATIENCE` to arrive, whole; of connections that have sent none the oldest gives way to a new one
 //! above `WAITING_MAX`.
 
@@ -124,7 +124,7 @@ impl Door {
         }
     }
 
-    /// How long nothing is due. Those that came first are due first.
+    /// Returns the time until one is due. Those that came first are due first.
     fn next_in(&self) -> Option<Duration> {
         let first = self.waiting.values().next().map(|waiting| waiting.deadline);
         let due = [first, self.accepts_at, self.health.due()].into_iter().flatten().min()?;

@@ -200,7 +200,7 @@ fn add_labelled(page: &mut Page, fields: &BTreeMap<&str, &str>) {
     page.add("instance_info", "What kind of server this is.", Type::Gauge, &labels.join(","), "1");
 }
 
-/// How long locks were held, by cause: INFO locks.
+/// Adds the times that locks were held, by cause: INFO locks.
 fn add_locks(page: &mut Page, node: &Node) {
     type Part = (&'static str, &'static str, Type, fn(&HoldTotals) -> f64);
     const PARTS: [Part; 3] = [
@@ -225,7 +225,7 @@ fn add_locks(page: &mut Page, node: &Node) {
     }
 }
 
-/// What LATENCY HISTOGRAM says of each command, as a histogram of Prometheus.
+/// Adds what LATENCY HISTOGRAM says of each command, as a histogram of Prometheus.
 fn add_latencies(page: &mut Page, node: &Node) {
     let all = node.commands.all().iter().map(|entry| (entry, node.stats.latency(entry.index)));
     let measured: Vec<_> = all.filter(|(_, times)| times.calls() > 0).collect();
