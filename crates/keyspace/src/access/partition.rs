@@ -440,6 +440,7 @@ impl Partition {
         if flushed.free_step(&mut self.store, steps) {
             let flushed = self.flushed.pop_front().expect("it is the first");
             flushed.free_empty(&mut self.store);
+            self.store.cold.free_unused_tables();
         }
         true
     }

@@ -495,6 +495,21 @@ impl Cold {
         Some(lent)
     }
 
+    /// Frees the tables of what is lent, which a partition keeps at a size of up to `TABLE_MIN` for the next loan:
+    /// nothing that could be lent is left.
+    pub fn free_unused_tables(&mut self) {
+        if self.any() || self.bundles > 0 || !self.lent.is_empty() {
+            return;
+        }
+        (self.lent, self.order, self.passing) = Default::default();
+        if self.clean.is_empty() {
+            self.clean = HashMap::new();
+        }
+        if self.given.is_empty() {
+            self.given = HashMap::new();
+        }
+    }
+
     /// The oldest one, if there is more than `bytes_max` and it had its time; of those that go behind their
     /// command one that none has come for.
     pub fn take_oldest(&mut self, bytes_max: usize, now: UnixMs) -> Option<(ColdRef, Lent)> {
