@@ -572,6 +572,7 @@ impl Cold {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layout::kind::Db;
 
     /// Whatever the number of workers, tables of a node stay below a bound.
     #[test]
@@ -585,5 +586,19 @@ mod tests {
                 assert!(cold.share_of(bound) * partitions <= bound * BOUND_PARTITIONS);
             }
         }
+    }
+
+    /// Few loans keep their tables until the partition has nothing that could be lent.
+    #[test]
+    fn what_is_flushed_leaves_no_tables() {
+        let mut cold = Cold { keys: 1, ..Cold::default() };
+        let reference = ColdRef::new(1 << 40);
+        cold.lend(reference, Lent::new(Db(0), b"key", Some(b"value"), UnixMs(1)));
+        assert!(cold.take_back(reference).is_some());
+        cold.free_unused_tables();
+        assert!(cold.counts(|bytes| bytes).lent_bytes > 0, "a key is cold");
+        cold.keys = 0;
+        cold.free_unused_tables();
+        assert_eq!(cold.counts(|bytes| bytes).lent_bytes, 0);
     }
 }
