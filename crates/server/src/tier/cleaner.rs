@@ -171,6 +171,7 @@ impl Sinker {
         let Some(stretch) = it.cleaning.next_read() else {
             self.tier.counters.cleaned_segments.fetch_add(1, Relaxed);
             if it.drops {
+                self.drop_unread(&it.cleaning);
                 self.judge_drops();
             }
             if it.is_wanted {

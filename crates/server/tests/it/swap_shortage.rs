@@ -261,3 +261,38 @@ fn a_replica_reads_no_faster_than_values_leave_memory() {
     assert!(other.ask("INFO replication").contains("master_link_status:up"));
     check(&mut other, (0..3 * MANY).step_by(101), 0);
 }
+
+/// A segment of which a part cannot be read is dropped in its turn: the keys of that part go before those
+/// whose values are there. Until then the server's log has one line a second of them.
+#[test]
+fn what_cannot_be_read_is_evicted_too() {
+    use std::os::unix::fs::FileExt;
+    let folder = Folder::new("unread");
+    let server =
+        folder.start(&["--maxmemory-policy", "allkeys-lru", "--swap-max-disk", "256mb", "--save", ""]);
+    let mut client = server.client();
+    let mut keys = 100_000;
+    set(&mut client, 0..keys, 0);
+    let path = folder.0.join("swap/00000000.cold");
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("it is writable");
+    file.write_all_at(&vec![0; 8 << 20], 8 << 20).expect("it is written");
+    let began = Instant::now();
+    let is_lost = |client: &mut Client, number: usize| {
+        client.ask(&format!("GET {}", name(number))).starts_with("-SWAPERR")
+    };
+    let lost: Vec<usize> = (0..60_000).step_by(20).filter(|number| is_lost(&mut client, *number)).collect();
+    assert!(lost.len() > 100, "{}", lost.len());
+    let lines = server.log().matches("A value on disk cannot be read").count() as u64;
+    assert!((1..=began.elapsed().as_secs() + 1).contains(&lines), "{lines} lines");
+    server.wait_for_log("more values on disk could not be read");
+    let names: Vec<String> = lost.iter().map(|number| name(*number)).collect();
+    let exist = format!("EXISTS {}", names.join(" "));
+    wait_until("they are evicted", || {
+        set(&mut client, keys..keys + 1000, 0);
+        keys += 1000;
+        client.ask_number(&exist) == 0
+    });
+    // Not all others had to go for that.
+    assert!(client.ask_number("DBSIZE") > 100_000);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
