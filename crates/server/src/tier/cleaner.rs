@@ -64,15 +64,16 @@ impl Sinker {
         }
     }
 
-    /// Values from memory find no room: a segment is cleaned to its end, at once. Whether there is room now.
+    /// Values from memory find no room: a segment is cleaned to its end, at once. Returns whether there is
+    /// room now, or will be when more are cleaned, a segment each time this is called.
     pub(super) fn hurry_cleaning(&mut self) -> bool {
         self.settle_writes();
-        while self.may_clean() && (self.cleaning.is_some() || self.begin_if_useful()) {
+        while self.may_clean() && (self.cleaning.is_some() || self.begin_if_useful(true)) {
             self.clean_stretch();
             // Else copies of 16 MB wait for the disk: memory is short.
             self.settle_writes();
             if self.cleaning.is_none() {
-                break;
+                return self.log.has_room() || self.may_clean() && self.is_useful(true);
             }
         }
         self.log.has_room()
@@ -101,7 +102,11 @@ impl Sinker {
                 // What is dead in this one no longer counts as what can be cleaned.
                 goes_on || self.space.space != Space::Ample
             }
-            None => self.begin_wanted() || ((is_due || self.gives_back()) && self.begin_if_useful()),
+            None => {
+                self.begin_wanted()
+                    || ((is_due || self.gives_back())
+                        && self.begin_if_useful(self.tier.state() == State::Full))
+            }
         }
     }
 
@@ -111,20 +116,19 @@ impl Sinker {
         is_wanted || self.tier.cleanings_wanted.load(Relaxed) > 0
     }
 
-    /// To copy a segment that lives wins nothing.
-    fn begin_if_useful(&mut self) -> bool {
-        self.log.cleanable_bytes() >= self.useful_bytes() && self.begin(false)
+    fn begin_if_useful(&mut self, is_full: bool) -> bool {
+        self.is_useful(is_full) && self.begin(false)
     }
 
-    /// Returns how much has to be dead. A log that is full needs no more than it lacks for the next segment:
-    /// in a small one that, and what is dead in all others, can be less than is useful otherwise.
-    fn useful_bytes(&self) -> u64 {
-        match self.log.lacking_bytes() {
-            lacking @ 1.. if self.tier.state() == State::Full => {
-                (lacking - lacking / UNSEEN_DIVISOR).min(USEFUL_BYTES)
-            }
+    /// Returns whether enough is dead: to copy a segment that lives wins nothing. A log that is full needs no
+    /// more than it lacks for the next segment: in a small one that, and what is dead in all others, can be
+    /// less than is useful otherwise.
+    fn is_useful(&self, is_full: bool) -> bool {
+        let useful_bytes = match self.log.lacking_bytes() {
+            lacking @ 1.. if is_full => (lacking - lacking / UNSEEN_DIVISOR).min(USEFUL_BYTES),
             _ => USEFUL_BYTES,
-        }
+        };
+        self.log.cleanable_bytes() >= useful_bytes
     }
 
     /// One that a sync failed of, or SWAP CLEAN: as long as there is much to win, and no longer than one round.

@@ -296,3 +296,24 @@ fn what_cannot_be_read_is_evicted_too() {
     assert!(client.ask_number("DBSIZE") > 100_000);
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
+
+/// Dead values all over a full log: writers wait until enough of it was cleaned, however many segments that
+/// takes.
+#[test]
+fn what_is_dead_here_and_there_refuses_no_write() {
+    const KEYS: usize = 130_000;
+    let folder = Folder::new("spread");
+    let server = folder.start(&["--swap-max-disk", "320mb", "--save", ""]);
+    let mut client = server.client();
+    assert_eq!(set_or_oom(&mut client, 0..KEYS), 0);
+    let mut refused = 0;
+    for round in 0..4 {
+        // Each writes a part of every segment again.
+        for first in (round * 1000..KEYS).step_by(4000) {
+            refused += set_or_oom(&mut client, first..(first + 1000).min(KEYS));
+        }
+    }
+    assert_eq!(refused, 0);
+    check(&mut client, (0..KEYS).step_by(101), 0);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
