@@ -317,3 +317,28 @@ fn what_is_dead_here_and_there_refuses_no_write() {
     check(&mut client, (0..KEYS).step_by(101), 0);
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
+
+/// Many databases with few keys each: what the tables take costs no keys.
+#[test]
+fn many_databases_with_few_keys_cost_no_keys() {
+    const DATABASES: usize = 250;
+    const KEYS_EACH: usize = 60;
+    let folder = Folder::new("databases");
+    let more = ["--databases", "16000", "--maxmemory-policy", "allkeys-lru", "--maxmemory", "30mb"];
+    let server = folder.start(&[&more[..], &["--save", ""]].concat());
+    let mut client = server.client();
+    let mut longest = Duration::ZERO;
+    for db in 0..DATABASES {
+        client.check(&format!("SELECT {}", db * 63), "+OK\r\n");
+        let began = Instant::now();
+        set(&mut client, 0..KEYS_EACH, db);
+        longest = longest.max(began.elapsed());
+    }
+    let info = client.ask("INFO memory");
+    assert_eq!(evicted(&mut client), 0, "{longest:?} {info} {}", client.ask("MEMORY MAP"));
+    for db in (0..DATABASES).step_by(17) {
+        client.check(&format!("SELECT {}", db * 63), "+OK\r\n");
+        check(&mut client, 0..KEYS_EACH, db);
+    }
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
