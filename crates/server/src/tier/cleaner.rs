@@ -67,6 +67,9 @@ impl Sinker {
     /// Values from memory find no room: a segment is cleaned to its end, at once. Returns whether there is
     /// room now, or will be when more are cleaned, a segment each time this is called.
     pub(super) fn hurry_cleaning(&mut self) -> bool {
+        if self.cleaning.as_ref().is_some_and(|it| it.drops) && !self.log.may_grow() {
+            return false;
+        }
         self.settle_writes();
         while self.may_clean() && (self.cleaning.is_some() || self.begin_if_useful(true)) {
             self.clean_stretch();
@@ -95,7 +98,8 @@ impl Sinker {
         let cleaning = self.cleaning.as_ref().map(|it| &it.cleaning);
         let is_due = self.log.is_cleaning_due(self.ahead(), cleaning);
         match &self.cleaning {
-            Some(it) if it.drops => self.log.is_dropping_due(&it.cleaning),
+            // What goes is no room for values while these may not begin a segment.
+            Some(it) if it.drops => self.log.may_grow() && self.log.is_dropping_due(&it.cleaning),
             Some(it) => {
                 let goes_on =
                     is_due || it.is_wanted || self.wants_cleaning() || self.log.can_clean_doubtful();
