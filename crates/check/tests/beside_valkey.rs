@@ -108,6 +108,7 @@ fn appendonly_files() {
     }
     let long = [b"#".as_slice(), &b"x".repeat(1100), b"\r\n"].concat();
     compare_aof(&peer, &long, &[], "a long comment");
+    compare_aof(&peer, b"#isotherm ended 1764316800 rdb none", &[], "a manifest that lists nothing");
 }
 
 /// Of the numbers behind `$`.

@@ -101,6 +101,26 @@ fn a_manifest_says_how_long_a_file_is() {
     assert!(!is_sound && text.ends_with(expected), "{text}");
 }
 
+/// Valkey's program skips comments, and looks for no file that is not listed.
+#[test]
+fn a_manifest_of_comments_alone_is_valid() {
+    let texts = [
+        "#isotherm ended 1764316800 rdb none",
+        "#isotherm replid 8371445ee47ffb2b7dc8ed0b3c2b8c1e5e1a5c38 incr 1 start 0",
+        "# Nothing is listed yet.\n",
+    ];
+    for text in texts {
+        let folder = Folder::new();
+        folder.write("a.aof.manifest", text.as_bytes());
+        let (is_sound, seen) = checked(&folder, "a.aof.manifest", Repair::None);
+        assert!(is_sound && seen.ends_with("a.aof.manifest is valid\n"), "{seen}");
+    }
+    // What is torn off between commands is none.
+    let folder = Folder::new();
+    folder.write("a.aof", b"#isotherm commit 0 1");
+    assert!(!checked(&folder, "a.aof", Repair::None).0);
+}
+
 /// A base that refers to values in a swap-dir: one key that does, one that does not, and as many that lie there as a bundle has.
 fn referring(bundle_keys: u16) -> Vec<u8> {
     let mut writer = Writer::new(true);

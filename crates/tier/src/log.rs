@@ -340,6 +340,11 @@ impl Log {
         self.dropping.is_some_and(|(_, from)| cleaning.passed_bytes() < self.fresh_bytes - from)
     }
 
+    /// Notes that what lives in this segment can neither be read nor dropped: none is begun with it again.
+    pub fn note_stuck(&mut self, cleaning: &Cleaning) {
+        self.segments.note_stuck(cleaning.segment());
+    }
+
     pub fn end_cleaning(&mut self, cleaning: Cleaning) {
         self.dropping.take_if(|(segment, _)| *segment == cleaning.segment());
         // One that was not gone through, without room for what lives in it, is cleaned another time.

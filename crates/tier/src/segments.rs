@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Free -> Open -> Full -> Cleaning -> Free
-//!                     |          \ (damaged) -> Full, never again a victim
+//!                     |          \ (damaged) -> Full, never again a victim, but dropped in its turn
 //!                     '- nothing in it lives -> Free
 //!   and instead of Free: Waiting, as long as a base of the AOF names it, or a snapshot may read from it
 //! ```
@@ -78,6 +78,8 @@ pub(crate) struct Segment {
     /// One for each group that failed: at most as many as a segment has blocks.
     holes: Vec<Hole>,
     pub is_damaged: bool,
+    /// Dropping could not empty it either.
+    is_stuck: bool,
     /// So many snapshots had begun when it was found empty: only these may refer to it.
     snapshots_before: u64,
     /// The base that is in force refers to it.
@@ -96,6 +98,7 @@ const FREE: Segment = Segment {
     sequence: 0,
     holes: Vec::new(),
     is_damaged: false,
+    is_stuck: false,
     snapshots_before: 0,
     is_named: false,
     is_named_next: false,
@@ -356,14 +359,19 @@ impl Segments {
         number
     }
 
-    /// The full segment that was filled first; none that is still written to. It is being cleaned from then
-    /// on.
+    /// The full segment that was filled first, damaged or not; none that is still written to, or that
+    /// dropping could not empty. It is being cleaned from then on.
     pub fn oldest(&mut self, is_written_to: impl Fn(SegmentNumber) -> bool) -> Option<SegmentNumber> {
         let is_one = |(number, segment): &(SegmentNumber, &Segment)| {
-            segment.state == SegmentState::Full && !segment.is_damaged && !is_written_to(*number)
+            segment.state == SegmentState::Full && !segment.is_stuck && !is_written_to(*number)
         };
         let number = self.all().filter(is_one).min_by_key(|(_, segment)| segment.sequence)?.0;
         Some(self.clean(number))
+    }
+
+    /// Notes that what lives in a segment cannot be dropped.
+    pub fn note_stuck(&mut self, number: SegmentNumber) {
+        self.change(number, |segment| segment.is_stuck = true);
     }
 
     /// A cleaning is over. What still lives there could not be read.

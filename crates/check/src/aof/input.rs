@@ -15,6 +15,15 @@ const PORTION_BYTES: usize = 128 << 10;
 const COMMIT_LINE_BYTES_MAX: usize = 128;
 /// What a comment of ours begins with.
 const OURS: &[u8] = b"#isotherm ";
+/// Words behind that in a manifest. One that lists no file is read as a file of old style, as by Valkey's
+/// program; its last comment has no line end.
+const OF_MANIFESTS: [&[u8]; 3] = [b"replid ", b"incr ", b"ended "];
+
+/// Returns whether a comment is of those that isotherm-server writes between commands.
+fn is_of_commits(line: &[u8]) -> bool {
+    let text = line.strip_prefix(OURS);
+    text.is_some_and(|text| !OF_MANIFESTS.iter().any(|word| text.starts_with(word)))
+}
 
 pub struct Input<'f> {
     file: &'f mut dyn Read,
@@ -127,7 +136,7 @@ impl<'f> Input<'f> {
         }
         let at = self.position;
         let is_there = self.line(max, line)?;
-        self.has_commits |= line.starts_with(OURS);
+        self.has_commits |= is_of_commits(line);
         if !self.has_commits {
             return Ok(is_there);
         }

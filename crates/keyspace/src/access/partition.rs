@@ -17,7 +17,7 @@ use crate::tables::flushed::Flushed;
 use crate::tables::frozen::BundleAddress;
 use crate::tables::geometry::Geometry;
 use crate::tables::location::Location;
-use crate::tables::table::Table;
+use crate::tables::table::{Layout, Table};
 use crate::values::cold::Cold;
 use crate::values::object::Objects;
 use crate::values::saved::SnapshotState;
@@ -358,6 +358,7 @@ impl Partition {
             let mut table = Table::new(
                 &mut self.store.heap,
                 self.geometry.slots_per_partition(),
+                if db == Db(0) { Layout::Whole } else { Layout::Sparse },
                 self.number,
                 &self.shared.counters,
             )?;
@@ -497,6 +498,24 @@ impl Partition {
     pub fn next_used(&self, from: u16) -> Option<Db> {
         let at = self.used.partition_point(|used| *used < from);
         self.used.get(at).copied().map(Db)
+    }
+
+    /// The first database from one on that may have keys in pages of the slot at this place, as far as
+    /// `steps` go: an eighth of one for each that has none. Without steps, the next that was not looked at.
+    pub fn next_used_at(&self, from: u16, place: usize, steps: &mut Steps) -> Option<Db> {
+        const LOOKS_PER_STEP: usize = 8;
+        let at = self.used.partition_point(|used| *used < from);
+        for some in self.used[at..].chunks(LOOKS_PER_STEP) {
+            let may_have = |db: &u16| self.table(Db(*db)).is_some_and(|table| table.may_have(place));
+            if let Some(db) = some.iter().copied().find(may_have) {
+                return Some(Db(db));
+            }
+            steps.look(1);
+            if steps.is_spent() {
+                return self.next_used(some[some.len() - 1] + 1);
+            }
+        }
+        None
     }
 
     pub fn databases(&self) -> impl ExactSizeIterator<Item = Db> + use<> {

@@ -107,7 +107,7 @@ impl Partition {
     fn relocate_blob(&mut self, handle: Handle) -> bool {
         let head = self.store.heap.blob_hash(handle);
         let place = self.geometry.place_of(slot_of_blob_head(head));
-        let found = self.databases().find_map(|db| {
+        let found = self.used_databases().find_map(|db| {
             let table = self.table(db)?;
             let record = table.slot(&self.store.heap, place).record;
             if record.pages == 0 {
@@ -135,7 +135,7 @@ impl Partition {
     }
 
     fn find_page(&self, place: usize, hash: u64, handle: Handle) -> Option<(Db, u32)> {
-        self.databases().find_map(|db| {
+        self.used_databases().find_map(|db| {
             let record = self.table(db)?.slot(&self.store.heap, place).record;
             if record.pages == 0 {
                 return None;

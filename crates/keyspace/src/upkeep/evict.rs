@@ -246,9 +246,9 @@ impl Held<'_> {
 fn weighted_database(partition: &Partition, volatile: bool, prng: &mut Prng) -> Option<Db> {
     let weight =
         |db: Db| if volatile { partition.volatile_len_in_pages(db) } else { partition.len_in_pages(db) };
-    let total: u64 = partition.databases().map(weight).sum();
+    let total: u64 = partition.used_databases().map(weight).sum();
     let mut at = (total > 0).then(|| prng.below(total))?;
-    partition.databases().find(|&db| {
+    partition.used_databases().find(|&db| {
         let weight = weight(db);
         let here = at < weight;
         at = at.wrapping_sub(weight);

@@ -20,10 +20,12 @@ use crate::layout::last_used::{self, AccessMode};
 use crate::tables::frozen::BundleAddress;
 use crate::upkeep::slot_hand::SlotHand;
 use isotherm_arena::Handle;
-use isotherm_stdx::{Slot, UnixMs, steps};
+use isotherm_stdx::{Slot, Steps, UnixMs, steps};
 
 /// A part of a slot has fewer than twice as many pages: some 1,000 keys.
 const PAGES_PER_PART: u32 = 32;
+/// Looks at databases in one step.
+const LOOKS_MAX: u64 = 200;
 
 /// What may freeze.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +78,8 @@ impl Held<'_> {
         let place = self.keyspace.geometry.place_of(slot);
         let partition = self.partition(slot);
         // However many databases there may be, those without keys are none of the steps.
-        let Some(db) = partition.next_used(hand.db) else { return hand.pass_slot() };
+        let mut looks = Steps::new(LOOKS_MAX);
+        let Some(db) = partition.next_used_at(hand.db, place, &mut looks) else { return hand.pass_slot() };
         hand.enter_database(db);
         let table = partition.table(db).filter(|table| table.keys > 0);
         let record = table.map(|table| table.slot(&partition.store.heap, place).record);

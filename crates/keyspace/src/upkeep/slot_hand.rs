@@ -64,8 +64,11 @@ impl Held<'_> {
         let slot = hand.slot();
         let place = self.keyspace.geometry.place_of(slot);
         let partition = self.partition(slot);
-        while let Some(db) = partition.next_used(hand.db) {
+        while let Some(db) = partition.next_used_at(hand.db, place, &mut steps) {
             hand.enter_database(db);
+            if steps.is_spent() {
+                return;
+            }
             let table = partition.table(db).filter(|table| table.keys > 0);
             let record = table.map(|table| table.slot(&partition.store.heap, place).record);
             if let Some(record) = record.filter(|record| hand.step < record.pages) {

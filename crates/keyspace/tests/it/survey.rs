@@ -102,3 +102,50 @@ fn a_large_slot_is_sampled() {
         assert!(looked <= times.keys + 512 + 2 * Slot::COUNT as u64, "{looked} were looked at");
     }
 }
+
+/// A table of a database but the first has records of slots that have keys, until half of them have.
+#[test]
+fn few_keys_take_few_records() {
+    const KEYS: usize = if cfg!(miri) { 100 } else { 12_000 };
+    let keyspace = keyspace(1, 1, 1 << 30, 7);
+    let name = |number: usize| format!("key:{number}").into_bytes();
+    let set = |db: u16, number: usize| {
+        txn(&keyspace, START, |txn| {
+            let key = name(number);
+            txn.set(Db(db), &txn.key(&key), NewValue::Int(number as i64), Expiry::Clear)
+                .expect("there is room");
+        });
+    };
+    let directories = || {
+        let mut held = Held::new(&keyspace);
+        held.acquire(Want::All);
+        held.check_invariants();
+        drop(held);
+        Survey::new(&mut Held::new(&keyspace)).breakdown().0.directories
+    };
+    (0..100).for_each(|number| set(1, number));
+    let few = directories();
+    assert!(few < 100 * 100, "{few}");
+    (0..100).for_each(|number| set(0, number));
+    assert!(directories() > 100 * 1000, "the first one has whole runs");
+    (100..KEYS).for_each(|number| set(1, number));
+    if !cfg!(miri) {
+        assert!(directories() > 16_384 * 32, "all runs are whole");
+    }
+    // Two keys at a time, in runs that come and go.
+    for number in 0..KEYS {
+        txn(&keyspace, START, |txn| {
+            let (from, to) = (name(number), name(KEYS + number));
+            let (from, to) = (txn.key(&from), txn.key(&to));
+            txn.rename((Db(1), &from), (Db(2), &to)).expect("there is room");
+        });
+    }
+    directories();
+    for number in KEYS..2 * KEYS {
+        assert!(txn(&keyspace, START, |txn| txn.remove(Db(2), &txn.key(&name(number)))));
+    }
+    assert_eq!(txn(&keyspace, START, |txn| txn.len(Db(1)) + txn.len(Db(2))), 0);
+    let before = directories();
+    (0..100).for_each(|number| set(1, number));
+    assert_eq!(directories() - before, few);
+}

@@ -190,8 +190,12 @@ impl Exec {
         {
             return None;
         }
+        let looked_before = steps::looked();
         // What cannot be read is for its command to say.
-        self.find_cold_keys(command, args, db, true).ok().flatten()
+        let found = self.find_cold_keys(command, args, db, true);
+        // As many as its client has named.
+        self.held.exempt(steps::looked().wrapping_sub(looked_before));
+        found.ok().flatten()
     }
 
     #[cold]
@@ -275,7 +279,9 @@ impl Exec {
         // One that has waited without its locks has no rounds.
         self.has_waited &= rounds.count == 0;
         self.refuses_walk = false;
+        let looked_before = steps::looked();
         rounds.failed.iter().flat_map(|keys| &keys.keys).for_each(|cold| self.forget_failure(cold));
+        self.held.exempt(steps::looked().wrapping_sub(looked_before));
     }
 
     /// The next command that needs it tries to read it again.

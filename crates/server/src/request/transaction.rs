@@ -304,11 +304,7 @@ fn exec(call: &mut AdminCall<'_>) -> Outcome {
         return Outcome::Done;
     }
     // Before anything is done: a transaction is not interrupted.
-    let looked_before = steps::looked();
-    let missing = cold_keys(call);
-    // As many as its client has queued.
-    call.exec.held.exempt(steps::looked().wrapping_sub(looked_before));
-    if let Some(keys) = missing {
+    if let Some(keys) = cold_keys(call) {
         return Outcome::Cold(keys);
     }
     let looked_before = steps::looked();

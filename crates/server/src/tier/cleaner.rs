@@ -64,15 +64,19 @@ impl Sinker {
         }
     }
 
-    /// Values from memory find no room: a segment is cleaned to its end, at once. Whether there is room now.
+    /// Values from memory find no room: a segment is cleaned to its end, at once. Returns whether there is
+    /// room now, or will be when more are cleaned, a segment each time this is called.
     pub(super) fn hurry_cleaning(&mut self) -> bool {
+        if self.cleaning.as_ref().is_some_and(|it| it.drops) && !self.log.may_grow() {
+            return false;
+        }
         self.settle_writes();
-        while self.may_clean() && (self.cleaning.is_some() || self.begin_if_useful()) {
+        while self.may_clean() && (self.cleaning.is_some() || self.begin_if_useful(true)) {
             self.clean_stretch();
             // Else copies of 16 MB wait for the disk: memory is short.
             self.settle_writes();
             if self.cleaning.is_none() {
-                break;
+                return self.log.has_room() || self.may_clean() && self.is_useful(true);
             }
         }
         self.log.has_room()
@@ -94,14 +98,19 @@ impl Sinker {
         let cleaning = self.cleaning.as_ref().map(|it| &it.cleaning);
         let is_due = self.log.is_cleaning_due(self.ahead(), cleaning);
         match &self.cleaning {
-            Some(it) if it.drops => self.log.is_dropping_due(&it.cleaning),
+            // What goes is no room for values while these may not begin a segment.
+            Some(it) if it.drops => self.log.may_grow() && self.log.is_dropping_due(&it.cleaning),
             Some(it) => {
                 let goes_on =
                     is_due || it.is_wanted || self.wants_cleaning() || self.log.can_clean_doubtful();
                 // What is dead in this one no longer counts as what can be cleaned.
                 goes_on || self.space.space != Space::Ample
             }
-            None => self.begin_wanted() || ((is_due || self.gives_back()) && self.begin_if_useful()),
+            None => {
+                self.begin_wanted()
+                    || ((is_due || self.gives_back())
+                        && self.begin_if_useful(self.tier.state() == State::Full))
+            }
         }
     }
 
@@ -111,20 +120,19 @@ impl Sinker {
         is_wanted || self.tier.cleanings_wanted.load(Relaxed) > 0
     }
 
-    /// To copy a segment that lives wins nothing.
-    fn begin_if_useful(&mut self) -> bool {
-        self.log.cleanable_bytes() >= self.useful_bytes() && self.begin(false)
+    fn begin_if_useful(&mut self, is_full: bool) -> bool {
+        self.is_useful(is_full) && self.begin(false)
     }
 
-    /// Returns how much has to be dead. A log that is full needs no more than it lacks for the next segment:
-    /// in a small one that, and what is dead in all others, can be less than is useful otherwise.
-    fn useful_bytes(&self) -> u64 {
-        match self.log.lacking_bytes() {
-            lacking @ 1.. if self.tier.state() == State::Full => {
-                (lacking - lacking / UNSEEN_DIVISOR).min(USEFUL_BYTES)
-            }
+    /// Returns whether enough is dead: to copy a segment that lives wins nothing. A log that is full needs no
+    /// more than it lacks for the next segment: in a small one that, and what is dead in all others, can be
+    /// less than is useful otherwise.
+    fn is_useful(&self, is_full: bool) -> bool {
+        let useful_bytes = match self.log.lacking_bytes() {
+            lacking @ 1.. if is_full => (lacking - lacking / UNSEEN_DIVISOR).min(USEFUL_BYTES),
             _ => USEFUL_BYTES,
-        }
+        };
+        self.log.cleanable_bytes() >= useful_bytes
     }
 
     /// One that a sync failed of, or SWAP CLEAN: as long as there is much to win, and no longer than one round.
@@ -171,6 +179,7 @@ impl Sinker {
         let Some(stretch) = it.cleaning.next_read() else {
             self.tier.counters.cleaned_segments.fetch_add(1, Relaxed);
             if it.drops {
+                self.drop_unread(&it.cleaning);
                 self.judge_drops();
             }
             if it.is_wanted {

@@ -15,14 +15,19 @@
 //!
 //! Frozen keys go as they lie, all of a record: none of them was used since it was written.
 //!
+//! Records that cannot be read name no key. The keys whose values these are, are found by a walk over all
+//! keys, once for such a segment, and go whenever they were used: their values are lost. Frozen keys in them
+//! stay, as only the records say what they are called.
+//!
 //! A segment of which hardly anything may go is not worth it: for a while the disk counts as full. While a
 //! snapshot keeps segments that are empty already, none is dropped: it would be kept too. Nor is one in a
 //! file system that is short: values could not follow.
 
-use isotherm_keyspace::{ColdRef, EvictionPolicy, Held, Want};
-use isotherm_tier::{Place, Record};
+use isotherm_keyspace::{ColdRef, Db, EvictionPolicy, Held, SlotHand, Want};
+use isotherm_tier::{Cleaning, Place, Record, SegmentNumber, Stream};
 use std::time::{Duration, Instant};
 
+use super::holds::LOOKS_PER_HOLD;
 use super::records::db_of;
 use super::sinker::Sinker;
 use super::{frozen, nodes};
@@ -30,6 +35,7 @@ use crate::effects::pump::Pump;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::observe::holds::{self, Work};
+use crate::process::log;
 use crate::process::time::{elapsed, instant, unix_now};
 
 /// A segment was not worth it of which less than one part in so many has gone.
@@ -147,6 +153,66 @@ impl Sinker {
         }
         self.node.tier_stats().values.evicted_keys.add(evicted);
         is_gone
+    }
+
+    /// Evicts the keys whose values lie where a segment could not be read, as it is through. Nothing is held.
+    pub(super) fn drop_unread(&mut self, cleaning: &Cleaning) {
+        if !cleaning.is_damaged() {
+            return;
+        }
+        let segment = cleaning.segment();
+        // What was spared lies elsewhere as soon as that is written.
+        self.log.seal(Stream::Survivors);
+        self.settle_writes();
+        if self.log.is_writing() {
+            return;
+        }
+        let (live, mut hand, mut keys) = (self.log.live(), SlotHand::default(), 0);
+        while hand.rounds == 0
+            && live.units(segment) > 0
+            && let Some(policy) = self.begin_drops()
+        {
+            keys += self.drop_unread_step(segment, policy, &mut hand);
+            self.dropping.pump.flush();
+        }
+        if hand.rounds > 0 && live.units(segment) > 0 {
+            self.log.note_stuck(cleaning);
+        }
+        if keys > 0 {
+            let number = segment.0;
+            log::warning(format!("swap: segment {number} could not be read, {keys} keys of it were evicted"));
+        }
+    }
+
+    /// Evicts those of one hold of the hand's slot. Returns how many.
+    fn drop_unread_step(
+        &mut self,
+        segment: SegmentNumber,
+        policy: EvictionPolicy,
+        hand: &mut SlotHand,
+    ) -> u64 {
+        let (keyspace, now) = (&self.node.keyspace, unix_now());
+        let Dropping { pump, gone_bytes, passed_bytes, .. } = &mut self.dropping;
+        let mut held = Held::new(keyspace);
+        held.acquire(Want::One(keyspace.partition_of(hand.slot())));
+        let mut found: Vec<(Db, Box<[u8]>, ColdRef)> = Vec::new();
+        held.cold_step(hand, LOOKS_PER_HOLD, &mut |db, key, reference| {
+            if Place::from_raw(reference.raw()).segment() == segment {
+                found.push((db, key.into(), reference));
+            }
+        });
+        let mut evicted = 0;
+        for (db, name, reference) in found {
+            let key = keyspace.key(&name);
+            let may_leave = held.eviction_score(db, &key, reference, policy, now).is_some();
+            if may_leave && held.evict_key(db, &key, now, pump) {
+                let bytes = reference.value_bytes() as u64;
+                (*gone_bytes, *passed_bytes) = (*gone_bytes + bytes, *passed_bytes + bytes);
+                evicted += 1;
+            }
+        }
+        self.node.tier_stats().values.evicted_keys.add(evicted);
+        evicted
     }
 
     /// Ends a stretch. Nothing is held.

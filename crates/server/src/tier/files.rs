@@ -288,6 +288,15 @@ impl Files {
         self.disk.free_bytes(&self.folder)
     }
 
+    /// Tries whether so many bytes can be written beside the segments. They are removed again.
+    pub fn has_room(&self, bytes: usize) -> bool {
+        let path = self.folder.join("probe");
+        let file = self.open_file(&path, Mode::Truncate);
+        let written = file.map(|file| write_all_at(&*file, &vec![7; bytes], 0).is_ok());
+        _ = self.disk.remove(&path);
+        written.unwrap_or(false)
+    }
+
     /// Returns whether files with all data are on the same file system.
     pub fn is_shared(&self) -> bool {
         self.is_shared

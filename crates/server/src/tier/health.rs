@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   Works ---- no room on disk ------------------------------------> Full      a write is tried each second
-//!     |  ----- 5 writes failed within a minute, or one hangs ------> Degraded  reads only; tried after 5 s, 10 s ... 60 s
+//!     |  ----- 5 writes failed within a minute, or one hangs ------> Degraded  reads only; tried in 5 to 8 s
 //!     |  ----- reads failed, and so did a probe behind them,
 //!     |        or so many were given up while none came back ------> Failed    who needs a cold value gets an error at once
 //!     '<------ the write that is tried succeeds; a read or a probe does --------'
@@ -22,9 +22,10 @@ const READ_ERRORS_MAX: u32 = 8;
 const TIMEOUTS_MAX: u32 = 8;
 /// A disk without room is tried again.
 const REST_FULL_MS: u64 = 1000;
-/// A degraded one, at first; then twice as long each time.
+/// A degraded one, at first, and the longest: a folder that was gone is in use again within 10 s. A try costs
+/// a group of 1 MB at most.
 const REST_DEGRADED_MS: u64 = 5000;
-const REST_DEGRADED_MS_MAX: u64 = 60_000;
+const REST_DEGRADED_MS_MAX: u64 = 8000;
 /// Between a failed read and a probe, and between two probes.
 const PROBE_MS: u64 = 1000;
 
@@ -252,14 +253,14 @@ mod tests {
         assert_eq!(health.step(ERROR, 4), State::Degraded);
         assert!(!health.may_write(5003) && health.may_write(5004));
         assert_eq!(health.state(), State::Degraded, "until a write has succeeded");
-        // The one that is tried fails: twice as long.
+        // The one that is tried fails: a little longer.
         assert_eq!(health.step(ERROR, 5004), State::Degraded);
-        assert!(!health.may_write(15_003) && health.may_write(15_004));
-        assert_eq!(health.step(NO_ROOM, 15_004), State::Degraded);
+        assert!(!health.may_write(13_003) && health.may_write(13_004));
+        assert_eq!(health.step(NO_ROOM, 13_004), State::Degraded);
         (0..10).for_each(|at| _ = health.step(ERROR, 100_000 * (at + 1)));
-        assert!(!health.may_write(1_059_999) && health.may_write(1_060_000), "a minute at most");
-        assert_eq!(health.step(Event::Written, 1_060_000), State::Works);
-        assert_eq!(health.step(ERROR, 1_060_001), State::Works, "it is as good as new");
+        assert!(!health.may_write(1_007_999) && health.may_write(1_008_000), "8 s at most");
+        assert_eq!(health.step(Event::Written, 1_008_000), State::Works);
+        assert_eq!(health.step(ERROR, 1_008_001), State::Works, "it is as good as new");
     }
 
     #[test]

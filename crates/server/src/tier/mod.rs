@@ -49,6 +49,7 @@ mod nodes;
 pub mod open_files;
 pub mod owner;
 pub mod pace;
+mod read_warnings;
 pub mod reads;
 mod records;
 pub mod rings;

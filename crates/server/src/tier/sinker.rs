@@ -15,7 +15,6 @@ use isotherm_keyspace::{
     ByNodes, Chilled, ColdRef, Held, Key, NodeHand, SinkLimits, SinkRoom, Sinkable, SlotHand, Survey, Want,
 };
 use isotherm_tier::{Full, Group, Log, PAYLOAD_BYTES_MAX, Place, Record, Stream, Written};
-use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -36,7 +35,6 @@ use super::state::Tier;
 use crate::config::FreezeRule;
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
-use crate::process::log;
 use crate::process::routines::{self, Routine};
 use crate::process::time::unix_now;
 use crate::upkeep::shortage::{self, SpaceRelief, SpaceShort};
@@ -496,15 +494,7 @@ impl Sinker {
             let (ticket, bytes) = (write.ticket, write.bytes.len() as u64);
             let written = self.tier.call_disk(|files| files.write(write.segment, write.offset, write.bytes));
             self.tier.counters.written_bytes.fetch_add(bytes, Relaxed);
-            match &written {
-                Ok(()) => self.tier.note(Event::Written),
-                Err(error) => {
-                    self.tier.counters.write_errors.fetch_add(1, Relaxed);
-                    log::warning(format!("A write to swap-dir failed: {error}; its values stay in memory"));
-                    let no_room = matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded);
-                    self.tier.note(Event::WriteFailed { no_room });
-                }
-            }
+            self.note_write(&written);
             if let Written::Done(group) = self.log.written(ticket, written.is_ok()) {
                 self.flip(&group);
             }

@@ -12,11 +12,17 @@
 //! `room` is what others need to write the data once more: as much as the data, but no more than swap's files
 //! and what is free come to by half, as otherwise nothing could leave memory beside large files of others.
 //! Where nothing else writes it is a twentieth.
+//!
+//! A file system can refuse what it claims to have (a quota, blocks that are reserved). Then it is short
+//! until as much as a group of values was written beside the segments, which is tried each second.
 
+use isotherm_tier::GROUP_BYTES;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use super::health::Event;
 use super::sinker::Sinker;
 use crate::config::{Config, id};
 use crate::process::log;
@@ -113,6 +119,8 @@ impl Seen {
 #[derive(Default)]
 pub struct SpaceWatch {
     pub space: Space,
+    /// The last write was refused for want of room, whatever the file system says it has.
+    is_refused: bool,
     /// Time of the last look; `None`: something has changed since.
     looked: Option<Instant>,
 }
@@ -124,6 +132,9 @@ impl Sinker {
             return;
         }
         self.space.looked = Some(instant());
+        if self.space.is_refused && self.tier.call_disk(|files| files.has_room(GROUP_BYTES)) {
+            self.note_room(true);
+        }
         // What is not known limits nothing: a write that fails does.
         let Ok(free_bytes) = self.tier.call_disk(|files| files.free_bytes()) else { return };
         self.tier.counters.disk_free_bytes.store(free_bytes, Relaxed);
@@ -133,7 +144,6 @@ impl Sinker {
         let data_bytes = data_bytes.filter(|_| self.tier.files.is_shared());
         let seen = Seen { free_bytes, file_bytes: self.log.file_bytes(), data_bytes };
         let space = seen.judge(self.space.space);
-        self.log.set_may_grow(space != Space::Short);
         if (space == Space::Short) != (self.space.space == Space::Short) {
             log::warning(format!(
                 "swap: the file system of swap-dir has {} MB left, of which {} MB are for other files: {}",
@@ -146,6 +156,33 @@ impl Sinker {
             ));
         }
         self.space.space = space;
+        self.let_grow();
+    }
+
+    /// Notes how a write of values has ended.
+    pub(super) fn note_write(&mut self, written: &io::Result<()>) {
+        let Err(error) = written else {
+            self.tier.note(Event::Written);
+            return self.note_room(true);
+        };
+        self.tier.counters.write_errors.fetch_add(1, Relaxed);
+        log::warning(format!("A write to swap-dir failed: {error}; its values stay in memory"));
+        let no_room = matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded);
+        self.tier.note(Event::WriteFailed { no_room });
+        if no_room {
+            self.note_room(false);
+        }
+    }
+
+    fn note_room(&mut self, has_room: bool) {
+        if self.space.is_refused == has_room {
+            self.space.is_refused = !has_room;
+            self.let_grow();
+        }
+    }
+
+    fn let_grow(&mut self) {
+        self.log.set_may_grow(self.space.space != Space::Short && !self.space.is_refused);
     }
 
     /// A file went.

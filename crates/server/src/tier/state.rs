@@ -19,6 +19,7 @@ use super::health::{Event, Health, State};
 use super::homes::Homes;
 use super::lent::Lent;
 use super::owner::Claim;
+use super::read_warnings::ReadWarnings;
 use super::reads::{GivesUp, Reads};
 use super::rings::Rings;
 use super::target::{Fetched, Target, slot_of};
@@ -105,6 +106,7 @@ pub struct Tier<M> {
     pub(super) live: Arc<Live>,
     pub(super) undeclared_reads: AtomicU64,
     pub damaged_records: DamagedRecords,
+    read_warnings: ReadWarnings,
     pub homes: Homes,
     health: Mutex<Health>,
     /// As `health` has it.
@@ -178,6 +180,7 @@ impl<M: Send + 'static> Tier<M> {
             live: log.live(),
             undeclared_reads: AtomicU64::new(0),
             damaged_records: DamagedRecords::default(),
+            read_warnings: ReadWarnings::default(),
             homes: Homes::default(),
             health: Mutex::default(),
             state: AtomicU8::new(State::Works as u8),
@@ -497,10 +500,19 @@ impl<M> Tier<M> {
     }
 
     fn complain(&self, key: &[u8], error: &ReadError) {
+        let Some(withheld) = self.read_warnings.note(self.now_ms()) else { return };
+        let before = if withheld > 0 { format!(", and {withheld} before it") } else { String::new() };
         crate::process::log::warning(format!(
-            "A value on disk cannot be read ({error}); its key has {} bytes and stays: it can be overwritten or deleted",
+            "A value on disk cannot be read ({error}){before}; its key has {} bytes and stays: it can be overwritten or deleted",
             key.len()
         ));
+    }
+
+    /// Says how many values could not be read since the last line about one, a second later.
+    pub fn end_complaints(&self) {
+        if let Some(withheld) = self.read_warnings.take_due(self.now_ms()) {
+            crate::process::log::warning(format!("{withheld} more values on disk could not be read"));
+        }
     }
 
     /// The value at a place whose partition is held: for a command that cannot be interrupted any more. Its thread waits for a reader,

@@ -128,6 +128,7 @@ impl Routine for Watch {
         self.end_reads();
         self.end_waits_for_sinker();
         self.tier.probe_if_due();
+        self.tier.end_complaints();
         self.looks = (self.looks + 1) % LOOKS_PER_TRIM;
         copies::bound(self.node, &self.tier);
         if self.looks == 0 || self.tier.lent.is_too_much() {

@@ -272,3 +272,27 @@ fn what_came_in_time_is_there_for_the_next_try() {
     let reads = swap(&mut other, "swap_reads");
     assert!(reads <= KEYS as u64 + 5, "{reads}: each was read once, but for those that came too late");
 }
+
+/// However many keys a script names whose values have to come home: it is refused while nothing can leave,
+/// and runs when there is room.
+#[test]
+fn a_script_of_very_many_cold_keys_is_refused_or_runs() {
+    const KEYS: usize = 10_000;
+    let folder = Folder::new("short-script");
+    let server = with_cold(&folder, KEYS, &["--save", ""]);
+    let mut client = server.client();
+    fill_up(&mut client);
+    let append = "for _, key in ipairs(KEYS) do redis.call('APPEND', key, 'x') end return #KEYS";
+    let mut words = vec!["EVAL".to_string(), append.to_string(), KEYS.to_string()];
+    words.extend((0..KEYS).map(swap::name));
+    client.send(encode(&words));
+    assert!(client.read_reply().starts_with(b"-OOM"));
+    client.check(&format!("STRLEN {}", swap::name(7)), ":1000\r\n");
+    client.check("CONFIG SET maxmemory 200mb", "+OK\r\n");
+    client.send(encode(&words));
+    client.expect(&format!(":{KEYS}\r\n"));
+    for n in (0..KEYS).step_by(97) {
+        client.check(&format!("STRLEN {}", swap::name(n)), ":1001\r\n");
+    }
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}

@@ -261,3 +261,117 @@ fn a_replica_reads_no_faster_than_values_leave_memory() {
     assert!(other.ask("INFO replication").contains("master_link_status:up"));
     check(&mut other, (0..3 * MANY).step_by(101), 0);
 }
+
+/// A disk that refuses what its file system claims to have: no segment goes, as values could not follow.
+#[test]
+fn a_disk_that_refuses_writes_costs_what_was_written() {
+    const WRITTEN: usize = 20_000;
+    let folder = Folder::new("refuses");
+    let policy = ["--maxmemory-policy", "allkeys-lru", "--swap-max-disk", "256mb", "--save", ""];
+    let server = folder.start(&policy);
+    let mut client = server.client();
+    let mut keys = 0;
+    while evicted(&mut client) == 0 {
+        set(&mut client, keys..keys + 5000, 0);
+        keys += 5000;
+        assert!(keys < 600_000, "the log becomes full");
+    }
+    fault(&mut client, "write full");
+    let before = evicted(&mut client);
+    for _ in 0..4 {
+        set(&mut client, keys..keys + WRITTEN / 4, 0);
+        keys += WRITTEN / 4;
+        wait_until("it is tried again", || state(&mut client) == "full");
+    }
+    let evicted = evicted(&mut client) - before;
+    assert!(evicted < WRITTEN as u64 * 12 / 10, "{evicted}");
+    fault(&mut client, "write none");
+    wait_until("values leave again", || {
+        set(&mut client, keys..keys + 100, 0);
+        keys += 100;
+        state(&mut client) == "ok"
+    });
+    assert!(!folder.0.join("swap/probe").exists());
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+/// Dead values all over a full log: writers wait until enough of it was cleaned, however many segments that
+/// takes.
+#[test]
+fn what_is_dead_here_and_there_refuses_no_write() {
+    const KEYS: usize = 130_000;
+    let folder = Folder::new("spread");
+    let server = folder.start(&["--swap-max-disk", "320mb", "--save", ""]);
+    let mut client = server.client();
+    assert_eq!(set_or_oom(&mut client, 0..KEYS), 0);
+    let mut refused = 0;
+    for round in 0..4 {
+        // Each writes a part of every segment again.
+        for first in (round * 1000..KEYS).step_by(4000) {
+            refused += set_or_oom(&mut client, first..(first + 1000).min(KEYS));
+        }
+    }
+    assert_eq!(refused, 0);
+    check(&mut client, (0..KEYS).step_by(101), 0);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+/// A segment of which a part cannot be read is dropped in its turn: the keys of that part go before those
+/// whose values are there. Until then the server's log has one line a second of them.
+#[test]
+fn what_cannot_be_read_is_evicted_too() {
+    use std::os::unix::fs::FileExt;
+    let folder = Folder::new("unread");
+    let server =
+        folder.start(&["--maxmemory-policy", "allkeys-lru", "--swap-max-disk", "256mb", "--save", ""]);
+    let mut client = server.client();
+    let mut keys = 100_000;
+    set(&mut client, 0..keys, 0);
+    let path = folder.0.join("swap/00000000.cold");
+    let file = std::fs::OpenOptions::new().write(true).open(&path).expect("it is writable");
+    file.write_all_at(&vec![0; 8 << 20], 8 << 20).expect("it is written");
+    let began = Instant::now();
+    let is_lost = |client: &mut Client, number: usize| {
+        client.ask(&format!("GET {}", name(number))).starts_with("-SWAPERR")
+    };
+    let lost: Vec<usize> = (0..60_000).step_by(20).filter(|number| is_lost(&mut client, *number)).collect();
+    assert!(lost.len() > 100, "{}", lost.len());
+    let lines = server.log().matches("A value on disk cannot be read").count() as u64;
+    assert!((1..=began.elapsed().as_secs() + 1).contains(&lines), "{lines} lines");
+    server.wait_for_log("more values on disk could not be read");
+    let names: Vec<String> = lost.iter().map(|number| name(*number)).collect();
+    let exist = format!("EXISTS {}", names.join(" "));
+    wait_until("they are evicted", || {
+        set(&mut client, keys..keys + 1000, 0);
+        keys += 1000;
+        client.ask_number(&exist) == 0
+    });
+    // Not all others had to go for that.
+    assert!(client.ask_number("DBSIZE") > 100_000);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+/// Many databases with few keys each: what the tables take costs no keys.
+#[test]
+fn many_databases_with_few_keys_cost_no_keys() {
+    const DATABASES: usize = 250;
+    const KEYS_EACH: usize = 60;
+    let folder = Folder::new("databases");
+    let more = ["--databases", "16000", "--maxmemory-policy", "allkeys-lru", "--maxmemory", "30mb"];
+    let server = folder.start(&[&more[..], &["--save", ""]].concat());
+    let mut client = server.client();
+    let mut longest = Duration::ZERO;
+    for db in 0..DATABASES {
+        client.check(&format!("SELECT {}", db * 63), "+OK\r\n");
+        let began = Instant::now();
+        set(&mut client, 0..KEYS_EACH, db);
+        longest = longest.max(began.elapsed());
+    }
+    let info = client.ask("INFO memory");
+    assert_eq!(evicted(&mut client), 0, "{longest:?} {info} {}", client.ask("MEMORY MAP"));
+    for db in (0..DATABASES).step_by(17) {
+        client.check(&format!("SELECT {}", db * 63), "+OK\r\n");
+        check(&mut client, 0..KEYS_EACH, db);
+    }
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}

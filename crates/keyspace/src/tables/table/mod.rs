@@ -6,6 +6,8 @@
 //!                    record -> page | directory -> pages
 //! ```
 //!
+//! Of databases but the first, runs have only records that are in use while these are few (`runs`).
+//!
 //! Beside them, sums over each run (keys, volatile keys, expiry bound), so that SCAN, RANDOMKEY, eviction and expiry
 //! skip 64 slots at a time: 12 B a run, 3 KB for 16384 slots.
 //!
@@ -14,6 +16,7 @@
 
 pub(crate) mod build;
 mod change;
+mod runs;
 
 use crate::accounting::sizes::Sizes;
 use crate::accounting::tally::Tally;
@@ -23,22 +26,25 @@ use crate::layout::heap::Heap;
 use crate::layout::key::{Key, tag_of};
 use crate::layout::kind::Full;
 use crate::layout::page::Spot;
-use crate::layout::record::{NEVER, RECORD_BYTES, Record, bound_of, page_index};
+use crate::layout::record::{NEVER, Record, bound_of, page_index};
 use crate::tables::counters::Counters;
 use crate::tables::frozen::{Bundle, BundleAddress, Frozen};
 use crate::tables::location::{Location, SlotRef};
 use crate::values::store::Store;
-use isotherm_arena::{Handle, Kind};
+use isotherm_arena::Handle;
 use isotherm_stdx::{Steps, steps};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-pub(crate) const RUN_SLOTS_MAX: usize = 64;
+pub(crate) use runs::{Layout, RUN_SLOTS_MAX, Runs};
+
+const PARTS: u32 = u64::BITS;
 
 pub(crate) struct Table {
-    index: Handle,
-    /// Slots of a run, as a power of two: every command divides by it.
-    run_bits: u32,
+    runs: Runs,
+    /// Parts of the slots, a bit for each 64th, that have had keys.
+    parts: u64,
+    part_bits: u32,
     pub sums: Vec<RunSum>,
     /// Those in pages.
     pub keys: u64,
@@ -75,18 +81,18 @@ impl Table {
     pub fn new(
         heap: &mut Heap,
         slots: usize,
+        layout: Layout,
         partition: u16,
         counters: &Arc<Counters>,
     ) -> Result<Table, Full> {
-        let run_slots = slots.min(RUN_SLOTS_MAX);
-        let runs = slots / run_slots;
-        let (index, _) = heap.allocate(Kind::Index, runs * 4)?;
-        heap.bytes_mut(index, runs * 4).fill(0);
+        let runs = Runs::new(heap, slots, layout)?;
+        let sums = vec![NO_SUM; slots / runs.run_slots()];
         let (snapshot_db, counters) = (crate::layout::kind::Db(0), Arc::clone(counters));
         Ok(Table {
-            index,
-            run_bits: run_slots.trailing_zeros(),
-            sums: vec![NO_SUM; runs],
+            runs,
+            parts: 0,
+            part_bits: slots.trailing_zeros().saturating_sub(PARTS.trailing_zeros()),
+            sums,
             keys: 0,
             volatile: 0,
             frozen: None,
@@ -103,61 +109,30 @@ impl Table {
     }
 
     pub fn index(&self) -> Handle {
-        self.index
+        self.runs.index()
     }
 
     #[inline]
     pub fn run_slots(&self) -> usize {
-        1 << self.run_bits
-    }
-
-    /// The run of a slot, and where its record begins there.
-    #[inline]
-    fn in_run(&self, at: usize) -> (usize, usize) {
-        (at >> self.run_bits, (at & (self.run_slots() - 1)) * RECORD_BYTES)
+        self.runs.run_slots()
     }
 
     // ---- records ----
 
     #[inline]
-    fn run(&self, heap: &Heap, run: usize) -> Option<Handle> {
-        let bytes = &heap.bytes(self.index, run * 4 + 4)[run * 4..];
-        Handle::from_raw(u32::from_le_bytes(bytes.try_into().expect("four bytes")))
-    }
-
-    #[inline]
     pub fn slot(&self, heap: &Heap, at: usize) -> SlotRef {
-        let (run, offset) = self.in_run(at);
-        let run = self.run(heap, run);
-        let record = match run {
-            None => Record::EMPTY,
-            Some(run) => Record::read(&heap.bytes(run, offset + RECORD_BYTES)[offset..]),
-        };
-        SlotRef { at, run, record }
+        self.runs.slot(heap, at)
     }
 
     /// Makes sure that the slot's run is there.
     pub(super) fn materialise(&mut self, heap: &mut Heap, slot: &mut SlotRef) -> Result<(), Full> {
-        if slot.run.is_some() {
-            return Ok(());
-        }
-        let bytes = self.run_slots() * RECORD_BYTES;
-        let (run, _) = heap.allocate(Kind::Index, bytes)?;
-        for record in heap.bytes_mut(run, bytes).chunks_exact_mut(RECORD_BYTES) {
-            Record::EMPTY.write(record);
-        }
-        let at = self.in_run(slot.at).0 * 4;
-        heap.bytes_mut(self.index, at + 4)[at..].copy_from_slice(&run.raw().to_le_bytes());
-        slot.run = Some(run);
-        Ok(())
+        self.runs.materialise(heap, slot)
     }
 
     /// Writes a record back, and its difference into the sums.
     #[inline]
     pub fn store(&mut self, heap: &mut Heap, slot: &SlotRef, old: &Record) {
-        let (run, offset) = self.in_run(slot.at);
-        let handle = slot.run.expect("a changed slot has its run");
-        slot.record.write(&mut heap.bytes_mut(handle, offset + RECORD_BYTES)[offset..]);
+        let run = self.runs.write(heap, slot);
         let sum = &mut self.sums[run];
         sum.bound = sum.bound.min(slot.record.bound);
         self.page_bytes = self.page_bytes + slot.record.page_bytes() - old.page_bytes();
@@ -166,6 +141,7 @@ impl Table {
         if keys == 0 && volatile == 0 {
             return;
         }
+        self.parts |= 1 << (slot.at >> self.part_bits);
         sum.keys = sum.keys.wrapping_add(keys);
         sum.volatile = sum.volatile.wrapping_add(volatile);
         let (keys, volatile) = (i64::from(keys as i32), i64::from(volatile as i32));
@@ -184,12 +160,16 @@ impl Table {
 
     /// Frees the slot's run if all its slots are empty.
     pub fn release_run_if_empty(&mut self, heap: &mut Heap, slot: &SlotRef) {
-        let run = self.in_run(slot.at).0;
-        if let (0, Some(handle)) = (self.sums[run].keys, slot.run) {
-            heap.release(handle);
-            heap.bytes_mut(self.index, run * 4 + 4)[run * 4..].fill(0);
+        let run = self.runs.run_of(slot.at);
+        if self.sums[run].keys == 0 && slot.run.is_some() && self.runs.release(heap, run) {
             self.sums[run] = NO_SUM;
         }
+    }
+
+    /// Returns whether the slot may have keys in pages: a look at no more than the table itself.
+    #[inline]
+    pub fn may_have(&self, at: usize) -> bool {
+        self.parts >> (at >> self.part_bits) & 1 != 0
     }
 
     // ---- finding ----
@@ -337,7 +317,7 @@ impl Table {
     /// Gives back what a table without keys has.
     pub fn free_empty(self, store: &mut Store) {
         debug_assert!(self.is_empty(), "its runs went with their keys");
-        store.heap.release(self.index);
+        store.heap.release(self.index());
     }
 
     /// Returns how many objects of the arena, large values, and values that are not in memory the table refers to.
@@ -350,6 +330,7 @@ impl Table {
                 let record = self.slot(&store.heap, at).record;
                 timed_hashes += u64::from(self.check_slot(store, at, &record, &slot_of, &mut referred));
                 page_bytes += record.page_bytes();
+                assert!(record.keys == 0 || self.may_have(at), "a slot with keys is in a part that has some");
                 self.for_each_page(&store.heap, at, |_, page| {
                     let page = store.heap.page(page);
                     for account in page.spots().map(|spot| store.account(EntryBytes(page.entry(spot)))) {
@@ -363,7 +344,7 @@ impl Table {
             }
             assert_eq!((sum.keys, sum.volatile), (run_keys, run_volatile));
             assert_eq!(
-                self.run(&store.heap, run).is_some(),
+                self.runs.is_there(&store.heap, run),
                 run_keys > 0,
                 "a run is there while it has keys"
             );
@@ -373,6 +354,7 @@ impl Table {
         }
         assert_eq!((self.keys, self.volatile, self.timed_hashes), (keys, volatile, timed_hashes));
         assert_eq!(self.page_bytes, page_bytes);
+        self.runs.check_invariants(&store.heap);
         assert!(self.tally.entry_bytes() <= page_bytes, "entries lie in pages");
         assert!(self.frozen.as_ref().is_none_or(|frozen| !frozen.is_empty()), "an empty one is dropped");
         self.tally.check_invariants(&tally);
