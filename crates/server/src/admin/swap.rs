@@ -127,7 +127,7 @@ const OF_PATTERN: Spec = Spec {
 
 /// Answers if there is no tier.
 fn tier(call: &mut AdminCall<'_>) -> Option<Arc<Tier<WorkerMessage>>> {
-    let tier = call.node.cold.disk().cloned();
+    let tier = call.node.tier().cloned();
     if tier.is_none() {
         call.reply.error(NO_SWAP);
     }
@@ -302,7 +302,7 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
 
 /// Its text.
 fn refuse_without_swap(call: &mut AdminCall<'_>) -> Option<Arc<Tier<WorkerMessage>>> {
-    let tier = call.node.cold.disk().cloned();
+    let tier = call.node.tier().cloned();
     if tier.is_none() {
         let before = "ERR Command only supported in swap-mode '";
         call.reply.error(with_bytes(before, call.args.get(0), "'"));

@@ -39,7 +39,7 @@ impl Reference {
     }
 
     fn tier(&self) -> Option<&'static Arc<Tier<WorkerMessage>>> {
-        self.node.cold.disk()
+        self.node.tier()
     }
 
     /// Whether an answer is to be waited for. The cut is done.
@@ -118,12 +118,12 @@ impl Reference {
 
 /// A base is listed.
 pub fn in_force(node: &Node, refers: bool) {
-    if let Some(tier) = node.cold.disk() {
+    if let Some(tier) = node.tier() {
         tier.base_in_force(refers);
     }
 }
 
 /// Much of the disk is kept only by the base in force.
 pub fn wants_base(node: &Node) -> bool {
-    node.cold.disk().is_some_and(|tier| tier.wants_base())
+    node.tier().is_some_and(|tier| tier.wants_base())
 }

@@ -526,7 +526,8 @@ impl Serve<'static> for Serving<'_> {
 
     fn fetch(&mut self, waiter: &Arc<Waiter>, missing: Box<ColdKeys>) {
         let message = WorkerMessage::Look { waiter: Arc::clone(waiter) };
-        self.exec.node.cold.fetch(*missing, Client::of(waiter).shared.worker, message);
+        let tier = self.exec.node.tier().expect("values leave memory to a disk");
+        tier.reads.add(*missing, Client::of(waiter).shared.worker, message);
     }
 
     fn answer(&mut self, waiter: &Arc<Waiter>, reply: Reply) {

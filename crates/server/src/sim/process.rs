@@ -178,7 +178,7 @@ impl Process {
 
     /// What is on the disk cannot be seen any more once that has stopped, nor does anything that is done get there.
     pub fn state(&self) -> State {
-        if self.node.cold.disk().is_some() && self.disk.is_stopped() {
+        if self.node.tier().is_some() && self.disk.is_stopped() {
             return self.last.borrow().clone();
         }
         let state = self.disk.look(|| state::of(self.node));
@@ -231,7 +231,7 @@ impl Process {
     /// Reads what a command waits for, while what has to do with the disk goes on. Returns what came of it.
     fn read_for(&mut self, session: usize, ticket: Ticket) -> Came {
         let worker = self.sessions[session].shared.worker;
-        let tier = self.node.cold.disk().expect("values leave memory to a disk");
+        let tier = self.node.tier().expect("values leave memory to a disk");
         for (ticket, wanted) in std::mem::take(&mut self.workers[usize::from(worker)].exec.wanted) {
             let message = WorkerMessage::fetched(ticket, Came::All);
             tier.reads.add(wanted.into_keys(), worker, message);

@@ -73,7 +73,7 @@ impl Seen {
 }
 
 fn tier(node: &Node) -> &crate::tier::Tier<crate::mail::message::WorkerMessage> {
-    node.cold.disk().expect("values leave memory to a disk")
+    node.tier().expect("values leave memory to a disk")
 }
 
 /// All that the keyspace refers to.

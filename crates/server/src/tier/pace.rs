@@ -49,19 +49,19 @@ const RESTS_MAX: u32 = 10_000;
 /// Whether memory is above its limit and values can leave it.
 pub fn is_short(store: Store<'_>) -> bool {
     let limit = store.config.memory_target_bytes();
-    let can_leave = store.cold.disk().is_some_and(|tier| tier.state().can_sink());
+    let can_leave = store.tier.is_some_and(|tier| tier.state().can_sink());
     can_leave && limit > 0 && pressing_bytes(store) > limit
 }
 
 fn pressing_bytes(store: Store<'_>) -> u64 {
     let apart = Apart::of(store.keyspace, store.log, &store.replication.primary.spool_bytes);
-    let copies = store.cold.disk().map_or(0, |tier| tier.copies_bytes());
+    let copies = store.tier.map_or(0, |tier| tier.copies_bytes());
     Memory::used_bytes(store.keyspace).saturating_sub(apart.total() + copies)
 }
 
 /// Nothing is held.
 pub fn await_sinker(store: Store<'_>) {
-    let Some(tier) = store.cold.disk() else { return };
+    let Some(tier) = store.tier else { return };
     for _ in 0..RESTS_MAX {
         if !is_short(store) || tier.state() != State::Works {
             return;

@@ -79,7 +79,7 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     tier.set_read_timeout(config.swap_read_timeout());
     tier.homes.set_rules(&config.swap_load_rule());
     choose_backend(node, &tier);
-    node.cold.set_disk(Arc::clone(&tier));
+    node.set_tier(Arc::clone(&tier));
     let why = |error: std::io::Error| format!("Can't start a thread of swap-mode: {}", os_text(&error));
     start_readers(node, &tier).map_err(why)?;
     routines::start("swap-round", Round::new(node, Arc::clone(&tier))).map_err(why)?;
@@ -157,11 +157,11 @@ fn claim(node: &'static Node) -> Result<Claim, String> {
 pub fn configure(node: &Node) -> Result<(), String> {
     let config = &node.config;
     config.check_swap_limits()?;
-    if let Some(tier) = node.cold.disk() {
+    if let Some(tier) = node.tier() {
         tier.homes.set_rules(&config.swap_load_rule());
         copies::bound(node, tier);
     }
-    match (config.swaps(), node.cold.disk()) {
+    match (config.swaps(), node.tier()) {
         (true, None) => Err("it can be switched on at start only: start with swap-mode yes".to_string()),
         (false, Some(tier)) if !tier.is_off() => {
             let (limit, used, away) =

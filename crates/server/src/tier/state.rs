@@ -218,6 +218,11 @@ impl<M> Tier<M> {
         }
     }
 
+    /// Returns whether what is on disk cannot be had at present.
+    pub fn has_failed(&self) -> bool {
+        self.state() == State::Failed
+    }
+
     /// Notes that nothing may leave memory, of which so much is in use.
     pub(super) fn set_idle(&self, used_bytes: u64) {
         self.idle_at_bytes.store(used_bytes, Relaxed);

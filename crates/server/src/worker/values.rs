@@ -147,7 +147,7 @@ impl Worker {
 
     #[cold]
     fn read_values(&mut self) {
-        let Some(tier) = self.inner.node.cold.disk() else { return };
+        let Some(tier) = self.inner.node.tier() else { return };
         let worker = self.inner.number;
         self.inner.dispatcher.begin_part();
         self.inner.values.open(&self.events, worker, tier.rings.is_on());
@@ -232,7 +232,7 @@ impl Inner {
     /// Ends fetches of which nothing comes with their error.
     pub(super) fn look_at_values(&mut self) {
         self.values.looks = false;
-        let Some(tier) = self.node.cold.disk() else { return };
+        let Some(tier) = self.node.tier() else { return };
         let before =
             self.node.config.swap_read_timeout().and_then(|timeout| Instant::now().checked_sub(timeout));
         if let Some(before) = before {

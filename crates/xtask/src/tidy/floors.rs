@@ -68,7 +68,6 @@ const FLOORS: [(&str, &[&str]); 10] = [
             "replication/state.rs",
             "replication/waits.rs",
             "request/caller.rs",
-            "request/cold.rs",
             "request/entry.rs",
             "request/gate_bits.rs",
             "request/name_word.rs",

@@ -28,7 +28,7 @@ impl View<'_> {
     /// `None` without `swap-mode`.
     pub fn of<'n>(s: &Snapshot<'n>) -> Option<View<'n>> {
         Some(View {
-            tier: s.node.cold.disk()?,
+            tier: s.node.tier()?,
             cold: s.cold,
             memory_target: s.node.config.memory_target_bytes(),
         })

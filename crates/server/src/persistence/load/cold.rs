@@ -93,7 +93,7 @@ impl Load<'_> {
     }
 
     fn tier(&self) -> Result<&'static Arc<Tier<WorkerMessage>>, LoadFailure> {
-        self.store.cold.disk().ok_or_else(|| {
+        self.store.tier.ok_or_else(|| {
             LoadFailure(vec![format!(
                 "{} refers to values in a swap-dir: it is loaded with swap-mode yes only, beside the folder of swap-dir that it \
                  belongs to",
