@@ -22,7 +22,7 @@ use crate::effects::monitor::{self, Monitors};
 use crate::effects::pubsub::PubSub;
 use crate::effects::tracking::{Tracker, Trackers};
 use crate::mail::Mail;
-use crate::mail::message::{Without, WorkerMessage};
+use crate::mail::message::Without;
 pub use crate::mail::tasks::Tasks;
 use crate::migration::state::Migrations;
 use crate::observe::command_log::CommandLog;
@@ -52,7 +52,7 @@ use crate::users::Users;
 use isotherm_resp::Args;
 
 pub struct Node {
-    tier: OnceLock<Arc<Tier<WorkerMessage>>>,
+    tier: OnceLock<Arc<Tier>>,
     /// What was changed, in order.
     pub log: ChangeLog,
     pub aof: AofState,
@@ -165,16 +165,7 @@ impl Node {
     /// What saving and loading need of it.
     pub fn store(&self) -> Store<'_> {
         let Node {
-            keyspace,
-            config,
-            stats,
-            mail,
-            log,
-            replication,
-            gate,
-            libraries,
-            persistence: state,
-            ..
+            keyspace, config, stats, mail, log, replication, gate, libraries, persistence: state, ..
         } = self;
         Store {
             keyspace,
@@ -194,12 +185,12 @@ impl Node {
 
     /// Values that are not in memory. `None` without `swap-mode`.
     #[inline]
-    pub fn tier(&self) -> Option<&Arc<Tier<WorkerMessage>>> {
+    pub fn tier(&self) -> Option<&Arc<Tier>> {
         self.tier.get()
     }
 
     /// Lets values leave memory from now on. Before any command runs.
-    pub fn set_tier(&self, tier: Arc<Tier<WorkerMessage>>) {
+    pub fn set_tier(&self, tier: Arc<Tier>) {
         assert!(self.tier.set(tier).is_ok(), "there is one");
     }
 

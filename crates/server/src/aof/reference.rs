@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::persistence::save::SaveError;
 use crate::process::log::{self, os_text};
@@ -38,7 +37,7 @@ impl Reference {
         Reference { node, ticket: None, asked: instant(), checkpoint: None }
     }
 
-    fn tier(&self) -> Option<&'static Arc<Tier<WorkerMessage>>> {
+    fn tier(&self) -> Option<&'static Arc<Tier>> {
         self.node.tier()
     }
 

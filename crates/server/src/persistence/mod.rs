@@ -34,7 +34,6 @@ use std::sync::Arc;
 use crate::config::Config;
 use crate::effects::change_log::ChangeLog;
 use crate::mail::Mail;
-use crate::mail::message::WorkerMessage;
 use crate::observe::latency::monitor::Spikes;
 use crate::observe::stats::Stats;
 use crate::replication::state::Replication;
@@ -56,7 +55,7 @@ pub struct Store<'n> {
     pub replication: &'n Replication,
     pub gate: &'n ReplyGate,
     pub libraries: &'n Libraries,
-    pub tier: Option<&'n Arc<Tier<WorkerMessage>>>,
+    pub tier: Option<&'n Arc<Tier>>,
     /// The Valkey whose format is written.
     pub valkey_version: &'static str,
 }

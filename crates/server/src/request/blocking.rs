@@ -525,9 +525,7 @@ impl Serve<'static> for Serving<'_> {
     }
 
     fn fetch(&mut self, waiter: &Arc<Waiter>, missing: Box<ColdKeys>) {
-        let message = WorkerMessage::Look { waiter: Arc::clone(waiter) };
-        let tier = self.exec.node.tier().expect("values leave memory to a disk");
-        tier.reads.add(*missing, Client::of(waiter).shared.worker, message);
+        Client::of(waiter).post(WorkerMessage::Fetch { waiter: Arc::clone(waiter), keys: missing });
     }
 
     fn answer(&mut self, waiter: &Arc<Waiter>, reply: Reply) {

@@ -4,20 +4,21 @@ use isotherm_commands::call::{ColdKey, ColdKeys, rehearse};
 use isotherm_commands::spec::{Group, KeyFlags, Need};
 use isotherm_commands::{Flags, Outcome};
 use isotherm_keyspace::{
-    ColdRef, Conditions, Db, ExpiryMode, Missing, NoEffects, OnCold, Txn, TxnCounts, UnixMs, Walk, WalkRecord,
-    Whereabouts,
+    Conditions, Db, ExpiryMode, Missing, NoEffects, OnCold, Txn, TxnCounts, UnixMs, Walk, Want, Whereabouts,
 };
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::steps;
 
 use super::execute::Exec;
 use super::nodes::find_nodes;
-use crate::mail::message::{Came, WorkerMessage};
+use crate::process::time::unix_now;
 use crate::request::caller::Authority;
 use crate::request::entry::{Entry, Handler, Locks};
-use crate::request::next::Ticket;
+use crate::request::next::{Came, Ticket};
 use crate::session::Multi;
+use crate::tier::Tier;
 use crate::tier::fetches::Wanted;
+use crate::tier::target::{Fetched, slot_of};
 use crate::upkeep::eviction::Room;
 
 /// So often a command reads under its locks. Those that search a long list or a sorted set among equal scores do so some 30 times.
@@ -229,7 +230,9 @@ impl Exec {
                     }
                 }
                 Whereabouts::Here => {}
-                Whereabouts::Away(_) | Whereabouts::Frozen(..) => keys.push(ColdKey::of(db, name, need, home)),
+                Whereabouts::Away(_) | Whereabouts::Frozen(..) => {
+                    keys.push(ColdKey::of(db, name, need, home))
+                }
                 Whereabouts::Unreadable => {
                     held.forget_failure(db, &key);
                     has_lost = true;
@@ -331,13 +334,8 @@ impl Exec {
     /// Begins to fetch values. Nothing of the command was done; it runs again when the worker gets this ticket.
     #[cold]
     pub fn fetch(&mut self, keys: ColdKeys) -> Ticket {
-        let (worker, ticket) = (self.meter.thread() as u16, self.next_ticket());
-        match self.node.tier() {
-            Some(tier) if usize::from(worker) >= self.node.worker_count() => {
-                tier.reads.add(keys, worker, WorkerMessage::fetched(ticket, Came::All));
-            }
-            _ => self.wanted.push((ticket, Wanted::of(keys))),
-        }
+        let ticket = self.next_ticket();
+        self.wanted.push((ticket, Wanted::of(keys)));
         let walk = std::mem::take(&mut self.held.walk);
         if !walk.is_empty() {
             self.walks.insert(ticket, walk);
@@ -353,10 +351,29 @@ impl Exec {
         }
     }
 
-    /// Adds what was read for a walk. If no client waits for it any more it goes with its ticket.
-    pub fn add_records(&mut self, ticket: Ticket, records: impl IntoIterator<Item = (ColdRef, WalkRecord)>) {
-        for (reference, record) in records {
-            self.walks.entry(ticket).or_default().add(reference, record);
+    /// Gives values to their keys, and records to the walk that waits for them with this ticket: if no client
+    /// does any more they go with it. What cannot be read is noted against its key if `notes` says so.
+    pub fn hand_over(
+        &mut self,
+        tier: &Tier,
+        ticket: Ticket,
+        values: Vec<(ColdKey, Fetched)>,
+        notes: bool,
+    ) -> Came {
+        let (now, mut came, keyspace) = (unix_now(), Came::All, &self.node.keyspace);
+        for (cold, fetched) in values {
+            match (cold.bundle, fetched.record()) {
+                (Some(_), Some(record)) => {
+                    self.walks.entry(ticket).or_default().add(fetched.from, record);
+                }
+                (None, _) if fetched.is_there() || notes => {
+                    self.held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, &cold))));
+                    tier.hand_over(&mut self.held, &cold, &fetched, now);
+                    self.held.release();
+                }
+                _ => came = Came::Not,
+            }
         }
+        came
     }
 }

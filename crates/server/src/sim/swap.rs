@@ -72,7 +72,7 @@ impl Seen {
     }
 }
 
-fn tier(node: &Node) -> &crate::tier::Tier<crate::mail::message::WorkerMessage> {
+fn tier(node: &Node) -> &crate::tier::Tier {
     node.tier().expect("values leave memory to a disk")
 }
 

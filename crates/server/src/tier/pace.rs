@@ -31,7 +31,7 @@ pub fn goes_on_below(limit_bytes: u64) -> u64 {
 }
 
 /// Lets those who write wait until values that are on their way have left.
-pub fn hold_writers<M>(mail: &Mail, tier: &Tier<M>) {
+pub fn hold_writers(mail: &Mail, tier: &Tier) {
     mail.set_sinker_behind(true);
     tier.note_slowed(true);
     // It looks at the mark behind each of its steps; its last one may have been before.

@@ -19,7 +19,6 @@ use super::files::ReadError;
 use super::health::State;
 use super::state::Tier;
 use super::target::slot_of;
-use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::process::log;
 use crate::process::routines::Routine;
@@ -42,7 +41,7 @@ const DUE_PER_STEP: usize = 64;
 
 pub struct Round {
     node: &'static Node,
-    tier: Arc<Tier<WorkerMessage>>,
+    tier: Arc<Tier>,
     hand: SlotHand,
     /// It goes first.
     node_hand: NodeHand,
@@ -79,7 +78,7 @@ impl Routine for Round {
 }
 
 impl Round {
-    pub fn new(node: &'static Node, tier: Arc<Tier<WorkerMessage>>) -> Round {
+    pub fn new(node: &'static Node, tier: Arc<Tier>) -> Round {
         let (hand, node_hand) = Default::default();
         Round { node, tier, hand, node_hand, ends_at: None, verifies: false, bytes: 0, has_left: false }
     }

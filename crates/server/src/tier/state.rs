@@ -85,10 +85,10 @@ pub struct Counters {
     pub disk_free_bytes: AtomicU64,
 }
 
-pub struct Tier<M> {
+pub struct Tier {
     pub files: Files,
     pub counters: Counters,
-    pub reads: Reads<M, Fetched>,
+    pub reads: Reads,
     pub rings: Rings,
     /// Turn of a command that needs more than fits beside what others wait for.
     pub turnstile: Turnstile,
@@ -147,7 +147,7 @@ pub struct Terms {
     pub access: Access,
 }
 
-impl<M: Send + 'static> Tier<M> {
+impl Tier {
     /// Takes the folder. The log is for the sinker.
     pub fn open(
         disk: Arc<dyn Disk>,
@@ -155,7 +155,7 @@ impl<M: Send + 'static> Tier<M> {
         terms: Terms,
         keyspace: &Keyspace,
         claim: &Claim,
-    ) -> Result<(Arc<Tier<M>>, Log), String> {
+    ) -> Result<(Arc<Tier>, Log), String> {
         let named = claim.checkpoint.as_ref().map(Checkpoint::named).unwrap_or_default();
         let config = LogConfig::of_bytes(terms.disk_bytes_max).covering(&named);
         #[cfg(test)]
@@ -206,7 +206,7 @@ impl<M: Send + 'static> Tier<M> {
     }
 }
 
-impl<M> Tier<M> {
+impl Tier {
     // ---- how the disk is ----
 
     pub fn state(&self) -> State {
@@ -554,12 +554,9 @@ impl<M> Tier<M> {
     /// holds what those may wait for.
     pub fn call<T: Send + 'static>(
         self: &Arc<Self>,
-        call: impl FnOnce(&Tier<M>) -> T + Send + 'static,
+        call: impl FnOnce(&Tier) -> T + Send + 'static,
         gives_up: Option<&GivesUp<'_>>,
-    ) -> Result<T, ReadError>
-    where
-        M: Send + 'static,
-    {
+    ) -> Result<T, ReadError> {
         let Some(gives_up) = gives_up else { return Ok(call(self)) };
         let tier = Arc::clone(self);
         self.reads.call(move || call(&tier), gives_up).ok_or(ReadError::NoAnswer)
