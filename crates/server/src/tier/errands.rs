@@ -131,7 +131,7 @@ impl Errands {
     }
 
     /// Hands over what was begun.
-    pub fn submit(&mut self, reads: &Reads) {
+    pub fn submit<T>(&mut self, reads: &Reads<T>) {
         if !self.begun.is_empty() {
             reads.add_errands(self.begun.drain(..));
         }
@@ -190,7 +190,6 @@ impl Port<Fetched> for Errands {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tier::files::ReadError;
     use isotherm_commands::spec::Need;
     use isotherm_disk::{Disk, Mode, OsDisk, SimDisk, write_all_at};
     use isotherm_keyspace::{ColdRef, Db};
@@ -208,8 +207,8 @@ mod tests {
             Some(Fetched { from, is_bundle: false, value, is_lost: false })
         }
 
-        fn read_at(&self, _: ColdRef, _: &[u8]) -> Result<Vec<u8>, ReadError> {
-            Err(ReadError::NoFile)
+        fn time(&self, call: impl FnOnce()) {
+            call();
         }
 
         fn probe(&self) -> bool {
@@ -240,13 +239,13 @@ mod tests {
     }
 
     /// Threads that read for ever; what they send.
-    fn threads(reads: &Arc<Reads>) -> Receiver<u16> {
+    fn threads(reads: &Arc<Reads<()>>) -> Receiver<u16> {
         let (sender, notified) = channel();
         for _ in 0..THREADS {
             let (reads, notifier) = (Arc::clone(reads), Notifier(sender.clone()));
             std::thread::spawn(move || {
                 loop {
-                    reads.help(&notifier);
+                    reads.help(&(), &notifier);
                 }
             });
         }
@@ -310,7 +309,7 @@ mod tests {
     /// A key is read, however many are under way; one whose job was given up is not, and its room is free again.
     #[test]
     fn keys_are_read_for_jobs_that_wait() {
-        let reads: Arc<Reads> = Arc::default();
+        let reads: Arc<Reads<()>> = Arc::default();
         let mut errands = Errands::new(7);
         let key = |byte: usize| ColdKey::of(Db(0), &[byte as u8], Need::All, false);
         let (job, gone) = (Arc::new(()), Weak::new());

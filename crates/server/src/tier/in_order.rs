@@ -77,7 +77,7 @@ impl InOrder {
     /// The payload of a record, as `Tier::call` reads it.
     pub fn read(
         &mut self,
-        tier: &Arc<Tier>,
+        tier: &Tier,
         reference: ColdRef,
         key: &[u8],
         gives_up: Option<&GivesUp<'_>>,

@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!   add_errands(errands)         [errand][errand]  a worker's (`errands`): reads where it has no ring, keys that are tried again
-//!   read_now(place, key)         [now]  in front of all: a command waits for it under its locks. One thread reads nothing else
-//!                                       (`help_now`): the others may wait for those locks
-//!   call(read, gives_up)         [call]  a snapshot's next read, for whose end its thread waits as it likes
+//!   call(read, gives_up)         [call]  a thread waits for its end as it likes: a snapshot for its next read; in front of all
+//!                                        what a command waits for under its locks. One thread does nothing else (`help_held`):
+//!                                        the others may wait for those locks
 //!   ask_probe()                  [probe]
 //!   forget_unwanted()            what is not waited for any more leaves the queue
 //! ```
@@ -13,7 +13,6 @@
 //! `resting` says.
 
 use isotherm_commands::call::ColdKey;
-use isotherm_keyspace::ColdRef;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, sync_channel};
@@ -21,7 +20,6 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use super::errands::Errand;
-use super::files::ReadError;
 use super::target::Fetched;
 
 /// Reads under way: an SSD answers some 30 at once as fast as one.
@@ -29,49 +27,39 @@ pub const READERS: usize = 16;
 /// Time between two looks at whether to give a call up.
 const CALL_LOOK: Duration = Duration::from_millis(20);
 
-/// What becomes of a read that a command waits for under its locks.
-enum Answer {
-    Awaited,
-    Read(Result<Vec<u8>, ReadError>),
-    /// It is not waited for any more.
-    GivenUp,
-}
-
-struct Now {
-    /// `None`: whether anything can be read.
-    reference: Option<ColdRef>,
-    key: Box<[u8]>,
-    answer: Mutex<Answer>,
-    answered: Condvar,
-}
-
 /// Returns whether a thread that has waited so long for the disk waits no longer.
 pub type GivesUp<'g> = dyn Fn(Duration) -> bool + 'g;
 
-/// A call that a thread has yet to make.
-type Call = Mutex<Option<Box<dyn FnOnce() + Send>>>;
+/// A call that a thread has yet to make, with what all of them share.
+type Call<T> = Mutex<Option<Box<dyn FnOnce(&T) + Send>>>;
 
-enum Work {
-    Now(Arc<Now>),
+/// How a thread waits for a call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Waits {
+    /// Holding what readers may wait for.
+    Holding,
+    Free,
+}
+
+enum Work<T> {
     Errand(Errand),
     /// Gone when its waiting thread has given it up.
-    Call(Weak<Call>),
+    Call(Weak<Call<T>>, Waits),
     Probe,
 }
 
-#[derive(Default)]
-struct Queue {
-    works: VecDeque<Work>,
+struct Queue<T> {
+    works: VecDeque<Work<T>>,
     /// Threads that wait for any work and were not woken yet. After one has gone on without cause it may say more.
     resting: usize,
 }
 
-#[derive(Default)]
-pub struct Reads {
-    queue: Mutex<Queue>,
-    /// Something has come; something that a command waits for under its locks.
+/// `T` is what all threads share.
+pub struct Reads<T> {
+    queue: Mutex<Queue<T>>,
+    /// Something has come; something that is waited for under locks.
     some: Condvar,
-    now: Condvar,
+    held: Condvar,
     /// Commands that gave up.
     timeouts: AtomicU64,
     /// No thread reads: who waits for a value reads it.
@@ -83,19 +71,33 @@ pub struct Reads {
 pub trait Reader {
     /// The value of a key, wherever it is by now, tried more than once. `None`: it needs no reading any more.
     fn read_key(&self, cold: &ColdKey) -> Option<Fetched>;
-    /// The value at a place that does not change meanwhile.
-    fn read_at(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError>;
+    /// Makes a call for which a command waits under its locks.
+    fn time(&self, call: impl FnOnce());
     /// Whether anything can be read.
     fn probe(&self) -> bool;
     /// Errands of this worker have ended.
     fn notify(&self, worker: u16);
 }
 
+impl<T> Default for Reads<T> {
+    fn default() -> Reads<T> {
+        let (some, held) = Default::default();
+        Reads {
+            queue: Mutex::new(Queue { works: VecDeque::new(), resting: 0 }),
+            some,
+            held,
+            timeouts: AtomicU64::new(0),
+            #[cfg(test)]
+            is_alone: Default::default(),
+        }
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Reads {
+impl<T> Reads<T> {
     /// Their worker is notified when they have ended.
     pub fn add_errands(&self, errands: impl ExactSizeIterator<Item = Errand>) {
         let count = errands.len();
@@ -105,7 +107,7 @@ impl Reads {
     }
 
     /// So much has come. Threads that do not rest look into the queue before they do.
-    fn wake(&self, mut queue: MutexGuard<'_, Queue>, works: usize) {
+    fn wake(&self, mut queue: MutexGuard<'_, Queue<T>>, works: usize) {
         let woken = works.min(queue.resting);
         queue.resting -= woken;
         let is_all = queue.resting == 0;
@@ -116,69 +118,29 @@ impl Reads {
         }
     }
 
-    /// Waits for a value, so long at most (`None`: as long as it takes). The caller holds its partition. `None`: it did not come.
-    pub fn read_now(
-        &self,
-        reference: ColdRef,
-        key: &[u8],
-        at_most: Option<Duration>,
-    ) -> Option<Result<Vec<u8>, ReadError>> {
-        self.await_now(Some(reference), key, at_most)
-    }
-
-    /// Waits for a probe in the same way. Whether it has come, and anything can be read.
-    pub fn probe_now(&self, at_most: Option<Duration>) -> bool {
-        matches!(self.await_now(None, &[], at_most), Some(Ok(_)))
-    }
-
-    fn await_now(
-        &self,
-        reference: Option<ColdRef>,
-        key: &[u8],
-        at_most: Option<Duration>,
-    ) -> Option<Result<Vec<u8>, ReadError>> {
-        let now = Arc::new(Now {
-            reference,
-            key: key.into(),
-            answer: Mutex::new(Answer::Awaited),
-            answered: Condvar::new(),
-        });
-        self.add_front(Work::Now(Arc::clone(&now)), lock(&self.queue));
-        let is_awaited = |answer: &mut Answer| matches!(answer, Answer::Awaited);
-        let answer = lock(&now.answer);
-        let mut answer = match at_most {
-            None => now.answered.wait_while(answer, is_awaited).unwrap_or_else(PoisonError::into_inner),
-            Some(at_most) => {
-                let waited = now.answered.wait_timeout_while(answer, at_most, is_awaited);
-                waited.unwrap_or_else(PoisonError::into_inner).0
-            }
-        };
-        match std::mem::replace(&mut *answer, Answer::GivenUp) {
-            Answer::Read(value) => Some(value),
-            Answer::Awaited | Answer::GivenUp => {
-                self.timeouts.fetch_add(1, Ordering::Relaxed);
-                None
-            }
-        }
-    }
-
     /// Makes a call on a thread that reads, and waits for it until `gives_up`, which gets to know for how
-    /// long by now. The caller holds nothing. `None`: it was given up.
-    pub fn call<T: Send + 'static>(
+    /// long by now. `None`: it was given up.
+    pub fn call<V: Send + 'static>(
         &self,
-        call: impl FnOnce() -> T + Send + 'static,
+        shared: &T,
+        waits: Waits,
+        call: impl FnOnce(&T) -> V + Send + 'static,
         gives_up: &GivesUp<'_>,
-    ) -> Option<T> {
-        #[cfg(test)]
-        if self.is_alone.load(Ordering::Relaxed) {
-            return Some(call());
+    ) -> Option<V> {
+        if self.is_alone() {
+            return Some(call(shared));
         }
         let (answer, answered) = sync_channel(1);
-        let call: Box<dyn FnOnce() + Send> = Box::new(move || _ = answer.send(call()));
-        let call: Arc<Call> = Arc::new(Mutex::new(Some(call)));
-        let mut queue = lock(&self.queue);
-        queue.works.push_back(Work::Call(Arc::downgrade(&call)));
-        self.wake(queue, 1);
+        let call: Box<dyn FnOnce(&T) + Send> = Box::new(move |shared| _ = answer.send(call(shared)));
+        let call: Arc<Call<T>> = Arc::new(Mutex::new(Some(call)));
+        let (work, mut queue) = (Work::Call(Arc::downgrade(&call), waits), lock(&self.queue));
+        match waits {
+            Waits::Holding => self.add_front(work, queue),
+            Waits::Free => {
+                queue.works.push_back(work);
+                self.wake(queue, 1);
+            }
+        }
         let began = Instant::now();
         loop {
             match answered.recv_timeout(CALL_LOOK) {
@@ -187,6 +149,18 @@ impl Reads {
                 Err(_) => return None,
             }
         }
+    }
+
+    /// Returns whether no thread reads: who waits for a value reads it.
+    #[cfg(test)]
+    pub fn is_alone(&self) -> bool {
+        self.is_alone.load(Ordering::Relaxed)
+    }
+
+    /// Returns that threads read.
+    #[cfg(not(test))]
+    pub fn is_alone(&self) -> bool {
+        false
     }
 
     /// A reader looks whether the disk works.
@@ -198,18 +172,17 @@ impl Reads {
         }
     }
 
-    fn add_front(&self, work: Work, mut queue: MutexGuard<'_, Queue>) {
+    fn add_front(&self, work: Work<T>, mut queue: MutexGuard<'_, Queue<T>>) {
         queue.works.push_front(work);
         self.wake(queue, 1);
-        self.now.notify_one();
+        self.held.notify_one();
     }
 
     /// Takes out what is not waited for any more: what hangs would keep it in the queue for as long.
     pub fn forget_unwanted(&self) {
-        let is_wanted = |work: &Work| match work {
+        let is_wanted = |work: &Work<T>| match work {
             Work::Errand(errand) => errand.is_wanted(),
-            Work::Now(now) => matches!(*lock(&now.answer), Answer::Awaited),
-            Work::Call(call) => call.strong_count() > 0,
+            Work::Call(call, _) => call.strong_count() > 0,
             Work::Probe => true,
         };
         lock(&self.queue).works.retain(is_wanted);
@@ -231,52 +204,28 @@ impl Reads {
     }
 
     /// Waits for work, and does it.
-    pub fn help(&self, reader: &impl Reader) {
-        Reads::do_work(self.take(), reader);
+    pub fn help(&self, shared: &T, reader: &impl Reader) {
+        do_work(self.take(), shared, reader);
     }
 
-    /// Waits for what commands wait for under their locks, and does it: other readers may wait for these locks.
-    pub fn help_now(&self, reader: &impl Reader) {
-        Reads::do_work(self.take_now(), reader);
+    /// Waits for what is waited for under locks, and does it: other readers may wait for these locks.
+    pub fn help_held(&self, shared: &T, reader: &impl Reader) {
+        do_work(self.take_held(), shared, reader);
     }
 
-    fn do_work(work: Work, reader: &impl Reader) {
-        match work {
-            Work::Now(now) => {
-                if matches!(*lock(&now.answer), Answer::Awaited) {
-                    let value = match now.reference {
-                        Some(reference) => reader.read_at(reference, &now.key),
-                        None => reader.probe().then(Vec::new).ok_or(ReadError::NoFile),
-                    };
-                    *lock(&now.answer) = Answer::Read(value);
-                    now.answered.notify_one();
-                }
-            }
-            Work::Errand(errand) => errand.run(reader).into_iter().for_each(|worker| reader.notify(worker)),
-            Work::Call(call) => {
-                // Its one owner does not wait for the disk to let go of it.
-                let call = call.upgrade().and_then(|call| lock(&call).take());
-                if let Some(call) = call {
-                    call();
-                }
-            }
-            Work::Probe => _ = reader.probe(),
-        }
-    }
-
-    fn take_now(&self) -> Work {
+    fn take_held(&self) -> Work<T> {
         let mut queue = lock(&self.queue);
         loop {
-            let is_now = |work: &mut Work| matches!(work, Work::Now(_) | Work::Probe);
-            if let Some(work) = queue.works.pop_front_if(is_now) {
+            let is_held = |work: &mut Work<T>| matches!(work, Work::Call(_, Waits::Holding) | Work::Probe);
+            if let Some(work) = queue.works.pop_front_if(is_held) {
                 return work;
             }
             isotherm_allocator::settle();
-            queue = self.now.wait(queue).unwrap_or_else(PoisonError::into_inner);
+            queue = self.held.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
     }
 
-    fn take(&self) -> Work {
+    fn take(&self) -> Work<T> {
         let mut queue = lock(&self.queue);
         loop {
             match queue.works.pop_front() {
@@ -292,20 +241,36 @@ impl Reads {
     }
 }
 
+fn do_work<T>(work: Work<T>, shared: &T, reader: &impl Reader) {
+    match work {
+        Work::Errand(errand) => errand.run(reader).into_iter().for_each(|worker| reader.notify(worker)),
+        Work::Call(call, waits) => {
+            // Its one owner does not wait for the disk to let go of it.
+            let call = call.upgrade().and_then(|call| lock(&call).take());
+            match (call, waits) {
+                (Some(call), Waits::Holding) => reader.time(|| call(shared)),
+                (Some(call), Waits::Free) => call(shared),
+                (None, _) => {}
+            }
+        }
+        Work::Probe => _ = reader.probe(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Reads the first byte of a key.
-    struct First;
+    /// Reader without errands.
+    struct Idle;
 
-    impl Reader for First {
+    impl Reader for Idle {
         fn read_key(&self, _: &ColdKey) -> Option<Fetched> {
             panic!("there is no errand")
         }
 
-        fn read_at(&self, _: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
-            Ok(vec![key[0]])
+        fn time(&self, call: impl FnOnce()) {
+            call();
         }
 
         fn probe(&self) -> bool {
@@ -316,22 +281,35 @@ mod tests {
     }
 
     #[test]
-    fn a_read_under_a_lock_waits_so_long_and_no_longer() {
-        let reads: Arc<Reads> = Arc::default();
-        let reference = ColdRef::new(1 << 40);
-        let at_most = Some(Duration::from_millis(5));
-        assert!(reads.read_now(reference, b"a", at_most).is_none() && !reads.probe_now(at_most));
-        assert_eq!((reads.timeouts(), reads.waiting()), (2, 2));
+    fn a_call_is_waited_for_so_long_and_no_longer() {
+        let reads: Arc<Reads<u8>> = Arc::default();
+        let add = |to: u8| move |shared: &u8| shared + to;
+        let gives_up = |waited: Duration| waited > Duration::from_millis(5);
+        for waits in [Waits::Holding, Waits::Free] {
+            assert_eq!(reads.call(&1, waits, add(1), &gives_up), None);
+        }
+        assert_eq!(reads.waiting(), 2);
+        // What is not waited for any more is not done, and leaves the queue.
         reads.forget_unwanted();
         assert_eq!(reads.waiting(), 0);
+        reads.ask_probe();
+        reads.ask_probe();
+        assert_eq!(reads.waiting(), 1);
         std::thread::scope(|scope| {
-            let reader = Arc::clone(&reads);
-            scope.spawn(move || (0..2).for_each(|_| reader.help(&First)));
-            assert!(
-                reads.read_now(reference, b"b", None).is_some_and(|value| value.is_ok_and(|it| it == b"b"))
-            );
-            assert!(reads.probe_now(None));
+            scope.spawn(|| (0..3).for_each(|_| reads.help(&1, &Idle)));
+            assert_eq!(reads.call(&1, Waits::Holding, add(2), &|_| false), Some(3));
+            assert_eq!(reads.call(&1, Waits::Free, add(3), &|_| false), Some(4));
         });
         assert_eq!(reads.waiting(), 0);
+        // The thread for such calls alone leaves others in the queue.
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                reads.help_held(&1, &Idle);
+                reads.help(&1, &Idle);
+            });
+            let free = scope.spawn(|| reads.call(&1, Waits::Free, add(4), &|_| false));
+            assert_eq!(reads.call(&1, Waits::Holding, add(5), &|_| false), Some(6));
+            assert_eq!(free.join().expect("it has waited"), Some(5));
+        });
     }
 }

@@ -2,7 +2,6 @@
 
 use isotherm_commands::call::ColdKey;
 use isotherm_disk::{Disk, FaultyDisk, Mode, RING_READS_MAX, Ring};
-use isotherm_keyspace::ColdRef;
 use isotherm_tier::{Checkpoint, LogId, SEGMENT_FILE_SUFFIX};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::base_head;
 use super::copies;
 use super::due::Due;
-use super::files::{Access, ReadError};
+use super::files::Access;
 use super::owner::Claim;
 use super::reads::{READERS, Reader};
 use super::round::Round;
@@ -197,9 +196,9 @@ impl Reader for TierReader {
         spikes.time(Event::SwapRead, || self.tier.read_key(&self.node.keyspace, cold))
     }
 
-    fn read_at(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
+    fn time(&self, call: impl FnOnce()) {
         let spikes = Spikes { monitor: &self.node.latency, config: &self.node.config };
-        spikes.time(Event::SwapRead, || self.tier.read_again(reference, key))
+        spikes.time(Event::SwapRead, call);
     }
 
     fn probe(&self) -> bool {
@@ -221,14 +220,14 @@ fn start_readers(node: &'static Node, tier: &Arc<Tier>) -> std::io::Result<()> {
     let reader = TierReader { node, tier: Arc::clone(tier) };
     std::thread::Builder::new().name("swap-read-now".to_string()).spawn(move || {
         loop {
-            reader.tier.reads.help_now(&reader);
+            reader.tier.reads.help_held(&reader.tier, &reader);
         }
     })?;
     for number in 0..READERS {
         let reader = TierReader { node, tier: Arc::clone(tier) };
         std::thread::Builder::new().name(format!("swap-read-{number}")).spawn(move || {
             loop {
-                reader.tier.reads.help(&reader);
+                reader.tier.reads.help(&reader.tier, &reader);
             }
         })?;
     }

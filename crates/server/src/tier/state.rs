@@ -19,7 +19,7 @@ use super::health::{Event, Health, State};
 use super::homes::Homes;
 use super::lent::Lent;
 use super::owner::Claim;
-use super::reads::{GivesUp, Reads};
+use super::reads::{GivesUp, Reads, Waits};
 use super::rings::Rings;
 use super::target::{Fetched, Target, slot_of};
 use super::times::Times;
@@ -88,7 +88,7 @@ pub struct Counters {
 pub struct Tier {
     pub files: Files,
     pub counters: Counters,
-    pub reads: Reads,
+    pub reads: Reads<Tier>,
     pub rings: Rings,
     /// Turn of a command that needs more than fits beside what others wait for.
     pub turnstile: Turnstile,
@@ -511,24 +511,24 @@ impl Tier {
     /// The value at a place whose partition is held: for a command that cannot be interrupted any more. Its thread waits for a reader,
     /// not for the disk. `None`: it did not come in time.
     pub(super) fn read_held(&self, reference: ColdRef, key: &[u8]) -> Option<Result<Vec<u8>, ReadError>> {
-        #[cfg(test)]
-        if self.reads.is_alone.load(Relaxed) {
-            return Some(self.read_again(reference, key));
-        }
-        if self.state() == State::Failed {
+        if self.state() == State::Failed && !self.reads.is_alone() {
             return None;
         }
-        let value = self.reads.read_now(reference, key, self.read_timeout());
+        let key: Box<[u8]> = key.into();
+        let value = self.call_held(move |tier| tier.read_again(reference, &key));
         if value.is_none() {
             self.note(Event::ReadTimedOut);
         }
         value
     }
 
-    /// `None`: who waits for a value waits as long as it takes.
-    fn read_timeout(&self) -> Option<Duration> {
-        let at_most = self.read_timeout_ms.load(Relaxed);
-        (at_most > 0).then(|| Duration::from_millis(at_most))
+    /// Has a reader make a call for one that holds a partition, and waits for it as long as for any value.
+    fn call_held<T: Send + 'static>(&self, call: impl FnOnce(&Tier) -> T + Send + 'static) -> Option<T> {
+        let at_most_ms = self.read_timeout_ms.load(Relaxed);
+        let gives_up = |waited: Duration| at_most_ms > 0 && waited.as_millis() as u64 >= at_most_ms;
+        let value = self.reads.call(self, Waits::Holding, call, &gives_up);
+        self.reads.note_timeouts(u64::from(value.is_none()));
+        value
     }
 
     /// Reads a record that is given up if it cannot be read. Its partition is held. What does not come, or not while nothing else does either, is not
@@ -537,7 +537,7 @@ impl Tier {
         match self.read_held(reference, key) {
             Some(Ok(value)) => LastRead::Value(value),
             Some(Err(ReadError::Damaged(_) | ReadError::OtherKey)) => LastRead::Lost,
-            Some(Err(_)) if self.reads.probe_now(self.read_timeout()) => LastRead::Lost,
+            Some(Err(_)) if self.call_held(Tier::probe) == Some(true) => LastRead::Lost,
             Some(Err(_)) | None => LastRead::Unknown,
         }
     }
@@ -553,13 +553,14 @@ impl Tier {
     /// Calls the disk on a thread that can be left behind, until `gives_up`; without that on this one, which
     /// holds what those may wait for.
     pub fn call<T: Send + 'static>(
-        self: &Arc<Self>,
+        &self,
         call: impl FnOnce(&Tier) -> T + Send + 'static,
         gives_up: Option<&GivesUp<'_>>,
     ) -> Result<T, ReadError> {
-        let Some(gives_up) = gives_up else { return Ok(call(self)) };
-        let tier = Arc::clone(self);
-        self.reads.call(move || call(&tier), gives_up).ok_or(ReadError::NoAnswer)
+        match gives_up {
+            Some(gives_up) => self.reads.call(self, Waits::Free, call, gives_up).ok_or(ReadError::NoAnswer),
+            None => Ok(call(self)),
+        }
     }
 
     /// For a snapshot, which reads value after value in the order of slots, as they were written.
