@@ -50,6 +50,7 @@ mod nodes;
 pub mod open_files;
 pub mod owner;
 pub mod pace;
+mod reading;
 pub mod reads;
 mod records;
 pub mod rings;

@@ -70,13 +70,6 @@ impl Rings {
     }
 }
 
-impl Tier {
-    /// Keys that wait for one who reads them.
-    pub fn reads_waiting(&self) -> u64 {
-        self.reads.waiting() as u64 + self.rings.waiting()
-    }
-}
-
 /// For a worker, which holds nothing.
 pub struct TierSource<'s> {
     pub keyspace: &'static Keyspace,

@@ -1,9 +1,8 @@
 //! What all threads share of the values that are not in memory.
 
 use isotherm_allocator as allocator;
-use isotherm_commands::call::ColdKey;
 use isotherm_disk::Disk;
-use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Held, Keyspace, LastRead, Want};
+use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Keyspace};
 use isotherm_tier::{Checkpoint, Live, Log, LogConfig, Place};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -14,21 +13,17 @@ use super::asked::Asked;
 use super::checkpoint::Checkpoints;
 use super::damaged::DamagedRecords;
 use super::fetches::Turnstile;
-use super::files::{Access, Files, ReadError};
+use super::files::{Access, Files};
 use super::health::{Event, Health, State};
 use super::homes::Homes;
 use super::lent::Lent;
 use super::owner::Claim;
-use super::reads::{GivesUp, Reads, Waits};
+use super::reads::Reads;
 use super::rings::Rings;
-use super::target::{Fetched, Target, slot_of};
 use super::times::Times;
 use super::verify::Verify;
 use crate::process::time::{elapsed, instant};
 use crate::upkeep::shortage::ValueDisk;
-
-/// A value that does not verify is read so often: the place of a value that is moved meanwhile is looked up anew each time.
-const READS_MAX: u32 = 3;
 
 /// Part of the limit by which memory has grown since nothing could leave it, so that all of it is looked
 /// through again: half of what separates writers who go on from those who wait.
@@ -110,7 +105,7 @@ pub struct Tier {
     /// As `health` has it.
     state: AtomicU8,
     suspects_reads: AtomicBool,
-    is_probing: AtomicBool,
+    pub(super) is_probing: AtomicBool,
     pub lent: Lent,
     /// Nothing that may leave is left in memory,
     is_idle: AtomicBool,
@@ -134,7 +129,7 @@ pub struct Tier {
     /// Bytes in use below which values come to memory that are only read.
     pub(super) home_below_bytes: AtomicU64,
     /// 0: there is none.
-    read_timeout_ms: AtomicU64,
+    pub(super) read_timeout_ms: AtomicU64,
     is_wanted: Mutex<bool>,
     wanted: Condvar,
 }
@@ -365,24 +360,6 @@ impl Tier {
         self.home_below_bytes.store(bytes, Relaxed);
     }
 
-    fn note_read<R>(&self, result: &Result<R, ReadError>) {
-        match result {
-            Ok(_) if self.suspects_reads() => self.note(Event::ReadDone),
-            // It was moved meanwhile.
-            Ok(_) | Err(ReadError::NoFile | ReadError::NoAnswer) => {}
-            Err(ReadError::Io(_)) => self.note_read_error(),
-            Err(ReadError::Damaged(_) | ReadError::OtherKey) => {
-                self.counters.damaged.fetch_add(1, Relaxed);
-            }
-        }
-    }
-
-    pub fn note_read_error(&self) {
-        self.counters.read_errors.fetch_add(1, Relaxed);
-        self.note(Event::ReadFailed);
-        self.probe_if_due();
-    }
-
     /// Of one partition.
     /// Returns the bytes of copies of what is on disk, and of buffers for those: no key leaves for them.
     pub fn copies_bytes(&self) -> u64 {
@@ -422,162 +399,5 @@ impl Tier {
         let is_wanted = self.is_wanted.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.wanted.wait_timeout_while(is_wanted, at_most, |is_wanted| !*is_wanted);
         *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
-    }
-
-    // ---- reading ----
-
-    /// The value of a key at a place.
-    pub fn read(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
-        self.read_with(|files, place| files.read(place, key), reference)
-    }
-
-    fn read_with(
-        &self,
-        read: impl Fn(&Files, Place) -> Result<Vec<u8>, ReadError>,
-        reference: ColdRef,
-    ) -> Result<Vec<u8>, ReadError> {
-        let from = Instant::now();
-        let value = read(&self.files, Place::from_raw(reference.raw()));
-        self.note_read_end(from, &value);
-        value
-    }
-
-    /// A read that began then has ended.
-    pub fn note_read_end(&self, from: Instant, value: &Result<Vec<u8>, ReadError>) {
-        self.note_read(value);
-        self.count_read(from, value.as_ref().map_or(0, Vec::len));
-    }
-
-    /// The same of one that has brought several values.
-    pub fn note_read_bytes(&self, from: Instant, bytes: usize) {
-        self.note_read(&Ok(()));
-        self.count_read(from, bytes);
-    }
-
-    fn count_read(&self, from: Instant, bytes: usize) {
-        self.counters.reads.fetch_add(1, Relaxed);
-        let us = from.elapsed().as_micros() as u64;
-        self.counters.read_us.fetch_add(us, Relaxed);
-        self.counters.read_times.add(us);
-        self.counters.read_bytes.fetch_add(bytes as u64, Relaxed);
-    }
-
-    /// Reads what a key refers to, as often as it refers to something else meanwhile. Holds its partition only to look. `None`: it is
-    /// no longer away, or was not.
-    pub fn read_key(&self, keyspace: &Keyspace, cold: &ColdKey) -> Option<Fetched> {
-        let slot = slot_of(keyspace, cold);
-        let look = || {
-            let mut held = Held::new(keyspace);
-            held.acquire(Want::One(keyspace.partition_of(slot)));
-            Target::find(&mut held, cold)
-        };
-        let mut reads = 0;
-        let mut before = None;
-        let mut is_lost = false;
-        loop {
-            let (target, lent) = look()?;
-            if let Some(lent) = lent {
-                return Some(target.fetched(Some(lent.into_vec())));
-            }
-            // It was moved: that was no failure of the disk.
-            reads = if before == Some(target.from) { reads + 1 } else { 0 };
-            if reads == READS_MAX {
-                self.counters.unreadable.fetch_add(1, Relaxed);
-                return Some(Fetched { is_lost, ..target.fetched(None) });
-            }
-            before = Some(target.from);
-            match self.read(target.from, target.name(&cold.key)) {
-                Ok(bytes) => return Some(target.fetched(Some(bytes))),
-                Err(error) if reads + 1 == READS_MAX => match &cold.bundle {
-                    Some(bundle) => {
-                        // Others can be read.
-                        let is_alone = error.is_damage() || error.is_of_system() && self.probe();
-                        is_lost = is_alone && self.damaged_records.note(keyspace, bundle, &error);
-                    }
-                    None => self.complain(&cold.key, &error),
-                },
-                Err(_) => {}
-            }
-        }
-    }
-
-    fn complain(&self, key: &[u8], error: &ReadError) {
-        crate::process::log::warning(format!(
-            "A value on disk cannot be read ({error}); its key has {} bytes and stays: it can be overwritten or deleted",
-            key.len()
-        ));
-    }
-
-    /// The value at a place whose partition is held: for a command that cannot be interrupted any more. Its thread waits for a reader,
-    /// not for the disk. `None`: it did not come in time.
-    pub(super) fn read_held(&self, reference: ColdRef, key: &[u8]) -> Option<Result<Vec<u8>, ReadError>> {
-        if self.state() == State::Failed && !self.reads.is_alone() {
-            return None;
-        }
-        let key: Box<[u8]> = key.into();
-        let value = self.call_held(move |tier| tier.read_again(reference, &key));
-        if value.is_none() {
-            self.note(Event::ReadTimedOut);
-        }
-        value
-    }
-
-    /// Has a reader make a call for one that holds a partition, and waits for it as long as for any value.
-    fn call_held<T: Send + 'static>(&self, call: impl FnOnce(&Tier) -> T + Send + 'static) -> Option<T> {
-        let at_most_ms = self.read_timeout_ms.load(Relaxed);
-        let gives_up = |waited: Duration| at_most_ms > 0 && waited.as_millis() as u64 >= at_most_ms;
-        let value = self.reads.call(self, Waits::Holding, call, &gives_up);
-        self.reads.note_timeouts(u64::from(value.is_none()));
-        value
-    }
-
-    /// Reads a record that is given up if it cannot be read. Its partition is held. What does not come, or not while nothing else does either, is not
-    /// lost: the disk may be away for a moment.
-    pub fn read_last(&self, reference: ColdRef, key: &[u8]) -> LastRead {
-        match self.read_held(reference, key) {
-            Some(Ok(value)) => LastRead::Value(value),
-            Some(Err(ReadError::Damaged(_) | ReadError::OtherKey)) => LastRead::Lost,
-            Some(Err(_)) if self.call_held(Tier::probe) == Some(true) => LastRead::Lost,
-            Some(Err(_)) | None => LastRead::Unknown,
-        }
-    }
-
-    /// A reader probes. Whether anything can be read.
-    pub fn probe(&self) -> bool {
-        let works = self.files.probe();
-        self.is_probing.store(false, Relaxed);
-        self.note(Event::Probed { works });
-        works
-    }
-
-    /// Calls the disk on a thread that can be left behind, until `gives_up`; without that on this one, which
-    /// holds what those may wait for.
-    pub fn call<T: Send + 'static>(
-        &self,
-        call: impl FnOnce(&Tier) -> T + Send + 'static,
-        gives_up: Option<&GivesUp<'_>>,
-    ) -> Result<T, ReadError> {
-        match gives_up {
-            Some(gives_up) => self.reads.call(self, Waits::Free, call, gives_up).ok_or(ReadError::NoAnswer),
-            None => Ok(call(self)),
-        }
-    }
-
-    /// For a snapshot, which reads value after value in the order of slots, as they were written.
-    pub fn read_in_order(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
-        let value = self.read_with(|files, place| files.read_in_order(place, key), reference);
-        value.or_else(|_| self.read_again(reference, key))
-    }
-
-    /// Where places stay what they are: a read that fails is repeated.
-    pub fn read_again(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
-        let mut last = self.read(reference, key);
-        for _ in 1..READS_MAX {
-            if last.is_ok() {
-                break;
-            }
-            last = self.read(reference, key);
-        }
-        last
     }
 }

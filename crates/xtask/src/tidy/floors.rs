@@ -93,6 +93,7 @@ const FLOORS: [(&str, &[&str]); 10] = [
             "tier/in_order.rs",
             "tier/lent.rs",
             "tier/owner.rs",
+            "tier/reading.rs",
             "tier/reads.rs",
             "tier/rings.rs",
             "tier/state.rs",
