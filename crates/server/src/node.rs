@@ -10,7 +10,7 @@ use isotherm_keyspace::{Db, Keyspace, UnixMs, Waiter};
 use isotherm_log::LogOffset;
 use isotherm_reactor::Hangups;
 use isotherm_replication::acks::{Reached, Wish};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use crate::aof::state::AofState;
@@ -22,7 +22,7 @@ use crate::effects::monitor::{self, Monitors};
 use crate::effects::pubsub::PubSub;
 use crate::effects::tracking::{Tracker, Trackers};
 use crate::mail::Mail;
-use crate::mail::message::{Without, WorkerMessage};
+use crate::mail::message::Without;
 pub use crate::mail::tasks::Tasks;
 use crate::migration::state::Migrations;
 use crate::observe::command_log::CommandLog;
@@ -37,7 +37,6 @@ use crate::process::state::Process;
 pub use crate::process::time::unix_now;
 use crate::replication::state::Replication;
 use crate::replication::waits;
-use crate::request::cold::ColdTier;
 use crate::request::pause::Pause;
 use crate::request::registry::Commands;
 use crate::request::reply_gate::{Part, ReplyGate};
@@ -46,13 +45,14 @@ use crate::scripting::libraries::Libraries;
 use crate::scripting::registry::RunRegistry;
 use crate::session::clients::Clients;
 use crate::session::{ClientShared, Session};
+use crate::tier::Tier;
 use crate::tls::TlsState;
 use crate::upkeep::memory::{Apart, Memory};
 use crate::users::Users;
 use isotherm_resp::Args;
 
 pub struct Node {
-    pub cold: ColdTier<WorkerMessage>,
+    tier: OnceLock<Arc<Tier>>,
     /// What was changed, in order.
     pub log: ChangeLog,
     pub aof: AofState,
@@ -109,7 +109,7 @@ impl Node {
         let threads = parts.mail.worker_count() + 3 + usize::from(parts.config.swaps());
         let stats = Stats::new(threads, parts.commands.all().len());
         let node = Node {
-            cold: ColdTier::default(),
+            tier: OnceLock::new(),
             aof: AofState::new(),
             gate: ReplyGate::new(parts.mail.worker_count()),
             log: ChangeLog::new(LogOffset::default(), parts.config.log_memory_bytes()),
@@ -165,17 +165,7 @@ impl Node {
     /// What saving and loading need of it.
     pub fn store(&self) -> Store<'_> {
         let Node {
-            keyspace,
-            config,
-            stats,
-            mail,
-            log,
-            replication,
-            gate,
-            libraries,
-            cold,
-            persistence: state,
-            ..
+            keyspace, config, stats, mail, log, replication, gate, libraries, persistence: state, ..
         } = self;
         Store {
             keyspace,
@@ -187,10 +177,21 @@ impl Node {
             replication,
             gate,
             libraries,
-            cold,
+            tier: self.tier(),
             spikes: Spikes { monitor: &self.latency, config },
             valkey_version: crate::process::version::VALKEY_VERSION,
         }
+    }
+
+    /// Values that are not in memory. `None` without `swap-mode`.
+    #[inline]
+    pub fn tier(&self) -> Option<&Arc<Tier>> {
+        self.tier.get()
+    }
+
+    /// Lets values leave memory from now on. Before any command runs.
+    pub fn set_tier(&self, tier: Arc<Tier>) {
+        assert!(self.tier.set(tier).is_ok(), "there is one");
     }
 
     pub fn end(&'static self) -> End<'static> {
@@ -233,7 +234,7 @@ impl Node {
 
     /// Part of used_memory among them.
     pub fn pressing_used_bytes(&self) -> u64 {
-        let copies = self.cold.disk().map_or(0, |tier| tier.copies_bytes());
+        let copies = self.tier().map_or(0, |tier| tier.copies_bytes());
         self.used_memory_bytes().saturating_sub(self.apart().total() + copies)
     }
 

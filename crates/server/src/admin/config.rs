@@ -206,7 +206,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
 }
 
 fn check_max_clients(node: &Node) -> Result<(), Reason> {
-    let segment_files = node.cold.disk().map_or(0, |tier| tier.files.open_files().1);
+    let segment_files = node.tier().map_or(0, |tier| tier.files.open_files().1);
     descriptors::check_clients(&node.config, segment_files).map_err(|possible| {
         format!(
             "The operating system is not able to handle the specified number of clients, try with {possible}"
@@ -228,7 +228,7 @@ fn follow_maxmemory(node: &Node) {
     if node.keyspace.is_snapshot_active() {
         node.keyspace.limit_kept(node.config.snapshot_memory_bytes(node.used_memory_bytes()));
     }
-    if let Some(tier) = node.cold.disk() {
+    if let Some(tier) = node.tier() {
         copies::bound(node, tier);
     }
 }

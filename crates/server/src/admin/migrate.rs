@@ -4,7 +4,7 @@ use isotherm_commands::Outcome;
 use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_commands::spec::*;
 use isotherm_commands::wait::Wait;
-use isotherm_keyspace::{Conditions, ExpiryMode, Lookup, Txn, Type};
+use isotherm_keyspace::{Conditions, ExpiryMode, Lookup, Txn, Type, Whereabouts};
 use isotherm_resp::errors;
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ use super::{AdminCall, AdminHandler};
 use crate::mail::tasks::Tasks;
 use crate::migration::job::Order;
 use crate::migration::request::{Request, find_keys, is_secret};
-use crate::request::cold::Has;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::new(MIGRATE, migrate)];
 
@@ -111,8 +110,8 @@ fn migrate(call: &mut AdminCall<'_>) -> Outcome {
 
 /// Keys that are not in memory, which decide what is there. What is, with a value on disk, is read when it is its turn.
 fn frozen_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
-    let (cold, db) = (&call.node.cold, call.session.db);
-    if cold.disk().is_none() || cold.has_failed() || call.exec.has_waited {
+    let db = call.session.db;
+    if call.node.tier().is_none_or(|tier| tier.has_failed()) || call.exec.has_waited {
         return None;
     }
     let (mut positions, held) = (Vec::new(), &mut call.exec.held);
@@ -120,7 +119,9 @@ fn frozen_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
     let names = positions.iter().map(|(at, _)| call.args.get(*at));
     let keyspace = &call.node.keyspace;
     let away = names.filter(|name| {
-        held.may_be_frozen(db, &keyspace.key(name)) && cold.look(held, db, name, false) == Has::Cold
+        let key = keyspace.key(name);
+        held.may_be_frozen(db, &key)
+            && matches!(held.whereabouts(db, &key, false), Whereabouts::Away(_) | Whereabouts::Frozen(..))
     });
     let keys: Vec<ColdKey> = away.map(|name| ColdKey::of(db, name, Need::All, false)).collect();
     (!keys.is_empty()).then(|| Box::new(ColdKeys { keys }))

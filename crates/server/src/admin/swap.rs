@@ -19,7 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{AdminCall, AdminHandler};
-use crate::mail::message::WorkerMessage;
 use crate::observe::info::swap::{SWAP as FIELDS, SwapField, View};
 use crate::process::log;
 use crate::tier::{State, Tier};
@@ -126,8 +125,8 @@ const OF_PATTERN: Spec = Spec {
 };
 
 /// Answers if there is no tier.
-fn tier(call: &mut AdminCall<'_>) -> Option<Arc<Tier<WorkerMessage>>> {
-    let tier = call.node.cold.disk().cloned();
+fn tier(call: &mut AdminCall<'_>) -> Option<Arc<Tier>> {
+    let tier = call.node.tier().cloned();
     if tier.is_none() {
         call.reply.error(NO_SWAP);
     }
@@ -301,8 +300,8 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
 // ---- SWAPDB's words ----
 
 /// Its text.
-fn refuse_without_swap(call: &mut AdminCall<'_>) -> Option<Arc<Tier<WorkerMessage>>> {
-    let tier = call.node.cold.disk().cloned();
+fn refuse_without_swap(call: &mut AdminCall<'_>) -> Option<Arc<Tier>> {
+    let tier = call.node.tier().cloned();
     if tier.is_none() {
         let before = "ERR Command only supported in swap-mode '";
         call.reply.error(with_bytes(before, call.args.get(0), "'"));

@@ -120,7 +120,7 @@ fn begin_anew(
         older.incr.iter().for_each(|file| files.remove_named(&file.name));
         // A start before this one may have got no further than that.
         files.remove_outdated();
-        if let Some(tier) = node.cold.disk() {
+        if let Some(tier) = node.tier() {
             tier.is_restoring.store(false, Relaxed);
             reference::in_force(node, false);
         }
@@ -371,7 +371,7 @@ fn load_base(
         match loaded {
             Ok(ended) => {
                 (found.start, history) = (ended.end, ended.history);
-                if let Some(tier) = node.cold.disk() {
+                if let Some(tier) = node.tier() {
                     tier.is_restoring.store(false, Relaxed);
                 }
             }

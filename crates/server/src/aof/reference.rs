@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::persistence::save::SaveError;
 use crate::process::log::{self, os_text};
@@ -38,8 +37,8 @@ impl Reference {
         Reference { node, ticket: None, asked: instant(), checkpoint: None }
     }
 
-    fn tier(&self) -> Option<&'static Arc<Tier<WorkerMessage>>> {
-        self.node.cold.disk()
+    fn tier(&self) -> Option<&'static Arc<Tier>> {
+        self.node.tier()
     }
 
     /// Whether an answer is to be waited for. The cut is done.
@@ -118,12 +117,12 @@ impl Reference {
 
 /// A base is listed.
 pub fn in_force(node: &Node, refers: bool) {
-    if let Some(tier) = node.cold.disk() {
+    if let Some(tier) = node.tier() {
         tier.base_in_force(refers);
     }
 }
 
 /// Much of the disk is kept only by the base in force.
 pub fn wants_base(node: &Node) -> bool {
-    node.cold.disk().is_some_and(|tier| tier.wants_base())
+    node.tier().is_some_and(|tier| tier.wants_base())
 }

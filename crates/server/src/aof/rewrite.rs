@@ -151,7 +151,7 @@ impl Rewrite {
     /// So has each one of a manifest that stands elsewhere than the start has found it (CONFIG SET dir).
     fn has_manifest(&self) -> bool {
         let mut files = settings::files(self.node);
-        let is_known = self.node.cold.disk().is_some_and(|tier| tier.files.is_of(&files.manifest_path()));
+        let is_known = self.node.tier().is_some_and(|tier| tier.files.is_of(&files.manifest_path()));
         is_known && matches!(files.manifest(), Ok(Some(_)))
     }
 

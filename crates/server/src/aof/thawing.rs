@@ -7,7 +7,7 @@ use super::applier::Applier;
 /// Nothing is held afterwards; a thread that holds everything goes on doing so, and its commands read by themselves.
 pub fn thaw<'k>(applier: &mut Applier, keys: impl Iterator<Item = (Db, Key<'k>)>) {
     let node = applier.node();
-    let tier = node.cold.disk().filter(|tier| !applier.is_within() && tier.may_have_frozen());
+    let tier = node.tier().filter(|tier| !applier.is_within() && tier.may_have_frozen());
     if let Some(tier) = tier {
         applier.release();
         let keys: Vec<_> = keys.collect();

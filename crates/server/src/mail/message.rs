@@ -1,8 +1,9 @@
 //! The messages themselves: to a worker, and to the control thread.
 
 use isotherm_cluster::{Slot, SlotSet};
+use isotherm_commands::call::ColdKeys;
 use isotherm_disk::File;
-use isotherm_keyspace::{ColdRef, Waiter, WalkRecord};
+use isotherm_keyspace::Waiter;
 use isotherm_log::LogOffset;
 use isotherm_reactor::Stream;
 use isotherm_replication::feed::{Announced, SyncRequest};
@@ -13,7 +14,6 @@ use crate::cluster::herald::News;
 use crate::effects::pubsub::message::{MESSAGE_BYTES, Message, Name};
 use crate::effects::tracking::changes::{Author, Changes};
 use crate::mail::beat::Beat;
-use crate::request::next::Ticket;
 use crate::session::client::ClientShared;
 
 /// An array of keys, or a null for all of them, as it is sent.
@@ -42,16 +42,6 @@ pub enum Without {
     SlotLost(Slot),
     /// The cluster that the node is a member of is down.
     ClusterDown,
-}
-
-/// End of a wait for values on disk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Came {
-    All,
-    /// At least one cannot be read.
-    Not,
-    /// Ended since nothing came for too long. What had come by then is kept.
-    Late,
 }
 
 /// A message to a worker.
@@ -90,12 +80,10 @@ pub enum WorkerMessage {
     ScriptsChanged,
     /// SCRIPT FLUSH: an interpreter that knows the scripts from before is of no use.
     ScriptsFlushed,
-    /// The values of this fetch have come, or are not waited for any more.
-    Fetched {
-        ticket: Ticket,
-        came: Came,
-        /// Records for a walk over keys.
-        records: Vec<(ColdRef, WalkRecord)>,
+    /// Values that one of yours needs, which waits for a key. It looks again when they have come.
+    Fetch {
+        waiter: Arc<Waiter>,
+        keys: Box<ColdKeys>,
     },
     /// Threads have read for you: you look at it at the end of your turn.
     ReadsEnded,
@@ -160,15 +148,10 @@ impl WorkerMessage {
             | WorkerMessage::Look { .. }
             | WorkerMessage::ScriptsChanged
             | WorkerMessage::ScriptsFlushed
-            | WorkerMessage::Fetched { .. }
+            | WorkerMessage::Fetch { .. }
             | WorkerMessage::ReadsEnded
             | WorkerMessage::Beat(_) => false,
         }
-    }
-
-    /// Returns the message of a fetch that has brought values alone.
-    pub fn fetched(ticket: Ticket, came: Came) -> WorkerMessage {
-        WorkerMessage::Fetched { ticket, came, records: Vec::new() }
     }
 }
 

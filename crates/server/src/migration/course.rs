@@ -345,7 +345,7 @@ impl<'j> Course<'j> {
     /// `load_portion`, which waits for it.
     fn read_nodes(&mut self, exec: &mut Exec, number: usize) -> Result<(), Stopped> {
         let (node, db) = (self.node, self.job.db);
-        let Some(tier) = node.cold.disk() else { return Ok(()) };
+        let Some(tier) = node.tier() else { return Ok(()) };
         for _ in 0..READ_HOLDS_MAX {
             let away = self.held(exec, &[number], |course, exec| {
                 let key = node.keyspace.key(&course.keys[number].name);
@@ -428,7 +428,7 @@ impl<'j> Course<'j> {
         let conditions =
             Conditions { now: *began.get_or_insert(now), expiry_mode: ExpiryMode::Hide, no_touch: true };
         let key = node.keyspace.key(&moving.name);
-        if node.cold.is_in_use() {
+        if node.tier().is_some() {
             let cold = ColdKey::of(db, &moving.name, Need::All, false);
             exec.fetch_now(&ColdKeys { keys: vec![cold] });
             // A value that cannot be read stays here, and the target is not to have an older one.

@@ -42,7 +42,7 @@ impl Reading {
         reference: ColdRef,
         name: &[u8],
     ) -> Result<Cow<'_, [u8]>, ReadError> {
-        let tier = store.cold.disk().expect("keys, values and nodes leave memory to a disk");
+        let tier = store.tier.expect("keys, values and nodes leave memory to a disk");
         let read_max = match self.job {
             Job::Save(Asker::Client) => store.config.swap_read_timeout().unwrap_or(READ_MAX),
             // The process ends without the file (`guard`).

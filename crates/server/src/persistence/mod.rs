@@ -29,17 +29,17 @@ pub mod watch;
 
 use isotherm_keyspace::Keyspace;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use crate::config::Config;
 use crate::effects::change_log::ChangeLog;
 use crate::mail::Mail;
-use crate::mail::message::WorkerMessage;
 use crate::observe::latency::monitor::Spikes;
 use crate::observe::stats::Stats;
 use crate::replication::state::Replication;
-use crate::request::cold::ColdTier;
 use crate::request::reply_gate::ReplyGate;
 use crate::scripting::libraries::Libraries;
+use crate::tier::Tier;
 use state::Persistence;
 
 /// What saving and loading work with.
@@ -55,7 +55,7 @@ pub struct Store<'n> {
     pub replication: &'n Replication,
     pub gate: &'n ReplyGate,
     pub libraries: &'n Libraries,
-    pub cold: &'n ColdTier<WorkerMessage>,
+    pub tier: Option<&'n Arc<Tier>>,
     /// The Valkey whose format is written.
     pub valkey_version: &'static str,
 }

@@ -308,7 +308,7 @@ pub fn has_room(node: &Node) -> bool {
 /// Returns whether too much is in memory, and on its way out of it. Asked between batches.
 fn is_ahead_of_disk(node: &Node) -> bool {
     let limit = node.config.maxmemory_bytes();
-    let Some(tier) = node.cold.disk() else { return false };
+    let Some(tier) = node.tier() else { return false };
     let is_far_above = limit > 0 && node.pressing_memory_bytes() > pace::waits_above(limit);
     if is_far_above {
         tier.note_used(node.pressing_used_bytes(), limit);

@@ -24,7 +24,7 @@ const AHEAD_MAX: usize = 32;
 #[cold]
 pub fn want(exec: &mut Exec, ticket: Ticket, db: Db, requests: &[Request<'_>]) {
     let Exec { node, wanted, locks, held, .. } = exec;
-    let may_be_frozen = node.cold.disk().is_some_and(|tier| tier.may_have_frozen());
+    let may_be_frozen = node.tier().is_some_and(|tier| tier.may_have_frozen());
     let Some((_, wanted)) = wanted.last_mut().filter(|(last, _)| *last == ticket) else { return };
     for request in requests {
         let Found::Command(command) = request.found else { continue };

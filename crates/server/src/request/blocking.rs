@@ -525,8 +525,7 @@ impl Serve<'static> for Serving<'_> {
     }
 
     fn fetch(&mut self, waiter: &Arc<Waiter>, missing: Box<ColdKeys>) {
-        let message = WorkerMessage::Look { waiter: Arc::clone(waiter) };
-        self.exec.node.cold.fetch(*missing, Client::of(waiter).shared.worker, message);
+        Client::of(waiter).post(WorkerMessage::Fetch { waiter: Arc::clone(waiter), keys: missing });
     }
 
     fn answer(&mut self, waiter: &Arc<Waiter>, reply: Reply) {

@@ -119,7 +119,7 @@ pub fn run(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
 fn run_named(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     let Invocation { command, handler, args, db, keys, now, caller, reply } = invocation;
     let (mut on_cold, mut fetches, mut is_tiered) = (OnCold::Show, false, false);
-    if exec.node.cold.is_in_use() {
+    if exec.node.tier().is_some() {
         (on_cold, fetches) = exec.on_cold(command);
         is_tiered = true;
         // What something else has met, that has no reply of its own, is not this command's.

@@ -4,20 +4,21 @@ use isotherm_commands::call::{ColdKey, ColdKeys, rehearse};
 use isotherm_commands::spec::{Group, KeyFlags, Need};
 use isotherm_commands::{Flags, Outcome};
 use isotherm_keyspace::{
-    ColdRef, Conditions, Db, ExpiryMode, Missing, NoEffects, OnCold, Txn, TxnCounts, UnixMs, Walk, WalkRecord,
+    Conditions, Db, ExpiryMode, Missing, NoEffects, OnCold, Txn, TxnCounts, UnixMs, Walk, Want, Whereabouts,
 };
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::steps;
 
 use super::execute::Exec;
 use super::nodes::find_nodes;
-use crate::mail::message::{Came, WorkerMessage};
+use crate::process::time::unix_now;
 use crate::request::caller::Authority;
-use crate::request::cold::Has;
 use crate::request::entry::{Entry, Handler, Locks};
-use crate::request::next::Ticket;
+use crate::request::next::{Came, Ticket};
 use crate::session::Multi;
+use crate::tier::Tier;
 use crate::tier::fetches::Wanted;
+use crate::tier::target::{Fetched, slot_of};
 use crate::upkeep::eviction::Room;
 
 /// So often a command reads under its locks. Those that search a long list or a sorted set among equal scores do so some 30 times.
@@ -67,12 +68,9 @@ impl Exec {
     /// does one that changes values, and all do while keys are not in memory.
     #[cold]
     pub(super) fn on_cold(&self, command: &Entry) -> (OnCold, bool) {
-        match self.node.cold.disk() {
-            Some(_) if !self.held.has_cold() => (OnCold::Show, false),
-            Some(_) => (command.on_cold, command.on_cold == OnCold::Read || self.held.has_frozen()),
-            // Keys that a test has named are not those of entries.
-            None if command.on_cold == OnCold::Show => (OnCold::Show, false),
-            None => (OnCold::Read, true),
+        match self.held.has_cold() {
+            true => (command.on_cold, command.on_cold == OnCold::Read || self.held.has_frozen()),
+            false => (OnCold::Show, false),
         }
     }
 
@@ -80,7 +78,12 @@ impl Exec {
     /// played back tries even then, and says what it could not do.
     #[cold]
     pub(super) fn may_fetch(&self, authority: Authority) -> bool {
-        !self.has_waited && (authority == Authority::Log || !self.node.cold.has_failed())
+        !self.has_waited && (authority == Authority::Log || !self.has_failed())
+    }
+
+    /// Whether what is on disk cannot be had at present.
+    fn has_failed(&self) -> bool {
+        self.node.tier().is_some_and(|tier| tier.has_failed())
     }
 
     #[cold]
@@ -184,7 +187,7 @@ impl Exec {
     /// that they are fetched together.
     #[inline]
     pub fn cold_keys(&mut self, command: &Entry, args: Args<'_>, db: Db) -> Option<Box<ColdKeys>> {
-        if !self.node.cold.is_in_use()
+        if !self.node.tier().is_some()
             || command.need == Need::Nothing && !self.held.has_frozen()
             || !self.may_fetch(Authority::Server)
         {
@@ -221,8 +224,8 @@ impl Exec {
             if !held.holds(&key) || need == Need::Nothing && !held.may_be_frozen(db, &key) {
                 continue;
             }
-            match node.cold.look(held, db, name, home) {
-                Has::All if need == Need::All || need == Need::Elements => {
+            match held.whereabouts(db, &key, home) {
+                Whereabouts::Here if need == Need::All || need == Need::Elements => {
                     // A script says later what it needs of a collection.
                     if with_nodes && command.locks != Locks::Script {
                         // Without those that would be split or merged it goes on, if they could not be read.
@@ -230,9 +233,11 @@ impl Exec {
                         has_lost |= !find_nodes(held, (db, &key), need, (args, *at), reshapes, &mut keys);
                     }
                 }
-                Has::All => {}
-                Has::Cold => keys.push(ColdKey::of(db, name, need, home)),
-                Has::Unreadable => {
+                Whereabouts::Here => {}
+                Whereabouts::Away(_) | Whereabouts::Frozen(..) => {
+                    keys.push(ColdKey::of(db, name, need, home))
+                }
+                Whereabouts::Unreadable => {
                     held.forget_failure(db, &key);
                     has_lost = true;
                 }
@@ -248,7 +253,9 @@ impl Exec {
     #[cold]
     pub fn fetch_now(&mut self, keys: &ColdKeys) {
         let looked_before = steps::looked();
-        self.node.cold.fetch_now(&mut self.held, keys, true);
+        if let Some(tier) = self.node.tier() {
+            tier.fetch_held(&mut self.held, keys, true);
+        }
         self.held.exempt(steps::looked().wrapping_sub(looked_before));
     }
 
@@ -264,7 +271,9 @@ impl Exec {
         }
         self.has_waited |= rounds.count == HELD_ROUNDS_MAX;
         let looked_before = steps::looked();
-        let has_all = self.node.cold.fetch_now(&mut self.held, &keys, rounds.count == 0);
+        let is_first = rounds.count == 0;
+        let tier = self.node.tier();
+        let has_all = tier.is_some_and(|tier| tier.fetch_held(&mut self.held, &keys, is_first));
         // As many as its client has named.
         self.held.exempt(steps::looked().wrapping_sub(looked_before));
         rounds.count += 1;
@@ -331,13 +340,8 @@ impl Exec {
     /// Begins to fetch values. Nothing of the command was done; it runs again when the worker gets this ticket.
     #[cold]
     pub fn fetch(&mut self, keys: ColdKeys) -> Ticket {
-        let (worker, ticket) = (self.meter.thread() as u16, self.next_ticket());
-        match usize::from(worker) < self.node.worker_count() && self.node.cold.disk().is_some() {
-            true => self.wanted.push((ticket, Wanted::of(keys))),
-            false => {
-                self.node.cold.fetch(keys, worker, WorkerMessage::fetched(ticket, Came::All));
-            }
-        }
+        let ticket = self.next_ticket();
+        self.wanted.push((ticket, Wanted::of(keys)));
         let walk = std::mem::take(&mut self.held.walk);
         if !walk.is_empty() {
             self.walks.insert(ticket, walk);
@@ -353,10 +357,29 @@ impl Exec {
         }
     }
 
-    /// Adds what was read for a walk. If no client waits for it any more it goes with its ticket.
-    pub fn add_records(&mut self, ticket: Ticket, records: impl IntoIterator<Item = (ColdRef, WalkRecord)>) {
-        for (reference, record) in records {
-            self.walks.entry(ticket).or_default().add(reference, record);
+    /// Gives values to their keys, and records to the walk that waits for them with this ticket: if no client
+    /// does any more they go with it. What cannot be read is noted against its key if `notes` says so.
+    pub fn hand_over(
+        &mut self,
+        tier: &Tier,
+        ticket: Ticket,
+        values: Vec<(ColdKey, Fetched)>,
+        notes: bool,
+    ) -> Came {
+        let (now, mut came, keyspace) = (unix_now(), Came::All, &self.node.keyspace);
+        for (cold, fetched) in values {
+            match (cold.bundle, fetched.record()) {
+                (Some(_), Some(record)) => {
+                    self.walks.entry(ticket).or_default().add(fetched.from, record);
+                }
+                (None, _) if fetched.is_there() || notes => {
+                    self.held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, &cold))));
+                    tier.hand_over(&mut self.held, &cold, &fetched, now);
+                    self.held.release();
+                }
+                _ => came = Came::Not,
+            }
         }
+        came
     }
 }

@@ -8,7 +8,6 @@ pub mod budget;
 pub mod cached_config;
 pub mod caller;
 pub mod clock;
-pub mod cold;
 pub mod dispatch;
 pub mod entry;
 pub mod exec_conditions;

@@ -42,6 +42,16 @@ pub enum WaitReason {
     Leaving,
 }
 
+/// End of a wait for values on disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Came {
+    All,
+    /// At least one cannot be read.
+    Not,
+    /// Ended since nothing came for too long. What had come by then is kept.
+    Late,
+}
+
 /// One fetch, or one script that takes long, of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ticket(pub u64);

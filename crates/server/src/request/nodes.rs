@@ -81,7 +81,7 @@ impl Exec {
     /// All parts of a collection come to memory, for one that cannot say what it needs. Whether they did.
     #[cold]
     pub fn fetch_nodes_of(&mut self, db: Db, key: &Key<'_>) -> bool {
-        if !self.node.cold.is_in_use() || !self.held.holds(key) {
+        if !self.node.tier().is_some() || !self.held.holds(key) {
             return true;
         }
         let nodes = self.held.away_nodes(db, key, NodeNeed::All, usize::MAX);
@@ -92,7 +92,7 @@ impl Exec {
     /// The same of all collections. Everything is held.
     #[cold]
     pub fn fetch_all_nodes(&mut self) {
-        if !self.node.cold.is_in_use() {
+        if !self.node.tier().is_some() {
             return;
         }
         let mut hand = NodeHand::default();

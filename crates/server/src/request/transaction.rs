@@ -402,7 +402,7 @@ fn suspend(call: &mut AdminCall<'_>, multi: Box<Multi>, next: usize, mark: usize
 
 /// All that is known of the values that the whole queue needs and that are not in memory.
 fn cold_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
-    if !call.node.cold.is_in_use() {
+    if !call.node.tier().is_some() {
         return None;
     }
     let (multi, mut db) = (call.session.multi.as_ref()?, call.session.db);

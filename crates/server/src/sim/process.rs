@@ -20,13 +20,13 @@ use crate::cluster::state::{ClusterState, alone};
 use crate::config::file::{self, Start};
 use crate::effects::pump::Pump;
 use crate::mail::Mail;
-use crate::mail::message::{Came, ControlMessage, WorkerMessage};
+use crate::mail::message::{ControlMessage, WorkerMessage};
 use crate::node::{Node, Parts, Tasks, unix_now};
 use crate::persistence::background;
 use crate::process::{routines, start};
 use crate::replication::role;
 use crate::request::dispatch::Dispatcher;
-use crate::request::next::{Next, Ticket, WaitReason};
+use crate::request::next::{Came, Next, Ticket, WaitReason};
 use crate::request::registry::Commands;
 use crate::session::{ClientShared, Session, Transport};
 use crate::tier::{self, base_head};
@@ -178,7 +178,7 @@ impl Process {
 
     /// What is on the disk cannot be seen any more once that has stopped, nor does anything that is done get there.
     pub fn state(&self) -> State {
-        if self.node.cold.disk().is_some() && self.disk.is_stopped() {
+        if self.node.tier().is_some() && self.disk.is_stopped() {
             return self.last.borrow().clone();
         }
         let state = self.disk.look(|| state::of(self.node));
@@ -231,20 +231,22 @@ impl Process {
     /// Reads what a command waits for, while what has to do with the disk goes on. Returns what came of it.
     fn read_for(&mut self, session: usize, ticket: Ticket) -> Came {
         let worker = self.sessions[session].shared.worker;
-        let tier = self.node.cold.disk().expect("values leave memory to a disk");
-        for (ticket, wanted) in std::mem::take(&mut self.workers[usize::from(worker)].exec.wanted) {
-            let message = WorkerMessage::fetched(ticket, Came::All);
-            tier.reads.add(wanted.into_keys(), worker, message);
-        }
-        loop {
-            routines::simulated::step_one(|name| name.starts_with("swap-"));
-            for message in self.messages(usize::from(worker)) {
-                match message {
-                    WorkerMessage::Fetched { ticket: ended, came, .. } if ended == ticket => return came,
-                    _ => {}
-                }
+        let tier = self.node.tier().expect("values leave memory to a disk");
+        let exec = &mut self.workers[usize::from(worker)].exec;
+        let mut of_ticket = Came::All;
+        for (wanting, wanted) in std::mem::take(&mut exec.wanted) {
+            let mut values = Vec::new();
+            for cold in wanted.into_keys().keys {
+                routines::simulated::step_one(|name| name.starts_with("swap-"));
+                let fetched = tier.read_key(&self.node.keyspace, &cold);
+                values.extend(fetched.map(|fetched| (cold, fetched)));
+            }
+            let came = exec.hand_over(tier, wanting, values, false);
+            if wanting == ticket {
+                of_ticket = came;
             }
         }
+        of_ticket
     }
 
     /// What lies in the mailbox of a worker.

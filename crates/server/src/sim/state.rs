@@ -67,7 +67,7 @@ pub fn of(node: &Node) -> State {
 }
 
 fn fetch_nodes(node: &Node, held: &mut Held<'_>) {
-    let Some(tier) = node.cold.disk() else { return };
+    let Some(tier) = node.tier() else { return };
     let mut nodes = Vec::new();
     let mut hand = NodeHand::default();
     while hand.rounds == 0 {
@@ -79,7 +79,7 @@ fn fetch_nodes(node: &Node, held: &mut Held<'_>) {
 /// Of a value wherever it is.
 fn read_state(node: &Node, key: &[u8], entry: &Entry<'_>) -> KeyState {
     let Value::Cold(cold) = entry.value else { return key_state(entry) };
-    let tier = node.cold.disk().expect("values leave memory to a disk");
+    let tier = node.tier().expect("values leave memory to a disk");
     let bytes = tier.read_again(cold.reference, key).expect("an entry refers to it");
     let read = cold.with_bytes(&bytes);
     let mut entry = *entry;

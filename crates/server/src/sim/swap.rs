@@ -72,8 +72,8 @@ impl Seen {
     }
 }
 
-fn tier(node: &Node) -> &crate::tier::Tier<crate::mail::message::WorkerMessage> {
-    node.cold.disk().expect("values leave memory to a disk")
+fn tier(node: &Node) -> &crate::tier::Tier {
+    node.tier().expect("values leave memory to a disk")
 }
 
 /// All that the keyspace refers to.

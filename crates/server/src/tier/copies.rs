@@ -22,7 +22,7 @@ const DROPS_PER_ROUND: usize = 1024;
 const ROUND_MS: u64 = 10;
 
 /// Notes how much may be lent now.
-pub fn bound<M>(node: &Node, tier: &Tier<M>) {
+pub fn bound(node: &Node, tier: &Tier) {
     let (limit, cache_bytes) = (node.config.memory_target_bytes(), node.config.swap_cache_bytes());
     tier.lent.bound(match limit {
         0 => cache_bytes,
@@ -32,7 +32,7 @@ pub fn bound<M>(node: &Node, tier: &Tier<M>) {
 
 /// Drops what there is, as memory is above its limit, if that was not done just now. Returns whether less
 /// presses on it then.
-pub fn give_way<M>(node: &Node, tier: &Tier<M>) -> bool {
+pub fn give_way(node: &Node, tier: &Tier) -> bool {
     let (now_ms, last_ms) = (tier.now_ms(), tier.lent.round_ms.load(Relaxed));
     if now_ms < last_ms + ROUND_MS {
         return false;

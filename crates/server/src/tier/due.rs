@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use super::health::State;
 use super::state::Tier;
-use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::process::routines::Routine;
 use crate::process::time::unix_now;
@@ -28,7 +27,7 @@ const REST_IN_HASTE: Duration = Duration::from_millis(20);
 
 pub struct Due {
     node: &'static Node,
-    tier: Arc<Tier<WorkerMessage>>,
+    tier: Arc<Tier>,
     hand: DueHand,
     /// `hand.rounds` when it rested last.
     rested: u64,
@@ -56,7 +55,7 @@ impl Routine for Due {
 }
 
 impl Due {
-    pub fn new(node: &'static Node, tier: Arc<Tier<WorkerMessage>>) -> Due {
+    pub fn new(node: &'static Node, tier: Arc<Tier>) -> Due {
         Due { node, tier, hand: DueHand::default(), rested: 0 }
     }
 

@@ -1,59 +1,115 @@
-//! Reads that a worker hands to the threads of the tier, where it has no ring (`fetches::Port`).
+//! Reads that a worker hands to the threads of the tier: all of them where it has no ring, and keys that could not be
+//! read at once.
 //!
 //! ```text
 //!   begin(file, at, len)   [room 0: errand][room 1: errand] ...    kept
+//!   begin_again(key)       [room 2: errand]                        a thread looks where the key is, tries again, and judges
 //!   submit()               all of them go into the queue of the threads (`reads`), and as many of those are woken
 //!   a thread               reads one and lays it into `ends`; where there was none, the worker gets a message
 //!   next_ended()           takes what lies there, all of it, and shows one after the other
 //! ```
 //! A room is a number: the bytes of a read come with its end, so one that hangs holds nothing of the worker's but that.
 //!
-//! Invariant: a room is free, or one errand of its number is kept, queued, with a thread, or ended and not shown.
+//! Invariant: a room is free, or one errand of its number is kept, queued, with a thread, or ended and not shown. An
+//! errand that is dropped has ended.
 
-use isotherm_disk::{Ended, File, RING_READ_BYTES_MAX, RING_READS_MAX, Refusal, read_exact_at};
+use isotherm_commands::call::ColdKey;
+use isotherm_disk::{File, RING_READ_BYTES_MAX, RING_READS_MAX, Refusal, read_exact_at};
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::vec;
 
-use super::fetches::Port;
-use super::reads::Reads;
+use super::fetches::{Port, Read};
+use super::reads::{Reader, Reads};
+use super::target::Fetched;
 
-/// What was read for a room.
-type End = (u32, io::Result<Vec<u8>>);
+/// End of a read.
+enum End {
+    Bytes(io::Result<Vec<u8>>),
+    Value(Option<Fetched>),
+}
 
-/// Those that the worker has not taken.
+/// Ends that the worker has not taken.
 struct Ends {
     worker: u16,
-    ended: Mutex<Vec<End>>,
+    ended: Mutex<Ended>,
+}
+
+#[derive(Default)]
+struct Ended {
+    rooms: Vec<(u32, End)>,
+    /// The worker is about to look.
+    is_notified: bool,
+}
+
+impl Ends {
+    fn lock(&self) -> MutexGuard<'_, Ended> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Order for a thread.
+enum Order {
+    Bytes {
+        file: Arc<dyn File>,
+        at: u64,
+        len: usize,
+    },
+    /// Key of a job, which is gone if it was given up.
+    Key {
+        cold: ColdKey,
+        job: Weak<()>,
+    },
 }
 
 /// A read for a thread.
 pub struct Errand {
     room: u32,
-    file: Arc<dyn File>,
-    at: u64,
-    len: usize,
+    /// Gone when it has begun.
+    order: Option<Order>,
     ends: Arc<Ends>,
 }
 
 impl Errand {
-    /// Reads. The worker that is to be notified, if it is not about to look anyway.
-    pub fn run(self) -> Option<u16> {
-        let Errand { room, file, at, len, ends } = self;
-        let mut bytes = vec![0; len];
-        let read = read_exact_at(&*file, &mut bytes, at).map(|()| bytes);
-        let mut ended = ends.ended.lock().unwrap_or_else(PoisonError::into_inner);
-        ended.push((room, read));
-        (ended.len() == 1).then_some(ends.worker)
+    /// Returns whether anything waits for it.
+    pub fn is_wanted(&self) -> bool {
+        !matches!(&self.order, Some(Order::Key { job, .. }) if job.strong_count() == 0)
+    }
+
+    /// Reads. Returns the worker that is to be notified, if it is not about to look anyway.
+    pub fn run(mut self, reader: &impl Reader) -> Option<u16> {
+        if !self.is_wanted() {
+            return None;
+        }
+        let end = match self.order.take()? {
+            Order::Bytes { file, at, len } => {
+                let mut bytes = vec![0; len];
+                End::Bytes(read_exact_at(&*file, &mut bytes, at).map(|()| bytes))
+            }
+            Order::Key { cold, .. } => End::Value(reader.read_key(&cold)),
+        };
+        let mut ended = self.ends.lock();
+        ended.rooms.push((self.room, end));
+        (!std::mem::replace(&mut ended.is_notified, true)).then_some(self.ends.worker)
+    }
+}
+
+impl Drop for Errand {
+    fn drop(&mut self) {
+        if self.order.is_some() {
+            self.ends.lock().rooms.push((self.room, End::Value(None)));
+        }
     }
 }
 
 /// Of one worker.
 pub struct Errands {
     ends: Arc<Ends>,
+    /// Number of rooms that there have been, and those of them that are free.
+    rooms: u32,
     free: Vec<u32>,
     begun: Vec<Errand>,
-    taken: vec::IntoIter<End>,
+    taken: vec::IntoIter<(u32, End)>,
     /// What [`Port::next_ended`] has shown last.
     shown: Vec<u8>,
 }
@@ -62,7 +118,8 @@ impl Errands {
     pub fn new(worker: u16) -> Errands {
         Errands {
             ends: Arc::new(Ends { worker, ended: Mutex::default() }),
-            free: (0..RING_READS_MAX as u32).rev().collect(),
+            rooms: 0,
+            free: Vec::new(),
             begun: Vec::new(),
             taken: Vec::new().into_iter(),
             shown: Vec::new(),
@@ -70,55 +127,72 @@ impl Errands {
     }
 
     pub fn under_way(&self) -> usize {
-        RING_READS_MAX - self.free.len()
+        self.rooms as usize - self.free.len()
     }
 
     /// Hands over what was begun.
-    pub fn submit<M, F>(&mut self, reads: &Reads<M, F>) {
+    pub fn submit<T>(&mut self, reads: &Reads<T>) {
         if !self.begun.is_empty() {
             reads.add_errands(self.begun.drain(..));
         }
     }
+
+    fn add(&mut self, order: Order) -> usize {
+        let room = self.free.pop().unwrap_or_else(|| {
+            self.rooms += 1;
+            self.rooms - 1
+        });
+        self.begun.push(Errand { room, order: Some(order), ends: Arc::clone(&self.ends) });
+        room as usize
+    }
 }
 
-impl Port for Errands {
+impl Port<Fetched> for Errands {
     fn begin(&mut self, file: &Arc<dyn File>, at: u64, len: usize) -> Result<usize, Refusal> {
-        // One that is to fail, or long, is for those who try again, or share the work.
+        // One that is to fail, or long, is for those who try again.
         if file.raw().is_none() || len > RING_READ_BYTES_MAX {
             return Err(Refusal::NotHere);
         }
-        let room = self.free.pop().ok_or(Refusal::Full)?;
-        self.begun.push(Errand { room, file: Arc::clone(file), at, len, ends: Arc::clone(&self.ends) });
-        Ok(room as usize)
+        match self.is_full() {
+            true => Err(Refusal::Full),
+            false => Ok(self.add(Order::Bytes { file: Arc::clone(file), at, len })),
+        }
+    }
+
+    fn begin_again(&mut self, cold: &ColdKey, job: Weak<()>) -> usize {
+        self.add(Order::Key { cold: cold.clone(), job })
     }
 
     fn is_full(&self) -> bool {
-        self.free.is_empty()
+        self.under_way() >= RING_READS_MAX
     }
 
-    fn next_ended(&mut self) -> Option<Ended<'_>> {
-        if self.taken.as_slice().is_empty() {
-            let ended = std::mem::take(&mut *self.ends.ended.lock().unwrap_or_else(PoisonError::into_inner));
-            self.taken = ended.into_iter();
+    fn next_ended(&mut self) -> Option<(usize, Read<'_, Fetched>)> {
+        if self.under_way() == 0 {
+            return None;
         }
-        let (room, read) = self.taken.next()?;
+        if self.taken.as_slice().is_empty() {
+            self.taken = std::mem::take(&mut *self.ends.lock()).rooms.into_iter();
+        }
+        let (room, end) = self.taken.next()?;
         self.free.push(room);
-        let bytes = read.map(|bytes| {
-            self.shown = bytes;
-            &self.shown[..]
-        });
-        Some(Ended { room: room as usize, bytes })
+        let read = match end {
+            End::Bytes(read) => Read::Bytes(read.map(|bytes| {
+                self.shown = bytes;
+                &self.shown[..]
+            })),
+            End::Value(value) => Read::Value(value),
+        };
+        Some((room as usize, read))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tier::files::ReadError;
-    use crate::tier::reads::Reader;
-    use isotherm_commands::call::ColdKey;
+    use isotherm_commands::spec::Need;
     use isotherm_disk::{Disk, Mode, OsDisk, SimDisk, write_all_at};
-    use isotherm_keyspace::ColdRef;
+    use isotherm_keyspace::{ColdRef, Db};
     use std::path::{Path, PathBuf};
     use std::sync::mpsc::{Receiver, Sender, channel};
 
@@ -127,13 +201,14 @@ mod tests {
     /// Sends on what it is notified of.
     struct Notifier(Sender<u16>);
 
-    impl Reader<()> for Notifier {
-        fn read_key(&self, _: &ColdKey) -> Option<()> {
-            panic!("there is no job")
+    impl Reader for Notifier {
+        fn read_key(&self, cold: &ColdKey) -> Option<Fetched> {
+            let (from, value) = (ColdRef::new(1 << 40), Some(cold.key.to_vec()));
+            Some(Fetched { from, is_bundle: false, value, is_lost: false })
         }
 
-        fn read_at(&self, _: ColdRef, _: &[u8]) -> Result<Vec<u8>, ReadError> {
-            Err(ReadError::NoFile)
+        fn time(&self, call: impl FnOnce()) {
+            call();
         }
 
         fn probe(&self) -> bool {
@@ -164,13 +239,13 @@ mod tests {
     }
 
     /// Threads that read for ever; what they send.
-    fn threads(reads: &Arc<Reads<(), ()>>) -> Receiver<u16> {
+    fn threads(reads: &Arc<Reads<()>>) -> Receiver<u16> {
         let (sender, notified) = channel();
         for _ in 0..THREADS {
             let (reads, notifier) = (Arc::clone(reads), Notifier(sender.clone()));
             std::thread::spawn(move || {
                 loop {
-                    _ = reads.help(&notifier);
+                    reads.help(&(), &notifier);
                 }
             });
         }
@@ -196,8 +271,9 @@ mod tests {
             errands.submit(&reads);
             while errands.under_way() > 0 {
                 assert_eq!(notified.recv(), Ok(7));
-                while let Some(Ended { room, bytes }) = errands.next_ended() {
+                while let Some((room, read)) = errands.next_ended() {
                     let at = wanted[room].take().expect("it ends once");
+                    let Read::Bytes(bytes) = read else { panic!("it has no key") };
                     assert_eq!(bytes.expect("it is there")[..], [at as u8, at as u8 + 1, at as u8 + 2]);
                 }
             }
@@ -223,9 +299,41 @@ mod tests {
         errands.submit(&reads);
         while errands.under_way() > 0 {
             notified.recv().expect("it is notified");
-            while let Some(end) = errands.next_ended() {
-                assert_eq!(end.bytes.expect_err("the file ends").kind(), io::ErrorKind::UnexpectedEof);
+            while let Some((_, read)) = errands.next_ended() {
+                let Read::Bytes(bytes) = read else { panic!("it has no key") };
+                assert_eq!(bytes.expect_err("the file ends").kind(), io::ErrorKind::UnexpectedEof);
             }
         }
+    }
+
+    /// A key is read, however many are under way; one whose job was given up is not, and its room is free again.
+    #[test]
+    fn keys_are_read_for_jobs_that_wait() {
+        let reads: Arc<Reads<()>> = Arc::default();
+        let mut errands = Errands::new(7);
+        let key = |byte: usize| ColdKey::of(Db(0), &[byte as u8], Need::All, false);
+        let (job, gone) = (Arc::new(()), Weak::new());
+        let rooms: Vec<usize> = (0..RING_READS_MAX + 2)
+            .map(|byte| errands.begin_again(&key(byte), Arc::downgrade(&job)))
+            .collect();
+        let unwanted = [errands.begin_again(&key(0), gone.clone()), errands.begin_again(&key(0), gone)];
+        errands.submit(&reads);
+        reads.forget_unwanted();
+        assert_eq!(reads.waiting(), RING_READS_MAX + 2);
+        let notified = threads(&reads);
+        let mut ended = Vec::new();
+        while errands.under_way() > 0 {
+            notified.recv().expect("it is notified");
+            while let Some((room, read)) = errands.next_ended() {
+                let Read::Value(value) = read else { panic!("it is a key's") };
+                let value = value.and_then(|fetched| fetched.value);
+                assert_eq!(value, rooms.iter().position(|of| *of == room).map(|byte| vec![byte as u8]));
+                ended.push(room);
+            }
+        }
+        ended.sort_unstable();
+        let mut all = [rooms, unwanted.to_vec()].concat();
+        all.sort_unstable();
+        assert_eq!(ended, all);
     }
 }

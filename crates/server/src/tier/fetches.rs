@@ -16,19 +16,19 @@
 //! Behind the keys of its command a job may have some that requests behind it will need. It ends when they have come too, or have failed; but
 //! what fails of them, or hangs, does not matter to the command.
 //!
-//! Only what goes well is done here. A job that meets anything else - an error, a record that does not verify, a value that is too long, a
-//! disk that is to fail - is for the threads that read (`End::Elsewhere`, `reads`), all that it lacks: these
-//! look again, try again, and judge.
+//! Only what goes well is done here. A key that meets anything else - an error, a record that does not verify, a value that is too long, a
+//! disk that is to fail - is for threads (`Port::begin_again`), which look where it is, try again, and judge. Its job waits on.
 //!
 //! All values of a command are handed over at one moment, so that the first one is not dropped while the last one is read.
 //! Invariant: a job ends once, by `collect`, `advance` or `expire`.
 
 use isotherm_commands::call::{ColdKey, ColdKeys};
-use isotherm_disk::{Ended, File, Refusal, Ring};
+use isotherm_disk::{File, Refusal};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::sync::Arc;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// Bytes of records that a worker reads for commands which are not ready to run,
@@ -66,26 +66,23 @@ impl Drop for Turn {
     }
 }
 
-/// What reads are handed to.
-pub trait Port {
-    /// Returns the number under which the read ends.
-    fn begin(&mut self, file: &Arc<dyn File>, at: u64, len: usize) -> Result<usize, Refusal>;
-    fn is_full(&self) -> bool;
-    fn next_ended(&mut self) -> Option<Ended<'_>>;
+/// Result of a read.
+pub enum Read<'r, V> {
+    Bytes(io::Result<&'r [u8]>),
+    /// All that can be had of a key. `None`: it needs no reading any more.
+    Value(Option<V>),
 }
 
-impl Port for Ring {
-    fn begin(&mut self, file: &Arc<dyn File>, at: u64, len: usize) -> Result<usize, Refusal> {
-        Ring::begin(self, file, at, len)
-    }
-
-    fn is_full(&self) -> bool {
-        Ring::is_full(self)
-    }
-
-    fn next_ended(&mut self) -> Option<Ended<'_>> {
-        Ring::next_ended(self)
-    }
+/// What reads are handed to.
+pub trait Port<V> {
+    /// Returns the number under which the read ends.
+    fn begin(&mut self, file: &Arc<dyn File>, at: u64, len: usize) -> Result<usize, Refusal>;
+    /// Hands a key to threads, which try it again, and judge, as long as its job is there. Returns the number
+    /// under which that ends.
+    fn begin_again(&mut self, cold: &ColdKey, job: Weak<()>) -> usize;
+    /// Returns whether it takes no more but what is tried again.
+    fn is_full(&self) -> bool;
+    fn next_ended(&mut self) -> Option<(usize, Read<'_, V>)>;
 }
 
 /// Where a key is. `P` is a place on disk, `V` what becomes of a value.
@@ -100,14 +97,14 @@ pub enum Look<P, V> {
         at: u64,
         len: usize,
     },
-    /// It is not for this one.
+    /// Not to be read at once.
     Elsewhere,
 }
 
 /// What knows keys, places and records.
 pub trait Source<P, V> {
     fn look(&mut self, cold: &ColdKey) -> Look<P, V>;
-    /// What was read of a key since. `None`: it has to be read again.
+    /// What was read of a key since. `None`: it has to be tried again.
     fn verify(&self, cold: &ColdKey, place: P, bytes: io::Result<&[u8]>, since: Instant) -> Option<V>;
     /// The same of one that is not waited for any more.
     fn came_late(&self, is_read: bool);
@@ -117,16 +114,11 @@ pub trait Source<P, V> {
     fn turn(&self) -> Option<Turn>;
 }
 
-/// A key is not for this one.
-struct NotHere;
-
 /// How a job has ended.
 pub enum End<V> {
     All(Vec<(ColdKey, V)>),
     /// Ended since nothing more has come of it for too long, with what had.
     Late(Vec<(ColdKey, V)>),
-    /// All that the command needs, what was read of it, and since when nothing more has come.
-    Elsewhere(ColdKeys, Vec<(ColdKey, V)>, Instant),
 }
 
 /// What a job is to read.
@@ -171,13 +163,16 @@ struct Job<V> {
     left: usize,
     own_left: usize,
     values: Vec<(usize, V)>,
+    /// Sign for threads that it is there, since one tries a key of it again.
+    sign: Option<Arc<()>>,
 }
 
 /// One key of a job.
 struct UnderWay<T, P> {
     ticket: T,
     key: usize,
-    place: P,
+    /// Place of what is read. `None`: a thread looks for it.
+    place: Option<P>,
     since: Instant,
 }
 
@@ -217,7 +212,7 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
         let (left, own_left) = (wanted.keys.len(), wanted.own);
         assert!(own_left > 0, "a job has a key");
         let values = Vec::with_capacity(left.min(64));
-        let job = Job { wanted, moved: since, bytes: 0, next: 0, left, own_left, values };
+        let job = Job { wanted, moved: since, bytes: 0, next: 0, left, own_left, values, sign: None };
         assert!(self.jobs.insert(ticket, job).is_none(), "tickets are given once");
         self.queue.push_back(ticket);
     }
@@ -242,7 +237,7 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
     }
 
     /// Begins what the port takes.
-    pub fn advance(&mut self, port: &mut impl Port, source: &mut impl Source<P, V>) {
+    pub fn advance(&mut self, port: &mut impl Port<V>, source: &mut impl Source<P, V>) {
         let now = Instant::now();
         self.let_in(source, now);
         while !port.is_full()
@@ -252,8 +247,8 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
             let key = job.next;
             job.next += 1;
             match source.look(&job.wanted.keys[key]) {
-                Look::Here => self.end_key(ticket, key, Ok(None), now),
-                Look::Lent(value) => self.end_key(ticket, key, Ok(Some(value)), now),
+                Look::Here => self.end_key(ticket, key, None, now),
+                Look::Lent(value) => self.end_key(ticket, key, Some(value), now),
                 Look::Away { len, .. } if !self.admits(ticket, len, source) => {
                     self.hold_back(ticket, len);
                     continue;
@@ -261,12 +256,15 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
                 Look::Away { place, file, at, len } => match port.begin(&file, at, len) {
                     Ok(number) => {
                         self.note_bytes(ticket, len);
-                        let under_way = UnderWay { ticket, key, place, since: Instant::now() };
-                        self.note_under_way(number, under_way);
+                        let (place, since) = (Some(place), Instant::now());
+                        self.note_under_way(number, UnderWay { ticket, key, place, since });
                     }
-                    Err(Refusal::NotHere | Refusal::Full) => self.end_key(ticket, key, Err(NotHere), now),
+                    Err(Refusal::NotHere | Refusal::Full) => {
+                        self.note_bytes(ticket, len);
+                        self.begin_again(port, ticket, key, now);
+                    }
                 },
-                Look::Elsewhere => self.end_key(ticket, key, Err(NotHere), now),
+                Look::Elsewhere => self.begin_again(port, ticket, key, now),
             }
             // Others have their turn before its next key.
             if self.jobs.get(&ticket).is_some_and(|job| job.next < job.wanted.keys.len()) {
@@ -337,38 +335,57 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
     }
 
     /// Takes what has ended.
-    pub fn collect(&mut self, port: &mut impl Port, source: &mut impl Source<P, V>) {
+    pub fn collect(&mut self, port: &mut impl Port<V>, source: &mut impl Source<P, V>) {
         let now = Instant::now();
-        while let Some(Ended { room, bytes }) = port.next_ended() {
-            let under_way = self.under_way[room].take().expect("it was begun");
-            let Some(job) = self.jobs.get_mut(&under_way.ticket) else {
-                source.came_late(bytes.is_ok());
-                continue;
+        while let Some((number, read)) = port.next_ended() {
+            let UnderWay { ticket, key, place, since } = self.under_way[number].take().expect("it was begun");
+            let job = self.jobs.get(&ticket);
+            let value = match (read, place) {
+                (Read::Value(value), _) => value,
+                (Read::Bytes(bytes), place) => {
+                    let Some((job, place)) = job.zip(place) else {
+                        source.came_late(bytes.is_ok());
+                        continue;
+                    };
+                    match source.verify(&job.wanted.keys[key], place, bytes, since) {
+                        None => {
+                            self.begin_again(port, ticket, key, now);
+                            continue;
+                        }
+                        value => value,
+                    }
+                }
             };
-            let UnderWay { ticket, key, place, since } = under_way;
-            let value = source.verify(&job.wanted.keys[key], place, bytes, since);
-            self.end_key(ticket, key, value.map(Some).ok_or(NotHere), now);
+            self.end_key(ticket, key, value, now);
         }
     }
 
-    /// A key of a job has its value, or needs none. One that is not for this decides over its job, if its command waits for it.
-    fn end_key(&mut self, ticket: T, key: usize, value: Result<Option<V>, NotHere>, now: Instant) {
+    /// Has a key tried again that its command waits for. What was only a guess does without.
+    fn begin_again(&mut self, port: &mut impl Port<V>, ticket: T, key: usize, now: Instant) {
         let Some(job) = self.jobs.get_mut(&ticket) else { return };
-        let is_own = key < job.wanted.own;
-        if value.is_err() && is_own {
-            return self.give_up(ticket);
+        if key >= job.wanted.own {
+            return self.end_key(ticket, key, None, now);
         }
-        job.values.extend(value.ok().flatten().map(|value| (key, value)));
+        let sign = Arc::downgrade(job.sign.get_or_insert_default());
+        let number = port.begin_again(&job.wanted.keys[key], sign);
+        self.note_under_way(number, UnderWay { ticket, key, place: None, since: now });
+    }
+
+    /// A key of a job has its value, or needs none.
+    fn end_key(&mut self, ticket: T, key: usize, value: Option<V>, now: Instant) {
+        let Some(job) = self.jobs.get_mut(&ticket) else { return };
+        job.values.extend(value.map(|value| (key, value)));
         job.moved = now;
         job.left -= 1;
-        job.own_left -= usize::from(is_own);
+        job.own_left -= usize::from(key < job.wanted.own);
         if job.left == 0 {
             self.complete(ticket);
         }
     }
 
-    /// Ends jobs of which nothing has come since then; well, if their command has all that it needs.
-    pub fn expire(&mut self, before: Instant) {
+    /// Ends jobs of which nothing has come since then; well, if their command has all that it needs. Returns
+    /// whether there were any.
+    pub fn expire(&mut self, before: Instant) -> bool {
         let is_late =
             |(ticket, job): &(&T, &Job<V>)| job.moved < before && !self.held_back.contains_key(*ticket);
         let late: Vec<T> = self.jobs.iter().filter(is_late).map(|(ticket, _)| *ticket).collect();
@@ -384,14 +401,18 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
         if !late.is_empty() {
             self.queue.retain(|ticket| self.jobs.contains_key(ticket));
         }
+        !late.is_empty()
     }
 
-    /// All of them are for others: the port is gone.
-    pub fn give_up_all(&mut self) {
-        self.under_way.clear();
-        self.queue.clear();
-        let tickets: Vec<T> = self.jobs.keys().copied().collect();
-        tickets.into_iter().for_each(|ticket| self.give_up(ticket));
+    /// Has reads tried again that do not end, as what had their numbers is gone.
+    pub fn restart(&mut self, port: &mut impl Port<V>, numbers: Range<usize>) {
+        let now = Instant::now();
+        for number in numbers {
+            if let Some(UnderWay { ticket, key, .. }) = self.under_way.get_mut(number).and_then(Option::take)
+            {
+                self.begin_again(port, ticket, key, now);
+            }
+        }
     }
 
     pub fn take_ended(&mut self) -> Vec<(T, End<V>)> {
@@ -401,13 +422,6 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
     fn complete(&mut self, ticket: T) {
         let Some(Job { wanted, values, .. }) = self.remove(ticket) else { return };
         self.ended.push((ticket, End::All(in_order(wanted.keys, values))));
-    }
-
-    fn give_up(&mut self, ticket: T) {
-        if let Some(Job { wanted: Wanted { keys, own }, moved, values, .. }) = self.remove(ticket) {
-            let of_command = ColdKeys { keys: keys[..own].to_vec() };
-            self.ended.push((ticket, End::Elsewhere(of_command, in_order(keys, values), moved)));
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use super::state::Tier;
 use super::target::{Fetched, RECORDS_PER_KEY_MAX, Target};
 use crate::process::time::unix_now;
 
-impl<M> Tier<M> {
+impl Tier {
     /// Hands over what was read. The partition of the key is held. `now`: when its command was begun to be served.
     pub fn hand_over(&self, held: &mut Held<'_>, cold: &ColdKey, fetched: &Fetched, now: UnixMs) {
         self.hand_over_within(self.lent_bytes_max(), held, cold, fetched, now);

@@ -75,9 +75,9 @@ impl Wanted {
 
 impl InOrder {
     /// The payload of a record, as `Tier::call` reads it.
-    pub fn read<M: Send + 'static>(
+    pub fn read(
         &mut self,
-        tier: &Arc<Tier<M>>,
+        tier: &Tier,
         reference: ColdRef,
         key: &[u8],
         gives_up: Option<&GivesUp<'_>>,

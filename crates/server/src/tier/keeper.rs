@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::state::Tier;
 
-impl<M: Send> ColdKeeper for Tier<M> {
+impl ColdKeeper for Tier {
     fn fields_are_due(&self, db: Db, key: &[u8]) {
         self.due.push(db, key);
     }

@@ -16,7 +16,7 @@ use super::state::Tier;
 /// A new base is due when one part in so many of the space waits for it.
 const WAITING_DIVISOR: u64 = 10;
 
-impl<M> Tier<M> {
+impl Tier {
     /// Notes whether segments in which nothing lives are kept for a base or a snapshot, while values need them.
     /// Returns since how many milliseconds.
     pub(super) fn note_segments_kept(&self, are_kept: bool) -> u64 {

@@ -3,12 +3,13 @@
 //! ```text
 //!   memory is short        sinker (1 thread)   keyspace::sink_step -> tier::Log -> segment files -> keyspace::chill
 //!   a command needs some   its worker          its ring -> record verified -> keyspace::lend or warm; its connection goes on (`fetches`)
-//!                          readers             read for workers without a ring (`errands`), and what does not go well (`reads`)
+//!                          readers (`reads`)   read for workers without a ring, and try again what does not go well (`errands`)
 //!   disk space is short    sinker              segment -> what lives of it -> other segment -> keyspace::move_cold
 //!   nothing dead is left   sinker              segment written first -> its keys are evicted (`dropping`)
 //!   a snapshot is written  its thread          reads in stretches (`in_order`), without a lock
 //!   the disk fails         all of them         events -> health::Health -> state
-//!   the disk hangs         watch (1 thread)    who waits gives up
+//!   the disk hangs         its worker          who waits for a value gives up
+//!                          watch (1 thread)    who waits for memory gives up
 //!   SWAP VERIFY, or off    round (1 thread)    goes over all cold entries, and reads their values
 //!   fields are due         round               the active cycle asked -> read -> keyspace::warm
 //! ```
@@ -50,6 +51,7 @@ pub mod open_files;
 pub mod owner;
 pub mod pace;
 mod read_warnings;
+mod reading;
 pub mod reads;
 mod records;
 pub mod rings;

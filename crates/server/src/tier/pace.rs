@@ -31,7 +31,7 @@ pub fn goes_on_below(limit_bytes: u64) -> u64 {
 }
 
 /// Lets those who write wait until values that are on their way have left.
-pub fn hold_writers<M>(mail: &Mail, tier: &Tier<M>) {
+pub fn hold_writers(mail: &Mail, tier: &Tier) {
     mail.set_sinker_behind(true);
     tier.note_slowed(true);
     // It looks at the mark behind each of its steps; its last one may have been before.
@@ -49,19 +49,19 @@ const RESTS_MAX: u32 = 10_000;
 /// Whether memory is above its limit and values can leave it.
 pub fn is_short(store: Store<'_>) -> bool {
     let limit = store.config.memory_target_bytes();
-    let can_leave = store.cold.disk().is_some_and(|tier| tier.state().can_sink());
+    let can_leave = store.tier.is_some_and(|tier| tier.state().can_sink());
     can_leave && limit > 0 && pressing_bytes(store) > limit
 }
 
 fn pressing_bytes(store: Store<'_>) -> u64 {
     let apart = Apart::of(store.keyspace, store.log, &store.replication.primary.spool_bytes);
-    let copies = store.cold.disk().map_or(0, |tier| tier.copies_bytes());
+    let copies = store.tier.map_or(0, |tier| tier.copies_bytes());
     Memory::used_bytes(store.keyspace).saturating_sub(apart.total() + copies)
 }
 
 /// Nothing is held.
 pub fn await_sinker(store: Store<'_>) {
-    let Some(tier) = store.cold.disk() else { return };
+    let Some(tier) = store.tier else { return };
     for _ in 0..RESTS_MAX {
         if !is_short(store) || tier.state() != State::Works {
             return;

@@ -70,23 +70,16 @@ impl Rings {
     }
 }
 
-impl<M> Tier<M> {
-    /// Keys that wait for one who reads them.
-    pub fn reads_waiting(&self) -> u64 {
-        self.reads.waiting() as u64 + self.rings.waiting()
-    }
-}
-
 /// For a worker, which holds nothing.
-pub struct TierSource<'s, M> {
+pub struct TierSource<'s> {
     pub keyspace: &'static Keyspace,
-    pub tier: &'s Tier<M>,
+    pub tier: &'s Tier,
     pub held: &'s mut Held<'static>,
     /// Takes how long each read took.
     pub note_time: &'s dyn Fn(Duration),
 }
 
-impl<M> Source<Target, Fetched> for TierSource<'_, M> {
+impl Source<Target, Fetched> for TierSource<'_> {
     fn look(&mut self, cold: &ColdKey) -> Look<Target, Fetched> {
         self.held.acquire(Want::One(self.keyspace.partition_of(slot_of(self.keyspace, cold))));
         let found = Target::find(self.held, cold);

@@ -9,7 +9,7 @@
 
 use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;
-use isotherm_keyspace::{BundleAt, ColdRef, Db, Held, NodeAt, NodeHand, SlotHand, Want, Whereabouts};
+use isotherm_keyspace::{BundleAt, ColdRef, Db, Held, NodeAt, NodeHand, SlotHand, Want};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -19,7 +19,6 @@ use super::files::ReadError;
 use super::health::State;
 use super::state::Tier;
 use super::target::slot_of;
-use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::process::log;
 use crate::process::routines::Routine;
@@ -33,8 +32,6 @@ const VERIFY_BYTES_PER_S: u64 = 64 << 20;
 const REST: Duration = Duration::from_millis(100);
 /// After a round that could not bring all home.
 const REST_LEFT: Duration = Duration::from_secs(1);
-/// A value that does not verify is read so often.
-const READS_MAX: u32 = 3;
 /// So many damaged values of a round are named in the server's log.
 const NAMED_MAX: u64 = 10;
 /// Hashes with fields that are due, between two looks at the rest.
@@ -42,7 +39,7 @@ const DUE_PER_STEP: usize = 64;
 
 pub struct Round {
     node: &'static Node,
-    tier: Arc<Tier<WorkerMessage>>,
+    tier: Arc<Tier>,
     hand: SlotHand,
     /// It goes first.
     node_hand: NodeHand,
@@ -79,7 +76,7 @@ impl Routine for Round {
 }
 
 impl Round {
-    pub fn new(node: &'static Node, tier: Arc<Tier<WorkerMessage>>) -> Round {
+    pub fn new(node: &'static Node, tier: Arc<Tier>) -> Round {
         let (hand, node_hand) = Default::default();
         Round { node, tier, hand, node_hand, ends_at: None, verifies: false, bytes: 0, has_left: false }
     }
@@ -166,23 +163,18 @@ impl Round {
 
     fn verify(&mut self, db: Db, key: &[u8]) {
         let verify = &self.tier.verify;
-        let mut why = None;
-        for _ in 0..READS_MAX {
-            let Some(reference) = self.reference_of(db, key) else { return };
-            self.bytes += reference.value_bytes() as u64;
-            match self.tier.read(reference, key) {
-                Ok(value) => {
-                    verify.keys.fetch_add(1, Relaxed);
-                    verify.bytes.fetch_add(value.len() as u64, Relaxed);
-                    return;
-                }
-                Err(error) => why = Some(error),
-            }
-        }
+        let cold = ColdKey::of(db, key, Need::All, true);
+        let found = self.tier.read_found(&self.node.keyspace, &cold, true);
+        // One that has frozen meanwhile is verified with its record.
+        let Some((target, read)) = found.filter(|(target, _)| !target.is_bundle()) else { return };
+        self.bytes += target.from.value_bytes() as u64;
         verify.keys.fetch_add(1, Relaxed);
-        if let Some(why) = why {
-            let hides = self.node.config.hides_user_data();
-            self.note_bad(&why, || format!("{} in DB {}", log::name_of_key(hides, key), db.0));
+        match read {
+            Ok(value) => _ = verify.bytes.fetch_add(value.len() as u64, Relaxed),
+            Err(why) => {
+                let hides = self.node.config.hides_user_data();
+                self.note_bad(&why, || format!("{} in DB {}", log::name_of_key(hides, key), db.0));
+            }
         }
     }
 
@@ -190,18 +182,6 @@ impl Round {
     fn note_bad(&self, why: &ReadError, owner: impl FnOnce() -> String) {
         if self.tier.verify.bad.fetch_add(1, Relaxed) < NAMED_MAX {
             log::warning(format!("A value on disk cannot be read ({why}): {}", owner()));
-        }
-    }
-
-    /// Where the value is by now; `None` if the key has none on disk any more.
-    fn reference_of(&self, db: Db, key: &[u8]) -> Option<isotherm_keyspace::ColdRef> {
-        let keyspace = &self.node.keyspace;
-        let key = keyspace.key(key);
-        let mut held = Held::new(keyspace);
-        held.acquire(Want::One(keyspace.partition_of(key.slot)));
-        match held.whereabouts(db, &key, true) {
-            Whereabouts::Away(value) => Some(value.reference),
-            Whereabouts::Here | Whereabouts::Unreadable | Whereabouts::Frozen(..) => None,
         }
     }
 

@@ -33,7 +33,6 @@ use super::records::{append, db_of};
 use super::space::SpaceWatch;
 use super::state::Tier;
 use crate::config::FreezeRule;
-use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::process::routines::{self, Routine};
 use crate::process::time::unix_now;
@@ -74,7 +73,7 @@ const SEGMENTS_WAIT_MS_MAX: u64 = 10_000;
 
 pub struct Sinker {
     pub(super) node: &'static Node,
-    pub(super) tier: Arc<Tier<WorkerMessage>>,
+    pub(super) tier: Arc<Tier>,
     pub(super) log: Log,
     /// The segment that is being cleaned.
     pub(super) cleaning: Option<UnderWay>,
@@ -166,7 +165,7 @@ impl Routine for Sinker {
 }
 
 impl Sinker {
-    pub fn new(node: &'static Node, tier: Arc<Tier<WorkerMessage>>, log: Log) -> Sinker {
+    pub fn new(node: &'static Node, tier: Arc<Tier>, log: Log) -> Sinker {
         Sinker {
             node,
             tier,

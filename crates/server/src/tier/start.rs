@@ -2,7 +2,6 @@
 
 use isotherm_commands::call::ColdKey;
 use isotherm_disk::{Disk, FaultyDisk, Mode, RING_READS_MAX, Ring};
-use isotherm_keyspace::{ColdRef, Held, Want};
 use isotherm_tier::{Checkpoint, LogId, SEGMENT_FILE_SUFFIX};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,23 +9,22 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::base_head;
 use super::copies;
 use super::due::Due;
-use super::files::{Access, ReadError};
+use super::files::Access;
 use super::owner::Claim;
-use super::reads::{Done, READERS, Reader};
+use super::reads::{READERS, Reader};
 use super::round::Round;
 use super::sinker::Sinker;
 use super::space;
 use super::state::{Terms, Tier};
-use super::target::{Fetched, slot_of};
+use super::target::Fetched;
 use super::watch::Watch;
 use crate::aof::settings;
-use crate::mail::message::{Came, WorkerMessage};
+use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::observe::latency::monitor::{Event, Spikes};
 use crate::process::descriptors;
 use crate::process::log::{self, os_text};
 use crate::process::random::random_bytes;
-use crate::process::time::unix_now;
 use crate::process::{routines, system};
 
 pub fn begin(node: &'static Node) -> Result<(), String> {
@@ -79,7 +77,7 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     tier.set_read_timeout(config.swap_read_timeout());
     tier.homes.set_rules(&config.swap_load_rule());
     choose_backend(node, &tier);
-    node.cold.set_disk(Arc::clone(&tier));
+    node.set_tier(Arc::clone(&tier));
     let why = |error: std::io::Error| format!("Can't start a thread of swap-mode: {}", os_text(&error));
     start_readers(node, &tier).map_err(why)?;
     routines::start("swap-round", Round::new(node, Arc::clone(&tier))).map_err(why)?;
@@ -130,7 +128,7 @@ fn warn_of_files(node: &Node) {
 }
 
 /// Who reads what commands wait for.
-fn choose_backend(node: &'static Node, tier: &Tier<WorkerMessage>) {
+fn choose_backend(node: &'static Node, tier: &Tier) {
     let refused = match node.config.swaps_by_rings() {
         true => Ring::try_out().err().map(|error| format!("io_uring: {}", os_text(&error))),
         false => Some("swap-io-uring no".to_string()),
@@ -157,11 +155,11 @@ fn claim(node: &'static Node) -> Result<Claim, String> {
 pub fn configure(node: &Node) -> Result<(), String> {
     let config = &node.config;
     config.check_swap_limits()?;
-    if let Some(tier) = node.cold.disk() {
+    if let Some(tier) = node.tier() {
         tier.homes.set_rules(&config.swap_load_rule());
         copies::bound(node, tier);
     }
-    match (config.swaps(), node.cold.disk()) {
+    match (config.swaps(), node.tier()) {
         (true, None) => Err("it can be switched on at start only: start with swap-mode yes".to_string()),
         (false, Some(tier)) if !tier.is_off() => {
             let (limit, used, away) =
@@ -189,18 +187,18 @@ pub fn configure(node: &Node) -> Result<(), String> {
 /// What the threads do that read.
 struct TierReader {
     node: &'static Node,
-    tier: Arc<Tier<WorkerMessage>>,
+    tier: Arc<Tier>,
 }
 
-impl Reader<Fetched> for TierReader {
+impl Reader for TierReader {
     fn read_key(&self, cold: &ColdKey) -> Option<Fetched> {
         let spikes = Spikes { monitor: &self.node.latency, config: &self.node.config };
         spikes.time(Event::SwapRead, || self.tier.read_key(&self.node.keyspace, cold))
     }
 
-    fn read_at(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
+    fn time(&self, call: impl FnOnce()) {
         let spikes = Spikes { monitor: &self.node.latency, config: &self.node.config };
-        spikes.time(Event::SwapRead, || self.tier.read_again(reference, key))
+        spikes.time(Event::SwapRead, call);
     }
 
     fn probe(&self) -> bool {
@@ -212,74 +210,24 @@ impl Reader<Fetched> for TierReader {
     }
 }
 
-impl TierReader {
-    /// Waits for work, and does it.
-    fn help(&self) {
-        if let Some(done) = self.tier.reads.help(self)
-            && let Some((worker, message)) = self.hand_over(done)
-        {
-            self.node.mail.post(usize::from(worker), message);
-        }
-    }
-
-    /// What cannot be read is an error for the command that waits for it, and not noted against its key: the next one tries again.
-    /// A command that waits for a key has no connection that hears of it: it meets the note.
-    fn hand_over(&self, done: Done<WorkerMessage, Fetched>) -> Option<(u16, WorkerMessage)> {
-        let (keyspace, now) = (&self.node.keyspace, unix_now());
-        let hand_over = |cold: &ColdKey, fetched: &Fetched| {
-            let mut held = Held::new(keyspace);
-            held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, cold))));
-            self.tier.hand_over(&mut held, cold, fetched, now);
-        };
-        let (mut lost, mut records) = (Vec::new(), Vec::new());
-        let end = done.end(|cold, fetched| match (cold.bundle, fetched.record()) {
-            (Some(_), Some(record)) => records.push((fetched.from, record)),
-            (None, _) if fetched.is_there() => hand_over(cold, fetched),
-            _ => lost.push((cold.clone(), fetched.clone())),
-        });
-        let (worker, message) = end?;
-        Some(match message {
-            WorkerMessage::Fetched { ticket, .. } => {
-                let came = if lost.is_empty() { Came::All } else { Came::Not };
-                (worker, WorkerMessage::Fetched { ticket, came, records })
-            }
-            other => {
-                lost.iter().for_each(|(cold, fetched)| hand_over(cold, fetched));
-                (worker, other)
-            }
-        })
-    }
-}
-
-#[cfg(test)]
-impl routines::Routine for TierReader {
-    fn step(&mut self) -> bool {
-        if self.tier.reads.waiting() > 0 {
-            self.help();
-        }
-        true
-    }
-}
-
 /// Threads that read what others wait for. They end with the process.
-fn start_readers(node: &'static Node, tier: &Arc<Tier<WorkerMessage>>) -> std::io::Result<()> {
+fn start_readers(node: &'static Node, tier: &Arc<Tier>) -> std::io::Result<()> {
     #[cfg(test)]
     if routines::simulated::is_on() {
-        let reader = TierReader { node, tier: Arc::clone(tier) };
         tier.reads.is_alone.store(true, Relaxed);
-        return routines::start("swap-read", reader).map(drop);
+        return Ok(());
     }
     let reader = TierReader { node, tier: Arc::clone(tier) };
     std::thread::Builder::new().name("swap-read-now".to_string()).spawn(move || {
         loop {
-            reader.tier.reads.help_now(&reader);
+            reader.tier.reads.help_held(&reader.tier, &reader);
         }
     })?;
     for number in 0..READERS {
         let reader = TierReader { node, tier: Arc::clone(tier) };
         std::thread::Builder::new().name(format!("swap-read-{number}")).spawn(move || {
             loop {
-                reader.help();
+                reader.tier.reads.help(&reader.tier, &reader);
             }
         })?;
     }

@@ -1,9 +1,8 @@
 //! What all threads share of the values that are not in memory.
 
 use isotherm_allocator as allocator;
-use isotherm_commands::call::ColdKey;
 use isotherm_disk::Disk;
-use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Held, Keyspace, LastRead, Want};
+use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Keyspace};
 use isotherm_tier::{Checkpoint, Live, Log, LogConfig, Place};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -14,22 +13,18 @@ use super::asked::Asked;
 use super::checkpoint::Checkpoints;
 use super::damaged::DamagedRecords;
 use super::fetches::Turnstile;
-use super::files::{Access, Files, ReadError};
+use super::files::{Access, Files};
 use super::health::{Event, Health, State};
 use super::homes::Homes;
 use super::lent::Lent;
 use super::owner::Claim;
 use super::read_warnings::ReadWarnings;
-use super::reads::{GivesUp, Reads};
+use super::reads::Reads;
 use super::rings::Rings;
-use super::target::{Fetched, Target, slot_of};
 use super::times::Times;
 use super::verify::Verify;
 use crate::process::time::{elapsed, instant};
 use crate::upkeep::shortage::ValueDisk;
-
-/// A value that does not verify is read so often: the place of a value that is moved meanwhile is looked up anew each time.
-const READS_MAX: u32 = 3;
 
 /// Part of the limit by which memory has grown since nothing could leave it, so that all of it is looked
 /// through again: half of what separates writers who go on from those who wait.
@@ -86,10 +81,10 @@ pub struct Counters {
     pub disk_free_bytes: AtomicU64,
 }
 
-pub struct Tier<M> {
+pub struct Tier {
     pub files: Files,
     pub counters: Counters,
-    pub reads: Reads<M, Fetched>,
+    pub reads: Reads<Tier>,
     pub rings: Rings,
     /// Turn of a command that needs more than fits beside what others wait for.
     pub turnstile: Turnstile,
@@ -112,7 +107,7 @@ pub struct Tier<M> {
     /// As `health` has it.
     state: AtomicU8,
     suspects_reads: AtomicBool,
-    is_probing: AtomicBool,
+    pub(super) is_probing: AtomicBool,
     pub lent: Lent,
     /// Nothing that may leave is left in memory,
     is_idle: AtomicBool,
@@ -136,7 +131,7 @@ pub struct Tier<M> {
     /// Bytes in use below which values come to memory that are only read.
     pub(super) home_below_bytes: AtomicU64,
     /// 0: there is none.
-    read_timeout_ms: AtomicU64,
+    pub(super) read_timeout_ms: AtomicU64,
     is_wanted: Mutex<bool>,
     wanted: Condvar,
 }
@@ -149,7 +144,7 @@ pub struct Terms {
     pub access: Access,
 }
 
-impl<M: Send + 'static> Tier<M> {
+impl Tier {
     /// Takes the folder. The log is for the sinker.
     pub fn open(
         disk: Arc<dyn Disk>,
@@ -157,7 +152,7 @@ impl<M: Send + 'static> Tier<M> {
         terms: Terms,
         keyspace: &Keyspace,
         claim: &Claim,
-    ) -> Result<(Arc<Tier<M>>, Log), String> {
+    ) -> Result<(Arc<Tier>, Log), String> {
         let named = claim.checkpoint.as_ref().map(Checkpoint::named).unwrap_or_default();
         let config = LogConfig::of_bytes(terms.disk_bytes_max).covering(&named);
         #[cfg(test)]
@@ -209,7 +204,7 @@ impl<M: Send + 'static> Tier<M> {
     }
 }
 
-impl<M> Tier<M> {
+impl Tier {
     // ---- how the disk is ----
 
     pub fn state(&self) -> State {
@@ -219,6 +214,11 @@ impl<M> Tier<M> {
             State::Works if self.is_idle.load(Relaxed) => State::Idle,
             state => state,
         }
+    }
+
+    /// Returns whether what is on disk cannot be had at present.
+    pub fn has_failed(&self) -> bool {
+        self.state() == State::Failed
     }
 
     /// Notes that nothing may leave memory, of which so much is in use.
@@ -363,24 +363,6 @@ impl<M> Tier<M> {
         self.home_below_bytes.store(bytes, Relaxed);
     }
 
-    fn note_read<R>(&self, result: &Result<R, ReadError>) {
-        match result {
-            Ok(_) if self.suspects_reads() => self.note(Event::ReadDone),
-            // It was moved meanwhile.
-            Ok(_) | Err(ReadError::NoFile | ReadError::NoAnswer) => {}
-            Err(ReadError::Io(_)) => self.note_read_error(),
-            Err(ReadError::Damaged(_) | ReadError::OtherKey) => {
-                self.counters.damaged.fetch_add(1, Relaxed);
-            }
-        }
-    }
-
-    pub fn note_read_error(&self) {
-        self.counters.read_errors.fetch_add(1, Relaxed);
-        self.note(Event::ReadFailed);
-        self.probe_if_due();
-    }
-
     /// Of one partition.
     /// Returns the bytes of copies of what is on disk, and of buffers for those: no key leaves for them.
     pub fn copies_bytes(&self) -> u64 {
@@ -420,173 +402,5 @@ impl<M> Tier<M> {
         let is_wanted = self.is_wanted.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.wanted.wait_timeout_while(is_wanted, at_most, |is_wanted| !*is_wanted);
         *waited.unwrap_or_else(PoisonError::into_inner).0 = false;
-    }
-
-    // ---- reading ----
-
-    /// The value of a key at a place.
-    pub fn read(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
-        self.read_with(|files, place| files.read(place, key), reference)
-    }
-
-    fn read_with(
-        &self,
-        read: impl Fn(&Files, Place) -> Result<Vec<u8>, ReadError>,
-        reference: ColdRef,
-    ) -> Result<Vec<u8>, ReadError> {
-        let from = Instant::now();
-        let value = read(&self.files, Place::from_raw(reference.raw()));
-        self.note_read_end(from, &value);
-        value
-    }
-
-    /// A read that began then has ended.
-    pub fn note_read_end(&self, from: Instant, value: &Result<Vec<u8>, ReadError>) {
-        self.note_read(value);
-        self.count_read(from, value.as_ref().map_or(0, Vec::len));
-    }
-
-    /// The same of one that has brought several values.
-    pub fn note_read_bytes(&self, from: Instant, bytes: usize) {
-        self.note_read(&Ok(()));
-        self.count_read(from, bytes);
-    }
-
-    fn count_read(&self, from: Instant, bytes: usize) {
-        self.counters.reads.fetch_add(1, Relaxed);
-        let us = from.elapsed().as_micros() as u64;
-        self.counters.read_us.fetch_add(us, Relaxed);
-        self.counters.read_times.add(us);
-        self.counters.read_bytes.fetch_add(bytes as u64, Relaxed);
-    }
-
-    /// Reads what a key refers to, as often as it refers to something else meanwhile. Holds its partition only to look. `None`: it is
-    /// no longer away, or was not.
-    pub fn read_key(&self, keyspace: &Keyspace, cold: &ColdKey) -> Option<Fetched> {
-        let slot = slot_of(keyspace, cold);
-        let look = || {
-            let mut held = Held::new(keyspace);
-            held.acquire(Want::One(keyspace.partition_of(slot)));
-            Target::find(&mut held, cold)
-        };
-        let mut reads = 0;
-        let mut before = None;
-        let mut is_lost = false;
-        loop {
-            let (target, lent) = look()?;
-            if let Some(lent) = lent {
-                return Some(target.fetched(Some(lent.into_vec())));
-            }
-            // It was moved: that was no failure of the disk.
-            reads = if before == Some(target.from) { reads + 1 } else { 0 };
-            if reads == READS_MAX {
-                self.counters.unreadable.fetch_add(1, Relaxed);
-                return Some(Fetched { is_lost, ..target.fetched(None) });
-            }
-            before = Some(target.from);
-            match self.read(target.from, target.name(&cold.key)) {
-                Ok(bytes) => return Some(target.fetched(Some(bytes))),
-                Err(error) if reads + 1 == READS_MAX => match &cold.bundle {
-                    Some(bundle) => {
-                        // Others can be read.
-                        let is_alone = error.is_damage() || error.is_of_system() && self.probe();
-                        is_lost = is_alone && self.damaged_records.note(keyspace, bundle, &error);
-                    }
-                    None => self.complain(&cold.key, &error),
-                },
-                Err(_) => {}
-            }
-        }
-    }
-
-    fn complain(&self, key: &[u8], error: &ReadError) {
-        let Some(withheld) = self.read_warnings.note(self.now_ms()) else { return };
-        let before = if withheld > 0 { format!(", and {withheld} before it") } else { String::new() };
-        crate::process::log::warning(format!(
-            "A value on disk cannot be read ({error}){before}; its key has {} bytes and stays: it can be overwritten or deleted",
-            key.len()
-        ));
-    }
-
-    /// Says how many values could not be read since the last line about one, a second later.
-    pub fn end_complaints(&self) {
-        if let Some(withheld) = self.read_warnings.take_due(self.now_ms()) {
-            crate::process::log::warning(format!("{withheld} more values on disk could not be read"));
-        }
-    }
-
-    /// The value at a place whose partition is held: for a command that cannot be interrupted any more. Its thread waits for a reader,
-    /// not for the disk. `None`: it did not come in time.
-    pub(super) fn read_held(&self, reference: ColdRef, key: &[u8]) -> Option<Result<Vec<u8>, ReadError>> {
-        #[cfg(test)]
-        if self.reads.is_alone.load(Relaxed) {
-            return Some(self.read_again(reference, key));
-        }
-        if self.state() == State::Failed {
-            return None;
-        }
-        let value = self.reads.read_now(reference, key, self.read_timeout());
-        if value.is_none() {
-            self.note(Event::ReadTimedOut);
-        }
-        value
-    }
-
-    /// `None`: who waits for a value waits as long as it takes.
-    fn read_timeout(&self) -> Option<Duration> {
-        let at_most = self.read_timeout_ms.load(Relaxed);
-        (at_most > 0).then(|| Duration::from_millis(at_most))
-    }
-
-    /// Reads a record that is given up if it cannot be read. Its partition is held. What does not come, or not while nothing else does either, is not
-    /// lost: the disk may be away for a moment.
-    pub fn read_last(&self, reference: ColdRef, key: &[u8]) -> LastRead {
-        match self.read_held(reference, key) {
-            Some(Ok(value)) => LastRead::Value(value),
-            Some(Err(ReadError::Damaged(_) | ReadError::OtherKey)) => LastRead::Lost,
-            Some(Err(_)) if self.reads.probe_now(self.read_timeout()) => LastRead::Lost,
-            Some(Err(_)) | None => LastRead::Unknown,
-        }
-    }
-
-    /// A reader probes. Whether anything can be read.
-    pub fn probe(&self) -> bool {
-        let works = self.files.probe();
-        self.is_probing.store(false, Relaxed);
-        self.note(Event::Probed { works });
-        works
-    }
-
-    /// Calls the disk on a thread that can be left behind, until `gives_up`; without that on this one, which
-    /// holds what those may wait for.
-    pub fn call<T: Send + 'static>(
-        self: &Arc<Self>,
-        call: impl FnOnce(&Tier<M>) -> T + Send + 'static,
-        gives_up: Option<&GivesUp<'_>>,
-    ) -> Result<T, ReadError>
-    where
-        M: Send + 'static,
-    {
-        let Some(gives_up) = gives_up else { return Ok(call(self)) };
-        let tier = Arc::clone(self);
-        self.reads.call(move || call(&tier), gives_up).ok_or(ReadError::NoAnswer)
-    }
-
-    /// For a snapshot, which reads value after value in the order of slots, as they were written.
-    pub fn read_in_order(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
-        let value = self.read_with(|files, place| files.read_in_order(place, key), reference);
-        value.or_else(|_| self.read_again(reference, key))
-    }
-
-    /// Where places stay what they are: a read that fails is repeated.
-    pub fn read_again(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
-        let mut last = self.read(reference, key);
-        for _ in 1..READS_MAX {
-            if last.is_ok() {
-                break;
-            }
-            last = self.read(reference, key);
-        }
-        last
     }
 }

@@ -40,7 +40,7 @@ struct Wanted {
 
 impl Together {
     /// Those of the keys that are frozen come to memory. Nothing is held; keys of a partition lie together.
-    pub fn thaw<M>(&mut self, (keyspace, tier): (&Keyspace, &Tier<M>), keys: &[(Db, Key<'_>)]) {
+    pub fn thaw(&mut self, (keyspace, tier): (&Keyspace, &Tier), keys: &[(Db, Key<'_>)]) {
         if self.is_refused || !tier.rings.is_on() || !tier.may_have_frozen() {
             return;
         }
@@ -80,9 +80,9 @@ fn find(keyspace: &Keyspace, keys: &[(Db, Key<'_>)]) -> Vec<Wanted> {
 }
 
 /// False if the disk brings nothing.
-fn read_all<M>(
+fn read_all(
     ring: &mut Ring,
-    (keyspace, tier): (&Keyspace, &Tier<M>),
+    (keyspace, tier): (&Keyspace, &Tier),
     wanted: Vec<Wanted>,
     keys: &[(Db, Key<'_>)],
 ) -> bool {

@@ -53,7 +53,7 @@ pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats:
     let room = Wanted { node, limit, excess };
     // What was removed and not freed yet is neither a reason to evict nor one to refuse.
     let has_unfreed = !room.is_there() && !free_removed(node);
-    let tier = node.cold.disk();
+    let tier = node.tier();
     let has_dropped = !room.is_there() && tier.is_some_and(|tier| copies::give_way(node, tier));
     if room.is_there() {
         return Room::Enough;

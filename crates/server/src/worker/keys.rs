@@ -55,6 +55,12 @@ impl Inner {
         connection.unpark();
     }
 
+    /// The keys that one of ours waits for may be there.
+    pub fn look_for(&mut self, waiter: &Arc<Waiter>) {
+        let how = blocking::look_for(&mut self.dispatcher.exec, waiter);
+        how.into_iter().for_each(|how| self.answer(waiter, Answer::Without(how)));
+    }
+
     /// One of ours waited, and its waiting was ended by the sender of this.
     pub fn answer(&mut self, waiter: &Arc<Waiter>, answer: Answer) {
         let (token, id) = owner(waiter);

@@ -24,7 +24,6 @@ use super::Worker;
 use super::keys::Answer;
 use crate::mail::message::{WorkerMessage, carried_bytes};
 use crate::process::log;
-use crate::request::blocking;
 
 /// Units of an order, which may run requests: the clock is looked at behind it.
 const ORDER_UNITS: usize = 64;
@@ -134,14 +133,8 @@ impl Worker {
             }
             WorkerMessage::Durable => self.inner.send_held(),
             WorkerMessage::Unblocked { waiter, how } => self.inner.answer(&waiter, Answer::Without(how)),
-            WorkerMessage::Look { waiter } => {
-                let how = blocking::look_for(&mut self.inner.dispatcher.exec, &waiter);
-                how.into_iter().for_each(|how| self.inner.answer(&waiter, Answer::Without(how)));
-            }
-            WorkerMessage::Fetched { ticket, came, records } => {
-                self.inner.dispatcher.exec.add_records(ticket, records);
-                self.inner.fetched(ticket, came);
-            }
+            WorkerMessage::Look { waiter } => self.inner.look_for(&waiter),
+            WorkerMessage::Fetch { waiter, keys } => self.inner.fetch_for(waiter, *keys),
             WorkerMessage::ReadsEnded => {}
             WorkerMessage::Beat(beat) => beat.answer(),
             WorkerMessage::Published { .. }

@@ -36,9 +36,8 @@ use std::time::{Duration, Instant};
 
 use super::Inner;
 use super::connection::Connection;
-use crate::mail::message::Came;
 use crate::node::unix_now;
-use crate::request::next::{Ticket, WaitReason};
+use crate::request::next::{Came, Ticket, WaitReason};
 
 /// Connections of a queue that get their chance in one turn of the event loop. Each may run what it has kept: at most some
 /// requests and 64 KB of replies, as a connection that has become readable does.

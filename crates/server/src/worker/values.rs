@@ -3,41 +3,41 @@
 //! ```text
 //!   a turn of the event loop:   commands that meet cold values leave tickets (`Exec::wanted`)
 //!   at its end:                 what has ended is handed over, and its connections go on
-//!                               what is wanted is begun: one call of the system for all of it, or one lock of the queue of the threads
+//!                               what is wanted is begun: one call of the system for all of it, and one lock of the queue of the threads
 //!   an event of the ring, or a message of a thread:      ends the wait for events, nothing else
 //!   each 50 ms meanwhile:       those for which nothing comes for swap-read-timeout get their error
 //! ```
-//! There is a ring since the first value was wanted, if there can be one; without it the threads read where it would (`tier::errands`). All
-//! that does not go well is theirs in any case, job by job (`tier::reads`).
+//! There is a ring since the first value was wanted, if there can be one; without it the threads read where it would (`tier::errands`). What
+//! does not go well is theirs in any case, key by key: they try again.
 
-use isotherm_commands::call::ColdKey;
-use isotherm_disk::{Ended, File, Refusal, Ring};
-use isotherm_keyspace::Want;
+use isotherm_commands::call::{ColdKey, ColdKeys};
+use isotherm_disk::{Ended, File, RING_READS_MAX, Refusal, Ring};
+use isotherm_keyspace::Waiter;
 use isotherm_reactor::{Events, Token};
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::{Due, Inner, Worker};
-use crate::mail::message::{Came, WorkerMessage};
 use crate::observe::latency::monitor::Event as LatencyEvent;
 use crate::process::log;
-use crate::process::time::unix_now;
-use crate::request::next::Ticket;
+use crate::request::next::{Came, Ticket};
 use crate::tier::Tier;
 use crate::tier::errands::Errands;
-use crate::tier::fetches::{End, Fetches, Port};
+use crate::tier::fetches::{End, Fetches, Port, Read, Wanted};
 use crate::tier::health::Event;
 use crate::tier::rings::TierSource;
-use crate::tier::target::{Fetched, Target, slot_of};
+use crate::tier::target::{Fetched, Target};
 
 /// How much later than its time a wait may end.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Who reads.
-enum Way {
-    Ring(Box<Ring>),
-    Threads(Errands),
+/// Readers of a worker: a ring if there is one, and threads.
+struct Way {
+    ring: Option<Box<Ring>>,
+    /// Numbers of these are behind the ring's.
+    errands: Errands,
 }
 
 /// What a worker reads.
@@ -46,6 +46,8 @@ pub struct Values {
     /// Since something was wanted.
     way: Option<Way>,
     fetches: Fetches<Ticket, Target, Fetched>,
+    /// Clients that wait for a key, for which something is fetched.
+    waiters: BTreeMap<Ticket, Arc<Waiter>>,
     /// Some have ended that are not handed over.
     has_more: bool,
     /// There is a moment at which it is seen whether some wait too long.
@@ -59,11 +61,9 @@ pub struct Values {
 impl Values {
     #[inline]
     pub fn is_busy(&self) -> bool {
-        match &self.way {
-            Some(Way::Ring(ring)) => ring.under_way() > 0,
-            Some(Way::Threads(errands)) => errands.under_way() > 0,
-            None => false,
-        }
+        self.way.as_ref().is_some_and(|way| {
+            way.ring.as_ref().is_some_and(|ring| ring.under_way() > 0) || way.errands.under_way() > 0
+        })
     }
 
     /// Whether there is something to do without waiting for an event.
@@ -77,61 +77,60 @@ impl Values {
         if self.way.is_some() {
             return;
         }
-        if !by_ring {
-            self.way = Some(Way::Threads(Errands::new(worker)));
-            return;
-        }
-        let opened = Ring::new().and_then(|ring| {
+        let opened = by_ring.then(|| -> io::Result<Box<Ring>> {
+            let ring = Ring::new()?;
             events.watch_readable(ring.event(), Token::RING)?;
-            Ok(ring)
+            Ok(Box::new(ring))
         });
-        match opened {
-            Ok(ring) => self.way = Some(Way::Ring(Box::new(ring))),
-            Err(why) => self.refuse(&why, worker),
-        }
-    }
-
-    /// Threads read from now on.
-    fn refuse(&mut self, why: &io::Error, worker: u16) {
-        log::warning(format!("swap: a worker cannot read by io_uring any more ({why}): threads read for it"));
-        self.way = Some(Way::Threads(Errands::new(worker)));
-        self.has_more = false;
-        self.fetches.give_up_all();
+        let ring = opened.transpose().inspect_err(warn_of_threads).ok().flatten();
+        self.way = Some(Way { ring, errands: Errands::new(worker) });
     }
 
     /// Hands over what was begun; a ring takes what has ended.
-    fn submit(&mut self, tier: &Tier<WorkerMessage>, worker: u16) {
-        match &mut self.way {
-            Some(Way::Ring(ring)) => match ring.submit() {
-                Ok(has_more) => self.has_more = has_more,
-                Err(why) => self.refuse(&why, worker),
-            },
-            Some(Way::Threads(errands)) => errands.submit(&tier.reads),
-            None => {}
+    fn submit(&mut self, tier: &Tier) {
+        let Some(way) = &mut self.way else { return };
+        if let Some(ring) = &mut way.ring {
+            self.has_more = match ring.submit() {
+                Ok(has_more) => has_more,
+                Err(why) => {
+                    warn_of_threads(&why);
+                    way.ring = None;
+                    self.fetches.restart(way, 0..RING_READS_MAX);
+                    false
+                }
+            };
         }
+        way.errands.submit(&tier.reads);
     }
 }
 
-impl Port for Way {
+/// Threads read from now on.
+fn warn_of_threads(why: &io::Error) {
+    log::warning(format!("swap: a worker cannot read by io_uring any more ({why}): threads read for it"));
+}
+
+impl Port<Fetched> for Way {
     fn begin(&mut self, file: &Arc<dyn File>, at: u64, len: usize) -> Result<usize, Refusal> {
-        match self {
-            Way::Ring(ring) => ring.begin(file, at, len),
-            Way::Threads(errands) => errands.begin(file, at, len),
+        match &mut self.ring {
+            Some(ring) => ring.begin(file, at, len),
+            None => self.errands.begin(file, at, len).map(|room| RING_READS_MAX + room),
         }
+    }
+
+    fn begin_again(&mut self, cold: &ColdKey, job: Weak<()>) -> usize {
+        RING_READS_MAX + self.errands.begin_again(cold, job)
     }
 
     fn is_full(&self) -> bool {
-        match self {
-            Way::Ring(ring) => ring.is_full(),
-            Way::Threads(errands) => errands.is_full(),
-        }
+        self.ring.as_ref().map_or_else(|| self.errands.is_full(), |ring| ring.is_full())
     }
 
-    fn next_ended(&mut self) -> Option<Ended<'_>> {
-        match self {
-            Way::Ring(ring) => ring.next_ended(),
-            Way::Threads(errands) => errands.next_ended(),
+    fn next_ended(&mut self) -> Option<(usize, Read<'_, Fetched>)> {
+        if let Some(Ended { room, bytes }) = self.ring.as_mut().and_then(|ring| ring.next_ended()) {
+            return Some((room, Read::Bytes(bytes)));
         }
+        let (room, read) = self.errands.next_ended()?;
+        Some((RING_READS_MAX + room, read))
     }
 }
 
@@ -147,14 +146,14 @@ impl Worker {
 
     #[cold]
     fn read_values(&mut self) {
-        let Some(tier) = self.inner.node.cold.disk() else { return };
+        let Some(tier) = self.inner.node.tier() else { return };
         let worker = self.inner.number;
         self.inner.dispatcher.begin_part();
         self.inner.values.open(&self.events, worker, tier.rings.is_on());
-        self.inner.values.submit(tier, worker);
+        self.inner.values.submit(tier);
         self.inner.collect_values(tier);
         self.inner.begin_values(tier);
-        self.inner.values.submit(tier, worker);
+        self.inner.values.submit(tier);
         let values = &mut self.inner.values;
         tier.rings.note_waiting(&mut values.waiting, values.fetches.waiting() as u64);
         tier.rings.note_bytes(&mut values.bytes, values.fetches.bytes());
@@ -162,7 +161,7 @@ impl Worker {
 }
 
 impl Inner {
-    fn collect_values(&mut self, tier: &Tier<WorkerMessage>) {
+    fn collect_values(&mut self, tier: &Tier) {
         let values = &mut self.values;
         if let Some(way) = &mut values.way {
             let (node, held) = (self.node, &mut self.dispatcher.exec.held);
@@ -173,7 +172,7 @@ impl Inner {
         self.hand_over_values(tier);
     }
 
-    fn begin_values(&mut self, tier: &Tier<WorkerMessage>) {
+    fn begin_values(&mut self, tier: &Tier) {
         let values = &mut self.values;
         let wanted = std::mem::take(&mut self.dispatcher.exec.wanted);
         if !wanted.is_empty() {
@@ -192,51 +191,43 @@ impl Inner {
         self.hand_over_values(tier);
     }
 
-    /// Jobs that have ended: their connections go on, or threads read for them.
-    fn hand_over_values(&mut self, tier: &Tier<WorkerMessage>) {
+    /// Hands over what jobs that have ended have brought: their connections go on.
+    fn hand_over_values(&mut self, tier: &Tier) {
         for (ticket, end) in self.values.fetches.take_ended() {
-            match end {
-                End::All(values) => {
-                    self.hand_over(tier, ticket, values);
-                    self.fetched(ticket, Came::All);
-                }
-                End::Late(values) => {
-                    self.hand_over(tier, ticket, values);
-                    tier.reads.note_timeouts(1);
-                    tier.note(Event::ReadTimedOut);
-                    self.fetched(ticket, Came::Late);
-                }
-                End::Elsewhere(keys, values, since) => {
-                    self.hand_over(tier, ticket, values);
-                    tier.reads.add_since(keys, self.number, WorkerMessage::fetched(ticket, Came::All), since);
-                }
+            let waiter = self.values.waiters.remove(&ticket);
+            let (values, is_late) = match end {
+                End::All(values) => (values, false),
+                End::Late(values) => (values, true),
+            };
+            // A client that waits for a key has no connection that hears of what cannot be read: it meets the note.
+            let notes = waiter.is_some() && !is_late;
+            let came = self.dispatcher.exec.hand_over(tier, ticket, values, notes);
+            if is_late {
+                tier.reads.note_timeouts(1);
+                tier.note(Event::ReadTimedOut);
+            }
+            match waiter {
+                Some(waiter) => self.look_for(&waiter),
+                None => self.fetched(ticket, if is_late { Came::Late } else { came }),
             }
         }
     }
 
-    /// Gives values to their keys, and records to the walk that waits for them with this ticket.
-    fn hand_over(&mut self, tier: &Tier<WorkerMessage>, ticket: Ticket, values: Vec<(ColdKey, Fetched)>) {
-        let (now, exec) = (unix_now(), &mut self.dispatcher.exec);
-        for (cold, fetched) in values {
-            if cold.bundle.is_some() {
-                exec.add_records(ticket, fetched.record().map(|record| (fetched.from, record)));
-                continue;
-            }
-            let keyspace = &self.node.keyspace;
-            exec.held.acquire(Want::One(keyspace.partition_of(slot_of(keyspace, &cold))));
-            tier.hand_over(&mut exec.held, &cold, &fetched, now);
-            exec.held.release();
-        }
+    /// Fetches what a client needs that waits for a key, and looks again then.
+    pub(super) fn fetch_for(&mut self, waiter: Arc<Waiter>, keys: ColdKeys) {
+        let ticket = self.dispatcher.exec.next_ticket();
+        self.dispatcher.exec.wanted.push((ticket, Wanted::of(keys)));
+        self.values.waiters.insert(ticket, waiter);
     }
 
     /// Ends fetches of which nothing comes with their error.
     pub(super) fn look_at_values(&mut self) {
         self.values.looks = false;
-        let Some(tier) = self.node.cold.disk() else { return };
+        let Some(tier) = self.node.tier() else { return };
         let before =
             self.node.config.swap_read_timeout().and_then(|timeout| Instant::now().checked_sub(timeout));
-        if let Some(before) = before {
-            self.values.fetches.expire(before);
+        if before.is_some_and(|before| self.values.fetches.expire(before)) {
+            tier.reads.forget_unwanted();
         }
         self.hand_over_values(tier);
         if !self.values.fetches.is_empty() {

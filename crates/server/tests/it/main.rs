@@ -19,7 +19,6 @@ mod client_memory;
 mod clock_steps;
 mod cluster_nodes;
 mod cluster_replies;
-mod cold;
 mod common;
 mod compaction;
 mod connections;

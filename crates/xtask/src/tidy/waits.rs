@@ -58,11 +58,7 @@ const ALLOWED: [(&str, usize, &str); 37] = [
     ("aof/state.rs", 1, "the thread of a link; the holder has deadlines"),
     ("tier/due.rs", 1, "a thread of its own"),
     ("tier/pace.rs", 1, "the thread of the sinker"),
-    (
-        "tier/reads.rs",
-        3,
-        "readers without work; a read without swap-read-timeout, which an operator has asked for",
-    ),
+    ("tier/reads.rs", 2, "readers without work"),
     ("tier/round.rs", ANY, "a thread of its own"),
     ("tier/sinker.rs", ANY, "a thread of its own"),
     ("tier/watch.rs", 1, "a thread of its own"),

@@ -51,7 +51,7 @@ pub fn all(call: &mut AdminCall<'_>) {
 /// Adds the value of an entry, wherever it is. One that cannot be read is none.
 fn add(node: &Node, digest: &mut Digest, key: &[u8], entry: &Entry<'_>) {
     let Value::Cold(cold) = entry.value else { return add_value(digest, entry) };
-    let tier = node.cold.disk().expect("values leave memory to a disk");
+    let tier = node.tier().expect("values leave memory to a disk");
     if let Ok(bytes) = tier.read_in_order(cold.reference, key) {
         let read = cold.with_bytes(&bytes);
         let mut entry = *entry;

@@ -54,13 +54,6 @@ const WORDS: &[Word] = &[
     // What the tests of growth compare; nothing is counted in other builds.
     #[cfg(debug_assertions)]
     word("steps", 2..=2, steps),
-    // Keys whose values are not in memory until a fetch of them is over; fetches under way; their end.
-    #[cfg(debug_assertions)]
-    word("cold", 3..=usize::MAX, cold),
-    #[cfg(debug_assertions)]
-    word("fetches", 2..=2, fetches),
-    #[cfg(debug_assertions)]
-    word("fetch", 2..=2, fetch),
     // The wall clock is ahead of the system's by so many milliseconds from now on.
     #[cfg(debug_assertions)]
     word("step-clock", 3..=3, step_clock),
@@ -169,26 +162,6 @@ fn is_on(argument: &[u8]) -> bool {
 #[cfg(debug_assertions)]
 fn steps(call: &mut AdminCall<'_>) {
     call.reply.integer(isotherm_stdx::steps::looked() as i64);
-}
-
-// ---- values that are not in memory ----
-
-#[cfg(debug_assertions)]
-fn cold(call: &mut AdminCall<'_>) {
-    call.node.cold.add(call.session.db, call.args.from(2).iter());
-    call.reply.ok();
-}
-
-#[cfg(debug_assertions)]
-fn fetches(call: &mut AdminCall<'_>) {
-    call.reply.integer(call.node.cold.fetches() as i64);
-}
-
-#[cfg(debug_assertions)]
-fn fetch(call: &mut AdminCall<'_>) {
-    let finished = call.node.cold.finish();
-    call.reply.integer(finished.len() as i64);
-    finished.into_iter().for_each(|(worker, message)| call.node.mail.post(usize::from(worker), message));
 }
 
 // ---- the clock and the cron ----

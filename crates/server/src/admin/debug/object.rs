@@ -23,7 +23,7 @@ pub fn object(call: &mut AdminCall<'_>) {
     };
     let lengths = match entry.value {
         Value::Cold(cold) => {
-            let tier = node.cold.disk().expect("values leave memory to a disk");
+            let tier = node.tier().expect("values leave memory to a disk");
             let Ok(bytes) = tier.read_in_order(cold.reference, name) else {
                 call.reply.error(errors::UNREADABLE);
                 return;

@@ -12,10 +12,9 @@ pub fn chaos(call: &mut AdminCall<'_>) {
     let level = call.args.get(2);
     call.node.debug.swap_chaos.set(is_on(level) || level == b"2");
     call.node.debug.swap_chaos_nodes.set(level == b"2");
-    call.node.cold.makes_room(|tier| {
+    if let Some(tier) = call.node.tier() {
         tier.wake();
-        true
-    });
+    }
     call.reply.ok();
 }
 

@@ -55,8 +55,8 @@ pub fn look_up<'h, 'k: 'h>(
 ) {
     let (sizes, idle) = (wants("keysizes", asked), wants("idletimes", asked));
     let (keyspace, map) = (wants("keyspace", asked), wants_map(asked));
-    let swap = snapshot.node.cold.disk().is_some()
-        && ["swap", "redis-ssdb", "stats"].iter().any(|it| wants(it, asked));
+    let swap =
+        snapshot.node.tier().is_some() && ["swap", "redis-ssdb", "stats"].iter().any(|it| wants(it, asked));
     let keyspace = keyspace || swap && wants("redis-ssdb", asked);
     if !keyspace && !map && !sizes && !idle && !swap {
         return;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::snapshot::Snapshot;
-use crate::mail::message::WorkerMessage;
 use crate::tier::Tier;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,7 +18,7 @@ pub enum Kind {
 
 /// What is shown: the tier, and what partitions know of it.
 pub struct View<'n> {
-    pub tier: &'n Arc<Tier<WorkerMessage>>,
+    pub tier: &'n Arc<Tier>,
     pub cold: ColdCounts,
     pub memory_target: u64,
 }
@@ -27,11 +26,7 @@ pub struct View<'n> {
 impl View<'_> {
     /// `None` without `swap-mode`.
     pub fn of<'n>(s: &Snapshot<'n>) -> Option<View<'n>> {
-        Some(View {
-            tier: s.node.cold.disk()?,
-            cold: s.cold,
-            memory_target: s.node.config.memory_target_bytes(),
-        })
+        Some(View { tier: s.node.tier()?, cold: s.cold, memory_target: s.node.config.memory_target_bytes() })
     }
 }
 

@@ -159,7 +159,7 @@ pub struct TierBytes {
 
 impl TierBytes {
     pub fn of(node: &Node, survey: &mut Survey<'_, '_>) -> TierBytes {
-        let Some(tier) = node.cold.disk() else { return TierBytes::default() };
+        let Some(tier) = node.tier() else { return TierBytes::default() };
         TierBytes {
             lent: survey.cold().lent_bytes,
             groups: tier.counters.group_bytes.load(Relaxed),

@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{Load, LoadFailure, PIECES_PER_HOLD};
-use crate::mail::message::WorkerMessage;
 use crate::tier::Tier;
 
 /// None: there is no such slot.
@@ -92,8 +91,8 @@ impl Load<'_> {
         Ok(())
     }
 
-    fn tier(&self) -> Result<&'static Arc<Tier<WorkerMessage>>, LoadFailure> {
-        self.store.cold.disk().ok_or_else(|| {
+    fn tier(&self) -> Result<&'static Arc<Tier>, LoadFailure> {
+        self.store.tier.ok_or_else(|| {
             LoadFailure(vec![format!(
                 "{} refers to values in a swap-dir: it is loaded with swap-mode yes only, beside the folder of swap-dir that it \
                  belongs to",

@@ -7,17 +7,24 @@ use isotherm_keyspace::Db;
 use std::path::Path;
 use std::time::Duration;
 
+/// Keys that are tried again have numbers from here on.
+const AGAIN: usize = 1000;
+
 /// Reads end when the test says so: with the byte at which they begin, or an error.
 struct Manual {
     size: usize,
     under_way: Vec<Option<u64>>,
+    /// Keys that are tried again, and whether their jobs are there.
+    again: Vec<(u8, Weak<()>)>,
+    tried: VecDeque<(usize, Option<u8>)>,
     ready: VecDeque<(usize, bool)>,
     shown: [u8; 1],
 }
 
 impl Manual {
     fn new(size: usize) -> Manual {
-        Manual { size, under_way: vec![None; size], ready: VecDeque::new(), shown: [0] }
+        let (ready, tried) = (VecDeque::new(), VecDeque::new());
+        Manual { size, under_way: vec![None; size], again: Vec::new(), tried, ready, shown: [0] }
     }
 
     fn is_under_way(&self, at: u64) -> bool {
@@ -29,28 +36,49 @@ impl Manual {
         self.ready.push_back((room, is_read));
     }
 
+    /// Keys that are tried again for jobs that are there.
+    fn again(&self) -> Vec<u8> {
+        let are_there = self.again.iter().filter(|(_, job)| job.strong_count() > 0);
+        are_there.map(|(byte, _)| *byte).collect()
+    }
+
+    /// The first of them that has this key has ended.
+    fn end_again(&mut self, byte: u8, value: Option<u8>) {
+        let number = self.again.iter().position(|(of, _)| *of == byte).expect("it is tried again");
+        self.again[number].0 = u8::MAX;
+        self.tried.push_back((AGAIN + number, value));
+    }
+
     fn end_all(&mut self) {
         let ready = (0..self.size).filter(|room| self.under_way[*room].is_some()).map(|room| (room, true));
         self.ready = ready.collect();
     }
 }
 
-impl Port for Manual {
+impl Port<u8> for Manual {
     fn begin(&mut self, _: &Arc<dyn File>, at: u64, _: usize) -> Result<usize, Refusal> {
         let room = self.under_way.iter().position(Option::is_none).ok_or(Refusal::Full)?;
         self.under_way[room] = Some(at);
         Ok(room)
     }
 
+    fn begin_again(&mut self, cold: &ColdKey, job: Weak<()>) -> usize {
+        self.again.push((cold.key[0], job));
+        AGAIN + self.again.len() - 1
+    }
+
     fn is_full(&self) -> bool {
         self.under_way.iter().all(Option::is_some)
     }
 
-    fn next_ended(&mut self) -> Option<Ended<'_>> {
+    fn next_ended(&mut self) -> Option<(usize, Read<'_, u8>)> {
+        if let Some((number, value)) = self.tried.pop_front() {
+            return Some((number, Read::Value(value)));
+        }
         let (room, is_read) = self.ready.pop_front()?;
         self.shown = [self.under_way[room].take().expect("it is under way") as u8];
         let bytes = if is_read { Ok(&self.shown[..]) } else { Err(io::ErrorKind::Other.into()) };
-        Some(Ended { room, bytes })
+        Some((room, Read::Bytes(bytes)))
     }
 }
 
@@ -118,19 +146,15 @@ fn with_ahead(own: &[u8], ahead: &[u8]) -> Wanted {
 
 type Tested = Fetches<u32, u8, u8>;
 
-/// Ends of jobs: the values, or the keys that others are to read.
-fn ended(fetches: &mut Tested) -> Vec<(u32, Option<Vec<u8>>)> {
-    let values = |end| match end {
-        End::All(values) | End::Late(values) => Some(
-            values
-                .into_iter()
-                .map(|(cold, value)| {
-                    assert_eq!(cold.key[0], value);
-                    value
-                })
-                .collect(),
-        ),
-        End::Elsewhere(..) => None,
+/// Jobs that have ended, with their values.
+fn ended(fetches: &mut Tested) -> Vec<(u32, Vec<u8>)> {
+    let values = |end| {
+        let (End::All(values) | End::Late(values)) = end;
+        let value = |(cold, value): (ColdKey, u8)| {
+            assert_eq!(cold.key[0], value);
+            value
+        };
+        values.into_iter().map(value).collect()
     };
     fetches.take_ended().into_iter().map(|(ticket, end)| (ticket, values(end))).collect()
 }
@@ -143,7 +167,7 @@ fn expired(fetches: &mut Tested, before: Instant) -> Vec<(u32, Vec<u8>)> {
     fetches.ended = late;
     let late = super::tests::ended(fetches);
     fetches.ended = rest;
-    late.into_iter().map(|(ticket, values)| (ticket, values.expect("it is late"))).collect()
+    late
 }
 
 /// All that has happened so far was before that.
@@ -161,40 +185,51 @@ fn values_of_a_job_come_together_and_each_job_has_its_turn() {
     fetches.advance(&mut port, &mut source);
     // The short one does not wait for the long one.
     assert!(port.is_under_way(0) && port.is_under_way(50) && port.is_under_way(1));
-    assert_eq!(ended(&mut fetches), [(3, Some(vec![]))]);
+    assert_eq!(ended(&mut fetches), [(3, vec![])]);
     port.end(50, true);
     port.end(1, true);
     fetches.collect(&mut port, &mut source);
-    assert_eq!(ended(&mut fetches), [(2, Some(vec![50]))]);
+    assert_eq!(ended(&mut fetches), [(2, vec![50])]);
     for _ in 0..6 {
         fetches.advance(&mut port, &mut source);
         port.end_all();
         fetches.collect(&mut port, &mut source);
     }
-    assert_eq!(ended(&mut fetches), [(1, Some(vec![0, 1, 2, 3, 4, 5, 220]))]);
+    assert_eq!(ended(&mut fetches), [(1, vec![0, 1, 2, 3, 4, 5, 220])]);
     assert!(fetches.is_empty() && fetches.waiting() == 0);
 }
 
 #[test]
-fn what_does_not_go_well_is_for_others_all_of_it() {
+fn what_does_not_go_well_is_tried_again() {
     let (mut port, mut source, mut fetches) = (Manual::new(4), Bytes::new(), Tested::default());
     let now = Instant::now();
     fetches.add(1, keys(&[1, 2]), now);
     fetches.add(2, keys(&[3, 251, 4]), now);
     fetches.advance(&mut port, &mut source);
-    assert_eq!(ended(&mut fetches), [(2, None)]);
     port.end(2, false);
+    port.end(3, true);
     fetches.collect(&mut port, &mut source);
-    assert_eq!(ended(&mut fetches), [(1, None)]);
-    assert!(fetches.is_empty());
-    // What was under way for them comes late, to none.
+    assert_eq!((port.again(), ended(&mut fetches)), (vec![251, 2], vec![]));
     port.end_all();
+    port.end_again(2, Some(2));
     fetches.collect(&mut port, &mut source);
-    assert_eq!((ended(&mut fetches), source.late.get()), (vec![], (2, 0)));
+    assert_eq!(ended(&mut fetches), [(1, vec![1, 2])]);
+    // One that needs no reading any more.
+    port.end_again(251, None);
+    fetches.collect(&mut port, &mut source);
+    assert_eq!(ended(&mut fetches), [(2, vec![3, 4])]);
+    assert!(fetches.is_empty());
+    // What has the numbers is gone.
     fetches.add(3, keys(&[7]), now);
     fetches.advance(&mut port, &mut source);
-    fetches.give_up_all();
-    assert_eq!(ended(&mut fetches), [(3, None)]);
+    fetches.restart(&mut port, 0..4);
+    assert_eq!(port.again(), [7]);
+    // A job that is given up leaves no sign.
+    assert!(fetches.expire(later()));
+    assert_eq!(port.again(), []);
+    port.end_again(7, Some(7));
+    fetches.collect(&mut port, &mut source);
+    assert_eq!((ended(&mut fetches), source.late.get()), (vec![(3, vec![])], (0, 0)));
 }
 
 #[test]
@@ -219,7 +254,7 @@ fn reads_that_hang_are_given_up_and_hold_their_places() {
     fetches.advance(&mut port, &mut source);
     port.end(4, true);
     fetches.collect(&mut port, &mut source);
-    assert_eq!(ended(&mut fetches), [(4, Some(vec![4]))]);
+    assert_eq!(ended(&mut fetches), [(4, vec![4])]);
 }
 
 #[test]
@@ -236,7 +271,7 @@ fn what_is_read_ahead_fails_and_hangs_for_itself() {
     assert_eq!(ended(&mut fetches), [], "it waits for the rest");
     port.end(3, true);
     fetches.collect(&mut port, &mut source);
-    assert_eq!(ended(&mut fetches), [(1, Some(vec![1, 3]))]);
+    assert_eq!(ended(&mut fetches), [(1, vec![1, 3])]);
     // One that hangs is left behind; one of the command is given up for.
     fetches.add(2, with_ahead(&[4], &[5]), now);
     fetches.add(3, with_ahead(&[6], &[7]), now);
@@ -245,14 +280,17 @@ fn what_is_read_ahead_fails_and_hangs_for_itself() {
     port.end(7, true);
     fetches.collect(&mut port, &mut source);
     assert_eq!(expired(&mut fetches, later()), [(3, vec![7])]);
-    assert_eq!(ended(&mut fetches), [(2, Some(vec![4]))]);
-    // Where the command's own fails, threads read that alone.
-    fetches.add(4, with_ahead(&[8], &[9]), now);
+    assert_eq!(ended(&mut fetches), [(2, vec![4])]);
+    // Where the command's own fails, that alone is tried again.
+    fetches.add(4, with_ahead(&[8], &[9, 251]), now);
     fetches.advance(&mut port, &mut source);
     port.end(8, false);
+    port.end(9, false);
     fetches.collect(&mut port, &mut source);
-    let Some((4, End::Elsewhere(keys, ..))) = fetches.take_ended().pop() else { panic!("it is for others") };
-    assert_eq!(keys.keys, [key(8)]);
+    assert_eq!(port.again(), [8]);
+    port.end_again(8, Some(8));
+    fetches.collect(&mut port, &mut source);
+    assert_eq!(ended(&mut fetches), [(4, vec![8])]);
     assert!(fetches.is_empty());
 }
 
@@ -271,18 +309,6 @@ fn a_job_lives_as_long_as_something_comes_and_what_came_is_kept() {
     fetches.advance(&mut port, &mut source);
     assert_eq!(expired(&mut fetches, later()), [(1, vec![1, 2])]);
     assert!(fetches.is_empty());
-    // What threads are to read is the rest.
-    fetches.add(2, keys(&[4, 251]), Instant::now());
-    port.end(3, true);
-    fetches.collect(&mut port, &mut source);
-    fetches.advance(&mut port, &mut source);
-    port.end(4, true);
-    fetches.collect(&mut port, &mut source);
-    fetches.advance(&mut port, &mut source);
-    let Some((2, End::Elsewhere(keys, read, _))) = fetches.take_ended().pop() else {
-        panic!("it is for others")
-    };
-    assert_eq!((keys.keys.len(), read), (2, vec![(key(4), 4)]));
 }
 
 #[test]
@@ -317,11 +343,11 @@ fn long_jobs_have_their_turn_one_after_the_other() {
         fetches.advance(&mut port, &mut source);
         port.end(50, true);
         fetches.collect(&mut port, &mut source);
-        assert_eq!(ended(&mut fetches), [(short, Some(vec![50]))]);
+        assert_eq!(ended(&mut fetches), [(short, vec![50])]);
         (0..4).for_each(|key| port.end(at(job, key), true));
         fetches.collect(&mut port, &mut source);
         let values = [0, 1, 2, 3].map(|key| at(job, key) as u8);
-        assert_eq!(ended(&mut fetches), [(u32::from(job), Some(values.to_vec()))]);
+        assert_eq!(ended(&mut fetches), [(u32::from(job), values.to_vec())]);
     }
     assert!(fetches.is_empty() && fetches.bytes == 0 && source.turnstile.enter().is_some());
 }
