@@ -27,6 +27,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 pub use crate::aof::refused::{CommandFailure, Refused, behavior};
 use crate::aof::slots;
+use crate::cluster::deleting;
 use crate::config::{Id, id};
 use crate::effects::monitor;
 use crate::mail::tasks::Tasks;
@@ -364,10 +365,13 @@ impl Applier {
             slots::Words::FlushSlot(slot) => loop {
                 self.exec.held.acquire(Want::One(node.keyspace.partition_of(slot)));
                 self.check_current()?;
-                if !slots::flush_some(node, &mut self.exec.held, &mut self.exec.pump, slot) {
+                let has_more = slots::flush_some(node, &mut self.exec.held, &mut self.exec.pump, slot);
+                if !has_more {
+                    self.exec.end_walk();
                     return Ok(());
                 }
                 self.release();
+                deleting::read_records(node, &mut self.exec.held.walk);
             },
             slots::Words::Other => {}
         }

@@ -3,7 +3,7 @@
 use isotherm_allocator as allocator;
 use isotherm_commands::call::ColdKey;
 use isotherm_disk::Disk;
-use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Held, Keyspace, LastRead, Want};
+use isotherm_keyspace::{ColdKeeper, ColdRef, Db, Held, Keyspace, Want};
 use isotherm_tier::{Checkpoint, Live, Log, LogConfig, Place};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -524,17 +524,6 @@ impl<M> Tier<M> {
     fn read_timeout(&self) -> Option<Duration> {
         let at_most = self.read_timeout_ms.load(Relaxed);
         (at_most > 0).then(|| Duration::from_millis(at_most))
-    }
-
-    /// Reads a record that is given up if it cannot be read. Its partition is held. What does not come, or not while nothing else does either, is not
-    /// lost: the disk may be away for a moment.
-    pub fn read_last(&self, reference: ColdRef, key: &[u8]) -> LastRead {
-        match self.read_held(reference, key) {
-            Some(Ok(value)) => LastRead::Value(value),
-            Some(Err(ReadError::Damaged(_) | ReadError::OtherKey)) => LastRead::Lost,
-            Some(Err(_)) if self.reads.probe_now(self.read_timeout()) => LastRead::Lost,
-            Some(Err(_)) | None => LastRead::Unknown,
-        }
     }
 
     /// A reader probes. Whether anything can be read.
