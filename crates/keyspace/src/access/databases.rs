@@ -150,9 +150,9 @@ impl Txn<'_, '_> {
         }
     }
 
-    /// Visits entries from a cursor on until `count` were seen, for a walk that looks at values too: each key is
-    /// met once. Returns the next cursor, 0 at the end. What lies on disk of a value is not shown, and noted
-    /// (`Held::take_missing`) if it is a part of one.
+    /// Visits entries from a cursor on until `count` were seen, for a walk that looks at values too: each key
+    /// is met once. Returns the next cursor, 0 at the end. What lies on disk of a value is not shown, and
+    /// noted (`Held::take_missing`) if it is a part of one.
     pub fn walk_values(
         &mut self,
         db: Db,

@@ -7,7 +7,7 @@ mod command;
 mod command_log;
 mod config;
 pub mod connection;
-pub mod debug;
+mod debug;
 mod hot_keys;
 mod latency;
 mod memory;

@@ -27,7 +27,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 pub use crate::aof::refused::{CommandFailure, Refused, behavior};
 use crate::aof::slots;
-use crate::cluster::deleting;
 use crate::config::{Id, id};
 use crate::effects::monitor;
 use crate::mail::tasks::Tasks;
@@ -371,7 +370,7 @@ impl Applier {
                     return Ok(());
                 }
                 self.release();
-                deleting::read_records(node, &mut self.exec.held.walk);
+                slots::read_records(node, &mut self.exec.held.walk);
             },
             slots::Words::Other => {}
         }

@@ -25,7 +25,7 @@ use isotherm_stdx::steps;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::admin::{AdminCall, AdminHandler, debug};
+use crate::admin::{AdminCall, AdminHandler};
 use crate::node::Node;
 use crate::request::entry::Entry;
 use crate::request::exec_conditions;
@@ -417,11 +417,6 @@ fn cold_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
         let cold = call.exec.cold_keys(queued.command, args, db);
         all.extend(cold.into_iter().flat_map(|cold| cold.keys));
         all.extend(call.exec.records_for(queued.command, args, (db, call.now)));
-        if queued.command.spec.name == "debug" {
-            // What cannot be read is for the command to say.
-            let looked_at = call.exec.find_looked_at(db, debug::looked_at(args));
-            all.extend(looked_at.unwrap_or_default());
-        }
         db = selected(call.node, queued.command, args, db);
     }
     (!all.is_empty()).then(|| Box::new(ColdKeys { keys: all }))

@@ -94,19 +94,16 @@ fn looks_wait_for_the_disk_and_no_client_for_them() {
 }
 
 #[test]
-fn a_transaction_reads_before_it_begins_or_not_at_all() {
+fn a_transaction_reads_nothing_for_a_look() {
     let folder = Folder::new("looks-exec");
     let (server, digest) = with_all_forms(&folder);
     let mut client = server.client();
+    let looks = ["DEBUG OBJECT long:3 fast", "DEBUG DIGEST-VALUE hash", "DEBUG DIGEST"];
     client.check("MULTI", "+OK\r\n");
-    for request in ["DEBUG OBJECT long:3 fast", "DEBUG DIGEST-VALUE hash", "DEBUG DIGEST", "PING"] {
-        client.check(request, "+QUEUED\r\n");
-    }
+    looks.iter().chain(&["DEBUG OBJECT hot", "PING"]).for_each(|look| client.check(look, "+QUEUED\r\n"));
     let reply = client.ask("EXEC");
-    assert!(
-        reply.starts_with("*4\r\n+Value at:") && reply.ends_with(&format!("{NOT_READ}+PONG\r\n")),
-        "{reply}"
-    );
+    let expected = format!("*5\r\n{}+Value at:", NOT_READ.repeat(looks.len()));
+    assert!(reply.starts_with(&expected) && reply.ends_with("+PONG\r\n"), "{reply}");
     assert_eq!(swap(&mut client, "swap_reads_in_commands"), 0);
     assert_eq!(client.ask("DEBUG DIGEST"), digest);
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
@@ -185,4 +182,28 @@ fn slots_are_listed_and_flushed_beside_others() {
     client.check("DBSIZE", ":0\r\n");
     fault(&mut client, "read none");
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+#[test]
+fn frozen_keys_count_as_before() {
+    let folder = Folder::new("looks-counts");
+    let server = folder.start_freezing(&[]);
+    let mut client = server.client();
+    set(&mut client, 0..FROZEN);
+    for n in (0..FROZEN).step_by(3) {
+        client.check(&format!("EXPIRE {} 1000", name(n)), ":1\r\n");
+    }
+    let counts = |client: &mut Client| {
+        let keyspace = client.ask("INFO keyspace");
+        let keys = keyspace.split(",avg_ttl").next().expect("a line").to_string();
+        let usage = [5, 6].map(|n| client.ask(&format!("MEMORY USAGE {}", name(n))));
+        (keys, usage, client.ask("DBSIZE"))
+    };
+    let before = counts(&mut client);
+    assert!(before.0.ends_with("keys=600,expires=200"), "{}", before.0);
+    freeze(&mut client, FROZEN as u64);
+    assert_eq!(counts(&mut client), before);
+    client.check(&format!("DEL {} {}", name(5), name(9)), ":2\r\n");
+    client.check("DBSIZE", ":598\r\n");
+    assert!(client.ask("INFO keyspace").contains("keys=598,expires=199,"));
 }

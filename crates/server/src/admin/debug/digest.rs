@@ -4,8 +4,8 @@
 //! ```text
 //! all        for each database with keys: mix(number), then xor(mix(key), value) of each key
 //! ```
-//! What lies on disk is read while nothing is held, and the walk goes on from where it was: beside writers the
-//! signature is that of no one moment then.
+//! What lies on disk is read while nothing is held, and the walk goes on from where it was: beside writers
+//! the signature is that of no one moment then.
 //!
 //! What `mix` and `xor` are, and what they make of a value, is described where values are known: crate `codec`.
 
@@ -47,8 +47,9 @@ impl Walked {
     }
 }
 
-// COMPAT(debug): DEBUG DIGEST of data that lies on disk in part goes in steps, between which others run, and is an error in a
-// transaction. Why: no client is to wait for the disk of another.
+// COMPAT(debug): DEBUG DIGEST of data that lies on disk in part goes in steps, between which others run. It,
+// OBJECT and DIGEST-VALUE answer an error in a transaction if they would have to read. Why: no client is to
+// wait for the disk of another.
 pub fn all(call: &mut AdminCall<'_>) -> Outcome {
     let databases = call.node.config.databases();
     let mut walked = Walked::of(&call.exec.held.walk.take_progress());

@@ -149,7 +149,7 @@ fn debug(call: &mut AdminCall<'_>) -> Outcome {
 }
 
 /// Returns the keys whose values a word looks at.
-pub fn looked_at<'a>(args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
+fn looked_at<'a>(args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
     let is_word = |name: &[u8]| args.get(1).eq_ignore_ascii_case(name);
     let count = match () {
         () if is_word(b"object") => 1,
@@ -163,6 +163,11 @@ pub fn looked_at<'a>(args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
 fn await_values(call: &mut AdminCall<'_>) -> Option<Outcome> {
     match call.exec.find_looked_at(call.session.db, looked_at(call.args)) {
         Ok(keys) if keys.is_empty() => None,
+        // Nothing is read while a transaction holds what it does.
+        Ok(_) if call.session.in_exec => {
+            call.exec.refuse_look(call.reply);
+            Some(Outcome::Done)
+        }
         Ok(keys) => Some(call.exec.fetch_for_look(keys, call.reply)),
         Err(Unreadable) => {
             call.reply.error(errors::UNREADABLE);
