@@ -46,7 +46,7 @@ fn keys(call: &mut Call<'_, '_, '_>) -> Outcome {
 fn keys_in_steps(call: &mut Call<'_, '_, '_>, pattern: &[u8]) -> Outcome {
     let bytes_max = call.reply.bytes_max;
     let mut one = Reply::new(call.reply.proto);
-    let found = call.txn.walk(call.db, slot_of_pattern(pattern), |found, key| {
+    let found = call.txn.walk(call.db, slot_of_pattern(pattern), usize::MAX, |found, key| {
         // Too much for its client is not kept.
         let is_discarded = bytes_max > 0 && found.len() >= bytes_max;
         let is_wanted = !is_discarded && (pattern == b"*" || glob_match(pattern, key, false));

@@ -110,12 +110,14 @@ impl Txn<'_, '_> {
         self.on_cold == OnCold::Collect && self.held.has_frozen()
     }
 
-    /// All keys of `db`, each once, for a command that may run in several steps, between which keys come and
-    /// go: `write` adds what is answered for a key. `None`: it lacks something, and runs again.
+    /// All keys of `db`, each once, or so many of them, for a command that may run in several steps, between
+    /// which keys come and go: `write` adds what is answered for a key. `None`: it lacks something, and runs
+    /// again.
     pub fn walk(
         &mut self,
         db: Db,
         slot: Option<Slot>,
+        most: usize,
         mut write: impl FnMut(&mut Vec<u8>, &[u8]) -> bool,
     ) -> Option<WalkProgress> {
         let scanned = Scanned { db, only: slot, now: self.conditions.now, is_exact: true };
@@ -123,9 +125,17 @@ impl Txn<'_, '_> {
         let from = progress.cursor;
         loop {
             let (bytes, count) = (progress.found.len(), progress.count);
+            if count >= most {
+                return Some(progress);
+            }
             let (found, number) = (&mut progress.found, &mut progress.count);
-            let mut visit = |key: &[u8], _: &Entry<'_>| *number += usize::from(write(found, key));
-            let next = self.scan_as(scanned, progress.cursor, u64::MAX, &|_, _| true, &mut visit);
+            let mut visit = |key: &[u8], _: &Entry<'_>| {
+                if *number < most {
+                    *number += usize::from(write(found, key));
+                }
+            };
+            let wanted = (most - count) as u64;
+            let next = self.scan_as(scanned, progress.cursor, wanted, &|_, _| true, &mut visit);
             if self.held.walk.is_wanting() {
                 progress.found.truncate(bytes);
                 progress.count = count;
@@ -138,6 +148,21 @@ impl Txn<'_, '_> {
                 return Some(progress);
             }
         }
+    }
+
+    /// Visits entries from a cursor on until `count` were seen, for a walk that looks at values too: each key
+    /// is met once. Returns the next cursor, 0 at the end. What lies on disk of a value is not shown, and
+    /// noted (`Held::take_missing`) if it is a part of one.
+    pub fn walk_values(
+        &mut self,
+        db: Db,
+        cursor: u64,
+        count: u64,
+        mut visit: impl FnMut(&[u8], &Entry<'_>),
+    ) -> u64 {
+        self.held.partitions().for_each(|partition| partition.store.cold.set_collects(true));
+        let scanned = Scanned { db, only: None, now: self.conditions.now, is_exact: true };
+        self.scan_as(scanned, cursor, count, &|_, _| true, &mut visit)
     }
 
     fn scan_as(

@@ -1,7 +1,8 @@
 //! The keys of one slot, straight from its records and pages. The slot's partition is held.
 
 use crate::access::lock::Held;
-use crate::access::scan::{Scanned, Source, scan, visit_page};
+use crate::access::scan::visit_page;
+use crate::access::walk::WalkRecord;
 use crate::layout::bundle;
 use crate::layout::kind::Db;
 use crate::tables::frozen::BundleAddress;
@@ -30,27 +31,7 @@ impl Held<'_> {
         tables.any(|frozen| frozen.from(first).next().is_some())
     }
 
-    /// The names of so many of them, at most.
-    pub fn slot_names(&mut self, db: Db, slot: Slot, count: usize) -> Vec<Vec<u8>> {
-        let mut names = Vec::new();
-        let scanned = Scanned { db, only: Some(slot), now: UnixMs(0), is_exact: false };
-        let mut cursor = 0;
-        while names.len() < count {
-            let wanted = (count - names.len()) as u64;
-            cursor = scan(self, scanned, cursor, wanted, &mut Source::Disk, &mut |name, _| {
-                steps::note(1);
-                if names.len() < count {
-                    names.push(name.to_vec());
-                }
-            });
-            if cursor == 0 {
-                break;
-            }
-        }
-        names
-    }
-
-    /// The same of those that lie in memory.
+    /// Returns the names of those that lie in memory, so many at most.
     pub fn slot_names_in_memory(&self, db: Db, slot: Slot, count: usize) -> Vec<Vec<u8>> {
         let partition = self.partition_ref(slot);
         let place = partition.geometry.place_of(slot);
@@ -70,9 +51,12 @@ impl Held<'_> {
         names
     }
 
-    /// So many frozen keys of a slot come to memory, or some more: each record is read once. How many could not be read, or had no room, and stay.
+    /// So many frozen keys of a slot come to memory, or some more, from records that were read for it
+    /// (`Held::walk`); those that it lacks are named. Returns how many could not be read, or had no room, and
+    /// stay.
     pub fn thaw_slot(&mut self, db: Db, slot: Slot, count: u64, now: UnixMs) -> u64 {
         let hasher = self.keyspace.hasher();
+        let mut walk = std::mem::take(&mut self.walk);
         let partition = self.partition(slot);
         let place = partition.geometry.place_of(slot);
         let frozen = partition.table(db).and_then(|table| table.frozen.as_ref());
@@ -81,20 +65,28 @@ impl Held<'_> {
         let wanted = bundles.map_while(|(address, bundle)| {
             let is_wanted = left > 0;
             left = left.saturating_sub(bundle.live());
-            is_wanted.then_some((address.name(), bundle.reference, bundle.live()))
+            is_wanted.then_some((address, bundle.reference, bundle.live()))
         });
         let mut lost = 0;
-        for (name, from, live) in wanted.collect::<Vec<_>>() {
-            let keeper = partition.store.cold.keeper.as_ref().expect("what is frozen has a keeper");
-            let payload = keeper.read(from, name.as_bytes());
-            let items = payload.as_deref().and_then(|payload| Some((payload, bundle::items(payload)?)));
-            let is_home = items.is_some_and(|(payload, items)| {
+        for (address, from, live) in wanted.collect::<Vec<_>>() {
+            // One that is lost is not read for each step.
+            if walk.get(from) == Some(&WalkRecord::Lost) {
+                lost += live;
+                continue;
+            }
+            let Some(WalkRecord::Payload(payload)) = walk.take(from) else {
+                walk.want(partition.bundle_of(db, &address, from));
+                continue;
+            };
+            let items = bundle::items(&payload);
+            let is_home = items.is_some_and(|items| {
                 items
                     .into_iter()
-                    .all(|item| partition.thaw(db, &hasher.key(item.key), payload, from, now).is_ok())
+                    .all(|item| partition.thaw(db, &hasher.key(item.key), &payload, from, now).is_ok())
             });
             lost += if is_home { 0 } else { live };
         }
+        self.walk = walk;
         lost
     }
 }

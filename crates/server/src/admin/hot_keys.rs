@@ -6,6 +6,7 @@
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
+use isotherm_keyspace::SteadyMs;
 use isotherm_resp::{Reply, errors};
 use isotherm_stdx::parse_i64;
 use std::sync::atomic::Ordering;
@@ -60,15 +61,15 @@ fn get(call: &mut AdminCall<'_>) -> Outcome {
     let (mut keys, met) = merge(tables(call), ratio as u32);
     let sight = call.sight();
     keys.retain(|key| sight.sees_key(key.db, &key.name, key.name_bytes as usize));
-    let since_ms = match node.stats.hot_keys_reset_ms.load(Ordering::Relaxed) {
-        0 => node.process.started.0,
-        reset_ms => reset_ms,
+    let duration_ms = match node.stats.hot_keys_reset_ms.load(Ordering::Relaxed) {
+        0 => node.process.age_ms(call.now),
+        reset_ms => SteadyMs::of(call.now).ms_since(SteadyMs(reset_ms)).max(0),
     };
     let numbers = [
         ("tracking-active", i64::from(ratio > 0)),
         ("sample-ratio", ratio),
-        ("collection-start-time-unix-ms", since_ms),
-        ("collection-duration-ms", (call.now.0 - since_ms).max(0)),
+        ("collection-start-time-unix-ms", call.now.0 - duration_ms),
+        ("collection-duration-ms", duration_ms),
         ("sampled-uses", met as i64),
     ];
     call.reply.map(numbers.len() + 1);
@@ -130,7 +131,7 @@ const HOTKEYS_RESET: Spec = Spec {
 
 fn reset(call: &mut AdminCall<'_>) -> Outcome {
     tables(call).for_each(HotKeys::reset);
-    call.node.stats.hot_keys_reset_ms.store(call.now.0, Ordering::Relaxed);
+    call.node.stats.hot_keys_reset_ms.store(SteadyMs::of(call.now).0, Ordering::Relaxed);
     call.reply.ok();
     Outcome::Done
 }

@@ -8,7 +8,8 @@ use isotherm_commands::call::{ColdKey, ColdKeys, is_word};
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
 use isotherm_keyspace::{
-    BundleAt, ByNodes, Forgotten, Lookup, SinkLimits, Slot, WalkRecord, Want, Whereabouts,
+    BundleAt, BundleName, ByNodes, Forgotten, LastRead, Lookup, OnCold, SinkLimits, Slot, WalkRecord, Want,
+    Whereabouts,
 };
 use isotherm_resp::errors::with_bytes;
 use isotherm_resp::{Args, errors};
@@ -202,15 +203,33 @@ fn forget(call: &mut AdminCall<'_>) -> Outcome {
     }
     let (db, key) = (call.session.db, call.node.keyspace.key(call.args.get(2)));
     call.exec.held.acquire(Want::One(call.node.keyspace.partition_of(key.slot)));
-    let mut read = |reference, name: &[u8]| tier.read_last(reference, name);
+    // Records are read while nothing is held.
+    let mut walk = std::mem::take(&mut call.exec.held.walk);
+    let mut read = |reference, name: &[u8]| match walk.get(reference) {
+        Some(WalkRecord::Payload(payload)) => LastRead::Value(payload.clone()),
+        Some(WalkRecord::Lost) => LastRead::Lost,
+        None => {
+            let name = BundleName::of_bytes(name).expect("it is the name of a bundle");
+            walk.want(BundleAt { db, slot: key.slot, name, reference });
+            LastRead::Unknown
+        }
+    };
     let Forgotten { keys, is_unknown } = call.exec.held.forget_unreadable(db, &key, call.now, &mut read);
     if keys > 0 {
         log::warning(format!("swap: {keys} keys of records that cannot be read were given up (SWAP FORGET)"));
     }
+    let mut progress = walk.take_progress();
+    progress.count += keys as usize;
+    let count = progress.count;
+    if is_unknown && !call.exec.has_waited {
+        walk.keep_progress(progress, false);
+        call.exec.held.walk = walk;
+        return call.exec.fetch_for_walk(call.reply);
+    }
     if is_unknown {
         call.reply.error(AWAY);
     } else {
-        call.reply.integer(keys as i64);
+        call.reply.integer(count as i64);
     }
     Outcome::Done
 }
@@ -387,29 +406,33 @@ fn keys_on_disk(call: &mut AdminCall<'_>) -> Outcome {
     keys(call, true)
 }
 
-/// Keys of one step of the walk.
-const SCAN_COUNT: u64 = 1000;
+/// Names are collected behind their lengths.
+const LENGTH_BYTES: usize = size_of::<u32>();
 
 fn keys(call: &mut AdminCall<'_>, on_disk: bool) -> Outcome {
     if refuse_without_swap(call).is_none() {
         return Outcome::Done;
     }
     let (db, pattern) = (call.session.db, call.args.get(1));
-    let mut found: Vec<Vec<u8>> = Vec::new();
     let mut txn = call.txn();
-    let mut cursor = 0;
-    loop {
-        cursor = txn.scan(
-            db,
-            cursor,
-            SCAN_COUNT,
-            None,
-            |key, _| pattern == b"*" || glob_match(pattern, key, false),
-            |key, _| found.push(key.to_vec()),
-        );
-        if cursor == 0 {
-            break;
+    txn.on_cold = OnCold::Collect;
+    let collected = txn.walk(db, None, usize::MAX, |found, key| {
+        let is_wanted = pattern == b"*" || glob_match(pattern, key, false);
+        if is_wanted {
+            found.extend_from_slice(&(key.len() as u32).to_le_bytes());
+            found.extend_from_slice(key);
         }
+        is_wanted
+    });
+    let counts = txn.finish();
+    call.exec.stats.count_expired(counts);
+    // Without an end it runs again.
+    let Some(collected) = collected else { return call.exec.fetch_for_walk(call.reply) };
+    let (mut found, mut rest) = (Vec::with_capacity(collected.count), &collected.found[..]);
+    while let Some((length, names)) = rest.split_first_chunk::<LENGTH_BYTES>() {
+        let (name, behind) = names.split_at(u32::from_le_bytes(*length) as usize);
+        found.push(name);
+        rest = behind;
     }
     found.retain(|key| is_on_disk(call, key) == on_disk);
     call.reply.array(found.len());

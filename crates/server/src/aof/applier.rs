@@ -364,10 +364,13 @@ impl Applier {
             slots::Words::FlushSlot(slot) => loop {
                 self.exec.held.acquire(Want::One(node.keyspace.partition_of(slot)));
                 self.check_current()?;
-                if !slots::flush_some(node, &mut self.exec.held, &mut self.exec.pump, slot) {
+                let has_more = slots::flush_some(node, &mut self.exec.held, &mut self.exec.pump, slot);
+                if !has_more {
+                    self.exec.end_walk();
                     return Ok(());
                 }
                 self.release();
+                slots::read_records(node, &mut self.exec.held.walk);
             },
             slots::Words::Other => {}
         }

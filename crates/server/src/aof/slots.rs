@@ -2,7 +2,7 @@
 
 use isotherm_cluster::machine::{Request, SlotAction};
 use isotherm_cluster::{NodeId, Slot};
-use isotherm_keyspace::Held;
+use isotherm_keyspace::{Held, Walk};
 use isotherm_resp::Args;
 use isotherm_stdx::parse_i64;
 
@@ -41,6 +41,11 @@ pub fn read(args: Args<'_>) -> Words {
         }
         _ => Words::Other,
     }
+}
+
+/// Reads what the next of them needs. Nothing is held.
+pub fn read_records(node: &'static Node, walk: &mut Walk) {
+    deleting::read_records(node, walk);
 }
 
 /// Some keys of the slot go; its partition is held. Whether there may be more.

@@ -1,11 +1,18 @@
 //! The keys of a slot are deleted, some at a time: those of a slot that is flushed, or that is another node's.
+//!
+//! Records of frozen keys are read between the steps, while nothing is held: a step names what the next one
+//! needs (`Held::walk`). What does not come is deleted unread.
 
 use isotherm_cluster::Slot;
-use isotherm_keyspace::{Conditions, Db, EventClass, ExpiryMode, Held, Txn, UnixMs};
+use isotherm_commands::call::ColdKey;
+use isotherm_keyspace::{Conditions, Db, EventClass, ExpiryMode, Held, Txn, UnixMs, Walk, WalkRecord};
 use isotherm_resp::ArgsBuf;
 use isotherm_stdx::steps;
+use std::time::Duration;
 
 use crate::effects::pump::Pump;
+use crate::node::Node;
+use crate::tier::State;
 
 /// Keys that are deleted under one lock.
 const KEYS_PER_HOLD_MAX: usize = 200;
@@ -14,6 +21,32 @@ const KEYS_PER_HOLD_MAX: usize = 200;
 pub struct Step {
     pub deleted: usize,
     pub is_over: bool,
+}
+
+/// Reads what the next step needs, for a thread that no client waits for. Nothing is held.
+pub fn read_records(node: &'static Node, walk: &mut Walk) {
+    let wanted = walk.take_wanted();
+    let Some(tier) = node.tier() else { return };
+    let timeout = node.config.swap_read_timeout();
+    let gives_up = |waited: Duration| timeout.is_some_and(|at_most| waited >= at_most);
+    for bundle in wanted {
+        if tier.state() == State::Failed {
+            walk.add(bundle.reference, WalkRecord::Lost);
+            continue;
+        }
+        let cold = ColdKey::of_bundle(bundle);
+        match tier.call(move |tier| tier.read_key(&node.keyspace, &cold), Some(&gives_up)) {
+            // It was moved: the next step names it anew.
+            Ok(None) => {}
+            Ok(Some(fetched)) => walk.add(fetched.from, fetched.record().unwrap_or(WalkRecord::Lost)),
+            Err(_) => walk.add(bundle.reference, WalkRecord::Lost),
+        }
+    }
+}
+
+/// What was named is not waited for: the next step deletes it unread.
+pub fn give_up_records(walk: &mut Walk) {
+    walk.take_wanted().into_iter().for_each(|bundle| walk.add(bundle.reference, WalkRecord::Lost));
 }
 
 /// Deletes some keys of a slot whose partition is held; those that a script has leased stay. `are_gone`: they are
@@ -40,7 +73,8 @@ pub fn delete_some(
             break;
         }
     }
-    let has_all = deleted < KEYS_PER_HOLD_MAX;
+    let has_all = deleted < KEYS_PER_HOLD_MAX && !held.walk.is_wanting();
+    held.walk.note_advanced(deleted > 0);
     if has_all && stay == 0 && lost > 0 {
         drop_unreadable(held, pump, slot, lost);
     }

@@ -119,7 +119,7 @@ pub struct Stats {
     baseline: Mutex<Totals>,
     /// Of the slots; empty until they are reset.
     slots_baseline: Mutex<Vec<SlotUse>>,
-    /// HOTKEYS RESET, in Unix milliseconds; 0 for never.
+    /// Moment of HOTKEYS RESET, as a `SteadyMs`; 0 for never.
     pub hot_keys_reset_ms: AtomicI64,
     rates: Mutex<Rates>,
     pub holds: Holds,

@@ -1,11 +1,12 @@
 //! What INFO says of saving and loading.
 
+use isotherm_stdx::steady::SteadyMs;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::Store;
 use super::state::{Job, Saving};
 use crate::mail::tasks::Tasks;
-use crate::process::time::unix_now;
+use crate::process::time::steady_now;
 
 /// The state of saving at one moment.
 pub struct SavingReport {
@@ -58,7 +59,8 @@ pub fn loading_lines(store: Store<'_>) -> Vec<(&'static str, String)> {
     let [started, total, loaded, used] =
         [&loading.started_seconds, &loading.total_bytes, &loading.loaded_bytes, &loading.used_memory_bytes]
             .map(|counter| counter.load(Relaxed));
-    let elapsed = (unix_now().0 / 1000) as u64 - started.min((unix_now().0 / 1000) as u64);
+    let elapsed_ms = steady_now().ms_since(SteadyMs(loading.begun_ms.load(Relaxed)));
+    let elapsed = elapsed_ms.max(0) as u64 / 1000;
     let percent = if total == 0 { 0.0 } else { loaded as f64 * 100.0 / total as f64 };
     // What is left takes as long as what was loaded.
     let eta = (elapsed * total.saturating_sub(loaded)).checked_div(loaded).unwrap_or(1);

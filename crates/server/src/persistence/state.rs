@@ -2,7 +2,8 @@
 
 use isotherm_disk::Disk;
 use isotherm_stdx::UnixMs;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use isotherm_stdx::steady::SteadyMs;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -37,6 +38,8 @@ pub struct Progress {
 #[derive(Default)]
 pub struct Loading {
     pub started_seconds: AtomicU64,
+    /// Beginning of the load, as a `SteadyMs`.
+    pub begun_ms: AtomicI64,
     pub total_bytes: AtomicU64,
     pub loaded_bytes: AtomicU64,
     /// What the server that wrote the file used.
@@ -49,6 +52,7 @@ impl Loading {
     /// A load begins, of so many bytes; 0: their number is not known.
     pub fn begin(&self, now: UnixMs, total_bytes: u64) {
         self.started_seconds.store((now.0 / 1000) as u64, Relaxed);
+        self.begun_ms.store(SteadyMs::of(now).0, Relaxed);
         self.total_bytes.store(total_bytes, Relaxed);
         let counters = [&self.loaded_bytes, &self.used_memory_bytes, &self.keys_loaded, &self.keys_expired];
         counters.into_iter().for_each(|counter| counter.store(0, Relaxed));

@@ -185,7 +185,7 @@ impl Acceptor {
             (addr.into(), laddr.into()),
             transport,
             peer.is_none_or(|ip| ip.is_loopback()),
-            unix_now().0,
+            unix_now(),
         );
         node.mail.post(worker, WorkerMessage::Connect(Box::new((stream, Arc::new(shared)))));
     }

@@ -17,7 +17,7 @@ use crate::node::Node;
 use crate::process::log;
 use crate::process::routines;
 use crate::process::shutdown::{ATTEMPTS, Options};
-use crate::process::time::{elapsed, instant, unix_now};
+use crate::process::time::{elapsed, instant, steady_now, unix_now};
 use crate::request::blocking;
 use crate::request::pause::Cause;
 
@@ -180,16 +180,13 @@ fn say_how_far(node: &Node) {
     let lagging = primary.lagging(end);
     for replica in &lagging {
         let seen = &replica.seen;
-        let lag_seconds = match seen.state().is_online() {
-            true => unix_now().0 / 1000 - seen.heard_seconds(),
-            false => 0,
-        };
+        let lag_seconds = seen.lag_seconds(steady_now());
         log::notice(format!(
             "Lagging replica {}:{} reported offset {} behind master, lag={}, state={}.",
             replica.address,
             replica.port,
             end.0 as i64 - seen.acked().0 as i64,
-            lag_seconds.max(0),
+            lag_seconds,
             seen.state().name()
         ));
     }

@@ -1,6 +1,6 @@
 //! This process: when and how it was started, where it listens, and whether it is about to end.
 
-use isotherm_keyspace::UnixMs;
+use isotherm_keyspace::{SteadyMs, UnixMs};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
@@ -67,6 +67,11 @@ impl Process {
             self.wish.call_off();
         }
         was_pending
+    }
+
+    /// Returns for how long it has run. As it began no step of the clock was known.
+    pub fn age_ms(&self, now: UnixMs) -> i64 {
+        SteadyMs::of(now).ms_since(SteadyMs(self.started.0)).max(0)
     }
 
     pub fn new(random: [u8; 32], config_file: Option<Origin>, metrics: Option<(String, u16)>) -> Process {

@@ -1,7 +1,7 @@
 //! The clocks. Persistence asks for the time only here, so that a test can let a seed move it.
 
 use isotherm_keyspace::UnixMs;
-use isotherm_stdx::steady;
+use isotherm_stdx::steady::{self, SteadyMs};
 use std::sync::OnceLock;
 #[cfg(debug_assertions)]
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -14,6 +14,11 @@ pub static STEPPED_MS: AtomicI64 = AtomicI64::new(0);
 /// The wall clock, which may be set back.
 pub fn unix_now() -> UnixMs {
     UnixMs(since_epoch().as_millis() as i64)
+}
+
+/// The moment at hand for durations: no step of the wall clock changes it.
+pub fn steady_now() -> SteadyMs {
+    SteadyMs::of(unix_now())
 }
 
 /// The same in microseconds.

@@ -5,8 +5,8 @@
 //!     <----------------------- time limit, ABORT, the replica refuses -----------------'
 //! ```
 
+use isotherm_keyspace::SteadyMs;
 use isotherm_log::LogOffset;
-use isotherm_replication::Ms;
 use std::sync::atomic::{AtomicU8, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,8 +23,7 @@ pub struct Failover {
 pub struct Plan {
     /// Any replica, if it is not stated.
     pub target: Option<Target>,
-    /// In Unix milliseconds.
-    pub deadline_ms: Option<i64>,
+    pub deadline: Option<SteadyMs>,
     pub is_forced: bool,
 }
 
@@ -71,7 +70,7 @@ impl Failover {
 
     /// A PING would move the end that a replica has to reach in time.
     pub fn holds_pings(&self) -> bool {
-        self.is_under_way() && self.plan().deadline_ms.is_some()
+        self.is_under_way() && self.plan().deadline.is_some()
     }
 
     pub fn plan(&self) -> MutexGuard<'_, Plan> {
@@ -89,12 +88,12 @@ impl Failover {
     }
 
     /// Whether a replica has the log to its `end`, or time is over.
-    pub fn due(&self, primary: &Primary, end: LogOffset, now: Ms) -> Option<Due> {
+    pub fn due(&self, primary: &Primary, end: LogOffset, now: SteadyMs) -> Option<Due> {
         if self.phase.load(SeqCst) != WAITS {
             return None;
         }
         let plan = self.plan().clone();
-        if plan.deadline_ms.is_some_and(|deadline_ms| deadline_ms as u64 <= now.0) {
+        if plan.deadline.is_some_and(|deadline| deadline <= now) {
             return Some(plan.target.filter(|_| plan.is_forced).map_or(Due::TimedOut, Due::Forced));
         }
         let replicas = primary.replicas();

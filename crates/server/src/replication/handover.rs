@@ -18,7 +18,6 @@
 //! `IN_PROGRESS` the node is a replica; writes pause exactly as long as the phase is not `NONE`.
 
 use isotherm_keyspace::{Held, Want};
-use isotherm_replication::Ms;
 
 use super::failover::{Due, IN_PROGRESS, NONE, Plan, Target, WAITS};
 use super::primary::ReplicaShared;
@@ -26,7 +25,7 @@ use super::role;
 use super::state::Upstream;
 use crate::node::Node;
 use crate::process::log;
-use crate::process::time::unix_now;
+use crate::process::time::steady_now;
 use crate::request::pause::Cause;
 
 /// Writes pause from here on. Everything is held, and no failover is under way.
@@ -60,7 +59,7 @@ pub enum Acted {
 /// Does what is due. Nothing is held.
 pub fn act(node: &'static Node) -> Acted {
     let (failover, primary) = (&node.replication.failover, &node.replication.primary);
-    match failover.due(primary, node.log.end(), Ms(unix_now().0 as u64)) {
+    match failover.due(primary, node.log.end(), steady_now()) {
         Some(Due::Synced(replica)) => {
             let port = u16::try_from(replica.port).unwrap_or(0);
             hand_over(node, Target { host: replica.address.to_string(), port }, Some(&replica))

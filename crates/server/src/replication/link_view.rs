@@ -4,14 +4,14 @@ use isotherm_replication::link::Phase;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use crate::process::time::unix_now;
+use crate::process::time::steady_now;
 
 #[derive(Default)]
 pub struct LinkView {
     phase: AtomicU8,
     /// When something last came, and since when the link is down, in Unix seconds; 0 for never.
     heard_seconds: AtomicI64,
-    pub down_since_seconds: AtomicI64,
+    down_since_seconds: AtomicI64,
     /// The snapshot that is received: its bytes, 0 where only a mark ends it, -1 until that is known; and those that came.
     pub sync_bytes: AtomicI64,
     pub sync_read_bytes: AtomicI64,
@@ -54,10 +54,31 @@ impl LinkView {
 
     /// Something has come.
     pub fn note_heard(&self) {
-        self.heard_seconds.store(unix_now().0 / 1000, Relaxed);
+        self.heard_seconds.store(steady_seconds(), Relaxed);
     }
 
     pub fn silent_seconds(&self) -> i64 {
-        (unix_now().0 / 1000 - self.heard_seconds.load(Relaxed)).max(0)
+        (steady_seconds() - self.heard_seconds.load(Relaxed)).max(0)
     }
+
+    /// The link is down from now on.
+    pub fn note_down(&self) {
+        self.down_since_seconds.store(steady_seconds(), Relaxed);
+    }
+
+    /// The link is up, or was not before.
+    pub fn forget_down(&self) {
+        self.down_since_seconds.store(0, Relaxed);
+    }
+
+    /// Returns for how long the link has been down, if it was up before.
+    pub fn down_seconds(&self) -> Option<i64> {
+        let since = Some(self.down_since_seconds.load(Relaxed)).filter(|since| *since != 0);
+        since.map(|since| (steady_seconds() - since).max(0))
+    }
+}
+
+/// The seconds at hand, by the clock that nothing sets.
+fn steady_seconds() -> i64 {
+    steady_now().0 / 1000
 }

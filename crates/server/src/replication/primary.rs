@@ -2,6 +2,7 @@
 //!
 //! The thread that feeds replicas writes it, a replica's figures as they change. Others read: INFO, ROLE, WAIT, the gates.
 
+use isotherm_keyspace::SteadyMs;
 use isotherm_log::LogOffset;
 use isotherm_replication::feed::FeedState;
 use std::sync::atomic::{
@@ -11,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::waits::Waits;
 use crate::config::{Config, Id, id};
-use crate::process::time::unix_now;
+use crate::process::time::steady_now;
 use crate::session::ClientShared;
 
 /// Asks each replica for an ACK.
@@ -81,8 +82,8 @@ pub struct ReplicaSeen {
     state: AtomicU8,
     acked: AtomicU64,
     synced: AtomicU64,
-    /// When it was heard of last, in Unix seconds.
-    heard_seconds: AtomicI64,
+    /// Moment at which it was heard of last, as a `SteadyMs`.
+    heard_ms: AtomicI64,
     /// What was sent of the log ends here.
     sent: AtomicU64,
 }
@@ -99,11 +100,11 @@ const STATES: [FeedState; 7] = [
 ];
 
 impl ReplicaSeen {
-    pub fn note(&self, state: FeedState, acked: LogOffset, synced: LogOffset, heard_seconds: i64) {
+    pub fn note(&self, state: FeedState, acked: LogOffset, synced: LogOffset, heard: SteadyMs) {
         let number = STATES.iter().position(|other| *other == state).expect("each state has a number");
         self.state.store(number as u8, Relaxed);
         self.synced.store(synced.0, Relaxed);
-        self.heard_seconds.store(heard_seconds, Relaxed);
+        self.heard_ms.store(heard.0, Relaxed);
         self.acked.store(acked.0, SeqCst);
     }
 
@@ -127,8 +128,11 @@ impl ReplicaSeen {
         LogOffset(self.synced.load(Relaxed))
     }
 
-    pub fn heard_seconds(&self) -> i64 {
-        self.heard_seconds.load(Relaxed)
+    /// Returns how many seconds of the clock have begun since it was heard of; 0 of one that is not online.
+    pub fn lag_seconds(&self, now: SteadyMs) -> i64 {
+        let heard_ms = self.heard_ms.load(Relaxed);
+        let lag_seconds = now.0.div_euclid(1000) - heard_ms.div_euclid(1000);
+        if self.state().is_online() { lag_seconds.max(0) } else { 0 }
     }
 }
 
@@ -170,10 +174,10 @@ impl Primary {
         const LEAST: Id = id("min-replicas-to-write");
         const LAG_MAX: Id = id("min-replicas-max-lag");
         let (least, lag_max_seconds) = (config.number(LEAST), config.number(LAG_MAX));
-        let now_seconds = unix_now().0 / 1000;
+        let now = steady_now();
         let is_good = |replica: &&Arc<ReplicaShared>| {
             let seen = &replica.seen;
-            seen.state().is_online() && now_seconds - seen.heard_seconds() <= lag_max_seconds
+            seen.state().is_online() && seen.lag_seconds(now) <= lag_max_seconds
         };
         let good = self.replicas().iter().filter(is_good).count();
         let before = self.good_replicas.swap(good, Relaxed);

@@ -9,7 +9,7 @@ use super::primary::ReplicaShared;
 use super::state::Upstream;
 use crate::config::{Id, id};
 use crate::node::Node;
-use crate::process::time::unix_now;
+use crate::process::time::steady_now;
 
 /// A name, and what it stands for.
 type Line = (Cow<'static, str>, String);
@@ -57,10 +57,7 @@ fn of_replica(node: &Node, upstream: &Upstream) -> Vec<Line> {
         ]);
     }
     if !is_up {
-        let since = match view.down_since_seconds.load(Relaxed) {
-            0 => -1,
-            since => unix_now().0 / 1000 - since,
-        };
+        let since = view.down_seconds().unwrap_or(-1);
         lines.push(("master_link_down_since_seconds".into(), since.to_string()));
         if view.refuses_empty.load(Relaxed) {
             lines.push(("master_refused".into(), "empty".into()));
@@ -142,12 +139,9 @@ fn of_replicas(node: &Node) -> Vec<Line> {
 
 fn replica_line(replica: &ReplicaShared) -> String {
     let ReplicaShared { address, port, seen, .. } = replica;
-    let lag_seconds = match seen.state().is_online() {
-        true => unix_now().0 / 1000 - seen.heard_seconds(),
-        false => 0,
-    };
+    let lag_seconds = seen.lag_seconds(steady_now());
     let (state, offset) = (seen.state().name(), seen.acked());
-    format!("ip={address},port={port},state={state},offset={offset},lag={},type=replica", lag_seconds.max(0))
+    format!("ip={address},port={port},state={state},offset={offset},lag={lag_seconds},type=replica")
 }
 
 fn of_history(node: &Node) -> Vec<Line> {

@@ -24,7 +24,6 @@ use crate::persistence::load::History as LoadedHistory;
 use crate::process::leaving;
 use crate::process::log;
 use crate::process::random::random_bytes;
-use crate::process::time::unix_now;
 use crate::request::{blocking, gating};
 
 /// The node takes this role. `held` has all partitions.
@@ -68,10 +67,10 @@ pub fn follow_for_now(node: &'static Node, held: &mut Held<'static>, upstream: U
              synchronize with the new primary with just a partial transfer.",
         );
         node.replication.state().has_position = true;
-        node.replication.link.down_since_seconds.store(0, Relaxed);
+        node.replication.link.forget_down();
     } else if was_up {
         log::notice("Caching the disconnected primary state.");
-        node.replication.link.down_since_seconds.store(unix_now().0 / 1000, Relaxed);
+        node.replication.link.note_down();
     }
 }
 
@@ -162,7 +161,7 @@ fn begin_history(node: &'static Node) {
     let mut state = node.replication.state();
     let former = state.history.id();
     state.has_position = true;
-    node.replication.link.down_since_seconds.store(0, Relaxed);
+    node.replication.link.forget_down();
     if node.log.has_gap() {
         // No one may go on here: what this node writes is not logged.
         return state.history.replace(name);

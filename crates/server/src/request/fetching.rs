@@ -4,7 +4,8 @@ use isotherm_commands::call::{ColdKey, ColdKeys, rehearse};
 use isotherm_commands::spec::{Group, KeyFlags, Need};
 use isotherm_commands::{Flags, Outcome};
 use isotherm_keyspace::{
-    Conditions, Db, ExpiryMode, Missing, NoEffects, OnCold, Txn, TxnCounts, UnixMs, Walk, Want, Whereabouts,
+    Conditions, Db, ExpiryMode, Missing, NoEffects, NodeNeed, OnCold, Txn, TxnCounts, UnixMs, Walk, Want,
+    Whereabouts,
 };
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::steps;
@@ -61,7 +62,7 @@ fn all_leave_at_once(multi: &Multi) -> bool {
 }
 
 /// A value that the command needs cannot be read.
-pub(super) struct Unreadable;
+pub struct Unreadable;
 
 impl Exec {
     /// What a command is to be shown of values that are not in memory, if there are any, and whether it looks at its keys before it runs: so
@@ -77,7 +78,7 @@ impl Exec {
     /// Whether a command waits for values on disk: not if it has done so and they did not come, nor if the disk has failed. A log that is
     /// played back tries even then, and says what it could not do.
     #[cold]
-    pub(super) fn may_fetch(&self, authority: Authority) -> bool {
+    pub fn may_fetch(&self, authority: Authority) -> bool {
         !self.has_waited && (authority == Authority::Log || !self.has_failed())
     }
 
@@ -103,6 +104,20 @@ impl Exec {
         counts: TxnCounts,
         reply: &mut Reply,
     ) -> Outcome {
+        let (keys, has_lost) = self.take_met();
+        let keys = Box::new(ColdKeys { keys });
+        if has_lost {
+            return self.answer_unreadable(command, reply);
+        }
+        debug_assert!(counts.dirty <= counts.expired + counts.expired_fields, "{} runs again", command.name);
+        if !self.may_fetch(authority) {
+            return self.answer_unreadable(command, reply);
+        }
+        Outcome::Cold(keys)
+    }
+
+    /// Takes what a command has met that is not in memory. Returns also whether some of it could not be read.
+    fn take_met(&mut self) -> (Vec<ColdKey>, bool) {
         let missing = self.held.take_missing();
         let has_lost = missing.iter().any(|missing| !missing.is_readable);
         let keys = missing.into_iter().map(|Missing { db, key, node, is_readable }| {
@@ -114,15 +129,64 @@ impl Exec {
         });
         let mut keys: Vec<ColdKey> = keys.collect();
         keys.extend(self.held.walk.take_wanted().into_iter().map(ColdKey::of_bundle));
-        let keys = Box::new(ColdKeys { keys });
-        if has_lost {
-            return self.answer_unreadable(command, reply);
+        (keys, has_lost)
+    }
+
+    /// Fetches for a command of the server that looks at values: these, and what it has met. Its reply is not
+    /// written.
+    #[cold]
+    pub fn fetch_for_look(&mut self, mut keys: Vec<ColdKey>, reply: &mut Reply) -> Outcome {
+        let (met, has_lost) = self.take_met();
+        keys.extend(met);
+        if !has_lost && self.may_fetch(Authority::Server) {
+            return Outcome::Cold(Box::new(ColdKeys { keys }));
         }
-        debug_assert!(counts.dirty <= counts.expired + counts.expired_fields, "{} runs again", command.name);
-        if !self.may_fetch(authority) {
-            return self.answer_unreadable(command, reply);
+        self.refuse_unread(reply);
+        Outcome::Done
+    }
+
+    /// Gives up a look of which nothing may be read any more.
+    #[cold]
+    pub fn refuse_look(&mut self, reply: &mut Reply) {
+        self.take_met();
+        self.held.walk.give_up();
+        reply.error(errors::NOT_READ_HERE);
+    }
+
+    /// Finds what is not in memory of keys that a command of the server looks at, and changes nothing of. An
+    /// error: some of it could not be read.
+    #[cold]
+    pub fn find_looked_at<'n>(
+        &mut self,
+        db: Db,
+        names: impl Iterator<Item = &'n [u8]>,
+    ) -> Result<Vec<ColdKey>, Unreadable> {
+        let (node, mut keys, mut has_lost) = (self.node, Vec::new(), false);
+        if node.tier().is_none() || !self.held.has_cold() {
+            return Ok(keys);
         }
-        Outcome::Cold(keys)
+        for name in names {
+            let key = node.keyspace.key(name);
+            match self.held.whereabouts(db, &key, false) {
+                Whereabouts::Here => {
+                    for at in self.held.away_nodes(db, &key, NodeNeed::All, usize::MAX) {
+                        if self.held.is_node_unreadable(at) {
+                            self.held.forget_node_failure(at);
+                            has_lost = true;
+                        }
+                        keys.push(ColdKey::of_node(at));
+                    }
+                }
+                Whereabouts::Away(_) | Whereabouts::Frozen(..) => {
+                    keys.push(ColdKey::of(db, name, Need::All, false))
+                }
+                Whereabouts::Unreadable => {
+                    self.held.forget_failure(db, &key);
+                    has_lost = true;
+                }
+            }
+        }
+        if has_lost { Err(Unreadable) } else { Ok(keys) }
     }
 
     /// Fetches for a command of the server that walks over keys. Its reply is not written.
@@ -332,6 +396,7 @@ impl Exec {
             Room::Soon => Passage::Free,
             // Parts of collections that are only read leave again without being written.
             Room::None if command.spec.flags.has(Flags::READONLY) => Passage::Free,
+            Room::None if command.spec.flags.has(Flags::ADMIN) => Passage::Free,
             Room::None if node.used_memory_bytes() <= limit + limit / HOME_RESERVE_DIVISOR => Passage::Free,
             Room::None => Passage::Refused,
         }

@@ -5,15 +5,12 @@
 
 use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_commands::spec::Need;
-use isotherm_keyspace::{Db, Held, Key, NodeAt, NodeHand, NodeNeed};
+use isotherm_keyspace::{Db, Held, Key, NodeAt, NodeNeed};
 use isotherm_resp::Args;
 use isotherm_stdx::Prng;
 use std::collections::VecDeque;
 
 use super::execute::Exec;
-
-/// Parts that are looked for and read at once, where all of them are to come.
-const NODES_PER_FETCH: u64 = 1000;
 
 /// Clients whose draws are remembered. Of others a command may draw once more.
 const DRAWS_MAX: usize = 256;
@@ -87,20 +84,6 @@ impl Exec {
         let nodes = self.held.away_nodes(db, key, NodeNeed::All, usize::MAX);
         self.fetch_nodes(&nodes);
         self.held.away_nodes(db, key, NodeNeed::All, 1).is_empty()
-    }
-
-    /// The same of all collections. Everything is held.
-    #[cold]
-    pub fn fetch_all_nodes(&mut self) {
-        if !self.node.tier().is_some() {
-            return;
-        }
-        let mut hand = NodeHand::default();
-        while hand.rounds == 0 {
-            let mut nodes = Vec::new();
-            self.held.away_nodes_step(&mut hand, NODES_PER_FETCH, &mut |node, _| nodes.push(node));
-            self.fetch_nodes(&nodes);
-        }
     }
 
     fn fetch_nodes(&mut self, nodes: &[NodeAt]) {

@@ -13,6 +13,7 @@ use isotherm_resp::ArgsBuf;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use crate::mail::Mail;
 use crate::mail::message::WorkerMessage;
@@ -42,7 +43,7 @@ pub struct RunMark {
 pub struct FunctionCall {
     /// FCALL and its arguments.
     pub words: ArgsBuf,
-    pub began_us: i64,
+    pub began: Instant,
 }
 
 impl RunMark {

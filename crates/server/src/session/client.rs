@@ -2,7 +2,7 @@
 //! asks of its owner. Atomics, and a mutex for the names.
 
 use isotherm_acl::User;
-use isotherm_keyspace::Waiter;
+use isotherm_keyspace::{SteadyMs, UnixMs, Waiter};
 use std::sync::atomic::{
     AtomicBool, AtomicI64, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering,
 };
@@ -41,7 +41,8 @@ pub struct ClientShared {
     pub transport: Transport,
     /// A unix socket, or from this machine.
     is_local: bool,
-    pub created_ms: i64,
+    /// Moment at which it came, for its age.
+    created: SteadyMs,
     attention: AtomicU32,
     names: Mutex<Names>,
     waiter: Mutex<Option<Arc<Waiter>>>,
@@ -63,7 +64,8 @@ pub struct Names {
 
 #[derive(Default)]
 pub struct Seen {
-    pub last_interaction_ms: AtomicI64,
+    /// Moment of its last sign of life, as a `SteadyMs`.
+    last_interaction_ms: AtomicI64,
     pub commands_total: AtomicU64,
     pub input_total_bytes: AtomicU64,
     pub output_total_bytes: AtomicU64,
@@ -100,6 +102,22 @@ impl Seen {
     /// It gets the log, and is no client any more.
     pub const REPLICA: u16 = 128;
     pub const READS_OF_REPLICA: u16 = 256;
+
+    /// Notes a sign of life.
+    #[inline]
+    pub fn note_interaction(&self, now: UnixMs) {
+        self.last_interaction_ms.store(SteadyMs::of(now).0, Ordering::Relaxed);
+    }
+
+    /// Returns for how long there was none.
+    pub fn idle_ms(&self, now: UnixMs) -> i64 {
+        SteadyMs::of(now).0 - self.last_interaction_ms.load(Ordering::Relaxed)
+    }
+
+    /// Returns the same in seconds, as Valkey counts them: how many have begun since.
+    pub fn idle_seconds(&self, now: UnixMs) -> i64 {
+        seconds_between(SteadyMs(self.last_interaction_ms.load(Ordering::Relaxed)), now)
+    }
 }
 
 impl ClientShared {
@@ -114,7 +132,17 @@ impl ClientShared {
 
 pub const NO_COMMAND: u16 = u16::MAX;
 
+/// Returns how many whole seconds of the clock have begun between two moments.
+fn seconds_between(then: SteadyMs, now: UnixMs) -> i64 {
+    (SteadyMs::of(now).0.div_euclid(1000) - then.0.div_euclid(1000)).max(0)
+}
+
 impl ClientShared {
+    /// Returns how old the connection is.
+    pub fn age_seconds(&self, now: UnixMs) -> i64 {
+        seconds_between(self.created, now)
+    }
+
     /// `addresses`: the peer's and ours.
     pub fn new(
         id: u64,
@@ -123,10 +151,10 @@ impl ClientShared {
         addresses: (Box<str>, Box<str>),
         transport: Transport,
         is_local: bool,
-        now_ms: i64,
+        now: UnixMs,
     ) -> ClientShared {
         let seen = Seen::default();
-        seen.last_interaction_ms.store(now_ms, Ordering::Relaxed);
+        seen.note_interaction(now);
         seen.resp.store(2, Ordering::Relaxed);
         seen.command.store(NO_COMMAND, Ordering::Relaxed);
         ClientShared {
@@ -138,7 +166,7 @@ impl ClientShared {
             laddr: addresses.1,
             transport,
             is_local,
-            created_ms: now_ms,
+            created: SteadyMs::of(now),
             attention: AtomicU32::new(0),
             names: Mutex::new(Names::default()),
             waiter: Mutex::new(None),

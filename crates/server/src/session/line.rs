@@ -39,8 +39,6 @@ pub fn push(out: &mut Vec<u8>, node: &Node, client: &ClientShared, now: UnixMs, 
     let redacted = (reader == Reader::Log && node.config.hides_user_data()).then_some("*redacted*");
 
     let seen = &client.seen;
-    // The wall clock may have been set back since.
-    let seconds_since = |then_ms: i64| (now.0.div_euclid(1000) - then_ms.div_euclid(1000)).max(0);
     let names = client.names().clone();
     let redirects = seen.marks.load(Relaxed) & Seen::REDIRECTS != 0;
     let multi = if seen.in_multi.load(Relaxed) { i64::from(seen.multi_queued.load(Relaxed)) } else { -1 };
@@ -50,8 +48,8 @@ pub fn push(out: &mut Vec<u8>, node: &Node, client: &ClientShared, now: UnixMs, 
     let [sub, psub, ssub] = Kind::ALL.map(|kind| client.listening.count(kind));
     let parts = [
         format!("id={} addr={} laddr={} fd={}", client.id, client.addr, client.laddr, client.fd),
-        format!("name={} age={}", redacted.unwrap_or(&names.name), seconds_since(client.created_ms)),
-        format!("idle={} flags={}", seconds_since(seen.last_interaction_ms.load(Relaxed)), flags_of(client)),
+        format!("name={} age={}", redacted.unwrap_or(&names.name), client.age_seconds(now)),
+        format!("idle={} flags={}", seen.idle_seconds(now), flags_of(client)),
         format!("capa={} db={}", if redirects { "r" } else { "" }, seen.db.load(Relaxed)),
         format!("sub={sub} psub={psub} ssub={ssub} multi={multi} watch={}", seen.watched.load(Relaxed)),
         format!("qbuf={} qbuf-free={}", bytes(&seen.query_bytes), bytes(&seen.query_free_bytes)),

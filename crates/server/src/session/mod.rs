@@ -13,7 +13,7 @@ mod tracking;
 
 use isotherm_acl::User;
 use isotherm_allocator::class_bytes;
-use isotherm_keyspace::{Db, Slot, SteadyMs, Waiter, Watcher};
+use isotherm_keyspace::{Db, Slot, SteadyMs, UnixMs, Waiter, Watcher};
 use isotherm_log::LogOffset;
 use isotherm_replication::acks::Wish;
 use isotherm_resp::{Args, ArgsBuf, Protocol, Span};
@@ -340,9 +340,9 @@ impl Session {
 
     /// Shows other threads where the session stands.
     #[inline]
-    pub fn publish(&self, now_ms: i64) {
+    pub fn publish(&self, now: UnixMs) {
         let seen = &self.shared.seen;
-        seen.last_interaction_ms.store(now_ms, Ordering::Relaxed);
+        seen.note_interaction(now);
         seen.commands_total.store(self.commands, Ordering::Relaxed);
         seen.command.store(self.last_command, Ordering::Relaxed);
         seen.db.store(self.db.0, Ordering::Relaxed);

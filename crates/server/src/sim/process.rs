@@ -151,7 +151,7 @@ impl Process {
         }
         let session = |worker: u16, id: u64| {
             let addresses = ("sim".into(), "sim".into());
-            let shared = ClientShared::new(id, worker, -1, addresses, Transport::Unix, true, unix_now().0);
+            let shared = ClientShared::new(id, worker, -1, addresses, Transport::Unix, true, unix_now());
             Session::new(Arc::new(shared), node.users.default_user(), true)
         };
         Ok(Process {

@@ -9,7 +9,7 @@
 //! Workers read by themselves what goes well (`fetches`); the rest is tried again here.
 
 use isotherm_commands::call::ColdKey;
-use isotherm_keyspace::{ColdRef, Held, Keyspace, LastRead, Want};
+use isotherm_keyspace::{ColdRef, Held, Keyspace, Want};
 use isotherm_tier::Place;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
@@ -178,17 +178,6 @@ impl Tier {
         let value = self.reads.call(self, Waits::Holding, call, &gives_up);
         self.reads.note_timeouts(u64::from(value.is_none()));
         value
-    }
-
-    /// Reads a record that is given up if it cannot be read. Its partition is held. What does not come, or not while nothing else does either, is not
-    /// lost: the disk may be away for a moment.
-    pub fn read_last(&self, reference: ColdRef, key: &[u8]) -> LastRead {
-        match self.read_held(reference, key) {
-            Some(Ok(value)) => LastRead::Value(value),
-            Some(Err(ReadError::Damaged(_) | ReadError::OtherKey)) => LastRead::Lost,
-            Some(Err(_)) if self.call_held(Tier::probe) == Some(true) => LastRead::Lost,
-            Some(Err(_)) | None => LastRead::Unknown,
-        }
     }
 
     /// A reader probes. Whether anything can be read.

@@ -47,7 +47,7 @@ pub fn denied(
         Context::Lua => session.shared.seen.command.store(shown.index, Relaxed),
         _ => {
             session.last_command = shown.index;
-            session.publish(unix_now().0);
+            session.publish(unix_now());
         }
     }
     let name = &session.user.name;
@@ -75,7 +75,7 @@ pub fn denied_to(
 #[cold]
 pub fn refused(node: &Node, session: &Session, object: &[u8], user: &[u8]) {
     node.users.denied.auth.fetch_add(1, Relaxed);
-    session.publish(unix_now().0);
+    session.publish(unix_now());
     note(node, &session.shared, Noted::Auth, (object, user), context_of(session));
 }
 

@@ -20,8 +20,8 @@
 //!
 //! Idle is reported in whole seconds by CLIENT LIST, and so it is here.
 
+use isotherm_keyspace::UnixMs;
 use std::collections::TryReserveError;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::connection::{Connection, Listed, Sends};
@@ -85,10 +85,9 @@ impl Connection {
     }
 
     /// Gives back what is of no use any more. Whether there may be more of that later.
-    fn trim(&mut self, now_ms: i64) -> bool {
+    fn trim(&mut self, now: UnixMs) -> bool {
         let capacity = self.input.capacity();
-        let seen_ms = self.session.shared.seen.last_interaction_ms.load(Ordering::Relaxed);
-        let idle_seconds = now_ms.div_euclid(1000) - seen_ms.div_euclid(1000);
+        let idle_seconds = self.session.shared.seen.idle_seconds(now);
         if self.has_room_to_give_back() {
             if idle_seconds > IDLE_SECONDS {
                 self.input.shrink_to_fit();
@@ -130,7 +129,7 @@ impl Inner {
         if self.node.debug.cron_paused.is_on() {
             return self.timers.add(Instant::now() + LOOK_INTERVAL, Due::CloseLook);
         }
-        let now_ms = unix_now().0;
+        let now = unix_now();
         let mut tokens = std::mem::take(&mut self.close);
         // A token that belongs to another connection by now may be there twice.
         tokens.sort_unstable();
@@ -138,7 +137,7 @@ impl Inner {
         for token in tokens {
             let Some(mut connection) = self.connections[token].take() else { continue };
             if connection.listed.remove(Listed::OFTEN) {
-                if connection.trim(now_ms) {
+                if connection.trim(now) {
                     self.attend_closely(&mut connection);
                 }
                 self.check_output(&mut connection);

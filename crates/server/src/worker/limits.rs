@@ -1,6 +1,5 @@
 //! What a connection takes, and what becomes of one that takes too much, or says nothing.
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use super::Inner;
@@ -80,11 +79,10 @@ impl Inner {
         if timeout_ms == 0 {
             return;
         }
-        let now_ms = unix_now().0;
+        let now = unix_now();
         for token in 0..self.connections.len() {
             let Some(mut connection) = self.connections[token].take() else { continue };
-            let silent_ms =
-                now_ms - connection.session.shared.seen.last_interaction_ms.load(Ordering::Relaxed);
+            let silent_ms = connection.session.shared.seen.idle_ms(now);
             let may_be_silent = connection.parked.is_some_and(|parked| parked != Parked::Reader)
                 || connection.session.may_be_silent();
             if silent_ms > timeout_ms && !may_be_silent {

@@ -421,7 +421,7 @@ impl Inner {
         if connection.parked.is_some() {
             self.park(connection);
         }
-        connection.session.publish(self.dispatcher.exec.clock.now().0);
+        connection.session.publish(self.dispatcher.exec.clock.now());
         self.note_room(connection);
         if !connection.input.is_empty() || connection.session.multi.is_some() {
             self.check_query(connection);

@@ -7,7 +7,6 @@
 //! ```
 
 use isotherm_reactor::stream::Progress;
-use std::sync::atomic::Ordering;
 
 use super::batch::run_requests;
 use super::connection::{Connection, Sends};
@@ -165,7 +164,7 @@ impl Inner {
 
     /// More of a request has come, and nothing can be run yet.
     pub fn note_partial(&mut self, connection: &mut Connection) {
-        connection.session.shared.seen.last_interaction_ms.store(unix_now().0, Ordering::Relaxed);
+        connection.session.shared.seen.note_interaction(unix_now());
         connection.input_peak = connection.input_peak.max(connection.input.len());
         self.note_room(connection);
         self.check_query(connection);

@@ -32,7 +32,7 @@ pub fn send(
         || (not_before != LogOffset::default() && dispatcher.exec.has_lost_quorum());
     let not_before = waits.then_some(not_before);
     // Before its client reads a reply, others see that it was answered.
-    connection.session.publish(dispatcher.exec.clock.now().0);
+    connection.session.publish(dispatcher.exec.clock.now());
     let unsent_bytes_max = unsent_bytes_max(dispatcher);
     let (reply, budget) = (&mut dispatcher.reply, &mut dispatcher.budget);
     let sent = match reply.has_shared() {
@@ -122,7 +122,7 @@ pub fn count_read(stats: &ThreadStats, session: &Session, bytes: usize) {
 /// The same for what waited in the outbox: a client that reads it now is not idle.
 pub fn count_taken(stats: &ThreadStats, session: &Session, bytes: u64, now: UnixMs) {
     if bytes > 0 {
-        session.shared.seen.last_interaction_ms.store(now.0, Ordering::Relaxed);
+        session.shared.seen.note_interaction(now);
     }
     count_written(stats, session, bytes);
 }

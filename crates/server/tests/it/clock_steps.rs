@@ -1,6 +1,7 @@
 //! The wall clock is set back and forth by a day: keys expire by it, and nothing else is sooner or later.
 
-use crate::common::{Client, Server, encode, wait_until};
+use crate::common::{Client, Server, encode, field, text_field, wait_until};
+use crate::failover::{follow, suspend};
 use crate::swap::{Folder, name, swap};
 use crate::swap_faults::with_cold;
 
@@ -75,4 +76,45 @@ fn clients_wait_as_long_as_they_asked_for() {
         step_clock(&mut client, ahead_ms);
         client.check("SET key 1", "+OK\r\n");
     }
+}
+
+#[test]
+fn nothing_ages_by_a_step() {
+    let (server, follower) = (start(), start());
+    let (mut client, mut other) = (server.client(), follower.client());
+    follow(&follower, &server);
+    for ahead_ms in STEPS {
+        step_clock(&mut client, ahead_ms);
+        step_clock(&mut other, ahead_ms);
+        for line in client.ask("CLIENT LIST").lines().filter(|line| line.starts_with("id=")) {
+            let of = |name: &str| {
+                let word = line.split(' ').find_map(|word| word.strip_prefix(name)).expect("it is there");
+                word.parse::<u64>().expect("a number")
+            };
+            assert!(of("age=") < 1000 && of("idle=") < 1000, "{line}");
+        }
+        assert!(client.ask("CLIENT LIST IDLE 1000").starts_with("$0\r\n"));
+        assert!(field(&client.ask("INFO server"), "uptime_in_seconds") < 1000);
+        let replication = client.ask("INFO replication");
+        let lag = text_field(&replication, "slave0").split_once("lag=").expect("it has one").1.to_string();
+        let lag: u64 = lag.split(',').next().and_then(|lag| lag.parse().ok()).expect("a number");
+        assert!(lag < 1000, "{replication}");
+        assert!(field(&other.ask("INFO replication"), "master_last_io_seconds_ago") < 1000);
+    }
+    other.check("REPLICAOF NO ONE", "+OK\r\n");
+}
+
+#[test]
+fn a_failover_is_given_up_after_its_time() {
+    let (server, follower) = (start(), start());
+    let mut client = server.client();
+    follow(&follower, &server);
+    suspend(&follower);
+    client.check("SET key 1", "+OK\r\n");
+    let to = format!("FAILOVER TO 127.0.0.1 {} TIMEOUT 300", follower.port);
+    client.check(&to, "+OK\r\n");
+    step_clock(&mut client, -DAY_MS);
+    wait_until("it is given up", || {
+        text_field(&client.ask("INFO replication"), "master_failover_state") == "no-failover"
+    });
 }

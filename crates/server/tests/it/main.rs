@@ -73,6 +73,7 @@ mod swap_faults;
 mod swap_fields;
 mod swap_frozen;
 mod swap_frozen_base;
+mod swap_looks;
 mod swap_nodes;
 mod swap_oldest;
 mod swap_pair;

@@ -129,7 +129,7 @@ fn whatever_names_a_key_finds_it() {
     // A key that the script does not name is waited for.
     client.send(encode(&["EVAL", "return redis.call('EXISTS', 'w_2')", "0"]));
     client.expect(":1\r\n");
-    assert!(swap(&mut client, "swap_reads_undeclared") > 0);
+    assert!(swap(&mut client, "swap_reads_in_commands") > 0);
     freeze(&mut client, all);
     client.check("SWAPDB 0 1", "+OK\r\n");
     client.check("EXISTS number", ":0\r\n");

@@ -101,11 +101,9 @@ impl<'a> Filter<'a> {
     }
 
     pub fn matches(&self, client: &ClientShared, me: u64, now: UnixMs) -> bool {
-        let seconds_since = |then_ms: i64| now.0.div_euclid(1000) - then_ms.div_euclid(1000);
-        let idle = seconds_since(client.seen.last_interaction_ms.load(Ordering::Relaxed));
         !(self.skip_me && client.id == me)
-            && self.max_age_seconds.is_none_or(|age| seconds_since(client.created_ms) >= age)
-            && self.idle_seconds.is_none_or(|least| idle >= least)
+            && self.max_age_seconds.is_none_or(|age| client.age_seconds(now) >= age)
+            && self.idle_seconds.is_none_or(|least| client.seen.idle_seconds(now) >= least)
             && self.wanted.each(client).all(|fits| fits)
             && !self.unwanted.each(client).any(|fits| fits)
     }
@@ -240,7 +238,7 @@ mod tests {
     const NOW: UnixMs = UnixMs(1_000_000);
 
     fn client() -> ClientShared {
-        let made_ms = NOW.0 - 10_000;
+        let made = UnixMs(NOW.0 - 10_000);
         let client = ClientShared::new(
             7,
             0,
@@ -248,12 +246,12 @@ mod tests {
             ("127.0.0.1:4711".into(), "127.0.0.1:6379".into()),
             Transport::Tcp,
             true,
-            made_ms,
+            made,
         );
         let user = User::all_powerful(b"default", &CommandTable::new(Vec::new(), &[]));
         *client.names() = Names { user: Some(user.into()), name: "ann".into(), ..Names::default() };
         client.seen.db.store(3, Ordering::Relaxed);
-        client.seen.last_interaction_ms.store(NOW.0 - 4_000, Ordering::Relaxed);
+        client.seen.note_interaction(UnixMs(NOW.0 - 4_000));
         client.seen.marks.store(Seen::NO_TOUCH | Seen::REDIRECTS, Ordering::Relaxed);
         client
     }

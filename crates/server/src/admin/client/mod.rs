@@ -168,7 +168,7 @@ const CLIENT_INFO: Spec = Spec {
 };
 
 fn info(call: &mut AdminCall<'_>) -> Outcome {
-    call.session.publish(call.now.0);
+    call.session.publish(call.now);
     let mut text = Vec::new();
     let reader = Reader::Client(call.args.bytes_total() as u64);
     line::push(&mut text, call.node, &call.session.shared, call.now, reader);

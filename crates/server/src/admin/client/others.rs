@@ -107,7 +107,7 @@ fn read_filter<'c>(call: &AdminCall<'c>, skip_me: bool) -> Result<Filter<'c>, Ve
 }
 
 pub fn list(call: &mut AdminCall<'_>) -> Outcome {
-    call.session.publish(call.now.0);
+    call.session.publish(call.now);
     let filter = match call.args.len() {
         2 => Ok(Filter::default()),
         3 => Err(errors::SYNTAX.into()),
@@ -238,7 +238,7 @@ pub const CLIENT_KILL: Spec = Spec {
 };
 
 pub fn kill(call: &mut AdminCall<'_>) -> Outcome {
-    call.session.publish(call.now.0);
+    call.session.publish(call.now);
     let by_address = call.args.len() == 3;
     let filter = if by_address { Ok(Filter::of_address(call.args.get(2))) } else { read_filter(call, true) };
     let filter = match filter {

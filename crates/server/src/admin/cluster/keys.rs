@@ -1,14 +1,15 @@
 //! The keys of a slot: how many, which, and away with them.
 
 use isotherm_commands::Outcome;
-use isotherm_keyspace::{Slot, Want};
-use isotherm_resp::errors;
-use isotherm_stdx::parse_i64;
+use isotherm_keyspace::{Conditions, ExpiryMode, OnCold, Slot, Txn, Want};
+use isotherm_resp::{Reply, errors};
+use isotherm_stdx::{parse_i64, steps};
 
 use super::{AdminCall, fail, no_cluster};
 use crate::admin::slot_stats::read_slot;
 use crate::cluster::deleting;
 use crate::request::blocking;
+use crate::request::caller::Authority;
 
 pub fn slot(call: &mut AdminCall<'_>) -> Outcome {
     call.reply.integer(i64::from(Slot::of_key(call.args.get(2)).get()));
@@ -49,15 +50,26 @@ pub fn names(call: &mut AdminCall<'_>) -> Outcome {
         return fail(call, "ERR Invalid slot or number of keys");
     };
     hold(call, slot);
-    call.exec.held.take_missing();
-    let names = call.exec.held.slot_names(call.session.db, slot, count);
+    let db = call.session.db;
+    let conditions = Conditions { expiry_mode: ExpiryMode::Keep, no_touch: true, ..call.conditions };
+    let mut one = Reply::new(call.reply.proto);
+    let looked_before = steps::looked();
+    let mut txn = Txn::new(&mut call.exec.held, conditions, &mut call.exec.pump);
+    // Records are read while nothing is held, and it goes on from where it was.
+    txn.on_cold = OnCold::Collect;
+    let found = txn.walk(db, Some(slot), count, |found, name| {
+        steps::note(1);
+        std::mem::swap(&mut one.out, found);
+        one.bulk(name);
+        std::mem::swap(&mut one.out, found);
+        true
+    });
+    txn.finish();
     // As many as the client has asked for.
-    call.exec.held.exempt(names.len() as u64);
-    if !call.exec.held.take_missing().is_empty() {
-        return fail(call, errors::UNREADABLE);
-    }
-    call.reply.array(names.len());
-    names.iter().for_each(|name| call.reply.bulk(name));
+    call.exec.held.exempt(steps::looked().wrapping_sub(looked_before));
+    let Some(found) = found else { return call.exec.fetch_for_walk(call.reply) };
+    call.reply.array(found.count);
+    call.reply.raw(&found.found);
     Outcome::Done
 }
 
@@ -78,12 +90,15 @@ pub fn flush(call: &mut AdminCall<'_>) -> Outcome {
         4 => return fail(call, errors::SYNTAX),
         _ => return fail(call, errors::subcommand_syntax(call.args)),
     }
-    delete_all(call, slot);
-    call.reply.ok();
-    Outcome::Done
+    // Nothing is read while a transaction holds what it does, and nothing is deleted by halves.
+    if call.session.in_exec && call.exec.held.has_frozen_in(slot) {
+        return fail(call, errors::NOT_READ_HERE);
+    }
+    delete_all(call, slot)
 }
 
-fn delete_all(call: &mut AdminCall<'_>, slot: Slot) {
+/// Deletes in steps. It waits for records of frozen keys while nothing is held, and then runs again.
+fn delete_all(call: &mut AdminCall<'_>, slot: Slot) -> Outcome {
     let (now, databases) = (call.now, call.node.config.databases());
     loop {
         hold(call, slot);
@@ -98,7 +113,14 @@ fn delete_all(call: &mut AdminCall<'_>, slot: Slot) {
             exec.release();
         }
         if step.is_over {
-            return;
+            call.reply.ok();
+            return Outcome::Done;
+        }
+        if exec.held.walk.is_wanting() {
+            if exec.may_fetch(Authority::Server) {
+                return exec.fetch_for_walk(call.reply);
+            }
+            deleting::give_up_records(&mut exec.held.walk);
         }
     }
 }

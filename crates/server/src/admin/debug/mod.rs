@@ -17,13 +17,14 @@ use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
 use isotherm_keyspace::{Expiry, Lookup, NewValue};
-use isotherm_resp::errors;
+use isotherm_resp::{Args, errors};
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler};
 use crate::process::log;
 #[cfg(debug_assertions)]
 use crate::process::time::{STEPPED_MS, unix_now};
+use crate::request::fetching::Unreadable;
 #[cfg(debug_assertions)]
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -45,7 +46,6 @@ const WORDS: &[Word] = &[
     word("set-skip-checksum-validation", 3..=3, set_skip_checksum_validation),
     word("force-tls-write-error", 3..=3, force_tls_write_error),
     word("object", 3..=4, object::object),
-    word("digest", 2..=2, digest::all),
     word("digest-value", 2..=usize::MAX, digest::values),
     word("protocol", 3..=3, protocol::example),
     word("populate", 3..=5, populate),
@@ -122,18 +122,51 @@ const DEBUG: Spec = Spec {
 };
 
 fn debug(call: &mut AdminCall<'_>) -> Outcome {
-    let name = call.args.get(1);
-    let is_meant = |word: &&Word| {
-        word.name.as_bytes().eq_ignore_ascii_case(name) && word.arguments.contains(&call.args.len())
-    };
+    let (name, args) = (call.args.get(1), call.args.len());
+    let is_meant =
+        |word: &&Word| word.name.as_bytes().eq_ignore_ascii_case(name) && word.arguments.contains(&args);
     if name.eq_ignore_ascii_case(b"restart") {
         return restart::restart(call);
+    }
+    if name.eq_ignore_ascii_case(b"digest") && args == 2 {
+        return digest::all(call);
+    }
+    if let Some(outcome) = await_values(call) {
+        return outcome;
     }
     match WORDS.iter().find(is_meant) {
         Some(word) => (word.run)(call),
         None => call.reply.error(errors::subcommand_syntax(call.args)),
     }
     Outcome::Done
+}
+
+/// Returns the keys whose values a word looks at.
+fn looked_at<'a>(args: Args<'a>) -> impl Iterator<Item = &'a [u8]> {
+    let is_word = |name: &[u8]| args.get(1).eq_ignore_ascii_case(name);
+    let count = match () {
+        () if is_word(b"object") => 1,
+        () if is_word(b"digest-value") => usize::MAX,
+        () => 0,
+    };
+    args.from(args.len().min(2)).iter().take(count)
+}
+
+/// Fetches what the word looks at and is on disk, while nothing is held.
+fn await_values(call: &mut AdminCall<'_>) -> Option<Outcome> {
+    match call.exec.find_looked_at(call.session.db, looked_at(call.args)) {
+        Ok(keys) if keys.is_empty() => None,
+        // Nothing is read while a transaction holds what it does.
+        Ok(_) if call.session.in_exec => {
+            call.exec.refuse_look(call.reply);
+            Some(Outcome::Done)
+        }
+        Ok(keys) => Some(call.exec.fetch_for_look(keys, call.reply)),
+        Err(Unreadable) => {
+            call.reply.error(errors::UNREADABLE);
+            Some(Outcome::Done)
+        }
+    }
 }
 
 /// What is written to a file concerns no key. Inside EXEC everything stays as it is.

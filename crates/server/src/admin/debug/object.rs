@@ -1,7 +1,8 @@
-//! DEBUG OBJECT: how a value is stored, as Valkey would say it. Of one that is not in memory it is read for this, and stays where it is.
+//! DEBUG OBJECT: how a value is stored, as Valkey would say it. One that is not in memory is read before it
+//! runs, as for any command that reads.
 
 use isotherm_codec::{ListNodes, list_nodes, saved_bytes};
-use isotherm_keyspace::{Entry, Limits, Lookup, Value};
+use isotherm_keyspace::{Entry, Limits, Lookup};
 use isotherm_resp::errors;
 
 use super::AdminCall;
@@ -12,29 +13,12 @@ pub fn object(call: &mut AdminCall<'_>) {
     let is_lfu = node.config.evicts_by_lfu();
     let limits = node.config.collection_limits();
     let key = node.keyspace.key(name);
-    if !call.exec.fetch_nodes_of(db, &key) {
-        call.reply.error(errors::UNREADABLE);
-        return;
-    }
     let mut txn = call.debug_txn();
     let Some(entry) = txn.find(db, &key, Lookup::Silent) else {
         call.reply.error(errors::NO_SUCH_KEY);
         return;
     };
-    let lengths = match entry.value {
-        Value::Cold(cold) => {
-            let tier = node.tier().expect("values leave memory to a disk");
-            let Ok(bytes) = tier.read_in_order(cold.reference, name) else {
-                call.reply.error(errors::UNREADABLE);
-                return;
-            };
-            let read = cold.with_bytes(&bytes);
-            let mut shown = entry;
-            shown.value = read.value();
-            Lengths::of(&shown, &limits, is_fast)
-        }
-        _ => Lengths::of(&entry, &limits, is_fast),
-    };
+    let lengths = Lengths::of(&entry, &limits, is_fast);
     // Entries move when memory is compacted, so the address shown is one that stays: that of the key's name.
     // COMPAT(debug): DEBUG OBJECT derives the address from the name of the key. Why: entries move in memory.
     let address = isotherm_stdx::crc64::crc64(0, name) >> 16;

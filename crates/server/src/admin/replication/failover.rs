@@ -2,6 +2,7 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
+use isotherm_keyspace::SteadyMs;
 use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
@@ -96,7 +97,7 @@ fn begin(call: &mut AdminCall<'_>) -> Result<(), String> {
             Some(_) => {}
         }
     }
-    plan.deadline_ms = (timeout_ms > 0).then(|| call.now.0.saturating_add(timeout_ms));
+    plan.deadline = (timeout_ms > 0).then(|| SteadyMs(SteadyMs::of(call.now).0.saturating_add(timeout_ms)));
     handover::begin(node, plan);
     Ok(())
 }

@@ -12,7 +12,7 @@ use isotherm_stdx::glob_match;
 
 use super::super::{AdminCall, AdminHandler};
 use super::{busy_with_script, fcall, kill, of_script};
-use crate::process::time::unix_now_us;
+use crate::process::time::elapsed;
 use crate::scripting::function_engine::LoadTime;
 use crate::scripting::libraries::{Function, Library};
 use crate::scripting::library_change::{self, Done};
@@ -246,7 +246,7 @@ fn stats(call: &mut AdminCall<'_>) -> Outcome {
             call.reply.array(words.len());
             words.iter().for_each(|word| call.reply.bulk(word));
             call.reply.bulk(b"duration_ms");
-            call.reply.integer((unix_now_us() - running.began_us).max(0) / 1000);
+            call.reply.integer(elapsed(running.began).as_millis() as i64);
         }
         None => call.reply.null(),
     }

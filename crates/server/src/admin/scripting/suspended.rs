@@ -12,6 +12,7 @@
 use isotherm_reactor::signals;
 use isotherm_resp::{ArgsBuf, Reply};
 use isotherm_script::{Ended, Progress};
+use std::time::Duration;
 
 use super::super::{AdminCall, AdminHandler};
 use super::host::ScriptHost;
@@ -20,7 +21,7 @@ use super::within_exec;
 use crate::config::{Id, id};
 use crate::effects::change_log::SuspendedFrame;
 use crate::effects::pubsub::Audience;
-use crate::process::time::unix_now_us;
+use crate::process::time::instant;
 use crate::request::blocking;
 use crate::request::clock::ScriptTime;
 use crate::request::execute::Exec;
@@ -64,8 +65,9 @@ pub fn add(call: &mut AdminCall<'_>, begun: Begun) {
         reply: Reply::new(call.session.proto),
         transaction: None,
     };
-    let began_us = unix_now_us() - (call.exec.clock.nanos(ticks) / 1000) as i64;
-    run.state.mark.show(FunctionCall { words: ArgsBuf::from(call.args), began_us });
+    let (now, ran) = (instant(), Duration::from_nanos(call.exec.clock.nanos(ticks)));
+    let began = now.checked_sub(ran).unwrap_or(now);
+    run.state.mark.show(FunctionCall { words: ArgsBuf::from(call.args), began });
     let parked = match wait_for_user(&mut run) {
         true => WaitReason::Debugger(ticket),
         false => WaitReason::Script(ticket),

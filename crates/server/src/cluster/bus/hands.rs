@@ -168,7 +168,8 @@ fn delete_slot(exec: &mut Exec, slot: Slot) {
         // It may have come back meanwhile, or be on its way back.
         let state = member.words.get(slot).state();
         if state.owner == Owner::Myself || state.importing {
-            return exec.release();
+            exec.release();
+            return exec.end_walk();
         }
         let databases = node.config.databases();
         let step = deleting::delete_some(&mut exec.held, &mut exec.pump, slot, databases, unix_now(), false);
@@ -176,8 +177,9 @@ fn delete_slot(exec: &mut Exec, slot: Slot) {
         exec.note_gate();
         exec.release();
         if step.is_over {
-            return;
+            return exec.end_walk();
         }
+        deleting::read_records(node, &mut exec.held.walk);
     }
 }
 

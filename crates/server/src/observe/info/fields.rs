@@ -74,7 +74,7 @@ pub const SERVER: &[Field] = &[
 ];
 
 fn uptime_seconds(snapshot: &Snapshot<'_>) -> i64 {
-    snapshot.now.ms_since(snapshot.node.process.started).max(0) / 1000
+    snapshot.node.process.age_ms(snapshot.now) / 1000
 }
 
 pub const CLIENTS: &[Field] = &[

@@ -29,7 +29,7 @@ impl Feeder {
                 Progress::Bytes(count) => {
                     let client = &replica.shared.client.seen;
                     client.input_total_bytes.fetch_add(count as u64, Relaxed);
-                    client.last_interaction_ms.store(unix_now().0, Relaxed);
+                    client.note_interaction(unix_now());
                     self.node.replication.primary.counts.heard_bytes.fetch_add(count as u64, Relaxed);
                     replica.input.extend_from_slice(&bytes[..count]);
                     if !self.run_input(replica) {

@@ -21,6 +21,7 @@ mod listen;
 mod replica;
 mod tick;
 
+use isotherm_keyspace::SteadyMs;
 use isotherm_log::{LogOffset, ReaderId};
 use isotherm_reactor::{Events, Mailbox, Ready, Token};
 use isotherm_replication::Ms;
@@ -34,7 +35,7 @@ use crate::mail::message::{ControlMessage, FeederMessage};
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::process::log;
-use crate::process::time::unix_now;
+use crate::process::time::{steady_now, unix_now};
 use crate::replication::failover::Due;
 use crate::replication::full_sync;
 use crate::replication::primary::GETACK;
@@ -307,7 +308,7 @@ impl Feeder {
     /// The control thread acts on what is due: it holds all locks for that, and the feeder is not to wait for them.
     fn look_at_failover(&self) {
         let node = self.node;
-        let (replication, now) = (&node.replication, Ms(unix_now().0 as u64));
+        let (replication, now) = (&node.replication, steady_now());
         match replication.failover.due(&replication.primary, node.log.end(), now) {
             None => {}
             Some(Due::Ask) => node.ask_for_acks(),
@@ -443,8 +444,8 @@ impl Feeder {
     fn publish(&self, replica: &Replica) {
         let (feed, seen) = (&replica.feed, &replica.shared.seen);
         let silent_ms = self.now().0.saturating_sub(feed.heard().0) as i64;
-        let heard_seconds = (unix_now().0 - silent_ms) / 1000;
-        seen.note(feed.state(), feed.acked(), feed.synced(), heard_seconds);
+        let heard = SteadyMs(steady_now().0 - silent_ms);
+        seen.note(feed.state(), feed.acked(), feed.synced(), heard);
         seen.note_sent(replica.at);
     }
 

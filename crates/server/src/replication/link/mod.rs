@@ -239,7 +239,7 @@ impl LinkThread {
         let addresses = (peer.to_string().into(), local.to_string().into());
         let id = node.clients.next_id();
         let is_local = peer.ip().is_loopback();
-        let shared = ClientShared::new(id, 0, number, addresses, transport, is_local, unix_now().0);
+        let shared = ClientShared::new(id, 0, number, addresses, transport, is_local, unix_now());
         shared.seen.marks.fetch_or(SeenClient::PRIMARY, Relaxed);
         let shared = Arc::new(shared);
         node.clients.add(&shared, 0);
@@ -346,7 +346,7 @@ impl LinkThread {
         self.close();
         if self.is_current() && self.node.replication.is_link_up() {
             log::notice("Caching the disconnected primary state.");
-            view.down_since_seconds.store(unix_now().0 / 1000, Relaxed);
+            view.note_down();
             self.node.replication.set_link_up(false);
             self.node.config.touch();
         }
@@ -419,7 +419,7 @@ impl LinkThread {
         view.note_heard();
         self.node.link_stats().values.net_input_bytes.add(count as u64);
         if let Some(socket) = &self.socket {
-            socket.shared.seen.last_interaction_ms.store(unix_now().0, Relaxed);
+            socket.shared.seen.note_interaction(unix_now());
             socket.shared.seen.input_total_bytes.fetch_add(count as u64, Relaxed);
         }
     }
@@ -487,7 +487,7 @@ impl LinkThread {
     fn note_up(&self) {
         let node = self.node;
         node.replication.set_link_up(true);
-        node.replication.link.down_since_seconds.store(0, Relaxed);
+        node.replication.link.forget_down();
         node.replication.link.lacks_memory.store(false, Relaxed);
         node.replication.link.set_failed_with(None);
         node.config.touch();
