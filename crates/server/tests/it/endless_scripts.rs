@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::common::{Client, Server, encode, field, wait_until};
+use crate::primary::Replica;
 
 const OK: &str = "+OK\r\n";
 const PONG: &str = "+PONG\r\n";
@@ -294,4 +295,32 @@ fn new_connections_are_served_beside_a_long_command() {
         !is_over
     });
     assert!(is_shown, "they had no answer before its end");
+}
+
+// ---- threads that feed replicas ----
+
+/// The log of a replica begins when no script is in its middle. Meanwhile other scripts run.
+#[test]
+fn the_first_replica_waits_for_a_script_alone() {
+    let server = Server::with_workers(2, &["--repl-diskless-sync-delay", "0"]);
+    let mut other = server.client();
+    // Scripts that are known need no token.
+    let brief = "return redis.call('GET', KEYS[1])";
+    for text in [READS, brief] {
+        other.send(encode(&["SCRIPT", "LOAD", text]));
+        other.read_reply();
+    }
+    let mut endless = Kind::Script.begin(&server, false);
+    let mut replica = Replica::new(&server);
+    replica.introduce();
+    replica.say("PSYNC ? -1");
+    for _ in 0..20 {
+        // No other script has its key.
+        other.send(encode(&["EVAL", brief, "1", "other"]));
+        other.expect("$-1\r\n");
+    }
+    assert_eq!(other.info("replication", "connected_slaves"), 0);
+    other.check("SCRIPT KILL", OK);
+    assert!(reply(&mut endless).contains("Script killed by user"));
+    assert!(replica.line().starts_with("+FULLRESYNC "));
 }
