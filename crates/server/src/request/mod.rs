@@ -11,6 +11,7 @@ pub mod clock;
 pub mod cold;
 pub mod dispatch;
 pub mod entry;
+pub mod errands;
 pub mod exec_conditions;
 pub mod execute;
 pub mod fetching;
