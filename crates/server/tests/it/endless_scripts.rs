@@ -299,10 +299,10 @@ fn new_connections_are_served_beside_a_long_command() {
 
 // ---- threads that feed replicas ----
 
-/// The log of a replica begins when no script is in its middle. Meanwhile other scripts run.
+/// The snapshot for a replica is due while a script does not end: it waits alone. Other scripts begin.
 #[test]
-fn the_first_replica_waits_for_a_script_alone() {
-    let server = Server::with_workers(2, &["--repl-diskless-sync-delay", "0"]);
+fn a_snapshot_for_a_replica_waits_for_a_script_alone() {
+    let server = Server::with_workers(2, &["--repl-diskless-sync-delay", "2"]);
     let mut other = server.client();
     // Scripts that are known need no token.
     let brief = "return redis.call('GET', KEYS[1])";
@@ -310,16 +310,15 @@ fn the_first_replica_waits_for_a_script_alone() {
         other.send(encode(&["SCRIPT", "LOAD", text]));
         other.read_reply();
     }
-    let mut endless = Kind::Script.begin(&server, false);
     let mut replica = Replica::new(&server);
     replica.introduce();
     replica.say("PSYNC ? -1");
-    for _ in 0..20 {
-        // No other script has its key.
-        other.send(encode(&["EVAL", brief, "1", "other"]));
-        other.expect("$-1\r\n");
-    }
-    assert_eq!(other.info("replication", "connected_slaves"), 0);
+    wait_until("it waits", || other.ask("INFO replication").contains("state=wait_bgsave"));
+    let mut endless = Kind::Script.begin(&server, false);
+    // A line each second: the snapshot is due.
+    assert_eq!(replica.take(4), b"\n\n\n\n");
+    other.send(encode(&["EVAL", brief, "1", "other"]));
+    other.expect("$-1\r\n");
     other.check("SCRIPT KILL", OK);
     assert!(reply(&mut endless).contains("Script killed by user"));
     assert!(replica.line().starts_with("+FULLRESYNC "));
