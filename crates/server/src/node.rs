@@ -44,6 +44,7 @@ use crate::scripting::cache::Scripts;
 use crate::scripting::libraries::Libraries;
 use crate::scripting::registry::RunRegistry;
 use crate::session::clients::Clients;
+use crate::session::errand::Errands;
 use crate::session::{ClientShared, Session};
 use crate::tier::Tier;
 use crate::tls::TlsState;
@@ -84,6 +85,7 @@ pub struct Node {
     pub libraries: Libraries,
     pub runs: RunRegistry,
     pub migrations: Migrations,
+    pub errands: Errands,
     pub tls: TlsState,
 }
 
@@ -134,6 +136,7 @@ impl Node {
             libraries: Libraries::default(),
             runs: RunRegistry::default(),
             migrations: Migrations::default(),
+            errands: Errands::default(),
             tls: TlsState::default(),
             persistence: Persistence::new(parts.disk, unix_now().0 / 1000),
             config: parts.config,

@@ -13,6 +13,10 @@ use crate::layout::key::Key;
 use isotherm_stdx::steps;
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Release};
+use std::time::Duration;
+
+/// Times that a thread with a deadline finds a lease which has begun since there were none.
+const GATE_ATTEMPTS: usize = 4;
 
 impl Keyspace {
     /// What is called when leases have ended, or no gate is waited for any more: what had to wait may try again. Set once.
@@ -84,6 +88,14 @@ impl Keyspace {
             holders = leases.none_left.wait(holders).unwrap_or_else(PoisonError::into_inner);
         }
     }
+
+    /// Waits until there are no leases, so long at most. Returns whether there were none.
+    fn await_no_leases_for(&self, at_most: Duration) -> bool {
+        let leases = &self.shared().leases;
+        let holders = leases.holders.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = leases.none_left.wait_timeout_while(holders, at_most, |holders| *holders > 0);
+        *waited.unwrap_or_else(PoisonError::into_inner).0 == 0
+    }
 }
 
 impl Held<'_> {
@@ -117,6 +129,29 @@ impl Held<'_> {
         let is_had = !self.keyspace().has_leases();
         if !is_had {
             self.release();
+        }
+        is_had
+    }
+
+    /// Locks everything once there are no leases, if that is within so long. False: nothing is held.
+    /// Meanwhile no script begins.
+    pub fn gate_within(&mut self, at_most: Duration) -> bool {
+        if self.try_gate() {
+            return true;
+        }
+        own::assert_none();
+        let leases = &self.keyspace().shared().leases;
+        leases.gates_waiting.fetch_add(1, Release);
+        let mut is_had = false;
+        // What was admitted before may have begun meanwhile.
+        for _ in 0..GATE_ATTEMPTS {
+            if is_had || !self.keyspace().await_no_leases_for(at_most) {
+                break;
+            }
+            is_had = self.try_gate();
+        }
+        if leases.gates_waiting.fetch_sub(1, Release) == 1 {
+            leases.notify();
         }
         is_had
     }

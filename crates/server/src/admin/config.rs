@@ -3,21 +3,23 @@
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
-use isotherm_resp::{Args, errors};
+use isotherm_resp::{Args, ArgsBuf, Reply, errors};
 use std::cell::RefCell;
+use std::time::Duration;
 
 use super::client::maintenance;
-use super::{AdminCall, AdminHandler};
+use super::{AdminCall, AdminHandler, errand};
 use crate::admin;
 use crate::aof;
+use crate::config::file::Origin;
 use crate::config::rewrite::Others;
-use crate::config::{Apply, Reason, find, is_sensitive};
+use crate::config::{Apply, Reason, Writing, find, is_sensitive};
 use crate::mail::message::ControlMessage;
 use crate::node::{Node, Tasks};
 use crate::process::descriptors;
 use crate::process::log;
 use crate::process::start_options;
-use crate::request::beside_locks::own_right;
+use crate::request::beside_locks::RIGHT_MAX;
 use crate::request::entry::Entry;
 use crate::request::gates::server_name;
 use crate::request::gating;
@@ -105,48 +107,72 @@ pub fn writes(command: &Entry) -> bool {
     &*command.name == "config|set"
 }
 
+/// The parameters and values of a CONFIG SET.
+fn pairs_of(args: Args<'_>) -> Vec<(&[u8], &[u8])> {
+    (2..args.len()).step_by(2).map(|at| (args.get(at), args.get(at + 1))).collect()
+}
+
 fn set(call: &mut AdminCall<'_>) -> Outcome {
-    let args = call.args.from(2);
-    if args.len() % 2 == 1 {
+    if call.args.len() % 2 == 1 {
         call.reply.error(errors::SYNTAX);
         return Outcome::Done;
     }
-    let pairs: Vec<(&[u8], &[u8])> =
-        (0..args.len()).step_by(2).map(|at| (args.get(at), args.get(at + 1))).collect();
+    let pairs = pairs_of(call.args);
     let waits_for_data =
         |name: &[u8]| name.eq_ignore_ascii_case(b"dir") || name.eq_ignore_ascii_case(b"appendonly");
     if call.node.mail.tasks().has(Tasks::LOADING) && pairs.iter().any(|(name, _)| waits_for_data(name)) {
         call.reply.error(errors::is_loading(server_name(call.node.config.extended_redis_compatibility())));
         return Outcome::Done;
     }
-    let (node, session, holds_keys) = (call.node, &call.session, call.exec.held.holds_any());
-    let may_protected = node.config.protected_permission().allows(session.shared.is_local());
+    let (node, in_exec) = (call.node, call.session.in_exec);
+    let may_protected = node.config.protected_permission().allows(call.session.shared.is_local());
+    let may_wait = |name: &[u8]| find(name).is_some_and(|(id, _)| node.config.may_wait(id));
     let transaction = &call.exec.transaction;
-    let own = if transaction.writing.is_none() { own_right(node, holds_keys) } else { None };
-    let Some(writing) = transaction.writing.as_ref().or(own.as_ref()) else {
-        call.reply.error(ANOTHER_WRITES);
-        return Outcome::Done;
+    let own = match transaction.writing {
+        None if in_exec || !pairs.iter().any(|(name, _)| may_wait(name)) => {
+            node.config.begin_writing(Duration::ZERO)
+        }
+        _ => None,
     };
-    match node.config.set(writing, &pairs, may_protected, &mut |kind| apply(node, kind, holds_keys)) {
-        Ok(()) => call.reply.ok(),
-        Err(error) => call.reply.error(error.text()),
+    match transaction.writing.as_ref().or(own.as_ref()) {
+        Some(writing) => set_now(node, writing, call.args, (may_protected, in_exec), call.reply),
+        None if in_exec => call.reply.error(ANOTHER_WRITES),
+        None => {
+            let args = ArgsBuf::from(call.args);
+            return errand::run(call, move |reply| match node.config.begin_writing(RIGHT_MAX) {
+                Some(writing) => set_now(node, &writing, args.args(), (may_protected, false), reply),
+                None => reply.error(ANOTHER_WRITES),
+            });
+        }
     }
     Outcome::Done
 }
 
-/// Does what a change of the configuration asks of the process. `holds_keys`: partitions are locked (inside EXEC), so
+fn set_now(
+    node: &'static Node,
+    writing: &Writing<'_>,
+    args: Args<'_>,
+    (may_protected, in_exec): (bool, bool),
+    reply: &mut Reply,
+) {
+    let pairs = pairs_of(args);
+    match node.config.set(writing, &pairs, may_protected, &mut |kind| apply(node, kind, in_exec)) {
+        Ok(()) => reply.ok(),
+        Err(error) => reply.error(error.text()),
+    }
+}
+
+/// Does what a change of the configuration asks of the process. `in_exec`: partitions may be locked, so
 /// what has to lock them is left to the control thread.
-fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reason> {
+fn apply(node: &'static Node, kind: Apply, in_exec: bool) -> Result<(), Reason> {
     match kind {
         Apply::Nothing => {}
-        Apply::Aof if holds_keys => node.mail.post_control(ControlMessage::Aof),
+        Apply::Aof if in_exec => node.mail.post_control(ControlMessage::Aof),
         Apply::Aof => aof::switch::apply(node)?,
         Apply::Folder => aof::settings::refuse_folder(node)?,
-        Apply::ReplyGate if holds_keys => node.mail.post_control(ControlMessage::ReplyGate),
+        Apply::ReplyGate if in_exec => node.mail.post_control(ControlMessage::ReplyGate),
         Apply::ReplyGate => gating::apply(node),
-        Apply::Cluster => {
-            node.cluster.get().into_iter().for_each(|member| member.bus.configured(!holds_keys))
-        }
+        Apply::Cluster => node.cluster.get().into_iter().for_each(|member| member.bus.configured(!in_exec)),
         // Interpreters are made anew.
         Apply::LuaApi => node.scripts.flush(),
         Apply::LogMemory => limit_log(node),
@@ -155,7 +181,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
             if tls::is_used(&node.config) {
                 node.tls.configure(&node.config)?;
             }
-            node.cluster.get().into_iter().for_each(|member| member.bus.configured(!holds_keys));
+            node.cluster.get().into_iter().for_each(|member| member.bus.configured(!in_exec));
         }
         Apply::Listen | Apply::Bind | Apply::TlsPort => {
             if kind == Apply::TlsPort && node.tls.contexts().is_none() {
@@ -170,7 +196,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
             })?;
             node.process.listeners.note_changed();
             // Other nodes are given another port.
-            node.cluster.get().into_iter().for_each(|member| member.bus.configured(!holds_keys));
+            node.cluster.get().into_iter().for_each(|member| member.bus.configured(!in_exec));
         }
         Apply::Swap => tier::start::configure(node)?,
         Apply::Allocator => allocator::return_freed_pages(node.config.returns_freed_pages())?,
@@ -185,7 +211,7 @@ fn apply(node: &'static Node, kind: Apply, holds_keys: bool) -> Result<(), Reaso
             warn_of_little_memory(node);
             follow_maxmemory(node);
         }
-        Apply::EvictionPolicy if holds_keys => node.mail.post_control(ControlMessage::EvictionPolicy),
+        Apply::EvictionPolicy if in_exec => node.mail.post_control(ControlMessage::EvictionPolicy),
         Apply::EvictionPolicy => eviction::apply_policy(node),
         Apply::Password => users::changes::set_default_password(node, &node.config.password()),
         // The cron reads them each time it runs.
@@ -282,16 +308,28 @@ const CONFIG_REWRITE: Spec = Spec {
 };
 
 fn rewrite(call: &mut AdminCall<'_>) -> Outcome {
-    rewrite_file(call, false)
+    let node = call.node;
+    match &node.process.config_file {
+        Some(file) => errand::run(call, move |reply| rewrite_now(node, file, false, reply)),
+        None => {
+            call.reply.error(NO_CONFIG_FILE);
+            Outcome::Done
+        }
+    }
 }
 
-/// `all`: every parameter gets a line, also with its default (DEBUG CONFIG-REWRITE-FORCE-ALL).
-pub(super) fn rewrite_file(call: &mut AdminCall<'_>, all: bool) -> Outcome {
-    let node = call.node;
-    let Some(file) = &node.process.config_file else {
-        call.reply.error("ERR The server is running without a config file");
-        return Outcome::Done;
-    };
+const NO_CONFIG_FILE: &str = "ERR The server is running without a config file";
+
+/// Writes the file on this thread, for DEBUG. `all`: every parameter gets a line, also with its default
+/// (DEBUG CONFIG-REWRITE-FORCE-ALL).
+pub(super) fn rewrite_here(call: &mut AdminCall<'_>, all: bool) {
+    match &call.node.process.config_file {
+        Some(file) => rewrite_now(call.node, file, all, call.reply),
+        None => call.reply.error(NO_CONFIG_FILE),
+    }
+}
+
+fn rewrite_now(node: &'static Node, file: &Origin, all: bool, reply: &mut Reply) {
     let commands = RefCell::new(Commands::build(admin::COMMANDS));
     let table = || users::command_table(&commands.borrow());
     let mut others = Others {
@@ -303,14 +341,13 @@ pub(super) fn rewrite_file(call: &mut AdminCall<'_>, all: bool) -> Outcome {
     match node.config.rewrite(file, all, &mut others) {
         Ok(()) => {
             log::notice("CONFIG REWRITE executed with success.");
-            call.reply.ok();
+            reply.ok();
         }
         Err(why) => {
             log::warning(format!("CONFIG REWRITE failed: {why}"));
-            call.reply.error(format!("ERR Rewriting config file: {why}"));
+            reply.error(format!("ERR Rewriting config file: {why}"));
         }
     }
-    Outcome::Done
 }
 
 const CONFIG_HELP: Spec = Spec { since: "5.0.0", group: Group::Server, ..Spec::HELP };

@@ -8,6 +8,7 @@ mod command_log;
 mod config;
 pub mod connection;
 mod debug;
+mod errand;
 mod hot_keys;
 mod latency;
 mod memory;

@@ -2,12 +2,13 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
+use isotherm_keyspace::Held;
 use isotherm_resp::errors;
 
-use super::{AdminCall, AdminHandler};
+use super::{AdminCall, AdminHandler, errand};
 use crate::aof::rewrite;
-use crate::persistence::background::{self, Asked, Cancelled};
-use crate::persistence::state::{Asker, Job};
+use crate::persistence::background::{self, Asked, Cancelled, Saved};
+use crate::persistence::state::{END_MAX, Job};
 use crate::process::log;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
@@ -22,6 +23,8 @@ const ANOTHER: &str = "ERR Another child process is active (AOF?): can't BGSAVE 
 pub const BUSY: &str = "ERR Background save already in progress";
 /// Valkey's, where only the log knows more.
 const FAILED: &str = "ERR";
+const LATE: &str = "ERR The disk does not answer: there is no new file";
+const BEHIND_SCRIPT: &str = "ERR A script is in its middle: there is no new file";
 
 const SAVE: Spec = Spec {
     name: "save",
@@ -38,17 +41,23 @@ const SAVE: Spec = Spec {
     ..Spec::BASE
 };
 
-// COMPAT(persistence): While SAVE writes, clients of other workers are served, and what they write after its begin is not in
-// the file. Why: no worker waits for another one.
+// COMPAT(persistence): While SAVE writes, other clients are served, and what they write after its begin is
+// not in the file. Why: no client waits for another one's.
 fn save(call: &mut AdminCall<'_>) -> Outcome {
-    rewrite::postpone(call.node);
-    let used_memory_bytes = call.node.used_memory_bytes();
-    match background::save_now(call.node.store(), &mut call.exec.held, Asker::Client, used_memory_bytes) {
-        Asked::Started => call.reply.ok(),
-        Asked::Busy => call.reply.error(BUSY),
-        Asked::Failed => call.reply.error(FAILED),
-    }
-    Outcome::Done
+    let node = call.node;
+    errand::run_long(call, move |reply| {
+        rewrite::postpone(node);
+        let mut held = Held::new(&node.keyspace);
+        if !held.gate_within(END_MAX) {
+            return reply.error(BEHIND_SCRIPT);
+        }
+        match background::save_watched(node.store(), &mut held, node.used_memory_bytes()) {
+            Saved::Done => reply.ok(),
+            Saved::Busy => reply.error(BUSY),
+            Saved::Failed => reply.error(FAILED),
+            Saved::Late => reply.error(LATE),
+        }
+    })
 }
 
 const BGSAVE: Spec = Spec {

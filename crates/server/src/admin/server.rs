@@ -2,20 +2,22 @@
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
-use isotherm_commands::wait::Wait;
-use isotherm_keyspace::Type;
-use isotherm_resp::errors;
+use isotherm_keyspace::Waiter;
+use isotherm_resp::{Reply, errors};
 use isotherm_stdx::parse_i64;
+use std::sync::Arc;
 
-use super::{AdminCall, AdminHandler};
-use crate::mail::message::ControlMessage;
+use super::{AdminCall, AdminHandler, errand};
+use crate::mail::message::{ControlMessage, Without};
+use crate::node::Node;
 use crate::observe::info;
 use crate::process::leaving::{self, Answer};
 use crate::process::logo;
 use crate::process::shutdown::Options;
 use crate::process::time::unix_now_us;
-use crate::request::blocking::NO_END;
+use crate::request::blocking::{self, NO_END};
 use crate::request::clock::ScriptTime;
+use crate::session::errand::Answerer;
 use crate::session::line;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
@@ -167,26 +169,33 @@ fn shutdown(call: &mut AdminCall<'_>) -> Outcome {
         _ if abort && leaving::abort(call.node) => call.reply.ok(),
         _ if abort && leaving::abort_pending(call.node) => call.reply.ok(),
         _ if abort => call.reply.error("ERR No shutdown in progress."),
-        _ => return leave(call, options),
+        _ => return leave(call, options, |_| ()),
     }
     Outcome::Done
 }
 
-/// The process is asked to end; the client waits for it, if it does.
-pub fn leave(call: &mut AdminCall<'_>, options: Options) -> Outcome {
-    let client = line::short(call.node, &call.session.shared);
-    match leaving::ask(call.node, options, Some(&format!(" (user request from '{client}')"))) {
-        Answer::Ends => {
-            // Success has no reply: the connection ends with the process.
-            call.node.process.ending.decide();
-            call.node.mail.post_control(ControlMessage::ShutDown);
+/// Asks the process to end; the client waits for it, if it does. That may wait for a disk, and no number of
+/// commands that do stands in its way. `refused` is what follows else.
+pub fn leave(call: &mut AdminCall<'_>, options: Options, refused: fn(&Node)) -> Outcome {
+    let (node, client) = (call.node, line::short(call.node, &call.session.shared));
+    let work = move |waiter: &Arc<Waiter>, reply: &mut Reply| {
+        match leaving::ask(node, options, Some(&format!(" (user request from '{client}')"))) {
+            Answer::Ends => {
+                // Success has no reply: the connection ends with the process.
+                node.process.ending.decide();
+                node.mail.post_control(ControlMessage::ShutDown);
+            }
+            Answer::Waits => {}
+            Answer::Refused => {
+                refused(node);
+                reply.error(NO_END);
+                return Answerer::Errand;
+            }
         }
-        Answer::Waits => {}
-        Answer::Refused => {
-            call.reply.error(NO_END);
-            return Outcome::Done;
+        if !node.process.ending.add(waiter) {
+            blocking::answer_without_end(waiter, Without::NoEnd);
         }
-    }
-    let wait = Wait { kind: Type::String, keys: 0..0, deadline: None, on_removal: false, instead: None };
-    Outcome::Block(Box::new(wait))
+        Answerer::Other
+    };
+    errand::park(call, None, Box::new(work), false)
 }

@@ -97,6 +97,8 @@ pub fn start(
     first: First,
     policy: FsyncPolicy,
 ) -> io::Result<Running> {
+    // What the writer before it was asked last is not for this one.
+    state.inbox.take();
     let (sync, to_sync) = channel();
     let (start, machine) = match first {
         First::Behind(list, start) if list.segments.is_empty() => {
@@ -424,7 +426,9 @@ impl Driver {
                 None
             }
             Output::Durable(offset) => {
-                self.state.set_durable(offset);
+                if !self.state.note_durable(offset) {
+                    return None;
+                }
                 self.store.gate.set(self.mail, Part::Durable, offset);
                 let primary = &self.store.replication.primary;
                 primary.waits.look(|wish| wish.is_met(waits::reached(primary, wish, Some(offset))));

@@ -5,13 +5,14 @@ use isotherm_log::LogOffset;
 use isotherm_log::writer::Failure;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::files::AofFiles;
 use super::request::Inbox;
 use super::rewrites::Rewrites;
 use crate::config::{Config, Id, id};
 use crate::process::routines::{self, Running};
+use crate::process::time::elapsed;
 
 /// Of `appendfsync`.
 pub const ALWAYS: i64 = 1;
@@ -20,10 +21,11 @@ pub struct AofState {
     pub inbox: Inbox,
     /// Also says whether there is an append-only file.
     writer: Mutex<Option<Running>>,
-    /// Held by the thread that switches it on or off: a worker (CONFIG SET), the control thread, or that of the link to a primary.
+    /// Held by the thread that switches it on or off: that of a CONFIG SET, of the control thread, or of the
+    /// link to a primary.
     switching: Mutex<()>,
     /// A writer that was switched off, and still waits for the disk.
-    ending: Mutex<Option<Running>>,
+    ending: Mutex<Option<Ending>>,
     /// A power failure takes nothing before this place of the log.
     durable: AtomicU64,
     failure: Mutex<Option<Failure>>,
@@ -47,6 +49,25 @@ pub struct AofState {
     rewrites: Mutex<Rewrites>,
     /// The files that the writer writes, and their lock, for as long as they are this process's.
     folder: Mutex<Option<(AofFiles, Box<dyn Lock>)>>,
+}
+
+/// A writer that was asked to end while its disk did not answer.
+pub struct Ending {
+    pub writer: Running,
+    pub begun: Instant,
+    /// True if it ends as soon as the disk answers, whatever is left to do.
+    pub is_given_up: bool,
+}
+
+/// State of such a writer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Left {
+    Writes,
+    /// Too late: it is to be given up.
+    Late,
+    Ended {
+        is_given_up: bool,
+    },
 }
 
 impl AofState {
@@ -78,7 +99,7 @@ impl AofState {
         routines::lock(&self.switching)
     }
 
-    /// Waits so long at most: for a worker.
+    /// Waits so long at most.
     pub fn switching_within(&self, at_most: Duration) -> Option<MutexGuard<'_, ()>> {
         routines::lock_within(&self.switching, at_most)
     }
@@ -121,13 +142,37 @@ impl AofState {
     }
 
     /// This writer was asked to end, and waits for the disk.
-    pub fn set_ending(&self, writer: Running) {
-        *self.ending.lock().unwrap_or_else(PoisonError::into_inner) = Some(writer);
+    pub fn set_ending(&self, ending: Ending) {
+        *self.ending() = Some(ending);
     }
 
     pub fn is_writer_ending(&self) -> bool {
-        let ending = self.ending.lock().unwrap_or_else(PoisonError::into_inner);
-        ending.as_ref().is_some_and(|writer| !writer.has_ended())
+        self.ending().as_ref().is_some_and(|ending| !ending.writer.has_ended())
+    }
+
+    /// Returns whether there is one to look after.
+    pub fn has_ending(&self) -> bool {
+        self.ending().is_some()
+    }
+
+    /// Returns its state; the end is returned once only. It is late after so long.
+    pub fn look_at_ending(&self, patience: Duration) -> Left {
+        let mut place = self.ending();
+        let Some(ending) = place.as_mut() else { return Left::Writes };
+        if ending.writer.has_ended() {
+            let is_given_up = ending.is_given_up;
+            *place = None;
+            return Left::Ended { is_given_up };
+        }
+        if !ending.is_given_up && elapsed(ending.begun) > patience {
+            ending.is_given_up = true;
+            return Left::Late;
+        }
+        Left::Writes
+    }
+
+    fn ending(&self) -> MutexGuard<'_, Option<Ending>> {
+        self.ending.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn writer(&self) -> MutexGuard<'_, Option<Running>> {
@@ -167,7 +212,14 @@ impl AofState {
         self.rewrites().base_bytes + self.log_bytes.load(Relaxed)
     }
 
-    /// More is durable.
+    /// Notes that the writer has made more durable. False for one that was switched off meanwhile, which
+    /// changes nothing.
+    pub fn note_durable(&self, offset: LogOffset) -> bool {
+        let next = |now| (now != u64::MAX).then_some(offset.0);
+        self.durable.fetch_update(SeqCst, SeqCst, next).is_ok()
+    }
+
+    /// All before this place counts as durable.
     pub fn set_durable(&self, offset: LogOffset) {
         self.durable.store(offset.0, SeqCst);
     }

@@ -5,14 +5,16 @@
 //!   CONFIG SET appendonly no    no more is logged; the writer makes durable what was, and ends
 //!   a full sync                 the same, then yes again; a file that was received is the first base (`resume_behind`)
 //! ```
-//! What commands have to see changes while everything is held. One thread at a time switches (`AofState::switching`): CONFIG SET runs on a
-//! worker, and what a synchronization has suspended is resumed by the control thread.
+//! What commands have to see changes while everything is held. One thread at a time switches
+//! (`AofState::switching`): that of a CONFIG SET, of a link, or one that the control thread starts for what a
+//! synchronization has suspended.
 
 use isotherm_disk::Lock;
-use isotherm_keyspace::{Held, Want};
+use isotherm_keyspace::Held;
 use isotherm_log::LogOffset;
 use isotherm_log::writer::{FsyncPolicy, List};
 use isotherm_persist::aof::manifest::{AofFile, Manifest};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::MutexGuard;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,6 +24,7 @@ use super::applier::Generation;
 use super::driver::{self, First};
 use super::files::{AofFiles, segments};
 use super::request::{Moment, Request, Stop};
+use super::state::{Ending, Left};
 use super::{rewrite, settings};
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
@@ -32,7 +35,7 @@ use crate::persistence::background::Asked;
 use crate::persistence::state::{END_MAX, Ended, Job};
 use crate::process::leaving;
 use crate::process::log::{self, os_text};
-use crate::process::routines;
+use crate::process::routines::{self, Routine, Running};
 use crate::process::time::{elapsed, instant};
 use crate::request::gating;
 use crate::request::pause::Cause;
@@ -40,28 +43,52 @@ use crate::request::pause::Cause;
 /// The reply to CONFIG SET.
 const CANNOT_SWITCH_ON: &str = "Unable to turn on AOF. Check server logs.";
 
-/// Makes `appendonly` and `appendfsync` hold. The caller holds nothing.
+/// Makes `appendonly` and `appendfsync` hold, for a thread that no other waits for. The caller holds nothing.
 pub fn apply(node: &'static Node) -> Result<(), &'static str> {
     if node.aof.is_suspended() {
         // `resume` asks for this again. What suspends it may wait for the disk.
         return Ok(());
     }
-    match node.aof.switching_within(END_MAX) {
-        Some(_alone) => apply_alone(node, Patient::Waits).unwrap_or(Ok(())),
-        // The other one waits for a disk. The control thread asks again until it does not.
-        None => {
-            node.mail.post_control(ControlMessage::Aof);
-            Ok(())
+    let applied = match node.aof.switching_within(END_MAX) {
+        Some(_alone) => apply_alone(node, Patient::Waits),
+        // The other one waits for a disk.
+        None => None,
+    };
+    applied.unwrap_or_else(|| {
+        // The control thread has it tried until it is done.
+        node.mail.post_control(ControlMessage::Aof);
+        Ok(())
+    })
+}
+
+/// Starts a thread that does the same for the control thread, and tries until it is done.
+pub fn start_applying(node: &'static Node) -> io::Result<Running> {
+    routines::start("aof-switch", Applying { node })
+}
+
+struct Applying {
+    node: &'static Node,
+}
+
+impl Routine for Applying {
+    fn step(&mut self) -> bool {
+        let applied = match self.node.aof.try_switching() {
+            Some(_alone) => apply_alone(self.node, Patient::Tries),
+            None => None,
+        };
+        if let Some(Err(why)) = applied {
+            log::warning(why);
         }
+        applied.is_none()
+    }
+
+    fn rest(&mut self) {
+        routines::pause(NEXT_TRY);
     }
 }
 
-/// Does the same on the control thread, which waits neither for another one that switches nor for a script.
-/// `None`: it has to be asked again.
-pub fn try_apply(node: &'static Node) -> Option<Result<(), &'static str>> {
-    let _alone = node.aof.try_switching()?;
-    apply_alone(node, Patient::Tries)
-}
+/// Time between two attempts at what waits for the end of scripts, or of another switch.
+const NEXT_TRY: Duration = Duration::from_millis(10);
 
 /// Patience of a thread with scripts that are in their middle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -74,10 +101,7 @@ impl Patient {
     /// Locks everything. False if scripts are in the way.
     fn lock_all(self, held: &mut Held<'static>) -> bool {
         match self {
-            Patient::Waits => {
-                held.acquire(Want::All);
-                true
-            }
+            Patient::Waits => held.gate_within(END_MAX),
             Patient::Tries => held.try_gate(),
         }
     }
@@ -125,9 +149,17 @@ fn switch_on(node: &'static Node, patient: Patient) -> Option<Result<(), ()>> {
             return Some(Err(()));
         }
     }
-    if node.aof.is_writer_ending() {
-        log::warning("The disk has not answered since the append-only file was switched off.");
-        return Some(Err(()));
+    if patient == Patient::Waits {
+        await_ending(node, ENDING_MAX);
+    }
+    look_at_ending(node);
+    match (node.aof.is_writer_ending(), patient) {
+        (false, _) => {}
+        (true, Patient::Tries) => return None,
+        (true, Patient::Waits) => {
+            log::warning("The disk has not answered since the append-only file was switched off.");
+            return Some(Err(()));
+        }
     }
     let Ok(folder) = Folder::open(node) else { return Some(Err(())) };
     let mut held = Held::new(&node.keyspace);
@@ -138,7 +170,9 @@ fn switch_on(node: &'static Node, patient: Patient) -> Option<Result<(), ()>> {
         return Some(Err(()));
     }
     let asked = rewrite::begin(node, &mut held);
-    held.release();
+    if asked != Asked::Failed {
+        held.release();
+    }
     Some(match asked {
         Asked::Started => Ok(()),
         Asked::Busy => {
@@ -153,7 +187,9 @@ fn switch_on(node: &'static Node, patient: Patient) -> Option<Result<(), ()>> {
             log::warning(
                 "AOF was enabled, but its first base can't be written. Check the above logs for the reason.",
             );
-            switch_off(node, true, Patient::Waits);
+            node.aof.rewrites().is_scheduled = false;
+            held.acquire_beside_leases();
+            end_logging(node, &mut held, true);
             Err(())
         }
     })
@@ -260,8 +296,7 @@ fn begin_with(node: &'static Node, rdb: &Path, place: LogOffset) -> Result<(), (
     let base = adopt(node, &folder.files, rdb)?;
     let bytes = folder.files.open_to_read(&base.name).and_then(|file| file.len()).unwrap_or(0);
     let mut held = Held::new(&node.keyspace);
-    held.acquire(Want::All);
-    if node.log.end() != place {
+    if !held.gate_within(END_MAX) || node.log.end() != place {
         return Err(());
     }
     folder.begin(node)?;
@@ -296,8 +331,12 @@ fn adopt(node: &Node, files: &AofFiles, rdb: &Path) -> Result<AofFile, ()> {
 pub fn suspend(node: &'static Node, generation: Generation) -> Result<(), ()> {
     let _alone = node.aof.switching();
     node.aof.suspend(generation.0);
-    if node.aof.is_on() {
-        switch_off(node, false, Patient::Waits);
+    if node.aof.is_on() && switch_off(node, false, Patient::Waits).is_none() {
+        log::warning(
+            "A script does not end: the append-only file cannot be switched off for a synchronization.",
+        );
+        resume(node, generation);
+        return Err(());
     }
     if node.aof.is_writer_ending() {
         log::warning("The disk has not answered since the append-only file was switched off.");
@@ -316,12 +355,18 @@ fn switch_off(node: &'static Node, is_for_good: bool, patient: Patient) -> Optio
     if !patient.lock_all(&mut held) {
         return None;
     }
+    end_logging(node, &mut held, is_for_good);
+    Some(())
+}
+
+/// The rest of it. Everything is held before, and nothing afterwards.
+fn end_logging(node: &'static Node, held: &mut Held<'static>, is_for_good: bool) {
     node.log.set_read_by(&node.mail, LogReader::Aof, false);
     let end = node.log.end();
     let ended = is_for_good.then(|| Moment::now(node.store()));
     held.release();
     node.aof.awaits_base.store(false, Relaxed);
-    end_writer(node, Stop { end, ended });
+    let is_written = end_writer(node, Stop { end, ended }, if is_for_good { SYNC_MAX } else { PATIENCE });
     gating::apply(node);
     node.mail.set_tasks(Tasks::LOG_FAILED, Tasks::NONE);
     node.aof.refuse_writes(None);
@@ -331,26 +376,70 @@ fn switch_off(node: &'static Node, is_for_good: bool, patient: Patient) -> Optio
     node.set_durable(LogOffset(u64::MAX));
     node.look_at_waits();
     node.aof.rewrites().listing = None;
-    node.aof.give_folder_back();
-    Some(())
+    if is_written {
+        node.aof.give_folder_back();
+    }
 }
 
-/// A disk that does not answer does not keep others waiting.
+// COMPAT(persistence): CONFIG SET appendonly no waits half a second for the last fsync. Behind that the file
+// is off, the fsync goes on, and the log says how it ends; until then it is not switched on again. Valkey
+// waits for the disk with all its clients. Why: a disk that hangs costs those who need it.
+/// A switch waits so long for the last sync. What is left of that is done without it.
+const SYNC_MAX: Duration = Duration::from_millis(500);
+/// A client that switches it on again waits so long for that: less than for its errand.
+const ENDING_MAX: Duration = Duration::from_secs(3);
+/// A disk that has not answered for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The writer makes durable what was logged up to there, and ends. What follows is not for it.
-fn end_writer(node: &'static Node, stop: Stop) {
-    let Some(writer) = node.aof.take_writer() else { return };
+const NOT_SYNCED: &str = "The append-only file could not be synced: what was written last may be lost.";
+
+/// The writer makes durable what was logged up to there, and ends. What follows is not for it. False: it is
+/// still at it (`watch_ending`), or was given up.
+fn end_writer(node: &'static Node, stop: Stop, at_most: Duration) -> bool {
+    let Some(writer) = node.aof.take_writer() else { return true };
     log::notice("Calling fsync() on the AOF file.");
     node.aof.inbox.post(&node.log, Request::Stop(stop));
     let begun = instant();
-    while !writer.has_ended() && elapsed(begun) < PATIENCE {
-        routines::pause(routines::LOOK);
+    if writer.ends_within(at_most) {
+        return true;
     }
-    if !writer.has_ended() {
-        log::warning("The append-only file could not be synced: what was written last may be lost.");
+    let is_given_up = at_most >= PATIENCE;
+    if is_given_up {
+        log::warning(NOT_SYNCED);
         node.aof.inbox.post(&node.log, Request::Abandon);
-        node.aof.set_ending(writer);
+    } else {
+        log::warning("The append-only file is off, and its last fsync is still under way.");
+    }
+    node.aof.set_ending(Ending { writer, begun, is_given_up });
+    false
+}
+
+/// Looks after a writer that was switched off while its disk did not answer, for the control thread.
+pub fn watch_ending(node: &'static Node) {
+    if !node.aof.has_ending() {
+        return;
+    }
+    // No other writer begins meanwhile, which would be asked in its place.
+    if let Some(_alone) = node.aof.try_switching() {
+        look_at_ending(node);
+    }
+}
+
+fn look_at_ending(node: &Node) {
+    match node.aof.look_at_ending(PATIENCE) {
+        Left::Writes => {}
+        Left::Late => {
+            log::warning(NOT_SYNCED);
+            node.aof.inbox.post(&node.log, Request::Abandon);
+        }
+        Left::Ended { is_given_up } => {
+            if !is_given_up {
+                log::notice("The last fsync of the append-only file has ended.");
+            }
+            if !node.aof.is_on() {
+                node.aof.give_folder_back();
+            }
+        }
     }
 }
 
@@ -359,12 +448,20 @@ pub fn close(node: &'static Node) {
     // One that was switched off a moment ago is still written; and what waits for this switches nothing on any more.
     std::mem::forget(await_switch(node));
     if !node.aof.is_on() {
-        return;
+        return await_ending(node, PATIENCE);
     }
     rewrite::stop(node, END_MAX);
     node.pause.begin(&node.mail, Cause::Shutdown, i64::MAX, false);
     leaving::await_commands(node);
-    end_writer(node, Stop { end: node.log.end(), ended: None });
+    end_writer(node, Stop { end: node.log.end(), ended: None }, PATIENCE);
+}
+
+/// Waits for a writer that was switched off while its disk did not answer: it has what was answered then.
+fn await_ending(node: &Node, at_most: Duration) {
+    let begun = instant();
+    while node.aof.is_writer_ending() && elapsed(begun) < at_most {
+        routines::pause(routines::LOOK);
+    }
 }
 
 /// `None`: another thread switches, and waits for a disk that does not answer, or for a script that SHUTDOWN NOSAVE has given up.

@@ -37,18 +37,21 @@ pub use table::{PARAMS, id};
 pub use values::Defrag;
 
 use params::{Kind, Param, Value};
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The right to change values. To apply them takes partitions: a thread that holds some does not wait for this right.
+use crate::process::time::{elapsed, instant};
+
+/// The right to change values. To apply them takes partitions: a thread that holds some does not wait for this
+/// right, and no worker does.
 pub struct Writing<'c> {
     config: &'c Config,
 }
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        *self.config.has_writer.lock().unwrap_or_else(PoisonError::into_inner) = false;
+        *self.config.writer_since.lock().unwrap_or_else(PoisonError::into_inner) = None;
         self.config.is_free.notify_one();
     }
 }
@@ -63,10 +66,12 @@ pub struct Config {
     generation: AtomicU64,
     /// Share of the machine's memory that stands in for `maxmemory` while that is 0; 0 without `swap-mode`.
     machine_share_bytes: AtomicU64,
-    /// A thread has the right to change values.
-    has_writer: Mutex<bool>,
+    /// Moment at which a thread took the right to change values, while it has that.
+    writer_since: Mutex<Option<Instant>>,
     /// Notified when that thread gives it up.
     is_free: Condvar,
+    /// A transaction waits for that.
+    is_awaited: AtomicBool,
     /// Held by the thread that writes the file of CONFIG REWRITE, which takes nothing else.
     file: Mutex<()>,
 }
@@ -78,8 +83,9 @@ impl Default for Config {
             texts: RwLock::new(PARAMS.iter().map(|_| Arc::from(&b""[..])).collect()),
             generation: AtomicU64::new(0),
             machine_share_bytes: AtomicU64::new(0),
-            has_writer: Mutex::new(false),
+            writer_since: Mutex::new(None),
             is_free: Condvar::new(),
+            is_awaited: AtomicBool::new(false),
             file: Mutex::new(()),
         };
         for (at, param) in PARAMS.iter().enumerate() {
@@ -90,13 +96,33 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Waits for another thread's change, so long at most: an `Apply` may take 10 s on a disk that does not
-    /// answer. Who holds something does not wait. `None`: it is still under way.
+    /// Waits for another thread's change, so long at most: an `Apply` may wait for a disk. `None`: it is
+    /// still under way.
     pub fn begin_writing(&self, at_most: Duration) -> Option<Writing<'_>> {
-        let has_writer = self.has_writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.is_free.wait_timeout_while(has_writer, at_most, |has_writer| *has_writer);
-        let mut has_writer = waited.unwrap_or_else(PoisonError::into_inner).0;
-        (!std::mem::replace(&mut *has_writer, true)).then(|| Writing { config: self })
+        let since = self.writer_since.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self.is_free.wait_timeout_while(since, at_most, |since| since.is_some());
+        let mut since = waited.unwrap_or_else(PoisonError::into_inner).0;
+        if since.is_some() {
+            return None;
+        }
+        *since = Some(instant());
+        Some(Writing { config: self })
+    }
+
+    /// A transaction waits for the right to change values.
+    pub fn await_writing(&self) {
+        self.is_awaited.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns whether one has begun to wait since the last call.
+    pub fn take_awaited(&self) -> bool {
+        self.is_awaited.load(Ordering::Relaxed) && self.is_awaited.swap(false, Ordering::SeqCst)
+    }
+
+    /// Returns whether a thread has had the right for so long.
+    pub fn is_written_since(&self, at_least: Duration) -> bool {
+        let since = self.writer_since.lock().unwrap_or_else(PoisonError::into_inner);
+        since.is_some_and(|since| elapsed(since) > at_least)
     }
 
     #[inline]

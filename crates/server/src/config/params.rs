@@ -159,6 +159,39 @@ pub enum Apply {
     Workers,
 }
 
+impl Apply {
+    /// Returns whether it may wait for a disk, or for scripts.
+    pub fn may_wait(self) -> bool {
+        match self {
+            Apply::Aof
+            | Apply::Folder
+            | Apply::Cluster
+            | Apply::ReplyGate
+            | Apply::Listen
+            | Apply::Bind
+            | Apply::TlsPort
+            | Apply::Tls
+            | Apply::EvictionPolicy => true,
+            Apply::Nothing
+            | Apply::LogMemory
+            | Apply::LuaApi
+            | Apply::Maintenance
+            | Apply::LogLevel
+            | Apply::LogFormat
+            | Apply::Metrics
+            | Apply::Allocator
+            | Apply::Decay
+            | Apply::MaxClients
+            | Apply::MaxMemory
+            | Apply::Password
+            | Apply::Swap
+            | Apply::Timers
+            | Apply::TrackedKeys
+            | Apply::Workers => false,
+        }
+    }
+}
+
 /// What a parameter does here: said in docs/config.md.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Support {

@@ -116,6 +116,11 @@ impl Config {
         Ok(())
     }
 
+    /// Returns whether a change of this parameter may wait for a disk, or for scripts.
+    pub fn may_wait(&self, id: Id) -> bool {
+        PARAMS[id.index()].apply.may_wait()
+    }
+
     /// Everything that can be wrong before a value is read.
     fn plan<'a>(
         &self,

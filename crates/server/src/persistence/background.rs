@@ -1,14 +1,17 @@
 //! When a file is written, and on which thread.
 //!
 //! ```text
-//! SAVE, SHUTDOWN         on the thread that asks
+//! SHUTDOWN               on the thread that asks
+//! SAVE                   on a thread of its own, for which that of its client waits while it comes on
 //! FLUSHALL               on a thread of its own, for which the one that asks waits a moment
 //! BGSAVE                 the cut where it is asked for, the rest on a thread of its own
 //! save points            the same, by the cron
 //! ```
 
 use isotherm_keyspace::Held;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::time::Duration;
 
 use super::Store;
@@ -16,7 +19,7 @@ use super::save::{self, Cut, SaveError, Target, Writing};
 use super::state::{Asker, END_MAX, Ended, Job};
 use crate::mail::tasks::Tasks;
 use crate::process::log::{self, os_text};
-use crate::process::routines::{self, Routine};
+use crate::process::routines::{self, Routine, Running};
 use crate::process::time::{elapsed, instant, unix_now};
 
 /// After a failure the save points rest so long.
@@ -37,7 +40,7 @@ fn now_seconds() -> i64 {
 
 // ---- on the thread that asks ----
 
-/// SAVE. Nothing is held afterwards.
+/// The last file. Nothing is held afterwards.
 pub fn save_now(
     store: Store<'static>,
     held: &mut Held<'static>,
@@ -188,6 +191,104 @@ fn end_background(store: Store<'static>, saved: &Result<(), SaveError>) {
     }
 }
 
+/// Outcome of SAVE.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Saved {
+    Done,
+    /// Another save is under way.
+    Busy,
+    Failed,
+    /// Given up: its disk does not answer. It leaves no file, and no other save begins until then.
+    Late,
+}
+
+/// Time in which a save that comes on does something. A sync has 16 MB at most; without
+/// `rdb-save-incremental-fsync` the last one has the whole file, of which 6 GB take a slow disk a minute.
+const STEP_MAX: Duration = Duration::from_secs(5);
+const LAST_SYNC_MAX: Duration = Duration::from_secs(60);
+/// Time between two looks at what it has done.
+const STEP_LOOK: Duration = Duration::from_millis(500);
+
+/// SAVE, for a thread that waits for it. Everything is held before, and nothing afterwards.
+pub fn save_watched(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u64) -> Saved {
+    if !store.state.begin(Job::Save(Asker::Client)) {
+        return Saved::Busy;
+    }
+    let cut = save::cut(store, held, used_memory_bytes);
+    held.release();
+    let Some(cut) = cut else {
+        store.state.saving().running = None;
+        return Saved::Failed;
+    };
+    let asked = AskedSave::new(store, cut);
+    let is_saved = Arc::clone(&asked.is_saved);
+    let running = match routines::try_start("rdb-save", asked) {
+        Ok(running) => running,
+        Err((error, asked)) => {
+            log::warning(format!("Can't start a thread for SAVE: {}", os_text(&error)));
+            drop(asked);
+            store.state.saving().running = None;
+            return Saved::Failed;
+        }
+    };
+    if !await_progress(store, &running) {
+        return Saved::Late;
+    }
+    if is_saved.load(Acquire) { Saved::Done } else { Saved::Failed }
+}
+
+/// Waits for the end of a save that comes on. False: it does not, and is left behind, without its file.
+fn await_progress(store: Store<'static>, running: &Running) -> bool {
+    let done = || {
+        let progress = &store.state.progress;
+        (progress.steps.load(Relaxed), progress.bytes.load(Relaxed))
+    };
+    let still_max = if store.config.syncs_while_saving() { STEP_MAX } else { LAST_SYNC_MAX };
+    let (mut seen, mut since) = (done(), instant());
+    while !running.ends_within(STEP_LOOK) {
+        let now = done();
+        if now != seen {
+            (seen, since) = (now, instant());
+        } else if elapsed(since) > still_max {
+            log::warning("The disk of the RDB file does not answer: SAVE is given up");
+            store.state.cancel(|job| job == Job::Save(Asker::Client));
+            return false;
+        }
+    }
+    true
+}
+
+/// The file of a SAVE, or of what is left by FLUSHALL.
+struct AskedSave {
+    store: Store<'static>,
+    changes: u64,
+    writing: Writing,
+    is_saved: Arc<AtomicBool>,
+}
+
+impl AskedSave {
+    fn new(store: Store<'static>, cut: Cut) -> AskedSave {
+        let changes = cut.changes;
+        let writing = Writing::new(store, cut, Target::db_file(store));
+        AskedSave { store, changes, writing, is_saved: Arc::default() }
+    }
+}
+
+impl Routine for AskedSave {
+    fn step(&mut self) -> bool {
+        let stepped = self.writing.step();
+        if let Ok(None) = stepped {
+            return true;
+        }
+        if stepped.is_ok() {
+            note_saved(self.store, self.changes);
+            self.is_saved.store(true, Release);
+        }
+        self.store.state.saving().running = None;
+        false
+    }
+}
+
 /// What BGSAVE CANCEL has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cancelled {
@@ -238,8 +339,7 @@ fn replace_saved(store: Store<'static>, held: &mut Held<'static>) -> Option<()> 
         store.state.saving().running = None;
         return None;
     };
-    let (changes, writing) = (cut.changes, Writing::new(store, cut, Target::db_file(store)));
-    match routines::try_start("rdb-save", Replacing { store, changes, writing }) {
+    match routines::try_start("rdb-save", AskedSave::new(store, cut)) {
         Ok(running) => {
             if !running.ends_within(END_MAX) {
                 log::warning("The RDB file of before FLUSHALL is there until its disk answers");
@@ -249,27 +349,6 @@ fn replace_saved(store: Store<'static>, held: &mut Held<'static>) -> Option<()> 
         Err((_, mut replacing)) => while replacing.step() {},
     }
     Some(())
-}
-
-/// The file that follows a FLUSHALL.
-struct Replacing {
-    store: Store<'static>,
-    changes: u64,
-    writing: Writing,
-}
-
-impl Routine for Replacing {
-    fn step(&mut self) -> bool {
-        let stepped = self.writing.step();
-        if let Ok(None) = stepped {
-            return true;
-        }
-        if stepped.is_ok() {
-            note_saved(self.store, self.changes);
-        }
-        self.store.state.saving().running = None;
-        false
-    }
 }
 
 /// Ends what is under way, and waits for it so long. Whether there is nothing left.

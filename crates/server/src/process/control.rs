@@ -21,7 +21,8 @@ use crate::observe::holds;
 use crate::process::accepting;
 use crate::process::guard;
 use crate::process::leaving::{self, Answer};
-use crate::process::log;
+use crate::process::log::{self, os_text};
+use crate::process::routines::Running;
 use crate::process::shutdown::Options;
 use crate::process::supervisor;
 use crate::process::wish::{ATTEMPTS, BETWEEN};
@@ -44,6 +45,8 @@ pub struct Control {
     next_cron: Instant,
     /// `appendonly` is to hold, as soon as no other thread switches it and no script is in its middle.
     is_aof_due: bool,
+    /// The thread that sees to it, which may wait for a disk.
+    aof_switch: Option<Running>,
     /// A handover has come to its next step, for which everything has to be held.
     is_handover_due: bool,
 }
@@ -68,6 +71,7 @@ impl Control {
             cron: Cron::new(node),
             next_cron: Instant::now(),
             is_aof_due: false,
+            aof_switch: None,
             is_handover_due: false,
         })
     }
@@ -131,12 +135,17 @@ impl Control {
                 link::spawn(self.node);
             }
         }
-        if self.is_aof_due
-            && let Some(applied) = aof::switch::try_apply(self.node)
-        {
+        if self.is_aof_due && self.aof_switch.as_ref().is_none_or(Running::has_ended) {
             self.is_aof_due = false;
-            applied.unwrap_or_else(log::warning);
+            match aof::switch::start_applying(self.node) {
+                Ok(running) => self.aof_switch = Some(running),
+                Err(error) => {
+                    self.is_aof_due = true;
+                    log::warning(format!("Can't start a thread: {}", os_text(&error)));
+                }
+            }
         }
+        aof::switch::watch_ending(self.node);
         // Or one script after the other could begin meanwhile.
         self.cron.ask_for_gate(self.is_handover_due || self.node.process.pending_end.is_some());
     }
@@ -192,7 +201,10 @@ impl Control {
     /// The file could not be written: again in a moment, if it was a signal that asked for it.
     fn note_refusal(&mut self) {
         let (wish, now) = (&self.node.process.wish, Instant::now());
-        let is_writing_base = self.node.aof.awaits_base.load(Relaxed) && aof::rewrite::is_running(self.node);
+        // Or a save stands in its way, which may hang: that is no answer of the disk either.
+        let walks =
+            || aof::rewrite::is_running(self.node) || self.node.persistence.saving().running.is_some();
+        let is_writing_base = self.node.aof.awaits_base.load(Relaxed) && walks();
         wish.note_failure(!is_writing_base);
         if !wish.is_on() {
             return;

@@ -24,6 +24,7 @@ use crate::persistence::state::Job;
 use crate::process::log::{self, os_text};
 use crate::process::random::random_bytes;
 use crate::process::routines::{self, Routine};
+use crate::request::leases::GATE_TRY;
 
 /// How long the walk rests where neither memory nor the disk has room for what it has made.
 const FULL_REST: Duration = Duration::from_millis(20);
@@ -74,12 +75,13 @@ pub fn begin(node: &'static Node, group: Group) -> Begun {
         Transfer::Stream => Job::Stream,
         Transfer::File => Job::BackgroundSave,
     };
-    if !node.persistence.begin(job) {
+    let mut held = Held::new(&node.keyspace);
+    // The thread that feeds replicas waits for no script: it asks again.
+    if !held.gate_within(GATE_TRY) || !node.persistence.begin(job) {
         return Begun::Busy;
     }
     let target = if job == Job::Stream { "replicas sockets" } else { "disk" };
     log::notice(format!("Starting BGSAVE for SYNC with target: {target} using: normal sync"));
-    let mut held = Held::new(&node.keyspace);
     let cut = save::cut(node.store(), &mut held, node.used_memory_bytes());
     held.release();
     let Some((cut, place)) = cut.and_then(|cut| cut.place.map(|place| (cut, place))) else {

@@ -17,7 +17,7 @@
 //! Invariants: the phase changes while everything is held, but for the end of a handover that has succeeded; while it is
 //! `IN_PROGRESS` the node is a replica; writes pause exactly as long as the phase is not `NONE`.
 
-use isotherm_keyspace::{Held, Want};
+use isotherm_keyspace::Held;
 
 use super::failover::{Due, IN_PROGRESS, NONE, Plan, Target, WAITS};
 use super::primary::ReplicaShared;
@@ -132,13 +132,14 @@ pub fn abort(node: &'static Node, held: &mut Held<'static>, why: &str) -> bool {
     true
 }
 
-/// The same for a thread that holds nothing.
+/// Calls it off for a thread that holds nothing. A script that runs while writes pause only reads: it goes
+/// on, and what it reads is of the node's own data under both roles.
 pub fn abort_alone(node: &'static Node, why: &str) -> bool {
     if !node.replication.failover.is_under_way() {
         return false;
     }
     let mut held = Held::new(&node.keyspace);
-    held.acquire(Want::All);
+    held.acquire_beside_leases();
     abort(node, &mut held, why)
 }
 

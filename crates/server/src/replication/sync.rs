@@ -9,7 +9,7 @@
 //! What did not arrive whole replaces nothing: the old data stays, and the next attempt begins anew.
 
 use isotherm_disk::{File, Mode, WriteError, write_all_at};
-use isotherm_keyspace::{Conditions, ExpiryMode, Txn, Want};
+use isotherm_keyspace::{Conditions, ExpiryMode, Txn};
 use isotherm_replication::link::Position;
 use isotherm_stdx::crc64::crc64;
 use std::io;
@@ -32,6 +32,7 @@ use crate::process::time::unix_now;
 use crate::replication::{feeder, role};
 use crate::request::blocking;
 use crate::request::execute::Exec;
+use crate::request::leases::await_gate;
 
 /// Written bytes reach the disk in such portions.
 const SYNC_BYTES: u64 = 8 << 20;
@@ -258,8 +259,10 @@ pub fn install(
     if installed.is_err() {
         // Whichever primary is followed now: all that there is was loaded here.
         log::notice("PRIMARY <-> REPLICA sync: Discarding the half-loaded data");
-        exec.held.acquire(Want::All);
-        flush(exec);
+        let stays = || !node.runs.are_abandoned();
+        if await_gate(&mut exec.held, stays) {
+            flush(exec);
+        }
     }
     if installed.is_ok()
         && let Some(file) = snapshot.file()
@@ -340,8 +343,9 @@ fn end_others(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
 
 /// Holds everything, unless another primary is followed by now, or none.
 fn hold_all_if_current(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
-    exec.held.acquire(Want::All);
-    if exec.node.replication.generation() == generation.0 {
+    let node = exec.node;
+    let is_current = || node.replication.generation() == generation.0;
+    if await_gate(&mut exec.held, is_current) && is_current() {
         return Ok(());
     }
     exec.release();

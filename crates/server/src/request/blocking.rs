@@ -46,6 +46,7 @@ use crate::observe::latency::monitor::Event;
 use crate::replication::waits;
 use crate::request::caller::Caller;
 use crate::request::entry::{Entry, Handler};
+use crate::request::errands;
 use crate::request::execute::{self, Exec, Invocation};
 use crate::request::lock_set::{try_extend, try_extend_to_keys};
 use crate::request::metering::{Part, Timed};
@@ -71,9 +72,12 @@ struct Client {
     wish: Option<Wish>,
     /// It reads, and does so of a replica too (READONLY).
     reads_of_replica: bool,
-    /// It waits for the answer of the cluster bus, or for the end of its MIGRATE.
+    /// True if it waits for the answer of the cluster bus, or for the end of its MIGRATE or its errand.
     awaits_answer: bool,
-    asks_bus: bool,
+    /// True if its own worker counts its command: who answers counts none.
+    is_counted_here: bool,
+    /// Error at the deadline of its errand.
+    late: Option<&'static str>,
     /// What it took to find nothing.
     ticks: u64,
 }
@@ -85,11 +89,6 @@ impl Client {
 
     fn post(&self, message: WorkerMessage) {
         self.node.mail.post(usize::from(self.shared.worker), message);
-    }
-
-    /// It waits for no key and for no ACK.
-    fn awaits_end(&self, waiter: &Waiter) -> bool {
-        self.wish.is_none() && !self.awaits_answer && waiter.keys.is_empty()
     }
 
     fn first_key(&self) -> Option<&[u8]> {
@@ -117,19 +116,23 @@ pub fn unblock(client: &ClientShared, how: Without) -> bool {
     if Client::of(&waiter).awaits_answer || how == Without::ClusterDown && waiter.keys.is_empty() {
         return false;
     }
-    // Those that wait for the end of the process hear of it, and of nothing else.
-    !Client::of(&waiter).awaits_end(&waiter) && answer_without_end(&waiter, how)
+    answer_without_end(&waiter, how)
 }
 
 /// The same of one that waits for an answer: this is its reply.
 pub fn answer_with(waiter: &Arc<Waiter>, reply: Reply) {
-    answer_behind(waiter, reply, LogOffset::default(), LogOffset::default());
+    answer_in_time(waiter, reply);
 }
 
-/// The bus thread, which counts no commands, has answered the client of this worker.
-pub fn count_answer_of_bus(exec: &mut Exec, waiter: &Waiter, reply: &[u8]) {
+/// Answers one that waits for an answer. Returns whether it still waited.
+pub fn answer_in_time(waiter: &Arc<Waiter>, reply: Reply) -> bool {
+    answer_behind(waiter, reply, LogOffset::default(), LogOffset::default())
+}
+
+/// A thread that counts no commands has answered the client of this worker.
+pub fn count_answer(exec: &mut Exec, waiter: &Waiter, reply: &[u8]) {
     let client = Client::of(waiter);
-    if !client.asks_bus {
+    if !client.is_counted_here {
         return;
     }
     let mut counted = Reply::new(client.proto);
@@ -152,8 +155,9 @@ pub fn answer_migration(exec: &mut Exec, waiter: &Arc<Waiter>, reply: Reply, tic
 }
 
 /// `not_before`: the place in the log that the reply waits for. `written`: where its changes end.
-fn answer_behind(waiter: &Arc<Waiter>, reply: Reply, not_before: LogOffset, written: LogOffset) {
-    if waiter.answer_otherwise() {
+fn answer_behind(waiter: &Arc<Waiter>, reply: Reply, not_before: LogOffset, written: LogOffset) -> bool {
+    let ended = waiter.answer_otherwise();
+    if ended {
         let client = Client::of(waiter);
         client.node.mail.add_queued(carried_bytes(&reply.out));
         client.post(WorkerMessage::Served {
@@ -163,6 +167,7 @@ fn answer_behind(waiter: &Arc<Waiter>, reply: Reply, not_before: LogOffset, writ
             written,
         });
     }
+    ended
 }
 
 /// The same of one that waits, whatever for.
@@ -196,6 +201,7 @@ pub fn block(
 ) {
     let keys = wait.keys.map(|at| (session.db, args.get(at)));
     let asks_bus = std::mem::take(&mut session.asks_bus);
+    let errand = session.errand.take();
     let client = Client {
         node: exec.node,
         shared: Arc::clone(&session.shared),
@@ -209,8 +215,9 @@ pub fn block(
         reader: session.reader(),
         wish: session.wish.take().map(|wish| *wish),
         reads_of_replica: session.reads_of_replica && !command.spec.flags.has(Flags::WRITE),
-        awaits_answer: asks_bus || session.migration.is_some(),
-        asks_bus,
+        awaits_answer: asks_bus || errand.is_some() || session.migration.is_some(),
+        is_counted_here: asks_bus || errand.is_some(),
+        late: errand.as_ref().map(|errand| errand.late),
         ticks,
     };
     let wish = client.wish;
@@ -231,13 +238,12 @@ pub fn block(
     if let Some(wish) = wish {
         exec.node.wait_for_acks(&waiter, wish);
     }
-    let awaits_end = Client::of(&waiter).awaits_end(&waiter);
-    if awaits_end && !exec.node.process.ending.add(&waiter) {
-        answer_without_end(&waiter, Without::NoEnd);
-    }
     if asks_bus && let Some(member) = exec.node.cluster.get() {
         let asker = Asker::new(&waiter, session.proto, answer_with);
         member.bus.ask(ClusterRequest { args: ArgsBuf::from(args), asker });
+    }
+    if let Some(errand) = errand {
+        errands::start(exec.node, *errand, &waiter, session.proto, &command.name);
     }
     if let Some(order) = session.migration.take() {
         let (client, caller, db) = (Arc::clone(&session.shared), session.caller(true), session.db);
@@ -406,7 +412,13 @@ pub fn answer_without(exec: &mut Exec, session: &Session, waiter: &Waiter, how: 
     match how {
         Without::TimedOut | Without::Acknowledged => match &client.wish {
             Some(wish) => waits::reply(&mut reply, wish, exec.node.reached(wish)),
-            None => reply.null_array(),
+            None => match client.late {
+                Some(text) => {
+                    reply.error(text);
+                    exec.stats.count_error(reply.last_error().as_bytes());
+                }
+                None => reply.null_array(),
+            },
         },
         Without::NothingSynced => reply.error(waits::NOTHING_SYNCED),
         Without::Error

@@ -364,12 +364,13 @@ impl Dispatcher {
                 return self.run_script(session, command, request.args, unless);
             }
             _ => {
-                // A worker that has suspended a script must not block for the right to change parameters: it could not resume the script.
-                if locking::takes_writing(session, command)
-                    && self.exec.node.mail.tasks().has(Tasks::LEASED)
-                    && leases::holds_up(&mut self.exec, session, command, request.args)
-                {
-                    return Ran::Parked(WaitReason::Lease);
+                if locking::takes_writing(session, command) {
+                    let is_leased = self.exec.node.mail.tasks().has(Tasks::LEASED);
+                    if is_leased && leases::holds_up(&mut self.exec, session, command, request.args)
+                        || !locking::take_writing(&mut self.exec)
+                    {
+                        return Ran::Parked(WaitReason::Lease);
+                    }
                 }
                 locking::lock(&mut self.exec, &mut self.facts, session, command, request.args);
                 let ran = match self.exec.admits_asked(session, command, request.args) {

@@ -4,10 +4,12 @@
 //! connection is parked until scripts have ended. What changes or freezes the whole node waits for all of them.
 
 use isotherm_commands::Flags;
+use isotherm_keyspace::Held;
 use isotherm_resp::Args;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::process::routines;
 use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
 use crate::scripting::cache::Script;
@@ -64,6 +66,22 @@ fn wait_for_token(exec: &mut Exec) -> bool {
         }
     }
     runs.take_token_or_wait()
+}
+
+/// A thread of its own asks for the gate so long at a time, in which no script begins, and rests between.
+pub const GATE_TRY: Duration = Duration::from_millis(20);
+pub const GATE_REST: Duration = Duration::from_millis(10);
+
+/// Locks everything once no script is in its middle, for a thread that no worker waits for. What is asked
+/// between two attempts says whether it is wanted still: if not, nothing is held. Returns whether it was had.
+pub fn await_gate(held: &mut Held<'_>, is_wanted: impl Fn() -> bool) -> bool {
+    while !held.gate_within(GATE_TRY) {
+        if !is_wanted() {
+            return false;
+        }
+        routines::pause(GATE_REST);
+    }
+    true
 }
 
 /// Whether the command, whose partitions are held, has to wait for the end of a script.

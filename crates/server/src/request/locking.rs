@@ -3,9 +3,9 @@
 use arrayvec::ArrayVec;
 use isotherm_keyspace::{Db, Key, Slot};
 use isotherm_resp::Args;
+use std::time::Duration;
 
 use crate::admin;
-use crate::config::Writing;
 use crate::observe::facts::Facts;
 use crate::observe::holds;
 use crate::request::beside_locks::RIGHT_MAX;
@@ -41,7 +41,6 @@ pub fn lock(
         }
         Locks::Queue => {
             *facts = facts_ahead(exec, session);
-            exec.transaction.writing = writing_ahead(exec, session, command);
             transaction::add_locks(&mut exec.locks, &exec.node.keyspace, session, args);
             // A shard channel of the queue has one too.
             let slot = exec.route.slot.map(|slot| exec.node.keyspace.partition_of(slot));
@@ -91,15 +90,16 @@ pub fn takes_writing(session: &Session, command: &Entry) -> bool {
     queue.is_some_and(|multi| admin::writes_config(&multi.queue))
 }
 
-/// A transaction that changes parameters waits for other threads' changes while it holds nothing: they take partitions.
-fn writing_ahead(exec: &mut Exec, session: &Session, command: &Entry) -> Option<Writing<'static>> {
-    if !takes_writing(session, command) {
-        return None;
-    }
-    exec.held.release();
-    let writing = exec.node.config.begin_writing(RIGHT_MAX);
-    exec.clock.outdate();
-    writing
+/// Takes the right to change parameters for a transaction, before anything is locked. False while another
+/// thread has it, but not for long: the connection waits. Behind [`RIGHT_MAX`] it goes on without.
+pub fn take_writing(exec: &mut Exec) -> bool {
+    let config = &exec.node.config;
+    exec.transaction.writing = config.begin_writing(Duration::ZERO).or_else(|| {
+        // The cron has it look again.
+        config.await_writing();
+        config.begin_writing(Duration::ZERO)
+    });
+    exec.transaction.writing.is_some() || config.is_written_since(RIGHT_MAX)
 }
 
 /// Locks the keys of a command that has several in a row, `first_key` and those in `args` behind it. Each is hashed once: for

@@ -10,6 +10,7 @@ pub mod caller;
 pub mod clock;
 pub mod dispatch;
 pub mod entry;
+pub mod errands;
 pub mod exec_conditions;
 pub mod execute;
 pub mod fetching;

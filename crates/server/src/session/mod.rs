@@ -6,6 +6,7 @@
 
 pub mod client;
 pub mod clients;
+pub mod errand;
 pub mod line;
 pub mod listening;
 pub mod replica;
@@ -27,6 +28,7 @@ use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
 use crate::users::Users;
 pub use client::{Attention, ClientShared, NO_COMMAND, Seen, Transport};
+use errand::Errand;
 pub use listening::Listening;
 use replica::ReplicaTalk;
 
@@ -102,6 +104,8 @@ pub struct Session {
     pub asks_bus: bool,
     /// It is about to wait for the end of this MIGRATE.
     pub migration: Option<Box<Order>>,
+    /// Errand whose end it is about to wait for.
+    pub errand: Option<Box<Errand>>,
     /// How often ASKING was sent since it was over: what follows is let through to a slot that comes to this node.
     pub asking: u32,
     /// It has spoken as a replica does.
@@ -223,6 +227,7 @@ impl Session {
             wish: None,
             asks_bus: false,
             migration: None,
+            errand: None,
             asking: 0,
             replica: None,
             pushed: false,

@@ -283,6 +283,7 @@ impl Process {
             lasting.workers.iter().for_each(|(_, mailbox)| drop(mailbox.take()));
             lasting.control.1.take()
         });
+        aof::switch::watch_ending(self.node);
         for message in messages {
             if let ControlMessage::Aof = message {
                 let _ = aof::switch::apply(self.node);

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 
 use crate::aof;
 use crate::effects::pump::Pump;
+use crate::mail::message::WorkerMessage;
 use crate::node::{Node, Tasks, unix_now};
 use crate::observe::holds::{self, Work};
 use crate::observe::latency::monitor::Event;
@@ -158,6 +159,9 @@ impl Cron {
         self.pump.listen(self.node.config.events());
         self.node.pause.end_if_over(&self.node.mail, unix_now());
         self.node.memory.note(self.node.used_memory_bytes());
+        if self.node.config.take_awaited() {
+            self.node.mail.post_all(None, || WorkerMessage::ScriptsChanged);
+        }
         if self.sampled_at.elapsed() >= RATE_INTERVAL {
             self.node.stats.sample_rates(self.sampled_at.elapsed());
             self.node.memory.note_excess(&self.node.keyspace, &self.node.config);

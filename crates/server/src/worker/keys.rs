@@ -77,7 +77,7 @@ impl Inner {
                     // No request of this worker may have run since a role was taken.
                     self.dispatcher.exec.refresh();
                     self.dispatcher.exec.wait_for(not_before);
-                    blocking::count_answer_of_bus(&mut self.dispatcher.exec, waiter, &reply);
+                    blocking::count_answer(&mut self.dispatcher.exec, waiter, &reply);
                     reply
                 }
                 Answer::Without(how) => {

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::common::{Client, Server, encode, field, wait_until};
+use crate::primary::Replica;
 
 const OK: &str = "+OK\r\n";
 const PONG: &str = "+PONG\r\n";
@@ -294,4 +295,31 @@ fn new_connections_are_served_beside_a_long_command() {
         !is_over
     });
     assert!(is_shown, "they had no answer before its end");
+}
+
+// ---- threads that feed replicas ----
+
+/// The snapshot for a replica is due while a script does not end: it waits alone. Other scripts begin.
+#[test]
+fn a_snapshot_for_a_replica_waits_for_a_script_alone() {
+    let server = Server::with_workers(2, &["--repl-diskless-sync-delay", "2"]);
+    let mut other = server.client();
+    // Scripts that are known need no token.
+    let brief = "return redis.call('GET', KEYS[1])";
+    for text in [READS, brief] {
+        other.send(encode(&["SCRIPT", "LOAD", text]));
+        other.read_reply();
+    }
+    let mut replica = Replica::new(&server);
+    replica.introduce();
+    replica.say("PSYNC ? -1");
+    wait_until("it waits", || other.ask("INFO replication").contains("state=wait_bgsave"));
+    let mut endless = Kind::Script.begin(&server, false);
+    // A line each second: the snapshot is due.
+    assert_eq!(replica.take(4), b"\n\n\n\n");
+    other.send(encode(&["EVAL", brief, "1", "other"]));
+    other.expect("$-1\r\n");
+    other.check("SCRIPT KILL", OK);
+    assert!(reply(&mut endless).contains("Script killed by user"));
+    assert!(replica.line().starts_with("+FULLRESYNC "));
 }

@@ -314,6 +314,24 @@ fn a_replica_sends_those_on_that_can_follow() {
     replica.check("GET k", "$1\r\nv\r\n");
 }
 
+/// A script that reads goes on while the other node refuses: the end of the handover does not wait for it.
+#[test]
+fn one_that_is_refused_ends_beside_a_script() {
+    let server = start(&[]);
+    let (mut client, mut writer, mut scripts) = (server.client(), server.client(), server.client());
+    let (_feed, mut link, _request) = ask_scripted(&server, &mut client, &mut writer);
+    scripts.send(encode(&["EVAL_RO", "while true do redis.call('GET', KEYS[1]) end", "1", "n"]));
+    wait_until("it takes long", || client.info("stats", "long_scripts") == 1);
+    link.answer("-NOPERM no");
+    wait_for_state(&mut client, "no-failover");
+    assert!(is_primary(&mut client));
+    writer.expect("+OK\r\n");
+    client.check("SET other v", "+OK\r\n");
+    client.check("SCRIPT KILL", "+OK\r\n");
+    let killed = String::from_utf8_lossy(&scripts.read_reply()).into_owned();
+    assert!(killed.contains("Script killed by user"), "{killed}");
+}
+
 #[test]
 fn the_one_that_is_asked() {
     let (first, second) = pair();

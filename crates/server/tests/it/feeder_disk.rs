@@ -27,10 +27,15 @@ impl HangingDisk {
     }
 
     pub fn start(&self, arguments: &[&str]) -> Server {
+        self.start_with(&[], arguments)
+    }
+
+    /// Starts it with a configuration file, or without.
+    pub fn start_with(&self, file: &[&str], arguments: &[&str]) -> Server {
         let port = free_port();
         let port_text = port.to_string();
-        let mut command =
-            common::command(&["--port", &port_text, "--bind", "127.0.0.1", "--io-threads", "2"]);
+        let mut command = common::command(file);
+        command.args(["--port", &port_text, "--bind", "127.0.0.1", "--io-threads", "2"]);
         command.args(NO_DELAY).args(arguments);
         command.env("LD_PRELOAD", self.0.join("disk.so")).env("HANGS", self.0.join("hangs"));
         let server = Server::spawn(port, command);
@@ -40,6 +45,17 @@ impl HangingDisk {
 
     pub fn hang(&self) {
         std::fs::write(self.0.join("hangs"), "").unwrap();
+    }
+
+    /// Makes such calls (`open`, `write`, `sync`, `rename`) of files hang whose path has this part.
+    pub fn hang_call(&self, call: &str, part: &str) {
+        let (next, flag) = (self.0.join("next"), self.0.join("hangs"));
+        std::fs::write(&next, format!("{call} {part}")).unwrap();
+        std::fs::rename(next, flag).unwrap();
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.0
     }
 
     pub fn answer(&self) {

@@ -207,7 +207,7 @@ fn a_last_save_that_fails_is_tried_again() {
 fn a_change_of_parameters_that_hangs_keeps_no_worker() {
     let server = Server::with_workers(3, &["--enable-debug-command", "yes"]);
     let (mut holder, mut first) = (server.client(), server.client());
-    server.hold_all_locks_for(Duration::from_secs(4), &mut holder, &[]);
+    server.hold_all_locks_for(Duration::from_secs(3), &mut holder, &[]);
     // It waits for the locks, and has the right to change parameters.
     first.send(encode(&["CONFIG", "SET", "appendonly", "yes"]));
     let mut second = server.client();

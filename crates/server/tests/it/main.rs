@@ -32,6 +32,7 @@ mod feeder_disk;
 mod functions;
 mod growth;
 mod hangs;
+mod hung_disks;
 mod includes;
 mod invented_names;
 mod libraries;

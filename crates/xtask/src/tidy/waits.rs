@@ -9,9 +9,10 @@ use super::{File, Finding, source, whole};
 
 const FOLDER: &str = "crates/server/src/";
 
-/// Calls that wait, however long it takes, and the sleeps that loops are made of. What takes a time
-/// (`recv_timeout`, `wait_timeout_while`, `park_timeout`) is not among them.
-const CALLS: [&str; 7] = [
+/// Calls that wait, however long it takes, for a script too, and the sleeps that loops are made of. What takes
+/// a time (`recv_timeout`, `wait_timeout_while`, `park_timeout`) is not among them.
+const CALLS: [&str; 8] = [
+    "acquire(Want::All)",
     "thread::sleep(",
     "routines::pause(",
     "routines::lock(",
@@ -25,14 +26,14 @@ const CALLS: [&str; 7] = [
 const ANY: usize = usize::MAX;
 
 /// Calls that a file may have, and the reason.
-const ALLOWED: [(&str, usize, &str); 37] = [
+const ALLOWED: [(&str, usize, &str); 39] = [
     ("admin/debug/mod.rs", 1, "DEBUG SLEEP is asked for"),
     ("aof/driver.rs", ANY, "the writer's thread"),
     ("aof/prepare.rs", ANY, "the writer's thread"),
     ("aof/reference.rs", 1, "the thread of a rewrite, for 10 s"),
     ("aof/reload.rs", 1, "DEBUG LOADAOF, for 10 s"),
     ("aof/replay.rs", ANY, "the thread that loads"),
-    ("aof/switch.rs", 2, "both have PATIENCE"),
+    ("aof/switch.rs", 3, "two have PATIENCE, one is a thread of its own"),
     ("aof/syncs.rs", 1, "the sync thread, without work"),
     ("cluster/bus/hands.rs", 1, "the bus's helper, without work"),
     ("cluster/bus/mod.rs", 1, "a part of a tick"),
@@ -54,8 +55,10 @@ const ALLOWED: [(&str, usize, &str); 37] = [
     ("replication/feeder/mod.rs", 3, "threads of a link; the feeder waits for no disk"),
     ("replication/full_sync.rs", 1, "the thread of a snapshot, which looks at its cancellation"),
     ("replication/link/mod.rs", 2, "the thread of a link"),
+    ("replication/role.rs", 2, "the thread that loads, before a script runs"),
     ("replication/state.rs", 1, "the threads of a link and of the bus's helper"),
     ("aof/state.rs", 1, "the thread of a link; the holder has deadlines"),
+    ("request/leases.rs", 1, "threads of a link and of the bus's helper, as long as that is wanted"),
     ("tier/due.rs", 1, "a thread of its own"),
     ("tier/pace.rs", 1, "the thread of the sinker"),
     ("tier/reads.rs", 2, "readers without work"),

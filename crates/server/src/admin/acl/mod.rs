@@ -7,14 +7,17 @@ use isotherm_acl::{Selector, User};
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
+use isotherm_keyspace::{Held, Survey};
 use isotherm_resp::{Reply, errors};
 use isotherm_stdx::parse_i64;
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use super::{AdminCall, AdminHandler};
+use super::{AdminCall, AdminHandler, errand};
 use crate::process::random::random_bytes;
 use crate::request::entry::Entry;
 use crate::request::resolve::{Found, resolve};
+use crate::session::Attention;
 use crate::users::{changes, file, is_default, permission};
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
@@ -93,26 +96,38 @@ fn acl_file(call: &mut AdminCall<'_>) -> Option<PathBuf> {
 
 fn load(call: &mut AdminCall<'_>) -> Outcome {
     let Some(path) = acl_file(call) else { return Outcome::Done };
-    match file::load(call.node, &path) {
+    let (node, client) = (call.node, Arc::clone(&call.session.shared));
+    let in_exec = call.session.in_exec;
+    let outcome = errand::run(call, move |reply| match file::load(node, &path) {
         Ok(users) => {
-            let is_me = changes::replace(call.node, users, call.session.id());
-            settle(call, is_me);
-            call.reply.ok();
+            if changes::replace(node, users, client.id) {
+                // It is no user's connection any more, and ends behind its reply.
+                client.ask(Attention::KILL);
+            }
+            if !in_exec {
+                Survey::new(&mut Held::new(&node.keyspace)).pass();
+            }
+            reply.ok();
         }
-        Err(errors) => call.reply.error([b"ERR ", &errors[..]].concat()),
+        Err(errors) => reply.error([b"ERR ", &errors[..]].concat()),
+    });
+    if in_exec {
+        settle(call, false);
     }
-    Outcome::Done
+    outcome
 }
 
 fn save(call: &mut AdminCall<'_>) -> Outcome {
     let Some(path) = acl_file(call) else { return Outcome::Done };
-    match file::save(call.node, &path) {
-        true => call.reply.ok(),
-        false => call.reply.error(
+    let node = call.node;
+    errand::run(call, move |reply| {
+        match file::save(node, &path) {
+        true => reply.ok(),
+        false => reply.error(
             "ERR There was an error trying to save the ACLs. Please check the server logs for more information",
         ),
     }
-    Outcome::Done
+    })
 }
 
 // ---- shown ----

@@ -24,11 +24,7 @@ pub fn restart(call: &mut AdminCall<'_>) -> Outcome {
     }
     let restart = &call.node.process.restart;
     restart.want(delay_ms.max(0));
-    let left = server::leave(call, Options::NOW);
-    if let Outcome::Done = left {
-        call.node.process.restart.call_off();
-    }
-    left
+    server::leave(call, Options::NOW, |node| node.process.restart.call_off())
 }
 
 /// What was set at run time holds for the next start, where there is a file to keep it in.
@@ -37,7 +33,7 @@ fn rewrites_config(call: &mut AdminCall<'_>) -> bool {
         return true;
     }
     let (mark, errors_before) = (call.reply.len(), call.reply.error_count());
-    let Outcome::Done = config::rewrite_file(call, false) else { unreachable!("it is done at once") };
+    config::rewrite_here(call, false);
     call.reply.truncate(mark);
     call.reply.error_count() == errors_before
 }

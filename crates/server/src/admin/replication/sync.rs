@@ -3,7 +3,6 @@
 use isotherm_cluster::NodeId;
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
-use isotherm_keyspace::Want;
 use isotherm_replication::feed::{Capabilities, Filter, Members, Said, SyncRequest, WrongRequest};
 use isotherm_resp::errors;
 
@@ -12,6 +11,7 @@ use crate::mail::tasks::Tasks;
 use crate::process::log::{self, os_text};
 use crate::replication::{feeder, role};
 use crate::request::gates;
+use crate::request::leases::GATE_TRY;
 use crate::session::line;
 
 pub const REPLCONF: Spec = Spec {
@@ -84,7 +84,10 @@ fn take_over(call: &mut AdminCall<'_>, name: &[u8]) -> Result<(), String> {
     if !name.eq_ignore_ascii_case(node.replication.state().history.id().as_bytes()) {
         return Err("ERR PSYNC FAILOVER replid must match my replid.".into());
     }
-    call.exec.held.acquire(Want::All);
+    // No script was in its middle when this command was admitted.
+    if !call.exec.held.gate_within(GATE_TRY) {
+        return Err("NOMASTERLINK Can't take over in the middle of a script".into());
+    }
     // Since this command was admitted.
     if node.mail.tasks().has(Tasks::LOADING) {
         call.exec.held.release();

@@ -23,6 +23,7 @@ use crate::process::time::unix_now;
 use crate::replication::state::Upstream;
 use crate::replication::{link, role};
 use crate::request::execute::Exec;
+use crate::request::leases::await_gate;
 
 pub enum Work {
     Apply {
@@ -193,25 +194,38 @@ fn follow(node: &'static Node, host: String, port: u16) {
         return;
     }
     let mut held = Held::new(&node.keyspace);
-    held.acquire(Want::All);
+    if !await_gate(&mut held, || goes_on(node)) {
+        return;
+    }
     role::follow(node, &mut held, upstream);
     drop(held);
     link::spawn(node);
 }
 
+/// Returns whether the process does not end in the middle of a script.
+fn goes_on(node: &Node) -> bool {
+    !node.runs.are_abandoned()
+}
+
 /// The node follows no other from now on, and has no data of the one that it followed.
 fn lead(node: &'static Node) {
     let mut held = Held::new(&node.keyspace);
-    held.acquire(Want::All);
+    if !await_gate(&mut held, || goes_on(node)) {
+        return;
+    }
     node.replication.begin_generation();
     held.release();
     // What is loaded of the former primary's data goes first.
     let _alone = node.replication.installing();
-    held.acquire(Want::All);
+    if !await_gate(&mut held, || goes_on(node)) {
+        return;
+    }
     role::promote(node, &mut held);
     drop(held);
     let mut exec = Exec::of_control(node);
-    exec.held.acquire(Want::All);
+    if !await_gate(&mut exec.held, || goes_on(node)) {
+        return;
+    }
     let conditions = Conditions { now: unix_now(), expiry_mode: ExpiryMode::Keep, no_touch: true };
     let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
     txn.flush(None);

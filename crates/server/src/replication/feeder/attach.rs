@@ -1,6 +1,6 @@
 //! A replica has come: may it go on where it was, or does it need a snapshot?
 
-use isotherm_keyspace::{Held, Want};
+use isotherm_keyspace::Held;
 use isotherm_log::ReaderKind;
 use isotherm_reactor::Token;
 use isotherm_replication::feed::{Announced, Capabilities, Feed, SyncRequest, Transfer};
@@ -19,6 +19,7 @@ use crate::persistence::state::Job;
 use crate::process::log;
 use crate::process::random::random_bytes;
 use crate::replication::primary::{ReplicaSeen, ReplicaShared};
+use crate::request::leases::GATE_TRY;
 use crate::session::{Attention, ClientShared};
 
 pub const BACKLOG_BYTES: Id = id("repl-backlog-size");
@@ -65,8 +66,9 @@ impl Feeder {
             SyncRequest::Sync => false,
             SyncRequest::Psync { .. } => self.resume(&mut replica, &request),
         };
-        if !continues {
-            self.begin_full(&mut replica);
+        if !continues && !self.begin_full(&mut replica) {
+            // A script has begun meanwhile that takes long: the replica comes back.
+            return self.lose(replica);
         }
         self.publish(&replica);
         self.node.replication.primary.replicas().push(Arc::clone(&replica.shared));
@@ -168,9 +170,12 @@ impl Feeder {
 
     // ---- it needs a snapshot ----
 
-    fn begin_full(&mut self, replica: &mut Replica) {
+    /// Returns false if a script stands in the way.
+    fn begin_full(&mut self, replica: &mut Replica) -> bool {
+        if !self.open_backlog() {
+            return false;
+        }
         self.node.replication.primary.counts.full.fetch_add(1, Relaxed);
-        self.open_backlog();
         let running = self.node.persistence.saving().running.map(|running| running.job);
         match running {
             Some(Job::Stream) => {
@@ -196,6 +201,7 @@ impl Feeder {
                 }
             }
         }
+        true
     }
 
     /// A snapshot that is being written to disk serves another one that wants the same, while all of the log behind it is there.
@@ -218,18 +224,24 @@ impl Feeder {
     }
 
     /// From now on the log is kept, under a name that no one has heard before: what was not logged until now is in no one's log.
-    pub(super) fn open_backlog(&mut self) {
+    /// False if a script is in its middle, of which only the rest would be logged: nothing was done.
+    pub(super) fn open_backlog(&mut self) -> bool {
         let node = self.node;
         if self.kept.is_some() {
-            return;
+            return true;
         }
         let random = match random_bytes() {
             Ok(random) => random,
-            Err(why) => return log::warning(why),
+            Err(why) => {
+                log::warning(why);
+                return true;
+            }
         };
-        node.log.set_backlog_bytes(node.config.number(BACKLOG_BYTES) as u64);
         let mut held = Held::new(&node.keyspace);
-        held.acquire(Want::All);
+        if !held.gate_within(GATE_TRY) {
+            return false;
+        }
+        node.log.set_backlog_bytes(node.config.number(BACKLOG_BYTES) as u64);
         // A replica has the history of its primary, and keeps it; so does a node that has logged all of its own.
         let is_renamed = !node.mail.tasks().has(Tasks::REPLICA) && node.log.has_gap();
         if is_renamed {
@@ -251,26 +263,34 @@ impl Feeder {
             node.replication.primary.set_backlog(Some(start));
         }
         node.log.set_read_by(&node.mail, LogReader::Feeder, true);
+        true
     }
 
-    /// Without replicas for long enough, the log is kept no longer; what follows is another history.
-    pub(super) fn close_backlog(&mut self) {
+    /// Without replicas for long enough, the log is kept no longer; what follows is another history. False if
+    /// a script is in its middle: nothing was done.
+    pub(super) fn close_backlog(&mut self) -> bool {
         match random_bytes() {
             Ok(random) => self.end_backlog(Some(ReplId::new(random))),
-            Err(why) => log::warning(why),
+            Err(why) => {
+                log::warning(why);
+                false
+            }
         }
     }
 
-    /// Nothing is kept of the log: it is about to become another one.
-    pub(super) fn let_go(&mut self) {
-        self.end_backlog(None);
+    /// Nothing is kept of the log: it is about to become another one. False as above.
+    pub(super) fn let_go(&mut self) -> bool {
+        self.end_backlog(None)
     }
 
-    fn end_backlog(&mut self, name: Option<ReplId>) {
+    fn end_backlog(&mut self, name: Option<ReplId>) -> bool {
         let node = self.node;
-        let Some(kept) = self.kept.take() else { return };
+        let Some(kept) = self.kept.take() else { return true };
         let mut held = Held::new(&node.keyspace);
-        held.acquire(Want::All);
+        if !held.gate_within(GATE_TRY) {
+            self.kept = Some(kept);
+            return false;
+        }
         node.log.set_read_by(&node.mail, LogReader::Feeder, false);
         node.replication.primary.set_backlog(None);
         if let Some(name) = name {
@@ -282,5 +302,6 @@ impl Feeder {
         self.ring.clear();
         self.departed.clear();
         self.publish_ring();
+        true
     }
 }

@@ -21,7 +21,7 @@ mod listen;
 mod replica;
 mod tick;
 
-use isotherm_keyspace::SteadyMs;
+use isotherm_keyspace::{Held, SteadyMs};
 use isotherm_log::{LogOffset, ReaderId};
 use isotherm_reactor::{Events, Mailbox, Ready, Token};
 use isotherm_replication::Ms;
@@ -40,6 +40,7 @@ use crate::replication::failover::Due;
 use crate::replication::full_sync;
 use crate::replication::primary::GETACK;
 use crate::replication::spill::Spill;
+use crate::request::leases::{GATE_REST, GATE_TRY};
 use crate::session::Attention;
 use crate::session::line;
 pub use attach::name_of;
@@ -84,6 +85,8 @@ pub struct Feeder {
     /// The last look has found something in the log.
     is_busy: bool,
     courier: Courier,
+    /// Messages that wait for the end of scripts.
+    postponed: Vec<FeederMessage>,
 }
 
 struct Kept {
@@ -114,6 +117,7 @@ pub fn start(node: &'static Node) -> io::Result<()> {
         has_more: false,
         is_busy: false,
         courier: Courier::new(node),
+        postponed: Vec::new(),
     };
     std::thread::Builder::new().name("feeder".into()).spawn(move || feeder.run())?;
     node.log.set_reader(LogReader::Feeder, move || waker.post(FeederMessage::Look));
@@ -186,6 +190,7 @@ impl Feeder {
             let ready: Vec<Ready> =
                 self.events.ready().filter(|ready| ready.token != Token::MAILBOX).collect();
             ready.into_iter().for_each(|ready| self.serve(ready));
+            self.hear_postponed();
             self.mailbox.take().into_iter().for_each(|message| self.hear(message));
             if Instant::now() >= self.next_tick {
                 self.next_tick = Instant::now() + SECOND;
@@ -205,6 +210,7 @@ impl Feeder {
         let log = &self.node.log;
         match () {
             () if self.has_more || self.mailbox.has_messages() => Duration::ZERO,
+            () if !self.postponed.is_empty() => GATE_REST.min(until_tick),
             () if self.kept.is_none() => until_tick,
             () if !self.has_replicas() => KEEPING.min(until_tick),
             () if self.is_watched() => WATCHED_LOOK.min(until_tick),
@@ -224,7 +230,29 @@ impl Feeder {
         self.replicas.iter().any(Option::is_some)
     }
 
+    /// Hears what waits for scripts, in its order.
+    fn hear_postponed(&mut self) {
+        for message in std::mem::take(&mut self.postponed) {
+            self.hear(message);
+        }
+    }
+
+    /// Returns whether the message waits for the end of scripts, or behind another that does. All else is
+    /// served meanwhile.
+    fn postpones(&self, message: &FeederMessage) -> bool {
+        let is_one = match message {
+            FeederMessage::Attach(_) | FeederMessage::Keep(_) => self.kept.is_none(),
+            FeederMessage::LetGo(_) => self.kept.is_some(),
+            _ => return false,
+        };
+        let behind_script = || !Held::new(&self.node.keyspace).gate_within(GATE_TRY);
+        !self.postponed.is_empty() || is_one && self.node.keyspace.has_leases() && behind_script()
+    }
+
     fn hear(&mut self, message: FeederMessage) {
+        if self.postpones(&message) {
+            return self.postponed.push(message);
+        }
         match message {
             FeederMessage::Attach(arrival) => self.attach(*arrival),
             FeederMessage::Attend { id } => self.attend(id),
@@ -233,10 +261,10 @@ impl Feeder {
             FeederMessage::Read { client, read, bytes } => self.bring(Reader { client, read }, bytes),
             FeederMessage::Written { generation, file } => self.note_ring_written(generation, file),
             FeederMessage::Disconnect => self.disconnect(),
-            FeederMessage::Keep(done) => {
-                self.open_backlog();
-                done.map(|done| done.send(()));
-            }
+            FeederMessage::Keep(done) => match self.open_backlog() {
+                true => _ = done.map(|done| done.send(())),
+                false => self.postponed.push(FeederMessage::Keep(done)),
+            },
             FeederMessage::Flush(done) => {
                 for _ in 0..FLUSH_TURNS_MAX {
                     self.send();
@@ -248,9 +276,11 @@ impl Feeder {
             }
             FeederMessage::LetGo(done) => {
                 self.disconnect();
-                self.let_go();
-                // It fails if the caller is gone.
-                let _ = done.send(());
+                match self.let_go() {
+                    // It fails if the caller is gone.
+                    true => _ = done.send(()),
+                    false => self.postponed.push(FeederMessage::LetGo(done)),
+                }
             }
         }
     }
@@ -285,7 +315,7 @@ impl Feeder {
     fn append(&mut self, command: &[u8]) -> Option<LogOffset> {
         let node = self.node;
         // The role changes while everything is held: as long as this is, it stays.
-        let mut held = isotherm_keyspace::Held::new(&node.keyspace);
+        let mut held = Held::new(&node.keyspace);
         held.acquire_one(0);
         if self.kept.is_none() || node.mail.tasks().has(Tasks::REPLICA) {
             return None;

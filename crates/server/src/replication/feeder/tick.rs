@@ -59,8 +59,7 @@ impl Feeder {
             && !self.has_replicas()
             && ttl_seconds > 0
             && self.alone_since.elapsed().as_secs() > ttl_seconds;
-        if is_idle {
-            self.close_backlog();
+        if is_idle && self.close_backlog() {
             log::notice(format!(
                 "Replication backlog freed after {ttl_seconds} seconds without connected replicas."
             ));

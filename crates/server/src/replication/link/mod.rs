@@ -14,7 +14,7 @@ mod settings;
 mod sources;
 mod stall;
 
-use isotherm_keyspace::{Db, Held, Want};
+use isotherm_keyspace::{Db, Held};
 use isotherm_log::writer::Ms;
 use isotherm_reactor::connect::connect;
 use isotherm_replication::link::{Failure, Input, Line, Link, Output, Phase, Position, Settings, ack};
@@ -38,6 +38,7 @@ use crate::replication::stream::{self, Fault, READ_BYTES, Seen, Stream};
 use crate::replication::sync::{self, Receiving, Why};
 use crate::replication::{feeder, handover, role};
 use crate::request::execute::Exec;
+use crate::request::leases::await_gate;
 use crate::session::client::Seen as SeenClient;
 use crate::session::{Attention, ClientShared, Transport};
 use crate::tls;
@@ -466,8 +467,7 @@ impl LinkThread {
     fn go_on(&mut self, id: Option<isotherm_replication::ReplId>) {
         let node = self.node;
         let mut held = Held::new(&node.keyspace);
-        held.acquire(Want::All);
-        if !self.is_current() {
+        if !await_gate(&mut held, || self.is_current()) || !self.is_current() {
             return;
         }
         let end = node.log.end();
@@ -546,8 +546,7 @@ impl LinkThread {
             Ok(()) => {
                 let node = self.node;
                 let mut held = Held::new(&node.keyspace);
-                held.acquire(Want::All);
-                if self.is_current() {
+                if await_gate(&mut held, || self.is_current()) && self.is_current() {
                     self.note_up();
                 }
                 held.release();

@@ -1,43 +1,94 @@
-/* A disk that does not answer, loaded into a server by LD_PRELOAD: while the file that HANGS names is there, reads and writes of files
- * without a name wait, and so do syncs of the append-only file. */
+/* A disk that does not answer, loaded into a server by LD_PRELOAD: while the file that HANGS names is there, calls wait. An empty file
+ * means reads and writes of files without a name, and syncs of the append-only file; else it has one call (open, write, sync, rename) and
+ * a part of the file's path. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
 
-static void wait_for_disk(int fd, const char *part) {
+#define REAL(name) \
+    static __typeof__(&name) real; \
+    if (real == NULL) real = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
+
+/* 1 if such a call of this file hangs now. */
+static int hangs(const char *call, const char *part, const char *path) {
+    const char *flag = getenv("HANGS");
+    if (flag == NULL) return 0;
+    int fd = syscall(SYS_openat, AT_FDCWD, flag, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    char text[256] = {0}, asked_call[32] = {0}, asked_part[200] = {0};
+    ssize_t len = syscall(SYS_read, fd, text, sizeof text - 1);
+    close(fd);
+    if (len <= 0) return part != NULL && strstr(path, part) != NULL;
+    if (sscanf(text, "%31s %199s", asked_call, asked_part) != 2) return 0;
+    return strcmp(asked_call, call) == 0 && strstr(path, asked_part) != NULL;
+}
+
+static void wait_for_path(const char *call, const char *part, const char *path) {
+    struct timespec moment = {0, 5 * 1000 * 1000};
+    while (hangs(call, part, path)) nanosleep(&moment, NULL);
+}
+
+static void wait_for_file(const char *call, const char *part, int fd) {
+    const char *flag = getenv("HANGS");
+    if (flag == NULL || access(flag, F_OK) != 0) return;
     char link[64], target[512];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
     ssize_t len = readlink(link, target, sizeof target - 1);
-    const char *flag = getenv("HANGS");
-    if (len < 0 || flag == NULL) return;
+    if (len < 0) return;
     target[len] = 0;
-    if (strstr(target, part) == NULL) return;
-    struct timespec moment = {0, 5 * 1000 * 1000};
-    while (access(flag, F_OK) == 0) nanosleep(&moment, NULL);
+    wait_for_path(call, part, target);
 }
 
 ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t at) {
-    static ssize_t (*real)(int, const void *, size_t, off64_t);
-    if (real == NULL) real = dlsym(RTLD_NEXT, "pwrite64");
-    wait_for_disk(fd, ".repl (deleted)");
+    REAL(pwrite64);
+    wait_for_file("write", ".repl (deleted)", fd);
+    return real(fd, bytes, count, at);
+}
+
+ssize_t write(int fd, const void *bytes, size_t count) {
+    REAL(write);
+    wait_for_file("write", NULL, fd);
+    return real(fd, bytes, count);
+}
+
+ssize_t pread64(int fd, void *bytes, size_t count, off64_t at) {
+    REAL(pread64);
+    wait_for_file("read", ".repl (deleted)", fd);
     return real(fd, bytes, count, at);
 }
 
 int fdatasync(int fd) {
-    static int (*real)(int);
-    if (real == NULL) real = dlsym(RTLD_NEXT, "fdatasync");
-    wait_for_disk(fd, ".incr.aof");
+    REAL(fdatasync);
+    wait_for_file("sync", ".incr.aof", fd);
     return real(fd);
 }
 
-ssize_t pread64(int fd, void *bytes, size_t count, off64_t at) {
-    static ssize_t (*real)(int, void *, size_t, off64_t);
-    if (real == NULL) real = dlsym(RTLD_NEXT, "pread64");
-    wait_for_disk(fd, ".repl (deleted)");
-    return real(fd, bytes, count, at);
+int fsync(int fd) {
+    REAL(fsync);
+    wait_for_file("sync", NULL, fd);
+    return real(fd);
+}
+
+int rename(const char *from, const char *to) {
+    REAL(rename);
+    wait_for_path("rename", NULL, to);
+    return real(from, to);
+}
+
+int open64(const char *path, int flags, ...) {
+    REAL(open64);
+    va_list rest;
+    va_start(rest, flags);
+    mode_t mode = va_arg(rest, mode_t);
+    va_end(rest);
+    wait_for_path("open", NULL, path);
+    return real(path, flags, mode);
 }

@@ -1,0 +1,66 @@
+//! The threads of errands (`session::errand`), each for one.
+
+use isotherm_keyspace::Waiter;
+use isotherm_resp::Reply;
+use isotherm_resp::reply::Protocol;
+use std::sync::Arc;
+
+use super::blocking::answer_in_time;
+use crate::node::Node;
+use crate::process::log;
+use crate::process::routines::{self, Routine};
+use crate::session::errand::{Answerer, Errand};
+
+const TOO_MANY: &str = "ERR Too many commands wait for a disk that does not answer";
+
+struct Thread {
+    node: &'static Node,
+    /// Absent behind its end.
+    errand: Option<Errand>,
+    waiter: Arc<Waiter>,
+    proto: Protocol,
+    name: &'static str,
+}
+
+/// Starts the errand of a client that is parked.
+pub fn start(node: &'static Node, errand: Errand, waiter: &Arc<Waiter>, proto: Protocol, name: &'static str) {
+    if errand.is_counted && !node.errands.admit() {
+        return refuse(waiter, proto, TOO_MANY);
+    }
+    let is_counted = errand.is_counted;
+    let thread = Thread { node, errand: Some(errand), waiter: Arc::clone(waiter), proto, name };
+    if let Err((error, _)) = routines::try_start("errand", thread) {
+        if is_counted {
+            node.errands.end();
+        }
+        refuse(waiter, proto, &format!("ERR Can't start a thread: {error}"));
+    }
+}
+
+fn refuse(waiter: &Arc<Waiter>, proto: Protocol, text: &str) {
+    let mut reply = Reply::new(proto);
+    reply.error(text);
+    answer_in_time(waiter, reply);
+}
+
+impl Routine for Thread {
+    fn step(&mut self) -> bool {
+        let Some(Errand { work, is_counted, .. }) = self.errand.take() else { return false };
+        let mut reply = Reply::new(self.proto);
+        let answerer = work(&self.waiter, &mut reply);
+        if is_counted {
+            self.node.errands.end();
+        }
+        if answerer == Answerer::Errand {
+            let end = match reply.out.first() {
+                Some(b'-') => String::from_utf8_lossy(&reply.out).trim_end().to_string(),
+                _ => "done".to_string(),
+            };
+            if !answer_in_time(&self.waiter, reply) {
+                let name = self.name.replace('|', " ").to_ascii_uppercase();
+                log::notice(format!("{name} has ended behind its client's wait: {end}"));
+            }
+        }
+        false
+    }
+}

@@ -1,0 +1,215 @@
+//! A disk of files that does not answer: each command of an administrator beside each call that hangs is
+//! answered in time, or by its own error, and no other client feels it.
+//!
+//! ```text
+//!                  RDB file   append-only file   ACL file   configuration
+//!   open, write,
+//!   sync, rename      .              .              .             .         a reply in `BOUND`,
+//!                                                                           PING in `OTHERS_BOUND`
+//! ```
+
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::common::{Client, Server, encode, wait_until};
+use crate::feeder_disk::HangingDisk;
+
+/// A reply that takes longer does not come. On a quiet machine it takes a tenth of that, or the 5 s of SAVE
+/// and of those that write the files of an operator.
+const BOUND: Duration = Duration::from_secs(10);
+/// Longest wait of a client that needs no disk: ten times that of a quiet machine.
+const OTHERS_BOUND: Duration = Duration::from_secs(1);
+/// A process that is asked to end by a signal ends within 8 s. The rest is for a busy machine.
+const END_BOUND: Duration = Duration::from_secs(20);
+
+const LATE: &str = "-ERR The disk does not answer. The command goes on, and the log has its end\r\n";
+
+/// Columns at a time.
+const AT_ONCE: usize = 6;
+
+/// Calls that hang, and the files.
+const COLUMNS: &[(&str, &str)] = &[
+    ("open", "temp-"),
+    ("write", ".rdb"),
+    ("sync", ".rdb"),
+    ("rename", "dump.rdb"),
+    ("open", ".incr.aof"),
+    ("write", ".incr.aof"),
+    ("sync", ".incr.aof"),
+    ("rename", ".manifest"),
+    ("open", "users.acl"),
+    ("sync", "users.acl"),
+    ("open", "server.conf"),
+    ("rename", "server.conf"),
+];
+
+const ROWS: &[&[&str]] = &[
+    &["INFO", "everything"],
+    &["CONFIG", "SET", "maxmemory", "64mb"],
+    &["ACL", "SAVE"],
+    &["ACL", "LOAD"],
+    &["CONFIG", "REWRITE"],
+    &["BGSAVE"],
+    &["SAVE"],
+    &["BGREWRITEAOF"],
+    &["CONFIG", "SET", "appendfsync", "no"],
+    &["CONFIG", "SET", "appendonly", "no"],
+    &["CONFIG", "SET", "appendonly", "yes"],
+    &["CONFIG", "SET", "timeout", "0"],
+    &["REPLICAOF", "127.0.0.1", "1"],
+    &["REPLICAOF", "NO", "ONE"],
+    &["SWAPDB", "0", "1"],
+    &["FLUSHALL"],
+];
+
+fn text(reply: Vec<u8>) -> String {
+    String::from_utf8_lossy(&reply).into_owned()
+}
+
+/// The reply to a request, and the longest wait of a PING beside it, on connections of both workers.
+fn ask_beside(server: &Server, request: &[&str]) -> (String, Duration) {
+    let mut others: Vec<Client> = (0..2).map(|_| server.client()).collect();
+    let mut client = server.client();
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| {
+            let begun = Instant::now();
+            client.send(encode(request));
+            let reply = text(client.read_reply());
+            assert!(begun.elapsed() < BOUND, "{request:?} took {:?}: {reply}", begun.elapsed());
+            reply
+        });
+        let mut longest = Duration::ZERO;
+        while !asked.is_finished() {
+            for other in &mut others {
+                let begun = Instant::now();
+                other.check("PING", "+PONG\r\n");
+                longest = longest.max(begun.elapsed());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        (asked.join().unwrap(), longest)
+    })
+}
+
+/// One cell. One that is late for others is asked once more.
+#[track_caller]
+fn ask(server: &Server, request: &[&str]) -> String {
+    let (reply, longest) = ask_beside(server, request);
+    if longest > OTHERS_BOUND {
+        let (_, again) = ask_beside(server, request);
+        assert!(again < OTHERS_BOUND, "beside {request:?} a PING took {longest:?}, then {again:?}");
+    }
+    reply
+}
+
+fn start(disk: &HangingDisk, more: &[&str]) -> Server {
+    let [file, users] = ["server.conf", "users.acl"].map(|name| disk.folder().join(name));
+    std::fs::write(&file, "enable-debug-command yes\n").unwrap();
+    std::fs::write(&users, "user default on nopass ~* &* +@all\n").unwrap();
+    let users = users.to_str().unwrap();
+    let fixed = ["--aclfile", users, "--save", "", "--appendfsync", "everysec"];
+    let server = disk.start_with(&[file.to_str().unwrap()], &[&fixed[..], more].concat());
+    let mut client = server.client();
+    wait_until("it has loaded", || client.ask("PING") == "+PONG\r\n");
+    server
+}
+
+fn run(number: usize) {
+    let (call, part) = COLUMNS[number];
+    let disk = HangingDisk::new(&format!("column-{number}"));
+    let mut server = start(&disk, &["--appendonly", "yes"]);
+    let mut client = server.client();
+    client.check("SET key value", "+OK\r\n");
+    disk.hang_call(call, part);
+    client.check("SET key other", "+OK\r\n");
+    let begun = Instant::now();
+    for row in ROWS {
+        let reply = ask(&server, row);
+        println!("{call} {part} {row:?} {:?}: {reply:.60?}", begun.elapsed());
+    }
+    match number % 2 {
+        0 => server.signal("TERM"),
+        _ => server.client().send(encode(&["SHUTDOWN", "NOSAVE", "FORCE"])),
+    }
+    let begun = Instant::now();
+    server.wait();
+    assert!(begun.elapsed() < END_BOUND, "{call} {part} ends after {:?}", begun.elapsed());
+}
+
+#[test]
+fn each_command_is_answered_beside_each_call_that_hangs() {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        loop {
+            match next.fetch_add(1, Relaxed) {
+                number if number < COLUMNS.len() => run(number),
+                _ => return,
+            }
+        }
+    };
+    std::thread::scope(|scope| {
+        let runs: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(work)).collect();
+        let failed = runs.into_iter().filter_map(|run| run.join().err()).count();
+        assert_eq!(failed, 0);
+    });
+}
+
+// ---- what becomes of each ----
+
+#[test]
+fn files_of_an_operator_that_hang_hold_up_their_client_only() {
+    let disk = HangingDisk::new("operator");
+    let server = start(&disk, &[]);
+    let mut client = server.client();
+    client.check("ACL SETUSER someone on nopass", "+OK\r\n");
+    disk.hang_call("sync", "users.acl");
+    assert_eq!(ask(&server, &["ACL", "SAVE"]), LATE);
+    disk.hang_call("rename", "server.conf");
+    server.wait_for_log("ACL SAVE has ended behind its client's wait: done");
+    let users = std::fs::read_to_string(disk.folder().join("users.acl")).unwrap();
+    assert!(users.contains("user someone"), "{users}");
+    // As Sentinels send it.
+    client.check("MULTI", "+OK\r\n");
+    client.check("CONFIG REWRITE", "+QUEUED\r\n");
+    client.check("PING", "+QUEUED\r\n");
+    client.check("EXEC", &format!("*2\r\n{LATE}+PONG\r\n"));
+    disk.answer();
+    client.check("CONFIG REWRITE", "+OK\r\n");
+    client.check("ACL LOAD", "+OK\r\n");
+    client.check("ACL WHOAMI", "$7\r\ndefault\r\n");
+}
+
+#[test]
+fn save_is_given_up_while_its_disk_hangs() {
+    let disk = HangingDisk::new("save");
+    let server = start(&disk, &[]);
+    let mut client = server.client();
+    client.check("SET key value", "+OK\r\n");
+    disk.hang_call("write", ".rdb");
+    assert_eq!(ask(&server, &["SAVE"]), "-ERR The disk does not answer: there is no new file\r\n");
+    client.check("SAVE", "-ERR Background save already in progress\r\n");
+    disk.answer();
+    wait_until("it has ended", || client.ask("SAVE") == "+OK\r\n");
+    assert_eq!(client.info("persistence", "rdb_changes_since_last_save"), 0);
+}
+
+#[test]
+fn the_append_only_file_is_off_while_its_last_sync_hangs() {
+    let disk = HangingDisk::new("aof-off");
+    let server = start(&disk, &["--appendonly", "yes"]);
+    let mut client = server.client();
+    wait_until("the first base is there", || client.info("persistence", "aof_rewrite_in_progress") == 0);
+    disk.hang_call("sync", ".incr.aof");
+    client.check("SET key value", "+OK\r\n");
+    assert_eq!(ask(&server, &["CONFIG", "SET", "appendonly", "no"]), "+OK\r\n");
+    assert!(server.log().contains("The append-only file is off, and its last fsync is still under way."));
+    let refused = "-ERR CONFIG SET failed (possibly related to argument 'appendonly') - Unable to turn on AOF. Check server logs.\r\n";
+    client.check("CONFIG SET appendonly yes", refused);
+    client.check("CONFIG SET maxmemory 64mb", "+OK\r\n");
+    disk.answer();
+    server.wait_for_log("The last fsync of the append-only file has ended.");
+    client.check("CONFIG SET appendonly yes", "+OK\r\n");
+    wait_until("the base is there", || client.info("persistence", "aof_rewrite_in_progress") == 0);
+    client.check("CONFIG SET appendonly no", "+OK\r\n");
+    assert!(!server.log().contains("may be lost"));
+}
