@@ -42,6 +42,7 @@ mod plain;
 mod system;
 #[cfg(feature = "tcmalloc")]
 mod tcmalloc;
+mod untouched;
 
 #[cfg(feature = "jemalloc")]
 use jemalloc as inner;
@@ -53,6 +54,8 @@ use system as inner;
 use tcmalloc as inner;
 
 use inner::INNER;
+pub use untouched::Untouched;
+
 pub use inner::{GIVES_BACK, class_bytes, figures, keep_libc_small, name, purge, report, return_freed_pages};
 #[cfg(feature = "jemalloc")]
 pub use jemalloc::{
@@ -265,6 +268,20 @@ mod tests {
         assert!(allocated_bytes() >= before + (8 << 20) - 2 * THREAD_DELTA_MAX as u64);
         drop(big);
         assert!(allocated_bytes() <= before + (4 << 20));
+    }
+
+    #[test]
+    fn what_was_never_written_to_is_not_counted() {
+        let _alone = ALONE.lock();
+        let before = allocated_bytes();
+        let announced = Vec::<u8>::with_capacity(64 << 20);
+        let mut untouched = Untouched::default();
+        untouched.set(64 << 20);
+        assert!(allocated_bytes() < before + (4 << 20));
+        untouched.set(32 << 20);
+        assert!(allocated_bytes() > before + (28 << 20));
+        drop((announced, untouched));
+        assert!(allocated_bytes() < before + (4 << 20));
     }
 
     #[test]

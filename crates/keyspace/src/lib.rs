@@ -68,6 +68,7 @@ pub use layout::bundle::{BundleAt, BundleName, Expiring};
 pub use layout::cold::{ColdKeeper, ColdRef, ColdValue};
 pub use layout::key::{Key, KeyHasher};
 pub use layout::kind::{Db, Encoding, Expiry, Full, NewValue, PackedValue, Type};
+pub use layout::large::{Lent, RequestMemory, SharedText};
 pub use layout::last_used::{AccessMode, AccessNote, AccessStamp};
 pub use layout::node_name::{NodeAt, NodeName};
 pub use layout::packed::{Element, TextRoom};

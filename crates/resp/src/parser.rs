@@ -108,6 +108,15 @@ impl Parser {
         (self.at as usize, self.found_bytes as usize)
     }
 
+    /// Length of the largest argument of the unfinished request, announced or seen; 0 where there are many.
+    pub fn largest_argument_bytes(&self) -> usize {
+        const LOOKS_MAX: usize = 16;
+        if self.found.len() > LOOKS_MAX {
+            return 0;
+        }
+        self.found.iter().map(|span| span.len).chain(self.bulk).max().unwrap_or(0) as usize
+    }
+
     /// Looks for one request at the front of `buf` and appends its spans, relative to `buf`.
     ///
     /// After `Incomplete`, call again with the same bytes and more behind them; `limits` may change in between. The

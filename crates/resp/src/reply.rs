@@ -22,6 +22,8 @@
 //! shared              ^ at 9: 25 KB, 25 KB, 18 KB        each part stands behind a byte of its own reply
 //! ```
 
+mod parts;
+
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 use isotherm_stdx::{push_f64, push_i64};
 use std::sync::Arc;
@@ -66,9 +68,6 @@ pub struct SharedPart {
     pub at: usize,
     pub bytes: Arc<SharedBytes>,
 }
-
-/// Less than this is copied: that is cheaper than to write it by itself.
-const SHARED_BYTES_MIN: usize = 16 << 10;
 
 /// The first word of an error ("ERR", "WRONGTYPE"), under which INFO errorstats counts it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -141,36 +140,6 @@ impl Reply {
         taken.extend_from_slice(&self.out[from..]);
         self.out.truncate(mark);
         taken
-    }
-
-    // --- shared parts --------------------------------------------------------------------------------------------
-
-    /// A reply in parts. The first, which may not be empty, is copied, the others only if that is cheaper.
-    pub fn share(&mut self, parts: &[Arc<SharedBytes>]) {
-        let Some((first, rest)) = parts.split_first() else { return };
-        assert!(!first.is_empty(), "a shared part stands behind a byte of its own reply");
-        self.raw(first);
-        let bytes: usize = rest.iter().map(|part| part.len()).sum();
-        if !self.shares || bytes < SHARED_BYTES_MIN {
-            return rest.iter().for_each(|part| self.raw(part));
-        }
-        let at = self.out.len();
-        let parts = rest.iter().filter(|part| !part.is_empty());
-        self.shared.extend(parts.map(|part| SharedPart { at, bytes: Arc::clone(part) }));
-        self.shared_bytes += bytes;
-    }
-
-    #[inline]
-    pub fn has_shared(&self) -> bool {
-        self.shared_bytes > 0
-    }
-
-    /// Takes out the parts that belong to the replies up to `end`: those of the first replies whose parts are still there.
-    pub fn take_shared(&mut self, end: usize) -> Vec<SharedPart> {
-        let count = self.shared.partition_point(|part| part.at <= end);
-        let parts: Vec<SharedPart> = self.shared.drain(..count).collect();
-        self.shared_bytes -= parts.iter().map(|part| part.bytes.len()).sum::<usize>();
-        parts
     }
 
     /// Nothing of it is needed any more.
@@ -547,35 +516,6 @@ mod tests {
             "*0\r\n",
             ">0\r\n",
         );
-    }
-
-    #[test]
-    fn shared_parts_stand_where_they_were_put() {
-        let account = crate::shared::SharedAccount::default();
-        let large = |byte: u8| SharedBytes::new(vec![byte; SHARED_BYTES_MIN], &account);
-        let parts = [SharedBytes::new(*b"*2\r\n", &account), large(b'a'), large(b'b')];
-        let mut copied = Reply::default();
-        copied.share(&parts);
-        assert_eq!(copied.out, [&parts[0][..], &parts[1], &parts[2]].concat());
-        let mut reply = Reply { shares: true, ..Reply::default() };
-        reply.share(&[SharedBytes::new(*b"*1\r\n", &account), SharedBytes::new(*b":1\r\n", &account)]);
-        assert!(!reply.has_shared(), "it is little");
-        let open = reply.defer();
-        reply.share(&parts);
-        reply.ok();
-        let mark = reply.len();
-        reply.share(&parts);
-        assert_eq!(reply.bytes(), reply.len() + 4 * SHARED_BYTES_MIN);
-        reply.truncate(mark);
-        assert_eq!(reply.bytes(), reply.len() + 2 * SHARED_BYTES_MIN);
-        reply.close_array(open, 100);
-        let taken = reply.take_shared(reply.len());
-        let text = b"*1\r\n:1\r\n*100\r\n*2\r\n+OK\r\n";
-        assert_eq!(reply.out, text);
-        assert_eq!(taken.iter().map(|part| part.at).collect::<Vec<_>>(), [text.len() - 5; 2]);
-        assert!(!reply.has_shared());
-        drop(taken);
-        assert_eq!(account.bytes(), 4 + 2 * SHARED_BYTES_MIN, "those of `parts`");
     }
 
     #[test]

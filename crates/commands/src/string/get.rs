@@ -35,9 +35,10 @@ fn get(call: &mut Call<'_, '_, '_>) -> Outcome {
 /// Replies the value of `key`, or null; returns whether it is there. What is no string is not replied.
 #[inline]
 pub(super) fn reply_value(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<bool, &'static str> {
-    match value::string(call.txn.find(call.db, key, Lookup::Read))? {
-        Some(value) => {
-            value::write(call.reply, value);
+    match call.txn.find(call.db, key, Lookup::Read) {
+        Some(entry) => {
+            value::string(Some(entry))?;
+            value::write(call.reply, &entry);
             Ok(true)
         }
         None => {

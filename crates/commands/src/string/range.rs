@@ -72,16 +72,15 @@ fn getrange(call: &mut Call<'_, '_, '_>) -> Outcome {
         return call.fail(errors::NOT_AN_INTEGER);
     };
     let key = call.key(1);
-    match value::string(call.txn.find(call.db, &key, Lookup::Read)) {
-        Err(error) => return call.fail(error),
-        Ok(Some(found)) => {
+    let found = call.txn.find(call.db, &key, Lookup::Read);
+    match (value::string(found), found) {
+        (Err(error), _) => return call.fail(error),
+        (Ok(Some(value)), Some(entry)) => {
             let mut room = value::NO_TEXT;
-            let bytes = value::text(found, &mut room);
-            call.reply.bulk(&bytes[range(start, end, bytes.len())]);
+            let bytes = value::text(value, &mut room);
+            value::write_part(call.reply, &entry, bytes, range(start, end, bytes.len()));
         }
-        Ok(None) => {
-            call.reply.bulk(b"");
-        }
+        _ => call.reply.bulk(b""),
     }
     Outcome::Done
 }

@@ -1,8 +1,9 @@
 //! A stored string is text or a number; code that needs its bytes asks here.
 
 use isotherm_keyspace::{Entry, Type, Value};
-use isotherm_resp::{Reply, errors};
+use isotherm_resp::{Reply, SharedBytes, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
+use std::ops::Range;
 
 /// `string` lets strings pass only, and values that are not in memory are fetched before a command that
 /// reads them runs (`need.rs`, of which a test asks every command).
@@ -43,11 +44,29 @@ pub(super) fn equals(value: Value<'_>, bytes: &[u8]) -> bool {
     text(value, &mut NO_TEXT.clone()) == bytes
 }
 
+/// Replies the string that was found; a large one is not copied.
 #[inline]
-pub(super) fn write(reply: &mut Reply, value: Value<'_>) {
-    match value {
+pub(super) fn write(reply: &mut Reply, entry: &Entry<'_>) {
+    match entry.value {
         Value::Int(int) => reply.bulk_i64(int),
-        Value::Bytes(bytes) => reply.bulk(bytes),
+        Value::Bytes(bytes) => write_part(reply, entry, bytes, 0..bytes.len()),
         other => unreachable!("{NOT_A_STRING}: {:?}", other.kind()),
+    }
+}
+
+/// Replies a part of the bytes of what was found.
+#[inline]
+pub(super) fn write_part(reply: &mut Reply, entry: &Entry<'_>, bytes: &[u8], part: Range<usize>) {
+    match reply.shares_bulk(part.len()) {
+        true => share_part(reply, entry, bytes, part),
+        false => reply.bulk(&bytes[part]),
+    }
+}
+
+#[cold]
+fn share_part(reply: &mut Reply, entry: &Entry<'_>, bytes: &[u8], part: Range<usize>) {
+    match entry.shared_text() {
+        Some(text) => reply.bulk_shared(SharedBytes::of_value(text, part)),
+        None => reply.bulk(&bytes[part]),
     }
 }

@@ -54,6 +54,12 @@ impl Server {
         self.keyspace.check_invariants();
     }
 
+    /// Bytes of strings and elements that do not lie in the arenas.
+    #[allow(dead_code, reason = "not every test asks")]
+    pub fn large_bytes(&self) -> u64 {
+        self.keyspace.large_bytes()
+    }
+
     #[allow(dead_code, reason = "not every test asks")]
     pub fn arena_bytes(&self) -> u64 {
         self.keyspace.arenas().iter().map(|arena| arena.live_bytes()).sum()

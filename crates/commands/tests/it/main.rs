@@ -6,6 +6,7 @@ mod common;
 #[path = "../../../persist/tests/payloads/mod.rs"]
 mod payloads;
 
+mod copies;
 mod damaged;
 mod declarations;
 mod growth;

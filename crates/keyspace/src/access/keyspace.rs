@@ -5,10 +5,12 @@ use crate::access::shared::{Config, Shared};
 use crate::access::sync::{Mutex, MutexGuard};
 use crate::access::work_guard::{HoldWatch, WorkGuard};
 use crate::layout::key::{Key, KeyHasher};
+use crate::layout::large::{Lent, RequestMemory};
 use crate::layout::last_used::AccessMode;
 use crate::tables::geometry::Geometry;
 use isotherm_arena::{Arena, ArenaConfig, ReserveError};
 use isotherm_stdx::Slot;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, PoisonError, TryLockError};
 
@@ -81,6 +83,11 @@ impl Keyspace {
 
     pub fn partition_count(&self) -> usize {
         self.partitions.len()
+    }
+
+    /// Lends the bytes of a request of which `argument` is most: see [`Lent::lend_to`].
+    pub fn lend_request(&self, request: Vec<u8>, argument: Range<usize>, memory: RequestMemory) -> Lent {
+        Lent::new(request, argument, memory, &self.shared.large)
     }
 
     /// Bytes that strings and elements above 4 KB take of the global allocator.

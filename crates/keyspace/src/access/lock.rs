@@ -21,6 +21,7 @@ use crate::access::waiter::{WaitedKey, Waiter};
 use crate::access::walk::Walk;
 use crate::layout::key::Key;
 use crate::layout::kind::{Db, Type};
+use crate::layout::large::Shared;
 use isotherm_stdx::{Slot, Steps, steps};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -64,6 +65,8 @@ pub struct Held<'k> {
     pub walk: Walk,
     /// Keys that the handler under way may resolve; none: whatever is held.
     pub(super) named: Option<NamedKeys>,
+    /// The request under way, if an argument of it may be stored as it lies.
+    pub(super) lent: Option<Shared>,
 }
 
 impl<'k> Held<'k> {
@@ -79,6 +82,7 @@ impl<'k> Held<'k> {
             drops_passed: false,
             walk: Walk::default(),
             named: None,
+            lent: None,
         }
     }
 

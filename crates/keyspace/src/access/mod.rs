@@ -16,6 +16,7 @@ pub(crate) mod keyspace;
 pub(crate) mod lease;
 pub(crate) mod leasing;
 pub(crate) mod leaving;
+pub(crate) mod lending;
 pub(crate) mod lock;
 pub(crate) mod lost;
 pub(crate) mod named;

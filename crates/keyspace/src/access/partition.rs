@@ -82,6 +82,7 @@ impl Partition {
             scratch: PackedBuf::default(),
             scratch_bytes: Vec::new(),
             cold: Cold::default(),
+            lent: None,
         };
         let tables = (0..config.databases).map(|_| None).collect();
         Partition {

@@ -1,7 +1,9 @@
 //! Strings that are changed in place (APPEND, SETRANGE, SETBIT): they become raw, and longer where they lie if that can be.
 
 use crate::access::partition::Partition;
-use crate::layout::entry::{BodyRef, Draft, EntryBytes, INLINE_BYTES_MAX, Place, Plan, body_head_bytes};
+use crate::layout::entry::{
+    BodyRef, Draft, EntryBytes, INLINE_BYTES_MAX, Place, Plan, body_head_bytes, set_form,
+};
 use crate::layout::key::Key;
 use crate::layout::kind::{Db, Expiry, Form, Full, NewValue};
 use crate::layout::page;
@@ -40,14 +42,16 @@ impl Partition {
         Ok(self.store.value_mut(page, spot))
     }
 
-    /// A large raw body that stays one.
+    /// A large text, which becomes raw where it lies, or a raw one of the same length.
     fn grows_in_place(&self, location: &Location, len: usize) -> bool {
         let (Some(page), Some(spot)) = (location.page, location.spot) else { return false };
         let entry = EntryBytes(self.store.heap.page(page).entry(spot));
         let value_bytes = self.store.value_bytes_of(entry).len();
-        entry.form() == Form::Raw
-            && (entry.place() == Place::Large || value_bytes == len)
-            && value_bytes <= len
+        match (entry.form(), entry.place()) {
+            (Form::Bytes | Form::Raw, Place::Large) => value_bytes <= len,
+            (Form::Raw, _) => value_bytes == len,
+            _ => false,
+        }
     }
 
     fn grow_in_place(&mut self, db: Db, location: &Location, len: usize) -> Result<(), Full> {
@@ -66,6 +70,7 @@ impl Partition {
         let mut bytes = view.entry(spot).to_vec();
         let tail = bytes.len() - 4;
         bytes[tail..].copy_from_slice(&grown.len.to_le_bytes());
+        set_form(&mut bytes, Form::Raw);
         let old = store.account(entry);
         store.large.grow(body.raw, body_len)?;
         page::replace(store.heap.page_mut(page), spot, &bytes);

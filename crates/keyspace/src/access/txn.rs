@@ -7,6 +7,7 @@ use crate::access::carry::copy_object;
 use crate::access::effect::{EffectSink, EventClass};
 use crate::access::followers::ChangeCause;
 use crate::access::key_events::KeyEvents;
+use crate::access::lending::set_lent;
 use crate::access::lock::Held;
 use crate::access::terms::{ColdAt, Conditions, ExpiryMode, Lookup, OnCold, TxnCounts};
 use crate::access::watch::{Presence, Watcher};
@@ -193,7 +194,10 @@ impl<'t, 'k> Txn<'t, 'k> {
             Overwrite::Misfit(spot) => Some(spot),
             Overwrite::Absent => None,
         };
-        self.set_anew(db, key, value, expiry, spot)?;
+        match self.held.lent.is_some() {
+            true => set_lent(self, db, key, value, expiry, spot)?,
+            false => self.set_anew(db, key, value, expiry, spot)?,
+        }
         if spot.is_none() {
             self.created(db, key);
         }
@@ -223,7 +227,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     }
 
     /// The same for all others. `spot`: where the live entry is, if there is one.
-    fn set_anew(
+    pub(super) fn set_anew(
         &mut self,
         db: Db,
         key: &Key<'_>,

@@ -11,7 +11,7 @@ use crate::layout::heap::Heap;
 use crate::layout::key::slot_of_blob_head;
 use crate::layout::key::{Key, blob_head, tag_of};
 use crate::layout::kind::{Expiry, Form, Full, NewValue};
-use crate::layout::large::Large;
+use crate::layout::large::{Large, Shared};
 use crate::layout::last_used::{self, AccessMode};
 use crate::layout::packed::PackedBuf;
 use crate::layout::page::{self, Spot};
@@ -49,6 +49,8 @@ pub(crate) struct Store {
     pub scratch: PackedBuf,
     pub scratch_bytes: Vec<u8>,
     pub cold: Cold,
+    /// The request whose argument is being stored, if that may be stored as it lies.
+    pub lent: Option<Shared>,
 }
 
 /// What an entry counts for whose value lies in it; none: ask the store that has its body.
@@ -140,6 +142,10 @@ impl Store {
     }
 
     pub fn new_body(&mut self, plan: Plan, key: &Key<'_>, value: NewValue<'_>) -> Result<BodyRef, Full> {
+        if let Some(lent) = self.lent_as(plan, value) {
+            let (len, raw) = (lent.len() as u32, self.large.adopt(lent));
+            return Ok(BodyRef { place: Place::Large, raw, len, keyed: false, timed: false });
+        }
         let body = self.empty_body(plan, key, value_bytes(value))?;
         let head = body_head_bytes(plan.keyed, key.bytes.len());
         let target = &mut self.body_mut(body)[head..];
@@ -149,6 +155,17 @@ impl Store {
             NewValue::Packed(packed) => target.copy_from_slice(packed.bytes),
         }
         Ok(body)
+    }
+
+    /// The argument that was lent, if it is this value, and no key has to stand before it.
+    fn lent_as(&self, plan: Plan, value: NewValue<'_>) -> Option<Shared> {
+        let lent = self.lent.as_ref().filter(|_| plan.place == Place::Large && !plan.keyed)?;
+        match value {
+            NewValue::Bytes(bytes) | NewValue::Raw(bytes) if std::ptr::eq(bytes, &***lent) => {
+                Some(Shared::clone(lent))
+            }
+            _ => None,
+        }
     }
 
     // ---- entries ----

@@ -6,6 +6,7 @@ use crate::layout::cold::ColdValue;
 use crate::layout::directory;
 use crate::layout::entry::{BodyRef, Draft, EntryBytes, Parts, Place, read_int};
 use crate::layout::kind::{Encoding, Form, NewValue, Type, packed_encoding};
+use crate::layout::large::SharedText;
 use crate::layout::last_used::{self, AccessMode};
 use crate::layout::page::{self, Page, Spot};
 use crate::layout::record::UNIT_BYTES;
@@ -195,6 +196,12 @@ impl<'a> Entry<'a> {
         self.meta.frequency()
     }
 
+    /// The text of a large string, shared with what is stored: it stays as it is, whatever a later command
+    /// changes.
+    pub fn shared_text(&self) -> Option<SharedText> {
+        self.meta.shared_text()
+    }
+
     /// Bytes that this entry takes, its share of the page included (MEMORY USAGE).
     pub fn memory_bytes(&self) -> usize {
         self.meta.memory_bytes()
@@ -242,6 +249,14 @@ impl EntryMeta<'_> {
         self.page.access(self.spot.index, AccessMode::Lfu.width()).map_or(0, |counter| counter as u8)
     }
 
+    fn shared_text(&self) -> Option<SharedText> {
+        let entry = EntryBytes(self.page.entry(self.spot));
+        let body = entry.body().filter(|body| body.place == Place::Large)?;
+        let is_text = matches!(entry.form(), Form::Bytes | Form::Raw);
+        let (len, value_bytes) = (body.len as usize, self.store.value_bytes_of(entry).len());
+        is_text.then(|| SharedText::new(self.store.large.share(body.raw), len - value_bytes..len))
+    }
+
     /// The entry, its columns, its share of page and directory, and its body.
     fn memory_bytes(&self) -> usize {
         let bytes = self.page.entry(self.spot);
@@ -249,7 +264,7 @@ impl EntryMeta<'_> {
         let body = match EntryBytes(bytes).body() {
             None => 0,
             Some(BodyRef { place: Place::Cold, .. }) => 0,
-            Some(body @ BodyRef { place: Place::Large, .. }) => self.store.large.capacity(body.raw),
+            Some(body @ BodyRef { place: Place::Large, .. }) => self.store.large.memory_bytes(body.raw),
             Some(BodyRef { place: Place::Object, raw, .. }) => {
                 self.store.objects.get(raw).memory_bytes() as usize
             }

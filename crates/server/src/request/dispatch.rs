@@ -456,7 +456,7 @@ impl Dispatcher {
         if is_measured && exec.hot.memory_target_bytes > 0 || cfg!(debug_assertions) {
             exec.meter.begin_hold(&exec.clock);
         }
-        let (began, now, mark) = (exec.clock.began(), exec.clock.now(), reply.len());
+        let (began, now, mark) = (exec.clock.began(), exec.clock.now(), reply.bytes());
         let mut turn = Turn { exec, session, reply, audience, facts: facts.as_ref(), handlers };
         let mut outcome = turn.run(command, args, keys, now, true);
         if let Outcome::Cold(_) = outcome
@@ -468,7 +468,7 @@ impl Dispatcher {
         let taken = exec.clock.lap_since(began);
         let ran = match outcome {
             Outcome::Done => {
-                let reply_bytes = reply.len() - mark;
+                let reply_bytes = reply.bytes() - mark;
                 let client = &session.shared;
                 let (db, part) = (session.db, Part::Whole);
                 let timed = Timed { client, db, command, args, ticks: taken, reply_bytes, part };

@@ -428,7 +428,8 @@ fn selected(node: &Node, command: &Entry, args: Args<'_>, db: Db) -> Db {
 
 /// Runs one command of the transaction. True if it is a script that takes long.
 fn run_queued(call: &mut AdminCall<'_>, queued: &Queued) -> bool {
-    let (command, args, mark) = (queued.command, queued.args.args(), call.reply.len());
+    let (command, args) = (queued.command, queued.args.args());
+    let (mark, bytes_before) = (call.reply.len(), call.reply.bytes());
     if !call.session.user.permits_everything() && !is_permitted(call, command, args) {
         return false;
     }
@@ -446,7 +447,7 @@ fn run_queued(call: &mut AdminCall<'_>, queued: &Queued) -> bool {
         reply.truncate(mark);
     }
     follow_up::observe(exec, session, command, args);
-    let (ticks, reply_bytes) = (exec.clock.lap(), reply.len() - mark);
+    let (ticks, reply_bytes) = (exec.clock.lap(), reply.bytes().saturating_sub(bytes_before));
     let timed = Timed {
         client: &session.shared,
         db: session.db,

@@ -76,6 +76,7 @@ pub struct Seen {
     pub output_bytes: AtomicU64,
     pub output_chunks: AtomicU32,
     pub multi_bytes: AtomicU64,
+    pub shared_bytes: AtomicU64,
     pub total_bytes: AtomicU64,
     pub multi_queued: AtomicU32,
     pub watched: AtomicU32,

@@ -23,6 +23,8 @@ pub struct Taken {
     pub output_bytes: usize,
     pub output_chunks: usize,
     pub multi_bytes: usize,
+    /// Bytes of values of the keyspace that it has not read yet, which are accounted for there.
+    pub shared_bytes: usize,
     /// All of it, the connection itself included.
     pub total_bytes: usize,
 }
@@ -36,6 +38,8 @@ pub struct Clients {
     all: Mutex<BTreeMap<u64, Arc<ClientShared>>>,
     /// What they take together (`client_memory`).
     bytes: AtomicU64,
+    /// Bytes of values among them.
+    shared_bytes: AtomicU64,
     /// Those that wait for a key.
     pub blocked: AtomicUsize,
     /// Until when no look for connections to close is worth it (`client_memory`).
@@ -60,6 +64,7 @@ impl Clients {
     pub fn remove(&self, id: u64) {
         if let Some(client) = self.lock().remove(&id) {
             self.account_total(&client, 0);
+            self.account_shared(&client, 0);
             self.count.fetch_sub(1, Ordering::AcqRel);
         }
     }
@@ -83,6 +88,20 @@ impl Clients {
         self.bytes.load(Ordering::Relaxed)
     }
 
+    /// Bytes that all of them take beside values that they share with the keyspace.
+    pub fn own_bytes(&self) -> u64 {
+        self.bytes().saturating_sub(self.shared_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Notes how many bytes of values of the keyspace a client has to read. Only its owner says so.
+    pub fn account_shared(&self, client: &ClientShared, bytes: u64) {
+        let before = client.seen.shared_bytes.load(Ordering::Relaxed);
+        if before != bytes {
+            client.seen.shared_bytes.store(bytes, Ordering::Relaxed);
+            self.shared_bytes.fetch_add(bytes.wrapping_sub(before), Ordering::Relaxed);
+        }
+    }
+
     /// One of them takes so much now. Only its owner says so: there is no second writer of the total.
     pub fn account_total(&self, client: &ClientShared, bytes: u64) {
         let before = client.seen.total_bytes.load(Ordering::Relaxed);
@@ -99,6 +118,7 @@ impl Clients {
         seen.output_bytes.store(taken.output_bytes as u64, Relaxed);
         seen.output_chunks.store(taken.output_chunks as u32, Relaxed);
         seen.multi_bytes.store(taken.multi_bytes as u64, Relaxed);
+        self.account_shared(client, taken.shared_bytes as u64);
         self.account_total(client, taken.total_bytes as u64);
     }
 

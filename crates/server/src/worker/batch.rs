@@ -148,7 +148,7 @@ pub fn run_requests(
 /// Runs what was found, and writes in between. If the connection was stopped before the end, returns the number of the
 /// first request that did not run.
 #[inline]
-fn run_found(
+pub fn run_found(
     dispatcher: &mut Dispatcher,
     connection: &mut Connection,
     bytes: &[u8],

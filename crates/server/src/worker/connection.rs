@@ -14,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use super::input_buffer::Input;
 use super::outbox::Outbox;
 use super::parking::Parked;
 use crate::node::Node;
@@ -21,14 +22,13 @@ use crate::request::budget::Budget;
 use crate::request::next::Next;
 use crate::session::clients::Taken;
 use crate::session::{ClientShared, Session};
-use isotherm_allocator::class_bytes;
 
 pub struct Connection {
     pub stream: Stream,
     pub session: Session,
     pub parser: Parser,
     /// From the first byte of a request that is not complete, or was not run yet.
-    pub input: Vec<u8>,
+    pub input: Input,
     /// Replies that the socket did not take.
     pub outbox: Option<Box<Outbox>>,
     /// The most that lay in `input` since it was looked at last.
@@ -124,7 +124,7 @@ impl Connection {
             stream,
             session,
             parser: Parser::new(),
-            input: Vec::new(),
+            input: Input::default(),
             input_done: 0,
             input_peak: 0,
             outbox: None,
@@ -417,14 +417,16 @@ impl Connection {
         let session = &self.session;
         let (parsed_bytes, argument_bytes) = self.parser.seen_bytes();
         let query_bytes = self.input.len().saturating_sub(self.input_done + parsed_bytes);
-        let output_bytes =
-            self.outbox.as_ref().map_or(0, |outbox| outbox.memory_bytes()) + self.stream.buffer_bytes();
+        let shared_bytes = self.outbox.as_ref().map_or(0, |outbox| outbox.value_bytes());
+        let output_bytes = self.outbox.as_ref().map_or(0, |outbox| outbox.memory_bytes())
+            + shared_bytes
+            + self.stream.buffer_bytes();
         let multi_bytes = session.multi.as_ref().map_or(0, |multi| multi.bytes);
         let blocked = session.blocked.as_ref();
         let argument_bytes = argument_bytes + blocked.map_or(0, |blocked| blocked.argument_bytes);
         let watch_bytes = session.watch.as_ref().map_or(0, |watch| watch.bytes);
         let total_bytes = OWN_BYTES as usize
-            + class_bytes(self.input.capacity())
+            + self.input.memory_bytes()
             + self.parser.memory_bytes()
             + output_bytes
             + session.multi.as_ref().map_or(0, |multi| multi.memory_bytes())
@@ -438,6 +440,7 @@ impl Connection {
             output_bytes,
             output_chunks: self.outbox.as_ref().map_or(0, |outbox| outbox.chunks()),
             multi_bytes,
+            shared_bytes,
             total_bytes,
         };
         node.clients.account(&session.shared, &taken);

@@ -6,22 +6,27 @@
 //!                                      |  ^                          |
 //!                                      +--+ more arrives: doubled    +---- another: no allocation
 //! ```
-//! A client that has sent one large argument will soon send another, so the room stays for a while. It is
-//! never more than twice what has arrived, and 64 KB: an announced length takes no memory, it only ends the
-//! doubling.
+//! A client that has sent one large argument will soon send another, so the room stays for a while. Its
+//! memory is never more than twice what has arrived, and 64 KB: an announced length takes none, it only ends the
+//! doubling. Where 1 MB of an argument has come there is room for all of it, so that it is read to where it
+//! stays: the kernel gives memory as it arrives, and what was never written to is not counted (`Untouched`).
+//! The command that it is for may store it as it lies (`lending`).
 //!
 //! | room                 | how much                                                                       |
 //! |----------------------|--------------------------------------------------------------------------------|
 //! | at first             | 16 KB                                                                          |
 //! | while more arrives   | the next power of two, at least 64 KB, and no more than the request            |
+//! | behind 1 MB          | the whole argument that has begun, if the kernel gives addresses for it        |
 //! | kept when it is empty| to 1 MB behind a large argument, else to 32 KB                                 |
 //! | idle for two seconds | what lies there, so mostly none                                                |
 //! | busy, with less      | what the fullest moment needed, once that was less than half                   |
 //!
 //! Idle is reported in whole seconds by CLIENT LIST, and so it is here.
 
+use isotherm_allocator::{Untouched, class_bytes};
 use isotherm_keyspace::UnixMs;
 use std::collections::TryReserveError;
+use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
 
 use super::connection::{Connection, Listed, Sends};
@@ -30,8 +35,10 @@ use crate::node::unix_now;
 
 const ROOM_BYTES_MIN: usize = 16 << 10;
 // COMPAT(protocol): The query buffer of a large request grows with the bytes that arrive, to at most twice as
-// many and at least 64 KB; Valkey allocates the announced length at once, up to 512 MB. At most 1 MB of it is
-// kept for the next request. Why: an announced length costs a client nothing, so it must not cost memory.
+// many and at least 64 KB. Behind 1 MB it has room for the announced length, of which only what has arrived
+// counts as memory (`used_memory`, `tot-mem`, `maxmemory-clients`); Valkey counts the announced length at
+// once, up to 512 MB. At most 1 MB is kept for the next request. Why: an announced length costs a client
+// nothing, so it must not cost memory.
 const GROWN_BYTES_MIN: usize = 64 << 10;
 /// And a step adds so much.
 const STEP_BYTES_MIN: usize = 16 << 10;
@@ -39,11 +46,94 @@ const STEP_BYTES_MIN: usize = 16 << 10;
 const EMPTY_BYTES_MAX: usize = 1 << 20;
 /// A busy connection keeps so much.
 const BUSY_BYTES_MIN: usize = 32 << 10;
+/// Bytes of an argument that have come before there is room for all of it.
+const ARRIVED_BYTES_MIN: usize = 1 << 20;
+/// Room behind a large argument: for its end, and for short arguments that follow it.
+const BEHIND_BYTES: usize = 4 << 10;
+/// The kernel gives memory in pages of so many.
+const KERNEL_PAGE_BYTES: usize = 4 << 10;
 /// Less is not worth a smaller allocation.
 const WASTE_BYTES_MIN: usize = 4 << 10;
 const IDLE_SECONDS: i64 = 2;
 /// How often connections are looked at that have such bytes, or have left much unread for some time.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The bytes that a connection's requests are read into, and how much of their memory was never written to.
+#[derive(Default)]
+pub struct Input {
+    bytes: Vec<u8>,
+    untouched: Untouched,
+}
+
+impl Deref for Input {
+    type Target = Vec<u8>;
+
+    fn deref(&self) -> &Vec<u8> {
+        &self.bytes
+    }
+}
+
+impl DerefMut for Input {
+    fn deref_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.bytes
+    }
+}
+
+impl From<Vec<u8>> for Input {
+    fn from(bytes: Vec<u8>) -> Input {
+        Input { bytes, untouched: Untouched::default() }
+    }
+}
+
+impl Input {
+    pub fn of_parts(bytes: Vec<u8>, untouched: Untouched) -> Input {
+        Input { bytes, untouched }
+    }
+
+    pub fn into_parts(self) -> (Vec<u8>, Untouched) {
+        (self.bytes, self.untouched)
+    }
+
+    /// Bytes that it takes.
+    #[inline]
+    pub fn memory_bytes(&self) -> usize {
+        class_bytes(self.bytes.capacity()) - self.untouched.bytes()
+    }
+
+    /// Returns whether it has room for bytes that were announced and have not come.
+    fn is_announced(&self) -> bool {
+        self.untouched.bytes() > 0
+    }
+
+    /// Makes room for so many more bytes, which takes memory only as they come. Returns whether the kernel
+    /// has given it.
+    fn announce(&mut self, bytes: usize) -> bool {
+        let touched = self.bytes.capacity();
+        if self.bytes.try_reserve_exact(bytes).is_err() {
+            return false;
+        }
+        let whole = class_bytes(self.bytes.capacity());
+        self.untouched.set(whole - touched.next_multiple_of(KERNEL_PAGE_BYTES).min(whole));
+        true
+    }
+
+    /// Takes off the first bytes, which are done with. What is left does not wait for more of them.
+    pub fn finish(&mut self, done: usize) {
+        if done > 0 {
+            self.bytes.drain(..done);
+            self.untouched.set(0);
+        }
+    }
+
+    /// More bytes have come.
+    pub fn note_arrived(&mut self) {
+        if self.is_announced() {
+            let whole = class_bytes(self.bytes.capacity());
+            let left = whole - self.bytes.len().next_multiple_of(KERNEL_PAGE_BYTES).min(whole);
+            self.untouched.set(self.untouched.bytes().min(left));
+        }
+    }
+}
 
 impl Connection {
     /// Bytes of an unfinished or unrun request, in the place of what lay here.
@@ -64,6 +154,10 @@ impl Connection {
         if (STEP_BYTES_MIN..usize::MAX).contains(&wanted_bytes) {
             self.sends = Sends::Large;
         }
+        let is_known = (STEP_BYTES_MIN..usize::MAX - BEHIND_BYTES).contains(&wanted_bytes);
+        if is_known && kept >= ARRIVED_BYTES_MIN && self.input.announce(wanted_bytes + BEHIND_BYTES) {
+            return Ok(());
+        }
         // For a large request all of it is asked for: the last step goes to the end, so that requests of one
         // length take the same.
         let is_last = (STEP_BYTES_MIN..=kept + GROWN_BYTES_MIN).contains(&wanted_bytes);
@@ -77,7 +171,7 @@ impl Connection {
         self.input_peak = self.input_peak.max(self.input.len());
         let kept_max = if self.sends == Sends::Large { EMPTY_BYTES_MAX } else { BUSY_BYTES_MIN };
         if self.input.is_empty() && !(ROOM_BYTES_MIN..=kept_max).contains(&self.input.capacity()) {
-            self.input = Vec::new();
+            self.input = Input::default();
         }
         if self.sends == Sends::Large && self.input.is_empty() {
             self.sends = Sends::Much;
@@ -102,7 +196,7 @@ impl Connection {
     /// Returns whether `trim` may give something back: any room that is empty, and much of one that is not.
     fn has_room_to_give_back(&self) -> bool {
         let free = self.input.capacity() - self.input.len();
-        free > if self.input.is_empty() { 0 } else { WASTE_BYTES_MIN }
+        !self.input.is_announced() && free > if self.input.is_empty() { 0 } else { WASTE_BYTES_MIN }
     }
 }
 

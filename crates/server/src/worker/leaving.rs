@@ -55,6 +55,7 @@ impl Inner {
         let talk = *connection.session.replica.take()?;
         let client = connection.session.shared;
         client.seen.marks.fetch_or(Seen::REPLICA, Ordering::Relaxed);
+        self.node.clients.account_shared(&client, 0);
         self.node.clients.account_total(&client, OWN_BYTES);
         let (announced, request) = (talk.announced, talk.request?);
         Some(Arrival { stream: connection.stream, client, announced, request, input })

@@ -19,6 +19,7 @@ mod input_buffer;
 mod invalidation;
 mod keys;
 mod leaving;
+mod lending;
 mod limits;
 mod messages;
 mod outbox;
@@ -51,6 +52,7 @@ use connection::{Connection, Listed, OWN_BYTES, Phase, Sends};
 use delivery::Said;
 use group::{Group, Join};
 use handshake::Handshakes;
+use input_buffer::Input;
 use messages::Incoming;
 use parking::{Parked, Parking};
 use send::{count_read, count_taken};
@@ -232,7 +234,7 @@ impl Inner {
         self.leave_debugger(&connection);
         // Its bytes go first: while it is listed, no key is evicted for what is about to leave.
         connection.outbox = None;
-        connection.input = Vec::new();
+        connection.input = Input::default();
         transaction::leave(&mut connection.session, &mut self.dispatcher.exec.held);
         self.dispatcher.exec.held.release();
         if let Some(parked) = connection.parked {
@@ -314,7 +316,7 @@ impl Inner {
             Join::TooMuch(mut connection, bytes) => {
                 count_read(self.dispatcher.exec.stats, &connection.session, bytes.len());
                 self.dispatcher.begin_share();
-                self.run_own(&mut connection, bytes);
+                self.run_own(&mut connection, bytes.into());
                 self.read_or_wait(&mut connection, false);
                 // Both reads together were much, however little the second one brought.
                 if connection.sends == Sends::Little {

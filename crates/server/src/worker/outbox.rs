@@ -14,7 +14,9 @@
 //! messages is noted as they come, for one of RESP2, or a line of MONITOR, looks like a reply.
 //!
 //! Invariants: no chunk is empty; `bytes` is the sum of the chunks less `written`, which lies within the first;
-//! `memory_bytes` is what the chunks take; one that is shared is accounted for by who has made it. Both are kept and never counted anew: 32 MB of messages are 2,000 chunks.
+//! `memory_bytes` is what the chunks take; one that is shared is accounted for by who has made it.
+//! `value_bytes` are those of values of the keyspace: the client that does not read them keeps them, whatever
+//! becomes of their keys. All are kept and never counted anew: 32 MB of messages are 2,000 chunks.
 
 use std::collections::VecDeque;
 use std::ops::{Deref, Range};
@@ -37,6 +39,7 @@ pub struct Outbox {
     /// Bytes that are not.
     bytes: usize,
     memory_bytes: usize,
+    value_bytes: usize,
     /// From so many on it is full.
     bytes_max: usize,
     full: bool,
@@ -67,6 +70,13 @@ impl Chunk {
         match self {
             Chunk::Own(bytes) => class_bytes(bytes.capacity()),
             Chunk::Shared(_) => 0,
+        }
+    }
+
+    fn value_bytes(&self) -> usize {
+        match self {
+            Chunk::Shared(bytes) if bytes.is_value() => bytes.len(),
+            _ => 0,
         }
     }
 }
@@ -187,7 +197,8 @@ impl Outbox {
             self.holds = None;
         }
         let all = [&bytes[..from], &refused, &bytes[to..]].concat();
-        (self.chunks, self.written, self.bytes, self.memory_bytes) = (VecDeque::new(), 0, 0, 0);
+        (self.chunks, self.written, self.bytes) = (VecDeque::new(), 0, 0);
+        (self.memory_bytes, self.value_bytes) = (0, 0);
         if !all.is_empty() {
             self.add_chunk(Chunk::Own(all));
         }
@@ -258,6 +269,7 @@ impl Outbox {
     fn add_chunk(&mut self, chunk: Chunk) {
         self.bytes += chunk.len();
         self.memory_bytes += chunk.memory_bytes();
+        self.value_bytes += chunk.value_bytes();
         self.chunks.push_back(chunk);
     }
 
@@ -289,6 +301,7 @@ impl Outbox {
         }
         if let Some(done) = self.chunks.pop_front_if(|chunk| chunk.len() == self.written) {
             self.memory_bytes -= done.memory_bytes();
+            self.value_bytes -= done.value_bytes();
             self.written = 0;
         }
         self.full &= self.bytes > self.bytes_max / 2;
@@ -311,11 +324,17 @@ impl Outbox {
         self.memory_bytes
     }
 
+    /// Bytes of values that it shares with the keyspace, or has alone by now.
+    pub fn value_bytes(&self) -> usize {
+        self.value_bytes
+    }
+
     #[cfg(test)]
     fn check_invariants(&self) {
         let of_all = |of_one: fn(&Chunk) -> usize| self.chunks.iter().map(of_one).sum::<usize>();
         assert_eq!(self.bytes, of_all(|chunk| chunk.len()) - self.written);
         assert_eq!(self.memory_bytes, of_all(Chunk::memory_bytes));
+        assert_eq!(self.value_bytes, of_all(Chunk::value_bytes));
         assert!(self.chunks.iter().all(|chunk| !chunk.is_empty()));
         assert!(self.chunks.front().is_none_or(|first| self.written < first.len()));
     }
@@ -350,8 +369,9 @@ mod tests {
         for _ in 0..500 {
             let mut reply = piece([prng.below(200), prng.below(40_000)][prng.below(2) as usize]);
             expected.extend_from_slice(&reply);
-            match prng.below(3) {
+            match prng.below(4) {
                 1 => outbox.push(&reply, usize::MAX),
+                3 => outbox.share(SharedBytes::of_value(reply.clone(), 0..reply.len()), 0, usize::MAX),
                 2 => {
                     let written = if outbox.is_empty() { reply.len() / 3 } else { 0 };
                     got.extend_from_slice(&reply[..written]);

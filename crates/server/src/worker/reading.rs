@@ -10,6 +10,8 @@ use isotherm_reactor::stream::Progress;
 
 use super::batch::run_requests;
 use super::connection::{Connection, Sends};
+use super::input_buffer::Input;
+use super::lending::{LENT_BYTES_MIN, run_lent};
 use super::send::count_read;
 use super::{Inner, group};
 use crate::node::unix_now;
@@ -123,6 +125,7 @@ impl Inner {
         if let Progress::Bytes(count) = progress {
             self.dispatcher.budget.pay(count);
             count_read(self.dispatcher.exec.stats, &connection.session, count);
+            connection.input.note_arrived();
             if count < connection.wanted {
                 connection.wanted -= count;
                 self.note_partial(connection);
@@ -154,6 +157,7 @@ impl Inner {
         let progress = connection.stream.append_to(input, room);
         if let Progress::Bytes(count) = progress {
             self.dispatcher.budget.pay(count);
+            connection.input.note_arrived();
             connection.unrun = true;
             count_read(self.dispatcher.exec.stats, &connection.session, count);
             self.note_partial(connection);
@@ -173,7 +177,7 @@ impl Inner {
 
     /// Runs the requests of bytes that are the connection's own. What is left is moved to the front, but not again and
     /// again for a client that has sent much and reads little.
-    pub fn run_own(&mut self, connection: &mut Connection, mut input: Vec<u8>) {
+    pub fn run_own(&mut self, connection: &mut Connection, mut input: Input) {
         if input.len() > ACCOUNTED_BYTES_MIN {
             connection.input = input;
             self.check_query(connection);
@@ -185,11 +189,14 @@ impl Inner {
         }
         connection.input_peak = connection.input_peak.max(input.len());
         let mut done = std::mem::take(&mut connection.input_done);
+        if done == 0 && input.len() >= LENT_BYTES_MIN {
+            input = run_lent(&mut self.dispatcher, connection, input, &mut self.requests);
+        }
         done += run_requests(&mut self.dispatcher, connection, &mut input[done..], &mut self.requests);
         if (connection.reads_too_little() || connection.unrun) && done < input.len() / 2 {
             connection.input_done = done;
         } else {
-            input.drain(..done);
+            input.finish(done);
         }
         connection.input = input;
         connection.give_back_room();

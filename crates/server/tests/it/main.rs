@@ -35,6 +35,7 @@ mod hangs;
 mod hung_disks;
 mod includes;
 mod invented_names;
+mod large_values;
 mod libraries;
 mod limits;
 mod load_memory;

@@ -19,9 +19,9 @@ use crate::arguments::LIMIT;
 use crate::call::ColdKeys;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::{Element, End, EventClass, Key, Lookup, Value};
+use isotherm_keyspace::{Element, End, EventClass, Key, Lookup, TextRoom, Value};
 use isotherm_resp::{Args, errors};
-use isotherm_stdx::{parse_f64, steps};
+use isotherm_stdx::{parse_f64, parse_i64, steps};
 use options::Options;
 use std::cmp::Ordering;
 
@@ -153,9 +153,10 @@ fn run(call: &mut Call<'_, '_, '_>, may_store: bool) -> Outcome {
     };
     let key = call.key(1);
     call.txn.read_first();
-    let Some((mut elements, is_set)) = load(call, &key) else {
+    let Some((loaded, is_set)) = load(call, &key) else {
         return call.fail(errors::WRONG_TYPE);
     };
+    let mut elements: Vec<&[u8]> = loaded.iter().collect();
     // The order of a set is arbitrary; what is stored should not depend on it, nor what a script does.
     if is_set && options.keeps_order && (options.store.is_some() || call.in_script) {
         (options.keeps_order, options.alpha, options.by) = (false, true, None);
@@ -182,7 +183,7 @@ fn run(call: &mut Call<'_, '_, '_>, may_store: bool) -> Outcome {
 /// What the patterns find that is not in memory.
 fn cold_keys(
     call: &mut Call<'_, '_, '_>,
-    elements: &[Vec<u8>],
+    elements: &[&[u8]],
     options: &Options<'_>,
 ) -> Result<Option<Box<ColdKeys>>, &'static str> {
     let mut keys = Vec::new();
@@ -200,10 +201,30 @@ fn cold_keys(
     Ok((!keys.is_empty()).then(|| Box::new(ColdKeys { keys })))
 }
 
+/// Elements one behind the other: to load a million takes few allocations.
+#[derive(Default)]
+struct Texts {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Texts {
+    fn push(&mut self, element: Element<'_>) {
+        let mut room = TextRoom::default();
+        self.bytes.extend_from_slice(element.text(&mut room));
+        self.ends.push(self.bytes.len());
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        starts.zip(&self.ends).map(|(start, end)| &self.bytes[*start..*end])
+    }
+}
+
 /// The elements in their own order, and whether they are those of a set. `None` if the key holds something else.
-fn load(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Option<(Vec<Vec<u8>>, bool)> {
-    let mut elements = Vec::new();
-    let mut push = |element: Element<'_>| elements.push(element.to_vec());
+fn load(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Option<(Texts, bool)> {
+    let mut elements = Texts::default();
+    let mut push = |element: Element<'_>| elements.push(element);
     let is_set = match call.txn.find(call.db, key, Lookup::Read).map(|entry| entry.value) {
         None => false,
         Some(Value::List(list)) => {
@@ -234,46 +255,75 @@ enum Weight {
     Text(Option<Vec<u8>>),
 }
 
-fn arrange(
+const NO_NUMBER: &str = "ERR One or more scores can't be converted into double";
+
+fn arrange<'e>(
     call: &mut Call<'_, '_, '_>,
-    elements: &mut Vec<Vec<u8>>,
+    elements: &mut Vec<&'e [u8]>,
+    options: &Options<'_>,
+) -> Result<(), &'static str> {
+    match options.by {
+        Some(by) => arrange_by(call, by, elements, options)?,
+        None if options.alpha => elements.sort_unstable(),
+        None => arrange_numbers(elements)?,
+    }
+    if options.descending && options.by.is_none() {
+        elements.reverse();
+    }
+    Ok(())
+}
+
+/// Sorts by the numbers that they are. Those that are equal as numbers and as text are the same in any order.
+fn arrange_numbers<'e>(elements: &mut Vec<&'e [u8]>) -> Result<(), &'static str> {
+    let mut weighed: Vec<(f64, &'e [u8])> = Vec::with_capacity(elements.len());
+    for &element in elements.iter() {
+        weighed.push((number_of(element).ok_or(NO_NUMBER)?, element));
+    }
+    weighed.sort_unstable_by(|(x, a), (y, b)| {
+        x.partial_cmp(y).unwrap_or(Ordering::Equal).then_with(|| a.cmp(b))
+    });
+    elements.clear();
+    elements.extend(weighed.into_iter().map(|(_, element)| element));
+    Ok(())
+}
+
+fn arrange_by<'e>(
+    call: &mut Call<'_, '_, '_>,
+    by: &[u8],
+    elements: &mut Vec<&'e [u8]>,
     options: &Options<'_>,
 ) -> Result<(), &'static str> {
     let mut weighed = Vec::with_capacity(elements.len());
     let mut all_numbers = true;
-    for element in std::mem::take(elements) {
-        let weight = match options.by {
-            None if options.alpha => Weight::Text(None),
-            None => weight_of(&element, &mut all_numbers),
-            Some(by) => match (pattern::look_up(call, by, &element), options.alpha) {
-                (value, true) => Weight::Text(value),
-                (None, false) => Weight::Number(0.0),
-                (Some(value), false) => weight_of(&value, &mut all_numbers),
-            },
+    for element in elements.drain(..) {
+        let weight = match (pattern::look_up(call, by, element), options.alpha) {
+            (value, true) => Weight::Text(value),
+            (None, false) => Weight::Number(0.0),
+            (Some(value), false) => weight_of(&value, &mut all_numbers),
         };
         weighed.push((weight, element));
     }
     if !all_numbers {
-        return Err("ERR One or more scores can't be converted into double");
+        return Err(NO_NUMBER);
     }
     // Stored or not, with a locale of "C": only there a NUL ends what is compared, and here nothing does.
     // COMPAT(sort): SORT ALPHA compares all bytes, those behind a NUL too; Valkey ends the comparison at a NUL.
     // Elements with equal weights (sets and sorted sets BY a pattern, lists BY a pattern with ALPHA) may come in
     // another order than in Valkey. Why: elements are bytes without a terminator, and the order of equals is
     // unspecified.
-    let by_weight = |a: &(Weight, Vec<u8>), b: &(Weight, Vec<u8>)| match (&a.0, &b.0) {
+    let by_weight = |a: &(Weight, &'e [u8]), b: &(Weight, &'e [u8])| match (&a.0, &b.0) {
         (Weight::Number(x), Weight::Number(y)) => {
-            x.partial_cmp(y).unwrap_or(Ordering::Equal).then_with(|| a.1.cmp(&b.1))
+            x.partial_cmp(y).unwrap_or(Ordering::Equal).then_with(|| a.1.cmp(b.1))
         }
-        (Weight::Text(x), Weight::Text(y)) if options.by.is_some() => x.cmp(y),
-        _ => a.1.cmp(&b.1),
+        (Weight::Text(x), Weight::Text(y)) => x.cmp(y),
+        _ => a.1.cmp(b.1),
     };
-    let compare = |a: &(Weight, Vec<u8>), b: &(Weight, Vec<u8>)| match options.descending {
+    let compare = |a: &(Weight, &'e [u8]), b: &(Weight, &'e [u8])| match options.descending {
         true => by_weight(a, b).reverse(),
         false => by_weight(a, b),
     };
     let wanted = options.range(weighed.len());
-    if options.by.is_some() && wanted != (0..weighed.len()) {
+    if wanted != (0..weighed.len()) {
         partial::sort_part(&mut weighed, wanted, &compare);
     } else {
         weighed.sort_by(compare);
@@ -282,8 +332,13 @@ fn arrange(
     Ok(())
 }
 
+/// Reads a number. Most are integers, which are read faster, and rounded as others are.
+fn number_of(text: &[u8]) -> Option<f64> {
+    parse_i64(text).map(|int| int as f64).or_else(|| parse_f64(text))
+}
+
 fn weight_of(text: &[u8], all_numbers: &mut bool) -> Weight {
-    let number = parse_f64(text);
+    let number = number_of(text);
     *all_numbers &= number.is_some();
     Weight::Number(number.unwrap_or_default())
 }
@@ -293,7 +348,7 @@ fn weight_of(text: &[u8], all_numbers: &mut bool) -> Weight {
 /// Calls `give` with everything that is answered.
 fn each_answer(
     call: &mut Call<'_, '_, '_>,
-    elements: &[Vec<u8>],
+    elements: &[&[u8]],
     options: &Options<'_>,
     mut give: impl FnMut(&mut Call<'_, '_, '_>, Option<&[u8]>),
 ) {
@@ -309,7 +364,7 @@ fn each_answer(
     }
 }
 
-fn answer(call: &mut Call<'_, '_, '_>, elements: &[Vec<u8>], options: &Options<'_>) -> Outcome {
+fn answer(call: &mut Call<'_, '_, '_>, elements: &[&[u8]], options: &Options<'_>) -> Outcome {
     call.reply.array(elements.len() * options.gets.len().max(1));
     each_answer(call, elements, options, |call, value| match value {
         Some(value) => call.reply.bulk(value),
@@ -319,30 +374,44 @@ fn answer(call: &mut Call<'_, '_, '_>, elements: &[Vec<u8>], options: &Options<'
 }
 
 /// An empty result is none: the key leaves.
-fn store(call: &mut Call<'_, '_, '_>, elements: &[Vec<u8>], options: &Options<'_>, at: usize) -> Outcome {
-    let mut values: Vec<Vec<u8>> = Vec::new();
-    each_answer(call, elements, options, |_, value| values.push(value.unwrap_or_default().to_vec()));
+fn store(call: &mut Call<'_, '_, '_>, elements: &[&[u8]], options: &Options<'_>, at: usize) -> Outcome {
+    let mut looked_up: Vec<Vec<u8>> = Vec::new();
+    if !options.gets.is_empty() {
+        each_answer(call, elements, options, |_, value| looked_up.push(value.unwrap_or_default().to_vec()));
+    }
     if !call.txn.begin_changes() {
         // What was not shown is read, and it runs again.
         return call.out_of_memory();
     }
-    let target = call.key(at);
+    match options.gets.is_empty() {
+        true => store_texts(call, elements.iter().copied(), options, at),
+        false => store_texts(call, looked_up.iter().map(Vec::as_slice), options, at),
+    }
+}
+
+fn store_texts<'t>(
+    call: &mut Call<'_, '_, '_>,
+    texts: impl ExactSizeIterator<Item = &'t [u8]> + Clone,
+    options: &Options<'_>,
+    at: usize,
+) -> Outcome {
+    let (target, count) = (call.key(at), texts.len());
     let existed = call.txn.clear(call.db, &target);
-    if values.is_empty() {
+    if count == 0 {
         call.result_is_empty(&target, existed);
     } else {
-        let texts = values.iter().map(Vec::as_slice);
-        let edited =
-            call.txn.edit_list(call.db, &target, &call.settings.limits, |list| list.push(End::Back, texts));
+        let limits = &call.settings.limits;
+        let edited = call.txn.edit_list(call.db, &target, limits, |list| list.push(End::Back, texts.clone()));
         if !edited.is_ok_and(|edited| edited.result.is_ok()) {
             return call.result_is_cut_short(&target, existed);
         }
-        call.wrote(EventClass::List, "sortstore", &target, values.len() as u64);
+        call.wrote(EventClass::List, "sortstore", &target, count as u64);
     }
     if options.reads_fields() {
+        let values: Vec<Vec<u8>> = texts.map(<[u8]>::to_vec).collect();
         record_result(call, &target, existed, &values);
     }
-    call.reply.integer(values.len() as i64);
+    call.reply.integer(count as i64);
     Outcome::Done
 }
 

@@ -183,24 +183,35 @@ impl ListEdit<'_, '_> {
     /// Puts texts at an end, one after the other. On an error some of them may be there.
     pub fn push<'t>(&mut self, end: End, texts: impl Iterator<Item = &'t [u8]> + Clone) -> Result<(), Full> {
         self.before_growth(texts.clone())?;
-        for text in texts {
-            self.push_one(end, Element::of(text))?;
+        let mut texts = texts;
+        while let Some(text) = texts.next() {
+            let element = Element::of(text);
+            match (self.packed_with_room(element)?, end) {
+                (Some(buf), End::Front) => buf.insert(0, element),
+                (Some(buf), End::Back) => buf.push(element),
+                (None, _) => self.push_each(end, element, &mut texts)?,
+            }
+            self.editing.changed = true;
         }
         Ok(())
     }
 
+    /// Pushes the elements to blocks: once there are such, all that follow go there.
     #[inline]
-    fn push_one(&mut self, end: End, element: Element<'_>) -> Result<(), Full> {
-        if let Some(buf) = self.packed_with_room(element)? {
-            match end {
-                End::Front => buf.insert(0, element),
-                End::Back => buf.push(element),
-            }
-        } else {
-            self.with_blocks(|list, room| list.push(room, end, element))?;
-        }
-        self.editing.changed = true;
-        Ok(())
+    fn push_each<'t>(
+        &mut self,
+        end: End,
+        first: Element<'_>,
+        rest: &mut impl Iterator<Item = &'t [u8]>,
+    ) -> Result<(), Full> {
+        let mut changed = false;
+        let done = self.with_blocks(|list, room| {
+            list.push(room, end, first)?;
+            changed = true;
+            rest.try_for_each(|text| list.push(room, end, Element::of(text)))
+        });
+        self.editing.changed |= changed;
+        done
     }
 
     /// Puts a text before element `index`.

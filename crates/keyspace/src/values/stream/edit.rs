@@ -8,8 +8,12 @@ use super::image::{self, StreamImage};
 use super::shown::{Piece, Shown};
 use crate::layout::chain::{At, Chain};
 use crate::layout::kind::Full;
+use crate::values::blocks::room_of;
 use crate::values::nodes::{NODE_HEAD_BYTES, Reading, Room, node_bytes};
+use crate::values::object::Object;
+use crate::values::store::Store;
 use isotherm_arena::OBJECT_BYTES_MAX;
+use isotherm_stdx::UnixMs;
 use std::sync::Arc;
 
 /// Pieces of debris that are freed with the command that made them, and with each one after it.
@@ -420,19 +424,41 @@ impl Stream {
         Ok(())
     }
 
-    /// Fills this empty stream with copies of another one's blocks; large ones are shared.
-    pub fn copy_of(&mut self, room: &mut Room<'_>, other: &Stream) -> Result<(), Full> {
+    /// Makes the same stream again in `store`. `from`: where this one lies, if that is another store.
+    pub fn copied(&self, from: Option<Reading<'_>>, store: &mut Store, number: u32) -> Result<Object, Full> {
+        let mut copy = Stream::new(number);
+        let mut room = room_of(store, UnixMs(0));
+        match copy.copy_of(&mut room, self, from) {
+            Ok(()) => Ok(Object::Stream(copy)),
+            Err(full) => {
+                while !copy.free_pieces(&mut room, usize::MAX) {}
+                Err(full)
+            }
+        }
+    }
+
+    /// Fills this empty stream with copies of another one's blocks; large ones are shared. `from`: where that
+    /// one lies, if it is in another store.
+    fn copy_of(
+        &mut self,
+        room: &mut Room<'_>,
+        other: &Stream,
+        from: Option<Reading<'_>>,
+    ) -> Result<(), Full> {
         for piece in other.chain.iter() {
             let number = if piece.large {
-                let body = room.large.share(piece.number);
+                let body = from.map_or(&*room.large, |from| from.large).share(piece.number);
                 (self.large, self.large_bytes) = (self.large + 1, self.large_bytes + body.len() as u64);
                 room.large.adopt(body)
             } else {
-                let size = other.block(room.reading(), piece).room();
+                let size = other.block(from.unwrap_or(room.reading()), piece).room();
                 let (copy, _) = self.nodes.allocate(room, size)?;
-                let (from, to) = ((other.nodes.handle(piece.number), size), (self.nodes.handle(copy), size));
-                let (from, to) = room.heap.bytes_pair(from, to);
-                to[NODE_HEAD_BYTES..].copy_from_slice(&from[NODE_HEAD_BYTES..]);
+                let (source, target) = (other.nodes.handle(piece.number), self.nodes.handle(copy));
+                let (source, target) = match from {
+                    Some(from) => (from.heap.bytes(source, size), room.heap.bytes_mut(target, size)),
+                    None => room.heap.bytes_pair((source, size), (target, size)),
+                };
+                target[NODE_HEAD_BYTES..].copy_from_slice(&source[NODE_HEAD_BYTES..]);
                 copy
             };
             self.chain.push_back(Piece { number, ..*piece });

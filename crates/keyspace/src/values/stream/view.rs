@@ -319,31 +319,12 @@ impl Structure for Stream {
 
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full> {
         self.nodes.refuse_away(reading_of(store))?;
-        let mut copy = Stream::new(number);
-        let mut room = room_of(store, NO_TIME);
-        match copy.copy_of(&mut room, self) {
-            Ok(()) => Ok(Object::Stream(copy)),
-            Err(full) => {
-                while !copy.free_pieces(&mut room, usize::MAX) {}
-                Err(full)
-            }
-        }
+        self.copied(None, store, number)
     }
 
     fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full> {
         self.nodes.refuse_away(reading_of(from))?;
-        let mut copy = Stream::new(number);
-        let mut room = room_of(store, NO_TIME);
-        match copy.copy_from(&mut room, &self.shown(reading_of(from))) {
-            Ok(()) => {
-                copy.groups = Arc::clone(&self.groups);
-                Ok(Object::Stream(copy))
-            }
-            Err(full) => {
-                while !copy.free_pieces(&mut room, usize::MAX) {}
-                Err(full)
-            }
-        }
+        self.copied(Some(reading_of(from)), store, number)
     }
 
     fn forget_step(&mut self, store: &mut Store, nodes_max: usize) -> bool {

@@ -48,7 +48,7 @@ pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
         ("replication.backlog", bytes(buffers.backlog)),
         ("replicas.repl.buffer", bytes(0)),
         ("clients.slaves", bytes(buffers.of_replicas())),
-        ("clients.normal", bytes(call.node.clients.bytes())),
+        ("clients.normal", bytes(call.node.clients.own_bytes())),
         ("cluster.links", bytes(0)),
         ("cluster.slot_import", bytes(0)),
         ("cluster.slot_export", bytes(0)),

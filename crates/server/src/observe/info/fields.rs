@@ -162,7 +162,7 @@ pub const MEMORY: &[Field] = &[
     ("mem_total_replication_buffers", |s| Buffers::of(s.node).total().to_string()),
     ("mem_replicas_repl_buffer", none),
     ("mem_clients_slaves", |s| Buffers::of(s.node).of_replicas().to_string()),
-    ("mem_clients_normal", |s| s.node.clients.bytes().to_string()),
+    ("mem_clients_normal", |s| s.node.clients.own_bytes().to_string()),
     ("mem_cluster_links", |s| s.node.cluster.get().map_or(0, |member| member.bus.link_bytes()).to_string()),
     ("mem_cluster_slot_import", none),
     ("mem_cluster_slot_export", none),

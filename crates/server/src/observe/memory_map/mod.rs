@@ -123,7 +123,7 @@ fn used(node: &Node, breakdown: &Breakdown, tier: &TierBytes, used: u64) -> Vec<
         line("collection_roots", breakdown.roots),
         line("keyspace_tables", breakdown.tables),
         line("snapshot", breakdown.snapshot),
-        line("clients", node.clients.bytes()),
+        line("clients", node.clients.own_bytes()),
         line("pubsub", (node.pubsub.memory_bytes() + node.mail.queued_bytes()) as u64),
         line("tracking", node.trackers.memory_bytes() as u64),
         line("statistics", (node.stats.memory_bytes() + node.command_log.memory_bytes()) as u64),
