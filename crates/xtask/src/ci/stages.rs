@@ -52,10 +52,10 @@ const LOCKS: Stage = stage("locks", limit(600), &["locks"]);
 
 /// Everything at once, from printed seeds, of 48 clients, so that two cores are enough for them: nothing
 /// hangs, nothing is lost. Exit code 2: something was late and nothing else. What is lost, malformed or ended
-/// fails at once.
+/// fails at once. Then new connections beside what one client may do.
 const STRESS: Stage = Stage {
     late_code: Some(2),
-    ..stage("stress", limit(1200), &["stress --seeds 6 --seconds 300 --clients 48"])
+    ..stage("stress", limit(1200), &["stress --seeds 6 --seconds 300 --clients 48", "stress liveness"])
 };
 
 /// Persistence on a simulated disk: 1,000 seeds, and a crash at each call.
