@@ -79,6 +79,11 @@ impl Client {
         }
     }
 
+    /// The socket, when nothing is under way.
+    pub fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
     /// Everything until the peer closes or is quiet for a while.
     pub fn read_until_quiet(&mut self, quiet: Duration) -> io::Result<Vec<u8>> {
         self.stream.set_read_timeout(Some(quiet))?;

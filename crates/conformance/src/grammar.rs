@@ -64,7 +64,12 @@ impl Grammar {
 
     /// The grammar of this crate, restricted to `groups` (all of them if there are none).
     pub fn of_groups(groups: &[String]) -> Result<Grammar, String> {
-        let mut grammar = Grammar::parse(include_str!("grammar.txt"))?;
+        Grammar::parse(include_str!("grammar.txt"))?.restricted(groups)
+    }
+
+    /// Leaves the commands of other groups out.
+    pub fn restricted(self, groups: &[String]) -> Result<Grammar, String> {
+        let mut grammar = self;
         if !groups.is_empty() {
             if let Some(group) =
                 groups.iter().find(|group| grammar.commands.iter().all(|entry| entry.group != **group))
@@ -76,7 +81,7 @@ impl Grammar {
         Ok(grammar)
     }
 
-    fn parse(text: &str) -> Result<Grammar, String> {
+    pub fn parse(text: &str) -> Result<Grammar, String> {
         let mut grammar = Grammar { productions: HashMap::new(), commands: Vec::new() };
         let lines = text.lines().filter(|line| !line.trim().is_empty() && !line.starts_with('#'));
         for line in lines {

@@ -4,11 +4,11 @@
 //!
 //! Reading order: a connection (`client`), servers started on the way (`process`), random commands
 //! (`grammar`, `vocabulary`, `disorder`), what is done with them (`session`, `runner`, `rules`, `audit`),
-//! how a difference is explained (`shrink`, `differential`), bugs on purpose (`faults`), what Valkey writes
-//! to its replication stream (`replication`, `effects`), what both say of their commands (`declared`),
-//! values dumped and restored both ways (`transfer`), replicas of other makes and versions (`follow`),
-//! common clients at work (`clients`), clusters whose slots move under their load (`cluster`), libraries
-//! that work by scripts (`scripts`), and Valkey's own test suite (`suite`).
+//! how a difference is explained (`shrink`, `differential`), bugs on purpose (`faults`), connections that
+//! meet (`interleave`), what Valkey writes to its replication stream (`replication`, `effects`), what both
+//! say of their commands (`declared`), values dumped and restored both ways (`transfer`), replicas of other
+//! makes and versions (`follow`), common clients at work (`clients`), clusters whose slots move under their
+//! load (`cluster`), libraries that work by scripts (`scripts`), and Valkey's own test suite (`suite`).
 
 pub mod client;
 pub mod process;
@@ -25,6 +25,8 @@ pub mod session;
 pub mod differential;
 pub mod faults;
 pub mod shrink;
+
+pub mod interleave;
 
 pub mod declared;
 pub mod effects;

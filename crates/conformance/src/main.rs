@@ -12,6 +12,7 @@ use isotherm_conformance::differential::{Options, Target, attach, run};
 use isotherm_conformance::effects::{GOLDEN, differences, golden, observe, parse, print};
 use isotherm_conformance::faults::FAULTS;
 use isotherm_conformance::follow;
+use isotherm_conformance::interleave;
 use isotherm_conformance::scripts;
 use isotherm_conformance::suite;
 use isotherm_conformance::transfer::{self, Load, Peer};
@@ -30,6 +31,12 @@ isotherm-conformance: compares Isotherm with Valkey
                                          discard-runs
     --shown N                            kinds of differences that are explained (default 20)
     --swap-chaos yes                     values leave our server's memory whenever they can
+
+  interleave [options]        five connections in a fixed order: what arrives at each, asked for or not, and their states
+    --ours PORT | --ours-bin PATH, --valkey PORT | --valkey-bin PATH     as above; `enable-debug-command yes`
+    --ours-arg ARG                       as above; without one: --io-threads 3
+    --steps N                            how many to compare (default 20000)
+    --seed S  --session I  --shown N     as above
 
   effects [options]           what Valkey writes to its replication stream, compared with tests/golden/effects.txt
     --valkey PORT | --valkey-bin PATH    a running one needs `enable-debug-command yes`
@@ -92,6 +99,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let outcome = match args.first().map(String::as_str) {
         Some("differential") => differential(&args[1..]),
+        Some("interleave") => compare_interleaved(&args[1..]),
         Some("effects") => effects(&args[1..]),
         Some("declared") => compare_declarations(&args[1..]),
         Some("replication-stream") => replication_stream(&args[1..]),
@@ -176,6 +184,45 @@ fn differential(args: &[String]) -> Fallible<bool> {
 /// More memory than is needed: what leaves does so because it may.
 const SWAP_CHAOS: [&str; 8] =
     ["--swap-mode", "yes", "--maxmemory", "4gb", "--swap-min-value", "16", "--swap-max-disk", "1gb"];
+
+fn compare_interleaved(args: &[String]) -> Fallible<bool> {
+    let (mut ours, mut theirs, mut ours_args) = (None, None, Vec::new());
+    let (mut steps, mut seed, mut session, mut shown_max) = (20_000, 1, None, 20);
+    let (options, words) = options(args)?;
+    if !words.is_empty() {
+        return Err(format!("unknown: {}\n{HELP}", words.join(" ")));
+    }
+    for (name, value) in options {
+        let number = || value.parse::<u64>().map_err(|_| format!("{name}: {value} is no number"));
+        let port = || value.parse::<u16>().map_err(|_| format!("{name}: {value} is no port"));
+        match name.as_str() {
+            "--ours" => ours = Some(Target::Port(port()?)),
+            "--valkey" => theirs = Some(Target::Port(port()?)),
+            "--ours-bin" => ours = Some(Target::Binary(PathBuf::from(&value), Vec::new())),
+            "--valkey-bin" => theirs = Some(Target::Binary(PathBuf::from(&value), Vec::new())),
+            "--ours-arg" => ours_args.push(value),
+            "--steps" => steps = number()?,
+            "--seed" => seed = number()?,
+            "--session" => session = Some(number()?),
+            "--shown" => shown_max = number()? as usize,
+            other => return Err(format!("unknown option: {other}\n{HELP}")),
+        }
+    }
+    if ours_args.is_empty() {
+        ours_args = ["--io-threads", "3"].map(String::from).to_vec();
+    }
+    let ours = match ours.or_else(|| from_env("ISOTHERM_SERVER", "")) {
+        Some(Target::Binary(path, _)) => Target::Binary(path, ours_args),
+        Some(port) => port,
+        None => return Err("where is Isotherm? --ours PORT or --ours-bin PATH".into()),
+    };
+    let (ours, theirs) = (debuggable(ours), debuggable(valkey(theirs)?));
+    let patience = interleave::PATIENCE;
+    let options = interleave::Options { ours, theirs, steps, seed, session, shown_max, patience };
+    let report = interleave::run(&options)?;
+    report.print();
+    Ok(report.differences.is_empty())
+}
 
 fn compare_declarations(args: &[String]) -> Fallible<bool> {
     let (mut ours, mut theirs, mut requests, mut seed) = (None, None, 100, 1);

@@ -56,7 +56,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    fn new(command: String, ours: String, theirs: String) -> Difference {
+    pub fn new(command: String, ours: String, theirs: String) -> Difference {
         let name = command.split(' ').next().unwrap_or_default().to_uppercase();
         let signature = format!("{name}: {} / {}", outline(&ours), outline(&theirs));
         Difference { step: 0, command, ours, theirs, signature }

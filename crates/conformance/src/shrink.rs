@@ -9,13 +9,23 @@ use crate::session::Step;
 const ATTEMPTS_MAX: usize = 400;
 
 /// `differs` runs steps and gives the number of the one that showed a difference.
-pub fn shrink(steps: Vec<Step>, mut differs: impl FnMut(&[Step]) -> Option<usize>) -> Vec<Step> {
+pub fn shrink(steps: Vec<Step>, differs: impl FnMut(&[Step]) -> Option<usize>) -> Vec<Step> {
+    shorten(split(&steps), steps, ATTEMPTS_MAX, differs)
+}
+
+/// Shortens `pieces`, or `steps` where these do not differ in pieces, by `attempts_max` runs at most.
+pub fn shorten<T: Clone>(
+    pieces: Vec<T>,
+    steps: Vec<T>,
+    attempts_max: usize,
+    mut differs: impl FnMut(&[T]) -> Option<usize>,
+) -> Vec<T> {
     let mut attempts = 0;
-    let mut attempt = |steps: &[Step]| {
+    let mut attempt = |steps: &[T]| {
         attempts += 1;
-        if attempts > ATTEMPTS_MAX { None } else { differs(steps).map(|last| steps[..=last].to_vec()) }
+        if attempts > attempts_max { None } else { differs(steps).map(|last| steps[..=last].to_vec()) }
     };
-    let mut best = match attempt(&split(&steps)) {
+    let mut best = match attempt(&pieces) {
         Some(shorter) => shorter,
         None => match attempt(&steps) {
             Some(shorter) => shorter,
@@ -28,7 +38,7 @@ pub fn shrink(steps: Vec<Step>, mut differs: impl FnMut(&[Step]) -> Option<usize
         let mut shortened = false;
         while start < best.len() {
             let end = (start + size).min(best.len());
-            let candidate: Vec<Step> = best[..start].iter().chain(&best[end..]).cloned().collect();
+            let candidate: Vec<T> = best[..start].iter().chain(&best[end..]).cloned().collect();
             match attempt(&candidate) {
                 Some(shorter) => {
                     best = shorter;

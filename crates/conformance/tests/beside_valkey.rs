@@ -2,10 +2,12 @@
 //! and its replication stream is the one that the golden file holds. Needs `ISOTHERM_PEER_BIN`; a reported skip without.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use isotherm_conformance::differential::{Options, Report, Target, attach, run};
 use isotherm_conformance::effects::{differences, golden, observe};
 use isotherm_conformance::faults::{FAULTS, Fault};
+use isotherm_conformance::interleave;
 
 fn valkey() -> Option<PathBuf> {
     match std::env::var_os("ISOTHERM_PEER_BIN") {
@@ -52,6 +54,38 @@ fn every_fault_is_found_and_explained() {
         assert!(!report.differences.is_empty(), "{name}");
         assert!((1..=6).contains(&report.transcript_len), "{name}: {} steps", report.transcript_len);
     }
+}
+
+/// A Valkey with `more` arguments beside another, for two sessions.
+fn interleave(valkey: PathBuf, more: &[&str], patience: Duration) -> interleave::Report {
+    let args = |more: &[&str]| {
+        [&["--enable-debug-command", "yes"], more].concat().into_iter().map(String::from).collect()
+    };
+    let options = interleave::Options {
+        ours: Target::Binary(valkey.clone(), args(more)),
+        theirs: Target::Binary(valkey, args(&[])),
+        steps: 600,
+        seed: 7,
+        session: None,
+        shown_max: 0,
+        patience,
+    };
+    interleave::run(&options).unwrap()
+}
+
+#[test]
+fn valkey_agrees_with_itself_whatever_meets() {
+    let Some(valkey) = valkey() else { return };
+    let report = interleave(valkey, &[], interleave::PATIENCE);
+    assert!(report.steps >= 600);
+    assert_eq!(report.differences.len(), 0, "{:?}", report.differences);
+}
+
+#[test]
+fn a_database_less_is_a_difference() {
+    let Some(valkey) = valkey() else { return };
+    let report = interleave(valkey, &["--databases", "2"], Duration::from_millis(200));
+    assert!(!report.differences.is_empty());
 }
 
 #[test]

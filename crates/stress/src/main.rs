@@ -25,6 +25,7 @@
 //! * `lanes` are the kinds of clients. `watchdog` looks on, `settle` looks when all have left; `threads` writes down what the
 //!   server is at while it stalls.
 //! * `kills` is another program: what was answered is there after a kill -9.
+//! * `liveness` is another: one client's scripts, values and messages leave new connections their answers.
 //! * `pressure` is another: memory and the disk of values are short, and nothing is lost by it.
 //! * `sentinel` is another: what was answered is at the replica that sentinels promote.
 //! * `run` is one seed from start to end; `report` says what became of it.
@@ -33,6 +34,7 @@ use std::process::ExitCode;
 
 mod kills;
 mod kinds;
+mod liveness;
 mod options;
 mod plan;
 mod pressure;
@@ -69,6 +71,13 @@ fn main() -> ExitCode {
         Some("sentinel") => Some((sentinel::HELP, sentinel::run)),
         _ => None,
     };
+    if args.first().is_some_and(|first| first == "liveness") {
+        if args.iter().any(|arg| arg == "--help") {
+            print!("{}", liveness::HELP);
+            return ExitCode::SUCCESS;
+        }
+        return exit_code(liveness::run(&args[1..]));
+    }
     if args.iter().any(|arg| arg == "--help") {
         print!("{}", other.map_or(HELP, |(help, _)| help));
         return ExitCode::SUCCESS;
@@ -83,7 +92,11 @@ fn main() -> ExitCode {
             }
         };
     }
-    match Options::parse(&args).and_then(|options| run::all(&options)) {
+    exit_code(Options::parse(&args).and_then(|options| run::all(&options)))
+}
+
+fn exit_code(worst: Fallible<Option<Severity>>) -> ExitCode {
+    match worst {
         Ok(None) => ExitCode::SUCCESS,
         Ok(Some(Severity::Wrong)) => ExitCode::FAILURE,
         // Asking again may help: the machine may have been busy with something else.

@@ -26,6 +26,7 @@ isotherm-stress [options]     (cargo xtask stress [options] builds the server wi
   --keep FOLDER     where a failed run stores what it sent (target/stress-runs)
 
 isotherm-stress kills [options]: kill -9 and restart, with an append-only file (`kills --help`)
+isotherm-stress liveness [options]: new connections are answered beside endless scripts and large values (`liveness --help`)
 isotherm-stress pressure [options]: memory and the disk of values are short (`pressure --help`)
 isotherm-stress sentinel [options]: kill -9 of the primary, sentinels promote a replica (`sentinel --help`)
 

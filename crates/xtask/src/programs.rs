@@ -86,7 +86,7 @@ pub fn bench(args: &[String]) -> Fallible {
 /// `--if-possible` first, a machine on which Valkey cannot be installed is a reported skip of `sentinel`.
 pub fn stress(args: &[String]) -> Fallible {
     let (optional, args) = if_possible(args);
-    let others = ["kills", "pressure", "sentinel"];
+    let others = ["kills", "liveness", "pressure", "sentinel"];
     let other = args.first().map(String::as_str).filter(|first| others.contains(first));
     let sentinels = match (other == Some("sentinel")).then(peers::valkey) {
         Some(Err(why)) if optional => {

@@ -312,7 +312,13 @@ impl Dispatcher {
                     let command = request.command();
                     refusal::redirect(&mut self.exec, session, &mut self.reply, command, &text);
                 }
-                (Verdict::Park(cause), _) => return Err(Next::Park(cause)),
+                (Verdict::Park(cause), found) => {
+                    if let Found::Command(command) = found {
+                        // CLIENT LIST shows what it waits with.
+                        session.last_command = command.index;
+                    }
+                    return Err(Next::Park(cause));
+                }
                 (Verdict::Attack, _) => {
                     refusal::log_attack(&session.shared.addr);
                     return Err(Next::Close { after_replies: false });

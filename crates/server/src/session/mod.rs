@@ -355,6 +355,10 @@ impl Session {
         let (multi, watch) = (self.multi.as_ref(), self.watch.as_ref());
         seen.in_multi.store(multi.is_some(), Ordering::Relaxed);
         seen.multi_queued.store(multi.map_or(0, |multi| multi.queue.len() as u32), Ordering::Relaxed);
+        // COMPAT(protocol): CLIENT LIST shows that a watched key has changed (flag `d`) from the next command
+        // of its client on, counts the keys until then (`watch`), and has `multi=-1` outside of MULTI. Valkey
+        // shows it at once, counts such keys no more, and has `multi=0` for a client that watches. Why: what
+        // a session watches belongs to its worker, and -1 is what the documentation says.
         seen.watched.store(watch.map_or(0, |watch| watch.keys.len() as u32), Ordering::Relaxed);
         seen.marks.store(self.marks(), Ordering::Relaxed);
     }

@@ -180,6 +180,8 @@ fn a_pause_ends_by_itself_and_by_hand() {
     writer.send(common::encode(&["SET", "key", "1"]));
     writer.expect_silence();
     assert_eq!(field(&client.ask("INFO clients"), "paused_actions:", '\r'), "write");
+    // GET was its last command that ran.
+    assert!(client.ask("CLIENT LIST").contains(" cmd=set "));
     client.check("CLIENT UNPAUSE", OK);
     writer.expect(OK);
     let begun = Instant::now();

@@ -52,10 +52,10 @@ const LOCKS: Stage = stage("locks", limit(600), &["locks"]);
 
 /// Everything at once, from printed seeds, of 48 clients, so that two cores are enough for them: nothing
 /// hangs, nothing is lost. Exit code 2: something was late and nothing else. What is lost, malformed or ended
-/// fails at once.
+/// fails at once. Then new connections beside what one client may do.
 const STRESS: Stage = Stage {
     late_code: Some(2),
-    ..stage("stress", limit(1200), &["stress --seeds 6 --seconds 300 --clients 48"])
+    ..stage("stress", limit(1200), &["stress --seeds 6 --seconds 300 --clients 48", "stress liveness"])
 };
 
 /// Persistence on a simulated disk: 1,000 seeds, and a crash at each call.
@@ -71,6 +71,9 @@ const DIFFERENTIAL: Stage = stage(
         "conformance --if-possible differential --commands 60000 --seed 8 --swap-chaos yes --ours-arg --swap-freeze --ours-arg yes",
     ],
 );
+/// Five connections in a fixed order, what arrives at each compared with Valkey.
+const INTERLEAVE: Stage =
+    stage("interleave", limit(300), &["conformance --if-possible interleave --steps 20000"]);
 /// Descriptions of commands by both servers, and where they find the keys of requests.
 const DECLARED: Stage = stage("declared", limit(300), &["conformance --if-possible declared"]);
 /// Values dumped by each server and restored by the other.
@@ -107,7 +110,7 @@ pub const PHASES: &[Lanes] = &[
     &[&[STRESS]],
     &[
         &[KILLS, PRESSURE, SENTINEL, FOLLOW, CLIENTS, SCRIPTS, SLOTS],
-        &[SIM, DIFFERENTIAL, DECLARED, TRANSFER],
+        &[SIM, DIFFERENTIAL, INTERLEAVE, DECLARED, TRANSFER],
     ],
     &[&[ALLOCATORS]],
 ];
