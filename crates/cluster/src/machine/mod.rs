@@ -228,8 +228,12 @@ impl Machine {
         std::mem::take(&mut self.outputs)
     }
 
-    /// What the node knows now, for a caller that has had no output yet.
+    /// Returns what the node knows as it starts, for a caller that has had no output yet.
     pub fn view(&mut self, now: Now) -> Arc<Topology> {
+        // A replica serves from the start; a primary waits for what the others say (`update_state`).
+        if self.is_replica() {
+            self.update_state(now);
+        }
         self.topology(now)
     }
 

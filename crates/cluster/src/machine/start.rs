@@ -66,6 +66,7 @@ impl Machine {
         machine.migrating = find(&machine, &me.migrating);
         machine.importing = find(&machine, &me.importing);
         machine.commits.standing = machine.present();
+        machine.take_words_of_file();
         machine.announce_settings();
         machine.todo.slots();
         machine

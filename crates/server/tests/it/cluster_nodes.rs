@@ -426,6 +426,9 @@ fn a_replica_that_restarts_again_and_again_goes_on_in_its_history() {
         wait_until("it has started again", || {
             replica.server.log().matches("DB loaded from disk").count() > loaded
         });
+        // It knows from its file that the cluster is whole.
+        let first = replica.client().ask("GET key:0");
+        assert!(first.starts_with("-MOVED") || first.starts_with("-LOADING"), "{first}");
         wait_until("it follows again", || {
             replica.client().ask("INFO replication").contains("master_link_status:up") && has_all()
         });
