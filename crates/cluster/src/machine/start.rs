@@ -88,6 +88,7 @@ impl Machine {
             current_epoch: 0,
             last_vote_epoch: 0,
             forgotten: Forgotten::default(),
+            questions: 0,
             followed: None,
             health: Health::new(),
             offset: 0,

@@ -498,3 +498,37 @@ fn a_transaction_gives_a_slot_to_another_node() {
         text.lines().any(|line| line.starts_with(&*nodes[1].id) && line.ends_with(mark))
     });
 }
+
+/// All nodes come back at other addresses, so that each knows the others by their names alone.
+#[test]
+fn nodes_that_all_moved_find_each_other_by_their_names() {
+    let folders = [crate::aof::Data::new(), crate::aof::Data::new()];
+    let names = ["--cluster-announce-hostname", "localhost", "--cluster-node-timeout", "1000"];
+    let start = |data: &crate::aof::Data| {
+        let folder = ["--dir", data.0.to_str().unwrap(), "--save", ""];
+        Node::start(&[&names[..], &folder].concat())
+    };
+    let mut nodes: Vec<Node> = folders.iter().map(start).collect();
+    join(&nodes);
+    let file = |at: usize| folders[at].0.join("nodes.conf");
+    let text = |at: usize| std::fs::read_to_string(file(at)).unwrap();
+    wait_until("they have saved what they are called", || {
+        (0..2).all(|at| text(at).matches(",localhost,").count() == 2)
+    });
+    nodes.iter_mut().for_each(Node::kill);
+    for at in 0..2 {
+        // Nothing listens there.
+        std::fs::write(file(at), text(at).replace("127.0.0.1:", "127.0.0.9:")).unwrap();
+    }
+    nodes.iter_mut().for_each(Node::revive);
+    wait_until("all nodes are ok again", || are_ok(&nodes));
+    wait_until("they know where the others are", || {
+        nodes.iter().all(|node| {
+            let shown = node.client().ask("CLUSTER NODES");
+            shown
+                .lines()
+                .filter(|line| line.contains('@') && !line.contains("myself"))
+                .all(|line| line.contains("127.0.0.1:"))
+        })
+    });
+}
