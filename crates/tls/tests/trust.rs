@@ -1,4 +1,4 @@
-//! Which certificates are believed: each is shown by a server to a client, and by a client to a server.
+//! Certificates that are believed: each is shown by a server to a client, and by a client to a server.
 
 use isotherm_tls::context::{AuthClients, client_only};
 use isotherm_tls::settings::{Authorities, Identity};

@@ -178,6 +178,14 @@ impl Machine {
         }
     }
 
+    /// Begins with the words as nodes.conf has them: what this node claims there is on disk, and commands are
+    /// routed by it from the start.
+    pub(super) fn take_words_of_file(&mut self) {
+        for slot in Slot::all() {
+            self.commits.words[slot.index()] = self.word(slot);
+        }
+    }
+
     fn begin_commit(&mut self, now: Now) {
         let (gained, mut others) = if self.todo.slots { self.changed_words() } else { Default::default() };
         if !gained.is_empty() && !others.is_empty() {

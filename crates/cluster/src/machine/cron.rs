@@ -1,6 +1,6 @@
 //! What is done ten times a second: connections are made anew, nodes are pinged, silence is noticed (clusterCron).
 
-use super::{Handle, Level, Machine, Now};
+use super::{Handle, Level, Machine, Now, names};
 use crate::Flags;
 use crate::wire::PingKind;
 
@@ -36,6 +36,9 @@ impl Machine {
         let mut budget = (self.nodes.len() as u64 * TICK_MS / half_ms * RETRIES) as i64;
         self.health.pfail_count = self.nodes.iter().filter(|(_, node)| node.flags.has(Flags::PFAIL)).count();
         for node in self.nodes.handles() {
+            if !self.settings.no_reconnection {
+                names::look_up(self, node, now);
+            }
             if !self.nodes[node].flags.has(Flags::MYSELF | Flags::NOADDR) {
                 self.keep_connected(node, half_ms, &mut budget, now);
             }
@@ -47,7 +50,9 @@ impl Machine {
         let node = &self.nodes[handle];
         if node.is_in_handshake() && now.ms.since(node.created) > timeout_ms {
             let text = format!("Clusterbus handshake timeout {}:{}", node.address.ip, node.address.bus_port);
-            self.say(Level::Warning, text);
+            // Addresses of a name may be many, of which one at most answers.
+            let level = if node.sought.is_some() { Level::Verbose } else { Level::Warning };
+            self.say(level, text);
             return self.remove_node(handle, now);
         }
         let quiet = |since: Option<super::Ms>| since.is_none_or(|at| now.ms.since(at) > timeout_ms);

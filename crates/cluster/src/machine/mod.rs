@@ -4,6 +4,7 @@
 //!   packets, links, ticks, requests --> step --> Connect, Send, Close        the bus
 //!                                            --> Save(n)      <-- Saved(n)   nodes.conf
 //!                                            --> Apply(n)     <-- Applied(n) the words that commands are routed by
+//!                                            --> Resolve      <-- Resolved   the addresses of a host name
 //!                                            --> Publish, Answer, Deliver, Follow, DeleteKeys, Say
 //! ```
 //! **What must survive a crash holds when it is saved, not before.** A vote, an epoch that this node gave itself, a slot that it
@@ -22,6 +23,7 @@ mod forgotten;
 mod gossip;
 mod health;
 mod links;
+mod names;
 mod node;
 mod packet;
 mod ping;
@@ -53,6 +55,7 @@ use isotherm_stdx::prng::Prng;
 use links::Links;
 use node::{Node, Nodes};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 
 /// A moment of a clock that never goes back, in milliseconds.
@@ -104,6 +107,11 @@ pub enum Input<'b> {
     },
     Saved(CommitNumber),
     Applied(CommitNumber),
+    /// The answer to `Resolve`: none if there is no such name.
+    Resolved {
+        node: NodeId,
+        ips: &'b [IpAddr],
+    },
     Request {
         id: RequestId,
         request: Request,
@@ -167,6 +175,11 @@ pub enum Output {
     Lead,
     /// Keys in these slots belong to another node now.
     DeleteKeys(Vec<Slot>),
+    /// A host name of a node, whose addresses are wanted: `Resolved` is expected.
+    Resolve {
+        node: NodeId,
+        name: String,
+    },
     Say(Level, String),
 }
 
@@ -196,6 +209,8 @@ pub struct Machine {
     current_epoch: u64,
     last_vote_epoch: u64,
     forgotten: Forgotten,
+    /// Host names whose addresses were not answered yet.
+    questions: usize,
     /// The address that this node replicates from, as far as it was asked for.
     followed: Option<(String, u16)>,
     health: health::Health,
@@ -218,6 +233,7 @@ impl Machine {
             Input::Closed { link } => self.link_closed(link, now),
             Input::Saved(number) => self.saved(number, now),
             Input::Applied(number) => self.applied(number, now),
+            Input::Resolved { node, ips } => names::resolved(self, &node, ips, now),
             Input::Request { id, request } => self.request(id, request, now),
             Input::Settings(settings) => self.set(*settings),
             Input::Populated(slots) => self.check_data(&slots),
@@ -228,8 +244,12 @@ impl Machine {
         std::mem::take(&mut self.outputs)
     }
 
-    /// What the node knows now, for a caller that has had no output yet.
+    /// Returns what the node knows as it starts, for a caller that has had no output yet.
     pub fn view(&mut self, now: Now) -> Arc<Topology> {
+        // A replica serves from the start; a primary waits for what the others say (`update_state`).
+        if self.is_replica() {
+            self.update_state(now);
+        }
         self.topology(now)
     }
 

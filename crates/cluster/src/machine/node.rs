@@ -37,6 +37,10 @@ pub struct Node {
     pub meet_sent: Option<Ms>,
     pub failed: Ms,
     pub attempted: Option<Ms>,
+    /// Time of the last question for its host name.
+    pub looked_up: Option<Ms>,
+    /// The node that is expected to answer this handshake, and no other.
+    pub sought: Option<NodeId>,
     pub inbound_lost: Ms,
     pub outbound: Option<LinkId>,
     pub inbound: Option<LinkId>,
@@ -62,6 +66,8 @@ impl Node {
             meet_sent: None,
             failed: now,
             attempted: None,
+            looked_up: None,
+            sought: None,
             inbound_lost: now,
             outbound: None,
             inbound: None,

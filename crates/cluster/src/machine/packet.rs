@@ -267,6 +267,13 @@ impl Machine {
 
     /// The answer to what this node has sent: does it come from the node that is expected? Whether the link is still there.
     fn check_name(&mut self, link: LinkId, node: Handle, header: &Header, now: Now) -> bool {
+        if let Some(sought) = self.nodes[node].sought {
+            if let Some(found) = self.nodes.find(&sought).filter(|_| header.sender == sought) {
+                self.update_address(found, link, header, now);
+            }
+            self.remove_node(node, now);
+            return false;
+        }
         if self.nodes[node].is_in_handshake() {
             // Looked up anew: the gossip of a MEET may have named the sender itself.
             if let Some(sender) = self.nodes.find(&header.sender) {

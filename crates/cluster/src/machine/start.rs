@@ -66,6 +66,7 @@ impl Machine {
         machine.migrating = find(&machine, &me.migrating);
         machine.importing = find(&machine, &me.importing);
         machine.commits.standing = machine.present();
+        machine.take_words_of_file();
         machine.announce_settings();
         machine.todo.slots();
         machine
@@ -87,6 +88,7 @@ impl Machine {
             current_epoch: 0,
             last_vote_epoch: 0,
             forgotten: Forgotten::default(),
+            questions: 0,
             followed: None,
             health: Health::new(),
             offset: 0,

@@ -6,6 +6,8 @@ use crate::wire::{Body, Gossip, Header, PingKind};
 
 mod demotion;
 mod forgetting;
+mod names;
+mod start;
 
 fn settings() -> Settings {
     Settings {

@@ -212,6 +212,7 @@ impl World {
                 self.hosts[host].answers.insert(id.0, answer);
             }
             Output::Say(_, text) => self.log.push(format!("{} {host} {text}", self.now_ms)),
+            Output::Resolve { .. } => {}
             Output::Deliver { .. } | Output::Follow { .. } | Output::Lead | Output::DeleteKeys(_) => {}
         }
     }

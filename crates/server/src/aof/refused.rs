@@ -18,8 +18,8 @@ pub enum Refused {
     TransactionTooLarge,
     /// The data does not fit: what the command replied. Nothing was changed.
     OutOfMemory(String),
-    /// No memory, where a part of the command or its transaction may be in the data: that is no state of the
-    /// log any more.
+    /// Out of memory, where a part of the command or its transaction may be in the data: that is no state of
+    /// the log any more.
     HalfApplied(String),
     /// A command replied with an error, which it did not where it was recorded. Nothing was changed.
     Failed(CommandFailure),

@@ -5,12 +5,13 @@
 //!                      worker: the reply is written  <---  Asker::answer    when what was asked for holds
 //! ```
 
-use isotherm_cluster::SlotSet;
 use isotherm_cluster::machine::{CommitNumber, Request};
 use isotherm_cluster::topology::info::Counts;
+use isotherm_cluster::{NodeId, SlotSet};
 use isotherm_keyspace::Waiter;
 use isotherm_reactor::Sender;
 use isotherm_resp::{ArgsBuf, Protocol, Reply};
+use std::net::IpAddr;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::mpsc::channel;
@@ -46,6 +47,8 @@ pub enum BusMessage {
     Looked(Looked),
     Saved(CommitNumber),
     Applied(CommitNumber),
+    /// The addresses of a node's host name.
+    Resolved(NodeId, Vec<IpAddr>),
     /// For the subscribers of other nodes.
     Publish {
         channel: Box<[u8]>,

@@ -51,10 +51,10 @@ impl ClusterState {
         ClusterState(None)
     }
 
-    /// A member of a cluster, which begins with this topology and no slots of its own.
+    /// A member of a cluster, which begins with this topology.
     pub fn member(topology: Arc<Topology>) -> ClusterState {
+        let (words, bus) = (SlotWords::of(&topology), Bus::default());
         let topologies = Topologies::new(topology);
-        let (words, bus) = (SlotWords::new(), Bus::default());
         ClusterState(Some(Box::new(Member { words, topologies, bus, slot_listeners: AtomicUsize::new(0) })))
     }
 

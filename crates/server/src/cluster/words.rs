@@ -4,7 +4,8 @@
 //! Invariant: a word is written while the lock of its slot's partition is held. A thread that reads it under that lock reads
 //! what holds until the lock is let go of; without the lock it is a hint.
 
-use isotherm_cluster::Slot;
+use isotherm_cluster::topology::Topology;
+use isotherm_cluster::{NodeId, Slot};
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -34,6 +35,18 @@ impl SlotState {
 
     pub const fn of(owner: Owner) -> SlotState {
         SlotState { owner, migrating: false, importing: false }
+    }
+
+    /// Returns what a topology says of a slot.
+    pub fn in_topology(topology: &Topology, slot: Slot) -> SlotState {
+        let is_open = |open: &[(Slot, NodeId)]| open.binary_search_by_key(&slot, |(slot, _)| *slot).is_ok();
+        let owner = match topology.owners[slot.index()] {
+            None => Owner::Unassigned,
+            Some(owner) if owner == topology.myself => Owner::Myself,
+            Some(owner) if topology.me().primary == Some(owner) => Owner::MyPrimary,
+            Some(_) => Owner::Other,
+        };
+        SlotState { owner, migrating: is_open(&topology.migrating), importing: is_open(&topology.importing) }
     }
 }
 
@@ -77,9 +90,10 @@ pub struct SlotWords(Box<[AtomicU8]>);
 impl SlotWords {
     pub const BYTES: usize = Slot::COUNT * size_of::<AtomicU8>();
 
-    /// At first no slot has an owner.
-    pub fn new() -> SlotWords {
-        SlotWords(Slot::all().map(|_| AtomicU8::new(Word::default().0)).collect())
+    /// Makes the words with which a process starts.
+    pub fn of(topology: &Topology) -> SlotWords {
+        let word = |slot| Word::new(SlotState::in_topology(topology, slot));
+        SlotWords(Slot::all().map(|slot| AtomicU8::new(word(slot).0)).collect())
     }
 
     #[inline(always)]

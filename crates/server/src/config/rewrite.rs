@@ -16,8 +16,8 @@
 //! include b.conf        ->  include b.conf          says `hz 30`
 //!                           hz 50                   only if the value is not 30, behind it
 //! ```
-//! Then what a start would read is read, with all that it includes and without a trace (`file::dry`); only if
-//! that goes well is the file replaced, as a whole (`process::operator_file`).
+//! Then what a start would read is read, with all that it includes, with the same command line and without a
+//! trace (`file::dry`); only if that goes well is the file replaced, as a whole (`process::operator_file`).
 
 use super::file::dry::{self, Included, Tried};
 use super::file::{CheckUser, Origin, Rename, UserWords, quote};
@@ -64,11 +64,11 @@ enum Subject {
     User(Vec<u8>),
 }
 
-// COMPAT(server): CONFIG REWRITE writes no line for what an included file says, writes what has changed of it
-// behind the `include`, and first reads the file as the next start would: if that fails, the file stays, and
-// the reply is an error. A user of an included file that ACL DELUSER has removed becomes one without any
-// right (`user NAME reset`). Valkey writes such users twice, and does not start any more; lines of included
-// files win over what was changed. Why: the file is for the next start.
+// COMPAT(server): CONFIG REWRITE writes no line for what an included file says, writes what has changed of
+// it behind the `include`, and first reads the file as the next start with this command line would: if that
+// fails, the file stays, and the reply is an error. A user of an included file that ACL DELUSER has removed
+// becomes one without any right (`user NAME reset`). Valkey writes such users twice, and does not start any
+// more; lines of included files win over what was changed. Why: the file is for the next start.
 impl Config {
     /// Writes the file again, or says why it stays as it is. `all`: parameters that have their default are
     /// written too.
@@ -82,7 +82,7 @@ impl Config {
         let included = dry::read_included(&before, &file.folder, others.check_user)
             .map_err(|error| no_start(error.reason()))?;
         let text = self.rewritten(&before, all, (others.user_lines)(&included.users), &included);
-        let tried = dry::try_out(&text, &file.folder, others.rename, others.check_user)
+        let tried = dry::try_out(&text, file, others.rename, others.check_user)
             .map_err(|error| no_start(error.reason()))?;
         (others.check_users)(&tried).map_err(no_start)?;
         operator_file::replace(&file.path, &text).map_err(|(_, error)| os_error_text(&error))
@@ -418,7 +418,8 @@ mod tests {
     #[track_caller]
     fn check_start(before: &str, changes: &[(&str, &str)], after: &str) {
         let try_out = |text: &[u8]| {
-            let tried = dry::try_out(text, Path::new("/"), &mut |_, _| Ok(()), |_, _| Ok(()));
+            let file = Origin { path: "/main.conf".into(), folder: "/".into(), given: Vec::new() };
+            let tried = dry::try_out(text, &file, &mut |_, _| Ok(()), |_, _| Ok(()));
             tried
                 .unwrap_or_else(|error| panic!("{}: {}", String::from_utf8_lossy(text), error.reason()))
                 .config

@@ -139,7 +139,7 @@ pub const PARAMS: &[Param] = &[
     text("cluster-announce-client-ipv6", "").check(check::ipv6).apply(Apply::Cluster).works("IPv6 address that clients which came by IPv6 are given."),
     signed("cluster-announce-client-port", 0, 0, 65535).apply(Apply::Cluster).works("Port that clients are given instead of the node's; 0: the same."),
     signed("cluster-announce-client-tls-port", 0, 0, 65535).apply(Apply::Cluster).works("TLS port that clients are given instead of the node's; 0: the same."),
-    text("cluster-announce-hostname", "").check(check::hostname).apply(Apply::Cluster).works("Name of this node's host, which clients can be given (`cluster-preferred-endpoint-type`)."),
+    text("cluster-announce-hostname", "").check(check::hostname).apply(Apply::Cluster).works("Name of this node's host, which clients can be given (`cluster-preferred-endpoint-type`), and by which other nodes look for it when it does not answer at its address."),
     bytes("cluster-announce-human-nodename", "").check(check::nodename).apply(Apply::Cluster).works("Name of this node for people: logs of other nodes show it."),
     bytes("cluster-announce-ip", "").check(check::announced_ip).apply(Apply::Cluster).works("Address that other nodes are given; without it they use the one that they see."),
     signed("cluster-announce-port", 0, 0, 65535).apply(Apply::Cluster).works("Port for clients that other nodes are given; 0: the one that is listened on."),

@@ -101,7 +101,7 @@ pub struct Tier {
     pub(super) live: Arc<Live>,
     pub(super) undeclared_reads: AtomicU64,
     pub damaged_records: DamagedRecords,
-    read_warnings: ReadWarnings,
+    pub(super) read_warnings: ReadWarnings,
     pub homes: Homes,
     health: Mutex<Health>,
     /// As `health` has it.

@@ -426,6 +426,9 @@ fn a_replica_that_restarts_again_and_again_goes_on_in_its_history() {
         wait_until("it has started again", || {
             replica.server.log().matches("DB loaded from disk").count() > loaded
         });
+        // It knows from its file that the cluster is whole.
+        let first = replica.client().ask("GET key:0");
+        assert!(first.starts_with("-MOVED") || first.starts_with("-LOADING"), "{first}");
         wait_until("it follows again", || {
             replica.client().ask("INFO replication").contains("master_link_status:up") && has_all()
         });
@@ -493,5 +496,39 @@ fn a_transaction_gives_a_slot_to_another_node() {
     wait_until("the other node has heard of it", || {
         let text = nodes[0].client().ask("CLUSTER NODES");
         text.lines().any(|line| line.starts_with(&*nodes[1].id) && line.ends_with(mark))
+    });
+}
+
+/// All nodes come back at other addresses, so that each knows the others by their names alone.
+#[test]
+fn nodes_that_all_moved_find_each_other_by_their_names() {
+    let folders = [crate::aof::Data::new(), crate::aof::Data::new()];
+    let names = ["--cluster-announce-hostname", "localhost", "--cluster-node-timeout", "1000"];
+    let start = |data: &crate::aof::Data| {
+        let folder = ["--dir", data.0.to_str().unwrap(), "--save", ""];
+        Node::start(&[&names[..], &folder].concat())
+    };
+    let mut nodes: Vec<Node> = folders.iter().map(start).collect();
+    join(&nodes);
+    let file = |at: usize| folders[at].0.join("nodes.conf");
+    let text = |at: usize| std::fs::read_to_string(file(at)).unwrap();
+    wait_until("they have saved what they are called", || {
+        (0..2).all(|at| text(at).matches(",localhost,").count() == 2)
+    });
+    nodes.iter_mut().for_each(Node::kill);
+    for at in 0..2 {
+        // Nothing listens there.
+        std::fs::write(file(at), text(at).replace("127.0.0.1:", "127.0.0.9:")).unwrap();
+    }
+    nodes.iter_mut().for_each(Node::revive);
+    wait_until("all nodes are ok again", || are_ok(&nodes));
+    wait_until("they know where the others are", || {
+        nodes.iter().all(|node| {
+            let shown = node.client().ask("CLUSTER NODES");
+            shown
+                .lines()
+                .filter(|line| line.contains('@') && !line.contains("myself"))
+                .all(|line| line.contains("127.0.0.1:"))
+        })
     });
 }

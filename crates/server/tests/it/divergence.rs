@@ -81,7 +81,7 @@ fn a_transaction_that_fails_in_its_middle_has_no_place() {
     assert!(log.contains("A part of a transaction of the primary is in the data"), "{log}");
 }
 
-/// Its own clients write there: that a command of the primary fails says nothing of either.
+/// A writable replica has data of its own, so a command of the primary that fails there proves no divergence.
 #[test]
 fn a_replica_that_may_be_written_goes_on() {
     let primary = Primary::start(&["--replica-read-only", "no"]);

@@ -122,7 +122,7 @@ fn shutdown_nosave_with_other_words_is_heard() {
     }
 }
 
-/// One that has not written ends with the signal, and so does the process.
+/// A script that has not written ends with the signal, and so does the process.
 #[test]
 fn a_signal_ends_what_has_not_written() {
     each_kind(|kind, workers| {

@@ -178,3 +178,42 @@ fn included_files_are_found_from_where_the_server_was_started() {
         std::fs::read_to_string(folder.join("main.conf")).unwrap().contains("\nhz 10\n")
     });
 }
+
+/// The command line comes behind the file at each start, and wins over what was written into it.
+#[test]
+fn the_next_start_is_tried_with_the_same_command_line() {
+    let port = free_port();
+    let folder = std::env::temp_dir().join(format!("isotherm-test-{}-{port}", std::process::id()));
+    std::fs::create_dir_all(folder.join("data")).unwrap();
+    let (file, other) = (folder.join("main.conf"), folder.join("other.conf"));
+    std::fs::write(&file, format!("port {port}\nbind 127.0.0.1\nuser bob on nopass +ping\n")).unwrap();
+    std::fs::write(&other, "hz 30\nuser ann on >secret ~* +get\n").unwrap();
+    let start = || {
+        let words = ["main.conf", "--include", "other.conf", "--dir", "data", "--user", "bob", "on", "+get"];
+        let server = Server::spawn(port, command(&words));
+        server.wait_for_log("Ready to accept connections");
+        let client = server.client();
+        (server, client)
+    };
+    let read = || std::fs::read_to_string(&file).unwrap();
+    let (server, mut client) = start();
+    let before = [client.ask("CONFIG GET *"), client.ask("ACL LIST")];
+    assert!(before[1].contains("user ann on") && before[1].contains("+get"), "{}", before[1]);
+    client.check("CONFIG REWRITE", OK);
+    let text = read();
+    assert!(text.contains("hz 30\n") && text.contains("user ann on"), "{text}");
+    leave(server, &mut client);
+
+    let (_server, mut client) = start();
+    assert_eq!([client.ask("CONFIG GET *"), client.ask("ACL LIST")], before);
+    client.check("CONFIG REWRITE", OK);
+    assert_eq!(read(), text, "rewriting changes nothing more");
+    // The folder of a start is where the file lies, not where the server works by now.
+    std::fs::write(&other, "hz x\n").unwrap();
+    let reply = client.ask("CONFIG REWRITE");
+    assert!(reply.starts_with("-ERR Rewriting config file: the next start would fail: argument"), "{reply}");
+    std::fs::remove_file(&other).unwrap();
+    let reply = client.ask("CONFIG REWRITE");
+    assert!(reply.ends_with("No such file or directory\r\n"), "{reply}");
+    assert_eq!(read(), text);
+}

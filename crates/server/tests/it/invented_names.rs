@@ -1,4 +1,4 @@
-//! What a client names is not kept without a bound: very many names of each kind that clients can make up -
+//! Names from clients are not kept without a bound: very many of each kind that clients can make up -
 //! error codes, texts of scripts, users, keys that come and go - leave reports, logs, metrics and memory as
 //! they were.
 //!

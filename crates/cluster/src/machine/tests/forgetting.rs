@@ -6,6 +6,18 @@ fn ping(kind: PingKind) -> Body<'static> {
     Body::Ping { kind, gossip: Vec::new(), extensions: None }
 }
 
+fn accept(bench: &mut Bench, link: LinkId) {
+    bench.step(Input::Accepted { link, peer_ip: "10.0.0.2", local_ip: "10.0.0.1" });
+}
+
+/// Lets a node connect, and try both ways to become a member. Returns how many nodes are known then.
+fn call(bench: &mut Bench, link: LinkId, peer: &Header) -> usize {
+    accept(bench, link);
+    bench.send(link, peer, ping(PingKind::Ping));
+    bench.send(link, peer, ping(PingKind::Meet));
+    bench.machine.known_nodes()
+}
+
 /// A node that has forgotten another, which has connected anew.
 fn forgotten() -> (Bench, Header, LinkId) {
     let mut bench = Bench::new();
@@ -15,7 +27,7 @@ fn forgotten() -> (Bench, Header, LinkId) {
     bench.obey_all();
     assert_eq!(bench.answer(), Some(Answer::Ok));
     let link = LinkId(7);
-    bench.step(Input::Accepted { link, peer_ip: "10.0.0.2", local_ip: "10.0.0.1" });
+    accept(&mut bench, link);
     bench.send(link, &peer, ping(PingKind::Ping));
     assert_eq!(bench.machine.known_nodes(), 1);
     (bench, peer, link)
@@ -37,11 +49,7 @@ fn a_node_that_was_forgotten_does_not_come_back_by_itself() {
         "it is answered"
     );
     wait_an_hour(&mut bench);
-    let link = LinkId(9);
-    bench.step(Input::Accepted { link, peer_ip: "10.0.0.2", local_ip: "10.0.0.1" });
-    bench.send(link, &peer, ping(PingKind::Ping));
-    bench.send(link, &peer, ping(PingKind::Meet));
-    assert_eq!(bench.machine.known_nodes(), 1);
+    assert_eq!(call(&mut bench, LinkId(9), &peer), 1);
 }
 
 /// MEET that an administrator has sent to the other node comes over a connection of its own.
@@ -50,7 +58,7 @@ fn a_node_that_was_forgotten_meets_its_cluster() {
     let (mut bench, peer, link) = forgotten();
     let members = |bench: &Bench| Gossip { id: bench.machine.my_id(), ..about(&peer, "10.0.0.9") };
     let meet = |bench: &mut Bench, link: LinkId, gossip: Vec<Gossip>| {
-        bench.step(Input::Accepted { link, peer_ip: "10.0.0.2", local_ip: "10.0.0.1" });
+        accept(bench, link);
         bench.send(link, &peer, Body::Ping { kind: PingKind::Meet, gossip, extensions: None });
         bench.machine.known_nodes()
     };
@@ -67,13 +75,7 @@ fn a_node_that_was_forgotten_meets_its_cluster() {
 
 #[test]
 fn a_node_that_was_never_forgotten_is_met_by_its_own_idea() {
-    let mut bench = Bench::new();
-    let link = LinkId(7);
-    bench.step(Input::Accepted { link, peer_ip: "10.0.0.2", local_ip: "10.0.0.1" });
-    let peer = other(Flags::PRIMARY);
-    bench.send(link, &peer, ping(PingKind::Ping));
-    bench.send(link, &peer, ping(PingKind::Meet));
-    assert_eq!(bench.machine.known_nodes(), 2);
+    assert_eq!(call(&mut Bench::new(), LinkId(7), &other(Flags::PRIMARY)), 2);
 }
 
 #[test]
@@ -90,11 +92,7 @@ fn what_was_forgotten_is_still_out_after_a_restart() {
     let now = Now { ms: Ms(0), unix_ms: 1_000_000 };
     let mut bench =
         Bench { machine: Machine::from_conf(settings(), 2, &conf, now), now_ms: 0, said: Vec::new() };
-    let link = LinkId(7);
-    bench.step(Input::Accepted { link, peer_ip: "10.0.0.2", local_ip: "10.0.0.1" });
-    bench.send(link, &peer, ping(PingKind::Ping));
-    bench.send(link, &peer, ping(PingKind::Meet));
-    assert_eq!(bench.machine.known_nodes(), 1);
+    assert_eq!(call(&mut bench, LinkId(7), &peer), 1);
 }
 
 /// MEET holds although others still spread that the node was forgotten, until it is forgotten anew.

@@ -136,20 +136,7 @@ impl Hands {
 }
 
 fn states(topology: &Topology, slots: &[Slot]) -> Vec<(Slot, SlotState)> {
-    slots.iter().map(|slot| (*slot, state(topology, *slot))).collect()
-}
-
-fn state(topology: &Topology, slot: Slot) -> SlotState {
-    let is_open = |open: &[(Slot, isotherm_cluster::NodeId)]| {
-        open.binary_search_by_key(&slot, |(slot, _)| *slot).is_ok()
-    };
-    let owner = match topology.owners[slot.index()] {
-        None => Owner::Unassigned,
-        Some(owner) if owner == topology.myself => Owner::Myself,
-        Some(owner) if topology.me().primary == Some(owner) => Owner::MyPrimary,
-        Some(_) => Owner::Other,
-    };
-    SlotState { owner, migrating: is_open(&topology.migrating), importing: is_open(&topology.importing) }
+    slots.iter().map(|slot| (*slot, SlotState::in_topology(topology, *slot))).collect()
 }
 
 /// Keys of slots that are other nodes' are of no use here, and would be served if a slot came back.

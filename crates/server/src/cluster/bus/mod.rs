@@ -1,18 +1,22 @@
-//! The thread of the cluster bus: sockets, clock and mailbox on one side, the machine that decides (`isotherm_cluster::machine`)
-//! on the other.
+//! The thread of the cluster bus: sockets, clock and mailbox on one side, the machine that decides
+//! (`isotherm_cluster::machine`) on the other.
 //!
 //! ```text
 //!   other nodes  <--links-->  bus thread  --Apply, Publish-->  hands   takes the locks of partitions: words, keys, role
 //!   workers      --requests-->     |      <--Applied---------
 //!                <--replies--      |      --Save-->            saver   writes nodes.conf
 //!                                  |      <--Saved--
+//!                                  |      --Resolve-->          names   addresses of a host name
+//!                                  |      <--Resolved--
 //! ```
-//! It takes no partition's lock and writes no file, so neither a slow command nor a slow disk looks like death to other nodes.
+//! It takes no partition's lock and writes no file, so neither a slow command nor a slow disk looks like death
+//! to other nodes.
 
 mod conf_file;
 mod connection;
 mod hands;
 mod links_reply;
+mod names;
 mod open;
 mod pulse;
 mod replicas_first;
@@ -80,6 +84,7 @@ pub struct BusThread {
     hands: hands::Hand,
     replicas_first: std::sync::mpsc::Sender<Looked>,
     saver: std::sync::mpsc::Sender<saver::Job>,
+    names: std::sync::mpsc::Sender<names::Question>,
     counts: Counts,
     /// Of messages of clients, since the last report.
     published_bytes: usize,
@@ -103,6 +108,7 @@ pub fn start(node: &'static Node, opened: Opened) -> io::Result<()> {
     let hands = hands::start(node, mailbox.sender())?;
     let replicas_first = replicas_first::start(node, mailbox.sender())?;
     let saver = saver::start(node, mailbox.sender(), opened.file)?;
+    let names = names::start(mailbox.sender())?;
     let now = Instant::now();
     let thread = BusThread {
         node,
@@ -121,6 +127,7 @@ pub fn start(node: &'static Node, opened: Opened) -> io::Result<()> {
         hands,
         replicas_first,
         saver,
+        names,
         counts: Counts::default(),
         published_bytes: 0,
         has_news: true,
@@ -250,6 +257,9 @@ impl BusThread {
             Output::Follow { ip, port, .. } => self.hand(hands::Work::Follow { ip, port }),
             Output::Lead => self.hand(hands::Work::Lead),
             Output::DeleteKeys(slots) => self.hand(hands::Work::DeleteKeys(slots)),
+            Output::Resolve { node, name } => {
+                self.names.send((node, name)).expect("the thread of names lives as long");
+            }
         }
     }
 
@@ -276,6 +286,7 @@ impl BusThread {
             BusMessage::Looked(looked) => self.looked(looked),
             BusMessage::Saved(number) => self.step(Input::Saved(number)),
             BusMessage::Applied(number) => self.step(Input::Applied(number)),
+            BusMessage::Resolved(node, ips) => self.step(Input::Resolved { node, ips: &ips }),
             BusMessage::Publish { channel, message, is_sharded } => {
                 self.published_bytes += channel.len() + message.len();
                 self.step(Input::Publish { channel: &channel, message: &message, is_sharded });

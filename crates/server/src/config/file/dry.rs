@@ -9,16 +9,14 @@
 //! ```
 //! This module does not know which line is written where: `rewrite` does.
 
-use super::{CheckUser, Reader, Rename, StartError, UserWords};
+use super::{CheckUser, DIR, Given, Origin, Reader, Rename, StartError, UserWords, begun_lines};
+use crate::config::Config;
 use crate::config::params::{Id, Value};
 use crate::config::value::os_error_text;
-use crate::config::{Config, id};
 use isotherm_stdx::args_split::{Dialect, args_split};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-
-const DIR: Id = id("dir");
 
 /// Lines of the file itself, counted from 0, that include the last line about each.
 #[derive(Default)]
@@ -45,7 +43,7 @@ pub struct Tried {
 pub struct Dry {
     /// Working directory that a start would have by now.
     folder: PathBuf,
-    /// Only included files count, and `dir`, by which they are found.
+    /// Set where no line counts but those of included files, and `dir`, by which they are found.
     only_included: bool,
     /// Number of the line of the file itself.
     line: usize,
@@ -69,16 +67,18 @@ pub fn read_included(text: &[u8], folder: &Path, check_user: CheckUser) -> Resul
     Ok(Included { places, config, users })
 }
 
-/// Reads `text` with all that it includes, as a start in `folder` would.
+/// Reads `text`, which is to replace `file`, as the next start would: with all that it includes, and with
+/// standard input and the command line behind it.
 pub fn try_out(
     text: &[u8],
-    folder: &Path,
+    file: &Origin,
     rename: &mut Rename<'_>,
     check_user: CheckUser,
 ) -> Result<Tried, StartError> {
     let config = Config::default();
-    let mut reader = Reader::new(&config, rename, check_user, Some(Dry::new(folder, false)));
-    reader.read(text)?;
+    let mut reader = Reader::new(&config, rename, check_user, Some(Dry::new(&file.folder, false)));
+    reader.given = Some(Given { from_line: begun_lines(text), folder: file.folder.clone() });
+    reader.read(&[text, &file.given].concat())?;
     let users = reader.into_users();
     Ok(Tried { config, users })
 }

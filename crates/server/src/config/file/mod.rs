@@ -26,6 +26,7 @@ pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub const COMMIT: &str = env!("ISOTHERM_COMMIT");
 pub const CHANGED: &str = env!("ISOTHERM_CHANGED");
 
+const DIR: Id = id("dir");
 /// A file that includes itself ends here.
 const INCLUDE_DEPTH_MAX: usize = 16;
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -57,6 +58,8 @@ pub struct Origin {
     pub path: PathBuf,
     /// Working directory at that start: relative paths of files that are included begin there.
     pub folder: PathBuf,
+    /// Lines behind it: standard input and the command line, which the next start is given too.
+    pub given: Vec<u8>,
 }
 
 /// Words of a `user` line, behind that.
@@ -90,20 +93,19 @@ pub fn load(
         Some(&b"-h" | &b"--help") => return Ok(Start::Say(USAGE)),
         _ => {}
     }
-    let (file, options) = match arguments.split_first() {
-        Some((name, rest)) if !name.starts_with(b"-") => {
-            let folder = std::env::current_dir().unwrap_or_default();
-            (Some(Origin { path: absolute(name), folder }), rest)
-        }
+    let (path, options) = match arguments.split_first() {
+        Some((name, rest)) if !name.starts_with(b"-") => (Some(absolute(name)), rest),
         _ => (None, &arguments[..]),
     };
-    let options = command_line(options, file.is_none());
+    let options = command_line(options, path.is_none());
+    let folder = std::env::current_dir().unwrap_or_default();
     let config = Config::default();
-    let mut reader = Reader::new(&config, rename, check_user, None);
     let mut text = Vec::new();
-    if let Some(file) = &file {
-        text = read_files(Path::new(""), file.path.as_os_str().as_bytes())?;
+    if let Some(path) = &path {
+        text = read_files(Path::new(""), path.as_os_str().as_bytes())?;
     }
+    let file_len = text.len();
+    let given = Given { from_line: begun_lines(&text), folder: folder.clone() };
     let mut stdin = options.stdin.then(Vec::new);
     if let Some(stdin) = &mut stdin {
         log::notice("Reading config from stdin");
@@ -115,8 +117,11 @@ pub fn load(
     }
     text.push(b'\n');
     text.extend_from_slice(&options.lines);
+    let mut reader = Reader::new(&config, rename, check_user, None);
+    reader.given = path.is_some().then_some(given);
     reader.read(&text)?;
     let users = reader.into_users();
+    let file = path.map(|path| Origin { path, folder, given: text.split_off(file_len) });
     let workers = id("io-threads");
     if config.number(workers) == WORKERS_BY_CPUS {
         config.set_number(workers, std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as i64));
@@ -203,6 +208,38 @@ pub(super) fn quote(word: &[u8], out: &mut Vec<u8>) {
 
 // ---- the file ----
 
+/// Lines of a text that are read behind a file: standard input and the command line, which win over it.
+struct Given {
+    /// Number of the first of them, counted from 0.
+    from_line: usize,
+    /// Working directory of the start.
+    folder: PathBuf,
+}
+
+/// Place of a line among those about one user.
+#[derive(Clone, Copy)]
+struct Rank {
+    is_given: bool,
+    /// Files that include each other around it.
+    depth: usize,
+}
+
+impl Rank {
+    /// Returns whether a line behind this one takes its place.
+    fn gives_way_to(self, next: Rank) -> bool {
+        match self.is_given == next.is_given {
+            true => self.depth > next.depth,
+            false => next.is_given,
+        }
+    }
+}
+
+/// Counts the lines of a text to which nothing can be added.
+fn begun_lines(text: &[u8]) -> usize {
+    let ended = text.iter().filter(|byte| **byte == b'\n').count();
+    ended + usize::from(text.last().is_some_and(|last| *last != b'\n'))
+}
+
 /// Directives that once were and say nothing any more, with one value.
 const DEPRECATED: [&[u8]; 7] = [
     b"list-max-ziplist-entries",
@@ -221,9 +258,12 @@ struct Reader<'a> {
     /// Parameters of pairs that a line has named: the next one adds to its pairs, where the first replaces
     /// the default.
     named: Vec<Id>,
-    /// Users, each with the depth of its file.
-    users: Vec<(usize, UserWords)>,
+    users: Vec<(Rank, UserWords)>,
     check_user: CheckUser,
+    /// Set where a file was read before them.
+    given: Option<Given>,
+    /// Whether the line that is read, or includes it, is one of them.
+    is_given: bool,
     /// Without it this is a start.
     dry: Option<Dry>,
 }
@@ -258,7 +298,8 @@ impl<'a> Reader<'a> {
         check_user: CheckUser,
         dry: Option<Dry>,
     ) -> Reader<'a> {
-        Reader { config, rename, depth: 0, named: Vec::new(), users: Vec::new(), check_user, dry }
+        let (named, users) = (Vec::new(), Vec::new());
+        Reader { config, rename, depth: 0, named, users, check_user, given: None, is_given: false, dry }
     }
 
     fn into_users(self) -> Vec<UserWords> {
@@ -267,6 +308,9 @@ impl<'a> Reader<'a> {
 
     fn read(&mut self, text: &[u8]) -> Result<(), StartError> {
         for (at, line) in text.split(|&byte| byte == b'\n').enumerate() {
+            if self.depth == 0 {
+                self.is_given = self.given.as_ref().is_some_and(|given| at >= given.from_line);
+            }
             let line = trim(line);
             if line.is_empty() || line.starts_with(b"#") || self.passes_over(at, line) {
                 continue;
@@ -311,6 +355,8 @@ impl<'a> Reader<'a> {
             if !multi_arg && arguments.len() != 1 {
                 return Err("wrong number of arguments".into());
             }
+            let from_start = self.from_start(id, &arguments);
+            let arguments = from_start.as_ref().map_or(arguments, |path| vec![path.as_os_str().as_bytes()]);
             if self.enters(id, &arguments)? {
                 return Ok(());
             }
@@ -341,17 +387,30 @@ impl<'a> Reader<'a> {
         Err(reason.into())
     }
 
-    // COMPAT(server): A `user` line takes the place of that of a file included before it; of two in files of
-    // one level the second ends the start, as any does in Valkey. Why: CONFIG REWRITE keeps what has changed
-    // of such a user.
+    // COMPAT(server): A relative `dir` of the command line begins where the server was started, whatever
+    // `dir` the configuration file names, and so do names of files that it includes, if they are there; in
+    // Valkey both begin in that `dir`. Why: CONFIG REWRITE writes the folder into the file, and the next
+    // start, with the same command line, would look below it.
+    /// Returns the folder that a line of the command line names.
+    fn from_start(&self, id: Id, arguments: &[&[u8]]) -> Option<PathBuf> {
+        let given = self.given.as_ref().filter(|_| self.is_given && self.depth == 0 && id == DIR)?;
+        let path = arguments.first().filter(|path| !path.is_empty())?;
+        Some(given.folder.join(std::ffi::OsStr::from_bytes(path)))
+    }
+
+    // COMPAT(server): A `user` line takes the place of that of a file included before it, and one of the
+    // command line, or of a file included there, that of the configuration file; else the second of two ends
+    // the start, as any does in Valkey. Why: CONFIG REWRITE writes all users that have changed, or that came
+    // by the command line, and the file is for the next start.
     /// Its rules are read when the commands are known.
     fn add_user(&mut self, words: &[&[u8]]) -> Result<(), String> {
+        let rank = Rank { is_given: self.is_given, depth: self.depth };
         let before = self.users.iter().position(|(_, user)| user[0] == words[0]);
-        if before.is_some_and(|at| self.users[at].0 <= self.depth) {
+        if before.is_some_and(|at| !self.users[at].0.gives_way_to(rank)) {
             return Err(user_error(words[0], RuleError::DuplicateUser.text()));
         }
         (self.check_user)(words, self.config)?;
-        let user = (self.depth, words.iter().map(|word| word.to_vec()).collect());
+        let user = (rank, words.iter().map(|word| word.to_vec()).collect());
         match before {
             Some(at) => self.users[at] = user,
             None => self.users.push(user),
@@ -370,11 +429,20 @@ impl<'a> Reader<'a> {
         before.split(|&byte| byte == b' ').chain(arguments).collect()
     }
 
+    /// Reads what the command line includes from where the server was started, if there is something.
+    fn read_from_start(&self, pattern: &[u8]) -> Option<Vec<u8>> {
+        let given = self.given.as_ref().filter(|_| self.is_given)?;
+        read_files(&given.folder, pattern).ok().filter(|text| !text.is_empty())
+    }
+
     fn include(&mut self, pattern: &[u8]) -> Result<(), IncludeError> {
         if self.depth == INCLUDE_DEPTH_MAX {
             return Err(IncludeError::TooDeep);
         }
-        let text = read_files(self.folder(), pattern).map_err(IncludeError::Fatal)?;
+        let text = match self.read_from_start(pattern) {
+            Some(text) => text,
+            None => read_files(self.folder(), pattern).map_err(IncludeError::Fatal)?,
+        };
         self.depth += 1;
         let result = self.read(&text).map_err(IncludeError::Fatal);
         self.depth -= 1;

@@ -134,14 +134,19 @@ fn a_user_of_an_included_file_can_be_defined_again_behind_it() {
     std::fs::create_dir_all(&folder).unwrap();
     let include = format!("include {}", folder.join("users.conf").display());
     std::fs::write(folder.join("users.conf"), "user ann on\nuser bob on\n").unwrap();
-    let users = |text: String| {
-        let tried = dry::try_out(text.as_bytes(), &folder, &mut |_, _| Ok(()), ANY);
+    let users = |text: String, given: &str| {
+        let file = Origin { path: folder.join("a"), folder: folder.clone(), given: given.into() };
+        let tried = dry::try_out(text.as_bytes(), &file, &mut |_, _| Ok(()), ANY);
         tried.map_err(|error| error.reason()).map(|tried| {
             let lines = tried.users.iter().map(|words| String::from_utf8(words.join(&b' ')).unwrap());
             lines.collect::<Vec<_>>()
         })
     };
     let again = "Error in user declaration 'ann': Duplicate user found. A user can only be defined once in config files";
+    let ann_and = |given: &str| users("user ann off".into(), given);
+    assert_eq!(ann_and("\nuser ann on"), Ok(vec!["ann on".to_string()]), "the command line wins");
+    assert_eq!(ann_and(&format!("\n{include}")), Ok(vec!["ann on".to_string(), "bob on".into()]));
+    assert!(ann_and("\nuser ann on\nuser ann off").is_err_and(|why| why.ends_with(again)));
     for (text, expected) in [
         (format!("{include}\nuser ann off"), Ok(vec!["ann off", "bob on"])),
         (format!("user ann off\n{include}"), Err(again)),
@@ -151,7 +156,7 @@ fn a_user_of_an_included_file_can_be_defined_again_behind_it() {
         ("include users.conf".into(), Ok(vec!["ann on", "bob on"])),
         (format!("dir /\n{include}\ninclude users.conf"), Err("No such file or directory")),
     ] {
-        match (users(text.clone()), expected) {
+        match (users(text.clone(), ""), expected) {
             (Ok(users), Ok(expected)) => assert_eq!(users, expected, "{text}"),
             (Err(why), Err(expected)) => assert!(why.ends_with(expected), "{text}: {why}"),
             (got, _) => panic!("{text}: {got:?}"),

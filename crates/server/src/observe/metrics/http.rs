@@ -27,9 +27,9 @@ use crate::node::Node;
 use crate::observe::resident;
 use crate::process::log;
 
-/// All of a request may take so long to arrive. What asks is in the same network, and sends one packet.
+/// Time for a whole request to arrive. Its sender is in the same network, and sends one packet.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(2);
-/// All of an answer may take so long to leave: some hundred kilobytes.
+/// Time for a whole answer, some hundred kilobytes, to leave.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(2);
 const REQUEST_BYTES_MAX: usize = 8 << 10;
 /// Connections whose request has not arrived.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::names::Type;
 
-/// In the value of a label.
+/// Escapes the value of a label.
 pub fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

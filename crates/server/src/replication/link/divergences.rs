@@ -1,6 +1,6 @@
-//! When a replica asks for all data again whose primary has sent a command that fails here. What was sent
-//! once may come again with the next data, so each attempt that ends so is followed by a longer pause: a
-//! primary makes one snapshot in ten minutes at most.
+//! Pauses of a replica that asks for all data again because its primary has sent a command that fails here.
+//! The command may come again with the next data, so each attempt that ends so is followed by a longer pause:
+//! a primary makes one snapshot in ten minutes at most.
 
 use isotherm_log::writer::Ms;
 

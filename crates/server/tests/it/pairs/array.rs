@@ -19,7 +19,7 @@ struct Array {
     at_odds: AtOdds,
     /// Numbers of the values of a parameter begin here.
     first: Vec<usize>,
-    /// By two numbers of values.
+    /// Pairs without a row, by two numbers of values.
     missing: Vec<bool>,
     left: usize,
 }
