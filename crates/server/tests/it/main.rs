@@ -26,6 +26,7 @@ mod connections;
 mod debugger;
 mod divergence;
 mod documents;
+mod end_words;
 mod endless_scripts;
 mod exec_conditions;
 mod failover;
