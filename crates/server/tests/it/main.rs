@@ -14,6 +14,7 @@ mod bad_input;
 mod bad_start;
 mod bad_world;
 mod blocking;
+mod certificates;
 mod client_memory;
 #[cfg(debug_assertions)]
 mod clock_steps;
