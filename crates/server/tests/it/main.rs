@@ -14,6 +14,7 @@ mod bad_input;
 mod bad_start;
 mod bad_world;
 mod blocking;
+mod certificates;
 mod client_memory;
 #[cfg(debug_assertions)]
 mod clock_steps;
@@ -25,6 +26,7 @@ mod connections;
 mod debugger;
 mod divergence;
 mod documents;
+mod end_words;
 mod endless_scripts;
 mod exec_conditions;
 mod failover;

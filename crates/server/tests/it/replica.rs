@@ -208,7 +208,7 @@ pub fn snapshot(keys: &[(&str, &str)]) -> Vec<u8> {
 }
 
 /// CRC-64/Jones, bit by bit.
-fn crc64(bytes: &[u8]) -> u64 {
+pub fn crc64(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0, |sum, byte| {
         (0..8).fold(sum ^ u64::from(*byte), |sum, _| {
             (sum >> 1) ^ if sum & 1 == 1 { 0x95ac_9329_ac4b_c9b5 } else { 0 }
