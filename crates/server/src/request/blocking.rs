@@ -76,7 +76,7 @@ struct Client {
     awaits_answer: bool,
     /// True if its own worker counts its command: who answers counts none.
     is_counted_here: bool,
-    /// Error at the deadline of its errand.
+    /// Error at the deadline of its errand, or of the bus.
     late: Option<&'static str>,
     /// What it took to find nothing.
     ticks: u64,
@@ -104,6 +104,8 @@ impl Client {
 
 /// Keys of a waiter that others' commands lock beside their own: each may be a lock that others want.
 const KEYS_EXTENDED_MAX: usize = 16;
+
+const BUS_LATE: &str = "ERR The cluster bus has not answered in time. What was asked for goes on";
 
 pub const NO_END: &str = "ERR Errors trying to SHUTDOWN. Check logs.";
 
@@ -217,7 +219,7 @@ pub fn block(
         reads_of_replica: session.reads_of_replica && !command.spec.flags.has(Flags::WRITE),
         awaits_answer: asks_bus || errand.is_some() || session.migration.is_some(),
         is_counted_here: asks_bus || errand.is_some(),
-        late: errand.as_ref().map(|errand| errand.late),
+        late: errand.as_ref().map(|errand| errand.late).or(asks_bus.then_some(BUS_LATE)),
         ticks,
     };
     let wish = client.wish;

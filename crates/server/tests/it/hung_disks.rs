@@ -213,3 +213,18 @@ fn the_append_only_file_is_off_while_its_last_sync_hangs() {
     client.check("CONFIG SET appendonly no", "+OK\r\n");
     assert!(!server.log().contains("may be lost"));
 }
+
+#[test]
+fn what_changes_a_cluster_hangs_with_its_file_alone() {
+    let disk = HangingDisk::new("nodes");
+    let server = start(&disk, &["--cluster-enabled", "yes"]);
+    let mut client = server.client();
+    wait_until("the bus is there", || client.ask("CLUSTER ADDSLOTS 1") == "+OK\r\n");
+    disk.hang_call("sync", "nodes.conf");
+    let late = "-ERR The cluster bus has not answered in time. What was asked for goes on\r\n";
+    assert_eq!(ask(&server, &["CLUSTER", "ADDSLOTS", "2"]), late);
+    assert!(ask(&server, &["CLUSTER", "INFO"]).contains("cluster_slots_assigned:"));
+    disk.answer();
+    client.check("CLUSTER ADDSLOTS 3", "+OK\r\n");
+    assert!(client.ask("CLUSTER NODES").contains(" 1-3\n"));
+}

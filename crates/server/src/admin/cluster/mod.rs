@@ -16,13 +16,14 @@ use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
 use isotherm_commands::wait::Wait;
-use isotherm_keyspace::Type;
-use isotherm_resp::{ArgsBuf, errors};
+use isotherm_keyspace::{Type, UnixMs};
+use isotherm_resp::{Args, ArgsBuf, errors};
+use isotherm_stdx::parse_i64;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use super::slot_stats::{CLUSTER_SLOT_STATS, slot_stats};
-use super::{AdminCall, AdminHandler};
+use super::{AdminCall, AdminHandler, errand};
 use crate::cluster::requests::{Asker, ClusterRequest};
 use crate::cluster::state::Member;
 use specs::*;
@@ -118,8 +119,19 @@ fn ask_bus(call: &mut AdminCall<'_>) -> Outcome {
         return ask_within(call, member);
     }
     call.session.asks_bus = true;
-    let wait = Wait { kind: Type::String, keys: 0..0, deadline: None, on_removal: false, instead: None };
+    let deadline = Some(UnixMs(call.now.0.saturating_add(patience_ms(call.args))));
+    let wait = Wait { kind: Type::String, keys: 0..0, deadline, on_removal: false, instead: None };
     Outcome::Block(Box::new(wait))
+}
+
+// COMPAT(cluster): CLUSTER subcommands that change the cluster are answered by an error where nodes.conf has not
+// been written within 5 s. What they ask for goes on, and CLUSTER NODES shows its end. Valkey serves no client
+// until the disk answers. Why: a disk that hangs costs those who need it.
+/// Time that a client waits for the bus, and for replicas as long as CLUSTER SETSLOT ... TIMEOUT says.
+fn patience_ms(args: Args<'_>) -> i64 {
+    let is_timeout = |at: &usize| args.get(at - 1).eq_ignore_ascii_case(b"timeout");
+    let timeout_ms = (3..args.len()).rev().find(is_timeout).and_then(|at| parse_i64(args.get(at)));
+    timeout_ms.unwrap_or(0).max(0).saturating_add(errand::PATIENCE.as_millis() as i64)
 }
 
 // COMPAT(cluster): CLUSTER subcommands that change the cluster, COUNT-FAILURE-REPORTS and LINKS work in a transaction only if that has no
