@@ -299,6 +299,6 @@ mod tests {
             line("OK"),
         ];
         let lines = comparable(&events, Freedom::default(), index_of);
-        assert_eq!(lines, ["+monitor 0 #3 \"GET\" \"k\"", "+OK"]);
+        assert_eq!(lines, ["+monitor 0 #3 \\\"GET\\\" \\\"k\\\"", "+OK"]);
     }
 }

@@ -362,7 +362,8 @@ impl Load {
 /// While a script runs, others may be refused.
 fn or_busy<T>(reply: Fallible<T>) -> Fallible {
     match reply {
-        Err(why) if !why.starts_with("BUSY") => Err(why),
+        // Behind the name of the request, where it was a call.
+        Err(why) if !why.contains("BUSY ") => Err(why),
         _ => Ok(()),
     }
 }

@@ -71,9 +71,6 @@ const DIFFERENTIAL: Stage = stage(
         "conformance --if-possible differential --commands 60000 --seed 8 --swap-chaos yes --ours-arg --swap-freeze --ours-arg yes",
     ],
 );
-/// Five connections in a fixed order, what arrives at each compared with Valkey.
-const INTERLEAVE: Stage =
-    stage("interleave", limit(300), &["conformance --if-possible interleave --steps 20000"]);
 /// Descriptions of commands by both servers, and where they find the keys of requests.
 const DECLARED: Stage = stage("declared", limit(300), &["conformance --if-possible declared"]);
 /// Values dumped by each server and restored by the other.
@@ -110,7 +107,7 @@ pub const PHASES: &[Lanes] = &[
     &[&[STRESS]],
     &[
         &[KILLS, PRESSURE, SENTINEL, FOLLOW, CLIENTS, SCRIPTS, SLOTS],
-        &[SIM, DIFFERENTIAL, INTERLEAVE, DECLARED, TRANSFER],
+        &[SIM, DIFFERENTIAL, DECLARED, TRANSFER],
     ],
     &[&[ALLOCATORS]],
 ];
