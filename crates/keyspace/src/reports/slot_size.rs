@@ -20,8 +20,9 @@ impl SlotSize {
     /// Adds what the slot takes in one database. Its partition is held.
     pub(crate) fn add(&mut self, partition: &Partition, db: Db, slot: Slot) {
         let Some(table) = partition.table(db) else { return };
-        let record = table.slot(&partition.store.heap, partition.geometry.place_of(slot)).record;
-        self.keys += u64::from(record.keys);
+        let place = partition.geometry.place_of(slot);
+        let record = table.slot(&partition.store.heap, place).record;
+        self.keys += table.slot_len(&partition.store.heap, place);
         self.volatile += u64::from(record.volatile);
         self.memory_bytes += record.page_bytes() + record.outside() * UNIT_BYTES;
     }

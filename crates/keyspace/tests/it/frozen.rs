@@ -315,16 +315,32 @@ impl World {
         self.check_names();
         self.keyspace.check_invariants();
         self.frozen_keys();
+        self.check_counts();
+    }
+
+    /// What is counted: all keys of a database, of a slot, and those with an expiry, wherever they are.
+    fn check_counts(&self) {
+        let mut held = Held::new(&self.keyspace);
+        let listed = Survey::new(&mut held).databases();
+        let sizes = Survey::new(&mut held).slot_sizes();
         for db in 0..DATABASES as u16 {
             let of_db = || self.model.iter().filter(|((of, _), _)| *of == db);
-            let volatile = of_db().filter(|(_, (_, expiry))| expiry.is_some()).count();
+            let volatile = of_db().filter(|(_, (_, expiry))| expiry.is_some()).count() as u64;
+            let counted = (of_db().count() as u64, volatile);
             txn(&self.keyspace, self.now, |txn| {
-                assert_eq!(
-                    (txn.len(Db(db)), txn.volatile_len(Db(db))),
-                    (of_db().count() as u64, volatile as u64)
-                );
+                assert_eq!((txn.len(Db(db)), txn.volatile_len(Db(db))), counted);
             });
+            let shown = &listed[usize::from(db)];
+            assert_eq!((shown.keys, shown.volatile), counted);
+            let mut slots: BTreeMap<Slot, u64> = BTreeMap::new();
+            of_db().for_each(|((_, key), _)| *slots.entry(Slot::of_key(key)).or_default() += 1);
+            for (slot, keys) in slots {
+                held.acquire(Want::One(self.keyspace.partition_of(slot)));
+                assert_eq!(held.slot_keys_of(Db(db), slot), keys);
+                held.release();
+            }
         }
+        assert_eq!(sizes.iter().map(|size| size.keys).sum::<u64>(), self.model.len() as u64);
     }
 
     /// What readers see, whether what is due has left or not.
