@@ -161,20 +161,25 @@ fn allows(
     key: &Key<'_>,
     condition: Condition<'_>,
 ) -> Result<(bool, bool), &'static str> {
-    let found = call.txn.find(call.db, key, Lookup::Write);
-    let exists = found.is_some();
-    let allowed = match condition {
-        Condition::Always => true,
-        Condition::Absent => !exists,
-        Condition::Present => exists,
-        Condition::Equals(expected) => {
-            value::string(found)?.is_some_and(|found| value::equals(found, expected))
-        }
+    let (db, txn) = (call.db, &mut call.txn);
+    // A value that does not matter may stay on disk.
+    let mut exists = |allows: fn(bool) -> bool| {
+        let exists = txn.has(db, key, Lookup::Write);
+        Ok((allows(exists), exists))
+    };
+    let (is_like, other) = match condition {
+        Condition::Always => return exists(|_| true),
+        Condition::Absent => return exists(|exists| !exists),
+        Condition::Present => return exists(|exists| exists),
+        Condition::Equals(expected) => (true, expected),
         // COMPAT(strings): `SET k v IFNE other` and DELEX are those of Valkey 9.2, built from its sources and not compared with a
         // running server. The log has SET without IFNE. Why: programs for 9.2 run here, and replicas of 9.1 do not know the word.
-        Condition::Differs(other) => value::string(found)?.is_none_or(|found| !value::equals(found, other)),
+        Condition::Differs(other) => (false, other),
     };
-    Ok((allowed, exists))
+    let found = txn.find(db, key, Lookup::Write);
+    let exists = found.is_some();
+    let is_equal = value::string(found)?.is_some_and(|found| value::equals(found, other));
+    Ok((is_equal == is_like, exists))
 }
 
 /// The log gets SET without GET (a replica answers no client) and with the moment instead of a duration.

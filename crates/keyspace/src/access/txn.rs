@@ -146,6 +146,15 @@ impl<'t, 'k> Txn<'t, 'k> {
         Some(entry)
     }
 
+    /// Returns whether there is such an entry, as [`Txn::find`] would find it, and reads no value from disk.
+    #[inline]
+    pub fn has(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> bool {
+        let on_cold = std::mem::replace(&mut self.on_cold, OnCold::Show);
+        let is_there = self.find(db, key, lookup).is_some();
+        self.on_cold = on_cold;
+        is_there
+    }
+
     /// Where that entry is; counts and touches as `lookup` says.
     fn find_counted(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> Option<(Handle, Spot)> {
         let found = self.find_place::<true>(db, key);

@@ -189,6 +189,8 @@ fn what_needs_no_value_reads_none() {
         (format!("STRLEN {a}"), ":1000\r\n"),
         (format!("TOUCH {a} l"), ":2\r\n"),
         (format!("OBJECT ENCODING {a}"), "$3\r\nraw\r\n"),
+        (format!("SET {a} 3 NX"), "$-1\r\n"),
+        (format!("SET {b} 3 XX"), "+OK\r\n"),
         (format!("SET {a} 3"), "+OK\r\n"),
         (format!("GET {a}"), "$1\r\n3\r\n"),
         (format!("DEL {b}"), ":1\r\n"),
