@@ -69,7 +69,7 @@ fn sort_stores_what_it_answers() {
         let words: Vec<&str> = ["RPUSH", "l"].into_iter().chain(some.iter().map(String::as_str)).collect();
         ask(&mut server, &words);
     }
-    ask(&mut server, &["RPUSH", "l", "1.0", "-3", "1e2", &long, "01"]);
+    ask(&mut server, &["RPUSH", "l", "1.0", "-3", "1e2", &long, "01", "-0", "-inf", "-3.5", "+inf"]);
     ask(&mut server, &["MSET", "w_1", "5", "w_2", "4", "w_01", "3"]);
     let orders: [&[&str]; 8] = [
         &[],
@@ -92,11 +92,15 @@ fn sort_stores_what_it_answers() {
         server.check_invariants();
     }
     let text = ask(&mut server, &["SORT", "l", "LIMIT", "0", "4"]);
-    assert_eq!(text, "*4\r\n$2\r\n-3\r\n$1\r\n0\r\n$2\r\n01\r\n$1\r\n1\r\n");
+    assert_eq!(text, "*4\r\n$4\r\n-inf\r\n$4\r\n-3.5\r\n$2\r\n-3\r\n$2\r\n-0\r\n");
+    let text = ask(&mut server, &["SORT", "l", "LIMIT", "4", "3"]);
+    assert_eq!(text, "*3\r\n$1\r\n0\r\n$2\r\n01\r\n$1\r\n1\r\n");
+    let text = ask(&mut server, &["SORT", "l", "DESC", "LIMIT", "0", "2"]);
+    assert_eq!(text, format!("*2\r\n$4\r\n+inf\r\n$300\r\n{long}\r\n"));
     // The list itself may be the target.
-    assert_eq!(ask(&mut server, &["SORT", "l", "STORE", "l"]), format!(":{}\r\n", ELEMENTS + 5));
-    assert_eq!(ask(&mut server, &["LRANGE", "l", "0", "0"]), "*1\r\n$2\r\n-3\r\n");
-    assert_eq!(ask(&mut server, &["RPUSH", "l", "x"]), format!(":{}\r\n", ELEMENTS + 6));
+    assert_eq!(ask(&mut server, &["SORT", "l", "STORE", "l"]), format!(":{}\r\n", ELEMENTS + 9));
+    assert_eq!(ask(&mut server, &["LRANGE", "l", "2", "2"]), "*1\r\n$2\r\n-3\r\n");
+    assert_eq!(ask(&mut server, &["RPUSH", "l", "x"]), format!(":{}\r\n", ELEMENTS + 10));
     let refused = ask(&mut server, &["SORT", "l", "STORE", "to"]);
     assert_eq!(refused, "-ERR One or more scores can't be converted into double\r\n");
 }

@@ -275,16 +275,23 @@ fn arrange<'e>(
 
 /// Sorts by the numbers that they are. Those that are equal as numbers and as text are the same in any order.
 fn arrange_numbers<'e>(elements: &mut Vec<&'e [u8]>) -> Result<(), &'static str> {
-    let mut weighed: Vec<(f64, &'e [u8])> = Vec::with_capacity(elements.len());
+    let mut ranked: Vec<(u64, &'e [u8])> = Vec::with_capacity(elements.len());
     for &element in elements.iter() {
-        weighed.push((number_of(element).ok_or(NO_NUMBER)?, element));
+        ranked.push((rank_of(number_of(element).ok_or(NO_NUMBER)?), element));
     }
-    weighed.sort_unstable_by(|(x, a), (y, b)| {
-        x.partial_cmp(y).unwrap_or(Ordering::Equal).then_with(|| a.cmp(b))
-    });
+    ranked.sort_unstable();
     elements.clear();
-    elements.extend(weighed.into_iter().map(|(_, element)| element));
+    elements.extend(ranked.into_iter().map(|(_, element)| element));
     Ok(())
+}
+
+/// Makes an integer that orders as the number does, which is no NaN: integers are sorted in a quarter of the
+/// time.
+fn rank_of(number: f64) -> u64 {
+    const SIGN: u64 = 1 << 63;
+    // Zero and its negative are one number.
+    let bits = (number + 0.0).to_bits();
+    if bits & SIGN == 0 { bits | SIGN } else { !bits }
 }
 
 fn arrange_by<'e>(
