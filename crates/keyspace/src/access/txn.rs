@@ -1,7 +1,6 @@
 //! A transaction: what one command (or one EXEC, one script) may do to the keys whose partitions it holds.
 //!
-//! Every change raises the flags of those who WATCH the key; everything else that follows from a change is reported by the
-//! handler as effects.
+//! A change raises the flags of those who WATCH its key; the handler reports what else follows, as effects.
 
 use crate::access::carry::copy_object;
 use crate::access::effect::{EffectSink, EventClass};

@@ -502,12 +502,8 @@ impl Cold {
             return;
         }
         (self.lent, self.order, self.passing) = Default::default();
-        if self.clean.is_empty() {
-            self.clean = HashMap::new();
-        }
-        if self.given.is_empty() {
-            self.given = HashMap::new();
-        }
+        self.clean.shrink_to_fit();
+        self.given.shrink_to_fit();
     }
 
     /// The oldest one, if there is more than `bytes_max` and it had its time; of those that go behind their

@@ -92,6 +92,7 @@ const FLOORS: [(&str, &[&str]); 10] = [
             "tier/homes.rs",
             "tier/in_order.rs",
             "tier/lent.rs",
+            "tier/read_warnings.rs",
             "tier/owner.rs",
             "tier/reading.rs",
             "tier/reads.rs",
