@@ -5,7 +5,7 @@ use rustix::net::{self, AddressFamily, SocketFlags, SocketType, ipproto, sockopt
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 
@@ -40,14 +40,10 @@ impl Listener {
     }
 
     pub fn unix(path: &Path, rights: FileRights, backlog: i32) -> io::Result<Listener> {
-        // A file left over by a process that is gone would make the bind fail.
-        match std::fs::remove_file(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket: OwnedFd = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-        net::bind(&socket, &net::SocketAddrUnix::new(path)?)?;
+        let address = net::SocketAddrUnix::new(path)?;
+        remove_unused(path, &address)?;
+        let socket = unix_socket()?;
+        net::bind(&socket, &address)?;
         if let Some(mode) = rights.mode {
             std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
         }
@@ -75,6 +71,27 @@ impl Listener {
     pub fn is_unix(&self) -> bool {
         matches!(self, Listener::Unix(_))
     }
+}
+
+fn unix_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
+}
+
+/// Removes a socket whose process has ended: the bind would fail. A file that is no socket stays, and so does a
+/// socket at which connections are accepted or wait.
+// COMPAT(server): `unixsocket` with the path of another kind of file, or of a socket at which another process
+// listens, is refused; Valkey removes both. Why: the file may be data, and the other server would be out of reach.
+fn remove_unused(path: &Path, address: &net::SocketAddrUnix) -> io::Result<()> {
+    let kind = match std::fs::symlink_metadata(path) {
+        Ok(found) => found.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    if !kind.is_socket() || net::connect(&unix_socket()?, address) != Err(rustix::io::Errno::CONNREFUSED) {
+        return Err(rustix::io::Errno::ADDRINUSE.into());
+    }
+    std::fs::remove_file(path)
 }
 
 impl AsFd for Listener {

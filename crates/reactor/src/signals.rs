@@ -2,6 +2,7 @@
 //!
 //! SIGHUP means nothing to a server: a terminal was closed, a log was rotated. Nor do SIGALRM and SIGUSR2,
 //! which Valkey survives. Their default would end the process, and with it everything that lies in memory.
+//! Beyond a limit on the size of files (`ulimit -f`) a write raises SIGXFSZ, and fails where that has a handler.
 //! SIGPIPE is ignored by the standard library.
 
 use std::io::{self, Read};
@@ -11,7 +12,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, LazyLock};
 
-use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR2};
+use signal_hook::consts::{SIGALRM, SIGHUP, SIGINT, SIGTERM, SIGUSR2, SIGXFSZ};
 
 /// The signals that ask the process to end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -66,7 +67,7 @@ impl Signals {
 /// Lets signals that ask for nothing have no effect on this process, from here on. Each has a handler that
 /// raises a flag which is never read: to ignore a signal outright would need `unsafe`.
 pub fn ignore_others() -> io::Result<()> {
-    [SIGHUP, SIGALRM, SIGUSR2].into_iter().try_for_each(|signal| {
+    [SIGHUP, SIGALRM, SIGUSR2, SIGXFSZ].into_iter().try_for_each(|signal| {
         signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map(drop)
     })
 }

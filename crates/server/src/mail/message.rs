@@ -8,7 +8,7 @@ use isotherm_log::LogOffset;
 use isotherm_reactor::Stream;
 use isotherm_replication::feed::{Announced, SyncRequest};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::cluster::herald::News;
 use crate::effects::pubsub::message::{MESSAGE_BYTES, Message, Name};
@@ -46,7 +46,7 @@ pub enum Without {
 
 /// A message to a worker.
 pub enum WorkerMessage {
-    Connect(Box<(Stream, Arc<ClientShared>)>),
+    Connect(Arc<Newcomer>),
     /// The session with this number may have been asked something (`Attention`).
     Attend {
         token: usize,
@@ -152,6 +152,25 @@ impl WorkerMessage {
             | WorkerMessage::ReadsEnded
             | WorkerMessage::Beat(_) => false,
         }
+    }
+}
+
+/// A connection that was accepted: of its worker as soon as that takes it, and until then of the thread that
+/// accepts, which may send it to another.
+pub struct Newcomer(Mutex<Option<(Stream, ClientShared)>>);
+
+impl Newcomer {
+    pub fn new(stream: Stream, shared: ClientShared) -> Arc<Newcomer> {
+        Arc::new(Newcomer(Mutex::new(Some((stream, shared)))))
+    }
+
+    /// Takes it, if no other thread has.
+    pub fn take(&self) -> Option<(Stream, ClientShared)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    pub fn is_taken(&self) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).is_none()
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! listeners --accept--> admit? --message--> worker 0, 1, ... N-1, 0, ...; one that is busy is passed over
+//!                                   \--not taken for 10 ms, by a worker that is busy--> another that is not
 //! ```
 //! The thread locks nothing of the keyspace and waits for sockets only: clients without a connection can come
 //! and end what holds up the others (SCRIPT KILL, SHUTDOWN NOSAVE).
@@ -16,7 +17,7 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::mail::message::WorkerMessage;
+use crate::mail::message::{Newcomer, WorkerMessage};
 use crate::node::{Node, unix_now};
 use crate::process::listeners::Changed;
 use crate::process::log::{self, os_text};
@@ -29,6 +30,12 @@ const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// A worker that has not looked at its sockets for so long is busy.
 const BUSY_MIN: Duration = Duration::from_millis(10);
 
+/// A connection that its worker has not taken yet.
+struct Posted {
+    newcomer: Arc<Newcomer>,
+    worker: usize,
+}
+
 /// Listener `i` of generation `g` has the token `g * LISTENERS_MAX + i`.
 const LISTENERS_MAX: usize = 64;
 
@@ -38,6 +45,9 @@ struct Acceptor {
     mailbox: Mailbox<Changed>,
     generation: usize,
     next_worker: usize,
+    /// Connections that were looked at `BUSY_MIN` ago or later, oldest first.
+    posted: Vec<Posted>,
+    looked: Instant,
     /// Listeners that may have more to accept, and from when on they are asked again.
     pending: Vec<usize>,
     rest_until: Option<Instant>,
@@ -48,8 +58,17 @@ pub fn start(node: &'static Node) -> io::Result<()> {
     let events = Events::new()?;
     let mailbox = events.mailbox()?;
     node.process.listeners.set_acceptor(mailbox.sender());
-    let (pending, rest_until) = (Vec::new(), None);
-    let mut acceptor = Acceptor { node, events, mailbox, generation: 0, next_worker: 0, pending, rest_until };
+    let mut acceptor = Acceptor {
+        node,
+        events,
+        mailbox,
+        generation: 0,
+        next_worker: 0,
+        posted: Vec::new(),
+        looked: Instant::now(),
+        pending: Vec::new(),
+        rest_until: None,
+    };
     acceptor.watch_listeners()?;
     std::thread::Builder::new().name("accept".into()).spawn(move || acceptor.run()).map(drop)
 }
@@ -69,12 +88,17 @@ impl Acceptor {
                 Some(until) => Some(until.saturating_duration_since(Instant::now())),
                 None => (!self.pending.is_empty()).then_some(Duration::ZERO),
             };
+            let timeout = match self.posted.is_empty() {
+                true => timeout,
+                false => Some(timeout.map_or(BUSY_MIN, |timeout| timeout.min(BUSY_MIN))),
+            };
             self.events.wait(timeout)?;
             self.note_ready();
             if !self.mailbox.take().is_empty() {
                 self.watch_listeners()?;
             }
             self.accept_pending();
+            self.move_on();
         }
     }
 
@@ -176,7 +200,8 @@ impl Acceptor {
                 (format!("{}:0", path.display()), format!("{}:0", path.display()))
             }
         };
-        let worker = self.choose_worker();
+        let worker = self.choose_worker().unwrap_or(self.next_worker);
+        self.next_worker = (worker + 1) % node.worker_count();
         log::verbose(format!("Accepted {addr}"));
         let shared = ClientShared::new(
             node.clients.next_id(),
@@ -187,16 +212,46 @@ impl Acceptor {
             peer.is_none_or(|ip| ip.is_loopback()),
             unix_now(),
         );
-        node.mail.post(worker, WorkerMessage::Connect(Box::new((stream, Arc::new(shared)))));
+        self.post(worker, stream, shared);
     }
 
-    /// The next one in turn that is not busy; if all are, simply the next one.
-    fn choose_worker(&mut self) -> usize {
-        let (stats, count) = (&self.node.stats, self.node.worker_count());
-        let mut in_turn = (0..count).map(|step| (self.next_worker + step) % count);
-        let worker = in_turn.find(|worker| !stats.is_busy_for(*worker, BUSY_MIN)).unwrap_or(self.next_worker);
-        self.next_worker = (worker + 1) % count;
-        worker
+    fn post(&mut self, worker: usize, stream: Stream, shared: ClientShared) {
+        let newcomer = Newcomer::new(stream, shared);
+        self.node.mail.post(worker, WorkerMessage::Connect(Arc::clone(&newcomer)));
+        if self.node.worker_count() > 1 {
+            self.posted.push(Posted { newcomer, worker });
+        }
+    }
+
+    /// Sends connections that a busy worker has not taken to another: its command may be a long one.
+    fn move_on(&mut self) {
+        if self.looked.elapsed() < BUSY_MIN {
+            return;
+        }
+        self.looked = Instant::now();
+        for posted in std::mem::take(&mut self.posted) {
+            let Some(worker) = self.choose_worker().filter(|_| self.is_busy(posted.worker)) else {
+                if !posted.newcomer.is_taken() {
+                    self.posted.push(posted);
+                }
+                continue;
+            };
+            if let Some((stream, mut shared)) = posted.newcomer.take() {
+                shared.worker = worker as u16;
+                self.next_worker = (worker + 1) % self.node.worker_count();
+                self.post(worker, stream, shared);
+            }
+        }
+    }
+
+    fn is_busy(&self, worker: usize) -> bool {
+        self.node.stats.is_busy_for(worker, BUSY_MIN)
+    }
+
+    /// The next worker in turn that is not busy, if there is one.
+    fn choose_worker(&self) -> Option<usize> {
+        let count = self.node.worker_count();
+        (0..count).map(|step| (self.next_worker + step) % count).find(|worker| !self.is_busy(*worker))
     }
 }
 

@@ -108,8 +108,9 @@ impl Worker {
     fn carry_out(&mut self, message: WorkerMessage) {
         match message {
             WorkerMessage::Connect(new) => {
-                let (stream, shared) = *new;
-                let token = self.inner.add(stream, shared);
+                // It may be of another worker by now.
+                let Some((stream, shared)) = new.take() else { return };
+                let token = self.inner.add(stream, shared.into());
                 let watched = match &self.inner.connections[token] {
                     Some(connection) => self
                         .events

@@ -167,6 +167,24 @@ fn a_unix_socket() {
     client.check("GET k", "$1\r\nv\r\n");
     assert!(client.ask("CLIENT INFO").contains("s.sock:0 "), "{}", client.ask("CLIENT INFO"));
     assert!(client.ask("CLIENT INFO").contains(" flags=U "));
+    // Neither the socket of another server nor a file that is none is taken away.
+    let file = server.folder.join("file");
+    std::fs::write(&file, "data").unwrap();
+    for taken in [&path, &file] {
+        let arguments = ["--port", "0", "--unixsocket", taken.to_str().unwrap()];
+        let mut second = Server::spawn(common::free_port(), common::command(&arguments));
+        assert_eq!(second.wait().code(), Some(1));
+        assert!(second.log().contains("Failed opening Unix socket: bind: Address already in use"));
+    }
+    assert_eq!(std::fs::read(&file).unwrap(), b"data");
+    client.check("GET k", "$1\r\nv\r\n");
+    // One that its process has left is in the way of none.
+    server.signal("KILL");
+    server.wait();
+    assert!(path.exists());
+    let left = ["--port", "0", "--unixsocket", path.to_str().unwrap()];
+    let mut server = Server::spawn(common::free_port(), common::command(&left));
+    wait_until("it listens", || UnixStream::connect(&path).is_ok());
     server.signal("TERM");
     assert_eq!(server.wait().code(), Some(0));
     assert!(!path.exists());
@@ -174,6 +192,18 @@ fn a_unix_socket() {
     let mut server = Server::spawn(common::free_port(), common::command(&unknown));
     assert_eq!(server.wait().code(), Some(1));
     assert!(server.log().contains("Failed opening Unix socket: getgrnam error for group 'no such group': "));
+}
+
+/// Those too that came to a worker just before its command.
+#[test]
+fn a_new_connection_waits_for_no_busy_worker() {
+    let server = Server::with_workers(2, &["--enable-debug-command", "yes"]);
+    let mut busy = server.client();
+    busy.send(encode(&["DEBUG", "SLEEP", "50"]));
+    for _ in 0..20 {
+        server.client().check("PING", "+PONG\r\n");
+    }
+    busy.expect_silence();
 }
 
 #[test]
