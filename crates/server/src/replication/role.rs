@@ -10,6 +10,7 @@
 use isotherm_keyspace::{Held, Want};
 use isotherm_log::LogOffset;
 use isotherm_replication::ReplId;
+use isotherm_replication::link::Phase;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::feeder;
@@ -61,6 +62,8 @@ pub fn follow_for_now(node: &'static Node, held: &mut Held<'static>, upstream: U
     let was_primary = node.replication.upstream().is_none();
     let was_up = node.replication.is_link_up();
     take(node, held, Role::Replica(upstream));
+    // Until the link to this one begins, INFO and ROLE would show the state of the last link.
+    node.replication.link.set_phase(Phase::Resting);
     if was_primary {
         log::notice(
             "Before turning into a replica, using my own primary parameters to synthesize a cached primary: I may be able to \

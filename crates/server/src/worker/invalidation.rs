@@ -49,6 +49,8 @@ impl Inner {
             for token in tokens {
                 let Some(connection) = &self.connections[token] else { continue };
                 let id = connection.session.id();
+                // COMPAT(pubsub): CLIENT TRACKING BCAST NOLOOP leaves out keys that a script of the session
+                // has changed; Valkey those of its other commands alone. Why: the session has changed them.
                 if connection.session.tracking().is_some_and(|tracking| tracking.noloop) {
                     let others: Vec<_> = keys.iter().filter(|(_, author)| **author != id).collect();
                     if !others.is_empty() {

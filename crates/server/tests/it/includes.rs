@@ -196,13 +196,15 @@ fn the_next_start_is_tried_with_the_same_command_line() {
         (server, client)
     };
     let read = || std::fs::read_to_string(&file).unwrap();
-    let (server, mut client) = start();
+    let (mut server, mut client) = start();
     let before = [client.ask("CONFIG GET *"), client.ask("ACL LIST")];
     assert!(before[1].contains("user ann on") && before[1].contains("+get"), "{}", before[1]);
     client.check("CONFIG REWRITE", OK);
     let text = read();
     assert!(text.contains("hz 30\n") && text.contains("user ann on"), "{text}");
-    leave(server, &mut client);
+    // Its folder stays: the next one starts there.
+    client.send("SHUTDOWN NOSAVE\r\n");
+    assert!(server.wait().success());
 
     let (_server, mut client) = start();
     assert_eq!([client.ask("CONFIG GET *"), client.ask("ACL LIST")], before);

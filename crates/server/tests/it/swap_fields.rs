@@ -55,6 +55,7 @@ fn fields_are_due_while_their_hash_is_on_disk() {
     all_cold(&mut client, HASHES);
     assert_eq!(timed_hashes(&mut client), HASHES as u64);
     assert_eq!(client.ask("DEBUG DIGEST"), digest);
+    all_cold(&mut client, HASHES);
     client.check("OBJECT ENCODING hash:2", "$9\r\nhashtable\r\n");
     // What is far away brings nothing home.
     client.check("HPERSIST hash:0 FIELDS 1 field:0", "*1\r\n:1\r\n");

@@ -73,7 +73,8 @@ fn keys_change_meanwhile() {
         ("swapped", "SWAPDB 0 1".into(), "$-1\r\n".into()),
         (
             "another type",
-            format!("DEL {0};LPUSH {0} 1", name(0)),
+            // At once: without the key it would be answered in between.
+            format!("MULTI;DEL {0};LPUSH {0} 1;EXEC", name(0)),
             "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n".into(),
         ),
     ];
@@ -235,11 +236,11 @@ impl Drop for End<'_> {
 /// Others take away each time what was read before the command runs: at last it keeps its locks while it reads.
 #[test]
 fn a_command_is_not_parked_for_ever() {
-    const DATABASES: usize = 16;
+    const DATABASES: usize = 200;
     /// In one batch.
     const SWAPS: usize = 15;
     let folder = Folder::new("parked-ever");
-    let server = folder.start(&["--swap-read-timeout", "0", "--swap-cache", "0"]);
+    let server = folder.start(&["--swap-read-timeout", "0", "--swap-cache", "0", "--databases", "200"]);
     let (mut client, mut other) = (server.client(), server.client());
     let value = value(0, 0);
     other.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
@@ -257,7 +258,8 @@ fn a_command_is_not_parked_for_ever() {
             // By chance, or what is there when a read ends might be what was there when it began.
             let mut prng = Prng::new(1);
             while !is_over.load(Relaxed) {
-                let mut swap = || encode(&["SWAPDB", "0", &(1 + prng.below(15)).to_string()]);
+                let mut swap =
+                    || encode(&["SWAPDB", "0", &(1 + prng.below(DATABASES as u64 - 1)).to_string()]);
                 let swaps: Vec<u8> = (0..SWAPS).flat_map(|_| swap()).collect();
                 swapper.send(&swaps);
                 (0..SWAPS).for_each(|_| swapper.expect("+OK\r\n"));
