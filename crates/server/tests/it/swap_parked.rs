@@ -73,8 +73,7 @@ fn keys_change_meanwhile() {
         ("swapped", "SWAPDB 0 1".into(), "$-1\r\n".into()),
         (
             "another type",
-            // At once: without the key it would be answered in between.
-            format!("MULTI;DEL {0};LPUSH {0} 1;EXEC", name(0)),
+            format!("SELECT 1;LPUSH {} 1;SWAPDB 0 1", name(0)),
             "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n".into(),
         ),
     ];
