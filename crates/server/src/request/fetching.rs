@@ -251,7 +251,7 @@ impl Exec {
     /// that they are fetched together.
     #[inline]
     pub fn cold_keys(&mut self, command: &Entry, args: Args<'_>, db: Db) -> Option<Box<ColdKeys>> {
-        if !self.node.tier().is_some()
+        if self.node.tier().is_none()
             || command.need == Need::Nothing && !self.held.has_frozen()
             || !self.may_fetch(Authority::Server)
         {

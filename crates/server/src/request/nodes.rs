@@ -78,7 +78,7 @@ impl Exec {
     /// All parts of a collection come to memory, for one that cannot say what it needs. Whether they did.
     #[cold]
     pub fn fetch_nodes_of(&mut self, db: Db, key: &Key<'_>) -> bool {
-        if !self.node.tier().is_some() || !self.held.holds(key) {
+        if self.node.tier().is_none() || !self.held.holds(key) {
             return true;
         }
         let nodes = self.held.away_nodes(db, key, NodeNeed::All, usize::MAX);

@@ -402,9 +402,7 @@ fn suspend(call: &mut AdminCall<'_>, multi: Box<Multi>, next: usize, mark: usize
 
 /// All that is known of the values that the whole queue needs and that are not in memory.
 fn cold_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
-    if !call.node.tier().is_some() {
-        return None;
-    }
+    call.node.tier()?;
     let (multi, mut db) = (call.session.multi.as_ref()?, call.session.db);
     let own = call.exec.cold_keys(call.command, call.args, db);
     let mut all: Vec<_> = own.into_iter().flat_map(|cold| cold.keys).collect();

@@ -35,7 +35,7 @@ fn with_all_forms(folder: &Folder) -> (Server, String) {
 }
 
 /// Sends these while reads hang. All others are answered meanwhile.
-fn hang<'s>(server: &'s Server, requests: &[&[&str]]) -> Vec<Client> {
+fn hang(server: &Server, requests: &[&[&str]]) -> Vec<Client> {
     let mut other = server.client();
     fault(&mut other, "read hang");
     let waiting: Vec<Client> = requests

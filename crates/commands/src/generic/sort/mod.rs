@@ -257,9 +257,9 @@ enum Weight {
 
 const NO_NUMBER: &str = "ERR One or more scores can't be converted into double";
 
-fn arrange<'e>(
+fn arrange(
     call: &mut Call<'_, '_, '_>,
-    elements: &mut Vec<&'e [u8]>,
+    elements: &mut Vec<&[u8]>,
     options: &Options<'_>,
 ) -> Result<(), &'static str> {
     match options.by {

@@ -355,7 +355,7 @@ impl<'a> Reader<'a> {
             if !multi_arg && arguments.len() != 1 {
                 return Err("wrong number of arguments".into());
             }
-            let from_start = self.from_start(id, &arguments);
+            let from_start = self.folder_at_start(id, &arguments);
             let arguments = from_start.as_ref().map_or(arguments, |path| vec![path.as_os_str().as_bytes()]);
             if self.enters(id, &arguments)? {
                 return Ok(());
@@ -392,7 +392,7 @@ impl<'a> Reader<'a> {
     // Valkey both begin in that `dir`. Why: CONFIG REWRITE writes the folder into the file, and the next
     // start, with the same command line, would look below it.
     /// Returns the folder that a line of the command line names.
-    fn from_start(&self, id: Id, arguments: &[&[u8]]) -> Option<PathBuf> {
+    fn folder_at_start(&self, id: Id, arguments: &[&[u8]]) -> Option<PathBuf> {
         let given = self.given.as_ref().filter(|_| self.is_given && self.depth == 0 && id == DIR)?;
         let path = arguments.first().filter(|path| !path.is_empty())?;
         Some(given.folder.join(std::ffi::OsStr::from_bytes(path)))
