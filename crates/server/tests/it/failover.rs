@@ -561,6 +561,7 @@ fn an_end_that_waits_is_called_off_or_fails() {
     let ask = |askers: &mut [Client; 2], client: &mut Client| {
         askers.iter_mut().for_each(|asker| asker.send(encode(&["SHUTDOWN", "SAVE"])));
         wait_until("both wait", || client.blocked_count() == 2);
+        wait_until("the end is near", || client.ask("INFO server").contains("shutdown_in_milliseconds:"));
     };
     ask(&mut askers, &mut client);
     let id = client.listed("cmd=shutdown", "id").expect("it waits");
