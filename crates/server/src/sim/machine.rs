@@ -535,7 +535,9 @@ impl Machine {
         if saves > self.saves_seen {
             self.saves_seen = saves;
             self.counts.saves += 1;
-            let is_newer = self.is_off && !process.node.aof.is_suspended();
+            let aof = &process.node.aof;
+            let has_no_file = self.is_off || aof.awaits_base.load(Relaxed);
+            let is_newer = has_no_file && !aof.is_suspended();
             self.saves.push(Save { state: process.state(), is_complete, is_newer });
             self.forget_saves();
         }

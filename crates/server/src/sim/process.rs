@@ -202,10 +202,27 @@ impl Process {
         for _ in 0..READS_MAX {
             match self.try_run(session, args, came) {
                 (_, Next::Park(WaitReason::Cold(ticket))) => came = self.read_for(session, ticket),
+                (answer, Next::Park(_)) => return self.run_errand(session, answer),
                 (answer, _) => return answer,
             }
         }
         panic!("{:?} needs ever more of the disk", words[0].escape_ascii().to_string());
+    }
+
+    /// Runs the errand that the client may wait for. Returns the answer of that.
+    fn run_errand(&mut self, session: usize, parked: Answer) -> Answer {
+        if routines::simulated::step_one(|name| name == "errand").is_none() {
+            return parked;
+        }
+        let worker = self.sessions[session].shared.worker;
+        let served = self.messages(usize::from(worker)).into_iter().find_map(|message| match message {
+            WorkerMessage::Served { reply, .. } => Some(reply),
+            _ => None,
+        });
+        match served {
+            Some(reply) => Answer { reply, is_parked: false, ..parked },
+            None => parked,
+        }
     }
 
     /// `came`: of what it has waited for.
