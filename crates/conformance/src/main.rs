@@ -139,40 +139,29 @@ fn differential(args: &[String]) -> Fallible<bool> {
         shown_max: 20,
         swap_chaos: false,
     };
-    let (mut ours, mut theirs, mut ours_args) = (None, None, Vec::new());
-    let mut args = args.iter();
-    while let Some(arg) = args.next() {
-        let value = args.next().ok_or_else(|| format!("{arg} needs a value"))?;
-        let number = || value.parse::<u64>().map_err(|_| format!("{arg}: {value} is no number"));
-        let port = || value.parse::<u16>().map_err(|_| format!("{arg}: {value} is no port"));
-        match arg.as_str() {
-            "--ours" => ours = Some(Target::Port(port()?)),
-            "--valkey" => theirs = Some(Target::Port(port()?)),
-            "--ours-bin" => ours = Some(Target::Binary(PathBuf::from(value), Vec::new())),
-            "--valkey-bin" => theirs = Some(Target::Binary(PathBuf::from(value), Vec::new())),
-            "--ours-arg" => ours_args.push(value.clone()),
+    let (mut servers, own) = Servers::named(args)?;
+    for (name, value) in own {
+        let number = || number(&name, &value);
+        match name.as_str() {
             "--swap-chaos" => {
                 options.swap_chaos = true;
-                ours_args.extend(SWAP_CHAOS.map(String::from));
+                servers.ours_args.extend(SWAP_CHAOS.map(String::from));
             }
             "--commands" => options.commands = number()?,
             "--seed" => options.seed = number()?,
             "--session" => options.session = Some(number()?),
             "--shown" => options.shown_max = number()? as usize,
-            "--group" => options.groups.push(value.clone()),
+            "--group" => options.groups.push(value),
             "--fault" => {
-                let known = FAULTS.iter().find(|(name, _)| name == value);
+                let known = FAULTS.iter().find(|(name, _)| *name == value);
                 options.fault = Some(known.ok_or_else(|| format!("no such fault: {value}"))?.1);
             }
             other => return Err(format!("unknown option: {other}\n{HELP}")),
         }
     }
-    options.ours = debuggable(match ours.or_else(|| from_env("ISOTHERM_SERVER", "")) {
-        Some(Target::Binary(path, _)) => Target::Binary(path, ours_args),
-        Some(port) => port,
-        None => return Err("where is Isotherm? --ours PORT or --ours-bin PATH".into()),
-    });
-    options.theirs = thorough(debuggable(valkey(theirs)?));
+    let (ours, theirs) = servers.targets(&[])?;
+    options.ours = debuggable(ours);
+    options.theirs = thorough(debuggable(theirs));
     let report = run(&options)?;
     report.print();
     if options.swap_chaos && report.swapped == 0 {
@@ -186,21 +175,11 @@ const SWAP_CHAOS: [&str; 8] =
     ["--swap-mode", "yes", "--maxmemory", "4gb", "--swap-min-value", "16", "--swap-max-disk", "1gb"];
 
 fn compare_interleaved(args: &[String]) -> Fallible<bool> {
-    let (mut ours, mut theirs, mut ours_args) = (None, None, Vec::new());
     let (mut steps, mut seed, mut session, mut shown_max) = (20_000, 1, None, 20);
-    let (options, words) = options(args)?;
-    if !words.is_empty() {
-        return Err(format!("unknown: {}\n{HELP}", words.join(" ")));
-    }
-    for (name, value) in options {
-        let number = || value.parse::<u64>().map_err(|_| format!("{name}: {value} is no number"));
-        let port = || value.parse::<u16>().map_err(|_| format!("{name}: {value} is no port"));
+    let (servers, own) = Servers::named(args)?;
+    for (name, value) in own {
+        let number = || number(&name, &value);
         match name.as_str() {
-            "--ours" => ours = Some(Target::Port(port()?)),
-            "--valkey" => theirs = Some(Target::Port(port()?)),
-            "--ours-bin" => ours = Some(Target::Binary(PathBuf::from(&value), Vec::new())),
-            "--valkey-bin" => theirs = Some(Target::Binary(PathBuf::from(&value), Vec::new())),
-            "--ours-arg" => ours_args.push(value),
             "--steps" => steps = number()?,
             "--seed" => seed = number()?,
             "--session" => session = Some(number()?),
@@ -208,15 +187,8 @@ fn compare_interleaved(args: &[String]) -> Fallible<bool> {
             other => return Err(format!("unknown option: {other}\n{HELP}")),
         }
     }
-    if ours_args.is_empty() {
-        ours_args = ["--io-threads", "3"].map(String::from).to_vec();
-    }
-    let ours = match ours.or_else(|| from_env("ISOTHERM_SERVER", "")) {
-        Some(Target::Binary(path, _)) => Target::Binary(path, ours_args),
-        Some(port) => port,
-        None => return Err("where is Isotherm? --ours PORT or --ours-bin PATH".into()),
-    };
-    let (ours, theirs) = (debuggable(ours), debuggable(valkey(theirs)?));
+    let (ours, theirs) = servers.targets(&["--io-threads", "3"])?;
+    let (ours, theirs) = (debuggable(ours), debuggable(theirs));
     let patience = interleave::PATIENCE;
     let options = interleave::Options { ours, theirs, steps, seed, session, shown_max, patience };
     let report = interleave::run(&options)?;
@@ -225,27 +197,18 @@ fn compare_interleaved(args: &[String]) -> Fallible<bool> {
 }
 
 fn compare_declarations(args: &[String]) -> Fallible<bool> {
-    let (mut ours, mut theirs, mut requests, mut seed) = (None, None, 100, 1);
-    let (options, words) = options(args)?;
-    if !words.is_empty() {
-        return Err(format!("unknown: {}\n{HELP}", words.join(" ")));
-    }
-    for (name, value) in options {
-        let number = || value.parse::<u64>().map_err(|_| format!("{name}: {value} is no number"));
-        let port = || value.parse::<u16>().map_err(|_| format!("{name}: {value} is no port"));
+    let (mut requests, mut seed) = (100, 1);
+    let (servers, own) = Servers::named(args)?;
+    for (name, value) in own {
+        let number = || number(&name, &value);
         match name.as_str() {
-            "--ours" => ours = Some(Target::Port(port()?)),
-            "--valkey" => theirs = Some(Target::Port(port()?)),
-            "--ours-bin" => ours = Some(Target::Binary(PathBuf::from(&value), Vec::new())),
-            "--valkey-bin" => theirs = Some(Target::Binary(PathBuf::from(&value), Vec::new())),
             "--requests" => requests = number()?,
             "--seed" => seed = number()?,
             other => return Err(format!("unknown option: {other}\n{HELP}")),
         }
     }
-    let ours = ours.or_else(|| from_env("ISOTHERM_SERVER", ""));
-    let ours = attach(&ours.ok_or("where is Isotherm? --ours PORT or --ours-bin PATH")?)?;
-    let theirs = attach(&valkey(theirs)?)?;
+    let (ours, theirs) = servers.targets(&[])?;
+    let (ours, theirs) = (attach(&ours)?, attach(&theirs)?);
     let report = declared::run(ours.port, theirs.port, requests, seed)?;
     const SHOWN_MAX: usize = 20;
     report.differences.iter().take(SHOWN_MAX).for_each(|difference| println!("{difference:.1200}"));
@@ -426,6 +389,56 @@ fn script_places(options: &mut Vec<Pair>) -> Fallible<scripts::Places> {
         valkey: valkey.ok_or("where is Valkey? --valkey-bin PATH")?,
         folder: folder.ok_or("where may packages be installed? --folder FOLDER")?,
     })
+}
+
+/// Both servers, as options name them.
+#[derive(Default)]
+struct Servers {
+    ours: Option<Target>,
+    theirs: Option<Target>,
+    ours_args: Vec<String>,
+}
+
+impl Servers {
+    /// Returns also the options that name no server. A word that belongs to no option is an error.
+    fn named(args: &[String]) -> Fallible<(Servers, Vec<Pair>)> {
+        let (mut servers, mut own) = (Servers::default(), Vec::new());
+        let (options, words) = options(args)?;
+        if !words.is_empty() {
+            return Err(format!("unknown: {}\n{HELP}", words.join(" ")));
+        }
+        for (name, value) in options {
+            let port = || value.parse().map(Target::Port).map_err(|_| format!("{name}: {value} is no port"));
+            let binary = || Target::Binary(PathBuf::from(&value), Vec::new());
+            match name.as_str() {
+                "--ours" => servers.ours = Some(port()?),
+                "--valkey" => servers.theirs = Some(port()?),
+                "--ours-bin" => servers.ours = Some(binary()),
+                "--valkey-bin" => servers.theirs = Some(binary()),
+                "--ours-arg" => servers.ours_args.push(value),
+                _ => own.push((name, value)),
+            }
+        }
+        Ok((servers, own))
+    }
+
+    /// Returns ours and Valkey. `usual_args`: arguments of ours where no option gives any.
+    fn targets(self, usual_args: &[&str]) -> Fallible<(Target, Target)> {
+        let mut args = self.ours_args;
+        if args.is_empty() {
+            args.extend(usual_args.iter().map(|arg| arg.to_string()));
+        }
+        let ours = match self.ours.or_else(|| from_env("ISOTHERM_SERVER", "")) {
+            Some(Target::Binary(path, _)) => Target::Binary(path, args),
+            Some(port) => port,
+            None => return Err("where is Isotherm? --ours PORT or --ours-bin PATH".into()),
+        };
+        Ok((ours, valkey(self.theirs)?))
+    }
+}
+
+fn number(name: &str, value: &str) -> Fallible<u64> {
+    value.parse().map_err(|_| format!("{name}: {value} is no number"))
 }
 
 /// Options with their values, and the words that belong to none.

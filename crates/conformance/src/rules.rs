@@ -234,8 +234,8 @@ fn same_kind(ours: &Value, theirs: &Value) -> bool {
     }
 }
 
-/// The same value with the elements of every aggregate in one order.
-fn sorted(value: &Value) -> Value {
+/// Returns the value with the elements of every aggregate in one order.
+pub fn sorted(value: &Value) -> Value {
     let list = |items: &[Value]| {
         let mut items: Vec<Value> = items.iter().map(sorted).collect();
         items.sort_by_cached_key(Value::to_string);

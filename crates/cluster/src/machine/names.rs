@@ -7,7 +7,7 @@
 //!   a handshake at each address: the one that is sought names itself    its address is noted
 //!                                anything else answers                  nothing follows from that
 //! ```
-//! So a cluster whose nodes all came back at other addresses finds itself again.
+//! A cluster whose nodes have all come back at other addresses finds itself again in this way.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
-//! How the bytes that arrived on one connection of both servers are compared: in their order, byte for byte,
-//! but for what no server promises.
+//! Comparison of the bytes that arrived on one connection of both servers: in their order, byte for byte,
+//! except where no server promises either.
 //!
 //! | not compared | because |
 //! |---|---|
@@ -14,6 +14,7 @@ use isotherm_resp::reply_parse::Value;
 
 use super::side::Event;
 use crate::grammar::Command;
+use crate::rules::sorted;
 
 /// Commands whose reply has a part without an order.
 const UNORDERED: [&[u8]; 4] = [b"KEYS", b"HGETALL", b"PUBSUB", b"ACL"];
@@ -206,24 +207,6 @@ fn without_modules(value: &Value) -> Value {
             Value::Array(items[..items.len() - 1].to_vec())
         }
         Value::Array(items) => Value::Array(items.iter().map(without_modules).collect()),
-        other => other.clone(),
-    }
-}
-
-fn sorted(value: &Value) -> Value {
-    let list = |items: &[Value]| {
-        let mut items: Vec<Value> = items.iter().map(sorted).collect();
-        items.sort_by_cached_key(Value::to_string);
-        items
-    };
-    match value {
-        Value::Array(items) => Value::Array(list(items)),
-        Value::Set(items) => Value::Set(list(items)),
-        Value::Map(pairs) => {
-            let mut pairs: Vec<_> = pairs.iter().map(|(name, value)| (sorted(name), sorted(value))).collect();
-            pairs.sort_by_cached_key(|(name, _)| name.to_string());
-            Value::Map(pairs)
-        }
         other => other.clone(),
     }
 }

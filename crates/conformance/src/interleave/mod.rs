@@ -6,9 +6,9 @@
 //!          \-----> that of Valkey         --+-- fences, drain -->---+-- CLIENT LIST of the six connections
 //!                                                                   +-- DEBUG DIGEST, now and then
 //! ```
-//! Nothing waits for a time: fences (`side`) say that all has arrived. What one server has sent and the other
-//! has not is waited for, so that a thread which is late is no difference. The steps (`steps`) come from a
-//! seed and `grammar.txt`; what is not compared, and why, stands in `compare`.
+//! The test waits for fences (`side`), never for a time: they say that all has arrived. A message that one
+//! server has sent is awaited from the other, so that a late thread makes no difference. The steps (`steps`)
+//! come from a seed and `grammar.txt`; `compare` lists the parts of replies that are not compared, and why.
 
 mod compare;
 mod side;

@@ -1,4 +1,4 @@
-//! One of both servers: its connections, and the fences behind which nothing more arrives.
+//! Connections to one of both servers, and the fences after which nothing more arrives.
 //!
 //! A fence is a PING on a connection of its own. What a server has sent before it answers a fence has arrived
 //! when that answer has. Messages pass from thread to thread within a server, and cause others: so each

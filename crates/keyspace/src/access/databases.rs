@@ -110,9 +110,9 @@ impl Txn<'_, '_> {
         self.on_cold == OnCold::Collect && self.held.has_frozen()
     }
 
-    /// All keys of `db`, each once, or so many of them, for a command that may run in several steps, between
-    /// which keys come and go: `write` adds what is answered for a key. `None`: it lacks something, and runs
-    /// again.
+    /// Walks over up to `most` keys of `db`, each once, for a command that may run in several steps, between
+    /// which keys come and go: `write` adds the answer for a key. `None`: a record is missing, and the
+    /// command runs again.
     pub fn walk(
         &mut self,
         db: Db,

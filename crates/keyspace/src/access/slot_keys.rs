@@ -51,9 +51,9 @@ impl Held<'_> {
         names
     }
 
-    /// So many frozen keys of a slot come to memory, or some more, from records that were read for it
-    /// (`Held::walk`); those that it lacks are named. Returns how many could not be read, or had no room, and
-    /// stay.
+    /// Moves `count` frozen keys of a slot to memory, or some more, from records that were read for it
+    /// (`Held::walk`); the walk names records that are missing. Returns how many keys stay, since they could
+    /// not be read or had no room.
     pub fn thaw_slot(&mut self, db: Db, slot: Slot, count: u64, now: UnixMs) -> u64 {
         let hasher = self.keyspace.hasher();
         let mut walk = std::mem::take(&mut self.walk);

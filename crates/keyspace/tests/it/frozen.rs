@@ -318,7 +318,7 @@ impl World {
         self.check_counts();
     }
 
-    /// What is counted: all keys of a database, of a slot, and those with an expiry, wherever they are.
+    /// Compares counts with the model: keys of a database, of a slot, and with an expiry, wherever they lie.
     fn check_counts(&self) {
         let mut held = Held::new(&self.keyspace);
         let listed = Survey::new(&mut held).databases();

@@ -174,8 +174,8 @@ fn shutdown(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-/// Asks the process to end; the client waits for it, if it does. That may wait for a disk, and no number of
-/// commands that do stands in its way. `refused` is what follows else.
+/// Asks the process to end; the client waits until it has. The end may wait for a disk, however many commands
+/// wait for one already. `refused` runs if the process stays.
 pub fn leave(call: &mut AdminCall<'_>, options: Options, refused: fn(&Node)) -> Outcome {
     let (node, client) = (call.node, line::short(call.node, &call.session.shared));
     let work = move |waiter: &Arc<Waiter>, reply: &mut Reply| {

@@ -63,7 +63,7 @@ pub struct Ending {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Left {
     Writes,
-    /// Too late: it is to be given up.
+    /// Overdue: the caller is to give it up.
     Late,
     Ended {
         is_given_up: bool,
@@ -212,14 +212,14 @@ impl AofState {
         self.rewrites().base_bytes + self.log_bytes.load(Relaxed)
     }
 
-    /// Notes that the writer has made more durable. False for one that was switched off meanwhile, which
-    /// changes nothing.
+    /// Notes that the writer has made more durable. Returns false, and changes nothing, for a writer that was
+    /// switched off meanwhile.
     pub fn note_durable(&self, offset: LogOffset) -> bool {
         let next = |now| (now != u64::MAX).then_some(offset.0);
         self.durable.fetch_update(SeqCst, SeqCst, next).is_ok()
     }
 
-    /// All before this place counts as durable.
+    /// Sets the place before which the log counts as durable.
     pub fn set_durable(&self, offset: LogOffset) {
         self.durable.store(offset.0, SeqCst);
     }

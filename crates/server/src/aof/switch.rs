@@ -5,7 +5,7 @@
 //!   CONFIG SET appendonly no    no more is logged; the writer makes durable what was, and ends
 //!   a full sync                 the same, then yes again; a file that was received is the first base (`resume_behind`)
 //! ```
-//! What commands have to see changes while everything is held. One thread at a time switches
+//! The state that commands see changes while everything is held. One thread at a time switches
 //! (`AofState::switching`): that of a CONFIG SET, of a link, or one that the control thread starts for what a
 //! synchronization has suspended.
 

@@ -44,7 +44,7 @@ pub fn read_records(node: &'static Node, walk: &mut Walk) {
     }
 }
 
-/// What was named is not waited for: the next step deletes it unread.
+/// Gives up the records that the walk has asked for: the next step deletes them unread.
 pub fn give_up_records(walk: &mut Walk) {
     walk.take_wanted().into_iter().for_each(|bundle| walk.add(bundle.reference, WalkRecord::Lost));
 }

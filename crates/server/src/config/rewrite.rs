@@ -16,8 +16,8 @@
 //! include b.conf        ->  include b.conf          says `hz 30`
 //!                           hz 50                   only if the value is not 30, behind it
 //! ```
-//! Then what a start would read is read, with all that it includes, with the same command line and without a
-//! trace (`file::dry`); only if that goes well is the file replaced, as a whole (`process::operator_file`).
+//! Afterwards the next start is tried without a trace (`file::dry`), with included files and the same command
+//! line; if it succeeds the file is replaced, as a whole (`process::operator_file`).
 
 use super::file::dry::{self, Included, Tried};
 use super::file::{CheckUser, Origin, Rename, UserWords, quote};

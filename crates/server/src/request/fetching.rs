@@ -82,7 +82,7 @@ impl Exec {
         !self.has_waited && (authority == Authority::Log || !self.has_failed())
     }
 
-    /// Whether what is on disk cannot be had at present.
+    /// Returns whether reads from disk fail at present.
     fn has_failed(&self) -> bool {
         self.node.tier().is_some_and(|tier| tier.has_failed())
     }

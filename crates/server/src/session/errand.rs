@@ -32,7 +32,7 @@ pub struct Errand {
     pub is_counted: bool,
 }
 
-/// Each has a thread: a disk that does not answer keeps that.
+/// Most errands at once: each has a thread, which a disk that does not answer keeps.
 const UNDER_WAY_MAX: usize = 64;
 
 /// Errands of a node.

@@ -69,7 +69,7 @@ impl Drop for Turn {
 /// Result of a read.
 pub enum Read<'r, V> {
     Bytes(io::Result<&'r [u8]>),
-    /// All that can be had of a key. `None`: it needs no reading any more.
+    /// Final result for a key. `None`: it needs no reading any more.
     Value(Option<V>),
 }
 
@@ -104,7 +104,7 @@ pub enum Look<P, V> {
 /// What knows keys, places and records.
 pub trait Source<P, V> {
     fn look(&mut self, cold: &ColdKey) -> Look<P, V>;
-    /// What was read of a key since. `None`: it has to be tried again.
+    /// Returns what `bytes`, read since then, hold of a key. `None`: the key has to be tried again.
     fn verify(&self, cold: &ColdKey, place: P, bytes: io::Result<&[u8]>, since: Instant) -> Option<V>;
     /// The same of one that is not waited for any more.
     fn came_late(&self, is_read: bool);

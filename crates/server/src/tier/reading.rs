@@ -1,4 +1,5 @@
-//! How a record is read, and what a read that ends says of the disk: what is tried again, how often, and who waits how long.
+//! Reading of a record, and what its end says of the disk: what is tried again, how often, and how long
+//! callers wait.
 //!
 //! ```text
 //!   read              once
@@ -63,13 +64,13 @@ impl Tier {
         value
     }
 
-    /// A read that began then has ended.
+    /// Notes the end of a read that began at `from`.
     pub fn note_read_end(&self, from: Instant, value: &Result<Vec<u8>, ReadError>) {
         self.note_read(value);
         self.count_read(from, value.as_ref().map_or(0, Vec::len));
     }
 
-    /// The same of one that has brought several values.
+    /// Notes the end of a read that has brought several values.
     pub fn note_read_bytes(&self, from: Instant, bytes: usize) {
         self.note_read(&Ok(()));
         self.count_read(from, bytes);
@@ -201,13 +202,13 @@ impl Tier {
         }
     }
 
-    /// For a snapshot, which reads value after value in the order of slots, as they were written.
+    /// Reads a value for a snapshot, which takes values in the order of slots, as they were written.
     pub fn read_in_order(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
         let value = self.read_with(|files, place| files.read_in_order(place, key), reference);
         value.or_else(|_| self.read_again(reference, key))
     }
 
-    /// Where places stay what they are: a read that fails is repeated.
+    /// Reads at a place that stays what it is, and repeats a read that fails.
     pub fn read_again(&self, reference: ColdRef, key: &[u8]) -> Result<Vec<u8>, ReadError> {
         let mut last = self.read(reference, key);
         for _ in 1..READS_MAX {

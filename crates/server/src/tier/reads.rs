@@ -9,7 +9,7 @@
 //!   ask_probe()                  [probe]
 //!   forget_unwanted()            what is not waited for any more leaves the queue
 //! ```
-//! As many threads are woken as there is work for, of those that rest. Invariant: no more threads rest unwoken than
+//! A push wakes as many resting threads as it brings work for. Invariant: no more threads rest unwoken than
 //! `resting` says.
 
 use isotherm_commands::call::ColdKey;
@@ -33,7 +33,7 @@ pub type GivesUp<'g> = dyn Fn(Duration) -> bool + 'g;
 /// A call that a thread has yet to make, with what all of them share.
 type Call<T> = Mutex<Option<Box<dyn FnOnce(&T) + Send>>>;
 
-/// How a thread waits for a call.
+/// Locks of a thread that waits for a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Waits {
     /// Holding what readers may wait for.

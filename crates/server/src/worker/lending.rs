@@ -7,7 +7,7 @@
 //!   run       SET: the entry refers to the body                     another: it is not kept
 //!   take back                                                       the room is the connection's again
 //! ```
-//! What stands around the argument stays with the value until it grows, so it may be a sixteenth of it at most.
+//! The bytes around the argument stay with the value until that grows: they may be a sixteenth of it at most.
 //! Below 1 MB, where a connection keeps its room for the next request (`input_buffer`), a copy is cheaper.
 
 use isotherm_allocator::Untouched;

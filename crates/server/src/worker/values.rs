@@ -7,8 +7,8 @@
 //!   an event of the ring, or a message of a thread:      ends the wait for events, nothing else
 //!   each 50 ms meanwhile:       those for which nothing comes for swap-read-timeout get their error
 //! ```
-//! There is a ring since the first value was wanted, if there can be one; without it the threads read where it would (`tier::errands`). What
-//! does not go well is theirs in any case, key by key: they try again.
+//! The ring is made when the first value is wanted, if the kernel has one; without it threads read in its
+//! place (`tier::errands`). Threads try again each key whose read has failed, with a ring or without.
 
 use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_disk::{Ended, File, RING_READS_MAX, Refusal, Ring};

@@ -32,7 +32,7 @@ const PONG: &[u8; 7] = b"+PONG\r\n";
 enum Verdict {
     Believed,
     Refused,
-    /// No server starts that is to show it.
+    /// Refused by the server that is to show it: it does not start.
     Unusable,
 }
 use Verdict::{Believed, Refused, Unusable};
@@ -172,7 +172,7 @@ impl Files {
         own.into_iter().chain(more.iter().map(|word| word.to_string())).collect()
     }
 
-    /// What a client of this project has that trusts `authorities` and shows `name`; `None`: it cannot.
+    /// Returns settings of a client of this project that trusts `authorities` and shows `name`, if it can.
     fn client(&self, name: Option<&str>, authorities: &str) -> Option<ClientConfig> {
         let path = |name: &str, end: &str| Some(PathBuf::from(self.path(name, end)));
         let settings = Settings {
@@ -249,7 +249,7 @@ impl Make {
         Judge { server, client, tls_port }
     }
 
-    /// Whether a client of this make believes what a server shows.
+    /// Returns whether a client of this make believes the certificate of a server.
     fn believes(&self, files: &Files, port: u16) -> bool {
         match &self.valkey {
             None => is_answered(port, files.client(Some("good"), "trusted").unwrap()),
@@ -267,7 +267,7 @@ impl Make {
     }
 }
 
-/// Whether a replica comes to follow a server.
+/// Returns whether a replica comes to follow a server.
 fn follows(judge: &mut Judge, port: u16) -> bool {
     let before = judge.server.log().len();
     judge.client.check(&format!("REPLICAOF 127.0.0.1 {port}"), OK);
@@ -286,7 +286,7 @@ fn meet(judge: &mut Judge, port: u16, bus_port: u16) {
     judge.client.check(&format!("CLUSTER MEET 127.0.0.1 {port} {bus_port}"), OK);
 }
 
-/// Whether a node has come to know one that it was to meet.
+/// Returns whether a node has come to know one that it was to meet.
 fn knows(judge: &mut Judge, bus_port: u16, before: usize) -> bool {
     let mut is_known = false;
     wait_until("the node has decided", || {

@@ -499,7 +499,7 @@ fn a_transaction_gives_a_slot_to_another_node() {
     });
 }
 
-/// All nodes come back at other addresses, so that each knows the others by their names alone.
+/// Nodes that come back at other addresses, all of them, so that each knows the others by their names alone.
 #[test]
 fn nodes_that_all_moved_find_each_other_by_their_names() {
     let folders = [crate::aof::Data::new(), crate::aof::Data::new()];

@@ -194,7 +194,7 @@ fn a_unix_socket() {
     assert!(server.log().contains("Failed opening Unix socket: getgrnam error for group 'no such group': "));
 }
 
-/// Those too that came to a worker just before its command.
+/// Connections are moved even if they reached their worker just before its long command.
 #[test]
 fn a_new_connection_waits_for_no_busy_worker() {
     let server = Server::with_workers(2, &["--enable-debug-command", "yes"]);

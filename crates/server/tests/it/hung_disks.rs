@@ -91,7 +91,7 @@ fn ask_beside(server: &Server, request: &[&str]) -> (String, Duration) {
     })
 }
 
-/// One cell. One that is late for others is asked once more.
+/// Asks one cell of the table; one that has held up others is asked once more.
 #[track_caller]
 fn ask(server: &Server, request: &[&str]) -> String {
     let (reply, longest) = ask_beside(server, request);

@@ -150,7 +150,7 @@ fn many_cold_keys_at_once() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// What came before it is answered, what comes behind it waits, and nothing of it is done or counted.
+/// Requests before the parked one are answered, those after it wait, and the parked one has changed nothing.
 #[test]
 fn a_request_is_run_again_in_its_order() {
     let folder = Folder::new("parked-order");
@@ -232,11 +232,12 @@ impl Drop for End<'_> {
     }
 }
 
-/// Others take away each time what was read before the command runs: at last it keeps its locks while it reads.
+/// Another client moves the value away before the command runs, each time: at last the command reads under
+/// its locks.
 #[test]
 fn a_command_is_not_parked_for_ever() {
     const DATABASES: usize = 200;
-    /// In one batch.
+    /// Swaps in one batch.
     const SWAPS: usize = 15;
     let folder = Folder::new("parked-ever");
     let server = folder.start(&["--swap-read-timeout", "0", "--swap-cache", "0", "--databases", "200"]);
@@ -283,7 +284,7 @@ fn a_command_is_not_parked_for_ever() {
     other.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// Nothing of it is done while its values come.
+/// A transaction does nothing while its values are read.
 #[test]
 fn a_transaction_has_all_that_it_needs_read_before_it_begins() {
     let folder = Folder::new("parked-exec");

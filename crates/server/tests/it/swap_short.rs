@@ -273,8 +273,8 @@ fn what_came_in_time_is_there_for_the_next_try() {
     assert!(reads <= KEYS as u64 + 5, "{reads}: each was read once, but for those that came too late");
 }
 
-/// However many keys a script names whose values have to come home: it is refused while nothing can leave,
-/// and runs when there is room.
+/// A script with any number of cold keys is refused while no value can leave memory, and runs when there is
+/// room.
 #[test]
 fn a_script_of_very_many_cold_keys_is_refused_or_runs() {
     const KEYS: usize = 10_000;

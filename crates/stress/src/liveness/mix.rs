@@ -26,7 +26,7 @@ pub enum Mix {
     FanOut,
     /// The wall clock goes a day back and forth beside waits that end by their time.
     Clock,
-    /// Each of them but `Written`.
+    /// Every mix but `Written`.
     All,
 }
 

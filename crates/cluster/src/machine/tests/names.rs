@@ -96,7 +96,7 @@ fn a_node_is_found_where_its_name_leads() {
     assert_eq!(questions(&bench), 0);
 }
 
-/// No name is asked for more often than once in a node timeout, and none while the resolver answers nothing.
+/// A name is asked for once in a node timeout at most, and not at all while the resolver answers nothing.
 #[test]
 fn names_that_lead_nowhere_are_asked_for_seldom() {
     let (mut bench, peer) = lost();

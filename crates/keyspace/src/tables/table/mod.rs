@@ -6,7 +6,7 @@
 //!                    record -> page | directory -> pages
 //! ```
 //!
-//! Of databases but the first, runs have only records that are in use while these are few (`runs`).
+//! A run of another database than the first has only records in use while these are few (`runs`).
 //!
 //! Beside them, sums over each run (keys, volatile keys, expiry bound), so that SCAN, RANDOMKEY, eviction and expiry
 //! skip 64 slots at a time: 12 B a run, 3 KB for 16384 slots.

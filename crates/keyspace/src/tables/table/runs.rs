@@ -27,9 +27,9 @@ const WHOLE_DIVISOR: usize = 2;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Layout {
-    /// Each run has all its records, and always had.
+    /// Runs that have had all their records from the beginning.
     Whole,
-    /// Each has all its records by now: it may have moved since a slot was looked up.
+    /// Runs that have all their records by now: a run may have moved since a slot was looked up.
     WholeNow,
     Sparse,
 }

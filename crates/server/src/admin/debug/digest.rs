@@ -4,8 +4,8 @@
 //! ```text
 //! all        for each database with keys: mix(number), then xor(mix(key), value) of each key
 //! ```
-//! What lies on disk is read while nothing is held, and the walk goes on from where it was: beside writers
-//! the signature is that of no one moment then.
+//! Values on disk are read while nothing is held, and the walk goes on from where it stopped: with writers
+//! meanwhile, the signature mixes several moments.
 //!
 //! What `mix` and `xor` are, and what they make of a value, is described where values are known: crate `codec`.
 

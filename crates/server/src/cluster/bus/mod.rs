@@ -9,8 +9,8 @@
 //!                                  |      --Resolve-->          names   addresses of a host name
 //!                                  |      <--Resolved--
 //! ```
-//! It takes no partition's lock and writes no file, so neither a slow command nor a slow disk looks like death
-//! to other nodes.
+//! The thread takes no partition's lock and writes no file: neither a slow command nor a slow disk makes the
+//! node look dead to others.
 
 mod conf_file;
 mod connection;

@@ -7,7 +7,7 @@
 //!   dir data           relative paths begin there     the process stays where it is
 //!   include b.conf     read: its parameters and users are noted, with this line
 //! ```
-//! This module does not know which line is written where: `rewrite` does.
+//! Choosing the line for each parameter is up to `rewrite`, of which this module knows nothing.
 
 use super::{CheckUser, DIR, Given, Origin, Reader, Rename, StartError, UserWords, begun_lines};
 use crate::config::Config;

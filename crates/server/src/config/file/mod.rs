@@ -262,7 +262,7 @@ struct Reader<'a> {
     check_user: CheckUser,
     /// Set where a file was read before them.
     given: Option<Given>,
-    /// Whether the line that is read, or includes it, is one of them.
+    /// True while a line of the command line, or of a file that such a line includes, is read.
     is_given: bool,
     /// Without it this is a start.
     dry: Option<Dry>,

@@ -7,7 +7,7 @@
 //!   +-- all else     answered at once
 //! pages      make a page and send it, within ANSWER_PATIENCE            PAGE_THREADS threads
 //! ```
-//! Nothing that a client does, or leaves undone, keeps another from its answer. A request has
+//! A client keeps no other from its answer, whatever it sends or leaves out. A request has
 //! `REQUEST_PATIENCE` to arrive, whole; of connections that have sent none the oldest gives way to a new one
 //! above `WAITING_MAX`.
 

@@ -266,8 +266,8 @@ impl Feeder {
         true
     }
 
-    /// Without replicas for long enough, the log is kept no longer; what follows is another history. False if
-    /// a script is in its middle: nothing was done.
+    /// Gives up the log that was kept for replicas, since none has come for long enough; a new history
+    /// begins. Returns false, and does nothing, while a script holds the keyspace.
     pub(super) fn close_backlog(&mut self) -> bool {
         match random_bytes() {
             Ok(random) => self.end_backlog(Some(ReplId::new(random))),
@@ -278,7 +278,7 @@ impl Feeder {
         }
     }
 
-    /// Nothing is kept of the log: it is about to become another one. False as above.
+    /// Gives up all of the log, which is about to be replaced. Returns false as [`Self::close_backlog`] does.
     pub(super) fn let_go(&mut self) -> bool {
         self.end_backlog(None)
     }
