@@ -107,12 +107,15 @@ impl Client {
 
     fn fill(&mut self) -> io::Result<()> {
         let mut chunk = [0; READ_BYTES];
-        match self.stream.read(&mut chunk)? {
-            0 => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
-            count => {
+        match self.stream.read(&mut chunk) {
+            Ok(0) => Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection")),
+            Ok(count) => {
                 self.buffer.extend_from_slice(&chunk[..count]);
                 Ok(())
             }
+            // Callers fill until they have enough.
+            Err(why) if why.kind() == io::ErrorKind::Interrupted => Ok(()),
+            Err(why) => Err(why),
         }
     }
 }

@@ -86,10 +86,15 @@ impl Client {
         self.taken = 0;
         let length = self.arrived.len();
         self.arrived.resize(length + READ_BYTES, 0);
-        let bytes =
-            self.stream.read(&mut self.arrived[length..]).map_err(|why| format!("cannot read: {why}"))?;
-        self.arrived.truncate(length + bytes);
-        if bytes == 0 { Err("the server closed the connection".to_string()) } else { Ok(()) }
+        let read = self.stream.read(&mut self.arrived[length..]);
+        self.arrived.truncate(length + *read.as_ref().unwrap_or(&0));
+        match read {
+            Ok(0) => Err("the server closed the connection".to_string()),
+            Ok(_) => Ok(()),
+            // Callers ask again until a reply is whole.
+            Err(why) if why.kind() == std::io::ErrorKind::Interrupted => Ok(()),
+            Err(why) => Err(format!("cannot read: {why}")),
+        }
     }
 }
 

@@ -9,9 +9,9 @@
 //! ```
 //! Where `ISOTHERM_PEER_BIN` says where Valkey's programs are, the same is played to Valkey, so that the files are right.
 
-use crate::common::{PATIENCE, Server, encode, free_port};
+use crate::common::{PATIENCE, Server, encode, free_port, read_some};
 use isotherm_stdx::args_split::{Dialect, args_split};
-use std::io::{ErrorKind, Read};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -104,7 +104,7 @@ fn answer_to_bytes(server: &Server, bytes: &[u8], expected: &[u8]) -> Vec<u8> {
         let patience = if complete { SILENCE } else { PATIENCE };
         client.stream.set_read_timeout(Some(patience)).unwrap();
         let mut more = [0; 4096];
-        match client.stream.read(&mut more) {
+        match read_some(&mut client.stream, &mut more) {
             Ok(0) => break,
             Ok(count) => got.extend_from_slice(&more[..count]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return got,

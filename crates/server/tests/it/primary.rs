@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::Command;
 
-use crate::common::{Client, Server, encode, field, free_port, text_field, wait_until};
+use crate::common::{Client, Server, encode, field, free_port, read_some, text_field, wait_until};
 
 /// A socket that speaks as a replica does.
 pub struct Replica {
@@ -47,7 +47,7 @@ impl Replica {
     pub fn take(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = [0; 16 << 10];
         while self.read.len() < count {
-            match self.stream.read(&mut bytes) {
+            match read_some(&mut self.stream, &mut bytes) {
                 Ok(0) => break,
                 Ok(got) => self.read.extend_from_slice(&bytes[..got]),
                 Err(error) => panic!("nothing came: {error}, but {:?}", self.read.escape_ascii().to_string()),

@@ -2,7 +2,7 @@
 //! reported skip).
 
 use crate::aof::Data;
-use crate::common::{Client, Server, command, encode, text_field, wait_until};
+use crate::common::{Client, Server, command, encode, read_some, text_field, wait_until};
 use crate::peers;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -182,7 +182,7 @@ impl Link {
     pub fn take(&mut self, count: usize) -> Vec<u8> {
         while self.left.len() < count {
             let mut bytes = [0; 4096];
-            let read = self.stream.read(&mut bytes).expect("the replica says something");
+            let read = read_some(&mut self.stream, &mut bytes).expect("the replica says something");
             assert!(read > 0, "the replica has closed the link");
             self.left.extend_from_slice(&bytes[..read]);
         }

@@ -1,5 +1,6 @@
 //! Mixes: what keeps a server busy while it is probed.
 
+use std::io::ErrorKind::{Interrupted, TimedOut, WouldBlock};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Mutex;
@@ -240,15 +241,14 @@ impl Load {
         stream.set_read_timeout(Some(LOST_MAX)).map_err(text)?;
         stream.write_all(format!("GET large:{LARGE_CLIENTS}\r\n").as_bytes()).map_err(text)?;
         let mut chunk = vec![0; 256 << 10];
-        let first = stream.read(&mut chunk).map_err(text)?;
-        if chunk.starts_with(b"-BUSY") {
-            return Ok(());
-        }
-        let mut left = LARGE_BYTES.saturating_sub(first);
+        let mut left = LARGE_BYTES;
         while left > 0 {
-            match stream.read(&mut chunk).map_err(text)? {
-                0 => return Err("the server closed the connection".to_string()),
-                count => left = left.saturating_sub(count),
+            match stream.read(&mut chunk) {
+                Ok(0) => return Err("the server closed the connection".to_string()),
+                Ok(_) if left == LARGE_BYTES && chunk.starts_with(b"-BUSY") => return Ok(()),
+                Ok(count) => left = left.saturating_sub(count),
+                Err(why) if why.kind() == Interrupted => {}
+                Err(why) => return Err(text(why)),
             }
         }
         self.done.fetch_add(1, Ordering::Relaxed);
@@ -266,11 +266,7 @@ impl Load {
             match stream.read(&mut chunk) {
                 Ok(0) => return Err("the server closed the connection".to_string()),
                 Ok(_) => {}
-                Err(why)
-                    if matches!(
-                        why.kind(),
-                        std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
-                    ) => {}
+                Err(why) if matches!(why.kind(), WouldBlock | TimedOut | Interrupted) => {}
                 Err(why) => return Err(why.to_string()),
             }
         }

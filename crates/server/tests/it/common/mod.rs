@@ -208,7 +208,7 @@ impl Client<TcpStream> {
     pub fn expect_silence(&mut self) {
         self.stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
         let mut byte = [0];
-        let error = self.stream.read(&mut byte).expect_err("nothing should come");
+        let error = read_some(&mut self.stream, &mut byte).expect_err("nothing should come");
         assert!(matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut), "{error}");
         self.stream.set_read_timeout(Some(PATIENCE)).unwrap();
     }
@@ -302,11 +302,7 @@ impl<S: Read + Write> Client<S> {
                 return self.left.drain(..end).collect();
             }
             let mut bytes = vec![0; 64 << 10];
-            let count = match self.stream.read(&mut bytes) {
-                // With a timeout a read is not begun again after a signal.
-                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                read => read.expect("a reply comes"),
-            };
+            let count = read_some(&mut self.stream, &mut bytes).expect("a reply comes");
             assert!(count > 0, "closed after {:?}", String::from_utf8_lossy(&self.left));
             self.left.extend_from_slice(&bytes[..count]);
         }
@@ -332,6 +328,17 @@ impl<S: Read + Write> Client<S> {
     #[track_caller]
     pub fn expect_end(&mut self) {
         assert_eq!(String::from_utf8_lossy(&self.read_to_end()), "");
+    }
+}
+
+/// Reads what has come, at least a byte unless the stream ends. A read with a timeout is not begun again by
+/// the system after a signal: one that stops the process and lets it go on is enough.
+pub fn read_some(stream: &mut impl Read, bytes: &mut [u8]) -> std::io::Result<usize> {
+    loop {
+        match stream.read(bytes) {
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            read => return read,
+        }
     }
 }
 
