@@ -6,9 +6,15 @@
 //! | the order of names in KEYS, PUBSUB, HGETALL and UNSUBSCRIBE of all | they come from a hash table |
 //! | the order of PSUBSCRIBE's patterns that one message meets | as well |
 //! | how keys are spread over neighbouring invalidations | BCAST collects them, by turns of a loop |
+//! | how invalidations are mixed with neighbouring messages | they are streams of their own |
 //! | how replies, messages and invalidations of a pipeline are mixed | COMPAT.md: batches |
-//! | times and other clients in MONITOR | they are of the clock and of this tool |
-//! | CLIENT REPLY in the lines of its own client | messages follow replies, which are off by then |
+//! | how they are mixed where another connection wakes a command | as well |
+//! | how lines of MONITOR are mixed with all else | as well |
+//! | what a connection gets of a pipeline that closes it | Valkey drops what it has not sent |
+//! | how often, and when among these, a redirection is said to be broken | as well |
+//! | invalidations of a script or EXEC | COMPAT.md: NOLOOP; tracking may begin in EXEC |
+//! | names and counts of UNSUBSCRIBE within EXEC | as with UNSUBSCRIBE of all |
+//! | times, own commands and other clients in MONITOR | of the clock, of CLIENT REPLY, of this tool |
 
 use isotherm_resp::reply_parse::Value;
 
@@ -28,13 +34,17 @@ pub fn is_batch(command: &Command) -> bool {
     [&b"EXEC"[..], b"EVAL"].iter().any(|name| command[0].eq_ignore_ascii_case(name))
 }
 
-/// Freedom that a step gives, beside what is free always.
+/// Freedom that a step gives a connection, in addition to what is free always.
 #[derive(Clone, Copy, Default)]
 pub struct Freedom {
+    /// Number of the connection.
+    pub own: usize,
     /// A reply has a part without an order.
     pub is_loose: bool,
     /// More than one command ran.
     pub is_batch: bool,
+    /// A script or EXEC ran.
+    pub is_nested: bool,
 }
 
 /// Returns what arrived as lines, equal where both servers say the same. `index_of` names a connection by its
@@ -45,11 +55,23 @@ pub fn comparable(
     index_of: impl Fn(&str) -> Option<usize>,
 ) -> Vec<String> {
     let is_loose = freedom.is_loose;
-    let mut ordered: Vec<Event> = events.iter().filter_map(|event| monitored(event, &index_of)).collect();
+    let seen = events.iter().filter_map(|event| monitored(event, freedom.own, &index_of));
+    let mut ordered: Vec<Event> = seen.collect();
     if freedom.is_batch {
+        if ordered.iter().any(|event| matches!(event, Event::Closed)) {
+            return vec!["<closed>".to_string()];
+        }
         // Stable: each class in its order.
-        ordered.sort_by_key(|event| (is_message(event), kind(event) == Kind::Invalidation));
+        ordered.sort_by_key(|event| (is_message(event), kind(event).is_collected()));
     }
+    let is_run = |one: &Event, next: &Event| is_message(one) && is_message(next);
+    for run in ordered.chunk_by_mut(is_run) {
+        run.sort_by_key(|event| kind(event).is_collected());
+    }
+    if freedom.is_nested {
+        ordered.retain(|event| !kind(event).is_collected());
+    }
+    ordered.sort_by_key(is_monitored);
     let mut lines: Vec<String> = Vec::new();
     let mut at = 0;
     while at < ordered.len() {
@@ -64,10 +86,19 @@ pub fn comparable(
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     Invalidation,
+    /// An invalidation whose receiver is gone.
+    Broken,
     Unsubscription,
     /// A message that came by one of several patterns.
     Matched,
     Other,
+}
+
+impl Kind {
+    /// Returns whether Valkey sends one for several commands.
+    fn is_collected(self) -> bool {
+        matches!(self, Kind::Invalidation | Kind::Broken)
+    }
 }
 
 fn items(event: &Event) -> Option<&[Value]> {
@@ -84,10 +115,14 @@ fn first_word(event: &Event) -> &[u8] {
     }
 }
 
+/// Returns whether it is a line of MONITOR, as `monitored` writes it.
+fn is_monitored(event: &Event) -> bool {
+    matches!(event, Event::Value(Value::Simple(line)) if line.starts_with(b"monitor "))
+}
+
 /// Returns whether it arrives without being asked for, in either protocol.
 fn is_message(event: &Event) -> bool {
-    let is_line = matches!(event, Event::Value(Value::Simple(line)) if line.starts_with(b"monitor "));
-    is_line
+    is_monitored(event)
         || matches!(
             first_word(event),
             b"message" | b"pmessage" | b"smessage" | b"invalidate" | b"tracking-redir-broken"
@@ -97,6 +132,7 @@ fn is_message(event: &Event) -> bool {
 fn kind(event: &Event) -> Kind {
     match (first_word(event), items(event)) {
         (b"invalidate", _) => Kind::Invalidation,
+        (b"tracking-redir-broken", _) => Kind::Broken,
         (b"message", Some([_, Value::Bulk(channel), _])) if channel == b"__redis__:invalidate" => {
             Kind::Invalidation
         }
@@ -111,23 +147,14 @@ fn is_of_one_run(event: &Event, first: &Event) -> bool {
     match kind(first) {
         Kind::Other => false,
         Kind::Matched => kind(event) == Kind::Matched && said(event) == said(first),
+        of_first if of_first.is_collected() => kind(event).is_collected(),
         of_first => kind(event) == of_first,
     }
 }
 
 fn shown(kind: Kind, run: &[Event], is_loose: bool) -> Vec<String> {
     match kind {
-        Kind::Invalidation => {
-            let mut keys: Vec<String> = run.iter().flat_map(invalidated).collect();
-            keys.sort_unstable();
-            keys.dedup();
-            let is_push = matches!(run[0], Event::Value(Value::Push(_)));
-            vec![format!(
-                "{} {}",
-                if is_push { "invalidate" } else { "message of invalidations" },
-                keys.join(" ")
-            )]
-        }
+        Kind::Invalidation | Kind::Broken => collected(run),
         Kind::Unsubscription => {
             let mut names: Vec<String> =
                 run.iter().filter_map(|event| Some(items(event)?.get(1)?.to_string())).collect();
@@ -146,6 +173,23 @@ fn shown(kind: Kind, run: &[Event], is_loose: bool) -> Vec<String> {
     }
 }
 
+/// Neighbouring invalidations as one, then that their receiver is gone.
+fn collected(run: &[Event]) -> Vec<String> {
+    let (invalidations, broken): (Vec<&Event>, Vec<&Event>) =
+        run.iter().partition(|event| kind(event) == Kind::Invalidation);
+    let mut lines = Vec::new();
+    if let Some(first) = invalidations.first() {
+        let mut keys: Vec<String> = invalidations.iter().flat_map(|event| invalidated(event)).collect();
+        keys.sort_unstable();
+        keys.dedup();
+        let is_push = matches!(first, Event::Value(Value::Push(_)));
+        let word = if is_push { "invalidate" } else { "message of invalidations" };
+        lines.push(format!("{word} {}", keys.join(" ")));
+    }
+    lines.extend(broken.first().map(|event| one(event, false)));
+    lines
+}
+
 /// The keys of an invalidation; a flush invalidates all.
 fn invalidated(event: &Event) -> Vec<String> {
     match items(event).and_then(|items| items.last()) {
@@ -159,7 +203,7 @@ fn one(event: &Event, is_loose: bool) -> String {
     match event {
         Event::Closed => "<closed>".to_string(),
         Event::Value(value) => {
-            let value = without_modules(value);
+            let value = without_unsubscribed(&without_modules(value), false);
             let value = if is_loose { sorted(&value) } else { value };
             let kind = if matches!(value, Value::Push(_)) { "push " } else { "" };
             format!("{kind}{value}")
@@ -167,8 +211,9 @@ fn one(event: &Event, is_loose: bool) -> String {
     }
 }
 
-/// Returns a line of MONITOR without its time; nothing if it is about a client of this tool.
-fn monitored(event: &Event, index_of: &impl Fn(&str) -> Option<usize>) -> Option<Event> {
+/// Returns a line of MONITOR without its time; nothing if it is about a client of this tool, or
+/// a command of the connection that reads it.
+fn monitored(event: &Event, own: usize, index_of: &impl Fn(&str) -> Option<usize>) -> Option<Event> {
     let Event::Value(Value::Simple(line)) = event else { return Some(event.clone()) };
     let line = String::from_utf8_lossy(line);
     let Some((time, rest)) = line.split_once(" [") else { return Some(event.clone()) };
@@ -178,13 +223,11 @@ fn monitored(event: &Event, index_of: &impl Fn(&str) -> Option<usize>) -> Option
     let (client, rest) = rest.split_once("] ")?;
     let (db, address) = client.split_once(' ')?;
     let client = match index_of(address) {
+        Some(index) if index == own => return None,
         Some(index) => format!("#{index}"),
         None if address == "lua" => address.to_string(),
         None => return None,
     };
-    if rest.to_ascii_lowercase().starts_with("\"client\" \"reply\"") {
-        return None;
-    }
     // `CLIENT KILL addr` of a connection.
     let words: Vec<String> = rest
         .split(' ')
@@ -194,6 +237,19 @@ fn monitored(event: &Event, index_of: &impl Fn(&str) -> Option<usize>) -> Option
         })
         .collect();
     Some(Event::Value(Value::Simple(format!("monitor {db} {client} {}", words.join(" ")).into_bytes())))
+}
+
+/// Returns a reply to EXEC with the first words alone of the unsubscriptions in it.
+fn without_unsubscribed(value: &Value, is_nested: bool) -> Value {
+    const WORDS: [&[u8]; 3] = [b"unsubscribe", b"punsubscribe", b"sunsubscribe"];
+    match value {
+        Value::Array(items) | Value::Push(items) => match items.first() {
+            Some(Value::Bulk(word)) if is_nested && WORDS.contains(&&word[..]) => Value::Bulk(word.clone()),
+            _ if matches!(value, Value::Push(_)) => value.clone(),
+            _ => Value::Array(items.iter().map(|item| without_unsubscribed(item, true)).collect()),
+        },
+        other => other.clone(),
+    }
 }
 
 /// The reply to HELLO: Valkey lists its Lua engine as a module.
@@ -247,7 +303,8 @@ mod tests {
         check(&[reply.clone(), a.clone()], &[a.clone(), reply.clone()], false);
         let batch = Freedom { is_batch: true, ..Freedom::default() };
         check_with(batch, &[reply.clone(), a.clone()], &[a.clone(), reply.clone()], true);
-        check_with(batch, &[reply.clone(), a.clone(), b.clone()], &[b, reply, a], false);
+        check_with(batch, &[reply.clone(), a.clone(), b.clone()], &[b, reply.clone(), a], false);
+        check_with(batch, &[reply, Event::Closed], &[Event::Closed], true);
     }
 
     #[test]
@@ -255,6 +312,15 @@ mod tests {
         check(&[invalidate(&["a", "b"])], &[invalidate(&["b"]), invalidate(&["a"])], true);
         check(&[invalidate(&["a", "b"])], &[invalidate(&["b"])], false);
         check(&[Event::Closed], &[], false);
+        let broken = push(&["tracking-redir-broken", "7"]);
+        check(&[broken.clone(), broken.clone()], std::slice::from_ref(&broken), true);
+        let gone = invalidate(&["a"]);
+        check(&[broken.clone(), gone.clone()], &[gone.clone(), broken.clone()], true);
+        check(&[broken.clone(), gone.clone()], &[gone], false);
+        let nested = Freedom { is_nested: true, ..Freedom::default() };
+        check_with(nested, &[invalidate(&["a"])], &[], true);
+        check_with(nested, &[broken], &[], true);
+        check_with(nested, &[push(&["message", "c", "1"])], &[], false);
         let names = |names: [&str; 2]| {
             names
                 .iter()
@@ -282,6 +348,6 @@ mod tests {
             line("OK"),
         ];
         let lines = comparable(&events, Freedom::default(), index_of);
-        assert_eq!(lines, ["+monitor 0 #3 \\\"GET\\\" \\\"k\\\"", "+OK"]);
+        assert_eq!(lines, ["+OK", "+monitor 0 #3 \\\"GET\\\" \\\"k\\\""]);
     }
 }

@@ -22,6 +22,7 @@ use isotherm_stdx::Prng;
 
 use crate::Fallible;
 use crate::differential::{Target, attach};
+use crate::grammar::Command;
 use crate::runner::{Difference, shown};
 use crate::shrink::shorten;
 
@@ -77,7 +78,7 @@ pub fn run(options: &Options) -> Fallible<Report> {
                 report.steps += found.step as u64 + 1;
                 explain(options, session, &mut pair, steps, found, &mut report)?;
             }
-            Err(why) => return Err(format!("a server is gone in session {session}: {why}")),
+            Err(why) => return Err(format!("session {session}, {}: {why}", pair.command)),
         }
     }
     Ok(report)
@@ -137,11 +138,17 @@ struct Pair {
     patience: Duration,
     /// Connections that are owed a reply without an order.
     loose: [bool; CONNECTIONS + 1],
+    /// Connections for which a script or EXEC runs.
+    nested: [bool; CONNECTIONS + 1],
     /// Connections with commands behind the one in which they wait.
     behind: [bool; CONNECTIONS + 1],
+    /// Connections whose replies are off.
+    muted: [bool; CONNECTIONS + 1],
     /// The step has more than one command.
     is_batch: bool,
     states: Vec<State>,
+    /// The last step that was sent, in words.
+    command: String,
 }
 
 impl Pair {
@@ -152,9 +159,12 @@ impl Pair {
             theirs,
             patience: PATIENCE,
             loose: Default::default(),
+            nested: Default::default(),
+            muted: Default::default(),
             behind: Default::default(),
             is_batch: false,
             states: Vec::new(),
+            command: String::new(),
         })
     }
 
@@ -165,46 +175,76 @@ impl Pair {
         for at in 0..=OPERATOR {
             self.connect(at)?;
         }
-        (self.loose, self.behind) = Default::default();
-        let mut command = "the beginning".to_string();
-        if let Some(difference) = self.settle(None, &command)? {
+        (self.loose, self.nested, self.muted, self.behind) = Default::default();
+        self.command = "the beginning".to_string();
+        if let Some(difference) = self.settle(None)? {
             return Ok(Some(difference));
         }
         for (at, step) in steps.iter().enumerate() {
             // Several connections that go on behind their waits would race; one, with the rest of a pipeline.
             let is_one_behind = self.behind.contains(&true);
             let is_blocked = has_flag(&self.states[step.connection], 'b');
-            if !is_blocked || step.insists && !step.ends && !is_one_behind {
+            let is_sent = !is_blocked || step.insists && !step.ends && !is_one_behind;
+            if is_sent && !self.ends_in_silence(step) && !self.sees_itself(step) {
                 let commands = if is_one_behind { &step.commands[..1] } else { &step.commands[..] };
                 let sent = Step { commands: commands.to_vec(), ..step.clone() };
-                command = describe(&sent);
+                self.command = describe(&sent);
                 self.send(&sent);
             }
             let is_last = at + 1 == steps.len();
             let ending = (step.ends && !is_blocked).then_some(step.connection);
-            let mut outcome = self.settle(ending, &command)?;
+            let mut outcome = self.settle(ending)?;
             if outcome.is_none() && (is_last || at % DIGEST_STEPS == 0) {
-                outcome = self.compare_data(&command)?;
+                outcome = self.compare_data()?;
             }
             if let Some(difference) = outcome {
                 return Ok(Some(Difference { step: at, ..difference }));
+            }
+            if step.expires {
+                self.expire(&step.commands[0][1])?;
             }
         }
         Ok(None)
     }
 
+    /// Waits for the clock, longer than a key lives that both servers have, and has both find that it is
+    /// over: when they would find it by themselves is not promised.
+    fn expire(&mut self, key: &[u8]) -> io::Result<()> {
+        std::thread::sleep(Duration::from_millis(3));
+        self.ours.ask(&[b"EXISTS", key])?;
+        self.theirs.ask(&[b"EXISTS", key]).map(drop)
+    }
+
+    /// Returns whether a connection may close itself while its replies are off: Valkey closes it with the
+    /// next reply (COMPAT.md).
+    fn ends_in_silence(&self, step: &Step) -> bool {
+        let ends = |command| is_command(command, &["CLIENT", "KILL"]) || is_command(command, &["QUIT"]);
+        let kills = step.commands.iter().any(ends);
+        let mutes = step.commands.iter().any(|command| is_command(command, &["CLIENT", "REPLY"]));
+        kills && (mutes || self.muted[step.connection])
+    }
+
+    /// Returns whether Valkey would write lines of MONITOR into the reply to EXEC.
+    fn sees_itself(&self, step: &Step) -> bool {
+        let is_exec = step.commands.iter().any(|command| is_command(command, &["EXEC"]));
+        let monitors = step.commands.iter().any(|command| is_command(command, &["MONITOR"]));
+        is_exec && (monitors || has_flag(&self.states[step.connection], 'O'))
+    }
+
     fn send(&mut self, step: &Step) {
         let at = step.connection;
+        let mutes = |command: &Command| is_command(command, &["CLIENT", "REPLY", "OFF"]);
+        let speaks = |command: &Command| is_command(command, &["CLIENT", "REPLY", "ON"]);
+        for command in &step.commands {
+            self.muted[at] = !speaks(command) && (self.muted[at] || mutes(command));
+        }
         let is_owed = ['b', 'x'].iter().any(|flag| has_flag(&self.states[at], *flag));
         self.behind[at] |= has_flag(&self.states[at], 'b');
         self.is_batch = step.commands.len() > 1 || step.commands.iter().any(is_batch);
         self.loose[at] = step.commands.iter().any(is_unordered) || self.loose[at] && is_owed;
+        self.nested[at] = step.commands.iter().any(is_batch) || self.nested[at] && is_owed;
         self.ours.send(at, &step.commands);
         self.theirs.send(at, &step.commands);
-        if step.expires {
-            // The one wait for the clock: longer than the key's life.
-            std::thread::sleep(Duration::from_millis(3));
-        }
     }
 
     /// A new connection in this place, with the same number at both servers.
@@ -221,7 +261,7 @@ impl Pair {
 
     /// Waits until both servers have said the same; a difference if they do not. `ending`: a connection that
     /// will wait for nothing any more.
-    fn settle(&mut self, ending: Option<usize>, command: &str) -> io::Result<Option<Difference>> {
+    fn settle(&mut self, ending: Option<usize>) -> io::Result<Option<Difference>> {
         let begun = Instant::now();
         loop {
             fence(&mut self.ours, &mut self.theirs)?;
@@ -229,7 +269,7 @@ impl Pair {
             self.theirs.begin_states()?;
             let ours = self.ours.end_states()?;
             let theirs = self.theirs.end_states()?;
-            let difference = self.difference(&ours, &theirs, command);
+            let difference = self.difference(&ours, &theirs);
             let waits = ending.is_some_and(|at| has_flag(&ours[at], 'b') || has_flag(&theirs[at], 'b'));
             if begun.elapsed() > self.patience || difference.is_none() && !waits {
                 self.states = theirs;
@@ -251,22 +291,24 @@ impl Pair {
             self.behind[at] &= has_flag(&self.states[at], 'b');
             if is_closed {
                 self.connect(at)?;
-                self.loose[at] = false;
+                (self.loose[at], self.nested[at], self.muted[at]) = (false, false, false);
                 self.states[at] = State::new();
             }
         }
         Ok(())
     }
 
-    fn difference(&self, ours: &[State], theirs: &[State], command: &str) -> Option<Difference> {
+    fn difference(&self, ours: &[State], theirs: &[State]) -> Option<Difference> {
         for at in 0..=OPERATOR {
-            let is_batch = self.is_batch || self.behind.contains(&true);
-            let freedom = Freedom { is_loose: self.loose[at], is_batch };
+            let wakes = self.states.get(at).is_some_and(|state| has_flag(state, 'b'));
+            let is_batch = self.is_batch || wakes || self.behind.contains(&true);
+            let (is_loose, is_nested) = (self.loose[at], self.nested.contains(&true));
+            let freedom = Freedom { own: at, is_loose, is_batch, is_nested };
             let of =
                 |side: &Side| comparable(&side.lines[at].arrived, freedom, |address| side.index_of(address));
             let (a, b) = (of(&self.ours), of(&self.theirs));
             if a != b {
-                return Some(found(command, &format!("arrived at {at}"), &a, &b));
+                return Some(found(&self.command, &format!("arrived at {at}"), &a, &b));
             }
         }
         for at in 0..=OPERATOR {
@@ -276,17 +318,22 @@ impl Pair {
                     own.map(|(name, value)| format!("{name}={value}")).collect()
                 };
                 let (a, b) = (facts(&ours[at], &theirs[at]), facts(&theirs[at], &ours[at]));
-                return Some(found(command, &format!("state of {at}"), &a, &b));
+                return Some(found(&self.command, &format!("state of {at}"), &a, &b));
             }
         }
         None
     }
 
-    fn compare_data(&mut self, command: &str) -> io::Result<Option<Difference>> {
+    fn compare_data(&mut self) -> io::Result<Option<Difference>> {
         let words = ["DEBUG", "DIGEST"];
         let (ours, theirs) = (self.ours.ask(&words)?, self.theirs.ask(&words)?);
-        Ok((ours != theirs).then(|| found(command, "data", &[ours.to_string()], &[theirs.to_string()])))
+        Ok((ours != theirs).then(|| found(&self.command, "data", &[ours.to_string()], &[theirs.to_string()])))
     }
+}
+
+fn is_command(command: &Command, words: &[&str]) -> bool {
+    words.len() <= command.len()
+        && words.iter().zip(command).all(|(word, arg)| arg.eq_ignore_ascii_case(word.as_bytes()))
 }
 
 /// The signature: where, and the first lines that differ, without numbers of connections.

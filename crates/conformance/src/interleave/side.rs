@@ -6,9 +6,11 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::time::Instant;
 
 use isotherm_resp::reply_parse::{ReplyReader, Value, parse_value};
 
+use super::PATIENCE;
 use super::steps::{CONNECTIONS, OPERATOR};
 use crate::client::{Client, push_request};
 use crate::grammar::Command;
@@ -144,7 +146,11 @@ impl Side {
         for command in commands {
             self.asker.call(command)?;
         }
+        let begun = Instant::now();
         while self.clients()? > FENCES + 1 {
+            if begun.elapsed() > PATIENCE {
+                return Err(io::Error::other("connections that were closed stay in CLIENT LIST"));
+            }
             std::thread::yield_now();
         }
         Ok(())
@@ -256,6 +262,10 @@ const FACTS: [&str; 13] =
 
 fn state_of(line: &str) -> State {
     let fields = line.split(' ').filter_map(|field| field.split_once('='));
+    let watches = fields.clone().any(|(name, value)| match name {
+        "watch" => value != "0",
+        _ => name == "flags" && value.contains('d'),
+    });
     let mut state: State = fields
         .filter(|(name, _)| FACTS.contains(name))
         .map(|(name, value)| (name.to_string(), value.to_string()))
@@ -268,8 +278,9 @@ fn state_of(line: &str) -> State {
             *value = if flags.is_empty() { "N".to_string() } else { flags.into_iter().collect() };
         }
     }
-    // COMPAT.md: Valkey counts no commands for a client that has watched keys and is in no MULTI.
-    if !has_flag(&state, 'x') {
+    // COMPAT.md: Valkey counts no commands for a client that has watched keys and is in no MULTI, and those of
+    // a MULTI that will fail until the key has changed.
+    if watches || !has_flag(&state, 'x') {
         state.retain(|(name, _)| name != "multi");
     }
     state

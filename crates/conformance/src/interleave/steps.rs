@@ -85,9 +85,11 @@ impl Source {
     fn pause(&self, prng: &mut Prng, theme: &Theme) -> Vec<Step> {
         let writer = prng.below(CONNECTIONS as u64) as usize;
         let reader = (writer + 1) % CONNECTIONS;
-        // A time that ends by itself would not, while it is paused.
-        let written =
-            std::iter::repeat_with(|| self.command(prng, theme)).find(|command| !ends_by_itself(command));
+        // A time that ends by itself would not, while it is paused, and a second pause would last as long.
+        let pauses =
+            |command: &Command| command.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"PAUSE"));
+        let written = std::iter::repeat_with(|| self.command(prng, theme))
+            .find(|command| !ends_by_itself(command) && !pauses(command));
         let written = written.expect("most have no time");
         let read =
             *prng.pick(&[&["GET", "k1"][..], &["LRANGE", "l1", "0", "-1"], &["PING"], &["XLEN", "s1"]]);

@@ -61,7 +61,7 @@ const STRESS: Stage = Stage {
 /// Persistence on a simulated disk: 1,000 seeds, and a crash at each call.
 const SIM: Stage = stage("sim", limit(900), &["sim --seeds 0..1000"]);
 /// Random commands to both Isotherm and Valkey; then with every value out of memory as soon as it may, and
-/// with small keys too.
+/// with small keys too; then by five connections in a fixed order.
 const DIFFERENTIAL: Stage = stage(
     "differential",
     limit(600),
@@ -69,6 +69,7 @@ const DIFFERENTIAL: Stage = stage(
         "conformance --if-possible differential --commands 100000",
         "conformance --if-possible differential --commands 60000 --seed 7 --swap-chaos yes",
         "conformance --if-possible differential --commands 60000 --seed 8 --swap-chaos yes --ours-arg --swap-freeze --ours-arg yes",
+        "conformance --if-possible interleave --steps 20000",
     ],
 );
 /// Descriptions of commands by both servers, and where they find the keys of requests.
