@@ -153,7 +153,10 @@ fn reset(call: &mut AdminCall<'_>) -> Outcome {
     session.users_seen = call.node.users.generation();
     session.set_user(call.node.users.set_default_user(&session.shared));
     session.authenticated = !call.node.users.auth_required();
-    session.reply_mode = ReplyMode::On;
+    // Its own reply is the one that CLIENT REPLY SKIP has asked to drop.
+    if session.reply_mode != ReplyMode::Skip {
+        session.reply_mode = ReplyMode::On;
+    }
     session.no_touch = false;
     session.no_evict = false;
     session.import_source = false;

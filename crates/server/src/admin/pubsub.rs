@@ -7,6 +7,7 @@ use isotherm_keyspace::Slot;
 
 use super::{AdminCall, AdminHandler};
 use crate::effects::pubsub::{Frame, Kind};
+use crate::session::ReplyMode;
 
 const PUBSUB: Spec = Spec {
     name: "pubsub",
@@ -150,7 +151,7 @@ fn unsubscribe(call: &mut AdminCall<'_>, kind: Kind, word: &str) -> Outcome {
 }
 
 fn answer(call: &mut AdminCall<'_>, kind: Kind, word: &str, name: Option<&[u8]>) {
-    call.session.pushed = true;
+    let mark = call.reply.len();
     call.reply.push(3);
     call.reply.bulk(word.as_bytes());
     match name {
@@ -158,6 +159,9 @@ fn answer(call: &mut AdminCall<'_>, kind: Kind, word: &str, name: Option<&[u8]>)
         None => call.reply.null(),
     }
     call.reply.integer(call.session.subscriptions(kind) as i64);
+    if call.session.reply_mode != ReplyMode::On {
+        call.session.pushed.extend_from_slice(&call.reply.out[mark..]);
+    }
 }
 
 const PUBLISH: Spec = Spec {

@@ -109,14 +109,14 @@ pub fn account_reply(exec: &Exec, session: &Session, reply: &Reply) {
 pub fn drop_reply(session: &mut Session, reply: &mut Reply, mark: usize) {
     let pushed = std::mem::take(&mut session.pushed);
     match session.reply_mode {
-        ReplyMode::On => {}
-        ReplyMode::Skip if pushed => session.reply_mode = ReplyMode::On,
-        ReplyMode::Off if pushed => {}
-        ReplyMode::Off => reply.truncate(mark),
-        ReplyMode::SkipNext => session.reply_mode = ReplyMode::Skip,
-        ReplyMode::Skip => {
-            reply.truncate(mark);
-            session.reply_mode = ReplyMode::On;
+        ReplyMode::On => return,
+        ReplyMode::SkipNext => {
+            session.reply_mode = ReplyMode::Skip;
+            return;
         }
+        ReplyMode::Skip => session.reply_mode = ReplyMode::On,
+        ReplyMode::Off => {}
     }
+    reply.truncate(mark);
+    reply.out.extend_from_slice(&pushed);
 }

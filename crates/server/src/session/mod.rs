@@ -110,8 +110,8 @@ pub struct Session {
     pub asking: u32,
     /// It has spoken as a replica does.
     pub replica: Option<Box<ReplicaTalk>>,
-    /// The command has answered with pushes, which CLIENT REPLY does not drop.
-    pub pushed: bool,
+    /// Pushes in the reply of this command, which CLIENT REPLY does not drop; kept once it drops replies.
+    pub pushed: Vec<u8>,
     /// Commands run so far, and the last that was asked for (`Entry::index`); copied to `shared` once a batch.
     pub commands: u64,
     pub last_command: u16,
@@ -230,7 +230,7 @@ impl Session {
             errand: None,
             asking: 0,
             replica: None,
-            pushed: false,
+            pushed: Vec::new(),
             commands: 0,
             fetches: 0,
             last_command: NO_COMMAND,

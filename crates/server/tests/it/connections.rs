@@ -498,6 +498,11 @@ fn replies_can_be_turned_off() {
     client.send("CLIENT REPLY OFF\r\nSET a 2\r\nNONSENSE\r\nGET a\r\nCLIENT REPLY ON\r\nGET a\r\n");
     client.expect(OK);
     client.expect("$1\r\n2\r\n");
+    client.send("CLIENT REPLY SKIP\r\nRESET\r\nPING\r\n");
+    client.expect("+PONG\r\n");
+    client.send("CLIENT REPLY OFF\r\nRESET\r\nPING\r\n");
+    client.expect("+RESET\r\n");
+    client.expect("+PONG\r\n");
 }
 
 #[test]

@@ -255,7 +255,9 @@ pub fn kill(call: &mut AdminCall<'_>) -> Outcome {
             continue;
         }
         killed += 1;
-        // Its own end waits until its reply was sent.
+        // COMPAT(protocol): CLIENT KILL of its own client, and QUIT, close it also after CLIENT REPLY OFF;
+        // Valkey closes it with the next reply, so not before CLIENT REPLY ON. Why: nothing else says that it
+        // is over.
         if client.id == call.session.id() {
             call.session.close_after_reply = true;
         } else {
