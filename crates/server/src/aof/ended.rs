@@ -17,6 +17,7 @@ use isotherm_persist::rdb::file::{FileReader, Item, Options, Step};
 use isotherm_stdx::parse_i64;
 use std::io;
 use std::path::Path;
+use std::sync::atomic::Ordering::SeqCst;
 
 use super::request::Moment;
 use super::settings;
@@ -40,15 +41,16 @@ impl Moment {
         let saving = store.state.saving();
         let job = saving.running.map(|running| running.job);
         let is_saving = matches!(job, Some(Job::Save(_) | Job::BackgroundSave));
-        Moment { seconds: unix_now().0 / 1000, saves: saving.saves, is_saving }
+        let replaced = store.state.replaced.load(SeqCst);
+        Moment { seconds: unix_now().0 / 1000, replaced, is_saving }
     }
 
     /// Returns what the manifest is to say of it, later.
     pub fn note(self, store: Store<'_>) -> Ended {
         let found = mark(&*store.state.disk, &store.file());
         match found {
-            // One that has begun since may have replaced it. What is begun in the same second counts as newer.
-            Ok(_) if !self.is_saving && store.state.saving().saves != self.saves => {
+            // By one that has begun since: what is begun in the same second counts as newer.
+            Ok(_) if !self.is_saving && store.state.replaced.load(SeqCst) != self.replaced => {
                 Ended { seconds: self.seconds, rdb: RdbMark::Unknown }
             }
             Ok(rdb) if !self.is_saving => Ended { seconds: self.seconds, rdb },

@@ -35,8 +35,8 @@ pub struct Stop {
 #[derive(Clone, Copy)]
 pub struct Moment {
     pub seconds: i64,
-    /// Saves that had begun.
-    pub saves: u64,
+    /// RDB files that had been replaced.
+    pub replaced: u64,
     pub is_saving: bool,
 }
 

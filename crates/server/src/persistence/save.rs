@@ -5,7 +5,7 @@
 //! hash has a field with a TTL: then its first nine bytes are written again, and the sum is corrected for it.
 
 use isotherm_codec::{CommandWriter, ItemWriter};
-use isotherm_disk::{Disk, File, Mode, WriteError, write_all_at};
+use isotherm_disk::{File, Mode, WriteError, write_all_at};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Snapshot, SnapshotItem, Txn};
 use isotherm_persist::rdb::Writer;
 use isotherm_persist::rdb::file::Replication as FilePlace;
@@ -15,13 +15,14 @@ use isotherm_stdx::crc64::crc64;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::time::Instant;
 
 use super::Store;
 use super::away::{self, Reading};
 use super::delay::delay;
 use super::items::Items;
+use super::state::Persistence;
 use crate::config::{Id, id};
 use crate::observe::latency::monitor::Event;
 use crate::process::log::{self, os_text};
@@ -243,7 +244,7 @@ impl Writing {
                 return Err(SaveError::Cancelled);
             }
             Stage::Move(bytes) => {
-                move_into_place(&*self.store.state.disk, &self.target)?;
+                move_into_place(self.store.state, &self.target)?;
                 return Ok(Some(bytes));
             }
             Stage::Over => unreachable!("a file is written once"),
@@ -271,8 +272,13 @@ pub fn let_writers_go_on(store: Store<'_>) {
     }
 }
 
-fn move_into_place(disk: &dyn Disk, target: &Target) -> Result<(), SaveError> {
-    let Target { temporary, path, folder, .. } = target;
+fn move_into_place(state: &Persistence, target: &Target) -> Result<(), SaveError> {
+    let Target { temporary, path, folder, format, .. } = target;
+    let disk = &*state.disk;
+    if *format == Format::Rdb {
+        // Before the rename: one that finds the old count has seen the old file.
+        state.replaced.fetch_add(1, SeqCst);
+    }
     disk.rename(temporary, path).map_err(|error| {
         log::warning(format!(
             "Error moving temp DB file {} on the final destination {} (in server root dir {}): {}",

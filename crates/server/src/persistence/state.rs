@@ -12,10 +12,14 @@ use crate::process::{log, routines};
 
 /// A worker, or the control thread, waits so long for the end of a walk that it has cancelled.
 pub const END_MAX: Duration = Duration::from_secs(1);
+/// Time that a file in the background gives one read of a value: no thread waits for the file.
+pub const READ_MAX: Duration = Duration::from_secs(60);
 
 pub struct Persistence {
     pub disk: Arc<dyn Disk>,
     saving: Mutex<Saving>,
+    /// Saves that were about to put their file in the place of the one before.
+    pub replaced: AtomicU64,
     /// The save under way is to end at once, without its file.
     pub is_cancelled: AtomicBool,
     pub progress: Progress,
@@ -143,6 +147,7 @@ impl Persistence {
                 seen_steps: 0,
                 seen_at: instant(),
             }),
+            replaced: AtomicU64::new(0),
             is_cancelled: AtomicBool::new(false),
             progress: Progress::default(),
             loading: Loading::default(),

@@ -162,7 +162,7 @@ pub mod simulated {
     use isotherm_stdx::Prng;
     use std::any::Any;
     use std::cell::RefCell;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     struct Started {
         name: String,
@@ -176,6 +176,8 @@ pub mod simulated {
         started: Vec<Started>,
         number_next: u64,
         exit_code: Option<i32>,
+        /// Number of a routine whose disk does not answer until then.
+        hung: Option<(u64, Instant)>,
     }
 
     thread_local! {
@@ -185,7 +187,8 @@ pub mod simulated {
     /// From now on the routines that this thread starts are its own, in an order that the seed draws.
     pub fn begin(seed: u64) {
         end();
-        let process = Process { prng: Prng::new(seed), started: Vec::new(), number_next: 0, exit_code: None };
+        let prng = Prng::new(seed);
+        let process = Process { prng, started: Vec::new(), number_next: 0, exit_code: None, hung: None };
         PROCESS.set(Some(process));
     }
 
@@ -223,12 +226,31 @@ pub mod simulated {
         PROCESS.with_borrow_mut(|process| run(process.as_mut().expect("a process is simulated")))
     }
 
-    /// One step of a routine that the seed draws, of those for which `is_meant`. The name of the routine, if there was one.
+    /// Makes a routine that the seed draws hang for so long: others go on meanwhile. Returns its name, if
+    /// there is one.
+    pub fn hang(time: Duration) -> Option<String> {
+        with(|process| {
+            let Process { started, prng, hung, .. } = process;
+            let drawn = (!started.is_empty()).then(|| prng.pick(started))?;
+            *hung = Some((drawn.number, time::instant() + time));
+            Some(drawn.name.clone())
+        })
+    }
+
+    /// Ends the hang of a routine.
+    pub fn let_go() {
+        with(|process| process.hung = None);
+    }
+
+    /// Runs a step of a routine that the seed draws, of those that do not hang and for which `is_meant`.
+    /// Returns the name of the routine, if there was one.
     pub fn step_one(is_meant: impl Fn(&str) -> bool) -> Option<String> {
         // A routine that is under way is not in the list: what it waits for are others.
         let mut taken = with(|process| {
-            let Process { started, prng, .. } = process;
-            let meant: Vec<usize> = (0..started.len()).filter(|at| is_meant(&started[*at].name)).collect();
+            let Process { started, prng, hung, .. } = process;
+            let hung = hung.filter(|(_, until)| time::instant() < *until).map(|(number, _)| number);
+            let is_free = |started: &Started| hung != Some(started.number) && is_meant(&started.name);
+            let meant: Vec<usize> = (0..started.len()).filter(|at| is_free(&started[*at])).collect();
             if meant.is_empty() {
                 return None;
             }

@@ -99,6 +99,14 @@ pub mod simulated {
         MOMENT.set(moment);
     }
 
+    /// Sets the wall clock forward or back.
+    pub fn step(step_ms: i64) {
+        let Moment { instant, since_epoch } = moment().expect("the time is simulated");
+        let step = Duration::from_millis(step_ms.unsigned_abs());
+        let since_epoch = if step_ms < 0 { since_epoch.saturating_sub(step) } else { since_epoch + step };
+        set(Some(Moment { instant, since_epoch }));
+    }
+
     pub fn pass(time: Duration) {
         let Moment { instant, since_epoch } = moment().expect("the time is simulated");
         set(Some(Moment { instant: instant + time, since_epoch: since_epoch + time }));

@@ -12,6 +12,8 @@ pub struct Counts {
     pub saves: u64,
     pub refused: u64,
     pub failed_starts: u64,
+    pub hangs: u64,
+    pub clock_steps: u64,
 }
 
 impl Counts {
@@ -25,5 +27,7 @@ impl Counts {
         self.saves += other.saves;
         self.refused += other.refused;
         self.failed_starts += other.failed_starts;
+        self.hangs += other.hangs;
+        self.clock_steps += other.clock_steps;
     }
 }

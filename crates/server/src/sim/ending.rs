@@ -11,11 +11,13 @@ use crate::aof::settings;
 use crate::node::{Tasks, unix_now};
 use crate::process::routines;
 use crate::process::time::simulated as clock;
+use crate::process::time::{elapsed, instant};
 
 impl Machine {
     /// The disk works again: so do writes, without a restart, and all becomes durable.
     pub fn heal(&mut self, process: &mut Process) -> Result<(), Violation> {
         self.disk.set_plan(Plan { damage: Damage::ALL, ..Plan::default() });
+        routines::simulated::let_go();
         self.settle(process, 4_000)?;
         for session in 0..process.sessions() {
             self.run(process, session, &[b"DISCARD".to_vec()])?;
@@ -73,8 +75,8 @@ impl Machine {
 
     /// All routines move for so long.
     pub fn settle(&mut self, process: &mut Process, ms: u64) -> Result<(), Violation> {
-        let end_ms = unix_now().0 as u64 + ms;
-        while (unix_now().0 as u64) < end_ms && self.is_alive() {
+        let begun = instant();
+        while elapsed(begun) < Duration::from_millis(ms) && self.is_alive() {
             for _ in 0..12 {
                 if routines::simulated::step_one(|_| true).as_deref() == Some("rdb-save") {
                     self.note_end_of_save(process);

@@ -259,6 +259,7 @@ fn step(
     link: &mut Link,
     counts: &mut Counts,
 ) -> Result<(), Violation> {
+    machine.disturb();
     match machine.prng.below(40) {
         0..20 => {
             let at = process.node.log.end();

@@ -21,9 +21,10 @@ use crate::process::routines;
 use crate::process::time::simulated::{self as clock, Moment};
 
 const FOLDER: &str = "appendonlydir";
-/// Under `appendfsync no` a sync has failed of what memory had no more, and the power failed before a rewrite had mended that:
-/// such a start is refused.
-pub const UNREADABLE: &str = "unreadable after `appendfsync no`";
+/// Reason why a start has to be refused: under `appendfsync no` a sync has failed of bytes that memory had no
+/// more, and the power failed before a rewrite had mended that; or the clock was set back
+/// (`may_be_unordered`).
+pub const UNREADABLE: &str = "unreadable, and known to be";
 const BEGIN_MS: u64 = 1_750_000_000_000;
 
 /// What was wrong.
@@ -72,6 +73,9 @@ pub struct Machine {
     syncs_fail: bool,
     /// Some life wrote without syncs where they fail.
     may_have_holes: bool,
+    /// The wall clock was set back while the append-only file was off: which of two files is newer may not be
+    /// known, and such a start is refused.
+    pub may_be_unordered: bool,
     /// The last start met no fault: it has removed what it could.
     is_start_clean: bool,
     is_traced: bool,
@@ -108,6 +112,7 @@ impl Machine {
             rewrites_seen: 0,
             syncs_fail: false,
             may_have_holes: false,
+            may_be_unordered: false,
             is_start_clean: true,
             is_traced: std::env::var_os("SIM_TRACE").is_some(),
         }
@@ -115,7 +120,7 @@ impl Machine {
 
     pub fn trace(&self, text: impl FnOnce() -> String) {
         if self.is_traced {
-            println!("{} {}", unix_now().0 as u64 - BEGIN_MS, text());
+            println!("{} {}", unix_now().0 - BEGIN_MS as i64, text());
         }
     }
 
@@ -207,7 +212,7 @@ impl Machine {
         self.disk.set_plan(Plan::default());
         self.is_start_clean = true;
         let started = Process::start(&self.disk, parameters, self.prng.next_u64());
-        started.map_err(|why| match self.may_have_holes {
+        started.map_err(|why| match self.may_have_holes || self.may_be_unordered {
             true => UNREADABLE.to_string(),
             false => format!("the start was refused: {why}"),
         })
@@ -331,6 +336,7 @@ impl Machine {
 
     pub fn step(&mut self, process: &mut Process) -> Result<(), Violation> {
         self.counts.steps += 1;
+        self.disturb();
         match self.prng.below(20) {
             0..10 => self.request(process)?,
             10..17 => {

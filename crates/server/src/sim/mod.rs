@@ -5,8 +5,9 @@
 //!              a client         a random command or EXEC, through the dispatcher of one of two workers
 //!              a routine        a step of aof-write, aof-sync, aof-prepare, aof-rewrite, rdb-save   (`process::routines`)
 //!              the cron         expiry, scheduled saves and rewrites
-//!              the clock        some milliseconds, sometimes seconds                               (`process::time`)
+//!              the clock        some milliseconds, sometimes seconds; the wall clock is set  (`process::time`)
 //!           --> the disk stops, or fails, at a call that the seed draws                            (`SimDisk`)
+//!           --> the disk of one routine hangs for up to 15 s, between two of its steps: all others move
 //!           --> the next process starts with the server's own `find_data` and `load_now`
 //! ```
 //! Real are the keyspace (four partitions), the commands, the executor, the log, the writer with all its files, the loader, and
@@ -22,9 +23,10 @@
 //! what is not in memory.
 //!
 //! `state` is the data as a map, `workload` draws commands, `process` is one life of the server, `machine` its disk and what moves,
-//! `counts` what its lives had, `ending` how a life ends.
+//! `counts` what its lives had, `disturbance` hangs and steps of the clock, `ending` how a life ends.
 
 mod counts;
+mod disturbance;
 mod ending;
 mod follower;
 mod history;
