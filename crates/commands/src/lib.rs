@@ -14,6 +14,7 @@ mod element;
 mod scanning;
 mod several;
 mod text;
+mod texts;
 
 pub mod bitmap;
 pub mod database;

@@ -1,6 +1,7 @@
 //! Where connections come from: TCP addresses and a unix socket.
 
 use crate::stream::Stream;
+use rustix::io::Errno;
 use rustix::net::{self, AddressFamily, SocketFlags, SocketType, ipproto, sockopt};
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -88,10 +89,14 @@ fn remove_unused(path: &Path, address: &net::SocketAddrUnix) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(error),
     };
-    if !kind.is_socket() || net::connect(&unix_socket()?, address) != Err(rustix::io::Errno::CONNREFUSED) {
-        return Err(rustix::io::Errno::ADDRINUSE.into());
+    if !kind.is_socket() {
+        return Err(Errno::ADDRINUSE.into());
     }
-    std::fs::remove_file(path)
+    match net::connect(&unix_socket()?, address) {
+        Err(Errno::CONNREFUSED) => std::fs::remove_file(path),
+        Ok(()) | Err(Errno::AGAIN) => Err(Errno::ADDRINUSE.into()),
+        Err(other) => Err(other.into()),
+    }
 }
 
 impl AsFd for Listener {

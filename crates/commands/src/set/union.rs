@@ -3,35 +3,12 @@
 
 use super::{finished, set};
 use crate::Call;
+use crate::texts::Texts;
 use isotherm_keyspace::{Encoding, Full, Key, Lookup, SetView};
 use std::ops::Range;
 
 /// Members that are copied out of one set before they are added to another: some 100 KB.
 const MEMBERS_AT_ONCE: u64 = 4096;
-
-/// Names in one piece of memory.
-#[derive(Default)]
-struct Names {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Names {
-    fn push(&mut self, name: &[u8]) {
-        self.bytes.extend_from_slice(name);
-        self.ends.push(self.bytes.len());
-    }
-
-    fn clear(&mut self) {
-        self.bytes.clear();
-        self.ends.clear();
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let begins = std::iter::once(0).chain(self.ends.iter().copied());
-        begins.zip(&self.ends).map(|(begin, end)| &self.bytes[begin..*end])
-    }
-}
 
 /// A union with so many members that no small form takes them.
 pub(super) struct Large {
@@ -71,7 +48,7 @@ pub(super) fn make(call: &mut Call<'_, '_, '_>, union: Large) -> (bool, Result<u
     let target = call.key(1);
     let is_largest = call.key(largest).bytes == target.bytes;
     // The target may be one of the smaller sources, and goes now.
-    let mut own = Names::default();
+    let mut own = Texts::default();
     if !is_largest && sources.clone().any(|at| call.key(at).bytes == target.bytes) {
         copy_members(call, &target, 0, u64::MAX, &mut own);
     }
@@ -86,7 +63,7 @@ fn unite(
     call: &mut Call<'_, '_, '_>,
     largest: usize,
     others: impl Iterator<Item = usize>,
-    own: &Names,
+    own: &Texts,
 ) -> Result<(), Full> {
     let (db, target, source) = (call.db, call.key(1), call.key(largest));
     if source.bytes == target.bytes {
@@ -105,7 +82,7 @@ fn unite(
 }
 
 fn add_set(call: &mut Call<'_, '_, '_>, from: &Key<'_>, target: &Key<'_>) -> Result<(), Full> {
-    let (mut names, mut cursor) = (Names::default(), 0);
+    let (mut names, mut cursor) = (Texts::default(), 0);
     loop {
         names.clear();
         cursor = copy_members(call, from, cursor, MEMBERS_AT_ONCE, &mut names);
@@ -122,7 +99,7 @@ fn copy_members(
     from: &Key<'_>,
     cursor: u64,
     count: u64,
-    names: &mut Names,
+    names: &mut Texts,
 ) -> u64 {
     let Some(view) = view(call, from) else { return 0 };
     view.scan(cursor, count, |member| {
@@ -131,8 +108,8 @@ fn copy_members(
     })
 }
 
-fn add(call: &mut Call<'_, '_, '_>, target: &Key<'_>, names: &Names) -> Result<(), Full> {
-    if names.ends.is_empty() {
+fn add(call: &mut Call<'_, '_, '_>, target: &Key<'_>, names: &Texts) -> Result<(), Full> {
+    if names.is_empty() {
         return Ok(());
     }
     let edited = call.txn.edit_set(call.db, target, &call.settings.limits, |edit| {

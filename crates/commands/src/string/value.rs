@@ -54,10 +54,11 @@ pub(super) fn write(reply: &mut Reply, entry: &Entry<'_>) {
     }
 }
 
-/// Replies a part of the bytes of what was found.
+/// Replies a part of the bytes of what was found. A reply that shares keeps the whole value in memory, and
+/// from being changed in place: a small part is copied.
 #[inline]
 pub(super) fn write_part(reply: &mut Reply, entry: &Entry<'_>, bytes: &[u8], part: Range<usize>) {
-    match reply.shares_bulk(part.len()) {
+    match reply.shares_bulk(part.len()) && part.len() >= bytes.len() / 2 {
         true => share_part(reply, entry, bytes, part),
         false => reply.bulk(&bytes[part]),
     }

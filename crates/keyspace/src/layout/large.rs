@@ -238,10 +238,7 @@ impl Large {
 
     /// Returns the bytes that a body takes, its room for growth included.
     pub fn memory_bytes(&self, number: u32) -> usize {
-        match &self.slot(number).as_ref().expect("an entry refers to it").bytes {
-            Bytes::Own(bytes) => bytes.capacity(),
-            Bytes::Lent(request) => request.memory.touched_bytes,
-        }
+        self.slot(number).as_ref().expect("an entry refers to it").bytes.memory_bytes(|bytes| bytes)
     }
 
     /// A body of `len` zero bytes.

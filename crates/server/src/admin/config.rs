@@ -118,12 +118,6 @@ fn set(call: &mut AdminCall<'_>) -> Outcome {
         return Outcome::Done;
     }
     let pairs = pairs_of(call.args);
-    let waits_for_data =
-        |name: &[u8]| name.eq_ignore_ascii_case(b"dir") || name.eq_ignore_ascii_case(b"appendonly");
-    if call.node.mail.tasks().has(Tasks::LOADING) && pairs.iter().any(|(name, _)| waits_for_data(name)) {
-        call.reply.error(errors::is_loading(server_name(call.node.config.extended_redis_compatibility())));
-        return Outcome::Done;
-    }
     let (node, in_exec) = (call.node, call.session.in_exec);
     let may_protected = node.config.protected_permission().allows(call.session.shared.is_local());
     let may_wait = |name: &[u8]| find(name).is_some_and(|(id, _)| node.config.may_wait(id));
@@ -156,6 +150,11 @@ fn set_now(
     reply: &mut Reply,
 ) {
     let pairs = pairs_of(args);
+    let waits_for_data =
+        |name: &[u8]| name.eq_ignore_ascii_case(b"dir") || name.eq_ignore_ascii_case(b"appendonly");
+    if node.mail.tasks().has(Tasks::LOADING) && pairs.iter().any(|(name, _)| waits_for_data(name)) {
+        return reply.error(errors::is_loading(server_name(node.config.extended_redis_compatibility())));
+    }
     match node.config.set(writing, &pairs, may_protected, &mut |kind| apply(node, kind, in_exec)) {
         Ok(()) => reply.ok(),
         Err(error) => reply.error(error.text()),

@@ -9,12 +9,13 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use super::AdminCall;
+use crate::request::errands;
 use crate::session::errand::{Answerer, Errand, Work};
 
 // COMPAT(server): SAVE, CONFIG SET and REWRITE, ACL SAVE and LOAD hold up no other client. On a disk that
-// does not answer for 5 s they are answered by an error (SAVE leaves no file then, the others go on), within
-// EXEC after a second. Valkey serves no client until the disk answers. Why: a disk that hangs costs those who
-// need it.
+// does not answer for 5 s they are answered by an error (SAVE is given up, the others go on); within EXEC
+// CONFIG REWRITE, ACL SAVE and ACL LOAD after a second, and a CONFIG SET that reads files waits for them.
+// Valkey serves no client until the disk answers. Why: a disk that hangs costs those who need it.
 /// Time that a client waits for its errand.
 pub const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -54,16 +55,18 @@ pub fn park(call: &mut AdminCall<'_>, at_most: Option<Duration>, work: Work, is_
 /// Runs it in a transaction, as Sentinels send CONFIG REWRITE. The worker stands still until it is over.
 fn within_exec(call: &mut AdminCall<'_>, work: impl FnOnce(&mut Reply) + Send + 'static) -> Outcome {
     let (sender, answer) = channel();
-    let (node, proto) = (call.node, call.session.proto);
+    let (node, proto, name) = (call.node, call.session.proto, call.command.name.clone());
     let run = move || {
         let mut reply = Reply::new(proto);
         work(&mut reply);
         node.errands.end();
         // Its worker may not wait any more.
-        let _ = sender.send(reply);
+        if let Err(late) = sender.send(reply) {
+            errands::log_late(&name, &errands::end_of(&late.0));
+        }
     };
     if !node.errands.admit() {
-        call.reply.error(LATE);
+        call.reply.error(errands::TOO_MANY);
         return Outcome::Done;
     }
     if let Err(error) = std::thread::Builder::new().name("errand".into()).spawn(run) {

@@ -23,7 +23,7 @@ const ANOTHER: &str = "ERR Another child process is active (AOF?): can't BGSAVE 
 pub const BUSY: &str = "ERR Background save already in progress";
 /// Valkey's, where only the log knows more.
 const FAILED: &str = "ERR";
-const LATE: &str = "ERR The disk does not answer: there is no new file";
+const LATE: &str = "ERR The disk does not answer: the save is given up";
 const BEHIND_SCRIPT: &str = "ERR A script is in its middle: there is no new file";
 
 const SAVE: Spec = Spec {

@@ -23,7 +23,7 @@ use super::commit::{Commit, Layout, unlogged};
 use super::files::AofFiles;
 use super::prepare::Preparation;
 use super::request::{Base, Request, Stop};
-use super::state::AofState;
+use super::state::{AofState, NOT_SYNCED};
 use super::syncs::{Syncs, ToSync};
 use crate::effects::change_log::{ChangeLog, LogReader};
 use crate::mail::Mail;
@@ -446,6 +446,8 @@ impl Driver {
             // It was switched off while the disk did not answer: what comes of its last requests concerns no write.
             Output::RefuseWrites(_) | Output::GiveUp if self.state.is_writer_ending() => None,
             Output::Exit(_) if self.state.is_writer_ending() => {
+                report::warning(NOT_SYNCED);
+                self.state.fail_ending();
                 self.is_abandoned = true;
                 None
             }

@@ -51,6 +51,8 @@ pub struct AofState {
     folder: Mutex<Option<(AofFiles, Box<dyn Lock>)>>,
 }
 
+pub const NOT_SYNCED: &str = "The append-only file could not be synced: what was written last may be lost.";
+
 /// A writer that was asked to end while its disk did not answer.
 pub struct Ending {
     pub writer: Running,
@@ -169,6 +171,11 @@ impl AofState {
             return Left::Late;
         }
         Left::Writes
+    }
+
+    /// Notes that the writer ends without its last sync.
+    pub fn fail_ending(&self) {
+        self.ending().iter_mut().for_each(|ending| ending.is_given_up = true);
     }
 
     fn ending(&self) -> MutexGuard<'_, Option<Ending>> {

@@ -24,7 +24,7 @@ use super::applier::Generation;
 use super::driver::{self, First};
 use super::files::{AofFiles, segments};
 use super::request::{Moment, Request, Stop};
-use super::state::{Ending, Left};
+use super::state::{Ending, Left, NOT_SYNCED};
 use super::{rewrite, settings};
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
@@ -153,7 +153,7 @@ fn switch_on(node: &'static Node, patient: Patient) -> Option<Result<(), ()>> {
         await_ending(node, ENDING_MAX);
     }
     look_at_ending(node);
-    match (node.aof.is_writer_ending(), patient) {
+    match (node.aof.has_ending(), patient) {
         (false, _) => {}
         (true, Patient::Tries) => return None,
         (true, Patient::Waits) => {
@@ -390,8 +390,6 @@ const SYNC_MAX: Duration = Duration::from_millis(500);
 const ENDING_MAX: Duration = Duration::from_secs(3);
 /// A disk that has not answered for so long is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
-
-const NOT_SYNCED: &str = "The append-only file could not be synced: what was written last may be lost.";
 
 /// The writer makes durable what was logged up to there, and ends. What follows is not for it. False: it is
 /// still at it (`watch_ending`), or was given up.

@@ -16,6 +16,8 @@ use crate::tier::State;
 
 /// Keys that are deleted under one lock.
 const KEYS_PER_HOLD_MAX: usize = 200;
+/// A record that does not come within this time is given up: its keys are deleted unread.
+const READ_MAX: Duration = Duration::from_secs(5);
 
 /// What was done under one lock.
 pub struct Step {
@@ -27,11 +29,14 @@ pub struct Step {
 pub fn read_records(node: &'static Node, walk: &mut Walk) {
     let wanted = walk.take_wanted();
     let Some(tier) = node.tier() else { return };
-    let timeout = node.config.swap_read_timeout();
-    let gives_up = |waited: Duration| timeout.is_some_and(|at_most| waited >= at_most);
+    let timeout = node.config.swap_read_timeout().map_or(READ_MAX, |timeout| timeout.min(READ_MAX));
+    let gives_up = |waited: Duration| waited >= timeout || tier.state() == State::Failed;
+    // One read that does not come stands for the rest: others wait for this thread.
+    let mut answers = tier.state() != State::Failed;
     for bundle in wanted {
-        if tier.state() == State::Failed {
-            walk.add(bundle.reference, WalkRecord::Lost);
+        let reference = bundle.reference;
+        if !answers {
+            walk.add(reference, WalkRecord::Lost);
             continue;
         }
         let cold = ColdKey::of_bundle(bundle);
@@ -39,7 +44,11 @@ pub fn read_records(node: &'static Node, walk: &mut Walk) {
             // It was moved: the next step names it anew.
             Ok(None) => {}
             Ok(Some(fetched)) => walk.add(fetched.from, fetched.record().unwrap_or(WalkRecord::Lost)),
-            Err(_) => walk.add(bundle.reference, WalkRecord::Lost),
+            Err(_) => {
+                tier.note_read_timeout();
+                answers = false;
+                walk.add(reference, WalkRecord::Lost);
+            }
         }
     }
 }
@@ -69,7 +78,8 @@ pub fn delete_some(
                 false => stay += 1,
             }
         }
-        if deleted == KEYS_PER_HOLD_MAX {
+        // The records of the next database are asked for in another step.
+        if deleted == KEYS_PER_HOLD_MAX || held.walk.is_wanting() {
             break;
         }
     }

@@ -10,14 +10,11 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use super::Store;
-use super::state::{Asker, Job};
+use super::state::{Asker, Job, READ_MAX};
 use crate::process::log;
 use crate::tier::in_order::InOrder;
 use crate::tier::reads::GivesUp;
 use crate::tier::{ReadError, damaged_text};
-
-/// A file in the background waits so long for one read: no thread waits for the file.
-const READ_MAX: Duration = Duration::from_secs(60);
 
 /// What reads for one file.
 pub struct Reading {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use super::Store;
 use super::save::{self, Cut, SaveError, Target, Writing};
-use super::state::{Asker, END_MAX, Ended, Job};
+use super::state::{Asker, END_MAX, Ended, Job, READ_MAX};
 use crate::mail::tasks::Tasks;
 use crate::process::log::{self, os_text};
 use crate::process::routines::{self, Routine, Running};
@@ -198,7 +198,8 @@ pub enum Saved {
     /// Another save is under way.
     Busy,
     Failed,
-    /// Given up: its disk does not answer. It leaves no file, and no other save begins until then.
+    /// Given up: a disk does not answer. No other save begins until it does; if the file lacked its name
+    /// alone by then, it gets that.
     Late,
 }
 
@@ -237,20 +238,25 @@ pub fn save_watched(store: Store<'static>, held: &mut Held<'static>, used_memory
     if is_saved.load(Acquire) { Saved::Done } else { Saved::Failed }
 }
 
-/// Waits for the end of a save that comes on. False: it does not, and is left behind, without its file.
+/// Waits for the end of a save that comes on. False: it does not, and is left behind.
 fn await_progress(store: Store<'static>, running: &Running) -> bool {
     let done = || {
         let progress = &store.state.progress;
         (progress.steps.load(Relaxed), progress.bytes.load(Relaxed))
     };
-    let still_max = if store.config.syncs_while_saving() { STEP_MAX } else { LAST_SYNC_MAX };
+    let sync_max = if store.config.syncs_while_saving() { STEP_MAX } else { LAST_SYNC_MAX };
+    // A value on disk is given up by the save itself.
+    let read_max = store
+        .tier
+        .map_or(Duration::ZERO, |_| store.config.swap_read_timeout().unwrap_or(READ_MAX) + STEP_MAX);
+    let still_max = sync_max.max(read_max);
     let (mut seen, mut since) = (done(), instant());
     while !running.ends_within(STEP_LOOK) {
         let now = done();
         if now != seen {
             (seen, since) = (now, instant());
         } else if elapsed(since) > still_max {
-            log::warning("The disk of the RDB file does not answer: SAVE is given up");
+            log::warning("SAVE is given up: a disk does not answer");
             store.state.cancel(|job| job == Job::Save(Asker::Client));
             return false;
         }
@@ -314,7 +320,7 @@ pub fn cancel(store: Store<'static>) -> Cancelled {
 /// After FLUSHALL: a save under way is of data that is gone, and with save points the file is replaced by one
 /// without keys, so that a restart does not bring them back.
 pub fn forget_saved(store: Store<'static>, held: &mut Held<'static>) {
-    let is_save = |job| job == Job::BackgroundSave;
+    let is_save = |job| matches!(job, Job::BackgroundSave | Job::Save(Asker::Client));
     if store.config.save_points().is_empty() {
         store.state.cancel(is_save);
         return;

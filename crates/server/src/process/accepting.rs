@@ -229,11 +229,13 @@ impl Acceptor {
             return;
         }
         self.looked = Instant::now();
+        self.posted.retain(|posted| !posted.newcomer.is_taken());
+        if self.posted.is_empty() || self.choose_worker().is_none() {
+            return;
+        }
         for posted in std::mem::take(&mut self.posted) {
             let Some(worker) = self.choose_worker().filter(|_| self.is_busy(posted.worker)) else {
-                if !posted.newcomer.is_taken() {
-                    self.posted.push(posted);
-                }
+                self.posted.push(posted);
                 continue;
             };
             if let Some((stream, mut shared)) = posted.newcomer.take() {

@@ -24,7 +24,7 @@ use crate::persistence::state::Job;
 use crate::process::log::{self, os_text};
 use crate::process::random::random_bytes;
 use crate::process::routines::{self, Routine};
-use crate::request::leases::GATE_TRY;
+use crate::request::leases::try_gate;
 
 /// How long the walk rests where neither memory nor the disk has room for what it has made.
 const FULL_REST: Duration = Duration::from_millis(20);
@@ -77,7 +77,7 @@ pub fn begin(node: &'static Node, group: Group) -> Begun {
     };
     let mut held = Held::new(&node.keyspace);
     // The thread that feeds replicas waits for no script: it asks again.
-    if !held.gate_within(GATE_TRY) || !node.persistence.begin(job) {
+    if !try_gate(node, &mut held) || !node.persistence.begin(job) {
         return Begun::Busy;
     }
     let target = if job == Job::Stream { "replicas sockets" } else { "disk" };

@@ -260,7 +260,7 @@ pub fn install(
         // Whichever primary is followed now: all that there is was loaded here.
         log::notice("PRIMARY <-> REPLICA sync: Discarding the half-loaded data");
         let stays = || !node.runs.are_abandoned();
-        if await_gate(&mut exec.held, stays) {
+        if await_gate(node, &mut exec.held, stays) {
             flush(exec);
         }
     }
@@ -345,11 +345,10 @@ fn end_others(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
 fn hold_all_if_current(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
     let node = exec.node;
     let is_current = || node.replication.generation() == generation.0;
-    if await_gate(&mut exec.held, is_current) && is_current() {
-        return Ok(());
+    match await_gate(node, &mut exec.held, is_current) {
+        true => Ok(()),
+        false => Err(Why::GivenUp),
     }
-    exec.release();
-    Err(Why::GivenUp)
 }
 
 /// Removes all data. Everything is held before, and nothing afterwards.

@@ -11,7 +11,7 @@ use crate::process::log;
 use crate::process::routines::{self, Routine};
 use crate::session::errand::{Answerer, Errand};
 
-const TOO_MANY: &str = "ERR Too many commands wait for a disk that does not answer";
+pub const TOO_MANY: &str = "ERR Too many commands wait for a disk that does not answer";
 
 struct Thread {
     node: &'static Node,
@@ -43,6 +43,20 @@ fn refuse(waiter: &Arc<Waiter>, proto: Protocol, text: &str) {
     answer_in_time(waiter, reply);
 }
 
+/// Returns the end of an errand in words, for the log.
+pub fn end_of(reply: &Reply) -> String {
+    match reply.out.first() {
+        Some(b'-') => String::from_utf8_lossy(&reply.out).trim_end().to_string(),
+        _ => "done".to_string(),
+    }
+}
+
+/// Logs the end of an errand that its client no longer waits for.
+pub fn log_late(name: &str, end: &str) {
+    let name = name.replace('|', " ").to_ascii_uppercase();
+    log::notice(format!("{name} has ended behind its client's wait: {end}"));
+}
+
 impl Routine for Thread {
     fn step(&mut self) -> bool {
         let Some(Errand { work, is_counted, .. }) = self.errand.take() else { return false };
@@ -52,13 +66,9 @@ impl Routine for Thread {
             self.node.errands.end();
         }
         if answerer == Answerer::Errand {
-            let end = match reply.out.first() {
-                Some(b'-') => String::from_utf8_lossy(&reply.out).trim_end().to_string(),
-                _ => "done".to_string(),
-            };
+            let end = end_of(&reply);
             if !answer_in_time(&self.waiter, reply) {
-                let name = self.name.replace('|', " ").to_ascii_uppercase();
-                log::notice(format!("{name} has ended behind its client's wait: {end}"));
+                log_late(self.name, &end);
             }
         }
         false

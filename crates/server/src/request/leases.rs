@@ -9,6 +9,7 @@ use isotherm_resp::Args;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::node::Node;
 use crate::process::routines;
 use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
@@ -72,16 +73,31 @@ fn wait_for_token(exec: &mut Exec) -> bool {
 pub const GATE_TRY: Duration = Duration::from_millis(20);
 pub const GATE_REST: Duration = Duration::from_millis(10);
 
-/// Locks everything once no script is in its middle, for a thread that no worker waits for. What is asked
-/// between two attempts says whether it is wanted still: if not, nothing is held. Returns whether it was had.
-pub fn await_gate(held: &mut Held<'_>, is_wanted: impl Fn() -> bool) -> bool {
-    while !held.gate_within(GATE_TRY) {
+/// Asks for the gate for [`GATE_TRY`], on behalf of a thread that asks again. Returns whether the gate is
+/// held: if not, no script begins until those in their middle have ended, or one takes too long.
+pub fn try_gate(node: &Node, held: &mut Held<'_>) -> bool {
+    let is_had = held.gate_within(GATE_TRY);
+    if !is_had {
+        node.runs.await_end();
+    }
+    is_had
+}
+
+/// Locks everything once no script is in its middle, for a thread that no worker waits for. `is_wanted` is
+/// asked between two attempts, and under the locks: once it is false, nothing is held. Returns whether
+/// everything is.
+pub fn await_gate(node: &Node, held: &mut Held<'_>, is_wanted: impl Fn() -> bool) -> bool {
+    while !try_gate(node, held) {
         if !is_wanted() {
             return false;
         }
         routines::pause(GATE_REST);
     }
-    true
+    let is_wanted = is_wanted();
+    if !is_wanted {
+        held.release();
+    }
+    is_wanted
 }
 
 /// Whether the command, whose partitions are held, has to wait for the end of a script.

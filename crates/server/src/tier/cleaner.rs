@@ -11,14 +11,17 @@
 use isotherm_keyspace::{ColdRef, Held, Want};
 use isotherm_tier::{Cleaning, Full, Place, Record, SEGMENT_BYTES, SegmentNumber, Snapshots, Stream};
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 use super::frozen;
 use super::health::{Event, State};
 use super::nodes;
+use super::reading::READS_MAX;
 use super::records::db_of;
-use super::sinker::Sinker;
+use super::sinker::{SEGMENTS_WAIT_MS_MAX, Sinker};
 use super::space::Space;
 use crate::process::log;
+use crate::process::time::{elapsed, instant};
 
 /// Segments that are kept free ahead of those who write: fewer, and they would wait; more, and cleaning would copy more.
 const SEGMENTS_AHEAD: u32 = 1;
@@ -33,6 +36,8 @@ const UNSEEN_DIVISOR: u64 = 8;
 const STRETCHES_PER_STEP: u32 = 16;
 /// SWAP CLEAN leaves one part in so many that is dead.
 const DEAD_LEFT_DIVISOR: u64 = 20;
+/// A pause between two calls for room that makes the second one the beginning of another shortage.
+const HURRY_GAP_MAX: Duration = Duration::from_secs(1);
 
 /// A segment that is being cleaned.
 pub struct UnderWay {
@@ -43,6 +48,15 @@ pub struct UnderWay {
     is_wanted: bool,
     /// Keys that the policy lets go of are evicted instead of copied (`dropping`).
     drops: bool,
+    /// Reads of the stretch at hand that have failed.
+    failed_reads: u32,
+}
+
+/// Cleaning while values from memory have no room.
+#[derive(Clone, Copy)]
+pub(super) struct Hurry {
+    begun: Instant,
+    last: Instant,
 }
 
 impl Sinker {
@@ -72,14 +86,25 @@ impl Sinker {
         }
         self.settle_writes();
         while self.may_clean() && (self.cleaning.is_some() || self.begin_if_useful(true)) {
-            self.clean_stretch();
+            let is_through = self.clean_stretch();
             // Else copies of 16 MB wait for the disk: memory is short.
             self.settle_writes();
             if self.cleaning.is_none() {
-                return self.log.has_room() || self.may_clean() && self.is_useful(true);
+                return self.log.has_room() || is_through && self.has_more_to_clean();
             }
         }
         self.log.has_room()
+    }
+
+    /// Returns whether to go on although the segment that was cleaned has made no room: for so long at most
+    /// as others are awaited.
+    fn has_more_to_clean(&mut self) -> bool {
+        let now = instant();
+        let is_going_on = |hurry: &Hurry| elapsed(hurry.last) < HURRY_GAP_MAX;
+        let begun = self.hurry.filter(is_going_on).map_or(now, |hurry| hurry.begun);
+        self.hurry = Some(Hurry { begun, last: now });
+        let most = Duration::from_millis(SEGMENTS_WAIT_MS_MAX);
+        elapsed(begun) < most && self.may_clean() && self.is_useful(true)
     }
 
     pub(super) fn may_clean(&self) -> bool {
@@ -160,7 +185,8 @@ impl Sinker {
 
     fn begin(&mut self, is_wanted: bool) -> bool {
         let begun = self.log.begin_cleaning();
-        let under_way = |cleaning| UnderWay { cleaning, bytes: Vec::new(), is_wanted, drops: false };
+        let under_way =
+            |cleaning| UnderWay { cleaning, bytes: Vec::new(), is_wanted, drops: false, failed_reads: 0 };
         self.cleaning = begun.map(under_way);
         self.cleaning.is_some()
     }
@@ -168,14 +194,20 @@ impl Sinker {
     /// The segment that was filled first gives way to what comes.
     pub(super) fn begin_dropping(&mut self) -> bool {
         let begun = self.log.begin_dropping();
-        let under_way = |cleaning| UnderWay { cleaning, bytes: Vec::new(), is_wanted: false, drops: true };
+        let under_way = |cleaning| UnderWay {
+            cleaning,
+            bytes: Vec::new(),
+            is_wanted: false,
+            drops: true,
+            failed_reads: 0,
+        };
         self.cleaning = begun.map(under_way);
         self.cleaning.is_some()
     }
 
-    /// The next stretch, or the end.
-    pub(super) fn clean_stretch(&mut self) {
-        let Some(mut it) = self.cleaning.take() else { return };
+    /// Cleans the next stretch. Returns whether the segment is through.
+    pub(super) fn clean_stretch(&mut self) -> bool {
+        let Some(mut it) = self.cleaning.take() else { return false };
         let Some(stretch) = it.cleaning.next_read() else {
             self.tier.counters.cleaned_segments.fetch_add(1, Relaxed);
             if it.drops {
@@ -186,20 +218,23 @@ impl Sinker {
                 let wanted = &self.tier.cleanings_wanted;
                 wanted.store(wanted.load(Relaxed).saturating_sub(1), Relaxed);
             }
-            return self.end_cleaning(it.cleaning);
+            self.end_cleaning(it.cleaning);
+            return true;
         };
         it.bytes.resize(stretch.bytes, 0);
         let read =
             self.tier.call_disk(|files| files.read_stretch(stretch.segment, stretch.offset, &mut it.bytes));
         match read {
             Ok(()) => {
+                it.failed_reads = 0;
                 let drops = it.drops.then(|| self.begin_drops()).flatten();
                 for (place, record) in it.cleaning.records(&it.bytes) {
                     if drops.is_some_and(|policy| self.drop_record(place, &record, policy)) {
                         continue;
                     }
                     if self.lives(place, &record) && !self.copy(place, &record) {
-                        return self.end_cleaning(it.cleaning);
+                        self.end_cleaning(it.cleaning);
+                        return false;
                     }
                 }
                 if it.drops {
@@ -209,10 +244,16 @@ impl Sinker {
             Err(error) => {
                 self.tier.note_read_error();
                 log::warning(format!("A part of swap-dir cannot be read: {error}"));
-                it.cleaning.skip();
+                it.failed_reads += 1;
+                // The disk may be away for a moment, and what is skipped may be lost (`drop_unread`).
+                if it.failed_reads == READS_MAX {
+                    it.failed_reads = 0;
+                    it.cleaning.skip();
+                }
             }
         }
         self.cleaning = Some(it);
+        false
     }
 
     /// What could not be copied lives where it is: the segment is not free before it is gone.

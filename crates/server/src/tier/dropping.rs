@@ -195,6 +195,7 @@ impl Sinker {
         let Dropping { pump, gone_bytes, passed_bytes, .. } = &mut self.dropping;
         let mut held = Held::new(keyspace);
         held.acquire(Want::One(keyspace.partition_of(hand.slot())));
+        let _working = holds::working(Work::Eviction);
         let mut found: Vec<(Db, Box<[u8]>, ColdRef)> = Vec::new();
         held.cold_step(hand, LOOKS_PER_HOLD, &mut |db, key, reference| {
             if Place::from_raw(reference.raw()).segment() == segment {
@@ -204,10 +205,11 @@ impl Sinker {
         let mut evicted = 0;
         for (db, name, reference) in found {
             let key = keyspace.key(&name);
+            let bytes = reference.value_bytes() as u64;
+            *passed_bytes += bytes;
             let may_leave = held.eviction_score(db, &key, reference, policy, now).is_some();
             if may_leave && held.evict_key(db, &key, now, pump) {
-                let bytes = reference.value_bytes() as u64;
-                (*gone_bytes, *passed_bytes) = (*gone_bytes + bytes, *passed_bytes + bytes);
+                *gone_bytes += bytes;
                 evicted += 1;
             }
         }

@@ -16,10 +16,11 @@
 use isotherm_commands::call::ColdKey;
 use isotherm_disk::{File, RING_READ_BYTES_MAX, RING_READS_MAX, Refusal, read_exact_at};
 use std::io;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::vec;
 
-use super::fetches::{Port, Read};
+use super::fetches::{Port, Read, Sign};
 use super::reads::{Reader, Reads};
 use super::target::Fetched;
 
@@ -55,10 +56,10 @@ enum Order {
         at: u64,
         len: usize,
     },
-    /// Key of a job, which is gone if it was given up.
+    /// Key of a job, whose sign is gone if it was given up.
     Key {
         cold: ColdKey,
-        job: Weak<()>,
+        job: Weak<Sign>,
     },
 }
 
@@ -86,7 +87,12 @@ impl Errand {
                 let mut bytes = vec![0; len];
                 End::Bytes(read_exact_at(&*file, &mut bytes, at).map(|()| bytes))
             }
-            Order::Key { cold, .. } => End::Value(reader.read_key(&cold)),
+            Order::Key { cold, job } => {
+                job.upgrade().inspect(|sign| _ = sign.reading.fetch_add(1, Relaxed));
+                let value = reader.read_key(&cold);
+                job.upgrade().inspect(|sign| _ = sign.reading.fetch_sub(1, Relaxed));
+                End::Value(value)
+            }
         };
         let mut ended = self.ends.lock();
         ended.rooms.push((self.room, end));
@@ -159,7 +165,7 @@ impl Port<Fetched> for Errands {
         }
     }
 
-    fn begin_again(&mut self, cold: &ColdKey, job: Weak<()>) -> usize {
+    fn begin_again(&mut self, cold: &ColdKey, job: Weak<Sign>) -> usize {
         self.add(Order::Key { cold: cold.clone(), job })
     }
 
@@ -312,7 +318,7 @@ mod tests {
         let reads: Arc<Reads<()>> = Arc::default();
         let mut errands = Errands::new(7);
         let key = |byte: usize| ColdKey::of(Db(0), &[byte as u8], Need::All, false);
-        let (job, gone) = (Arc::new(()), Weak::new());
+        let (job, gone) = (Arc::<Sign>::default(), Weak::new());
         let rooms: Vec<usize> = (0..RING_READS_MAX + 2)
             .map(|byte| errands.begin_again(&key(byte), Arc::downgrade(&job)))
             .collect();

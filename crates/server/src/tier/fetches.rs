@@ -28,6 +28,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
@@ -73,13 +74,27 @@ pub enum Read<'r, V> {
     Value(Option<V>),
 }
 
-/// What reads are handed to.
+/// Sign that a job is there, for the threads that try its keys again.
+#[derive(Default)]
+pub struct Sign {
+    /// Keys of the job that threads read at present.
+    pub reading: AtomicUsize,
+}
+
+impl Sign {
+    /// Returns whether keys of the job are queued, and no thread reads one of them.
+    fn waits_its_turn(sign: &Arc<Sign>) -> bool {
+        Arc::weak_count(sign) > 0 && sign.reading.load(Relaxed) == 0
+    }
+}
+
+/// Receiver of reads.
 pub trait Port<V> {
     /// Returns the number under which the read ends.
     fn begin(&mut self, file: &Arc<dyn File>, at: u64, len: usize) -> Result<usize, Refusal>;
     /// Hands a key to threads, which try it again, and judge, as long as its job is there. Returns the number
     /// under which that ends.
-    fn begin_again(&mut self, cold: &ColdKey, job: Weak<()>) -> usize;
+    fn begin_again(&mut self, cold: &ColdKey, job: Weak<Sign>) -> usize;
     /// Returns whether it takes no more but what is tried again.
     fn is_full(&self) -> bool;
     fn next_ended(&mut self) -> Option<(usize, Read<'_, V>)>;
@@ -164,7 +179,7 @@ struct Job<V> {
     own_left: usize,
     values: Vec<(usize, V)>,
     /// Sign for threads that it is there, since one tries a key of it again.
-    sign: Option<Arc<()>>,
+    sign: Option<Arc<Sign>>,
 }
 
 /// One key of a job.
@@ -383,11 +398,14 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
         }
     }
 
-    /// Ends jobs of which nothing has come since then; well, if their command has all that it needs. Returns
-    /// whether there were any.
-    pub fn expire(&mut self, before: Instant) -> bool {
-        let is_late =
-            |(ticket, job): &(&T, &Job<V>)| job.moved < before && !self.held_back.contains_key(*ticket);
+    /// Ends jobs of which nothing has come since then; well, if their command has all that it needs. With
+    /// `threads_move`, threads have read for others since then: jobs that wait for their turn there go on.
+    /// Returns whether there were any.
+    pub fn expire(&mut self, before: Instant, threads_move: bool) -> bool {
+        let is_late = |(ticket, job): &(&T, &Job<V>)| {
+            let is_served = threads_move && job.sign.as_ref().is_some_and(Sign::waits_its_turn);
+            job.moved < before && !is_served && !self.held_back.contains_key(*ticket)
+        };
         let late: Vec<T> = self.jobs.iter().filter(is_late).map(|(ticket, _)| *ticket).collect();
         for ticket in &late {
             match self.jobs[ticket].own_left {

@@ -22,7 +22,7 @@ use super::state::Tier;
 use super::target::{Fetched, Target, slot_of};
 
 /// A record that cannot be read at a place is read so often there.
-const READS_MAX: u32 = 3;
+pub(super) const READS_MAX: u32 = 3;
 
 impl Tier {
     fn note_read<R>(&self, result: &Result<R, ReadError>) {
@@ -165,23 +165,23 @@ impl Tier {
             return None;
         }
         let key: Box<[u8]> = key.into();
-        let value = self.call_held(move |tier| tier.read_again(reference, &key));
+        let at_most_ms = self.read_timeout_ms.load(Relaxed);
+        let gives_up = |waited: Duration| at_most_ms > 0 && waited.as_millis() as u64 >= at_most_ms;
+        let read = move |tier: &Tier| tier.read_again(reference, &key);
+        let value = self.reads.call(self, Waits::Holding, read, &gives_up);
         if value.is_none() {
-            self.note(Event::ReadTimedOut);
+            self.note_read_timeout();
         }
         value
     }
 
-    /// Has a reader make a call for one that holds a partition, and waits for it as long as for any value.
-    fn call_held<T: Send + 'static>(&self, call: impl FnOnce(&Tier) -> T + Send + 'static) -> Option<T> {
-        let at_most_ms = self.read_timeout_ms.load(Relaxed);
-        let gives_up = |waited: Duration| at_most_ms > 0 && waited.as_millis() as u64 >= at_most_ms;
-        let value = self.reads.call(self, Waits::Holding, call, &gives_up);
-        self.reads.note_timeouts(u64::from(value.is_none()));
-        value
+    /// Notes that a caller has given up a read.
+    pub fn note_read_timeout(&self) {
+        self.reads.note_timeout();
+        self.note(Event::ReadTimedOut);
     }
 
-    /// A reader probes. Whether anything can be read.
+    /// Probes the disk. Returns whether anything can be read.
     pub fn probe(&self) -> bool {
         let works = self.files.probe();
         self.is_probing.store(false, Relaxed);

@@ -62,6 +62,9 @@ pub struct Reads<T> {
     held: Condvar,
     /// Commands that gave up.
     timeouts: AtomicU64,
+    begun: Instant,
+    /// End of the last errand that was read, in time since `begun`.
+    moved_ms: AtomicU64,
     /// No thread reads: who waits for a value reads it.
     #[cfg(test)]
     pub is_alone: std::sync::atomic::AtomicBool,
@@ -87,6 +90,8 @@ impl<T> Default for Reads<T> {
             some,
             held,
             timeouts: AtomicU64::new(0),
+            begun: Instant::now(),
+            moved_ms: AtomicU64::new(0),
             #[cfg(test)]
             is_alone: Default::default(),
         }
@@ -188,9 +193,9 @@ impl<T> Reads<T> {
         lock(&self.queue).works.retain(is_wanted);
     }
 
-    /// So many have given up what others were to read for them.
-    pub fn note_timeouts(&self, count: u64) {
-        self.timeouts.fetch_add(count, Ordering::Relaxed);
+    /// Counts a caller that has given up what others were to read for it.
+    pub fn note_timeout(&self) {
+        self.timeouts.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Commands that gave up since the start.
@@ -205,7 +210,17 @@ impl<T> Reads<T> {
 
     /// Waits for work, and does it.
     pub fn help(&self, shared: &T, reader: &impl Reader) {
-        do_work(self.take(), shared, reader);
+        let work = self.take();
+        let is_read = matches!(&work, Work::Errand(errand) if errand.is_wanted());
+        do_work(work, shared, reader);
+        if is_read {
+            self.moved_ms.store(self.begun.elapsed().as_millis() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether threads have read something for workers since then.
+    pub fn has_moved_since(&self, then: Instant) -> bool {
+        self.begun + Duration::from_millis(self.moved_ms.load(Ordering::Relaxed)) >= then
     }
 
     /// Waits for what is waited for under locks, and does it: other readers may wait for these locks.

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use super::checkpoint::Ask;
-use super::cleaner::UnderWay;
+use super::cleaner::{Hurry, UnderWay};
 use super::dropping::Dropping;
 use super::freezing::Freezing;
 use super::frozen;
@@ -69,7 +69,7 @@ const REST_FAILED: Duration = Duration::from_secs(1);
 const REST_FAILED_MIN: Duration = Duration::from_millis(20);
 /// Without free segments those who write wait so long for a base or a snapshot that frees some; then the disk
 /// counts as full.
-const SEGMENTS_WAIT_MS_MAX: u64 = 10_000;
+pub(super) const SEGMENTS_WAIT_MS_MAX: u64 = 10_000;
 
 pub struct Sinker {
     pub(super) node: &'static Node,
@@ -77,6 +77,8 @@ pub struct Sinker {
     pub(super) log: Log,
     /// The segment that is being cleaned.
     pub(super) cleaning: Option<UnderWay>,
+    /// Cleaning for values that have had no room lately.
+    pub(super) hurry: Option<Hurry>,
     hand: SlotHand,
     /// Of parts of large collections: a step beside each of the other hand.
     node_hand: NodeHand,
@@ -171,6 +173,7 @@ impl Sinker {
             tier,
             log,
             cleaning: None,
+            hurry: None,
             hand: SlotHand::default(),
             node_hand: NodeHand::default(),
             freeze_hand: SlotHand::default(),

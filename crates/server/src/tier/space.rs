@@ -162,8 +162,7 @@ impl Sinker {
     /// Notes how a write of values has ended.
     pub(super) fn note_write(&mut self, written: &io::Result<()>) {
         let Err(error) = written else {
-            self.tier.note(Event::Written);
-            return self.note_room(true);
+            return self.tier.note(Event::Written);
         };
         self.tier.counters.write_errors.fetch_add(1, Relaxed);
         log::warning(format!("A write to swap-dir failed: {error}; its values stay in memory"));

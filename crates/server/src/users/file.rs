@@ -7,6 +7,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
+use std::time::Duration;
 
 use crate::admin;
 use crate::config::file::UserWords;
@@ -16,10 +17,13 @@ use crate::config::{Config, Id, id};
 use crate::node::Node;
 use crate::process::log::{self, os_text};
 use crate::process::operator_file::{self, Step};
+use crate::process::routines;
 use crate::request::registry::Commands;
 
 /// More than any table of users has.
 const FILE_BYTES_MAX: u64 = 256 << 20;
+/// Time that ACL SAVE waits for another, whose disk may not answer.
+const ALONE_MAX: Duration = Duration::from_secs(1);
 
 pub fn defaults(node: &Node) -> Defaults {
     defaults_of(&node.config)
@@ -59,6 +63,10 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 
 /// Writes the users to the file. Returns whether it did: why not is in the log.
 pub fn save(node: &Node, path: &Path) -> bool {
+    let Some(_alone) = routines::lock_within(&node.users.file, ALONE_MAX) else {
+        log::warning("ACL SAVE: the disk has not answered another one yet");
+        return false;
+    };
     let mut text = Vec::new();
     for user in node.users.all() {
         text.extend_from_slice(&user.line());

@@ -32,6 +32,8 @@ pub struct Users {
     all: Mutex<isotherm_acl::Users>,
     /// One change at a time: the table is changed, and then its sessions are marked.
     changing: Mutex<()>,
+    /// One ACL SAVE at a time: an older list must not be renamed into the place of a newer one.
+    pub file: Mutex<()>,
     /// Counts changes: a user that was looked up at this number is as it was while the number is the same.
     generation: AtomicU64,
     /// A new session has to say who it is.
@@ -102,6 +104,7 @@ impl Users {
             traits,
             all: Mutex::new(all),
             changing: Mutex::new(()),
+            file: Mutex::default(),
             generation: AtomicU64::new(1),
             auth_required: AtomicBool::new(false),
             log: Mutex::new(Log::default()),

@@ -117,6 +117,12 @@ impl Input {
         true
     }
 
+    /// Gives back the room behind the bytes.
+    pub fn give_back_slack(&mut self) {
+        self.bytes.shrink_to_fit();
+        self.untouched.set(0);
+    }
+
     /// Takes off the first bytes, which are done with. What is left does not wait for more of them.
     pub fn finish(&mut self, done: usize) {
         if done > 0 {

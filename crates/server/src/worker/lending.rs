@@ -46,6 +46,9 @@ pub fn run_lent(
         return input;
     };
     let rest = input.split_off(end);
+    if !is_most(argument.len(), input.memory_bytes()) {
+        input.give_back_slack();
+    }
     let touched_bytes = input.memory_bytes();
     let (request, untouched) = input.into_parts();
     let memory = RequestMemory { touched_bytes, keeps: Box::new(untouched) };
@@ -62,8 +65,7 @@ pub fn run_lent(
     }
     // With none left a command has run, and others are not to.
     let Some(first) = requests.found.get(unrun).map(|found| found.start) else { return rest.into() };
-    // Only a command that has run keeps what it was lent.
-    let Some((request, memory)) = lent.take_back() else { return Input::default() };
+    let (request, memory) = lent.take_back().expect("a command that has not run keeps nothing");
     let untouched = memory.keeps.downcast::<Untouched>().map(|keeps| *keeps).unwrap_or_default();
     let mut input = Input::of_parts(request, untouched);
     requests.undo(unrun..requests.found.len(), &mut input);
@@ -81,6 +83,9 @@ fn lendable(requests: &Requests, input: &[u8]) -> Option<Range<usize>> {
     is_most(largest.len(), input.len()).then(|| start + largest.start..start + largest.end)
 }
 
+/// Returns whether an argument is nearly all of so many bytes; an announced one may be longer than that.
 fn is_most(argument_bytes: usize, all_bytes: usize) -> bool {
-    argument_bytes >= LENT_BYTES_MIN && all_bytes - argument_bytes <= argument_bytes / AROUND_PART_MAX
+    let around = all_bytes.checked_sub(argument_bytes);
+    argument_bytes >= LENT_BYTES_MIN
+        && around.is_some_and(|around| around <= argument_bytes / AROUND_PART_MAX)
 }

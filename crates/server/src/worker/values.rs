@@ -25,8 +25,7 @@ use crate::process::log;
 use crate::request::next::{Came, Ticket};
 use crate::tier::Tier;
 use crate::tier::errands::Errands;
-use crate::tier::fetches::{End, Fetches, Port, Read, Wanted};
-use crate::tier::health::Event;
+use crate::tier::fetches::{End, Fetches, Port, Read, Sign, Wanted};
 use crate::tier::rings::TierSource;
 use crate::tier::target::{Fetched, Target};
 
@@ -117,7 +116,7 @@ impl Port<Fetched> for Way {
         }
     }
 
-    fn begin_again(&mut self, cold: &ColdKey, job: Weak<()>) -> usize {
+    fn begin_again(&mut self, cold: &ColdKey, job: Weak<Sign>) -> usize {
         RING_READS_MAX + self.errands.begin_again(cold, job)
     }
 
@@ -203,8 +202,7 @@ impl Inner {
             let notes = waiter.is_some() && !is_late;
             let came = self.dispatcher.exec.hand_over(tier, ticket, values, notes);
             if is_late {
-                tier.reads.note_timeouts(1);
-                tier.note(Event::ReadTimedOut);
+                tier.note_read_timeout();
             }
             match waiter {
                 Some(waiter) => self.look_for(&waiter),
@@ -226,7 +224,9 @@ impl Inner {
         let Some(tier) = self.node.tier() else { return };
         let before =
             self.node.config.swap_read_timeout().and_then(|timeout| Instant::now().checked_sub(timeout));
-        if before.is_some_and(|before| self.values.fetches.expire(before)) {
+        if let Some(before) = before
+            && self.values.fetches.expire(before, tier.reads.has_moved_since(before))
+        {
             tier.reads.forget_unwanted();
         }
         self.hand_over_values(tier);

@@ -186,7 +186,7 @@ fn save_is_given_up_while_its_disk_hangs() {
     let mut client = server.client();
     client.check("SET key value", "+OK\r\n");
     disk.hang_call("write", ".rdb");
-    assert_eq!(ask(&server, &["SAVE"]), "-ERR The disk does not answer: there is no new file\r\n");
+    assert_eq!(ask(&server, &["SAVE"]), "-ERR The disk does not answer: the save is given up\r\n");
     client.check("SAVE", "-ERR Background save already in progress\r\n");
     disk.answer();
     wait_until("it has ended", || client.ask("SAVE") == "+OK\r\n");

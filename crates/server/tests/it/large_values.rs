@@ -72,6 +72,44 @@ fn a_large_value_is_in_memory_once() {
     wait_until("all is given back", || client.info("memory", "used_memory") < 16 << 20);
 }
 
+/// A part that is not read keeps no value of which it is little from being changed in place, nor in memory.
+#[test]
+fn a_small_part_shares_nothing() {
+    const PARTS: usize = 20;
+    let server = Server::start(&["--save", ""]);
+    let (mut client, mut reader) = (server.client(), server.client());
+    check_large(&mut client, &[b"SET", b"k", &value(0, 16 * MIB)], "+OK\r\n");
+    let pair = [encode(&["GETRANGE", "k", "0", "524287"]), encode(&["SETRANGE", "k", "0", "x"])].concat();
+    reader.send(pair.repeat(PARTS));
+    let calls = format!("cmdstat_setrange:calls={PARTS},");
+    wait_until("all have run", || client.ask("INFO commandstats").contains(&calls));
+    let used = client.info("memory", "used_memory");
+    assert!(used < 48 << 20, "{used} bytes with a value of 16 MB and 10 MB of replies");
+}
+
+/// A request that was read while its client waited lies in room of twice its size.
+#[test]
+fn a_value_that_came_behind_a_wait_takes_its_size() {
+    const BYTES: usize = 5 * MIB;
+    let server = Server::start(&["--save", ""]);
+    let (mut client, mut other) = (server.client(), server.client());
+    client.send([encode(&["BLPOP", "q", "0"]), set(&value(0, BYTES))].concat());
+    wait_until("it waits, and all has been read", || {
+        other.blocked_count() == 1 && client_input_bytes(&mut other) > BYTES as u64
+    });
+    other.check("RPUSH q 1", ":1\r\n");
+    client.expect("*2\r\n$1\r\nq\r\n$1\r\n1\r\n");
+    client.expect("+OK\r\n");
+    let usage = other.ask_number("MEMORY USAGE k");
+    assert!(usage < (BYTES * 17 / 16 + MIB) as i64, "{usage} bytes for a value of {BYTES}");
+}
+
+/// Bytes of requests that have been read and have not run, of all clients.
+fn client_input_bytes(client: &mut Client) -> u64 {
+    let of = |line: &str| line.split(" qbuf=").nth(1)?.split(' ').next()?.parse::<u64>().ok();
+    client.ask("CLIENT LIST").lines().filter_map(of).sum()
+}
+
 /// Commands that take a large argument store it as it came, whatever stands around it.
 #[test]
 fn every_command_stores_what_it_was_lent() {

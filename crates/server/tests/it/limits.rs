@@ -43,7 +43,7 @@ const REFUSED: [(&str, &str, &str); 13] = [
     ("SET n 1", "ZADD z nan m", "ERR value is not a valid float"),
     ("SET n 1", "GEOADD g 200 100 m", "ERR invalid longitude,latitude pair"),
     ("SET n 1", "XADD x 0-0 f v", "ERR The ID specified in XADD must be greater than 0-0"),
-    ("HSET h f v", "HPEXPIREAT h 9000000000000 FIELDS 2 f", "ERR "),
+    ("HSET h f v", "HPEXPIREAT h 9000000000000 FIELDS 2 f", "ERR numfields should be greater than 0"),
     ("SET n 1", "HSET h f", "ERR wrong number of arguments for 'hset' command"),
     ("SET n 1", "MOVE n 16", "ERR DB index is out of range"),
     ("SET n 1", "COPY n m DB 16", "ERR DB index is out of range"),

@@ -186,6 +186,24 @@ fn what_cannot_be_read_ends_the_start() {
     assert_eq!(server.wait().code(), Some(1), "{}", server.log());
 }
 
+/// The file would bring back what is gone.
+#[test]
+fn flushall_ends_a_save() {
+    let folder = Folder::new("flushed");
+    let server = start_in(&folder.0, &["--save", ""]);
+    let (mut client, mut saver) = (server.client(), server.client());
+    client.check("DEBUG POPULATE 3000", OK);
+    client.check("CONFIG SET rdb-key-save-delay 100000", OK);
+    saver.send(encode(&["SAVE"]));
+    wait_until("it has begun", || client.info("persistence", "current_save_keys_total") == 3000);
+    client.check("FLUSHALL", OK);
+    saver.expect("-ERR\r\n");
+    wait_until("it leaves no file", || folder.names().is_empty());
+    client.check("CONFIG SET rdb-key-save-delay 0", OK);
+    saver.check("SAVE", OK);
+    assert_eq!(folder.names(), ["dump.rdb"]);
+}
+
 #[test]
 fn saving_in_the_background() {
     let folder = Folder::new("background");

@@ -18,6 +18,7 @@ mod pattern;
 use crate::arguments::LIMIT;
 use crate::call::ColdKeys;
 use crate::spec::*;
+use crate::texts::Texts;
 use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{Element, End, EventClass, Key, Lookup, TextRoom, Value};
 use isotherm_resp::{Args, errors};
@@ -201,30 +202,10 @@ fn cold_keys(
     Ok((!keys.is_empty()).then(|| Box::new(ColdKeys { keys })))
 }
 
-/// Elements one behind the other: to load a million takes few allocations.
-#[derive(Default)]
-struct Texts {
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
-}
-
-impl Texts {
-    fn push(&mut self, element: Element<'_>) {
-        let mut room = TextRoom::default();
-        self.bytes.extend_from_slice(element.text(&mut room));
-        self.ends.push(self.bytes.len());
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &[u8]> {
-        let starts = std::iter::once(&0).chain(&self.ends);
-        starts.zip(&self.ends).map(|(start, end)| &self.bytes[*start..*end])
-    }
-}
-
 /// The elements in their own order, and whether they are those of a set. `None` if the key holds something else.
 fn load(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Option<(Texts, bool)> {
     let mut elements = Texts::default();
-    let mut push = |element: Element<'_>| elements.push(element);
+    let mut push = |element: Element<'_>| elements.push(element.text(&mut TextRoom::default()));
     let is_set = match call.txn.find(call.db, key, Lookup::Read).map(|entry| entry.value) {
         None => false,
         Some(Value::List(list)) => {

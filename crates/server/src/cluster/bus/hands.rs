@@ -181,7 +181,7 @@ fn follow(node: &'static Node, host: String, port: u16) {
         return;
     }
     let mut held = Held::new(&node.keyspace);
-    if !await_gate(&mut held, || goes_on(node)) {
+    if !await_gate(node, &mut held, || goes_on(node)) {
         return;
     }
     role::follow(node, &mut held, upstream);
@@ -197,20 +197,20 @@ fn goes_on(node: &Node) -> bool {
 /// The node follows no other from now on, and has no data of the one that it followed.
 fn lead(node: &'static Node) {
     let mut held = Held::new(&node.keyspace);
-    if !await_gate(&mut held, || goes_on(node)) {
+    if !await_gate(node, &mut held, || goes_on(node)) {
         return;
     }
     node.replication.begin_generation();
     held.release();
     // What is loaded of the former primary's data goes first.
     let _alone = node.replication.installing();
-    if !await_gate(&mut held, || goes_on(node)) {
+    if !await_gate(node, &mut held, || goes_on(node)) {
         return;
     }
     role::promote(node, &mut held);
     drop(held);
     let mut exec = Exec::of_control(node);
-    if !await_gate(&mut exec.held, || goes_on(node)) {
+    if !await_gate(node, &mut exec.held, || goes_on(node)) {
         return;
     }
     let conditions = Conditions { now: unix_now(), expiry_mode: ExpiryMode::Keep, no_touch: true };

@@ -429,20 +429,19 @@ impl<'a> Reader<'a> {
         before.split(|&byte| byte == b' ').chain(arguments).collect()
     }
 
-    /// Reads what the command line includes from where the server was started, if there is something.
-    fn read_from_start(&self, pattern: &[u8]) -> Option<Vec<u8>> {
-        let given = self.given.as_ref().filter(|_| self.is_given)?;
-        read_files(&given.folder, pattern).ok().filter(|text| !text.is_empty())
+    /// Returns the folder in which the files of an `include` are: for the command line that in which the
+    /// server was started, if it has one of them.
+    fn folder_with(&self, pattern: &[u8]) -> &Path {
+        let is_there = |path: &PathBuf| !matches!(path.try_exists(), Ok(false));
+        let given = self.given.as_ref().filter(|_| self.is_given).map(|given| given.folder.as_path());
+        given.filter(|folder| paths_of(folder, pattern).iter().any(is_there)).unwrap_or_else(|| self.folder())
     }
 
     fn include(&mut self, pattern: &[u8]) -> Result<(), IncludeError> {
         if self.depth == INCLUDE_DEPTH_MAX {
             return Err(IncludeError::TooDeep);
         }
-        let text = match self.read_from_start(pattern) {
-            Some(text) => text,
-            None => read_files(self.folder(), pattern).map_err(IncludeError::Fatal)?,
-        };
+        let text = read_files(self.folder_with(pattern), pattern).map_err(IncludeError::Fatal)?;
         self.depth += 1;
         let result = self.read(&text).map_err(IncludeError::Fatal);
         self.depth -= 1;
@@ -488,13 +487,7 @@ fn trim(line: &[u8]) -> &[u8] {
 /// it begins if it is relative; empty for the working directory.
 fn read_files(folder: &Path, pattern: &[u8]) -> Result<Vec<u8>, StartError> {
     let mut text = Vec::new();
-    let is_pattern = pattern.iter().any(|byte| b"*?[".contains(byte));
-    let paths = if is_pattern {
-        matching_paths(folder, pattern)
-    } else {
-        vec![folder.join(std::ffi::OsStr::from_bytes(pattern))]
-    };
-    for path in paths {
+    for path in paths_of(folder, pattern) {
         if !text.is_empty() && !text.ends_with(b"\n") {
             text.push(b'\n');
         }
@@ -502,6 +495,14 @@ fn read_files(folder: &Path, pattern: &[u8]) -> Result<Vec<u8>, StartError> {
         read_capped(file, &path, &mut text)?;
     }
     Ok(text)
+}
+
+/// Returns the paths that an `include` names; they need not exist.
+fn paths_of(folder: &Path, pattern: &[u8]) -> Vec<PathBuf> {
+    match pattern.iter().any(|byte| b"*?[".contains(byte)) {
+        true => matching_paths(folder, pattern),
+        false => vec![folder.join(std::ffi::OsStr::from_bytes(pattern))],
+    }
 }
 
 fn read_capped(source: impl Read, path: &Path, text: &mut Vec<u8>) -> Result<(), StartError> {

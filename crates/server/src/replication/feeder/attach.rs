@@ -19,7 +19,7 @@ use crate::persistence::state::Job;
 use crate::process::log;
 use crate::process::random::random_bytes;
 use crate::replication::primary::{ReplicaSeen, ReplicaShared};
-use crate::request::leases::GATE_TRY;
+use crate::request::leases::try_gate;
 use crate::session::{Attention, ClientShared};
 
 pub const BACKLOG_BYTES: Id = id("repl-backlog-size");
@@ -238,7 +238,7 @@ impl Feeder {
             }
         };
         let mut held = Held::new(&node.keyspace);
-        if !held.gate_within(GATE_TRY) {
+        if !try_gate(node, &mut held) {
             return false;
         }
         node.log.set_backlog_bytes(node.config.number(BACKLOG_BYTES) as u64);
@@ -287,7 +287,7 @@ impl Feeder {
         let node = self.node;
         let Some(kept) = self.kept.take() else { return true };
         let mut held = Held::new(&node.keyspace);
-        if !held.gate_within(GATE_TRY) {
+        if !try_gate(node, &mut held) {
             self.kept = Some(kept);
             return false;
         }

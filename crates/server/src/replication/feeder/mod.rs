@@ -40,7 +40,7 @@ use crate::replication::failover::Due;
 use crate::replication::full_sync;
 use crate::replication::primary::GETACK;
 use crate::replication::spill::Spill;
-use crate::request::leases::{GATE_REST, GATE_TRY};
+use crate::request::leases::{GATE_REST, try_gate};
 use crate::session::Attention;
 use crate::session::line;
 pub use attach::name_of;
@@ -245,7 +245,7 @@ impl Feeder {
             FeederMessage::LetGo(_) => self.kept.is_some(),
             _ => return false,
         };
-        let behind_script = || !Held::new(&self.node.keyspace).gate_within(GATE_TRY);
+        let behind_script = || !try_gate(self.node, &mut Held::new(&self.node.keyspace));
         !self.postponed.is_empty() || is_one && self.node.keyspace.has_leases() && behind_script()
     }
 

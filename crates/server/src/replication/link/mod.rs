@@ -467,7 +467,7 @@ impl LinkThread {
     fn go_on(&mut self, id: Option<isotherm_replication::ReplId>) {
         let node = self.node;
         let mut held = Held::new(&node.keyspace);
-        if !await_gate(&mut held, || self.is_current()) || !self.is_current() {
+        if !await_gate(node, &mut held, || self.is_current()) {
             return;
         }
         let end = node.log.end();
@@ -546,7 +546,7 @@ impl LinkThread {
             Ok(()) => {
                 let node = self.node;
                 let mut held = Held::new(&node.keyspace);
-                if await_gate(&mut held, || self.is_current()) && self.is_current() {
+                if await_gate(node, &mut held, || self.is_current()) {
                     self.note_up();
                 }
                 held.release();

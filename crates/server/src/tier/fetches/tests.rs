@@ -15,7 +15,7 @@ struct Manual {
     size: usize,
     under_way: Vec<Option<u64>>,
     /// Keys that are tried again, and whether their jobs are there.
-    again: Vec<(u8, Weak<()>)>,
+    again: Vec<(u8, Weak<Sign>)>,
     tried: VecDeque<(usize, Option<u8>)>,
     ready: VecDeque<(usize, bool)>,
     shown: [u8; 1],
@@ -62,7 +62,7 @@ impl Port<u8> for Manual {
         Ok(room)
     }
 
-    fn begin_again(&mut self, cold: &ColdKey, job: Weak<()>) -> usize {
+    fn begin_again(&mut self, cold: &ColdKey, job: Weak<Sign>) -> usize {
         self.again.push((cold.key[0], job));
         AGAIN + self.again.len() - 1
     }
@@ -161,7 +161,7 @@ fn ended(fetches: &mut Tested) -> Vec<(u32, Vec<u8>)> {
 
 /// Jobs of which nothing has come for too long, with what had come.
 fn expired(fetches: &mut Tested, before: Instant) -> Vec<(u32, Vec<u8>)> {
-    fetches.expire(before);
+    fetches.expire(before, false);
     let ended = fetches.take_ended();
     let (late, rest) = ended.into_iter().partition(|(_, end)| matches!(end, End::Late(_)));
     fetches.ended = late;
@@ -225,11 +225,28 @@ fn what_does_not_go_well_is_tried_again() {
     fetches.restart(&mut port, 0..4);
     assert_eq!(port.again(), [7]);
     // A job that is given up leaves no sign.
-    assert!(fetches.expire(later()));
+    assert!(fetches.expire(later(), false));
     assert_eq!(port.again(), []);
     port.end_again(7, Some(7));
     fetches.collect(&mut port, &mut source);
     assert_eq!((ended(&mut fetches), source.late.get()), (vec![(3, vec![])], (0, 0)));
+}
+
+/// Threads that read for others have not come to its keys yet.
+#[test]
+fn a_job_waits_for_its_turn_while_threads_read() {
+    let (mut port, mut source, mut fetches) = (Manual::new(1), Bytes::new(), Tested::default());
+    fetches.add(1, keys(&[1]), Instant::now());
+    fetches.advance(&mut port, &mut source);
+    port.end(1, false);
+    fetches.collect(&mut port, &mut source);
+    assert_eq!(port.again(), [1]);
+    assert!(!fetches.expire(later(), true), "others are read");
+    // A thread reads it, and does not come to an end.
+    let sign = port.again[0].1.upgrade().expect("its job is there");
+    sign.reading.fetch_add(1, Relaxed);
+    drop(sign);
+    assert!(fetches.expire(later(), true));
 }
 
 #[test]
