@@ -3,7 +3,8 @@
 //! ```text
 //! KEYS *  -->  TYPE of each  -->  its value, its encoding, its time, its digest  -->  the times of a hash's fields
 //! ```
-//! Each arrow is one pipelined round, so an audit costs four of them for a database, however many keys there are.
+//! Each arrow is one pipelined round, so an audit costs four of them for a database, however many keys there
+//! are.
 
 use std::io;
 
@@ -20,7 +21,8 @@ pub struct Fact {
     answer: Value,
 }
 
-/// A difference: the question and both answers. A fact that one side lacks is about a key that the other does not have.
+/// A difference: the question and both answers. A fact that one side lacks is about a key that the other does
+/// not have.
 pub fn first_difference(ours: &[Fact], theirs: &[Fact]) -> Option<(String, String, String)> {
     let answer = |fact: Option<&Fact>, question: &Command| match fact {
         Some(fact) if fact.question == *question => fact.answer.to_string(),
@@ -40,7 +42,7 @@ pub fn first_difference(ours: &[Fact], theirs: &[Fact]) -> Option<(String, Strin
     })
 }
 
-/// What is in a database, in the order of its keys.
+/// Returns the contents of a database, in the order of its keys.
 pub fn facts(control: &mut Client, db: u8) -> io::Result<Vec<Fact>> {
     control.call(&["SELECT", &db.to_string()])?;
     let mut keys = strings(control.call(&["KEYS", "*"])?);

@@ -1,5 +1,5 @@
-//! Running a program that may hang, talk too much or start others: it gets its input, its output is collected, and when
-//! its time is over it goes with all that it has started.
+//! Running a program that may hang, talk too much or start others: it gets its input, its output is
+//! collected, and when its time is over it goes with all that it has started.
 
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
@@ -13,9 +13,9 @@ use crate::Fallible;
 const OUTPUT_BYTES_MAX: u64 = 16 << 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// How a program ended, and what it said.
+/// Exit status and output of a program.
 pub struct Ended {
-    /// `None`: its time was over.
+    /// Exit status; `None` if the program's time was over.
     pub status: Option<ExitStatus>,
     pub output: String,
     pub errors: String,
@@ -75,7 +75,8 @@ fn wait(child: &mut Child, time: Duration) -> std::io::Result<Option<ExitStatus>
     }
 }
 
-/// The child leads a process group of its own, so this meets it and what it has started, and no other process.
+/// The child leads a process group of its own, so this meets it and what it has started, and no other
+/// process.
 fn end_group(child: &mut Child) {
     Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).status().ok();
     child.kill().ok();

@@ -12,7 +12,7 @@ const READ_BYTES: usize = 64 << 10;
 
 pub struct Client {
     stream: TcpStream,
-    /// What has arrived and was not taken yet.
+    /// Bytes that have arrived and were not taken yet.
     buffer: Vec<u8>,
 }
 
@@ -68,7 +68,7 @@ impl Client {
         Ok(self.buffer.drain(..length).collect())
     }
 
-    /// One line without its end.
+    /// Reads a line, and returns it without its end.
     pub fn read_line(&mut self) -> io::Result<Vec<u8>> {
         loop {
             if let Some(end) = self.buffer.windows(2).position(|pair| pair == b"\r\n") {

@@ -5,8 +5,9 @@
 //!                install (pip, go, npm, mvn) --> run against a fresh server --> "ok <step>" for every step of STEPS
 //! command lines  valkey-cli, redis-cli, valkey-benchmark: arguments and input in, exact output expected
 //! ```
-//! A tool that this machine lacks and cannot get is a skip, reported with its reason. A client that was started and does
-//! not do as it should is a failure, and so is one that skips a step. All of it ends within `Clock::total`.
+//! A tool that this machine lacks and cannot get is a skip, reported with its reason. A client that was
+//! started and does not do as it should is a failure, and so is one that skips a step. All of it ends within
+//! `Clock::total`.
 
 mod command_line;
 mod library;
@@ -19,12 +20,12 @@ use crate::Fallible;
 use crate::bounded::Ended;
 use crate::process::Server;
 
-/// Where things are.
+/// Paths of the programs, and of the folder for installed libraries.
 pub struct Places {
     pub server: PathBuf,
     /// valkey-cli, valkey-benchmark and redis-cli; those that are not there are skipped.
     pub bin: Option<PathBuf>,
-    /// What is installed lands here, and is found here the next time.
+    /// Folder in which libraries are installed, and found again in the next run.
     pub folder: PathBuf,
 }
 
@@ -34,7 +35,7 @@ impl Places {
     }
 }
 
-/// How one client fared.
+/// Result of the check of one client.
 pub enum Verdict {
     Passed { steps: usize },
     Skipped(String),
@@ -109,7 +110,7 @@ pub fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("clients")
 }
 
-/// What a program said, for a reader who looks for the reason.
+/// Returns the last lines of a program's output, in which the reason for a failure can be found.
 fn last_lines(ended: &Ended) -> String {
     const LINES: usize = 25;
     let text = format!("{}{}", ended.output, ended.errors);

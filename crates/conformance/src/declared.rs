@@ -15,7 +15,7 @@ use isotherm_stdx::Prng;
 use crate::Fallible;
 use crate::client::Client;
 
-/// What COMPAT.md names: commands that Valkey 9.1 does not have, by the beginning of their names.
+/// Commands that Valkey 9.1 does not have, as COMPAT.md names them, by the beginning of their names.
 const NOT_THERE: &[&str] = &[
     "acl|digest",
     "delex",
@@ -217,7 +217,8 @@ fn text(value: &Value) -> Option<String> {
     }
 }
 
-/// The same with sets in one order. What is a container's own is compared by the names of its subcommands.
+/// Returns the value with its sets sorted. The `subcommands` of a container are left out: they are compared
+/// under their own names.
 fn ordered(value: Value) -> Value {
     match value {
         Value::Array(items) => Value::Array(items.into_iter().map(ordered).collect()),
@@ -236,7 +237,7 @@ fn ordered(value: Value) -> Value {
 
 // ---- requests ----
 
-/// What the requests of one command are drawn from.
+/// Parts from which the requests of one command are drawn.
 struct Source {
     name: Vec<Vec<u8>>,
     arguments: Vec<Argument>,

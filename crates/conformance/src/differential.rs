@@ -17,7 +17,7 @@ use crate::session::{Step, generate};
 use crate::shrink::shrink;
 use crate::vocabulary::Vocabulary;
 
-/// Where a server is, or what to start.
+/// Server to be compared: the port of a running one, or a program to start.
 #[derive(Clone, Debug)]
 pub enum Target {
     Port(u16),
@@ -44,7 +44,7 @@ pub struct Options {
 pub struct Report {
     pub compared: u64,
     pub sessions: u64,
-    /// How often each kind of difference was met.
+    /// Number of times that each kind of difference was met.
     pub differences: BTreeMap<String, u64>,
     /// The steps that the last shown difference needed.
     pub transcript_len: usize,
@@ -90,7 +90,7 @@ fn begin_chaos(port: u16) -> Fallible {
     }
 }
 
-/// How many values have left memory.
+/// Returns how many values have left memory.
 fn swapped(port: u16) -> Fallible<u64> {
     let answer = Client::connect(port).and_then(|mut client| client.call(&["INFO", "swap"]));
     let Ok(Value::Bulk(text)) = answer else { return Err(format!("INFO swap: {answer:?}")) };

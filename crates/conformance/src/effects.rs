@@ -1,5 +1,5 @@
-//! Cases that say which commands a command becomes in the replication stream, and how they are checked against a real
-//! server. The file `tests/golden/effects.txt` holds them:
+//! Cases that say which commands a command becomes in the replication stream, and how they are checked
+//! against a real server. The file `tests/golden/effects.txt` holds them:
 //!
 //! ```text
 //! == title                    a new case, from an empty server
@@ -29,7 +29,7 @@ pub struct Case {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Line {
     pub action: Action,
-    /// As text, times normalized.
+    /// Replicated commands as text, with times normalized.
     pub effects: Vec<String>,
 }
 
@@ -172,8 +172,8 @@ fn now_ms() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_millis() as i64)
 }
 
-/// A written command as a line. A number that is one of the given numbers (as seconds or milliseconds) after the moment
-/// of the command stands as `<now+N>`.
+/// A written command as a line. A number that is one of the given numbers (as seconds or milliseconds) after
+/// the moment of the command stands as `<now+N>`.
 pub fn normalized(written: &Written, given: &Command, ran_at: std::ops::RangeInclusive<i64>) -> String {
     let durations: Vec<i64> = given
         .iter()

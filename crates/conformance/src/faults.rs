@@ -1,5 +1,5 @@
-//! Faults on purpose: what shows that the tester can fail. Each changes what one side is sent, so that a server with a
-//! bug is imitated by a server without.
+//! Faults on purpose: what shows that the tester can fail. Each changes what one side is sent, so that a
+//! server with a bug is imitated by a server without.
 
 use crate::grammar::Command;
 

@@ -1,13 +1,13 @@
-//! A primary and a replica of two makes or versions: after each of many random stretches both have the same data and the same
-//! offset.
+//! A primary and a replica of two makes or versions: after each of many random stretches both have the same
+//! data and the same offset.
 //!
 //! ```text
 //!  commands --> primary ==stream==> replica [==stream==> sub-replica]
 //!      ^                                                      |
 //!      +---- event: link cut | full sync, of a file or of a stream <-- offsets and DEBUG DIGEST equal
 //! ```
-//! The commands come from the grammar of the differential tester. Those that the replica's version does not know are left out, as
-//! they are by people who have such a replica.
+//! The commands come from the grammar of the differential tester. Those that the replica's version does not
+//! know are left out, as they are by people who have such a replica.
 
 use isotherm_resp::reply_parse::Value;
 use isotherm_stdx::Prng;
@@ -27,12 +27,13 @@ use crate::vocabulary::Vocabulary;
 /// Between two comparisons.
 const STRETCH_COMMANDS: u64 = 400;
 const BATCH_MAX: u64 = 40;
-/// Two servers that should have the same data have it within this time. Keys that expire in between make a difference for a moment.
+/// Two servers that should have the same data have it within this time. Keys that expire in between make a
+/// difference for a moment.
 const EQUAL_TIMEOUT: Duration = Duration::from_secs(20);
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);
 /// The replica learns of a link that was cut only when it looks again.
 const LINK_TIMEOUT: Duration = Duration::from_secs(20);
-/// What the grammar uses, and SELECT finds.
+/// Number of databases that the grammar uses and that SELECT finds.
 const DATABASES: u32 = 16;
 /// Data of these only: what others do is not replicated, or not answered at once.
 const GROUPS: [&str; 12] = [
@@ -64,11 +65,11 @@ pub struct Options {
 
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Who took part, the primary first.
+    /// Names of the servers that took part, the primary first.
     pub chain: Vec<String>,
     pub commands: u64,
     pub comparisons: u64,
-    /// As the primary counts them.
+    /// Number of full syncs as the primary counts them.
     pub full_syncs: u64,
     pub partial_syncs: u64,
     pub links_cut: u64,
@@ -204,7 +205,8 @@ struct Draw<'a> {
     vocabulary: &'a Vocabulary,
     /// Commands that all know.
     known: &'a HashSet<Vec<u8>>,
-    /// A replica is Redis: fields with a time stand in an RDB file in a form of Valkey's own, and its sync fails.
+    /// A replica is Redis: fields with a time stand in an RDB file in a form of Valkey's own, and its sync
+    /// fails.
     spares_field_times: bool,
 }
 
@@ -376,8 +378,8 @@ impl Node {
         }
     }
 
-    /// What there is in the database at hand: type, value and time of each key.
-    /// Times that one of the servers does not give are left out.
+    /// Returns the keys of the selected database, each with its type, value and expiry time. Times that one
+    /// of the servers does not give are left out.
     fn keys(&mut self, known: &HashSet<Vec<u8>>) -> Fallible<BTreeMap<Vec<u8>, String>> {
         let keys = match self.call(&["KEYS", "*"])? {
             Value::Array(keys) => keys,

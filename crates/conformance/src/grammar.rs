@@ -1,7 +1,7 @@
 //! The grammar of `grammar.txt`, and how a random command is drawn from it.
 //!
-//! A production is a list of alternatives; an alternative is a sequence of parts. Drawing walks the tree once and
-//! pushes arguments; what a built-in gives is decided by `Vocabulary`.
+//! A production is a list of alternatives; an alternative is a sequence of parts. Drawing walks the tree once
+//! and pushes arguments; what a built-in gives is decided by `Vocabulary`.
 
 use std::collections::HashMap;
 use std::iter::Peekable;
@@ -29,23 +29,24 @@ enum Part {
     Word(String),
     Named(String),
     Perhaps(Vec<Sequence>),
-    /// None to so many times.
+    /// Repetition, from zero times up to this number.
     Repeated(Vec<Sequence>, u64),
     OneOf(Vec<Sequence>),
 }
 
 const REPEATS_MAX: u64 = 3;
-/// Of `{{ ... }}`: enough for a collection to leave its first form.
+/// Highest number of repetitions of `{{ ... }}`, enough for a collection to leave its first encoding.
 const MANY_REPEATS_MAX: u64 = 150;
 
-/// What a session draws from: each entry's chance, in the order of the grammar.
+/// Chances of the commands in a session, one for each entry, in the order of the grammar.
 pub struct Theme {
     tickets: Vec<u64>,
 }
 
 impl Grammar {
-    /// One in three sessions mixes all groups, so that types collide; the others dwell on one or two, so that something
-    /// grows, and meet the rest now and then. A group's chance does not depend on how many lines it has.
+    /// Draws the theme of a session. Of three sessions, one mixes all groups, so that types collide. The
+    /// others mostly use one or two groups, so that their data grows, and use the rest now and then. The
+    /// chance of a group does not depend on how many lines it has.
     pub fn theme(&self, prng: &mut Prng) -> Theme {
         let mut groups: Vec<&str> = self.commands.iter().map(|entry| entry.group.as_str()).collect();
         groups.dedup();

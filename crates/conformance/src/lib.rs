@@ -43,5 +43,5 @@ pub mod suite;
 
 mod bounded;
 
-/// What went wrong, for people.
+/// Result whose error is a text for people.
 pub type Fallible<T = ()> = Result<T, String>;

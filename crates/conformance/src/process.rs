@@ -12,7 +12,8 @@ use crate::Fallible;
 /// A server starts within this time or not at all.
 const START_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// One server process in a folder of its own; both end with this value.
+/// Server process in a folder of its own. When this value is dropped, the process ends and the folder is
+/// removed.
 pub struct Server {
     child: Child,
     folder: PathBuf,
@@ -25,7 +26,7 @@ impl Server {
         Server::start_at(binary, free_port()?, more)
     }
 
-    /// The same, on this port.
+    /// Starts `binary` without persistence on this port.
     pub fn start_at(binary: &Path, port: u16, more: &[String]) -> Fallible<Server> {
         let folder = std::env::temp_dir().join(format!("isotherm-conformance-{}-{port}", std::process::id()));
         std::fs::create_dir_all(&folder).map_err(|why| format!("{}: {why}", folder.display()))?;

@@ -8,8 +8,9 @@
 //!                                      $<length> CRLF <length bytes of RDB>      skipped
 //!                                      *2 $6 SELECT $1 0  *3 $3 SET ...          the stream
 //! ```
-//! We don't announce `capa eof`, so the transfer has a length in front. A `PUBLISH` from a connection of our own marks
-//! the end of what a command wrote: everything before it in the stream belongs to commands answered before.
+//! We don't announce `capa eof`, so the transfer has a length in front. A `PUBLISH` from a connection of our
+//! own marks the end of what a command wrote: everything before it in the stream belongs to commands answered
+//! before.
 
 use std::io;
 
@@ -28,7 +29,7 @@ pub struct Listener {
     db: u32,
 }
 
-/// One command of the stream, and the database it is for.
+/// Command of the stream, with the database that it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
     pub db: u32,
@@ -55,7 +56,8 @@ impl Listener {
         Ok(listener)
     }
 
-    /// What has been written since the last call, of commands that were answered before this one.
+    /// Returns the commands written since the last call that belong to client commands answered before this
+    /// call.
     pub fn written(&mut self) -> io::Result<Vec<Written>> {
         self.marker += 1;
         let marker = self.marker.to_string();

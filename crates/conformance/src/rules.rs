@@ -1,4 +1,5 @@
-//! How two replies to one command are compared. Byte for byte, except where a reply is random or depends on the time.
+//! How two replies to one command are compared. Byte for byte, except where a reply is random or depends on
+//! the time.
 
 use isotherm_resp::reply_parse::Value;
 
@@ -15,14 +16,15 @@ pub enum Rule {
     Milliseconds,
     /// Only what kind of reply it is: RANDOMKEY, TIME, ids, sizes.
     Kind,
-    /// Names of encodings: where a list that shrinks becomes a listpack again differs on purpose, and a string that had a
-    /// time may be raw there and embstr here.
+    /// Names of encodings: where a list that shrinks becomes a listpack again differs on purpose, and a
+    /// string that had a time may be raw there and embstr here.
     Encoding,
     /// SORT: Valkey's ALPHA ends at a NUL, and what is equal before it comes in any order.
     Sorted,
     /// OBJECT REFCOUNT: Valkey's own transaction may hold a value too, for the log.
     References,
-    /// HSCAN, SSCAN, ZSCAN: how much comes in one call follows the layout; the sum of whole scans is compared elsewhere.
+    /// HSCAN, SSCAN, ZSCAN: how much comes in one call follows the layout; the sum of whole scans is compared
+    /// elsewhere.
     Part,
     /// Only how many there are: a choice of chance.
     Count,
@@ -32,7 +34,8 @@ pub enum Rule {
     StreamInfo,
     /// A map of facts about the server, of which some must agree.
     Hello,
-    /// HELP of a container: the lines of its subcommands, without the sentences about them, which are indented.
+    /// HELP of a container: the lines of its subcommands, without the sentences about them, which are
+    /// indented.
     Help,
     /// COMMAND INFO and DOCS: in any order, without sentences.
     Declared,
@@ -75,7 +78,7 @@ pub fn rule_of(command: &Command) -> Rule {
     }
 }
 
-/// Whether both replies say the same. `queued` are the commands that an EXEC ran.
+/// Returns whether both replies have the same meaning. `queued` are the commands that an EXEC ran.
 pub fn agree(command: &Command, queued: &[Command], ours: &Value, theirs: &Value) -> bool {
     if command[0].eq_ignore_ascii_case(b"EXEC")
         && let (Value::Array(ours), Value::Array(theirs)) = (ours, theirs)
@@ -184,8 +187,8 @@ fn pending(ours: &Value, theirs: &Value) -> bool {
     }
 }
 
-/// Names and values alternate in RESP2. A delivery is `[id, consumer, moment, count]` of a group's, without the consumer in
-/// a consumer's own list.
+/// Names and values alternate in RESP2. A delivery is `[id, consumer, moment, count]` of a group's, without
+/// the consumer in a consumer's own list.
 fn stream_info(ours: &Value, theirs: &Value) -> bool {
     const TIMES: [&[u8]; 4] = [b"idle", b"inactive", b"seen-time", b"active-time"];
     let pair = |name: &Value, a: &Value, b: &Value| match name {

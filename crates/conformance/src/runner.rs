@@ -12,7 +12,7 @@ use crate::grammar::Command;
 use crate::rules::{Rule, agree, rule_of};
 use crate::session::{CONNECTION_OF_RESP3, CONNECTIONS, DATABASES, SETTINGS, Step, damaged_value};
 
-/// What is put back between sessions because commands of the grammar change it.
+/// Settings that are restored between sessions because commands of the grammar change them.
 const DEFAULTS: [[&str; 4]; 4] = [
     ["CONFIG", "SET", "maxmemory", "0"],
     ["CONFIG", "SET", "maxmemory-policy", "noeviction"],
@@ -23,10 +23,10 @@ const DEFAULTS: [[&str; 4]; 4] = [
 const RAW_QUIET: Duration = Duration::from_millis(60);
 /// More than the lengths that a damaged value of a session gives itself, mostly.
 const FILLER_BYTES: usize = 4096;
-/// As lengths, integers and terminators.
+/// Bytes that can be read as lengths, integers or terminators.
 const FILLERS: [u8; 5] = [0, 1, b'P', 0x7f, 0xff];
-/// Of RDB values: strings; streams, whose ids and counters may not fit together; packed sorted sets, whose scores may be no
-/// numbers.
+/// Type of strings in RDB. `STRICTER_TYPES` are streams, whose ids and counters may not fit together, and
+/// packed sorted sets, whose scores may not be numbers.
 const STRING_TYPE: u8 = 0;
 const STRICTER_TYPES: [u8; 5] = [12, 15, 17, 19, 21];
 const EXPIRY_WAIT: Duration = Duration::from_millis(25);
@@ -51,7 +51,8 @@ pub struct Difference {
     pub command: String,
     pub ours: String,
     pub theirs: String,
-    /// Differences of one cause look alike: the command's name and the kinds of both replies, errors with their text.
+    /// Differences of one cause look alike: the command's name and the kinds of both replies, errors with
+    /// their text.
     pub signature: String,
 }
 
@@ -62,7 +63,8 @@ impl Difference {
         Difference { step: 0, command, ours, theirs, signature }
     }
 
-    /// Of two replies to `command`; within an EXEC, of the first of its commands that was answered differently.
+    /// Builds the difference of two replies to `command`. Within an EXEC, it is that of the first of its
+    /// commands with different replies.
     fn of_replies(command: &Command, queued: &[Command], ours: &Value, theirs: &Value) -> Difference {
         let whole = Difference::new(shown(command), ours.to_string(), theirs.to_string());
         let (Value::Array(a), Value::Array(b)) = (ours, theirs) else { return whole };
@@ -131,7 +133,7 @@ impl Pair {
         Ok(Pair { ours: Side::fresh(ours)?, theirs: Side::fresh(theirs)?, fault, queued })
     }
 
-    /// How many commands were compared, or the first difference.
+    /// Runs the steps. Returns how many commands were compared, or the first difference.
     pub fn run(&mut self, steps: &[Step]) -> io::Result<Result<u64, Difference>> {
         let mut compared = 0;
         for (i, step) in steps.iter().enumerate() {
@@ -350,7 +352,8 @@ fn is_refused_here_only(difference: &Difference) -> bool {
     difference.ours == "(error) ERR Bad data format" && difference.theirs == "+OK"
 }
 
-/// What COMPAT.md says of RESTORE: of a damaged value we may refuse what Valkey takes for something else.
+/// Returns whether Isotherm may refuse this damaged value in RESTORE, as COMPAT.md says, where Valkey reads
+/// another value from it.
 fn is_refused_on_purpose(payload: &[u8]) -> bool {
     let is_marked = |byte: u8| byte >= 0xc0;
     let has_marked_count = payload[0] != STRING_TYPE && is_marked(payload[1]);

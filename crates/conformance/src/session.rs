@@ -18,7 +18,7 @@ pub enum Step {
     Setting { name: &'static str, value: &'static str },
     /// A value dumped by one server and restored by the other, both ways, so that both have it again.
     Transfer { db: u8, from: Vec<u8>, to: Vec<u8> },
-    /// What Valkey dumps, damaged as the seed says and sealed again, restored by both.
+    /// Value dumped by Valkey, damaged as the seed determines, given a new checksum, and restored by both.
     Damage { db: u8, from: Vec<u8>, to: Vec<u8>, seed: u64 },
     /// All data through the RDB codec.
     Reload,
@@ -34,10 +34,10 @@ pub type Scan = Command;
 /// The second of them begins with RESP3.
 pub const CONNECTIONS: usize = 3;
 pub const CONNECTION_OF_RESP3: usize = 1;
-/// What sessions use of the sixteen; SELECT tries others too.
+/// Number of databases, out of sixteen, that sessions use; SELECT tries others too.
 pub const DATABASES: u8 = 4;
-/// Parameters that move the borders of encodings, their defaults first. Those of sorted sets are not among them: what a
-/// range by member means among members of different scores depends on the encoding.
+/// Parameters that move the borders of encodings, their defaults first. Those of sorted sets are not among
+/// them: what a range by member means among members of different scores depends on the encoding.
 pub const SETTINGS: [(&str, [&str; 3]); 5] = [
     ("hash-max-listpack-entries", ["512", "4", "20"]),
     ("hash-max-listpack-value", ["64", "10", "200"]),
@@ -51,7 +51,7 @@ const LARGE: [&[u8]; 6] = [b"big:h", b"big:s", b"big:i", b"big:z", b"big:l", b"b
 const AUDIT_STEPS: usize = 120;
 const STEPS: usize = 240;
 const BATCH_MAX: u64 = 24;
-/// One command in so many is damaged.
+/// Interval of damage: one of this many commands is damaged.
 const DAMAGED_ONE_IN: u64 = 14;
 
 pub fn generate(seed: u64, grammar: &Grammar, vocabulary: &Vocabulary) -> Vec<Step> {
@@ -124,7 +124,7 @@ fn command(prng: &mut Prng, grammar: &Grammar, theme: &Theme, vocabulary: &Vocab
     command
 }
 
-/// Whether the reply may be long in coming.
+/// Returns whether the command may block, so that its reply comes late.
 pub fn may_wait(command: &Command) -> bool {
     const NAMES: [&[u8]; 9] = [
         b"BLPOP",
@@ -152,7 +152,8 @@ fn has_word(command: &Command, names: &[&[u8]]) -> bool {
 }
 
 fn damage(command: &mut Command, prng: &mut Prng, vocabulary: &Vocabulary) {
-    /// What takes more words here than in Valkey 9.1 is refused for another reason, and later.
+    /// Commands that take more words here than in Valkey 9.1. A damaged one is refused for another reason,
+    /// and later.
     const TAKE_MORE: [&[u8]; 3] = [b"EXEC", b"MOVE", b"SISMEMBER"];
     if has_word(command, &TAKE_MORE) {
         return;
@@ -179,14 +180,16 @@ fn damage(command: &mut Command, prng: &mut Prng, vocabulary: &Vocabulary) {
     if command.len() > 1 && command[1].eq_ignore_ascii_case(b"FIELDS") {
         command[1] = b"a".to_vec();
     }
-    // An option may have come to the front that is a command of its own: with SYNC, Valkey begins to replicate.
+    // An option may have come to the front that is a command of its own: with SYNC, Valkey begins to
+    // replicate.
     if command[0].is_empty() || command[0].eq_ignore_ascii_case(b"SYNC") {
         command[0] = b"GET".to_vec();
     }
 }
 
-/// A damaged command may hold any small number as its time, and a key that lives a second is gone at one server a
-/// moment before the other. 10^13 is far in the future as a duration and as a moment, in seconds and in milliseconds.
+/// A damaged command may hold any small number as its time, and a key that lives a second is gone at one
+/// server a moment before the other. 10^13 is far in the future as a duration and as a moment, in seconds and
+/// in milliseconds.
 fn lengthen_times(command: &mut Command) {
     const WITH_TIMES: [&[u8]; 19] = [
         b"SET",
@@ -233,7 +236,8 @@ fn scan_options(prng: &mut Prng, vocabulary: &Vocabulary) -> Command {
     options
 }
 
-/// Streams at the edge of the protocol. Each ends by itself: in an error, or in a PING whose answer is the last thing.
+/// Streams at the edge of the protocol. Each ends by itself: in an error, or in a PING whose answer is the
+/// last thing.
 const RAW: [&[u8]; 36] = [
     b"PING\r\n",
     b"\r\nPING\r\n",

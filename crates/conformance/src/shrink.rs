@@ -1,7 +1,8 @@
 //! From hundreds of steps that end in a difference to the few that make it.
 //!
-//! First every command becomes a step of its own (unless the difference needs them in one write); then pieces are left
-//! out, halves first and single steps last, as long as some difference remains. Each attempt starts from empty servers.
+//! First every command becomes a step of its own (unless the difference needs them in one write); then pieces
+//! are left out, halves first and single steps last, as long as some difference remains. Each attempt starts
+//! from empty servers.
 
 use crate::session::Step;
 

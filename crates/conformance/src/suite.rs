@@ -6,8 +6,9 @@
 //!   tclsh tests/test_helper.tcl --single UNIT --durable --skiptest ...
 //!     [ok]: name (3 ms)    [err]: name in tests/UNIT.tcl    ...
 //! ```
-//! `--durable`: a test that fails does not end its file. A file runs alone: the end of one removes the folders of all.
-//! The tests of Sentinel have a runner of their own, and sentinels that are Valkey's (`sentinel`).
+//! `--durable`: a test that fails does not end its file. A file runs alone: the end of one removes the
+//! folders of all. The tests of Sentinel have a runner of their own, and sentinels that are Valkey's
+//! (`sentinel`).
 
 mod list;
 mod sentinel;
@@ -33,14 +34,15 @@ const LISTS: &[(&str, &str)] = &[
     (CLUSTER, include_str!("suite/cluster.txt")),
 ];
 
-/// Of this list the server is what is tested: the tools are Valkey's, which its users have.
+/// Name of the list in which only the server is tested. The tools are Valkey's own, because its users have
+/// them.
 const CLUSTER: &str = "cluster";
 
 /// A file of the suite takes at most so long.
 const UNIT_TIME: Duration = Duration::from_secs(1200);
 /// Ports of one file's servers.
 const PORTS: u16 = 400;
-/// What a failure says is shown to here.
+/// Longest part of a failure's text that is shown, in bytes.
 const SHOWN_BYTES: usize = 600;
 
 /// The programs that the suite calls, and those that stand in for them: the server first.
@@ -52,7 +54,7 @@ const PROGRAMS: [(&str, &str); 5] = [
     ("valkey-check-rdb", "isotherm-check-rdb"),
 ];
 
-/// Where things are.
+/// Folders of the programs, and of Valkey's source.
 pub struct Places {
     /// The folder of our programs.
     pub ours: PathBuf,
@@ -69,13 +71,13 @@ pub struct Options {
     pub is_valkey: bool,
 }
 
-/// What became of a file's tests.
+/// Results of the tests of a file.
 #[derive(Default, Debug)]
 struct Outcome {
     passed: Vec<String>,
     /// And what was said.
     failed: Vec<(String, String)>,
-    /// What servers said that did not start: outside of tests, or for one that then fails.
+    /// Messages of servers that did not start, either outside of tests or in a test that then fails.
     unstarted: Vec<String>,
     /// Why the file did not come to its end.
     aborted: Option<String>,
@@ -240,7 +242,7 @@ fn free_ports() -> Fallible<u16> {
     found.ok_or_else(|| "no free ports".to_string())
 }
 
-/// What the suite has printed: a line for each test, and behind a failure what was said of it.
+/// Reads the output of the suite: a line for each test and, after a failure, the text about it.
 fn read(ended: &Ended) -> Outcome {
     let mut outcome = Outcome::default();
     let (mut is_failure, mut is_unstarted) = (false, false);

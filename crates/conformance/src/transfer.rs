@@ -1,13 +1,13 @@
-//! Values on their way between two servers: what the peer dumps is restored here, what is dumped here is restored there, and
-//! the value is the same everywhere.
+//! Values on their way between two servers: what the peer dumps is restored here, what is dumped here is
+//! restored there, and the value is the same everywhere.
 //!
 //! ```text
 //! commands --> peer k --DUMP--> ours k --DUMP--> peer copy              DEBUG DIGEST-VALUE equal at every station
 //!                               ours k --DEBUG RELOAD--> ours k         OBJECT ENCODING, TTL too
 //! ```
-//! Only the peer gets commands of the types, so our server need not have them all. Valkey takes everything back. Redis writes
-//! RDB 12 and takes 11: a hash whose fields have times is 80 here and in Valkey, which Redis refuses by its number, so on that
-//! way back the fields and their times are read one by one.
+//! Only the peer gets commands of the types, so our server need not have them all. Valkey takes everything
+//! back. Redis writes RDB 12 and takes 11: a hash whose fields have times is 80 here and in Valkey, which
+//! Redis refuses by its number, so on that way back the fields and their times are read one by one.
 
 use isotherm_resp::reply_parse::Value;
 use isotherm_stdx::Prng;
@@ -48,7 +48,7 @@ pub struct Outcome {
     pub differences: Vec<String>,
 }
 
-/// What to send: how many random values, from which seed, of which kinds (all, if none is named).
+/// Values to send: the number of random ones, the seed, and the kinds (all, if `kinds` is empty).
 #[derive(Clone, Debug)]
 pub struct Load {
     pub values: u64,
@@ -158,7 +158,8 @@ impl Servers {
         Ok(())
     }
 
-    /// Redis has neither Valkey's digest of such a hash nor its name for how it lies: it is asked for all its fields.
+    /// Redis has neither Valkey's digest of such a hash nor its name for how it lies: it is asked for all its
+    /// fields.
     fn compare_fields(&mut self, key: &[u8]) -> Fallible {
         let Value::Array(mut pairs) = call(&mut self.theirs, &[b"HGETALL", key])? else { return Ok(()) };
         let fields: Vec<Vec<u8>> = pairs
@@ -267,7 +268,7 @@ fn string(prng: &mut Prng, key: &str) -> Vec<Words> {
     vec![words([b"SET", key.as_bytes(), &element(prng)])]
 }
 
-/// One command with many words, after its first two.
+/// Builds a command with many words after its first two.
 fn filled(prng: &mut Prng, command: &[u8], key: &str, mut fill: impl FnMut(&mut Prng, &mut Words)) -> Words {
     let mut all = words([command, key.as_bytes()]);
     for _ in 0..count(prng) {

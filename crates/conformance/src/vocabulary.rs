@@ -1,18 +1,20 @@
-//! The words of random commands: few keys, so that commands meet each other's traces, and values at the edges.
+//! The words of random commands: few keys, so that commands meet each other's traces, and values at the
+//! edges.
 //!
-//! Two servers run a command some milliseconds apart. So relative times are long (100 s and more) and never repeat,
-//! lest a comparison of two of them (`GT`, `LT`) depends on those milliseconds; absolute times repeat on purpose.
+//! Two servers run a command some milliseconds apart. So relative times are long (100 s and more) and never
+//! repeat, lest a comparison of two of them (`GT`, `LT`) depends on those milliseconds; absolute times repeat
+//! on purpose.
 
 use isotherm_stdx::Prng;
 
 pub struct Vocabulary {
     /// The moment of the run's start, against which absolute times are drawn.
     now_ms: i64,
-    /// What DUMP of Valkey gave for a value of each encoding.
+    /// Results of DUMP in Valkey, for a value of each encoding.
     payloads: Vec<Vec<u8>>,
 }
 
-/// Those of the codec's own tests.
+/// Payloads from the tests of the codec.
 const PAYLOADS: &str = include_str!("../../persist/tests/goldens/valkey-9.1.2.txt");
 /// Longer ones are collections that answer in an order of their own.
 const PAYLOAD_BYTES_MAX: usize = 600;
@@ -146,8 +148,8 @@ impl Vocabulary {
             Some(digits?.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect())
         };
         let payloads = PAYLOADS.lines().filter_map(|line| line.strip_prefix("= ").and_then(bytes));
-        // A list of more nodes than its length needs is a quicklist in Valkey only; and a sorted set with a long member
-        // keeps a -0 that is a 0 here.
+        // A list of more nodes than its length needs is a quicklist in Valkey only; and a sorted set with a
+        // long member keeps a -0 that is a 0 here.
         let is_special = |bytes: &[u8]| bytes.starts_with(&[18]) && bytes[1] > 1 || bytes.starts_with(&[5]);
         let payloads =
             payloads.filter(|bytes| bytes.len() <= PAYLOAD_BYTES_MAX && !is_special(bytes)).collect();

@@ -1,5 +1,6 @@
-//! The tools against a real Valkey: it agrees with itself, each fault on purpose is found and explained in a few steps,
-//! and its replication stream is the one that the golden file holds. Needs `ISOTHERM_PEER_BIN`; a reported skip without.
+//! The tools against a real Valkey: it agrees with itself, each fault on purpose is found and explained in a
+//! few steps, and its replication stream is the one that the golden file holds. Needs `ISOTHERM_PEER_BIN`; a
+//! reported skip without.
 
 use std::path::PathBuf;
 use std::time::Duration;

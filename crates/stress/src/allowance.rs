@@ -1,27 +1,28 @@
-//! How much of a wait is allowed for: what this program itself has done to the server, and what the machine has.
+//! How much of a wait is allowed for: what this program itself has done to the server, and what the machine
+//! has.
 //!
 //! ```text
 //!   disturbance   |--- DEBUG SLEEP 0.3 ---|            |--- SIGSTOP ... SIGCONT ---|
 //!   a wait             |---------------- PING ... -------------------| reply
 //!   allowed            |==================|            |=============|               and the rest counts
 //! ```
-//! An allowance begins before the disturbance is sent and ends when it has been answered, so it covers what it should. It
-//! also has a longest time: a DEBUG SLEEP that never comes back is not allowed for without end.
+//! An allowance begins before the disturbance is sent and ends when it has been answered, so it covers what
+//! it should. It also has a longest time: a DEBUG SLEEP that never comes back is not allowed for without end.
 //!
-//! The machine has a part as well: a time in which a thread of the server was ready, and hardly got a core at all, as the
-//! kernel counts it. A thread that shares its core gets on, if slowly, and a second is long. Of all threads the one that
-//! waited longest decides.
+//! The machine has a part as well: a time in which a thread of the server was ready, and hardly got a core at
+//! all, as the kernel counts it. A thread that shares its core gets on, if slowly, and a second is long. Of
+//! all threads the one that waited longest decides.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// What an allowance covers: bits.
+/// Operations that an allowance covers, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Cover(u8);
 
 impl Cover {
-    /// Nothing runs at all: DEBUG SLEEP, SIGSTOP, DEBUG RELOAD; CLIENT PAUSE ALL.
+    /// All operations of the server: DEBUG SLEEP, SIGSTOP, DEBUG RELOAD; CLIENT PAUSE ALL.
     pub const EVERYTHING: Cover = Cover(1);
     /// Commands that write, and expiry: CLIENT PAUSE WRITE.
     pub const WRITES: Cover = Cover(2);
@@ -79,14 +80,14 @@ impl Allowance {
         Begun(spans.len() - 1)
     }
 
-    /// It is over; `rest` of it is still to come (a pause that has been asked for).
+    /// Ends an allowance, except for a `rest` that is still to come (a pause that has been asked for).
     pub fn end(&self, begun: &Begun, rest: Duration) {
         let mut spans = self.spans.lock().expect("no thread panics with it");
         let span = &mut spans[begun.0];
         span.to = span.to.min(Instant::now() + rest);
     }
 
-    /// How much of the time from `from` to `to` is allowed for what `cover` names.
+    /// Returns how much of the time from `from` to `to` is allowed for the operations in `cover`.
     pub fn within(&self, cover: Cover, from: Instant, to: Instant) -> Duration {
         let all = self.spans.lock().expect("no thread panics with it");
         let mut spans: Vec<(Instant, Instant)> = all
@@ -102,7 +103,8 @@ impl Allowance {
             sum += to.saturating_duration_since(from);
             reached = reached.max(to);
         }
-        // A thread that waits for a core may do so within a span: together they are no more than the time itself.
+        // A thread that waits for a core may do so within a span: together they are no more than the time
+        // itself.
         (sum + self.starved_within(from, to)).min(to.saturating_duration_since(from))
     }
 

@@ -1,7 +1,7 @@
 //! One client: requests out, replies in, looking up ten times a second whether the run goes on.
 //!
-//! A reply that does not come within `REPLY_MAX` beyond the allowances is a fault. The watchdog is stricter: it asks little
-//! and has a connection of its own on each worker; here a command may wait behind many others.
+//! A reply that does not come within `REPLY_MAX` beyond the allowances is a fault. The watchdog is stricter:
+//! it asks little and has a connection of its own on each worker; here a command may wait behind many others.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -19,7 +19,7 @@ use crate::world::{Phase, World};
 /// Why a connection is of no use any more.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Lost {
-    /// It ended, as it may when it is killed.
+    /// End of the connection, which may happen when it is killed.
     Closed(String),
     /// No connection could be made: the server takes none.
     Unreachable(String),
@@ -29,14 +29,14 @@ pub enum Lost {
     Over,
 }
 
-/// How often a waiting client looks up.
+/// Longest wait of a client before it checks the state of the run again.
 pub const LOOK: Duration = Duration::from_millis(100);
 pub const REPLY_MAX: Duration = Duration::from_secs(5);
 const READ_BYTES: usize = 32 << 10;
 
 pub struct Connection {
     stream: TcpStream,
-    /// How long a read waits, as the socket knows it.
+    /// Read timeout that the socket has at present.
     patience: Duration,
     arrived: Vec<u8>,
     taken: usize,
@@ -148,7 +148,7 @@ impl Connection {
         self.reply()
     }
 
-    /// Its number at the server.
+    /// Returns the id of this client at the server.
     pub fn id(&mut self) -> Result<u64, Lost> {
         Ok(match self.call(&["CLIENT", "ID"])? {
             Value::Integer(id) => u64::try_from(id).unwrap_or(0),
@@ -210,7 +210,8 @@ impl Connection {
         }
     }
 
-    /// At `looked` nothing had come for a request of `begun`: what this program itself took since then is not counted.
+    /// At `looked` nothing had come for a request of `begun`: what this program itself took since then is not
+    /// counted.
     fn look_up(&self, begun: Instant, looked: Instant, what: &str) -> Result<(), Lost> {
         if self.world.phase() == Phase::GivenUp {
             return Err(Lost::Over);
@@ -230,7 +231,7 @@ impl Connection {
         Lost::Closed(why.to_string())
     }
 
-    /// What the server has written to its log.
+    /// Returns the text of the server's log.
     pub fn server_log(&self) -> String {
         std::fs::read_to_string(&self.world.server_log).unwrap_or_default()
     }

@@ -1,8 +1,10 @@
-//! Any command there is: drawn from what COMMAND DOCS says of arguments, so a new command is drawn without a change here.
+//! Any command there is: drawn from what COMMAND DOCS says of arguments, so a new command is drawn without a
+//! change here.
 //!
-//! Arguments are a tree of blocks, choices, tokens and values; whatever may come several times comes as often as the first
-//! number of keys, fields or ids in the request says. Values are few and small, so that commands meet each other's traces and
-//! nothing that is O(N) has much to do. Some commands belong to lanes of their own, or would end the run.
+//! Arguments are a tree of blocks, choices, tokens and values; whatever may come several times comes as often
+//! as the first number of keys, fields or ids in the request says. Values are few and small, so that commands
+//! meet each other's traces and nothing that is O(N) has much to do. Some commands belong to lanes of their
+//! own, or would end the run.
 
 use isotherm_resp::reply_parse::Value;
 use isotherm_stdx::Prng;
@@ -68,7 +70,7 @@ pub struct Grammar {
 }
 
 impl Grammar {
-    /// From the reply to COMMAND DOCS.
+    /// Reads the grammar from a reply to COMMAND DOCS.
     pub fn of(docs: &Value) -> Grammar {
         let mut commands = Vec::new();
         for (name, doc) in pairs(docs) {

@@ -29,7 +29,7 @@ pub const KINDS: [(Kind, &str, usize, usize); 10] = [
     (Kind::Wide, "wide", 1, 2),
 ];
 
-/// What is done to the server and to its clients.
+/// Disturbance of the server or of its clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Disturbance {
     /// DEBUG SLEEP

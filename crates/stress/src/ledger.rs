@@ -5,9 +5,10 @@
 //!                    +-- refused       --> is nowhere                                   else: appeared
 //!                    +-- unknown       --> is there at most once (the sender's connection ended before the reply)
 //! ```
-//! A consumer whose connection ends while it waits may have been served without a reply that arrived. So many elements may be missing as
-//! such consumers could have taken, and no more. Where a run throws data away on purpose (FLUSHALL, eviction of any key)
-//! nothing is known to be lost, but still nothing may come twice or from nowhere.
+//! A consumer whose connection ends while it waits may have been served without a reply that arrived. So many
+//! elements may be missing as such consumers could have taken, and no more. Where a run throws data away on
+//! purpose (FLUSHALL, eviction of any key) nothing is known to be lost, but still nothing may come twice or
+//! from nowhere.
 
 use std::collections::HashMap;
 
@@ -20,7 +21,7 @@ enum Sent {
 
 struct Element {
     sent: Sent,
-    /// How often it was delivered or is still there.
+    /// Number of times that the element was delivered or is still there.
     found: u32,
 }
 
@@ -29,7 +30,7 @@ struct Element {
 pub struct Elements {
     elements: HashMap<u64, Element>,
     unknown: Vec<u64>,
-    /// What consumers took with them when their connections ended.
+    /// Largest number of elements that consumers may have taken before their connections ended.
     gone_max: u64,
     /// Data is thrown away in this run.
     is_lossy: bool,
@@ -61,7 +62,7 @@ impl Elements {
         self.elements.get_mut(&element).expect("it was sent").sent = sent;
     }
 
-    /// It was delivered, or is there at the end.
+    /// Records that an element was delivered, or is there at the end.
     pub fn find(&mut self, element: u64) {
         match self.elements.get_mut(&element) {
             Some(element) => element.found += 1,
@@ -78,7 +79,7 @@ impl Elements {
         (self.elements.len(), self.elements.values().map(|element| u64::from(element.found)).sum())
     }
 
-    /// What is wrong, when all that is left has been found.
+    /// Returns the faults, once all elements that are left have been found.
     pub fn verdict(&self) -> Vec<String> {
         let pick = |wrong: &dyn Fn(&Element) -> bool| -> Vec<u64> {
             self.elements.iter().filter(|(_, element)| wrong(element)).map(|(number, _)| *number).collect()
@@ -156,7 +157,7 @@ impl Sequence {
         result
     }
 
-    /// What is missing, if all numbers up to this have been sent and should have come.
+    /// Returns the missing numbers, if all numbers up to `sent` have been sent and should have come.
     pub fn missing(&self, sent: u64) -> Option<std::ops::RangeInclusive<u64>> {
         let reached = self.last.or(self.from)?;
         (reached < sent).then(|| reached + 1..=sent)

@@ -1,5 +1,6 @@
-//! Finds what hangs a server and what loses data in it: a random mix of everything at once, drawn from one seed, watched
-//! from outside while it runs and audited when it is over. `cargo xtask stress` builds what it needs.
+//! Finds what hangs a server and what loses data in it: a random mix of everything at once, drawn from one
+//! seed, watched from outside while it runs and audited when it is over. `cargo xtask stress` builds what it
+//! needs.
 //!
 //! ```text
 //!   seed --plan--> clients, workers, lanes, disturbances
@@ -14,16 +15,20 @@
 //!   audit: delivered once or still there          faults --> a folder with what was sent, and the command that repeats it
 //! ```
 //!
-//! A fault is a server that keeps a client waiting, a thing that was acknowledged and is gone, or memory and CPU that do not
-//! come back. Wrong answers are found elsewhere (`conformance`); here only what waits, what is lost and what stays matter.
+//! A fault is a server that keeps a client waiting, a thing that was acknowledged and is gone, or memory and
+//! CPU that do not come back. Wrong answers are found elsewhere (`conformance`); here only what waits, what
+//! is lost and what stays matter.
 //!
-//! The exit code is 0 without a fault, 2 if everything wrong was late, which may be the machine's doing, and 1 otherwise.
+//! The exit code is 0 without a fault, 2 if everything wrong was late, which may be the machine's doing, and
+//! 1 otherwise.
 //!
 //! * `options`, `plan`: what is asked for, and what a seed makes of it.
-//! * `world` is what the threads of a run share; `allowance` knows which waits do not count; `record` what was sent.
-//! * `connection` is one client; `ledger` holds what was sent against what came; `grammar` draws any command there is.
-//! * `lanes` are the kinds of clients. `watchdog` looks on, `settle` looks when all have left; `threads` writes down what the
-//!   server is at while it stalls.
+//! * `world` is what the threads of a run share; `allowance` knows which waits do not count; `record` what
+//!   was sent.
+//! * `connection` is one client; `ledger` holds what was sent against what came; `grammar` draws any command
+//!   there is.
+//! * `lanes` are the kinds of clients. `watchdog` looks on, `settle` looks when all have left; `threads`
+//!   writes down what the server is at while it stalls.
 //! * `kills` is another program: what was answered is there after a kill -9.
 //! * `liveness` is another: one client's scripts, values and messages leave new connections their answers.
 //! * `pressure` is another: memory and the disk of values are short, and nothing is lost by it.

@@ -33,10 +33,10 @@ isotherm-stress sentinel [options]: kill -9 of the primary, sentinels promote a 
 Exit code: 0 without a fault; 2 if all faults were delays, which the machine may have caused; 1 otherwise.
 ";
 
-/// Seeds that are run first, in this order: together they draw every lane and every disturbance, with the options of CI and
-/// without any (a test asks).
+/// Seeds that are run first, in this order: together they draw every lane and every disturbance, with the
+/// options of CI and without any (a test asks).
 pub const SEEDS: [u64; 6] = [60, 29, 16, 12, 62, 48];
-/// Of one seed: long enough for the slowest round of a lane (four seconds) to come several times.
+/// Time of one seed: long enough for the slowest round of a lane (four seconds) to come several times.
 const SECONDS_PER_SEED: u64 = 15;
 const SECONDS_DEFAULT: u64 = 90;
 
@@ -111,7 +111,7 @@ impl Options {
         ))
     }
 
-    /// How long one seed runs.
+    /// Returns how long one seed runs.
     pub fn per_seed(&self) -> Duration {
         if self.seed.is_some() { self.total } else { self.total.min(Duration::from_secs(SECONDS_PER_SEED)) }
     }

@@ -1,7 +1,8 @@
 //! What a seed makes of a run: how many clients and workers, which lanes they are in, what disturbs them.
 //!
-//! Everything is drawn here, before anything starts, so that a run can be printed, and so that what may be expected of it is
-//! known: whether data is thrown away on purpose, which connections a KILL may meet, how much memory the mix can take.
+//! Everything is drawn here, before anything starts, so that a run can be printed, and so that what may be
+//! expected of it is known: whether data is thrown away on purpose, which connections a KILL may meet, how
+//! much memory the mix can take.
 //!
 //! ```text
 //!   database 0       ledgers: queues, streams, counters, channels, cached keys; disturbed by FLUSHALL alone
@@ -51,7 +52,8 @@ pub struct Plan {
 
 impl Plan {
     pub fn draw(seed: u64, options: &Options) -> Plan {
-        // One generator for each part: an option that replaces one part leaves the others as the seed has them.
+        // One generator for each part: an option that replaces one part leaves the others as the seed has
+        // them.
         let [mut prng, mut of_lanes, mut of_disturbances] =
             std::array::from_fn(|part| Prng::new(seed.wrapping_mul(3).wrapping_add(part as u64)));
         let (fewest, most) = (*CLIENTS.start() as u64, *CLIENTS.end() as u64);
@@ -98,8 +100,9 @@ impl Plan {
         self.lanes.iter().find(|(lane, _)| *lane == kind).map_or(0, |(_, members)| *members)
     }
 
-    /// What the process may have resident: data, a buffer each way for every client, messages on their way, those kept for
-    /// readers that do not read, and what the allocator and the arenas keep beside all that.
+    /// Returns how much memory the process may have resident: the data, a buffer each way for every client,
+    /// messages in flight, messages kept for readers that do not read, and the additional memory of the
+    /// allocator and the arenas.
     pub fn resident_bytes_max(&self) -> u64 {
         const MB: u64 = 1 << 20;
         /// Stack, query buffer, replies of a client that reads.

@@ -1,4 +1,5 @@
-//! What one client has sent lately and what it was answered: kept in a ring of fixed size, written out when a run fails.
+//! What one client has sent lately and what it was answered: kept in a ring of fixed size, written out when a
+//! run fails.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -15,7 +16,7 @@ const BYTES_SHOWN: usize = 48;
 
 pub struct Record {
     pub name: String,
-    /// How often it has done what it is there for.
+    /// Number of times that the member has done its work.
     done: AtomicU64,
     lines: Mutex<VecDeque<(Duration, String)>>,
 }

@@ -1,4 +1,5 @@
-//! What became of a run: a few lines for people, and, if it failed, a folder with what was sent and what the server was at.
+//! What became of a run: a few lines for people, and, if it failed, a folder with what was sent and what the
+//! server was at.
 
 use std::fmt::Write as _;
 use std::fs;

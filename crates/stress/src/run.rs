@@ -30,13 +30,13 @@ use crate::{Fallible, report, settle};
 const LOOK: Duration = Duration::from_millis(50);
 /// After a fault, others may show that belong to it.
 const AFTERMATH: Duration = Duration::from_secs(2);
-/// What is not answered for so long after a stall was seen is not answered at all.
+/// Time after a seen stall at which a request without a reply counts as never answered.
 const HANG_MIN: Duration = Duration::from_secs(10);
 /// Threads look up several times a second; one that does not end within this hangs itself.
 const END_MAX: Duration = Duration::from_secs(20);
-/// What has to be delivered while nothing is sent is delivered within this. Floods of messages take the longest.
+/// Time within which all deliveries are made while no requests are sent. Floods of messages take the longest.
 const QUIET_MAX: Duration = Duration::from_secs(8);
-/// In a run of this length every lane has done something, on any machine.
+/// Length of a run in which every lane has done some of its work, on any machine.
 const BUSY_MIN: Duration = Duration::from_secs(10);
 /// And nothing is looked at before whatever is under way has arrived.
 const QUIET_MIN: Duration = Duration::from_millis(300);
@@ -76,7 +76,8 @@ pub fn all(options: &Options) -> Fallible<Option<Severity>> {
     Ok(worst)
 }
 
-/// Whether another seed begins after `runs`, with so much of the time left. Where their number is given the time is a bound.
+/// Returns whether another seed begins after `runs`, with `left` of the time left. If the number of seeds is
+/// given, the time is only a bound.
 fn begins(options: &Options, runs: usize, left: Duration) -> bool {
     match options.seeds {
         Some(wanted) => runs < wanted && !left.is_zero(),
@@ -119,7 +120,8 @@ fn one(seed: u64, options: &Options) -> Fallible<Option<Severity>> {
     Ok(faults.iter().map(|fault| fault.severity).max())
 }
 
-/// A stall ends; a server that hangs does not. Each worker is asked once more, on connections that are handed out in turn.
+/// A stall ends; a server that hangs does not. Each worker is asked once more, on connections that are handed
+/// out in turn.
 fn look_for_hang(world: &Arc<World>) {
     let record = world.record("hang");
     for number in 0..world.plan.workers {
@@ -150,7 +152,8 @@ fn look_for_hang(world: &Arc<World>) {
     }
 }
 
-/// A run that ended before its time has a fault, whichever thread has seen it; the connection that audits counts as well.
+/// A run that ended before its time has a fault, whichever thread has seen it; the connection that audits
+/// counts as well.
 fn note_outcome(world: &World, outcome: &Result<(), Lost>) {
     match outcome {
         Err(Lost::Closed(why) | Lost::Unreachable(why)) => world.closed("audit", why),
@@ -159,7 +162,8 @@ fn note_outcome(world: &World, outcome: &Result<(), Lost>) {
     }
 }
 
-/// How the server has ended, if it has. A connection can be seen to end some time before its process.
+/// Returns how the server has ended, if it has. The end of a connection can be visible some time before the
+/// end of its process.
 fn end_of(server: &mut Server, is_closed: bool) -> Option<String> {
     const REAPED_WITHIN: Duration = Duration::from_secs(2);
     let begun = Instant::now();
@@ -313,7 +317,7 @@ impl Run {
         }
     }
 
-    /// Nothing is sent any more: what is there has to be delivered, in a while.
+    /// Checks, once no more requests are sent, that all deliveries are made within some time.
     fn look_quiet(&mut self, server: &mut Server, connection: &mut Connection) -> Result<(), Lost> {
         let begun = Instant::now();
         while begun.elapsed() < QUIET_MIN {
@@ -339,7 +343,7 @@ impl Run {
         }
     }
 
-    /// Of every lane the senders and the receivers have done something, and so has every probe.
+    /// Checks that the senders and the receivers of every lane have done something, and that every probe has.
     fn look_for_idle(&self, time: Duration) {
         let records: Vec<_> = self.world.records();
         let done =
@@ -360,7 +364,7 @@ impl Run {
         }
     }
 
-    /// What the server itself says of how long it held its locks, if it does.
+    /// Prints how long the server reports to have held its locks, if it reports that.
     fn print_locks(&self, connection: &mut Connection) -> Result<(), Lost> {
         if let Value::Bulk(info) = connection.call(&["INFO", "locks"])? {
             let text = String::from_utf8_lossy(&info);
@@ -391,7 +395,8 @@ impl Run {
     }
 }
 
-/// Which part of a lane has done nothing at all, of members that wait or do not and what each has done.
+/// Returns the parts of a lane that have done nothing at all. Each member is given as whether it waits, and
+/// how much it has done.
 fn idle_parts(members: &[(bool, u64)]) -> Vec<&'static str> {
     [(false, "no sender has done anything"), (true, "no receiver has got anything")]
         .into_iter()

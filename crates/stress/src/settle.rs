@@ -1,5 +1,5 @@
-//! When all have left: the server is as it was. No client is connected, waits, tracks or listens; memory is that of the data,
-//! and without data that of the start; no thread is at work; every invariant holds.
+//! When all have left: the server is as it was. No client is connected, waits, tracks or listens; memory is
+//! that of the data, and without data that of the start; no thread is at work; every invariant holds.
 
 use std::collections::BTreeMap;
 use std::thread;
@@ -14,17 +14,19 @@ use crate::lanes::line;
 use crate::record;
 use crate::world::World;
 
-/// Connections that were closed without a word are noticed, and what removed collections had is freed, within this.
+/// Connections that were closed without a word are noticed, and what removed collections had is freed, within
+/// this.
 const SETTLE_MAX: Duration = Duration::from_secs(10);
-/// What stays of a busy time: lists that have grown, and room that is kept for the next large thing. It does not grow with the
-/// time that a run takes.
+/// Memory that stays after a busy time: lists that have grown, and room that is kept for the next large
+/// value. It does not grow with the length of a run.
 const LEFT_BYTES_MAX: u64 = 12 << 20;
-/// Of each worker: the room of a large reply (1 MB), and histograms of all commands that it has run (2 MB).
+/// Memory that stays for each worker: the room of a large reply (1 MB), and histograms of all commands that
+/// it has run (2 MB).
 const LEFT_BYTES_PER_WORKER: u64 = 3 << 20;
-/// Of one core, for each thread: the cron's rounds.
+/// Part of a core that each idle thread may use, for the rounds of the cron.
 const IDLE_PERCENT_MAX: u64 = 10;
 
-/// What INFO says of clients, when there is but one.
+/// Fields of INFO about clients, with their values when only one client is connected.
 const ALONE: [(&str, u64); 8] = [
     ("connected_clients", 1),
     ("blocked_clients", 0),
@@ -113,7 +115,7 @@ fn invariants(world: &World, connection: &mut Connection) -> Result<(), Lost> {
     Ok(())
 }
 
-/// In one of several seconds each thread is idle: compaction may need some to come to its end.
+/// Checks that each thread is idle in one of several seconds: compaction may need some of them to finish.
 fn idle(world: &World, server: &Server) -> Fallible {
     let begun = Instant::now();
     let mut before = server.threads()?;
@@ -153,7 +155,7 @@ impl Busy {
         self.least = least;
     }
 
-    /// Those that were never idle.
+    /// Returns the threads that were never idle.
     fn threads(&self) -> Vec<(&str, u64, u64)> {
         let busy = self.least.iter().filter(|(_, (_, percent))| *percent > IDLE_PERCENT_MAX);
         busy.map(|(id, (name, percent))| (name.as_str(), *id, *percent)).collect()

@@ -1,4 +1,5 @@
-//! What the threads of a server are at while it stalls: their states at once, then their stacks, if a debugger is there.
+//! What the threads of a server are at while it stalls: their states at once, then their stacks, if a
+//! debugger is there.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -7,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-/// So long a debugger may take. It holds the server meanwhile.
+/// Longest time that the debugger may take. It stops the server meanwhile.
 pub const DEBUGGER_MAX: Duration = Duration::from_secs(20);
 
 /// Into `threads.txt` in this folder: the states are in the file before the debugger starts.

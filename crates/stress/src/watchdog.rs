@@ -7,8 +7,9 @@
 //!   accept             a connection that is new every time
 //!   process            alive, its RSS, how long its threads wait for a core
 //! ```
-//! A probe asks five times a second and looks up twenty times a second while it waits. What is late by more than `LATE_MAX`,
-//! beyond the allowances, is a fault while it is late, so a server that never answers is found as soon as a slow one.
+//! A probe asks five times a second and looks up twenty times a second while it waits. What is late by more
+//! than `LATE_MAX`, beyond the allowances, is a fault while it is late, so a server that never answers is
+//! found as soon as a slow one.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -69,7 +70,8 @@ impl Watch {
     }
 }
 
-/// A probe ends with the run and not before: what ends it sooner is a fault, so that no run is looked at by fewer probes.
+/// A probe ends with the run and not before: what ends it sooner is a fault, so that no run is looked at by
+/// fewer probes.
 fn note_end(world: &World, name: &str, end: thread::Result<Result<(), Lost>>) {
     match end {
         Err(_) => world.fault(name, "the probe has panicked"),
@@ -168,12 +170,13 @@ fn accept(member: &mut Member) -> Result<(), Lost> {
     Ok(())
 }
 
-/// One request, and a fault as soon as its reply is late.
+/// Sends a request and returns its reply. Reports a fault as soon as the reply is late.
 fn ask(member: &Member, connection: &mut Connection, request: &[&str], cover: Cover) -> Result<Value, Lost> {
     connection.send(request)?;
     let begun = Instant::now();
     loop {
-        // Up to here nothing had come, if the look finds nothing. A pause of this thread behind it is none of the server's.
+        // Up to here nothing had come, if the look finds nothing. A pause of this thread behind it is none of
+        // the server's.
         let looked = Instant::now();
         if let Some(reply) = connection.next_within(LOOK_EVERY)? {
             return Ok(reply);
@@ -191,7 +194,7 @@ fn ask(member: &Member, connection: &mut Connection, request: &[&str], cover: Co
     }
 }
 
-/// What is allowed for, if the wait is longer than that.
+/// Returns the allowed time if the wait is longer than that and `LATE_MAX`.
 fn lateness(waited: Duration, allowed: Duration) -> Option<Duration> {
     (waited > LATE_MAX + allowed).then_some(allowed)
 }
@@ -199,7 +202,7 @@ fn lateness(waited: Duration, allowed: Duration) -> Option<Duration> {
 /// The process itself: runs in the thread of the run, between other things.
 pub struct Sampler {
     sampled_at: Instant,
-    /// Of each thread of the server, how long it has waited for a core since it began.
+    /// Time that each thread of the server has waited for a core since the thread began.
     waited_ns: BTreeMap<u64, u64>,
     pub resident_bytes_max: u64,
 }

@@ -1,11 +1,13 @@
-//! What all threads of a run share: the plan, the phase, the faults, the allowances, and which connections may be disturbed.
+//! What all threads of a run share: the plan, the phase, the faults, the allowances, and which connections
+//! may be disturbed.
 //!
 //! ```text
 //!   Busy ------> Quiet --------------> Leaving
 //!   all send     senders end;          receivers end as well;
 //!                receivers still wait  what is left is counted
 //! ```
-//! After the first fault a run has nothing more to learn: it is given up, and every thread ends at its next look.
+//! After the first fault a run has nothing more to learn: it is given up, and every thread ends at its next
+//! look.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -32,12 +34,13 @@ pub enum Phase {
 
 const PHASES: [Phase; 4] = [Phase::Busy, Phase::Quiet, Phase::Leaving, Phase::GivenUp];
 
-/// What a fault says of the server. Ordered: the worst of several decides.
+/// Severity of a fault. Ordered: the worst of several decides.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
     /// Something took too long: a stall of the server, or one of the machine.
     Late,
-    /// Lost, delivered twice, malformed, ended, an invariant that does not hold: no machine is slow enough for it.
+    /// Lost, delivered twice, malformed, ended, an invariant that does not hold: no machine is slow enough
+    /// for it.
     Wrong,
 }
 
@@ -64,7 +67,7 @@ pub struct World {
     pub port: u16,
     pub process: u32,
     pub server_log: PathBuf,
-    /// Where a run that fails leaves everything.
+    /// Folder in which a failed run leaves all its files.
     pub folder: PathBuf,
     pub plan: Plan,
     pub begun: Instant,
@@ -137,7 +140,7 @@ impl World {
         Fault { at: self.begun.elapsed(), whose: whose.to_string(), what, severity, is_closing: false }
     }
 
-    /// Whether it counts.
+    /// Adds a fault. Returns whether it counts.
     fn push(&self, fault: Fault) -> bool {
         let mut faults = guard(&self.faults);
         // What follows from giving up is none.
@@ -194,8 +197,8 @@ impl World {
         guard(&self.evidence).clone()
     }
 
-    /// Writes what the server's threads are at, once: while the first stall lasts, and not when the run is over. The time in
-    /// which a debugger holds the server is allowed for.
+    /// Writes what the server's threads are at, once: while the first stall lasts, and not when the run is
+    /// over. The time in which a debugger holds the server is allowed for.
     fn write_threads(&self) {
         let mut is_written = guard(&self.threads_written);
         if self.process == 0 || std::mem::replace(&mut *is_written, true) {
@@ -218,11 +221,11 @@ fn guard<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One thread of a lane: a client, or one that connects again and again.
+/// Thread of a lane: a client, or one that connects again and again.
 pub struct Member {
     pub world: Arc<World>,
     pub name: String,
-    /// Which of its lane it is.
+    /// Number of the member in its lane.
     pub number: usize,
     pub prng: Prng,
     pub record: Arc<Record>,
@@ -239,8 +242,8 @@ impl Member {
         Member { world: Arc::clone(world), name, number, prng: Prng::new(mixed), record }
     }
 
-    /// A connection with this member's name, which the server does not evict. Before it has said so, the server may:
-    /// where `maxmemory-clients` is lowered, it tries again.
+    /// A connection with this member's name, which the server does not evict. Before it has said so, the
+    /// server may: where `maxmemory-clients` is lowered, it tries again.
     pub fn connect(&self) -> Result<Connection, Lost> {
         const PATIENCE: Duration = Duration::from_secs(5);
         const PAUSE: Duration = Duration::from_millis(20);
@@ -291,7 +294,8 @@ impl Member {
         }
     }
 
-    /// It has done once more what it is there for: a lane of which no member ever says so is idle.
+    /// Records that the member has done its work once more. A lane none of whose members records this is
+    /// idle.
     pub fn note_done(&self) {
         self.record.note_done();
     }
@@ -308,8 +312,8 @@ impl Member {
         self.world.late(&self.name, what);
     }
 
-    /// Something has not come for `waited`, where `longest` is the most. It is late, and as good as lost if it has not come
-    /// `LOST_AFTER` later either.
+    /// Something has not come for `waited`, where `longest` is the most. It is late, and as good as lost if
+    /// it has not come `LOST_AFTER` later either.
     pub fn overdue(&self, waited: Duration, longest: Duration, what: impl Into<String>) {
         if waited > longest + LOST_AFTER { self.fault(what) } else { self.late(what) }
     }

@@ -1,5 +1,5 @@
-//! The command lines: what is typed into valkey-cli and redis-cli, and what must come out; and valkey-benchmark, whose
-//! work is counted by the server.
+//! The command lines: what is typed into valkey-cli and redis-cli, and what must come out; and
+//! valkey-benchmark, whose work is counted by the server.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,10 +12,10 @@ use crate::client::{Client, push_request};
 use crate::process::Server;
 use isotherm_resp::reply_parse::Value;
 
-/// One call of a command line ends within this time.
+/// Time limit for one call of a command line.
 const CALL_TIME: Duration = Duration::from_secs(20);
 
-/// One call: arguments, standard input, expected standard output.
+/// Arguments, standard input, and expected standard output of a call.
 type Call = (&'static [&'static str], &'static str, &'static str);
 
 const WRONG_GET: &str = "ERR wrong number of arguments for 'get' command\n\n";
@@ -143,8 +143,8 @@ impl Caller<'_> {
     }
 }
 
-/// A load of valkey-benchmark, and how often the server must have run each command afterwards. PING comes twice: as an
-/// array and inline.
+/// A load of valkey-benchmark, and how often the server must have run each command afterwards. PING comes
+/// twice: as an array and inline.
 type Load = (&'static [&'static str], &'static [(&'static str, u64)]);
 
 const LOADS: [Load; 4] = [

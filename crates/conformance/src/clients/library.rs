@@ -1,7 +1,7 @@
 //! The libraries: what each needs on this machine, how it is installed, how its program is run.
 //!
-//! Every program takes the port as its argument and prints `ok <step>` for each of `STEPS`, in this order. It ends at the
-//! first thing that is not as it should be, with a word about it.
+//! Every program takes the port as its argument and prints `ok <step>` for each of `STEPS`, in this order. It
+//! ends at the first thing that is not as it should be, with a word about it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::{Clock, Places, Verdict, in_path, last_lines, sources};
 use crate::bounded;
 
-/// What an application does.
+/// Steps of the program that uses a library as an application does.
 const STEPS: [&str; 13] = [
     "connect",
     "resp2",
@@ -32,18 +32,19 @@ const RUN_TIME: Duration = Duration::from_secs(40);
 
 pub struct Library {
     pub name: &'static str,
-    /// Its folder under `clients/`, and where it is installed.
+    /// Name of the library's folder, both under `clients/` and where the library is installed.
     folder: &'static str,
     programs: &'static [&'static str],
     /// A change of these files means installing again.
     pins: &'static [&'static str],
     install: fn(&Folders) -> Vec<Command>,
     run: fn(&Folders) -> Command,
-    /// What runs its `writer`, for clusters whose slots move; `None`: it has none.
+    /// Builder of the command that runs the library's `writer`, for clusters whose slots move; `None` if it
+    /// has no writer.
     writer: Option<fn(&Folders) -> Command>,
 }
 
-/// Where a library's program lies, and where what it needs is installed.
+/// Folders of a library: one for its program, and one in which its dependencies are installed.
 struct Folders {
     source: PathBuf,
     installed: PathBuf,
@@ -163,7 +164,8 @@ impl Library {
         }
     }
 
-    /// What runs its writer, if it has one. An error is a reason to skip.
+    /// Returns the command that runs the library's writer, if it has one. An error is a reason to skip the
+    /// library.
     pub fn writer(&self, places: &Places, clock: Clock) -> Option<Result<Command, String>> {
         let writer = self.writer?;
         Some(self.installed(places, clock).map(|folders| writer(&folders)))
@@ -211,7 +213,7 @@ fn first_words(text: &str) -> String {
     text.split_whitespace().take(WORDS_MAX).collect::<Vec<_>>().join(" ")
 }
 
-/// Whether every step was done, in order.
+/// Returns `Passed` if every step was done, in order, and `Failed` otherwise.
 fn verdict(output: &str) -> Verdict {
     let done: Vec<&str> = output.lines().filter_map(|line| line.strip_prefix("ok ")).collect();
     match done == STEPS {

@@ -11,9 +11,9 @@ use crate::clients::{Clock, Places as ClientPlaces, writers};
 
 pub struct Options {
     pub loops: usize,
-    /// That one command moves.
+    /// Number of slots that one command moves.
     pub slots: usize,
-    /// For each of the clusters.
+    /// Time for each of the clusters.
     pub seconds: u64,
     pub clusters: &'static [Cluster],
     /// Arguments for Isotherm nodes.
@@ -23,7 +23,8 @@ pub struct Options {
 /// The name, and the nodes that stay.
 pub type Cluster = (&'static str, &'static [Make]);
 
-/// That have Isotherm nodes, and one of Valkey's alone: what libraries do of themselves.
+/// Clusters that have Isotherm nodes. `VALKEY` has nodes of Valkey alone, and shows how libraries behave
+/// there.
 pub const CLUSTERS: &[Cluster] = &[
     ("3 Isotherm", &[Make::Isotherm, Make::Isotherm, Make::Isotherm]),
     ("2 Isotherm, 2 Valkey", &[Make::Isotherm, Make::Valkey, Make::Isotherm, Make::Valkey]),
@@ -31,7 +32,7 @@ pub const CLUSTERS: &[Cluster] = &[
 pub const VALKEY: &[Cluster] = &[("3 Valkey", &[Make::Valkey, Make::Valkey, Make::Valkey])];
 
 const INSTALL_TIME: Duration = Duration::from_secs(240);
-/// Of each writer.
+/// Number of keys of each writer.
 const KEYS: usize = 400;
 const RELOAD_SECONDS: usize = 3;
 /// Operations a second.
@@ -94,7 +95,8 @@ pub fn libraries(places: &Places) -> Fallible<Vec<(&'static str, Command)>> {
     }
 }
 
-/// Those that valkey-cli moves, which are the lowest of a node, and as many that stay where they are.
+/// Returns the slots that valkey-cli moves, which are the lowest of each node, and as many slots that stay
+/// where they are.
 fn busy_slots(nodes: usize, moved: usize) -> Vec<u16> {
     let share = 16384 / nodes;
     let mut slots = Vec::new();
@@ -108,7 +110,7 @@ fn busy_slots(nodes: usize, moved: usize) -> Vec<u16> {
     slots
 }
 
-/// What is done in one loop. Which nodes take part differs from loop to loop.
+/// Runs the commands of one loop. The nodes that take part differ from loop to loop.
 fn turn(world: &mut World<'_>, number: usize, slots: usize) -> Fallible {
     let count = world.nodes.len();
     let (from, to) = (number % count, (number + 1) % count);
@@ -123,7 +125,8 @@ fn turn(world: &mut World<'_>, number: usize, slots: usize) -> Fallible {
     world.del_node()
 }
 
-/// All writers find what they have written, and nothing is there but that. `renewed_max`: new clients of one writer until now.
+/// All writers find what they have written, and nothing is there but that. `renewed_max`: new clients of one
+/// writer until now.
 fn check(world: &World<'_>, writers: &mut [Writer], renewed_max: usize) -> Fallible<String> {
     writers.iter_mut().try_for_each(Writer::begin_check)?;
     let mut line = String::new();

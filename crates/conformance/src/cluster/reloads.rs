@@ -1,5 +1,5 @@
-//! How often a client loads the topology anew while 100 slots move in 10 seconds: with pushes (CLIENT MAINT_NOTIFICATIONS), without, and
-//! from Valkey.
+//! How often a client loads the topology anew while 100 slots move in 10 seconds: with pushes (CLIENT
+//! MAINT_NOTIFICATIONS), without, and from Valkey.
 
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,11 @@ const RELOAD_SECONDS: usize = 600;
 const FILL_TIME: Duration = Duration::from_secs(60);
 /// Behind the last move: what follows from it.
 const QUIET: Duration = Duration::from_secs(2);
-/// What may load a topology.
+/// Commands that can load a topology.
 const LOADS: [&str; 3] = ["cluster|slots", "cluster|shards", "cluster|nodes"];
 
-/// One line for each make; `pace`: operations a second of each library, which works alone, on slots that move.
+/// Prints a line for each make. `pace` is the number of operations a second of each library, which works
+/// alone, on slots that move.
 pub fn run(places: &Places, pace: usize) -> Fallible<bool> {
     let pushes = ["--cluster-maint-notifications", "yes"];
     let cases: [(&str, Make, &[&str]); 3] = [
@@ -58,7 +59,7 @@ pub fn run(places: &Places, pace: usize) -> Fallible<bool> {
     Ok(true)
 }
 
-/// Of all nodes since they were started.
+/// Returns how many topologies all nodes have sent since they were started.
 fn loads(world: &World<'_>) -> Fallible<u64> {
     let mut sum = 0;
     for node in &world.nodes {
@@ -104,7 +105,7 @@ fn some_with_keys(world: &World<'_>) -> Fallible<Vec<String>> {
     Ok(slots)
 }
 
-/// From the first node to the second one, with its keys, in the order of Valkey's tools.
+/// Moves a slot from the first node to the second one, with its keys, in the order of Valkey's tools.
 fn move_slot(world: &World<'_>, slot: &str) -> Fallible {
     const KEYS_PER_CALL: &str = "100";
     let [from, to, other] = &world.nodes[..] else { return Err("three nodes are needed".into()) };

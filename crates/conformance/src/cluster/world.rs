@@ -49,7 +49,8 @@ impl Node {
 }
 
 impl Node {
-    /// A node that has lost its last slot becomes a replica of the one that has it, and takes no CLUSTER RESET while it loads.
+    /// A node that has lost its last slot becomes a replica of the one that has it, and takes no CLUSTER
+    /// RESET while it loads.
     fn wait_until_in_sync(&self) -> Fallible {
         let begun = Instant::now();
         loop {
@@ -180,7 +181,7 @@ impl<'p> World<'p> {
         Ok(true)
     }
 
-    /// Of all nodes.
+    /// Returns the number of keys on all nodes.
     pub fn keys(&self) -> Fallible<i64> {
         let mut keys = 0;
         for node in &self.nodes {

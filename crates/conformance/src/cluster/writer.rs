@@ -1,4 +1,5 @@
-//! One of the programs `writer` in `crates/conformance/clients`: it writes, compares, and stops to read all of its keys when it is asked.
+//! One of the programs `writer` in `crates/conformance/clients`: it writes, compares, and stops to read all
+//! of its keys when it is asked.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{BufRead, BufReader, Write};
@@ -16,14 +17,15 @@ const ANSWER_TIME: Duration = Duration::from_secs(60);
 /// Lines on its standard error.
 const COMPLAINTS_KEPT: usize = 12;
 
-/// What a writer is to do.
+/// Work of a writer.
 pub struct Load {
     pub keys: usize,
     /// Operations a second.
     pub pace: usize,
-    /// Where its keys lie: one in the first slot, one in the second, and so on, around.
+    /// Slots of the keys: the first key is in the first slot, the second in the second, and so on in turn.
     pub slots: Vec<u16>,
-    /// For libraries that do not look for another topology when a node is gone: how often they do in any case.
+    /// Interval at which the topology is reloaded in any case, for libraries that do not look for another
+    /// topology when a node is gone.
     pub reload_seconds: usize,
 }
 
@@ -53,11 +55,11 @@ pub struct Writer {
     complaints: Arc<Mutex<VecDeque<String>>>,
 }
 
-/// What a writer has done so far.
+/// Counts of a writer's work so far.
 pub struct Checked {
     pub operations: u64,
     pub errors: u64,
-    /// Of its keys, those that are there.
+    /// Number of the writer's keys that are present.
     pub keys: i64,
     /// Clients that it has made because the library had lost its way.
     pub renewed: u64,
@@ -95,7 +97,7 @@ impl Writer {
         Ok(writer)
     }
 
-    /// It stops, and compares all of its keys.
+    /// Makes the writer stop, and compare all of its keys.
     pub fn begin_check(&mut self) -> Fallible {
         self.say("check")
     }
@@ -116,14 +118,15 @@ impl Writer {
             .map_err(|why| format!("the writer of {} is gone: {why}{}", self.name, self.last_words()))
     }
 
-    /// What it has said that no one has read: why it ended, mostly.
+    /// Returns the lines that the writer has printed and that were not read yet. They usually say why it
+    /// ended.
     fn last_words(&self) -> String {
         let complaints = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
         let lines = self.said.try_iter().chain(complaints.iter().cloned());
         lines.map(|line| format!("\n{line}")).collect()
     }
 
-    /// What follows these words in the next line.
+    /// Reads the next line, and returns its part after `start`.
     fn expect(&self, start: &str) -> Fallible<String> {
         match self.said.recv_timeout(ANSWER_TIME) {
             Ok(line) => match line.strip_prefix(start) {

@@ -1,7 +1,9 @@
-//! A server on port 6379, which most suites expect, and a program beside it, out of the reach of anything else.
+//! A server on port 6379, which most suites expect, and a program beside it, out of the reach of anything
+//! else.
 //!
-//! Both run in a network of their own, where there is only the loopback and each port is free; so they cannot meet another
-//! server, nor the world. Where the kernel gives no such network to a user, the machine's own port is taken, if it is free.
+//! Both run in a network of their own, where there is only the loopback and each port is free; so they cannot
+//! meet another server, nor the world. Where the kernel gives no such network to a user, the machine's own
+//! port is taken, if it is free.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -14,7 +16,8 @@ pub const PORT: u16 = 6379;
 
 const IN_A_NETWORK: &str = "ip link set lo up && exec \"$@\"";
 
-/// What runs `program` beside a new server of `binary`: this program again, as `with-server`.
+/// Builds the command that runs `program` together with a new server of `binary`: it is this program again,
+/// as `with-server`.
 pub fn command(binary: &Path, program: &Command) -> Fallible<Command> {
     let own = std::env::current_exe().map_err(|why| format!("where is this program? {why}"))?;
     let mut command = match has_networks() {

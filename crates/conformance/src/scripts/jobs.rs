@@ -1,7 +1,8 @@
 //! What 10,000 jobs of BullMQ cost the server: CPU time of its process, beside Valkey's.
 //!
-//! `jobs.js` adds jobs with delays, priorities, parents, retries and repeats, and works them off; the servers take turns, A B A B,
-//! each time new. The figure is a ratio of medians. What became of the jobs has to be the same each time.
+//! `jobs.js` adds jobs with delays, priorities, parents, retries and repeats, and works them off; the servers
+//! take turns, A B A B, each time new. The figure is a ratio of medians. What became of the jobs has to be
+//! the same each time.
 
 use std::path::Path;
 use std::process::Command;
@@ -69,7 +70,7 @@ fn once(
     }
 }
 
-/// In milliseconds.
+/// Returns the median in milliseconds.
 fn median(times: &mut [u64]) -> f64 {
     times.sort_unstable();
     let middle = times.len() / 2;

@@ -6,12 +6,12 @@
 //!             each against a new Valkey and a new Isotherm --> one outcome a test or step --> compared
 //! jobs      the CPU time that 10,000 jobs of BullMQ cost each server
 //! ```
-//! The measure is Valkey: what passes there has to pass here, and what a driver prints has to be the same. A test that
-//! fails on both is counted and said, for it is the machine's or the suite's. Tests have clocks, so what fails is run
-//! once more before it counts. What cannot be installed is a reported skip.
+//! The measure is Valkey: what passes there has to pass here, and what a driver prints has to be the same. A
+//! test that fails on both is counted and said, for it is the machine's or the suite's. Tests have clocks, so
+//! what fails is run once more before it counts. What cannot be installed is a reported skip.
 //!
-//! Reading order: the packages (`packages`), a server of their own on the port that suites expect (`alone`), outcomes (`score`),
-//! the benchmark (`jobs`).
+//! Reading order: the packages (`packages`), a server of their own on the port that suites expect (`alone`),
+//! outcomes (`score`), the benchmark (`jobs`).
 
 mod alone;
 pub mod jobs;
@@ -28,15 +28,16 @@ use crate::bounded;
 use packages::{PACKAGES, Package};
 use score::Outcomes;
 
-/// Where things are.
+/// Paths of the programs, and of the folder for installed packages.
 pub struct Places {
     pub server: PathBuf,
     pub valkey: PathBuf,
-    /// What is installed lands here, and the logs of what ran.
+    /// Folder in which packages are installed, and in which the logs of their runs are written.
     pub folder: PathBuf,
 }
 
-/// Runs the packages that are named, or all; `quick`: those that take seconds. True if none does worse than on Valkey.
+/// Runs the packages that are named, or all; `quick`: those that take seconds. True if none does worse than
+/// on Valkey.
 pub fn run(places: &Places, named: &[String], quick: bool) -> Fallible<bool> {
     if let Some(unknown) = named.iter().find(|name| PACKAGES.iter().all(|known| known.name != *name)) {
         let known: Vec<&str> = PACKAGES.iter().map(|package| package.name).collect();
@@ -61,7 +62,7 @@ pub fn run(places: &Places, named: &[String], quick: bool) -> Fallible<bool> {
     Ok(all_well)
 }
 
-/// How a package fared on both servers.
+/// Result of a package on both servers.
 struct Report {
     line: String,
     details: Vec<String>,
@@ -95,7 +96,7 @@ fn log_of(package: &Package, places: &Places, maker: &str) -> PathBuf {
     places.folder.join("logs").join(format!("{}-{maker}.txt", package.name))
 }
 
-/// One run on a new server. What the program says is kept in a file.
+/// Runs a package once on a new server. The output of the program is kept in a file.
 fn attempt(package: &Package, places: &Places, maker: &str) -> Fallible<Outcomes> {
     let server = if maker == "valkey" { &places.valkey } else { &places.server };
     let mut command = alone::command(server, &package.command(&places.folder, server)?)?;

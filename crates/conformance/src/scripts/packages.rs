@@ -12,9 +12,10 @@ use crate::clients::{in_path, sources};
 pub struct Package {
     pub name: &'static str,
     pub kind: Kind,
-    /// Go: the module with its version. Python: the source package. A driver: nothing, its version is in package.json.
+    /// Go: the module with its version. Python: the source package. A driver: nothing, its version is in
+    /// package.json.
     of: &'static str,
-    /// It takes seconds.
+    /// True if a run takes only seconds.
     pub is_quick: bool,
     /// The time of one run.
     pub seconds: u64,
@@ -62,7 +63,7 @@ impl Package {
         }
     }
 
-    /// What runs its tests beside a server on `PORT`.
+    /// Builds the command that runs the package's tests with a server on `PORT`.
     pub fn command(&self, folder: &Path, server: &Path) -> Fallible<Command> {
         match self.kind {
             Kind::Go => self.go_command(&folder.join("go"), server),
@@ -86,7 +87,8 @@ impl Package {
             let module = module.and_then(|dir| dir.split('"').next()).ok_or("go names no folder")?;
             std::fs::remove_dir_all(&copy).ok();
             step(Command::new("cp").args(["-r", "--no-preserve=mode", module]).arg(&copy))?;
-            // Their tests may want a server to be listed, and there is none: so this may fail, and has built them then.
+            // Their tests may want a server to be listed, and there is none: so this may fail, and has built
+            // them then.
             let mut build = Command::new("go");
             build.args(["test", "-run", "^$", "./..."]).current_dir(&copy);
             bounded::run(&mut build, b"", INSTALL_TIME).map(drop)
@@ -98,8 +100,8 @@ impl Package {
         go.args(["test", "-json", "-count=1", "./..."])
             .current_dir(folder.join(self.name))
             .env("GOPROXY", "off");
-        // It starts servers by itself, as `redis-server`. When they end they save what is in them where they were started, and the
-        // next would begin with its locks.
+        // It starts servers by itself, as `redis-server`. When they end they save what is in them where they
+        // were started, and the next would begin with its locks.
         if self.name == "redsync" {
             std::fs::remove_file(folder.join("redsync/dump.rdb")).ok();
             go.env("PATH", path_with_server(folder, server)?);
@@ -149,7 +151,7 @@ pub fn install_node(folder: &Path) -> Fallible {
     })
 }
 
-/// Where our drivers lie.
+/// Returns the folder of our drivers.
 pub fn scripts() -> PathBuf {
     sources().join("scripts")
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::bounded::Ended;
 
-/// How the output is to be read.
+/// Format of the output.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Kind {
     /// `go test -json`: one object a line. Parts of tests are not counted: their names hold dates.
@@ -15,7 +15,7 @@ pub enum Kind {
     Driver,
 }
 
-/// By test; of a driver, what a step printed.
+/// Outcomes by the name of a test. For a driver, the text that each step printed.
 pub type Outcomes = BTreeMap<String, String>;
 
 const PASSED: &str = "passed";
@@ -71,7 +71,8 @@ fn last_words(errors: &str, how: String) -> String {
     errors.lines().find(|line| line.contains("Error")).map_or(how, str::to_string)
 }
 
-/// What is not as on Valkey, though it went well there.
+/// Returns the tests whose outcome differs from that on Valkey, although they neither failed nor were skipped
+/// there.
 pub fn worse(ours: &Outcomes, theirs: &Outcomes) -> Vec<String> {
     let failed_there = |outcome: &str| outcome == "failed" || outcome == "skipped";
     let differs = |(name, theirs): (&String, &String)| match ours.get(name) {
@@ -84,7 +85,7 @@ pub fn worse(ours: &Outcomes, theirs: &Outcomes) -> Vec<String> {
     theirs.iter().filter_map(differs).collect()
 }
 
-/// What went well here and not there.
+/// Returns the tests that passed here and failed on Valkey.
 pub fn only_there(ours: &Outcomes, theirs: &Outcomes) -> Vec<String> {
     let fails = |name: &&String| {
         ours.get(*name).is_some_and(|outcome| outcome == PASSED) && theirs[*name] == "failed"
@@ -92,7 +93,7 @@ pub fn only_there(ours: &Outcomes, theirs: &Outcomes) -> Vec<String> {
     theirs.keys().filter(fails).map(|name| format!("{name}: failed on Valkey only")).collect()
 }
 
-/// Of two runs of one suite, the better outcome of each test.
+/// Returns, of two runs of one suite, the better outcome of each test.
 pub fn better(first: Outcomes, second: Outcomes) -> Outcomes {
     let names: BTreeSet<String> = first.keys().chain(second.keys()).cloned().collect();
     let of = |name: String| {

@@ -1,4 +1,5 @@
-//! Which tests of Valkey's suite are run, and which of them cannot pass, with reasons. `disk.txt` has the format.
+//! Which tests of Valkey's suite are run, and which of them cannot pass, with reasons. `disk.txt` has the
+//! format.
 
 use crate::Fallible;
 use std::collections::BTreeMap;
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Default, Debug)]
 pub struct Unit {
     pub name: String,
-    /// If there are some, no others are run.
+    /// Tests to be run. If the list is empty, all are run.
     pub only: Vec<String>,
     pub skipped: Vec<Exception>,
     pub failing: Vec<Exception>,

@@ -1,4 +1,5 @@
-//! The tests of Sentinel: five servers, ours in the place of Valkey's, and five sentinels, which are Valkey's own.
+//! The tests of Sentinel: five servers, ours in the place of Valkey's, and five sentinels, which are Valkey's
+//! own.
 //!
 //! ```text
 //!   scratch/src/valkey-sentinel   valkey-server --sentinel
@@ -43,7 +44,7 @@ fn write_program(scratch: &Path, places: &Places) -> Fallible {
     written.map_err(|why| format!("{}: {why}", path.display()))
 }
 
-/// What the runner has printed.
+/// Reads the output of the runner.
 fn read(ended: &Ended) -> Outcome {
     let mut outcome = Outcome::default();
     let (mut said_lines, mut has_ended) = (0, false);

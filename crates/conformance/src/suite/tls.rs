@@ -1,5 +1,6 @@
-//! The tests of TLS: all clients of the suite speak it, with certificates that Valkey's script makes. Needs `openssl`, and the package
-//! tcl-tls of Debian; comparing (`--valkey`) needs a Valkey that is built with TLS.
+//! The tests of TLS: all clients of the suite speak it, with certificates that Valkey's script makes. Needs
+//! `openssl`, and the package tcl-tls of Debian; comparing (`--valkey`) needs a Valkey that is built with
+//! TLS.
 
 use std::path::Path;
 use std::process::Command;

@@ -56,7 +56,7 @@ pub fn audit(
     Ok((faults, oldest_lost))
 }
 
-/// When the last of all that is there was sent.
+/// Returns when the newest of the writes that are present was sent.
 fn newest_present(writers: &[Writer], there: &[u64]) -> Option<Instant> {
     let of_one = |(writer, number): (&Writer, &u64)| {
         writer.recent.iter().find(|sent| sent.number == *number).map(|sent| sent.sent)
@@ -64,7 +64,7 @@ fn newest_present(writers: &[Writer], there: &[u64]) -> Option<Instant> {
     writers.iter().zip(there).filter_map(of_one).max()
 }
 
-/// What the keys of a client say: the kind, what is shown, the number.
+/// Values in the keys of a client: the kind, the meaning of the number, and the number.
 type Observed = Vec<(usize, Shows, u64)>;
 
 fn observe(client: &mut Client, number: usize) -> Fallible<Observed> {
@@ -91,7 +91,8 @@ fn figure(value: &Value, template: &str) -> Fallible<u64> {
     }
 }
 
-/// The last number of a client that is there. That all below it are there, and no transaction in part, is checked.
+/// The last number of a client that is there. That all below it are there, and no transaction in part, is
+/// checked.
 fn number_of(observed: &Observed, client: usize, faults: &mut Vec<String>) -> u64 {
     let last = |&(kind, shows, figure): &(usize, Shows, u64)| match shows {
         Shows::Last => figure,

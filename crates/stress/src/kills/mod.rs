@@ -1,18 +1,21 @@
-//! `isotherm-stress kills`: a server with an append-only file is killed at random moments, and started again on its files.
+//! `isotherm-stress kills`: a server with an append-only file is killed at random moments, and started again
+//! on its files.
 //!
 //! ```text
 //!   start --> audit: what was answered is there --> 50 clients write --> kill -9 --> start --> audit ...
 //! ```
-//! A client writes one thing after the other, numbered, to keys of its own; the numbers go around all types and a
-//! transaction (`writing`). So after a start its keys say up to which number its writes are there (`audit`), and:
+//! A client writes one thing after the other, numbered, to keys of its own; the numbers go around all types
+//! and a transaction (`writing`). So after a start its keys say up to which number its writes are there
+//! (`audit`), and:
 //!
 //! * under `always` that is the last number that was answered, or the one that was under way;
 //! * under `everysec` nothing is missing that was answered more than a second and an fsync before the kill;
-//! * it is a prefix: no number of a client is missing below one that is there, no transaction is there in part, and what was
-//!   answered before something else was sent is there if that is.
+//! * it is a prefix: no number of a client is missing below one that is there, no transaction is there in
+//!   part, and what was answered before something else was sent is there if that is.
 //!
-//! In some rounds the file is rewritten while the server is killed. With `--swap yes` all that may leave memory does so all the time, and
-//! the file is rewritten again and again, to bases that refer to what is on disk (`swap-checkpoint`).
+//! In some rounds the file is rewritten while the server is killed. With `--swap yes` all that may leave
+//! memory does so all the time, and the file is rewritten again and again, to bases that refer to what is on
+//! disk (`swap-checkpoint`).
 
 mod audit;
 mod writing;
@@ -87,15 +90,16 @@ impl Options {
         Ok(options)
     }
 
-    /// How old an answer may be that is lost. Another second is for an fsync on a busy machine.
+    /// Returns the greatest age, at the kill, of an answered write that may be lost; `None` if no answered
+    /// write may be lost. It includes a second for an fsync on a busy machine.
     fn may_lose(&self) -> Option<Duration> {
         (self.policy == "everysec").then_some(Duration::from_secs(2))
     }
 }
 
-/// From the first write to the kill, in milliseconds.
+/// Shortest and longest time from the first write to the kill, in milliseconds.
 const LIFE_MS: (u64, u64) = (50, 400);
-/// One round of so many has a rewrite.
+/// Interval of rewrites: one of this many rounds has one.
 const REWRITE_ONE_IN: u64 = 4;
 /// With `--swap` one is asked for so often.
 const REWRITE_EACH: Duration = Duration::from_millis(10);
@@ -162,7 +166,7 @@ pub fn run(args: &[String]) -> Fallible<usize> {
     Ok(0)
 }
 
-/// Whether the base, or one that was left, is one that refers.
+/// Returns whether the base file, or one that was left over, refers to data on disk.
 fn base_refers(data: &Path) -> bool {
     let files = std::fs::read_dir(data.join("appendonlydir")).into_iter().flatten().flatten();
     let is_base = |path: &PathBuf| path.to_string_lossy().contains(".base.");
@@ -181,7 +185,7 @@ fn swap_field(client: &mut Client, field: &str) -> Fallible<u64> {
     keys.and_then(|keys| keys.trim().parse().ok()).ok_or_else(|| format!("no {field}"))
 }
 
-/// How often the file is rewritten while clients write.
+/// Number of rewrites of the file while clients write.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rewrites {
     Never,
@@ -213,7 +217,8 @@ fn start(options: &Options, scratch: &Path, data: &Path) -> Fallible<Server> {
     Server::start("Isotherm", Command::new(&options.server), &arguments, scratch)
 }
 
-/// Lets the clients write for so long, and kills the server. When that was, and how many keys were frozen shortly before.
+/// Lets the clients write for so long, and kills the server. When that was, and how many keys were frozen
+/// shortly before.
 fn live(
     server: Server,
     client: &mut Client,

@@ -8,21 +8,22 @@ use isotherm_resp::reply_parse::Value;
 
 use crate::Fallible;
 
-/// What is written under every number that leaves the rest `index` when divided by the number of kinds.
+/// Commands that are written for every number whose remainder, divided by the number of kinds, is the `index`
+/// of this kind.
 pub struct Kind {
-    /// One command, or those of a transaction. `{c}` is the client, `{n}` the number, `{w}` the same with so many zeros in front that it
-    /// may leave memory.
+    /// A single command, or the commands of a transaction. `{c}` is the client, `{n}` the number, and `{w}`
+    /// the number with enough leading zeros that it may leave memory.
     pub writes: &'static [&'static str],
-    /// What to ask afterwards.
+    /// Requests that read the written values afterwards.
     pub reads: &'static [(&'static str, Shows)],
 }
 
-/// What the answer is a number of.
+/// Meaning of the number that a read returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shows {
     /// The last number of the kind that is there.
     Last,
-    /// How many numbers of the kind are there.
+    /// Count of the numbers of this kind that are present.
     Count,
 }
 
@@ -58,7 +59,7 @@ pub const KINDS: [Kind; 12] = [
     },
 ];
 
-/// How many of the numbers up to `number` are of this kind. Numbers begin with 1.
+/// Returns how many of the numbers up to `number` are of this kind. Numbers begin with 1.
 pub fn count_up_to(number: u64, kind: usize) -> u64 {
     let (kinds, kind) = (KINDS.len() as u64, kind as u64);
     number / kinds + u64::from(kind != 0 && number % kinds >= kind)

@@ -1,4 +1,5 @@
-//! Anything: every command the server has, with arguments by its documentation, alone, in packets and in transactions.
+//! Anything: every command the server has, with arguments by its documentation, alone, in packets and in
+//! transactions.
 //!
 //! What is answered is not looked at, only that it is: other tools compare answers.
 
@@ -12,7 +13,7 @@ use crate::kinds::Disturbance;
 use crate::plan::DBS_ANY;
 use crate::world::Member;
 
-/// So many requests on a connection; then another one, in another database.
+/// Number of requests on a connection; then another connection is opened, in another database.
 const REQUESTS: u64 = 300;
 const PACKET_MAX: usize = 12;
 

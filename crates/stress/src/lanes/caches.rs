@@ -1,8 +1,9 @@
-//! Caches: clients that keep what they have read until the server notifies them that it has changed (CLIENT TRACKING).
+//! Caches: clients that keep what they have read until the server notifies them that it has changed (CLIENT
+//! TRACKING).
 //!
-//! A value that is older than what was acknowledged, and of which no invalidation has come for a second, is stale: the
-//! invalidation was lost, or lies where no one looks. Readers use RESP3, broadcasting, or a second connection to which
-//! invalidations are redirected.
+//! A value that is older than what was acknowledged, and of which no invalidation has come for a second, is
+//! stale: the invalidation was lost, or lies where no one looks. Readers use RESP3, broadcasting, or a second
+//! connection to which invalidations are redirected.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -20,7 +21,7 @@ use crate::world::Member;
 const KEYS: usize = 60;
 /// An invalidation comes within this, beyond the allowances.
 const STALE_MAX: Duration = Duration::from_secs(1);
-/// One member in so many writes.
+/// Number of roles: one of this many members writes, the others read.
 const ROLES: usize = 4;
 
 /// The version of a key that was acknowledged last, and when.
@@ -31,11 +32,11 @@ struct Cached {
     asked_at: Instant,
 }
 
-/// What one reader holds.
+/// Values that one reader has cached.
 #[derive(Default)]
 struct Cache {
     values: HashMap<usize, Cached>,
-    /// When an invalidation of a key came last: over two connections it may pass the value.
+    /// Time of the last invalidation of each key: on another connection it may arrive before the value.
     invalidated: HashMap<usize, Instant>,
 }
 

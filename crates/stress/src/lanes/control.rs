@@ -1,7 +1,8 @@
-//! Control: what is done to the server and to its clients, one thing after the other, each with its allowance.
+//! Control: what is done to the server and to its clients, one thing after the other, each with its
+//! allowance.
 //!
-//! Not a lane of the plan: there is one in every run, with whatever disturbances were drawn. It ends by putting everything
-//! back: no pause, active expiry on, every parameter as it was.
+//! Not a lane of the plan: there is one in every run, with whatever disturbances were drawn. It ends by
+//! putting everything back: no pause, active expiry on, every parameter as it was.
 
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -20,10 +21,11 @@ use crate::world::Member;
 
 /// Between two disturbances, on average: with four of them drawn each comes once a second.
 const PAUSE_MS: u64 = 250;
-/// What commands that walk through all data may take, for each MB of it: some times what they take here, in a build with
-/// assertions, with more threads than cores.
+/// Time that commands which walk through all data may take, for each MB of data. It is several times what
+/// they take here, in a build with assertions, with more threads than cores.
 const RELOAD_MS_PER_MB: u64 = 20;
-/// It compares every entry with what is known of it elsewhere.
+/// Time that DEBUG CHECK-INVARIANTS may take for each MB, in which it compares every entry with other records
+/// of it.
 const INVARIANTS_MS_PER_MB: u64 = 100;
 /// And whatever there is.
 const WALK_MS: u64 = 50;
@@ -54,7 +56,7 @@ const POLICIES_VOLATILE: &[&str] =
     &["noeviction", "volatile-lru", "volatile-lfu", "volatile-ttl", "volatile-random"];
 const POLICIES_ANY: &[&str] = &["noeviction", "allkeys-lru", "allkeys-lfu", "allkeys-random", "volatile-ttl"];
 
-/// What many may ask, and what is long.
+/// Long reports that many clients may ask for.
 const REPORTS: [&str; 16] = [
     "INFO everything",
     "INFO memorymap",
@@ -76,7 +78,7 @@ const REPORTS: [&str; 16] = [
 
 pub struct Control {
     done: Mutex<Vec<(Disturbance, u64)>>,
-    /// Of the commands that walk through all data, the longest: milliseconds, and megabytes in use.
+    /// Longest command that walked through all data: its milliseconds, and the megabytes in use.
     longest_walk: Mutex<(u64, u64)>,
 }
 
@@ -103,7 +105,8 @@ impl Control {
             Disturbance::Swap => swap(member, connection)?,
             Disturbance::FlushAll => {
                 let word = *member.prng.pick(&["FLUSHALL", "FLUSHALL ASYNC", "FLUSHALL SYNC"]);
-                // It takes the tables out of sight and frees them in steps that hold up no command: no allowance.
+                // It takes the tables out of sight and frees them in steps that hold up no command: no
+                // allowance.
                 let reply = connection.call(&line(word))?;
                 look_at_error(member, reply);
             }

@@ -1,5 +1,5 @@
-//! Counters: sums that several clients add to at once, alone, in transactions, by scripts of which one in nine takes long, and by
-//! reading, watching and writing back.
+//! Counters: sums that several clients add to at once, alone, in transactions, by scripts of which one in
+//! nine takes long, and by reading, watching and writing back.
 
 use std::sync::Mutex;
 
@@ -11,9 +11,9 @@ use crate::ledger::Sum;
 use crate::plan::Plan;
 use crate::world::Member;
 
-/// Of each kind: few, so that they are contended for.
+/// Number of counters of each kind: few, so that they are contended for.
 const EACH: usize = 6;
-/// How a counter is added to and read; `#` stands for its number, `@` for the amount.
+/// Commands that add to a counter and that read it; `#` stands for its number, `@` for the amount.
 const KINDS: [(&str, &str); 6] = [
     ("INCRBY n:# @", "GET n:#"),
     ("HINCRBY n:hash # @", "HGET n:hash #"),

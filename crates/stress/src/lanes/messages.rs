@@ -1,9 +1,10 @@
-//! Messages: publishers number what they send, readers hear each number once and in order; others read slowly or not at all.
+//! Messages: publishers number what they send, readers hear each number once and in order; others read slowly
+//! or not at all.
 //!
-//! A reader that is slower than its publishers is closed by `client-output-buffer-limit`, which is as it should be, and the
-//! server's log has to say so: the reader connects again, and its numbers begin anew. A reader that stays connected misses
-//! nothing of what is sent after its subscription was confirmed. In some runs all publishers send megabytes at the same
-//! moment, more than the server lets be on its way.
+//! A reader that is slower than its publishers is closed by `client-output-buffer-limit`, which is as it
+//! should be, and the server's log has to say so: the reader connects again, and its numbers begin anew. A
+//! reader that stays connected misses nothing of what is sent after its subscription was confirmed. In some
+//! runs all publishers send megabytes at the same moment, more than the server lets be on its way.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Mutex;
@@ -26,9 +27,9 @@ const SHARDED: usize = CHANNELS / 2;
 const FLOOD_EVERY: Duration = Duration::from_secs(4);
 const FLOOD_MESSAGE_BYTES: usize = 1 << 20;
 const FLOOD_MESSAGES: usize = 5;
-/// Of the text of a message, without floods.
+/// Lengths of the text of a message in bytes, without floods.
 const SIZES: [usize; 6] = [1, 1, 1, 100, 1000, 20_000];
-/// For how long a reader that dawdles reads nothing.
+/// Times for which a slow reader reads nothing.
 const SILENCES_MS: [u64; 3] = [200, 1000, 5000];
 /// `client-output-buffer-limit` of subscribers, as the server is started: above it a reader is closed.
 pub const OUTPUT_BYTES_MAX: u64 = 32 << 20;
@@ -37,7 +38,7 @@ const ON_THEIR_WAY: u64 = 64 << 20;
 /// All publishers together; half more than the server lets be on its way before it makes writers wait.
 const FLOOD_BYTES_MAX: usize = 100 << 20;
 
-/// Who sends, on which channel.
+/// Publisher and channel of a message.
 type Source = (usize, usize);
 
 /// Numbers of one source.
@@ -52,7 +53,7 @@ struct Numbers {
 
 pub struct Messages {
     numbers: Mutex<HashMap<Source, Numbers>>,
-    /// What each reader has heard, while it is connected.
+    /// Messages that each reader has received, while it is connected.
     heard: Vec<Mutex<HashMap<Source, Sequence>>>,
     messages: AtomicU64,
     /// The ids of readers that the server has closed.
@@ -63,7 +64,8 @@ pub struct Messages {
     filler: Vec<u8>,
 }
 
-/// What the server may hold for this lane: messages on their way, requests of publishers, and what readers leave unread.
+/// Returns how many bytes the server may hold for this lane: messages in flight, requests of publishers, and
+/// messages that readers leave unread.
 pub fn resident_bytes_max(plan: &Plan) -> u64 {
     let members = plan.members(Kind::Messages) as u64;
     if members == 0 {
@@ -73,7 +75,8 @@ pub fn resident_bytes_max(plan: &Plan) -> u64 {
     let largest = if plan.floods { FLOOD_MESSAGE_BYTES * FLOOD_MESSAGES } else { SIZES[SIZES.len() - 1] * 3 };
     // The query buffer, and the message that is made of it.
     let requests = 2 * (publishers * largest as u64).min(FLOOD_BYTES_MAX.max(largest) as u64);
-    // A quarter of the pauses is left out, so there are 4/3 requests in a mean pause; two, to be sure. Each has two messages.
+    // A quarter of the pauses is left out, so there are 4/3 requests in a mean pause; two, to be sure. Each
+    // has two messages.
     let requests_per_second = publishers * 2 * 1_000_000 / plan.rest_us.max(1);
     let unread = 2 * mean_message_bytes() * requests_per_second * (SILENCES_MS[2] / 1000 + 1);
     let per_reader = if plan.floods { OUTPUT_BYTES_MAX } else { OUTPUT_BYTES_MAX.min(unread) };
@@ -204,7 +207,7 @@ impl Messages {
         Ok(())
     }
 
-    /// From now on this reader gets everything that is sent to this channel.
+    /// Records that this reader gets every message sent to this channel from now on.
     fn begin(&self, reader: usize, channel: usize) {
         let numbers = self.numbers();
         let mut heard = self.heard(reader);
@@ -214,7 +217,8 @@ impl Messages {
         }
     }
 
-    /// What is wrong with this number.
+    /// Notes a number that a reader got. Returns a description of the fault if numbers are out of order or
+    /// missing.
     fn hear(&self, reader: usize, source: Source, number: u64) -> Option<String> {
         match self.heard(reader).entry(source).or_default().hear(number).err()? {
             Broken::Order(last) => Some(format!("{number} came after {last}")),
@@ -344,7 +348,8 @@ fn channel_of(name: &[u8]) -> Option<usize> {
     std::str::from_utf8(name).ok()?.strip_prefix("m:")?.parse().ok()
 }
 
-/// Of a message: publisher, channel and number. Confirmations of subscriptions are none.
+/// Parses the publisher, channel and number of a message. Returns `None` for a confirmation of a
+/// subscription.
 fn message_of(value: &Value) -> Option<(Source, u64)> {
     let (Value::Array(parts) | Value::Push(parts)) = value else { return None };
     let [Value::Bulk(kind), Value::Bulk(channel), Value::Bulk(text)] = parts.as_slice() else { return None };

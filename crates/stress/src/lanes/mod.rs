@@ -1,4 +1,5 @@
-//! The kinds of clients. A lane is one kind: what its members send, what it keeps count of, and what it says is wrong.
+//! The kinds of clients. A lane is one kind: what its members send, what it keeps count of, and what it says
+//! is wrong.
 //!
 //! ```text
 //!   prepare     one connection, before anything is sent
@@ -37,22 +38,24 @@ pub trait Lane: Send + Sync {
     /// Runs one member until it is to end. Members that wait for others end last.
     fn work(&self, member: &mut Member) -> Result<(), Lost>;
 
-    /// Whether this member waits for what others send: it stays while they have ended.
+    /// Returns whether this member waits for messages of others. Such a member stays until the others have
+    /// ended.
     fn waits(&self, _number: usize) -> bool {
         false
     }
 
-    /// What is wrong now that nothing is sent; asked again until nothing is, or for some time.
+    /// Returns the faults that are visible once no requests are sent. The caller repeats this until there are
+    /// none, or for some time.
     fn look_quiet(&self, _connection: &mut Connection) -> Result<Vec<String>, Lost> {
         Ok(Vec::new())
     }
 
-    /// What is wrong now that all have left.
+    /// Returns the faults that are visible once all members have left.
     fn audit(&self, _connection: &mut Connection) -> Result<Vec<String>, Lost> {
         Ok(Vec::new())
     }
 
-    /// What it did, for the summary.
+    /// Describes for the summary how much the lane has done.
     fn summary(&self) -> String {
         String::new()
     }

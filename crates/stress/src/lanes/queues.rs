@@ -1,7 +1,9 @@
-//! Queues: lists and sorted sets into which some push and from which others pop, mostly waiting for many keys at once.
+//! Queues: lists and sorted sets into which some push and from which others pop, mostly waiting for many keys
+//! at once.
 //!
-//! Every element is delivered to one consumer or still lies in one of the keys. A consumer that waits for a key in which
-//! something lies has missed its wake-up, which shows when the producers have ended and it still waits.
+//! Every element is delivered to one consumer or still lies in one of the keys. A consumer that waits for a
+//! key in which something lies has missed its wake-up, which shows when the producers have ended and it still
+//! waits.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -22,7 +24,7 @@ const NAMES: [&str; 2] = ["q:list", "q:zset"];
 const BACKLOG_MAX: i64 = 20_000;
 const KEYS_PER_WAIT_MAX: usize = 100;
 
-/// What a consumer waits for.
+/// Wait of a consumer.
 #[derive(Clone, PartialEq, Eq)]
 struct Wait {
     /// A new one for every request.
@@ -35,7 +37,7 @@ pub struct Queues {
     keys: usize,
     elements: Mutex<Elements>,
     backlog: AtomicI64,
-    /// How many elements each member has sent: what one sends depends on no other.
+    /// Number of elements that each member has sent. A member's elements do not depend on other members.
     sent: Vec<AtomicU64>,
     generation: AtomicU64,
     waits: Vec<Mutex<Option<Wait>>>,
@@ -77,7 +79,7 @@ impl Queues {
         Ok(())
     }
 
-    /// One request and the elements in it.
+    /// Builds one request and returns it with its elements.
     fn push(&self, member: &mut Member) -> (Vec<Vec<u8>>, Vec<u64>) {
         let (kind, key) = (member.below(2), member.below(self.keys));
         let count = if member.prng.one_in(20) { 50 } else { 1 + member.below(3) };
@@ -208,7 +210,7 @@ impl Queues {
         (request, Wait { generation, kind, keys }, taken)
     }
 
-    /// `None` when the run is over and nothing has come.
+    /// Waits for a reply. Returns `None` if the run is over and none has come.
     fn await_reply(&self, member: &Member, connection: &mut Connection) -> Result<Option<Value>, Lost> {
         loop {
             if let Some(reply) = connection.next_within(LOOK)? {

@@ -1,13 +1,14 @@
-//! Streams: some add, some read on from where they are and wait, some take their share of a group, and some change the
-//! streams in ways that bring no reader anything.
+//! Streams: some add, some read on from where they are and wait, some take their share of a group, and some
+//! change the streams in ways that bring no reader anything.
 //!
-//! A reader asks for everything behind the last entry it has seen, so an entry that was acknowledged and does not come is a
-//! wake-up that was lost: the reader sees it while it waits, or in an answer that says that nothing came. An entry is given
-//! to one member of the group, once.
+//! A reader asks for everything behind the last entry it has seen, so an entry that was acknowledged and does
+//! not come is a wake-up that was lost: the reader sees it while it waits, or in an answer that says that
+//! nothing came. An entry is given to one member of the group, once.
 //!
-//! The next entry would wake the reader as well and hide that, and so would any change of the same stream. So most of the time
-//! writers add one entry each at about the same moment, and nothing for longer than a delivery may take; and what is changed
-//! without bringing anything is streams of even numbers, while they add to those of odd numbers.
+//! The next entry would wake the reader as well and hide that, and so would any change of the same stream. So
+//! most of the time writers add one entry each at about the same moment, and nothing for longer than a
+//! delivery may take; and what is changed without bringing anything is streams of even numbers, while they
+//! add to those of odd numbers.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -35,7 +36,7 @@ struct Tail {
     at: Instant,
 }
 
-/// What was acknowledged is delivered within this, beyond the allowances.
+/// Longest time until an acknowledged entry is delivered, beyond the allowances.
 const DELIVERY_MAX: Duration = Duration::from_secs(1);
 /// Writers add one entry in a round, in three of four rounds; in the fourth one after the other.
 const ROUND_MS: u64 = 1300;
@@ -52,11 +53,12 @@ pub struct Streams {
     streams: usize,
     tails: Mutex<Vec<Option<Tail>>>,
     elements: Mutex<Elements>,
-    /// How many elements each member has sent: what one sends depends on no other.
+    /// Number of elements that each member has sent. A member's elements do not depend on other members.
     sent: Vec<AtomicU64>,
     read: AtomicU64,
     touched: AtomicU64,
-    /// From an acknowledgement, or the reader's request, to its answer: the longest.
+    /// Longest delay of an answer, counted from the acknowledgement of the entry or from the reader's
+    /// request, whichever is later.
     late_ms_max: AtomicU64,
     touch: &'static [&'static str],
     is_lossy: bool,
@@ -216,7 +218,8 @@ impl Streams {
         Ok(())
     }
 
-    /// All of them, or one that is only touched and one that is only added to: then no other entry makes good for a lost one.
+    /// All of them, or one that is only touched and one that is only added to: then no other entry makes good
+    /// for a lost one.
     fn some_streams(&self, member: &mut Member) -> Vec<usize> {
         if member.prng.one_in(3) {
             return (0..self.streams).collect();
@@ -225,8 +228,8 @@ impl Streams {
         vec![touched, added]
     }
 
-    /// An entry was acknowledged behind what this reader had seen, and did not come while it waited for longer than `longest`
-    /// and the allowances: how long, how long it may, and which.
+    /// An entry was acknowledged behind what this reader had seen, and did not come while it waited for
+    /// longer than `longest` and the allowances: how long, how long it may, and which.
     fn missed(
         &self,
         member: &Member,
@@ -363,12 +366,14 @@ impl Lane for Streams {
         matches!(number % ROLES, 1 | 2)
     }
 
-    /// One member of the group waits for all streams, so it gets what no other member has got.
+    /// Returns the faults of the elements. One member of the group waits for all streams, so it gets every
+    /// entry that no other member has got.
     fn look_quiet(&self, _: &mut Connection) -> Result<Vec<String>, Lost> {
         Ok(self.elements().verdict())
     }
 
-    /// What was left to be had is given out now; what a consumer took with it may be missing.
+    /// Reads the entries that were not delivered yet, and returns the faults of the elements. Entries that a
+    /// consumer took before its connection ended may be missing.
     fn audit(&self, connection: &mut Connection) -> Result<Vec<String>, Lost> {
         loop {
             let mut request = words(&["XREADGROUP", "GROUP", GROUP, "audit", "COUNT", "1000", "STREAMS"]);

@@ -1,7 +1,9 @@
-//! Times: keys and fields whose lifetimes end together, among others that stay, are prolonged, or lose their lifetime.
+//! Times: keys and fields whose lifetimes end together, among others that stay, are prolonged, or lose their
+//! lifetime.
 //!
-//! One round fills a hash of tens of thousands of fields and as many keys, gives half of them a lifetime that ends at one
-//! moment, changes its mind about some, lets the moment come, and counts what is left by asking for it.
+//! One round fills a hash of tens of thousands of fields and as many keys, gives half of them a lifetime that
+//! ends at one moment, changes its mind about some, lets the moment come, and counts what is left by asking
+//! for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

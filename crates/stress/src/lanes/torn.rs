@@ -9,7 +9,7 @@ use crate::world::Member;
 
 pub struct Torn;
 
-/// What brings a connection into a state; `#` stands for a database. Nothing is read.
+/// Requests that bring a connection into a state; `#` stands for a database. Their replies are not read.
 const STATES: [&[&str]; 14] = [
     &["BLPOP torn:1 torn:2 torn:3 torn:4 0"],
     &["XREAD BLOCK 0 STREAMS torn:x1 torn:x2 $ $"],
@@ -26,7 +26,8 @@ const STATES: [&[&str]; 14] = [
     &["RESET", "SELECT #", "MULTI", "BLPOP torn:1 0", "EXEC"],
     &["QUIT"],
 ];
-/// Of a large value that is read and never taken: 60 x 300 KB is more than the server keeps for one client.
+/// Number of reads of a large value whose replies are never taken: 60 x 300 KB is more than the server keeps
+/// for one client.
 const UNREAD: usize = 60;
 
 impl Torn {

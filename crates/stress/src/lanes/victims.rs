@@ -1,7 +1,8 @@
-//! Victims: connections that wait for a key, and are killed or unblocked right before something is pushed to it.
+//! Victims: connections that wait for a key, and are killed or unblocked right before something is pushed to
+//! it.
 //!
-//! CLIENT KILL and CLIENT UNBLOCK have happened when they are answered. So what is pushed behind them, even in the same
-//! packet, is not for the victim: it has to be there afterwards. No other client has these keys.
+//! CLIENT KILL and CLIENT UNBLOCK have happened when they are answered. So what is pushed behind them, even
+//! in the same packet, is not for the victim: it has to be there afterwards. No other client has these keys.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -104,7 +105,7 @@ impl Victims {
         Ok(())
     }
 
-    /// It gets an answer, and that is none of the elements.
+    /// Checks that the unblocked client gets an answer, and that the answer is not one of the elements.
     fn look_at_unblocked(&self, member: &Member, victim: &mut Connection) -> Result<(), Lost> {
         match victim.reply() {
             Ok(Value::NullArray | Value::NullBulk | Value::Null) => Ok(()),
@@ -118,7 +119,7 @@ impl Victims {
     }
 }
 
-/// Whether the server says, within a second, that this client waits.
+/// Returns whether the server reports within a second that this client waits.
 fn is_waiting(member: &Member, asker: &mut Connection, id: u64) -> Result<bool, Lost> {
     for _ in 0..20 {
         let reply = asker.call(&line(&format!("CLIENT LIST ID {id}")))?;

@@ -1,7 +1,7 @@
 //! Wide: requests with very many keys, channels or ids, and what meets the clients that wait for them.
 //!
-//! Each is linear in what it names, which is some milliseconds here. If it is more than linear, other clients wait, and the watchdog
-//! sees it.
+//! Each is linear in what it names, which is some milliseconds here. If it is more than linear, other clients
+//! wait, and the watchdog sees it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::plan::{DB_WIDE, DBS_ANY, Plan};
 use crate::world::Member;
 
 const KEYS: u64 = 30_000;
-/// Those with two words a key.
+/// Number of keys in requests that have two words for each key.
 const PAIRS: u64 = 10_000;
 
 pub struct Wide {
@@ -110,7 +110,7 @@ impl Wide {
         Ok(())
     }
 
-    /// What concerns every key that is waited for, or one of them.
+    /// Sends a command that affects all keys that are waited for, or one of them.
     fn disturb(&self, member: &mut Member, other: &mut Connection) -> Result<(), Lost> {
         std::thread::sleep(Duration::from_millis(member.prng.below(60)));
         let near = member.below(self.pairs as usize);

@@ -12,22 +12,23 @@ use isotherm_resp::reply_parse::Value;
 use crate::Fallible;
 
 pub const NODES: usize = 3;
-/// What the sentinels call the deployment.
+/// Name of the deployment at the sentinels.
 const NAME: &str = "main";
 /// Silence of so long means that a node is down.
 pub const DOWN_AFTER_MS: u32 = 1000;
 /// Twice this passes between two failovers.
 const FAILOVER_TIMEOUT_MS: u32 = 2000;
-/// Sentinels speak to one another so often. Four times this passes until one makes a replica of a primary that came back;
-/// their own 2 s would make most of a round.
+/// Sentinels speak to one another so often. Four times this passes until one makes a replica of a primary
+/// that came back; their own 2 s would make most of a round.
 const PUBLISH_PERIOD_MS: u32 = 500;
-/// How often sentinels ask nodes for a sign of life, and try to connect: below `DOWN_AFTER_MS`, or each new connection is an
-/// outage. Five times this is how old an INFO of a replica may be that is promoted, and they ask for that each second.
+/// Interval at which sentinels ping nodes and try to connect. It is below `DOWN_AFTER_MS`, or each new
+/// connection would be an outage. The INFO of a replica that is promoted may be five times this old, and
+/// sentinels ask for INFO each second.
 const PING_PERIOD_MS: u32 = 500;
 const _: () = assert!(PING_PERIOD_MS < DOWN_AFTER_MS && 5 * PING_PERIOD_MS > 2 * 1000);
 const PATIENCE: Duration = Duration::from_secs(60);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(10);
-/// Of a log, where something fails.
+/// Number of lines of a log that are shown where an operation fails.
 const SHOWN_LINES: usize = 12;
 
 /// A process with a configuration file that it rewrites: both are there again after a restart.
@@ -160,7 +161,7 @@ impl Deployment {
         Ok(new)
     }
 
-    /// `None` while they differ.
+    /// Returns the primary that all sentinels name, or `None` while they differ.
     fn named_by_all(&self) -> Fallible<Option<u16>> {
         let mut named = Vec::new();
         for port in self.sentinel_ports() {
@@ -169,7 +170,8 @@ impl Deployment {
         Ok(named.iter().all(|one| *one == named[0]).then_some(named[0]))
     }
 
-    /// Waits until all sentinels name one primary, all other nodes follow it, and the sentinels see that. Returns its port.
+    /// Waits until all sentinels name one primary, all other nodes follow it, and the sentinels see that.
+    /// Returns its port.
     pub fn settle(&self) -> Fallible<u16> {
         let mut settled = 0;
         self.explained(wait("not all is as before", || {

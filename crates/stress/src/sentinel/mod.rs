@@ -1,17 +1,19 @@
-//! `isotherm-stress sentinel`: the primary is killed again and again, and three sentinels of a real Valkey promote a replica.
+//! `isotherm-stress sentinel`: the primary is killed again and again, and three sentinels of a real Valkey
+//! promote a replica.
 //!
 //! ```text
 //!   writers write --> kill -9 of the primary --> sentinels promote --> writers go on there --> audit --> start it again
 //!                     |------- no write is answered -------------------|
 //! ```
-//! The nodes run with `repl-ack-quorum 1` and two replicas, so an answered write is on one of the two. Sentinels promote the
-//! one with the highest offset: it has each of them. Each key is written once, so what is missing at the new primary is lost;
-//! each audit looks for the keys of all rounds, before the killed node is back and after. The killed node comes back with its own file, as an empty primary that no client
-//! is sent to, and the sentinels make it a replica.
+//! The nodes run with `repl-ack-quorum 1` and two replicas, so an answered write is on one of the two.
+//! Sentinels promote the one with the highest offset: it has each of them. Each key is written once, so what
+//! is missing at the new primary is lost; each audit looks for the keys of all rounds, before the killed node
+//! is back and after. The killed node comes back with its own file, as an empty primary that no client is
+//! sent to, and the sentinels make it a replica.
 //!
-//! A sentinel compares the offsets that its last INFO has shown, and no option of Valkey's changes how often it asks: each 10 s,
-//! each second once the primary is down. `--info-period 10000` tests that; less makes the rounds shorter. With `--quorum 0` writes
-//! are lost: that is how to see that the audit finds them.
+//! A sentinel compares the offsets that its last INFO has shown, and no option of Valkey's changes how often
+//! it asks: each 10 s, each second once the primary is down. `--info-period 10000` tests that; less makes the
+//! rounds shorter. With `--quorum 0` writes are lost: that is how to see that the audit finds them.
 
 mod deployment;
 
@@ -69,9 +71,9 @@ impl Options {
     }
 }
 
-/// From the first write to the kill, in milliseconds.
+/// Shortest and longest time from the first write to the kill, in milliseconds.
 const LIFE_MS: (u64, u64) = (50, 400);
-/// What writers do at the new primary.
+/// Time for which writers write at the new primary.
 const AFTERWARDS: Duration = Duration::from_millis(100);
 const BETWEEN_TRIES: Duration = Duration::from_millis(1);
 /// A write that fails for so long ends the run.
@@ -107,7 +109,8 @@ fn run_in(options: &Options, valkey: &std::path::Path, scratch: &std::path::Path
         let missing = take_missing(new, &mut written).map_err(failed)?;
         deployment.start_again(primary).map_err(failed)?;
         primary = deployment.settle().map_err(failed)?;
-        // On a machine that is too busy they may have taken the new one for down; then it is the data of a third that counts.
+        // On a machine that is too busy they may have taken the new one for down; then it is the data of a
+        // third that counts.
         let missing = missing + take_missing(primary, &mut written).map_err(failed)?;
         if primary != new {
             println!("sentinel: round {round}: {primary} was promoted after {new}, which was not killed");
@@ -133,8 +136,8 @@ fn run_in(options: &Options, valkey: &std::path::Path, scratch: &std::path::Path
     Ok(lost)
 }
 
-/// Kills the primary under writers, waits for another. Returns that, and the time in which no write was answered: from the kill
-/// to the first answer to a request that was sent after it.
+/// Kills the primary under writers, waits for another. Returns that, and the time in which no write was
+/// answered: from the kill to the first answer to a request that was sent after it.
 fn fail_over(
     deployment: &mut Deployment,
     primary: u16,
@@ -169,12 +172,12 @@ fn fail_over(
     })
 }
 
-/// What one writer was answered: the numbers of its keys.
+/// Answered writes of one writer, by the numbers of their keys.
 #[derive(Clone, Default)]
 struct Written {
-    /// As many were answered.
+    /// Number of the next write, which is also how many were answered.
     next: u64,
-    /// Those of them that no audit has missed.
+    /// Numbers of the answered writes that no audit has found missing.
     there: Vec<u64>,
 }
 
@@ -186,8 +189,8 @@ struct Writer<'a> {
 }
 
 impl Writer<'_> {
-    /// Writes one key after the other at the primary that a sentinel names, notes those that were answered. Returns when the
-    /// first was answered that was sent after the kill.
+    /// Writes one key after the other at the primary that a sentinel names, notes those that were answered.
+    /// Returns when the first was answered that was sent after the kill.
     fn write(&self, written: &mut Written) -> Fallible<Instant> {
         let mut sentinel = Client::connect(self.sentinels[self.number % self.sentinels.len()])?;
         let (mut client, mut after, mut last) = (None, None, Instant::now());
@@ -203,7 +206,8 @@ impl Writer<'_> {
                     last = Instant::now();
                     after = after.or(was_killed.then_some(last));
                 }
-                // No primary yet, one that is none any more, or no replica that acknowledges: the next try asks again.
+                // No primary yet, one that is none any more, or no replica that acknowledges: the next try
+                // asks again.
                 Err(why) if last.elapsed() > PATIENCE => {
                     return Err(format!("no write is answered for {PATIENCE:?}: {why}"));
                 }
@@ -228,7 +232,8 @@ fn key(writer: usize, number: u64) -> String {
     format!("{writer}:{number}")
 }
 
-/// How many keys are not at the primary. They are lost once: the next audit does not look for them.
+/// Returns how many keys are missing at the primary. A key is counted as lost once: the next audit does not
+/// look for it.
 fn take_missing(primary: u16, written: &mut [Written]) -> Fallible<usize> {
     let (mut client, mut count) = (Client::connect(primary)?, 0);
     for (writer, written) in written.iter_mut().enumerate() {

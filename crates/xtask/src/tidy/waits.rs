@@ -9,8 +9,8 @@ use super::{File, Finding, source, whole};
 
 const FOLDER: &str = "crates/server/src/";
 
-/// Calls that wait, however long it takes, for a script too, and the sleeps that loops are made of. What takes
-/// a time (`recv_timeout`, `wait_timeout_while`, `park_timeout`) is not among them.
+/// Calls that wait, however long it takes, for a script too, and the sleeps that loops are made of. What
+/// takes a time (`recv_timeout`, `wait_timeout_while`, `park_timeout`) is not among them.
 const CALLS: [&str; 8] = [
     "acquire(Want::All)",
     "thread::sleep(",
