@@ -10,7 +10,7 @@ impl Flags {
     pub const NONE: Flags = Flags(0);
     pub const PRIMARY: Flags = Flags(1);
     pub const REPLICA: Flags = Flags(1 << 1);
-    /// This node does not reach it; others may.
+    /// Node that this node does not reach; others may reach it.
     pub const PFAIL: Flags = Flags(1 << 2);
     /// Most primaries do not reach it.
     pub const FAIL: Flags = Flags(1 << 3);

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Names a node for as long as it lives. The order is that of the bytes, by which a collision of epochs is decided.
+/// Names a node for as long as it lives. The order is that of the bytes, by which a collision of epochs is
+/// decided.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId([u8; NodeId::LEN]);
 
@@ -15,7 +16,7 @@ impl NodeId {
         NodeId(std::array::from_fn(|at| digit(random[at / 2] >> (4 * (1 - at % 2)) & 15)))
     }
 
-    /// From a message, a file or a request, where it has exactly 40 characters of `a-z0-9`.
+    /// Parses an id from a message, a file or a request. An id has exactly 40 characters of `a-z0-9`.
     pub fn parse(text: &[u8]) -> Option<NodeId> {
         let is_name = |byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
         text.try_into().ok().filter(|id: &[u8; NodeId::LEN]| id.iter().all(is_name)).map(NodeId)

@@ -1,15 +1,16 @@
-//! A node of a Valkey cluster as a state machine: which nodes there are, which of them fails, who owns which slot.
+//! A node of a Valkey cluster as a state machine: which nodes there are, which of them fails, who owns which
+//! slot.
 //!
 //! ```text
 //!   cluster bus  <-- bytes -->   wire   <-- messages -->   machine   --> topology      (what clients are answered)
 //!   nodes.conf   <-- text  -->   conf   <-- records  -->      |      --> flips         (which slots commands may run on)
 //!                                                             <--- requests            (CLUSTER MEET, ADDSLOTS, ...)
 //! ```
-//! The machine is a function `step(input, now) -> outputs`; threads, sockets and files are the server's. So a seed can run fifty
-//! nodes in one thread, with links that lose messages and disks that are slow.
+//! The machine is a function `step(input, now) -> outputs`; threads, sockets and files are the server's. So a
+//! seed can run fifty nodes in one thread, with links that lose messages and disks that are slow.
 //!
-//! **Architecture invariant:** `cluster` knows ids, epochs, addresses, slots and bytes. It knows no sockets, no files, no threads, no
-//! clock, no keys and no commands.
+//! **Architecture invariant:** `cluster` knows ids, epochs, addresses, slots and bytes. It knows no sockets,
+//! no files, no threads, no clock, no keys and no commands.
 
 pub mod conf;
 mod flags;

@@ -1,9 +1,11 @@
-//! A set of slots that does not change any more, as its runs of neighbours: what a node owns, shared by all that show it.
+//! A set of slots that does not change any more, as its runs of neighbours: what a node owns, shared by all
+//! that show it.
 //!
 //! ```text
 //!   [first 2|last 2] [first 2|last 2] ...       ascending; no two touch
 //! ```
-//! All nodes together have at most as many runs as there are slots, 64 KB; a bitmap each would be 2 KB a node, however little it owns.
+//! All nodes together have at most as many runs as there are slots, 64 KB; a bitmap each would be 2 KB a
+//! node, however little it owns.
 
 use crate::{Slot, SlotSet};
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use std::sync::Arc;
 pub struct SlotRanges(Arc<[(Slot, Slot)]>);
 
 impl SlotRanges {
-    /// Of each of `count` owners, as `owner` names them by slot.
+    /// Returns the ranges of each of `count` owners. `owner` names the owner of a slot.
     pub fn by_owner(count: usize, owner: impl Fn(Slot) -> Option<usize>) -> Vec<SlotRanges> {
         let mut runs: Vec<Vec<(Slot, Slot)>> = vec![Vec::new(); count];
         for slot in Slot::all() {
@@ -33,7 +35,7 @@ impl SlotRanges {
         behind > 0 && slot <= self.0[behind - 1].1
     }
 
-    /// In ascending order.
+    /// Iterates over the slots in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
         self.0.iter().flat_map(|(first, last)| (first.get()..=last.get()).map(Slot::new))
     }
@@ -54,12 +56,12 @@ impl SlotRanges {
         set
     }
 
-    /// Whether both are the same memory, so that they need not be compared.
+    /// Returns whether both share the same memory, so that they need not be compared.
     pub fn is_shared_with(&self, other: &SlotRanges) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// What is allocated for it.
+    /// Returns the number of bytes allocated for the ranges.
     pub fn memory_bytes(&self) -> usize {
         size_of_val(&*self.0)
     }

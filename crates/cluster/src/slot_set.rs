@@ -1,4 +1,5 @@
-//! A set of slots: 16384 bits, 2 KB, in the order of a message's bitmap (slot 0 is the lowest bit of the first byte).
+//! A set of slots: 16384 bits, 2 KB, in the order of a message's bitmap (slot 0 is the lowest bit of the
+//! first byte).
 
 use crate::Slot;
 
@@ -7,7 +8,7 @@ pub struct SlotSet([u64; SlotSet::WORDS]);
 
 impl SlotSet {
     const WORDS: usize = Slot::COUNT / 64;
-    /// As bytes of a message: 16384 / 8.
+    /// Length of a set in a message, in bytes: 16384 / 8.
     pub const BYTES: usize = Slot::COUNT / 8;
 
     pub const fn new() -> SlotSet {
@@ -34,14 +35,14 @@ impl SlotSet {
         self.0[slot.index() / 64] >> (slot.index() % 64) & 1 == 1
     }
 
-    /// Whether it was not there before.
+    /// Adds a slot. Returns whether it was not in the set before.
     pub fn insert(&mut self, slot: Slot) -> bool {
         let was = self.has(slot);
         self.0[slot.index() / 64] |= 1 << (slot.index() % 64);
         !was
     }
 
-    /// Whether it was there.
+    /// Removes a slot. Returns whether it was in the set.
     pub fn remove(&mut self, slot: Slot) -> bool {
         let was = self.has(slot);
         self.0[slot.index() / 64] &= !(1 << (slot.index() % 64));
@@ -61,7 +62,7 @@ impl SlotSet {
         SlotSet(std::array::from_fn(|at| self.0[at] & other.0[at]))
     }
 
-    /// In ascending order.
+    /// Iterates over the slots in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = Slot> + '_ {
         self.0.iter().enumerate().flat_map(|(at, &word)| {
             std::iter::successors(Some(word), |rest| Some(rest & rest.wrapping_sub(1)))

@@ -1,13 +1,15 @@
-//! Texts that other nodes send and that are written to nodes.conf, where some characters would end a word or a line.
+//! Texts that other nodes send and that are written to nodes.conf, where some characters would end a word or
+//! a line.
 
 /// `NET_IP_STR_LEN` less the NUL: an address, or a name in its place.
 pub const IP_BYTES_MAX: usize = 45;
 /// `NET_HOST_STR_LEN` less the NUL.
 pub const HOSTNAME_BYTES_MAX: usize = 255;
-/// Of a node's name for people and of an availability zone, which Valkey does not bound.
+/// Longest human name of a node, or availability zone, in bytes. Valkey does not bound them.
 pub const LABEL_BYTES_MAX: usize = 1024;
 
-/// Valkey's rule for words of nodes.conf: no space, no control character, and none of the punctuation that the file uses.
+/// Valkey's rule for words of nodes.conf: no space, no control character, and none of the punctuation that
+/// the file uses.
 pub fn is_word(text: &str) -> bool {
     text.bytes().all(|byte| byte > b',' && byte != 0x7f && !b";<=>?@[]^{|}~\\".contains(&byte))
 }

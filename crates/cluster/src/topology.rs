@@ -1,6 +1,7 @@
 //! What a node knows of its cluster, as a value that does not change: clients are answered from it.
 //!
-//! The machine makes one after each change that a client can see; workers compare a generation and keep the newest.
+//! The machine makes one after each change that a client can see; workers compare a generation and keep the
+//! newest.
 
 pub mod info;
 pub mod ready;
@@ -31,7 +32,7 @@ pub enum State {
 #[derive(Clone, Debug)]
 pub struct Topology {
     pub generation: u64,
-    /// In ascending order of their ids. This node is one of them.
+    /// Nodes in ascending order of their ids. This node is one of them.
     pub nodes: Vec<Node>,
     pub myself: NodeIndex,
     /// Indexed by slot. Shared by the topologies between two moves of a slot.
@@ -62,7 +63,7 @@ pub struct Node {
     pub slots: SlotRanges,
 }
 
-/// Where a node is reached, and what it calls itself.
+/// Addresses of a node, and the names that it announces.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Address {
     pub ip: String,
@@ -80,7 +81,7 @@ pub struct Address {
 }
 
 impl Address {
-    /// As clients of a family are to reach it.
+    /// Returns the address by which clients of that family reach the node.
     pub fn client_ip(&self, is_ipv6: bool) -> &str {
         let announced = if is_ipv6 { &self.client_ipv6 } else { &self.client_ipv4 };
         if announced.is_empty() { &self.ip } else { announced }

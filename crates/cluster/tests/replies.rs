@@ -1,7 +1,7 @@
 //! Replies of a real Valkey to CLUSTER SLOTS, SHARDS, NODES and INFO: the same topology gives the same bytes.
 //!
-//! The topology is made from the nodes.conf that was saved at that moment. Offsets are those of the reply, and the order of
-//! shards and of lines is not compared: in Valkey it is that of a hash table.
+//! The topology is made from the nodes.conf that was saved at that moment. Offsets are those of the reply,
+//! and the order of shards and of lines is not compared: in Valkey it is that of a hash table.
 
 use isotherm_cluster::conf::{self, ConfNode};
 use isotherm_cluster::topology::info::{self, Counts, Traffic};

@@ -1,35 +1,37 @@
-//! Counting acknowledgements: how many replicas have come to a place, and which place enough of them have come to.
+//! Counting acknowledgements: how many replicas have come to a place, and which place enough of them have
+//! come to.
 
 use isotherm_log::LogOffset;
 
-/// How many are at `place`, or behind it in the log.
+/// Returns how many acknowledgements have reached `place`.
 pub fn count(acks: impl IntoIterator<Item = LogOffset>, place: LogOffset) -> usize {
     acks.into_iter().filter(|ack| *ack >= place).count()
 }
 
-/// The furthest place that `k` of them have come to; `k` is not 0. The beginning of the log if there are fewer. Sorts `acks`.
+/// The furthest place that `k` of them have come to; `k` is not 0. The beginning of the log if there are
+/// fewer. Sorts `acks`.
 pub fn kth_highest(acks: &mut [LogOffset], k: usize) -> LogOffset {
     acks.sort_unstable();
     let at = acks.len().checked_sub(k);
     at.map_or(LogOffset(0), |at| acks[at])
 }
 
-/// What a client waits for (WAIT, WAITAOF).
+/// Condition that a client waits for (WAIT, WAITAOF).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wish {
     /// Behind its last change.
     pub place: LogOffset,
     pub replicas: usize,
-    /// Whether the replicas, and this node if `here`, are to have synced it.
+    /// True if the replicas, and this node if `here`, must have synced the log up to `place`.
     pub synced: bool,
     pub here: bool,
 }
 
-/// How far it has come.
+/// Progress towards a wish.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reached {
     pub replicas: usize,
-    /// This node has synced it.
+    /// True if this node has synced the log up to `place`.
     pub here: bool,
 }
 

@@ -5,9 +5,10 @@
 //!   offset    0              ^                         a replica that has only bytes of A, up to ^ at most, may continue
 //!                  second: (A, ^)
 //! ```
-//! A name and an offset stand for a state: two nodes that have the same of both have the same data. So a node that begins to write
-//! changes of its own takes a new name, and keeps the one before, with its end, for those who followed the same primary
-//! (PSYNC2). Offsets here are counts of bytes; PSYNC asks for the first byte that is wanted, which is one more.
+//! A name and an offset stand for a state: two nodes that have the same of both have the same data. So a node
+//! that begins to write changes of its own takes a new name, and keeps the one before, with its end, for
+//! those who followed the same primary (PSYNC2). Offsets here are counts of bytes; PSYNC asks for the first
+//! byte that is wanted, which is one more.
 //!
 //! Invariant: the second name is not the first.
 
@@ -25,18 +26,18 @@ pub struct History {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Continuation {
     pub from: LogOffset,
-    /// What the history is called now, which the replica may not know yet.
+    /// Current name of the history, which the replica may not know yet.
     pub id: ReplId,
 }
 
 /// Why a replica has to begin with a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// It knows another history.
+    /// Request for a history that this node does not have.
     OtherHistory,
-    /// It has more of the history before than this node took over.
+    /// Request for more of the previous history than this node took over.
     BeyondSecond { end: LogOffset },
-    /// What it lacks is no longer here, or never was.
+    /// Request for a part of the log that is no longer here, or never was.
     Gone { first: LogOffset, end: LogOffset },
 }
 
@@ -54,7 +55,8 @@ impl History {
         self.second
     }
 
-    /// This node writes changes of its own from `end` on. `id` was never used before.
+    /// Begins a new history named `id`, because this node writes changes of its own from `end` on. `id` was
+    /// never used before.
     pub fn promote(&mut self, id: ReplId, end: LogOffset) {
         assert!(id != self.id, "a name is used once");
         self.second = Some((self.id, end));
@@ -73,7 +75,8 @@ impl History {
         }
     }
 
-    /// Whether a replica that has all of `id` before `from` may go on there. `first..=end` is what can be read.
+    /// Decides whether a replica that has all of `id` before `from` may continue there. `first..=end` is the
+    /// part of the log that can be read.
     pub fn resume(
         &self,
         id: ReplId,

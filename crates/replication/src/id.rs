@@ -8,7 +8,7 @@ pub struct ReplId([u8; ReplId::LEN]);
 
 impl ReplId {
     pub const LEN: usize = 40;
-    /// In INFO, where there is none.
+    /// Id that INFO shows where there is none.
     pub const NONE: ReplId = ReplId([b'0'; ReplId::LEN]);
 
     /// A name from random bytes, of which it has two digits each.
@@ -17,7 +17,8 @@ impl ReplId {
         ReplId(std::array::from_fn(|at| digit(random[at / 2] >> (4 * (1 - at % 2)) & 15)))
     }
 
-    /// What another server calls it. Its digits are not looked at: they are compared, and shown escaped.
+    /// Parses the id that another server uses. Its digits are not checked: they are only compared, and shown
+    /// escaped.
     pub fn parse(text: &[u8]) -> Option<ReplId> {
         let is_shown = |byte: &u8| byte.is_ascii_graphic();
         text.try_into().ok().filter(|id: &[u8; ReplId::LEN]| id.iter().all(is_shown)).map(ReplId)

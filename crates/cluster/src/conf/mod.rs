@@ -1,4 +1,5 @@
-//! nodes.conf as values: what a node knows of its cluster from one start to the next. Valkey's file, readable by both.
+//! nodes.conf as values: what a node knows of its cluster from one start to the next. Valkey's file, readable
+//! by both.
 //!
 //! ```text
 //!   ID ip:port@bus,hostname,availability-zone=a,client-tls-port=1,client-tcp-port=2,client-ipv6=::1,client-ipv4=10.0.0.1,
@@ -8,8 +9,9 @@
 //!      one word, without the line break above          primary           config epoch
 //!   vars currentEpoch 6 lastVoteEpoch 0 forgotten ID,ID
 //! ```
-//! A line of CLUSTER NODES is the same without what follows the hostname. Redis 7.0 writes that to its file too, and older ones write
-//! neither the hostname nor `@bus`. A file is read as a whole or not at all: a node that forgets a vote may vote twice.
+//! A line of CLUSTER NODES is the same without what follows the hostname. Redis 7.0 writes that to its file
+//! too, and older ones write neither the hostname nor `@bus`. A file is read as a whole or not at all: a node
+//! that forgets a vote may vote twice.
 
 mod read;
 #[cfg(test)]
@@ -26,12 +28,14 @@ pub use write::{Line, Reader, Slots, write, write_line, write_slots};
 /// More is not read: 65,534 nodes with some 400 B each take 26 MB, slots 1 MB.
 pub const FILE_BYTES_MAX: usize = 64 << 20;
 
-/// More are not known and not read: the count of a message's entries has 16 bits. A node takes some 1.5 KB of memory, these 100 MB.
+/// More are not known and not read: the count of a message's entries has 16 bits. A node takes some 1.5 KB of
+/// memory, these 100 MB.
 pub const NODES_MAX: usize = 65_534;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Conf {
-    /// In the order of the file. One of them is flagged as `MYSELF`, and no slot is in two.
+    /// Nodes in the order of the file. One of them is flagged as `MYSELF`, and no slot belongs to two of
+    /// them.
     pub nodes: Vec<ConfNode>,
     /// At least that of each node.
     pub current_epoch: u64,
@@ -45,18 +49,20 @@ pub struct Conf {
 pub struct ConfNode {
     pub id: NodeId,
     pub address: Address,
-    /// `None`: of an old file. A replica has its primary's, if that is in the file and has one.
+    /// Shard of the node; `None` if the file is old and names none. A replica gets its primary's shard, if
+    /// the primary is in the file and has one.
     pub shard: Option<NodeId>,
     pub flags: Flags,
     /// Need not be in the file; nor need the nodes that slots migrate to and from.
     pub primary: Option<NodeId>,
     pub ping_sent_ms: u64,
     pub pong_received_ms: u64,
-    /// Of a replica: its primary's.
+    /// Config epoch of the node; for a replica, the one of its primary.
     pub config_epoch: u64,
     pub is_connected: bool,
     pub slots: SlotRanges,
-    /// Of this node only. Ascending, and no slot twice.
+    /// Slots that this node migrates, with their targets; empty for other nodes. Ascending, and no slot
+    /// twice.
     pub migrating: Vec<(Slot, NodeId)>,
     pub importing: Vec<(Slot, NodeId)>,
 }
@@ -64,9 +70,9 @@ pub struct ConfNode {
 /// Why a file cannot be read, as Valkey logs it before it ends.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfError {
-    /// From 1; the last one if what is wrong is wrong with all of them.
+    /// Number of the faulty line, from 1; the last line if the defect is one of the whole file.
     pub line_number: usize,
-    /// As far as a line of the log has room.
+    /// Text of the line, cut to what a line of the log has room for.
     pub line: String,
     pub defect: Defect,
 }

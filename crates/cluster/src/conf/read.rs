@@ -4,8 +4,8 @@
 //!   line -> words, as a shell splits them -> 1 `vars` with pairs, or 8 and more of a node: id, address, flags, primary, 4 numbers, slots
 //!   address -> parts between commas: ip:port@bus, hostname, name=value ...
 //! ```
-//! Of a slot that two lines claim the first one has it, as in Valkey. Numbers are read strictly, where Valkey takes `12x` as 12 and `x`
-//! as 0: of a file that is damaged nothing is believed.
+//! Of a slot that two lines claim the first one has it, as in Valkey. Numbers are read strictly, where Valkey
+//! takes `12x` as 12 and `x` as 0: of a file that is damaged nothing is believed.
 
 use super::write::FLAG_NAMES;
 use super::{Conf, ConfError, ConfNode, Defect, FILE_BYTES_MAX, NODES_MAX};
@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// A node's own slots, one by one, and each open with a node's id: Valkey's bound.
 const LINE_BYTES_MAX: usize = 1024 + Slot::COUNT * 128;
 
-/// Of a line that cannot be read, in the log.
+/// Longest part of an unreadable line that is shown in the log, in bytes.
 const SHOWN_BYTES_MAX: usize = 200;
 
 /// Between a client's port and that of the bus, where a file does not have the latter.

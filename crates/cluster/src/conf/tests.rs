@@ -187,7 +187,7 @@ fn more_nodes_than_are_read() {
     assert_eq!(read_plain(&text), Err(Defect::TooManyNodes));
 }
 
-/// What is read of a damaged file is written and read again to the same.
+/// A damaged file that can still be read is written out and read again as the same file.
 #[test]
 fn damaged_files_do_no_harm() {
     let whole = file(

@@ -12,14 +12,14 @@ use crate::topology::Address;
 use crate::{Flags, NodeId, Slot, SlotRanges};
 use std::fmt::Write;
 
-/// For whom a line is.
+/// Recipient of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reader {
     File,
     Client { is_tls: bool, is_ipv6: bool },
 }
 
-/// What a line shows of a node, whatever knows it.
+/// Node as a line shows it, from a `ConfNode` or from a topology.
 pub struct Line<'n> {
     pub id: &'n NodeId,
     pub address: &'n Address,
@@ -28,7 +28,7 @@ pub struct Line<'n> {
     pub primary: Option<&'n NodeId>,
     pub ping_sent_ms: u64,
     pub pong_received_ms: u64,
-    /// Of a replica: its primary's.
+    /// Config epoch of the node; for a replica, the one of its primary.
     pub config_epoch: u64,
     pub is_connected: bool,
     pub slots: Slots<'n>,
@@ -39,7 +39,7 @@ pub struct Line<'n> {
 #[derive(Clone, Copy)]
 pub enum Slots<'n> {
     Ranges(&'n SlotRanges),
-    /// What `write_slots` has made of it.
+    /// Ranges that `write_slots` has already written as text.
     Text(&'n str),
 }
 
@@ -162,7 +162,8 @@ pub fn write_slots(slots: &SlotRanges, out: &mut String) {
     }
 }
 
-/// By slot; one that goes both ways is shown as migrating.
+/// Writes the open slots in ascending order. A slot that is both migrating and importing is shown as
+/// migrating.
 fn write_open_slots(line: &Line<'_>, out: &mut String) {
     if !line.flags.has(Flags::MYSELF) || line.migrating.is_empty() && line.importing.is_empty() {
         return;

@@ -22,10 +22,10 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct CommitNumber(pub u64);
 
-/// What is not waited for is saved at most so often.
+/// Shortest time between two saves of changes that no commit waits for, in milliseconds.
 const LAZY_SAVE_MS: u64 = 1000;
 
-/// What messages show of this node.
+/// State of this node as messages show it.
 #[derive(Clone, Default)]
 pub(super) struct Standing {
     pub current_epoch: u64,
@@ -33,7 +33,7 @@ pub(super) struct Standing {
     pub claims: Box<SlotSet>,
 }
 
-/// What the steps so far have left to be done.
+/// Work that the steps so far have left to be done.
 #[derive(Default)]
 pub(super) struct Todo {
     pub update_state: bool,
@@ -47,7 +47,7 @@ pub(super) struct Todo {
     pub broadcast: bool,
     /// `Follow` or `Lead`, the last one of this step.
     pub role: Option<Output>,
-    /// What leaves when the commit that comes now is through.
+    /// Outputs that are sent once the next commit is complete.
     held: Vec<Output>,
 }
 
@@ -92,7 +92,7 @@ enum Phase {
 
 struct Commit {
     number: CommitNumber,
-    /// What is still to be done; the first is under way.
+    /// Phases still to be done; the first is under way.
     phases: VecDeque<Phase>,
     standing: Standing,
     gained: Vec<Slot>,
@@ -101,7 +101,7 @@ struct Commit {
     broadcast: bool,
 }
 
-/// What a word says: whose the slot is, and whether it is on its way.
+/// Content of a slot's routing word: the owner of the slot, and whether the slot is migrating or importing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Word {
     owner: Owner,
@@ -120,7 +120,7 @@ enum Owner {
 impl Word {
     const NONE: Word = Word { owner: Owner::None, migrating: false, importing: false };
 
-    /// Whether commands that this word lets run would not have run under that one.
+    /// Returns whether this word lets commands run that `old` would not have let run.
     fn gains_over(self, old: Word) -> bool {
         let serves = |word: Word| matches!(word.owner, Owner::Myself | Owner::MyPrimary);
         (serves(self) && !serves(old)) || (self.importing && !old.importing)
@@ -133,7 +133,7 @@ pub(super) struct Commits {
     last: CommitNumber,
     /// The last losses that no commit has, if they are not applied yet: what comes stands behind them.
     ahead: Option<CommitNumber>,
-    /// What the words say, or are going to when the commit under way is through.
+    /// Routing words as they are, or as they will be when the commit under way is complete.
     words: Box<[Word; Slot::COUNT]>,
     saved_ms: u64,
 }
@@ -144,7 +144,8 @@ impl Commits {
         Commits { standing, under_way: None, last: CommitNumber(0), ahead: None, words, saved_ms: 0 }
     }
 
-    /// Whether the commit under way is being saved, and shows the topology when it is applied.
+    /// Returns whether the commit under way is still being saved and will show the topology when it is
+    /// applied.
     fn is_apply_ahead(&self) -> bool {
         let phases = self.under_way.as_ref().map(|commit| &commit.phases);
         phases.is_some_and(|phases| phases.iter().skip(1).any(|phase| *phase == Phase::Apply))
@@ -243,7 +244,7 @@ impl Machine {
         self.outputs.push(Output::Apply { number, topology, gained: Vec::new(), others });
     }
 
-    /// What this node is once all that was decided is on disk.
+    /// Returns the state that messages may show once all changes so far are on disk.
     pub(super) fn present(&mut self) -> Standing {
         let claims = Box::new(self.slots_of(self.me).to_set());
         Standing { current_epoch: self.current_epoch, config_epoch: self.my().config_epoch, claims }

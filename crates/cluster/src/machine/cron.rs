@@ -1,4 +1,5 @@
-//! What is done ten times a second: connections are made anew, nodes are pinged, silence is noticed (clusterCron).
+//! What is done ten times a second: connections are made anew, nodes are pinged, silence is noticed
+//! (clusterCron).
 
 use super::{Handle, Level, Machine, Now, names};
 use crate::Flags;

@@ -1,5 +1,5 @@
-//! Configuration epochs: the higher one decides whose claim of a slot holds (clusterBumpConfigEpochWithoutConsensus,
-//! clusterHandleConfigEpochCollision).
+//! Configuration epochs: the higher one decides whose claim of a slot holds
+//! (clusterBumpConfigEpochWithoutConsensus, clusterHandleConfigEpochCollision).
 
 use super::{Handle, Machine};
 
@@ -14,7 +14,8 @@ impl Machine {
         node.primary.map_or(node.config_epoch, |primary| self.nodes[primary].config_epoch)
     }
 
-    /// Gives this node the highest epoch of all, unless it has it: without asking others, after a slot was moved by hand.
+    /// Gives this node the highest epoch of all, unless it has it: without asking others, after a slot was
+    /// moved by hand.
     pub(super) fn bump_epoch(&mut self) -> bool {
         let epoch = self.my().config_epoch;
         if epoch != 0 && epoch == self.max_epoch() {
@@ -25,7 +26,8 @@ impl Machine {
         true
     }
 
-    /// An epoch that is no one's yet, as far as this node knows. At 2^64 - 1 there is none left: the old one stays.
+    /// An epoch that is no one's yet, as far as this node knows. At 2^64 - 1 there is none left: the old one
+    /// stays.
     fn take_new_epoch(&mut self) {
         self.current_epoch = self.current_epoch.saturating_add(1);
         self.my_mut().config_epoch = self.current_epoch;
@@ -33,7 +35,8 @@ impl Machine {
         self.todo.broadcast = true;
     }
 
-    /// Two primaries with one epoch: the one with the smaller id takes another, so of many all but one move on.
+    /// Two primaries with one epoch: the one with the smaller id takes another, so of many all but one move
+    /// on.
     pub(super) fn resolve_collision(&mut self, sender: Handle) {
         let other = &self.nodes[sender];
         let (me, both) = (self.my(), other.is_primary() && self.my().is_primary());
@@ -49,7 +52,8 @@ impl Machine {
         self.notice(text);
     }
 
-    /// What another node has shown. It stands at once: it does no harm to forget it.
+    /// Adopts a higher epoch that another node has shown. It is shown to others at once: forgetting it in a
+    /// crash does no harm.
     pub(super) fn learn_epoch(&mut self, epoch: u64) {
         if epoch > self.current_epoch {
             self.current_epoch = epoch;

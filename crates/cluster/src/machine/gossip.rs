@@ -123,7 +123,7 @@ impl Machine {
     }
 }
 
-/// Whether an address is as its node announces it.
+/// Returns whether an address agrees with the extensions that its node announces.
 fn announces(extensions: &Extensions, address: &Address) -> bool {
     let said = [
         &extensions.hostname,

@@ -1,4 +1,5 @@
-//! Which nodes have failed, and whether the cluster can serve (markNodeAsFailing, clearNodeFailureIfNeeded, clusterUpdateState).
+//! Which nodes have failed, and whether the cluster can serve (markNodeAsFailing, clearNodeFailureIfNeeded,
+//! clusterUpdateState).
 //!
 //! ```text
 //!   no PONG for the node timeout  -->  PFAIL, gossiped  -->  most voting primaries say so within 2 timeouts  -->  FAIL, sent to all
@@ -22,14 +23,14 @@ pub(super) struct Health {
     pub state: State,
     /// Why it last failed, for the log.
     reason: Option<State>,
-    /// When the first look at the state was taken.
+    /// Time at which the state was first evaluated.
     first: Option<Ms>,
     minority: Option<Ms>,
     /// Primaries with slots.
     pub size: usize,
-    /// This node may vote.
+    /// True if this node may vote.
     pub is_safe: bool,
-    /// How many nodes are PFAIL: a ping carries them all.
+    /// Number of nodes that are PFAIL. A ping carries all of them.
     pub pfail_count: usize,
 }
 
@@ -52,7 +53,7 @@ impl Health {
 }
 
 impl Machine {
-    /// Whether it is a new report.
+    /// Records that `sender` reports `failing` as failing. Returns whether the report is a new one.
     pub(super) fn add_report(&mut self, failing: Handle, sender: Handle, now: Now) -> bool {
         if self.nodes[failing].flags.has(Flags::FAIL) {
             return false;
@@ -155,7 +156,7 @@ impl Machine {
         self.enter(state);
     }
 
-    /// How many of those who vote are within reach; how many there are is noted.
+    /// Returns how many voting nodes are within reach, and stores the number of all voting nodes in `size`.
     fn count_voters(&mut self) -> usize {
         let down = Flags::FAIL | Flags::PFAIL;
         let voters = || self.nodes.iter().filter(|(_, node)| node.votes());

@@ -1,15 +1,16 @@
 //! The connections of the bus: one that this node made to each other node, and one that each made to it.
 //!
-//! A link that another node made belongs to no node until a message has named the sender. A node names itself with its first message,
-//! so of these links there are few, each for a moment; who is not known here, or says nothing, is closed at a bound.
+//! A link that another node made belongs to no node until a message has named the sender. A node names itself
+//! with its first message, so of these links there are few, each for a moment; who is not known here, or says
+//! nothing, is closed at a bound.
 
 use super::node::Nodes;
 use super::{Handle, Level, Machine, Ms, Now, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-/// Names a connection for as long as the process lives. The machine numbers those it asks for evenly, the caller those it accepts
-/// oddly.
+/// Names a connection for as long as the process lives. The machine numbers those it asks for evenly, the
+/// caller those it accepts oddly.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LinkId(pub u64);
 
@@ -17,11 +18,13 @@ pub struct Link {
     pub node: Option<Handle>,
     pub is_inbound: bool,
     pub created: Ms,
-    /// The same as clients see it, once for all: counted back from now it would differ by a millisecond at times.
+    /// Creation time as clients see it, computed once. Computed anew from the current time, it would at times
+    /// differ by a millisecond.
     pub created_unix_ms: u64,
     /// A message over it has shown that.
     pub knows_extensions: bool,
-    /// Where they are known. As text they would take more than the rest.
+    /// Address of the peer, if it is known. Stored as text, the two addresses would take more memory than the
+    /// rest.
     peer_ip: Option<IpAddr>,
     local_ip: Option<IpAddr>,
 }
@@ -32,7 +35,7 @@ impl Link {
         text(self.peer_ip)
     }
 
-    /// By which the other end reaches this node; empty if it is not known.
+    /// Returns the address by which the other end reaches this node, or an empty text if it is not known.
     pub fn local_ip(&self) -> String {
         text(self.local_ip)
     }
@@ -51,17 +54,18 @@ fn text(ip: Option<IpAddr>) -> String {
     ip.map(|ip| ip.to_string()).unwrap_or_default()
 }
 
-/// Links of no node. One more closes the oldest of them: all that a large cluster makes when it starts at once fit, and have named
-/// themselves long before they are the oldest.
+/// Links of no node. One more closes the oldest of them: all that a large cluster makes when it starts at
+/// once fit, and have named themselves long before they are the oldest.
 pub const UNNAMED_MAX: usize = 1024;
-/// After so many node timeouts a link of no node is closed. Who did not know that it is not known here connects anew.
+/// After so many node timeouts a link of no node is closed. Who did not know that it is not known here
+/// connects anew.
 const UNNAMED_TIMEOUTS: u64 = 2;
 
 #[derive(Default)]
 pub struct Links {
     /// On their own: a leaf of the map is half empty where numbers only grow.
     by_id: BTreeMap<LinkId, Box<Link>>,
-    /// Those of no node, the oldest first.
+    /// Links that belong to no node yet, the oldest first.
     unnamed: BTreeSet<LinkId>,
     asked_for: u64,
 }
@@ -144,7 +148,7 @@ impl Machine {
         }
     }
 
-    /// Whether a node has named itself over this link.
+    /// Returns whether a node has identified itself over this link.
     pub fn knows(&self, id: LinkId) -> bool {
         self.links.get(id).and_then(|link| link.node).is_some_and(|node| !self.nodes[node].is_in_handshake())
     }
@@ -168,7 +172,7 @@ impl Machine {
         self.outputs.push(Output::Connect { link: id, ip: address.ip.clone(), port: address.bus_port });
     }
 
-    /// This node ends a connection.
+    /// Closes a connection from this side.
     pub(super) fn close(&mut self, id: LinkId, now: Now) {
         if self.forget_link(id, now) {
             self.outputs.push(Output::Close { link: id });
@@ -176,8 +180,8 @@ impl Machine {
     }
 
     pub(super) fn link_closed(&mut self, id: LinkId, now: Now) {
-        // A connection that never stood has sent no ping, so the time of the attempt counts as one: else its failure would never
-        // be noticed.
+        // A connection that never stood has sent no ping, so the time of the attempt counts as one: else its
+        // failure would never be noticed.
         if let Some(node) = self.links.get(id).filter(|link| !link.is_inbound).and_then(|link| link.node) {
             self.nodes[node].ping_sent.get_or_insert(now.ms);
         }

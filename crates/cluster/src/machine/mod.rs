@@ -1,4 +1,5 @@
-//! The state machine of a node: `step(input, now)` takes what happened, and leaves what has to be done as outputs.
+//! The state machine of a node: `step(input, now)` takes what happened, and leaves what has to be done as
+//! outputs.
 //!
 //! ```text
 //!   packets, links, ticks, requests --> step --> Connect, Send, Close        the bus
@@ -7,14 +8,16 @@
 //!                                            --> Resolve      <-- Resolved   the addresses of a host name
 //!                                            --> Publish, Answer, Deliver, Follow, DeleteKeys, Say
 //! ```
-//! **What must survive a crash holds when it is saved, not before.** A vote, an epoch that this node gave itself, a slot that it
-//! claims: messages and answers show them only after `Saved` (`commit.rs`; `Standing` is what messages show). What it learned
-//! from others is saved within a second, without waiting.
+//! **What must survive a crash holds when it is saved, not before.** A vote, an epoch that this node gave
+//! itself, a slot that it claims: messages and answers show them only after `Saved` (`commit.rs`; `Standing`
+//! is what messages show). What it learned from others is saved within a second, without waiting.
 //!
-//! Invariants (`check_invariants`): an owner, a primary and a link's node are nodes of the table; a node's `slot_count` is the
-//! number of slots that it owns; a slot is migrating only if this node (or its primary) owns it, at most one commit is under way.
+//! Invariants (`check_invariants`): an owner, a primary and a link's node are nodes of the table; a node's
+//! `slot_count` is the number of slots that it owns; a slot is migrating only if this node (or its primary)
+//! owns it, at most one commit is under way.
 //!
-//! The rules are those of Valkey's cluster bus (cluster_legacy.c of 9.1.2); each file names the functions that it follows.
+//! The rules are those of Valkey's cluster bus (cluster_legacy.c of 9.1.2); each file names the functions
+//! that it follows.
 
 mod commit;
 mod cron;
@@ -76,7 +79,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// What the wall clock showed at that moment, as far as it did not jump since.
+    /// Returns the wall-clock time of a past moment, assuming that the wall clock has not jumped since.
     fn unix_of(self, moment: Ms) -> u64 {
         self.unix_ms.saturating_sub(self.ms.since(moment))
     }
@@ -147,7 +150,8 @@ pub enum Output {
         number: Option<CommitNumber>,
         conf: Box<Conf>,
     },
-    /// The words of the slots are to follow this topology: first those gained, then it is published, then the others.
+    /// The words of the slots are to follow this topology: first those gained, then it is published, then the
+    /// others.
     Apply {
         number: CommitNumber,
         topology: Arc<Topology>,
@@ -165,13 +169,13 @@ pub enum Output {
         message: Vec<u8>,
         is_sharded: bool,
     },
-    /// This node is to be a replica of that address, with nothing of its own data if `needs_full`.
+    /// Order to become a replica of that address, and to drop all of this node's own data if `needs_full`.
     Follow {
         ip: String,
         port: u16,
         needs_full: bool,
     },
-    /// It is a primary from now on, with no data.
+    /// Order to become a primary from now on, with no data.
     Lead,
     /// Keys in these slots belong to another node now.
     DeleteKeys(Vec<Slot>),
@@ -223,7 +227,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// What follows from an input, in order.
+    /// Handles an input. Returns the outputs that follow from it, in order.
     pub fn step(&mut self, input: Input<'_>, now: Now) -> Vec<Output> {
         match input {
             Input::Tick { offset } => self.tick(offset, now),
@@ -301,7 +305,8 @@ impl Machine {
         self.my().flags.has(Flags::REPLICA)
     }
 
-    /// This node, or the primary that it follows: whose slots this node answers for.
+    /// Returns this node, or the primary that it follows. This node answers for the slots of the node
+    /// returned.
     fn my_primary(&self) -> Handle {
         self.my().primary.unwrap_or(self.me)
     }

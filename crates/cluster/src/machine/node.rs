@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
 
-/// A node's place in the table. It is given to another node after the node was removed, so nothing keeps it beyond that.
+/// A node's place in the table. It is given to another node after the node was removed, so nothing keeps it
+/// beyond that.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Handle(u16);
 
@@ -25,7 +26,7 @@ pub struct Node {
     pub flags: Flags,
     pub config_epoch: u64,
     pub slot_count: u16,
-    /// `None` of a replica: its primary is not known yet.
+    /// Primary that this node replicates. `None` for a replica: its primary is not known yet.
     pub primary: Option<Handle>,
     /// Shared with the topologies that show it, so it is not written in place (`address_mut`).
     pub address: Arc<Address>,
@@ -44,7 +45,7 @@ pub struct Node {
     pub inbound_lost: Ms,
     pub outbound: Option<LinkId>,
     pub inbound: Option<LinkId>,
-    /// Which primaries report that they do not reach it, and when they last did.
+    /// Primaries that report this node as unreachable, each with the time of its last report.
     pub reports: Vec<(Handle, Ms)>,
 }
 
@@ -75,7 +76,7 @@ impl Node {
         }
     }
 
-    /// Its own copy if a topology shows the address as it is.
+    /// Returns the address for writing. It is copied first if a topology still shares it.
     pub fn address_mut(&mut self) -> &mut Address {
         Arc::make_mut(&mut self.address)
     }
@@ -105,7 +106,7 @@ impl Node {
         if is_tls { self.address.tls_port } else { self.address.tcp_port }
     }
 
-    /// What people have called it, or else where it is.
+    /// Returns the human name of the node, or its IP address and port if it has none.
     pub fn shown_name(&self, is_tls: bool) -> String {
         match self.address.human_name.as_str() {
             "" if self.address.ip.contains(':') => {
@@ -128,7 +129,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// `None`: the table is full.
+    /// Adds a node. Returns `None` if the table is full.
     pub fn add(&mut self, node: Node) -> Option<Handle> {
         assert!(!self.by_id.contains_key(&node.id), "a node is added once");
         if self.by_id.len() >= NODES_MAX {
@@ -181,12 +182,12 @@ impl Nodes {
         self.places.len()
     }
 
-    /// In the order of their ids.
+    /// Iterates over the nodes in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = (Handle, &Node)> {
         self.by_id.values().map(|&handle| (handle, &self[handle]))
     }
 
-    /// The same, for loops that change nodes.
+    /// Returns the handles of all nodes in the order of their ids, for loops that change nodes.
     pub fn handles(&self) -> Vec<Handle> {
         self.by_id.values().copied().collect()
     }

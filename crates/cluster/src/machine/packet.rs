@@ -1,14 +1,14 @@
 //! What a message from another node leads to (clusterProcessPacket).
 //!
-//! A message is from the node of its link; over a link that belongs to no node yet, from the one it names. What a node that is
-//! not known says is answered, and otherwise ignored, unless it is MEET.
+//! A message is from the node of its link; over a link that belongs to no node yet, from the one it names.
+//! What a node that is not known says is answered, and otherwise ignored, unless it is MEET.
 
 use super::node::Node;
 use super::{Handle, Level, LinkId, Machine, Now, Output};
 use crate::wire::{Body, Extensions, Gossip, Header, Message, PingKind, Type};
 use crate::{Flags, NodeId};
 
-/// What a PING, PONG or MEET carries beside its header.
+/// Content of a PING, PONG or MEET without its header.
 struct Ping<'m> {
     kind: PingKind,
     gossip: &'m [Gossip],
@@ -187,7 +187,8 @@ impl Machine {
         }
     }
 
-    /// By which address others reach this node, as a node saw it that wants to meet it.
+    /// Learns the address by which others reach this node, from the connection of a node that wants to meet
+    /// it.
     fn learn_own_ip(&mut self, link: LinkId, kind: PingKind) {
         let is_wanted = kind == PingKind::Meet || self.my().address.ip.is_empty();
         let Some(record) =
@@ -204,7 +205,7 @@ impl Machine {
         self.todo.save();
     }
 
-    /// Whether the link is still there.
+    /// Handles a MEET. Returns whether its link is still open.
     fn meet_packet(
         &mut self,
         link: LinkId,
@@ -265,7 +266,8 @@ impl Machine {
         true
     }
 
-    /// The answer to what this node has sent: does it come from the node that is expected? Whether the link is still there.
+    /// The answer to what this node has sent: does it come from the node that is expected? Whether the link
+    /// is still there.
     fn check_name(&mut self, link: LinkId, node: Handle, header: &Header, now: Now) -> bool {
         if let Some(sought) = self.nodes[node].sought {
             if let Some(found) = self.nodes.find(&sought).filter(|_| header.sender == sought) {
@@ -329,7 +331,8 @@ impl Machine {
         }
     }
 
-    /// A node is where its own pings come from. The link that they come by stays; the one to the old address is closed.
+    /// A node is where its own pings come from. The link that they come by stays; the one to the old address
+    /// is closed.
     pub(super) fn update_address(&mut self, sender: Handle, link: LinkId, header: &Header, now: Now) -> bool {
         if self.nodes[sender].outbound == Some(link) {
             return false;

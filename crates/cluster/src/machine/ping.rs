@@ -181,7 +181,7 @@ impl Machine {
         }
     }
 
-    /// Who owns what by now, for one that claims what is no longer its own.
+    /// Sends `to` the current claims of `about`, because `to` claims slots that it no longer owns.
     pub(super) fn send_update(&mut self, to: Handle, about: Handle) {
         let Some(link) = self.nodes[to].outbound else { return };
         let node = &self.nodes[about];
@@ -222,7 +222,8 @@ impl Machine {
         }
     }
 
-    /// It has said so, and has answered over this link: so it knows whose the link is.
+    /// Returns whether the node accepts light messages: it has announced so, and has answered over this link,
+    /// so that it knows which node the link belongs to.
     fn takes_light(&self, node: &super::Node) -> bool {
         let created = node.outbound.and_then(|link| self.links.get(link)).map(|link| link.created);
         node.flags.has(Flags::LIGHT_PUBLISH)

@@ -1,5 +1,5 @@
-//! What administrators ask of a node: CLUSTER MEET, ADDSLOTS, SETSLOT, FORGET, REPLICATE, RESET and their like
-//! (clusterCommandSpecial, clusterCommandSetSlot).
+//! What administrators ask of a node: CLUSTER MEET, ADDSLOTS, SETSLOT, FORGET, REPLICATE, RESET and their
+//! like (clusterCommandSpecial, clusterCommandSetSlot).
 //!
 //! What a request changes is answered when it stands: on disk, and obeyed by every worker.
 
@@ -24,7 +24,8 @@ pub enum SlotAction {
     },
 }
 
-/// Where the keys of this node matter, the caller has looked.
+/// Request of a CLUSTER command, or of DEBUG CLUSTERLINK. Where it depends on this node's keys, the caller
+/// has looked them up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
     Meet {
@@ -41,7 +42,7 @@ pub enum Request {
     SetSlot {
         slot: Slot,
         action: SlotAction,
-        /// It comes from the primary that this node follows.
+        /// True if the request comes from the primary that this node follows.
         is_replicated: bool,
     },
     BumpEpoch,
@@ -197,7 +198,8 @@ impl Machine {
         Ok(Answer::Ok)
     }
 
-    /// What stands in the way of a request, before replicas hear of it. Only of SETSLOT, which is the one that they hear of.
+    /// Checks a request before it is replicated, and returns the error that it would meet. Only SETSLOT is
+    /// checked, because only SETSLOT is replicated.
     pub fn check(&self, request: &Request) -> Result<(), String> {
         match request {
             Request::SetSlot { slot, action, is_replicated } => {
@@ -274,7 +276,7 @@ impl Machine {
         Ok(Answer::Ok)
     }
 
-    /// Whether the slot is this shard's, or on its way from or to it.
+    /// Returns whether the slot belongs to this shard, or is migrating from it or to it.
     pub fn is_involved(&self, slot: Slot) -> bool {
         self.owner(slot) == Some(self.my_primary())
             || self.importing.contains_key(&slot)

@@ -1,5 +1,5 @@
-//! Who is a primary and who follows whom (clusterSetNodeAsPrimary, clusterSetPrimary, and the part of clusterProcessPacket that
-//! follows a sender's role).
+//! Who is a primary and who follows whom (clusterSetNodeAsPrimary, clusterSetPrimary, and the part of
+//! clusterProcessPacket that follows a sender's role).
 
 use super::{Handle, Machine, Now, Output};
 use crate::Flags;
@@ -30,7 +30,7 @@ impl Machine {
         self.todo.update_state = true;
     }
 
-    /// This node becomes a replica, or one of another primary.
+    /// Makes this node a replica of `primary`.
     pub(super) fn follow(&mut self, primary: Handle, closes_slots: bool, needs_full: bool) {
         assert!(primary != self.me && self.my().slot_count == 0, "a node with slots follows no other");
         let me = self.my_mut();
@@ -70,7 +70,8 @@ impl Machine {
         }
     }
 
-    /// Brings a node's role in line with what it says of itself. `false`: the message is older than what is known.
+    /// Brings a node's role in line with what it says of itself. `false`: the message is older than what is
+    /// known.
     pub(super) fn follow_role(&mut self, sender: Handle, header: &Header, now: Now) -> bool {
         let Some(primary_id) = header.primary else {
             self.make_primary_if_replica(sender);

@@ -8,7 +8,7 @@ impl Machine {
         self.owners[slot.index()]
     }
 
-    /// Whether a node owns exactly these.
+    /// Returns whether a node owns exactly these slots.
     pub(super) fn owns_exactly(&self, node: Handle, slots: &SlotSet) -> bool {
         usize::from(self.nodes[node].slot_count) == slots.len()
             && slots.iter().all(|slot| self.owner(slot) == Some(node))
@@ -28,7 +28,7 @@ impl Machine {
         self.todo.slots();
     }
 
-    /// Whether it had an owner.
+    /// Takes a slot from its owner. Returns whether it had one.
     pub(super) fn take(&mut self, slot: Slot) -> bool {
         let Some(owner) = self.owners[slot.index()].take() else { return false };
         self.nodes[owner].slot_count -= 1;
@@ -38,7 +38,7 @@ impl Machine {
         true
     }
 
-    /// How many it had.
+    /// Takes all slots from a node. Returns how many it had.
     pub(super) fn take_all(&mut self, node: Handle) -> usize {
         let slots = self.slots_of(node);
         slots.iter().for_each(|slot| {
@@ -58,7 +58,8 @@ impl Machine {
         self.todo.slots();
     }
 
-    /// What a failover within a shard does: all of one node's slots, and what is open towards it, are the other's.
+    /// Gives all slots of `from` to `to`, and redirects open slots that point to `from`, as a failover within
+    /// a shard requires. Returns how many slots were moved.
     pub(super) fn move_slots(&mut self, from: Handle, to: Handle) -> usize {
         let slots = self.slots_of(from);
         slots.iter().for_each(|slot| self.give(slot, to));
@@ -70,8 +71,8 @@ impl Machine {
         slots.len()
     }
 
-    /// What was loaded agrees with who owns what: slots with keys and without an owner are taken, keys of other nodes' slots go
-    /// (verifyClusterConfigWithData).
+    /// Makes the loaded data agree with the owners of the slots (verifyClusterConfigWithData): this node
+    /// takes slots that have keys but no owner, and deletes keys in slots of other nodes.
     pub(super) fn check_data(&mut self, populated: &SlotSet) {
         if self.is_replica() {
             return;

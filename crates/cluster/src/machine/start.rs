@@ -1,4 +1,5 @@
-//! How a machine begins: alone under a name of its own, or as nodes.conf has it (clusterInit, clusterLoadConfig).
+//! How a machine begins: alone under a name of its own, or as nodes.conf has it (clusterInit,
+//! clusterLoadConfig).
 
 use super::commit::{Commits, Standing, Todo};
 use super::forgotten::Forgotten;
@@ -31,7 +32,7 @@ impl Machine {
         machine
     }
 
-    /// As the file has it, which `conf::read` has found to be consistent.
+    /// Starts from a file that `conf::read` has found to be consistent.
     pub fn from_conf(settings: Settings, seed: u64, conf: &Conf, now: Now) -> Machine {
         let mut nodes = Nodes::default();
         let mut random = Prng::new(seed);
@@ -43,7 +44,8 @@ impl Machine {
             known.address = Arc::new(node.address.clone());
             // A replica has its primary's.
             known.config_epoch = if node.primary.is_some() { 0 } else { node.config_epoch };
-            // A ping that was sent before the stop is not waited for; but a node that was silent stays suspect.
+            // A ping that was sent before the stop is not waited for; but a node that was silent stays
+            // suspect.
             known.failed = Ms(now.ms.0);
             nodes.add(known);
         }

@@ -32,7 +32,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// It has started, and its first file is written.
+    /// Builds a machine that has started and has written its first file.
     fn new() -> Bench {
         let now = Now { ms: Ms(0), unix_ms: 1_000_000 };
         let mut bench = Bench { machine: Machine::new(settings(), 1, now), now_ms: 0, said: Vec::new() };
@@ -141,7 +141,7 @@ fn other(flags: Flags) -> Header {
     }
 }
 
-/// What a third node would say of it.
+/// Builds the gossip entry that a third node would send about `node`.
 fn about(node: &Header, ip: &str) -> Gossip {
     Gossip {
         id: node.sender,
@@ -216,7 +216,8 @@ fn a_replica_takes_no_slots() {
     assert_eq!(bench.answer(), Some(Answer::Error(refused)));
 }
 
-/// Where the topology names this node and the word of the slot does not yet, a client would be sent nowhere.
+/// A slot that this node gains is not published before its routing word is written: a client that followed
+/// the topology earlier would be redirected with no target.
 #[test]
 fn a_slot_that_is_gained_is_shown_when_its_word_says_so() {
     let mut bench = Bench::new();
@@ -325,7 +326,7 @@ fn a_vote_leaves_when_it_is_saved_and_there_is_one_an_epoch() {
     assert_eq!(bench.sent(is_vote), 2);
 }
 
-/// Its gossip made the sender known while the handshake was to make it known.
+/// A sender that its own gossip makes known during its handshake does not become a second node.
 #[test]
 fn a_node_that_gossips_about_itself_in_its_handshake_is_one_node() {
     let mut bench = Bench::new();

@@ -1,13 +1,14 @@
 //! What a claim of slots changes here (clusterUpdateSlotsConfigWith).
 //!
-//! A slot goes to the node that claims it with the higher configuration epoch, or to any if no node claims it. So a failover and
-//! a slot that was moved spread by themselves, and a node that comes back with old claims is set right by UPDATE.
+//! A slot goes to the node that claims it with the higher configuration epoch, or to any if no node claims
+//! it. So a failover and a slot that was moved spread by themselves, and a node that comes back with old
+//! claims is set right by UPDATE.
 
 use super::{Handle, Level, Machine, Now, Output};
 use crate::wire::Header;
 use crate::{NodeId, Slot, SlotSet};
 
-/// What a claim has done so far.
+/// Changes that a claim has made so far.
 #[derive(Default)]
 struct Effect {
     /// Slots that this node loses while it may have keys in them.
@@ -130,7 +131,8 @@ impl Machine {
     /// The sender does not claim this one.
     fn unclaim_slot(&mut self, sender: Handle, epoch: u64, slot: Slot) {
         if self.owner(slot) == Some(sender) {
-            // It stays its own until another claims it, or clients would see an error instead of a redirection.
+            // It stays its own until another claims it, or clients would see an error instead of a
+            // redirection.
             self.unclaimed.insert(slot);
         }
         if let Some(&to) = self.migrating.get(&slot)

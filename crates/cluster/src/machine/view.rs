@@ -1,6 +1,7 @@
 //! The machine's state as others see it: the topology that clients are answered from, and nodes.conf.
 //!
-//! A topology is made ten times a second, since times of pings are in it; what it says of slots is made when a slot has moved.
+//! A topology is made ten times a second, since times of pings are in it; what it says of slots is made when
+//! a slot has moved.
 
 use super::{Handle, Machine, Now};
 use crate::conf::{Conf, ConfNode};
@@ -9,12 +10,12 @@ use crate::{Slot, SlotRanges};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// What does not change while no node comes or goes and no slot moves.
+/// Parts of a topology that stay the same while no node is added or removed and no slot moves.
 pub(super) struct Shape {
-    /// Of the nodes and of the owners that it was made from.
+    /// Versions of the nodes and of the owners from which the shape was made.
     versions: (u64, u64),
     owners: Arc<[Option<NodeIndex>; Slot::COUNT]>,
-    /// In the order of the nodes.
+    /// Slots of each node, in the order of the nodes.
     slots: Vec<SlotRanges>,
 }
 
@@ -37,7 +38,7 @@ impl Machine {
         Shape { versions, owners: Arc::new(owners), slots }
     }
 
-    /// Where each handle's node is in a topology.
+    /// Returns, for each handle, the index of its node in a topology.
     fn indexes(&self) -> Vec<Option<NodeIndex>> {
         let mut indexes = vec![None; self.nodes.places()];
         for (at, (handle, _)) in self.nodes.iter().enumerate() {

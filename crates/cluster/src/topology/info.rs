@@ -28,7 +28,7 @@ impl Traffic {
     }
 }
 
-/// What the bus thread counts.
+/// Counters of the bus thread.
 #[derive(Clone, Default, Debug)]
 pub struct Counts {
     pub sent: Traffic,

@@ -5,8 +5,8 @@
 //!   SHARDS   [*shards] [all of them]                       the ranges of a node come from `SlotTexts`
 //!   NODES    [=bytes] [all lines]                          so do they here
 //! ```
-//! A slot that moves makes one block anew, or two, and the ranges of two nodes; the rest is taken from what was made before. The bytes
-//! are those that `replies` writes.
+//! A slot that moves makes one block anew, or two, and the ranges of two nodes; the rest is taken from what
+//! was made before. The bytes are those that `replies` writes.
 
 use super::replies::{self, Asker};
 use super::{Node, NodeIndex, Topology};
@@ -30,12 +30,13 @@ pub struct Slots {
     entries: Arc<Entries>,
 }
 
-/// By owner; shared until the nodes show something else.
+/// Encoded node lists of CLUSTER SLOTS, one for each owner. Topologies share them until their nodes show
+/// something else.
 struct Entries(Box<[OnceLock<Entry>]>);
 
-/// What stands behind the slots of a run.
+/// Part of a run in CLUSTER SLOTS that follows its two slots.
 struct Entry {
-    /// Of the run's array, with its two slots.
+    /// Number of elements of the run's array, its two slots included.
     members: usize,
     bytes: Vec<u8>,
 }
@@ -91,7 +92,7 @@ impl Slots {
     }
 }
 
-/// Whether CLUSTER SLOTS shows the same of both.
+/// Returns whether CLUSTER SLOTS shows the same for both topologies.
 pub fn show_the_same_slots(a: &Topology, b: &Topology) -> bool {
     show_the_same_nodes(a, b)
         && (Arc::ptr_eq(&a.owners, &b.owners) || are_same_owners(&*a.owners, &*b.owners))
@@ -111,7 +112,7 @@ fn are_same_owners(a: &[Option<NodeIndex>], b: &[Option<NodeIndex>]) -> bool {
     a.iter().zip(b).fold(0, |differs, (a, b)| differs | (number(a) ^ number(b))) == 0
 }
 
-/// Whether the same runs begin in a block, with the same ends.
+/// Returns whether the same runs begin in a block, and end at the same slots.
 fn is_same_block(before: &Slots, topology: &Topology, number: usize) -> bool {
     let (old, new) = (&before.topology.owners, &topology.owners);
     if Arc::ptr_eq(old, new) {
@@ -185,9 +186,9 @@ pub struct SlotTexts(Vec<Arc<SlotText>>);
 
 struct SlotText {
     slots: SlotRanges,
-    /// As an array, for SHARDS.
+    /// Slots as an array, for SHARDS.
     array: OnceLock<Vec<u8>>,
-    /// As a part of a line, for NODES.
+    /// Slots as part of a line, for NODES.
     line: OnceLock<String>,
 }
 
@@ -227,7 +228,8 @@ impl SlotTexts {
 }
 
 impl SlotText {
-    /// One that was not made yet is not worth the comparison.
+    /// Returns whether the texts can be used for these slots. Texts that were not made yet are not worth the
+    /// comparison.
     fn may_be_of(&self, slots: &SlotRanges) -> bool {
         let is_made = self.array.get().is_some() || self.line.get().is_some();
         self.slots.is_shared_with(slots) || is_made && self.slots == *slots
@@ -256,7 +258,7 @@ pub fn shards(
     [header.out, all.out].map(|part| SharedBytes::new(part, account)).to_vec()
 }
 
-/// Whether CLUSTER SHARDS shows the same of both.
+/// Returns whether CLUSTER SHARDS shows the same for both topologies.
 pub fn show_the_same_shards(a: &Topology, b: &Topology) -> bool {
     const SHOWN: [Flags; 3] = [Flags::FAIL, Flags::REPLICA, Flags::HANDSHAKE];
     let same = |(a, b): (&Node, &Node)| {

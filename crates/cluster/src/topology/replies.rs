@@ -23,7 +23,8 @@ pub enum Endpoint {
     Unknown,
 }
 
-/// What decides on how nodes are named: how the client came, and what is preferred.
+/// Properties of a client that decide how nodes are named to it: its connection, and the preferred endpoint
+/// type.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Asker {
     pub is_ipv6: bool,
@@ -46,7 +47,8 @@ pub fn slots(topology: &Topology, asker: Asker, reply: &mut Reply) {
     }
 }
 
-/// What stands behind a run: its owner, and the owner's replicas that have data. How many these are.
+/// Writes the nodes of a run: its owner, and those replicas of the owner that have data. Returns the number
+/// of nodes.
 pub(super) fn slots_nodes(
     topology: &Topology,
     owner: NodeIndex,
@@ -225,7 +227,7 @@ fn text(reply: &mut Reply, text: &str) {
 }
 
 impl Asker {
-    /// What stands in front of a port, where it is not a null.
+    /// Returns the host part that stands in front of a port, where it is not a null.
     pub fn host(self, node: &Node) -> &str {
         match self.endpoint {
             Endpoint::Ip => node.address.client_ip(self.is_ipv6),
@@ -242,7 +244,7 @@ impl Topology {
         node.primary.map_or(node.config_epoch, |primary| self.node(primary).config_epoch)
     }
 
-    /// Of each node, in the order of the nodes.
+    /// Returns the replicas of each node, in the order of the nodes.
     pub(super) fn replicas(&self) -> Vec<Vec<NodeIndex>> {
         let mut replicas = vec![Vec::new(); self.nodes.len()];
         for (at, node) in self.nodes.iter().enumerate() {

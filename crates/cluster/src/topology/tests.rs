@@ -134,7 +134,7 @@ fn ready_made_replies_are_those_that_are_written() {
     assert_eq!(account.bytes(), 0);
 }
 
-/// What is carried over without being made anew has to be the same.
+/// A reply that is carried over from an earlier topology equals one that is made anew.
 #[test]
 fn what_shows_the_same_is_the_same() {
     let mut prng = Prng::new(17);

@@ -5,9 +5,10 @@
 //!              |                                          |
 //!           closes the link                            is ignored, the link stays
 //! ```
-//! What a Valkey node does with a defect is done here too: what it cannot cut into messages closes the link, and what it can cut
-//! but not read is ignored. It is stricter where Valkey takes bytes as they are (an id that is none, a text without its end),
-//! because nodes.conf and clients would get them; and a label that nodes.conf cannot hold is taken as not sent.
+//! What a Valkey node does with a defect is done here too: what it cannot cut into messages closes the link,
+//! and what it can cut but not read is ignored. It is stricter where Valkey takes bytes as they are (an id
+//! that is none, a text without its end), because nodes.conf and clients would get them; and a label that
+//! nodes.conf cannot hold is taken as not sent.
 
 use super::extensions;
 use super::layout::{self as at, gossip, module, publish, update};
@@ -15,7 +16,7 @@ use super::{Body, Gossip, Header, Malformed, Message, PingKind, Type};
 use crate::text::{self, IP_BYTES_MAX};
 use crate::{Flags, NodeId, SlotSet};
 
-/// Of exactly the bytes that `frame` cut off.
+/// Decodes one message from exactly the bytes that `frame` cut off.
 pub fn decode(bytes: &[u8]) -> Result<Message<'_>, Malformed> {
     let (kind, is_light) = check_prefix(bytes)?;
     if is_light {
@@ -102,7 +103,8 @@ fn ping<'b>(kind: PingKind, header: &[u8], body: &[u8]) -> Result<Body<'b>, Malf
     Ok(Body::Ping { kind, gossip: decode_gossip(entries), extensions })
 }
 
-/// Where one entry is not of a node, none is believed: the sender's memory is corrupt. The rest of the message counts, as in Valkey.
+/// Decodes the gossip entries. If the id or address of one of them is invalid, all are dropped: the sender's
+/// memory is corrupt. The rest of the message counts, as in Valkey.
 fn decode_gossip(entries: &[u8]) -> Vec<Gossip> {
     let (entries, _) = entries.as_chunks::<{ gossip::BYTES }>();
     let all: Option<Vec<Gossip>> = entries.iter().map(|entry| gossip_entry(entry)).collect();

@@ -5,8 +5,8 @@
 //!   0 hostname   1 human name   4 client IPv4   5 client IPv6   6 client port   7 client TLS port   8 availability zone
 //!   2 forgotten node [id 40][seconds 8]         3 shard [id 40]
 //! ```
-//! Texts end with a NUL. They are written in the order above, as Valkey writes them. Types that are not known are skipped, and so is a
-//! type 4 without an IPv4 address: Redis 8 sends a secret under that number.
+//! Texts end with a NUL. They are written in the order above, as Valkey writes them. Types that are not known
+//! are skipped, and so is a type 4 without an IPv4 address: Redis 8 sends a secret under that number.
 
 use super::layout::{extension, forgotten};
 use super::{Extensions, Malformed};
@@ -84,7 +84,7 @@ fn head(value: &[u8], bytes: usize) -> Result<&[u8], Malformed> {
     value.get(..bytes).ok_or(Malformed::ignored("an extension that is shorter than its value"))
 }
 
-/// How many there are.
+/// Appends the extensions to `out`. Returns how many there are.
 pub(super) fn encode(extensions: &Extensions, out: &mut Vec<u8>) -> u16 {
     let mut count = 0;
     let mut put = |kind: u16, value: &[u8], ends: bool| {

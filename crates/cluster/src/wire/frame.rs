@@ -10,16 +10,18 @@ use super::layout::{
 };
 use super::{Malformed, Type};
 
-/// Of a PING, PONG or MEET: 65,535 nodes x 104 B = 6.5 MB, and extensions.
+/// Longest PING, PONG or MEET, in bytes: 65,535 nodes x 104 B = 6.5 MB, and extensions.
 pub const PING_BYTES_MAX: usize = 16 << 20;
 
-/// Of a message whose body has a fixed length. A later version might send more; such a message is read and then ignored.
+/// Longest message of a type whose body has a fixed length, in bytes. A later version might send more than
+/// that body; such a message is read and then ignored.
 pub const FIXED_BYTES_MAX: usize = 64 << 10;
 
-/// What the caller decides.
+/// Limits that the caller sets.
 #[derive(Clone, Copy, Debug)]
 pub struct Caps {
-    /// Of a channel with its message, of what modules send, and of types that are not known.
+    /// Largest payload in bytes: that of a channel with its message, of a module message, or of an unknown
+    /// type.
     pub payload_bytes: usize,
 }
 

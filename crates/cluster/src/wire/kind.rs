@@ -34,7 +34,7 @@ impl Type {
         Type::PublishShard,
     ];
 
-    /// Of a message whose first 14 bytes have come; `None` of one that is not known.
+    /// Returns the type of a message whose first 14 bytes have come, or `None` if the type is not known.
     pub fn of_bytes(bytes: &[u8]) -> Option<Type> {
         let prefix = bytes.get(..PREFIX_BYTES)?;
         Type::ALL.get(usize::from(TYPE.u16(prefix) & !LIGHT)).copied()
@@ -60,7 +60,7 @@ impl Type {
         self as u16
     }
 
-    /// As in `cluster_stats_messages_ping_sent`.
+    /// Returns the name of the type as in `cluster_stats_messages_ping_sent`.
     pub fn name(self) -> &'static str {
         match self {
             Type::Ping => "ping",

@@ -92,7 +92,7 @@ pub const MESSAGE_FLAGS: Field = STATE.then(3);
 
 pub const HEADER_BYTES: usize = MESSAGE_FLAGS.end();
 pub const LIGHT_HEADER_BYTES: usize = COUNT.end();
-/// So much shows the type and the length of a message.
+/// Length of the prefix that shows the type and the length of a message, in bytes.
 pub const PREFIX_BYTES: usize = TYPE.end();
 
 pub const SIGNATURE_TEXT: [u8; 4] = *b"RCmb";

@@ -3,8 +3,8 @@
 //! ```text
 //!   a link's bytes -- frame --> bytes of one message -- decode --> Message -- encode --> bytes
 //! ```
-//! Invariant: what `decode` lets through has ids of 40 characters, texts without NUL and control characters, and counts that
-//! agree with its length.
+//! Invariant: what `decode` lets through has ids of 40 characters, texts without NUL and control characters,
+//! and counts that agree with its length.
 
 mod decode;
 mod encode;
@@ -29,10 +29,10 @@ pub struct Malformed {
     pub what: &'static str,
 }
 
-/// What follows from it, in Valkey too.
+/// Consequence of a malformed message, the same as in Valkey.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Defect {
-    /// Where the next message begins is not known.
+    /// Unknown start of the next message, so that the link is closed.
     ClosesLink,
     /// The message counts as received and as nothing else.
     Ignored,
@@ -56,20 +56,21 @@ impl std::fmt::Display for Malformed {
 
 impl std::error::Error for Malformed {}
 
-/// What each message but a light one begins with: who sends it, what that node claims, and where it is reached.
+/// Start of each message except a light one: its sender, the sender's claims, and the sender's addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
     pub sender: NodeId,
-    /// `None` of a primary.
+    /// Primary of the sender; `None` if the sender is a primary.
     pub primary: Option<NodeId>,
     pub current_epoch: u64,
-    /// Of a replica: its primary's, and so are `slots`.
+    /// Config epoch of the sender. For a replica, this and `slots` are those of its primary.
     pub config_epoch: u64,
     pub offset: u64,
     pub slots: Box<SlotSet>,
     /// Empty: as the socket says.
     pub ip: String,
-    /// For clients, plain or TLS, as the bus is; `other_port` is the other one, 0 if there is none.
+    /// Port for clients, TLS if the bus uses TLS and plain otherwise. `other_port` is the port of the other
+    /// kind, 0 if there is none.
     pub port: u16,
     pub other_port: u16,
     pub bus_port: u16,
@@ -97,7 +98,7 @@ impl PingKind {
     }
 }
 
-/// What the sender knows of another node.
+/// Information that the sender has about another node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Gossip {
     pub id: NodeId,
@@ -133,7 +134,8 @@ pub enum Body<'b> {
         kind: PingKind,
         /// Decoded: empty if the id or address of one entry is none.
         gossip: Vec<Gossip>,
-        /// `None`: the sender does not know of extensions. Encoded, `None` and what is empty are the same: this node knows of them.
+        /// Extensions; `None` if the sender does not support them. When encoded, `None` and an empty value
+        /// are the same, because this node supports them.
         extensions: Option<Box<Extensions>>,
     },
     Fail(NodeId),
@@ -155,7 +157,8 @@ pub enum Body<'b> {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message<'b> {
-    /// `None`: a light message, whose sender is that of the link. A link whose node is not known yet is closed.
+    /// Header; `None` for a light message, whose sender is the node of the link. A link whose node is not
+    /// known yet is closed.
     pub header: Option<Box<Header>>,
     pub body: Body<'b>,
 }

@@ -178,7 +178,8 @@ fn frames() {
     assert_eq!(frame(&prefix, CAPS), closes("not a message of the cluster bus"));
 }
 
-/// What comes of a message after a change; its total length is made to agree.
+/// Returns the body decoded from a message after a change, or the reason why it is ignored. The total length
+/// in the message is corrected first.
 fn after(mut bytes: Vec<u8>, change: impl FnOnce(&mut Vec<u8>)) -> Result<String, &'static str> {
     change(&mut bytes);
     let total = bytes.len() as u32;

@@ -1,11 +1,12 @@
-//! 5 to 50 nodes in one thread, on a network that delays, cuts and loses, with disks that are slow, from one seed.
+//! 5 to 50 nodes in one thread, on a network that delays, cuts and loses, with disks that are slow, from one
+//! seed.
 //!
 //! ```sh
 //! SEEDS=0..500 MINUTES=30 cargo test -p isotherm-cluster --test sim
 //! ```
-//! After each run there is a quiet time of four node timeouts; then all nodes have one view of the cluster: each slot has one
-//! owner (a move that was cut is mended first, as `--cluster fix` does it), no two primaries with slots have one configuration epoch,
-//! and all nodes know each other.
+//! After each run there is a quiet time of four node timeouts; then all nodes have one view of the cluster:
+//! each slot has one owner (a move that was cut is mended first, as `--cluster fix` does it), no two
+//! primaries with slots have one configuration epoch, and all nodes know each other.
 
 mod world;
 

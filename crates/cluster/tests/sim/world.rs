@@ -455,8 +455,9 @@ impl World {
         }
     }
 
-    /// What `--cluster fix` does about a move that was cut: the node that has the keys takes the slot. Two nodes that did not see each
-    /// other can both believe that the other one has it, in Valkey too. Whether there was such a slot.
+    /// What `--cluster fix` does about a move that was cut: the node that has the keys takes the slot. Two
+    /// nodes that did not see each other can both believe that the other one has it, in Valkey too. Whether
+    /// there was such a slot.
     fn fix(&mut self) -> bool {
         let is_cut = |world: &World, slot: Slot| {
             let owners: BTreeSet<_> = world.hosts.iter().map(|host| owner_in(host, slot)).collect();

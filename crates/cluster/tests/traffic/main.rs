@@ -1,4 +1,5 @@
-//! Random bytes as what happens to a node: the same harness as that of the fuzz target `cluster_step`, by seeds.
+//! Random bytes as what happens to a node: the same harness as that of the fuzz target `cluster_step`, by
+//! seeds.
 //!
 //! ```sh
 //! SEEDS=0..100000 cargo test --profile fast -p isotherm-cluster --test traffic

@@ -1,10 +1,11 @@
-//! One machine, and bytes that stand for all that can happen to it: ticks, links, messages of other nodes that are cut and turned over
-//! on their way, requests, disks that are late, a restart.
+//! One machine, and bytes that stand for all that can happen to it: ticks, links, messages of other nodes
+//! that are cut and turned over on their way, requests, disks that are late, a restart.
 //!
 //! ```text
 //!   [settings] [what][its fields] [what][its fields] ...          fields that are missing are 0
 //! ```
-//! After each step the machine's invariants hold, what it sends and saves can be read, and a vote is on disk before it leaves.
+//! After each step the machine's invariants hold, what it sends and saves can be read, and a vote is on disk
+//! before it leaves.
 
 use isotherm_cluster::conf::{self, Conf};
 use isotherm_cluster::machine::{

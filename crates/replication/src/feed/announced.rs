@@ -10,7 +10,7 @@ use isotherm_stdx::parse_i64;
 /// An address is no longer than a name in the domain name system.
 const ADDRESS_BYTES_MAX: usize = 255;
 
-/// What a replica understands.
+/// Capabilities that a replica announces.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Capabilities(u8);
 
@@ -25,7 +25,7 @@ impl Capabilities {
         self.0 & other.0 == other.0
     }
 
-    /// What both have.
+    /// Returns the capabilities that both sides have.
     pub fn and(self, other: Capabilities) -> Capabilities {
         Capabilities(self.0 & other.0)
     }
@@ -43,13 +43,13 @@ pub struct Announced {
     pub listening_port: i64,
     pub address: Option<Box<str>>,
     pub capabilities: Capabilities,
-    /// As `0x00MMmmpp`; 0 if it has not said one.
+    /// Version of the replica as `0x00MMmmpp`; 0 if it has announced none.
     pub version: u32,
     pub wants_snapshot_only: bool,
     pub filter: Filter,
 }
 
-/// What a REPLCONF was.
+/// Kind of a REPLCONF command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Said {
     /// To be answered with OK.
@@ -106,7 +106,7 @@ impl Announced {
         Ok(Said::Options)
     }
 
-    /// Those that are not known are none of ours.
+    /// Adds a capability by its name. A name that is not known adds none.
     fn add_capability(&mut self, name: &[u8]) {
         self.capabilities.0 |= match name.to_ascii_lowercase().as_slice() {
             b"eof" => Capabilities::EOF.0,
@@ -116,7 +116,7 @@ impl Announced {
         };
     }
 
-    /// Whether it reads version 80 of the RDB format, which Valkey 9.0 brought.
+    /// Returns whether the replica reads version 80 of the RDB format, which Valkey 9.0 brought.
     pub fn reads_version_80(&self) -> bool {
         self.version >= 0x09_00_00
     }
@@ -162,7 +162,7 @@ fn ack(args: Args<'_>, at: usize) -> Option<(LogOffset, Option<LogOffset>)> {
     Some((acked, if has_synced { offset(at + 3) } else { None }))
 }
 
-/// What is not named is left out.
+/// Parses a filter. Every part of the snapshot that is not named is left out.
 fn filter(text: &[u8]) -> Result<Filter, Refused> {
     let Ok(words) = args_split(text, Dialect::Request) else {
         return refused("ERR Missing rdb-filter-only values");

@@ -1,12 +1,13 @@
 //! Which replicas the next cut serves, and when it is due.
 //!
-//! One cut serves all that wait and want the same bytes: the same parts, in the same version of the format. The first that
-//! waits decides. A snapshot that is streamed is delayed a while, for those that come a moment later.
+//! One cut serves all that wait and want the same bytes: the same parts, in the same version of the format.
+//! The first that waits decides. A snapshot that is streamed is delayed a while, for those that come a moment
+//! later.
 
 use super::{Announced, Capabilities, Filter, Transfer};
 use crate::Ms;
 
-/// What a replica's snapshot has to be like.
+/// Requirements of a replica for its snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Waiting {
     pub since: Ms,

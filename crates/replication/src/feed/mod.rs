@@ -10,11 +10,11 @@
 //!               \------stream------> Streams ----------------+--> Online               (its length was known)
 //!                                                            +--> Sent                 (it wanted nothing else)
 //! ```
-//! A snapshot that ends with a mark is followed by nothing until the replica has acknowledged it: so the replica finds the mark
-//! as the last bytes that it has read.
+//! A snapshot that ends with a mark is followed by nothing until the replica has acknowledged it: so the
+//! replica finds the mark as the last bytes that it has read.
 //!
-//! An ACK says what the replica has applied (and `fack`, what it has synced). Both only grow; one beyond the end of the log, or
-//! below the last one, is not believed.
+//! An ACK says what the replica has applied (and `fack`, what it has synced). Both only grow; one beyond the
+//! end of the log, or below the last one, is not believed.
 
 mod announced;
 mod due;
@@ -40,7 +40,7 @@ pub enum FeedState {
 }
 
 impl FeedState {
-    /// As INFO shows it.
+    /// Returns the name of the state as INFO shows it.
     pub fn name(self) -> &'static str {
         match self {
             FeedState::AwaitsCut | FeedState::AwaitsFile | FeedState::Streams => "wait_bgsave",
@@ -50,22 +50,22 @@ impl FeedState {
         }
     }
 
-    /// Whether it counts among the replicas that have the data.
+    /// Returns whether the replica counts among those that have the data.
     pub fn is_online(self) -> bool {
         matches!(self, FeedState::AwaitsAck | FeedState::Online)
     }
 }
 
-/// How the snapshot's end is found.
+/// Way in which the end of the snapshot is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transfer {
-    /// It stands in a file, whose length comes first.
+    /// Snapshot in a file, sent after its length.
     File,
-    /// It is sent while it is made; a mark ends it.
+    /// Snapshot sent while it is made, and ended by a mark.
     Stream,
 }
 
-/// What the caller does now.
+/// Action that the caller takes now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Act {
     Nothing,
@@ -78,20 +78,20 @@ pub enum Act {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Closing {
-    /// It wanted a snapshot only, and has it.
+    /// Completed transfer to a replica that wanted a snapshot only.
     HasSnapshot,
-    /// It has acknowledged nothing for too long.
+    /// Silence of an online replica: it has acknowledged nothing for too long.
     SilentOnline,
-    /// It has taken nothing of the snapshot for too long.
+    /// Silence of a replica in its sync: it has taken no byte of the snapshot for too long.
     SilentInSync,
 }
 
 pub struct Feed {
     wants_snapshot_only: bool,
-    /// It came with SYNC: it acknowledges nothing.
+    /// True if the replica has sent SYNC instead of PSYNC: such a replica acknowledges nothing.
     is_old: bool,
     state: FeedState,
-    /// It has acknowledged before the end of its snapshot was noticed here.
+    /// True if the replica acknowledged before this node noticed the end of its snapshot.
     has_acked: bool,
     acked: LogOffset,
     synced: LogOffset,
@@ -101,7 +101,7 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// It waits for the next cut.
+    /// Builds the feed of a replica that waits for the next cut.
     pub fn full(announced: &Announced, request: &SyncRequest, now: Ms) -> Feed {
         Feed {
             wants_snapshot_only: announced.wants_snapshot_only,
@@ -115,7 +115,7 @@ impl Feed {
         }
     }
 
-    /// It goes on without a snapshot.
+    /// Builds the feed of a replica that continues without a snapshot.
     pub fn resumed(announced: &Announced, request: &SyncRequest, now: Ms) -> Feed {
         Feed { state: FeedState::Online, ..Feed::full(announced, request, now) }
     }
@@ -128,12 +128,12 @@ impl Feed {
         self.acked
     }
 
-    /// What it has synced to its append-only file.
+    /// Returns the offset up to which the replica has synced its append-only file.
     pub fn synced(&self) -> LogOffset {
         self.synced
     }
 
-    /// When it was last heard of, or came online.
+    /// Returns the time when the replica was last heard of, or came online.
     pub fn heard(&self) -> Ms {
         self.heard
     }
@@ -142,7 +142,7 @@ impl Feed {
         self.is_old
     }
 
-    /// Its cut was made.
+    /// Records that the cut for this replica was made.
     pub fn cut(&mut self, transfer: Transfer) {
         assert_eq!(self.state, FeedState::AwaitsCut, "one cut for each sync");
         self.state = match transfer {
@@ -163,12 +163,12 @@ impl Feed {
         self.state = FeedState::SendsFile;
     }
 
-    /// Its socket has taken some of the snapshot, or (`is_stalled`) takes no more.
+    /// Records that the replica's socket has taken some of the snapshot, or (`is_stalled`) takes no more.
     pub fn note_taken(&mut self, is_stalled: bool, now: Ms) {
         self.stalled = if is_stalled { Some(self.stalled.unwrap_or(now)) } else { None };
     }
 
-    /// Its socket has taken the last byte of the snapshot.
+    /// Records that the replica's socket has taken the last byte of the snapshot.
     pub fn snapshot_sent(&mut self, now: Ms) -> Act {
         let ends_with_mark = self.state == FeedState::Streams;
         assert!(ends_with_mark || self.state == FeedState::SendsFile);

@@ -11,9 +11,9 @@ pub enum SyncRequest {
     /// The old one: a snapshot, and the log behind it.
     Sync,
     Psync {
-        /// `None` if what stands there is no name of a history.
+        /// Replication id of the request; `None` if its text is not a valid id.
         id: Option<ReplId>,
-        /// What stands there; `?` asks for a snapshot.
+        /// Text in the place of the replication id; `?` asks for a snapshot.
         text: Vec<u8>,
         /// The first byte that is wanted; the first of all is 1.
         from: i64,
@@ -38,7 +38,7 @@ impl SyncRequest {
         Ok(SyncRequest::Psync { id: ReplId::parse(&text), text, from, failover })
     }
 
-    /// Whether it asks for a snapshot, and would be surprised by anything else.
+    /// Returns whether the replica asks for a snapshot and expects no other answer.
     pub fn asks_for_snapshot(&self) -> bool {
         match self {
             SyncRequest::Sync => true,
@@ -46,7 +46,7 @@ impl SyncRequest {
         }
     }
 
-    /// Where the log is to go on, of which history.
+    /// Returns the replication id and the offset from which the replica wants the log.
     pub fn place(&self) -> Option<(ReplId, LogOffset)> {
         match self {
             SyncRequest::Psync { id: Some(id), from, .. } if *from >= 1 => {

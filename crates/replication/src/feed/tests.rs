@@ -25,7 +25,8 @@ fn a_stream_waits_for_the_first_ack() {
     feed.check_invariants(END);
 }
 
-/// It has read the mark before it is known here that this was the end.
+/// An acknowledgement may come before this node has noticed the end of the snapshot, because the replica has
+/// read the mark already.
 #[test]
 fn an_ack_may_be_early() {
     let mut feed = full(&psync());

@@ -1,4 +1,5 @@
-//! Why an attempt ended, and what the log says of the link. The words are Valkey's where it has some: tools wait for them.
+//! Why an attempt ended, and what the log says of the link. The words are Valkey's where it has some: tools
+//! wait for them.
 
 use super::Position;
 use crate::ReplId;
@@ -28,9 +29,9 @@ pub enum Failure {
     /// An error where a snapshot was to begin.
     Aborted(String),
     BadHead(String),
-    /// What was received cannot be used; the node has said why.
+    /// Received data that cannot be used; the node has logged the reason.
     Unusable,
-    /// This node cannot go on; it has said why.
+    /// Attempt that this node gave up; it has logged the reason.
     GivenUp,
 }
 
@@ -84,7 +85,7 @@ impl Failure {
     }
 }
 
-/// What the log says of an attempt that goes on.
+/// Line of the log about an attempt that is in progress.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Line {
     Connected,

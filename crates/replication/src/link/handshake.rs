@@ -7,7 +7,7 @@ use crate::ReplId;
 use isotherm_log::LogOffset;
 use isotherm_stdx::{parse_i64, push_u64};
 
-/// What this node says of itself, and how long it waits.
+/// Announcements of this node to its primary, and its timeout.
 #[derive(Clone, Default, Debug)]
 pub struct Settings {
     /// `primaryauth`, with `primaryuser` if that is set.
@@ -27,7 +27,7 @@ pub struct Settings {
     pub hands_over: bool,
 }
 
-/// What was asked, whose answer comes next.
+/// Question to the primary whose answer comes next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     Ping,
@@ -53,7 +53,7 @@ impl Step {
         }
     }
 
-    /// Of REPLCONF.
+    /// Returns the option of REPLCONF that the step sends, or an empty text if it sends none.
     pub fn option(self) -> &'static str {
         match self {
             Step::Port => "listening-port",
@@ -101,7 +101,8 @@ pub fn psync(position: Option<Position>, hands_over: bool) -> Vec<u8> {
     }
 }
 
-/// How far the stream was applied; and to where it is durable, if there is an append-only file.
+/// Builds an acknowledgement: the offset up to which the stream was applied and, if there is an append-only
+/// file, the offset up to which it is durable.
 pub fn ack(applied: LogOffset, durable: Option<LogOffset>) -> Vec<u8> {
     let applied = applied.0.to_string();
     match durable {

@@ -1,5 +1,5 @@
-//! The replica's side of the link to its primary: what is sent when, what is made of each answer, when silence is too long, and
-//! when the next attempt begins.
+//! The replica's side of the link to its primary: what is sent when, what is made of each answer, when
+//! silence is too long, and when the next attempt begins.
 //!
 //! ```text
 //!   begin --> Connect
@@ -14,11 +14,11 @@
 //!
 //!   anything else, silence, the end of the connection   -->  Close, and another attempt after a pause
 //! ```
-//! Bytes are not copied: a part of the snapshot or of the stream is a range of the bytes that came. Framing the stream's commands,
-//! keeping what was received, and the offset of what was applied are the caller's.
+//! Bytes are not copied: a part of the snapshot or of the stream is a range of the bytes that came. Framing
+//! the stream's commands, keeping what was received, and the offset of what was applied are the caller's.
 //!
-//! Invariants: between `Close` and `Connect` no bytes are taken; nothing of a snapshot is announced whose end was not seen
-//! (`SnapshotEnds`); a line from the primary is bounded.
+//! Invariants: between `Close` and `Connect` no bytes are taken; nothing of a snapshot is announced whose end
+//! was not seen (`SnapshotEnds`); a line from the primary is bounded.
 
 mod failure;
 mod handshake;
@@ -47,8 +47,8 @@ const RETRY_MS: u64 = 1000;
 /// After a failure of this machine (its disk, its memory), doubled each time to the maximum.
 const LOCAL_RETRY_MS: u64 = 1000;
 const LOCAL_RETRY_MAX_MS: u64 = 16_000;
-/// A snapshot that broke off, or that cannot be read, is asked for again at once the first time, then after a pause that is doubled
-/// to a maximum.
+/// A snapshot that broke off, or that cannot be read, is asked for again at once the first time, then after a
+/// pause that is doubled to a maximum.
 const BROKEN_RETRY_MS: u64 = 50;
 const BROKEN_RETRY_MAX_MS: u64 = 400;
 
@@ -68,11 +68,11 @@ pub enum Input<'b> {
     Bytes(&'b [u8]),
     /// The snapshot is loaded.
     Loaded,
-    /// What was received cannot be used. The node has said why.
+    /// Received data that cannot be used. The node has logged the reason.
     Unusable,
-    /// This node cannot go on with this attempt. It has said why.
+    /// Attempt that this node cannot continue. It has logged the reason.
     GivenUp,
-    /// Nothing has come for a while.
+    /// Read timeout: no data has come for a while.
     Quiet,
     /// Another look at the clock.
     Tick,
@@ -89,7 +89,7 @@ pub enum Output {
     Snapshot {
         bytes: Option<u64>,
     },
-    /// They are a part of the snapshot.
+    /// Range of the input that is part of the snapshot.
     SnapshotBytes(Range<usize>),
     /// All of it was given. So many of the last bytes are the mark, and no part of it.
     SnapshotEnds {
@@ -99,7 +99,7 @@ pub enum Output {
     Continue {
         id: Option<ReplId>,
     },
-    /// They are a part of the stream.
+    /// Range of the input that is part of the stream.
     Stream(Range<usize>),
     /// The primary is to hear how far the stream was applied.
     AckDue,
@@ -107,7 +107,7 @@ pub enum Output {
     Close(Failure),
 }
 
-/// What ROLE and INFO call it.
+/// Phase of the link as ROLE and INFO show it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
     /// No attempt is under way.
@@ -134,9 +134,9 @@ pub struct Link {
     position: Option<Position>,
     state: State,
     lines: Lines,
-    /// When something last came, or the attempt began.
+    /// Time when data last came, or the attempt began.
     heard: Ms,
-    /// When an ACK or an empty line is due.
+    /// Time when an ACK or an empty line is due.
     beat: Ms,
     retry: Ms,
     /// Something of the stream has come since it was quiet.
@@ -162,7 +162,8 @@ impl Link {
         }
     }
 
-    /// Begins an attempt. `settings` may have changed since the last; with `position` the stream may go on there.
+    /// Begins an attempt. `settings` may have changed since the last; with `position` the stream may go on
+    /// there.
     pub fn begin(&mut self, settings: Settings, position: Option<Position>, now: Ms, out: &mut Vec<Output>) {
         assert!(matches!(self.state, State::Resting), "one attempt at a time");
         (self.settings, self.position) = (settings, position);
@@ -182,12 +183,13 @@ impl Link {
         }
     }
 
-    /// When something last came from the primary.
+    /// Returns the time when data last came from the primary.
     pub fn heard(&self) -> Ms {
         self.heard
     }
 
-    /// When the next attempt may begin; while one is under way, when the clock is to be looked at again.
+    /// Returns the time when the next attempt may begin or, during an attempt, when the clock is to be looked
+    /// at again.
     pub fn next_tick(&self) -> Ms {
         let silence = Ms(self.heard.0 + self.settings.timeout_ms + 1);
         match self.state {

@@ -28,7 +28,7 @@ impl Play {
         (Play { link, now: Ms(0), snapshot: Vec::new(), stream: Vec::new() }, out)
     }
 
-    /// As far as the reply to PSYNC.
+    /// Plays a link up to the reply to PSYNC.
     fn asked(position: Option<Position>) -> Play {
         let (mut play, _) = Play::new(settings(), position);
         play.step(Input::Connected);

@@ -4,8 +4,9 @@
 //!   $<length>\r\n      [.... length bytes ....]
 //!   $EOF:<mark>\r\n    [.........][mark]            40 random bytes that the primary has chosen for this
 //! ```
-//! The mark is looked for where the bytes that came together end, as Valkey does: the primary sends nothing behind it before it gets
-//! an ACK. So bytes like the mark inside the data end the snapshot only if they come last, and then it cannot be read.
+//! The mark is looked for where the bytes that came together end, as Valkey does: the primary sends nothing
+//! behind it before it gets an ACK. So bytes like the mark inside the data end the snapshot only if they come
+//! last, and then it cannot be read.
 
 use super::failure::Failure;
 use super::lines::text;
@@ -31,7 +32,7 @@ enum Frame {
     },
 }
 
-/// What is known of a snapshot's size.
+/// Size of a snapshot, if it is known.
 #[derive(Clone, Copy)]
 pub struct Size(Option<u64>);
 
@@ -70,7 +71,8 @@ impl Transfer {
         Ok(Some(Size(size)))
     }
 
-    /// Takes bytes of the snapshot. Returns how many, and if it ends with them, how many of its last are no part of it.
+    /// Takes bytes of the snapshot. Returns how many, and if it ends with them, how many of its last are no
+    /// part of it.
     pub fn take(&mut self, bytes: &[u8]) -> (usize, Option<usize>) {
         match self.frame.as_mut().expect("a snapshot has begun") {
             Frame::Length { left } => {

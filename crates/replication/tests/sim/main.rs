@@ -1,4 +1,5 @@
-//! Primaries and replicas on a simulated network: both sides of the link as they run in the server, in one thread, by a seed.
+//! Primaries and replicas on a simulated network: both sides of the link as they run in the server, in one
+//! thread, by a seed.
 //!
 //! ```text
 //!   seed --> who moves next, how long a packet takes, what breaks
@@ -6,11 +7,13 @@
 //!   clients --> [node 0: primary] ~~ link ~~ [node 1] ~~ link ~~ [node 3]      links delay, are cut, fall silent in one direction
 //!                     ~~ link ~~ [node 2]                                      nodes stop, and start again with what they had on disk
 //! ```
-//! A node's data is the list of writes that it has applied. Checked after each step: two nodes with the same name of a history and the
-//! same offset have the same list. With a quorum of one, each write that was answered is in the list of every later primary: the
-//! operator promotes the node that is furthest. When all faults are over, all nodes come to have the same list.
+//! A node's data is the list of writes that it has applied. Checked after each step: two nodes with the same
+//! name of a history and the same offset have the same list. With a quorum of one, each write that was
+//! answered is in the list of every later primary: the operator promotes the node that is furthest. When all
+//! faults are over, all nodes come to have the same list.
 //!
-//! `SEEDS=0..10000 cargo test -p isotherm-replication --test sim` runs other seeds than the usual ones; one that fails is named.
+//! `SEEDS=0..10000 cargo test -p isotherm-replication --test sim` runs other seeds than the usual ones; one
+//! that fails is named.
 
 mod data;
 mod net;
