@@ -1,4 +1,4 @@
-//! Which commands a selector permits: bits, and the rules that made them in the order in which they are shown.
+//! Commands that a selector permits: bits, and the rules that made them in the order in which they are shown.
 //!
 //! ```text
 //! rules   -@all +@read -keys +select|0      what is shown, in the order given; naming a command again replaces its rule

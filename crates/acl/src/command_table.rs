@@ -7,7 +7,7 @@ pub struct CommandRow {
     /// "get", "config|get".
     pub name: Box<str>,
     pub categories: u32,
-    /// So many rows behind it are its subcommands.
+    /// Number of rows after this one that are its subcommands.
     pub subcommands: u16,
     pub is_subcommand: bool,
 }
@@ -37,7 +37,7 @@ impl CommandTable {
         &self.rows[usize::from(command)]
     }
 
-    /// In any case; "config|get" for a subcommand.
+    /// Returns the number of the command with this name, in any case; "config|get" for a subcommand.
     pub fn find(&self, name: &[u8]) -> Option<u16> {
         /// No name is longer; what is longer need not be copied.
         const NAME_BYTES_MAX: usize = 64;
@@ -55,7 +55,7 @@ impl CommandTable {
         command..=command + self.row(command).subcommands
     }
 
-    /// Those of a category, each with its subcommands.
+    /// Returns the commands of a category, each with its subcommands.
     pub fn of_category(&self, category: u32) -> impl Iterator<Item = u16> + '_ {
         let has = move |command: &u16| self.row(*command).categories & category != 0;
         (0..self.rows.len() as u16).filter(has)

@@ -1,4 +1,4 @@
-//! What is asked about a command, and the answer.
+//! Question about a command, and the answer.
 
 use crate::key_patterns::Access;
 
@@ -28,18 +28,18 @@ pub struct AskedKey<'a> {
 #[derive(Clone, Copy, Debug)]
 pub enum AskedDatabases<'a> {
     None,
-    /// That of its session.
+    /// Database of the session.
     Current(u32),
-    /// As many as there are.
+    /// All databases; the value is how many there are.
     All(u32),
-    /// Those that it names, each with its place, and then that of its session.
+    /// Databases that the command names, each with its place, and then that of its session.
     Named {
         named: &'a [(usize, u32)],
         current: Option<u32>,
     },
 }
 
-/// In rising order: of the denials of several selectors the highest is reported.
+/// Reason of a denial, in rising order: of the denials of several selectors the highest is reported.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Reason {
     Database,
@@ -48,7 +48,8 @@ pub enum Reason {
     Channel,
 }
 
-/// Why a command may not run: what was denied, and at which argument (0: none of them). Of two, the greater is reported.
+/// Why a command may not run: what was denied, and at which argument (0: none of them). Of two, the greater
+/// is reported.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Denial {
     pub reason: Reason,

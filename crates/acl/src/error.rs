@@ -1,6 +1,6 @@
 //! Why rules are refused, in Valkey's words.
 
-/// What is wrong with one rule.
+/// Error in a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RuleError {
     UnknownCommand,

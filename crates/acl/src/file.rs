@@ -96,7 +96,8 @@ fn trim<'a>(bytes: &'a [u8], unwanted: &[u8]) -> &'a [u8] {
     &bytes[first..=last]
 }
 
-/// A `user` line of the configuration, split into words: the user, or what is wrong, and with which of its rules.
+/// A `user` line of the configuration, split into words: the user, or what is wrong, and with which of its
+/// rules.
 pub fn read_definition(
     name: &[u8],
     rules: &[&[u8]],

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use crate::prefixes::Prefixes;
 
-/// What may be done to keys: R, W, or both.
+/// Permitted access to keys: R, W, or both.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Access(u8);
 
@@ -36,7 +36,7 @@ impl Access {
         self.0 & asked.0 == asked.0
     }
 
-    /// In front of a pattern.
+    /// Returns the sign in front of a pattern.
     const fn sign(self) -> &'static [u8] {
         match self {
             Access::READ => b"%R~",
@@ -48,7 +48,7 @@ impl Access {
 
 #[derive(Clone, Default, Debug)]
 pub struct KeyPatterns {
-    /// In the order in which they were given.
+    /// Patterns in the order in which they were given.
     shown: Vec<(Arc<[u8]>, Access)>,
     /// Each with its place in `shown`.
     places: HashMap<Arc<[u8]>, usize>,
@@ -57,7 +57,8 @@ pub struct KeyPatterns {
 
 #[derive(Clone, Default, Debug)]
 struct Compiled {
-    /// What lone stars permit: each is asked by itself, since one pattern has to permit everything that is asked.
+    /// Accesses that lone stars permit. Each is checked by itself: one pattern has to permit the whole
+    /// access.
     all: Vec<Access>,
     exact: HashMap<Arc<[u8]>, Access>,
     prefixes: Prefixes,
@@ -65,7 +66,7 @@ struct Compiled {
 }
 
 impl KeyPatterns {
-    /// The same pattern given again permits what both permit.
+    /// Adds a pattern. If it was given before, it permits both accesses.
     pub fn add(&mut self, pattern: &[u8], access: Access) {
         match self.places.get(pattern) {
             Some(&at) => self.shown[at].1 = self.shown[at].1.or(access),
@@ -97,7 +98,7 @@ impl KeyPatterns {
         self.compiled.prefixes.permit(key, asked) || self.permit_otherwise(key, asked)
     }
 
-    /// Whether a prefix permits it. False says nothing.
+    /// Returns whether a prefix permits the access. False does not mean that it is denied.
     #[inline]
     pub fn permit_by_prefix(&self, key: &[u8], asked: Access) -> bool {
         self.compiled.prefixes.permit(key, asked)
@@ -124,7 +125,7 @@ impl KeyPatterns {
             })
     }
 
-    /// Whether a lone star permits this.
+    /// Returns whether a lone star permits this access.
     pub fn permit_all(&self, asked: Access) -> bool {
         self.shown.iter().any(|(pattern, access)| access.covers(asked) && **pattern == *b"*")
     }
@@ -181,7 +182,8 @@ impl ChannelPatterns {
 
     // COMPAT(users): The pattern of PSUBSCRIBE has to be one of the user's channel patterns to its last byte; Valkey compares up
     // to the first NUL. Why: what stands behind it could be anything, and is part of the pattern.
-    /// `is_pattern`: what is asked for is a pattern itself (PSUBSCRIBE), and has to be one of these to the byte.
+    /// `is_pattern`: what is asked for is a pattern itself (PSUBSCRIBE), and has to be one of these to the
+    /// byte.
     pub fn permit(&self, channel: &[u8], is_pattern: bool) -> bool {
         match is_pattern {
             true => self.known.contains(channel),

@@ -7,13 +7,14 @@
 //!    |  compiled with each change: a bit for each command, patterns sorted by kind
 //! a decision                       may this user run command 17 with these keys and channels in database 3?   decision
 //! ```
-//! A user never changes: a change makes another one, which takes the first one's place (`users`). So any thread that holds one can
-//! ask it without a lock.
+//! A user never changes: a change makes another one, which takes the first one's place (`users`). So any
+//! thread that holds one can ask it without a lock.
 //!
-//! What is shown (`User::show`) are rules again, in Valkey's form, and they make the same user when they are read.
+//! What is shown (`User::show`) are rules again, in Valkey's form, and they make the same user when they are
+//! read.
 //!
-//! This crate knows users, rules and patterns. It knows no sockets, no sessions, no keyspace and no clock. A command is a number
-//! here, with a name and categories from a table that is given (`CommandTable`).
+//! This crate knows users, rules and patterns. It knows no sockets, no sessions, no keyspace and no clock. A
+//! command is a number here, with a name and categories from a table that is given (`CommandTable`).
 
 mod command_rules;
 mod command_table;
@@ -48,7 +49,7 @@ fn until_nul(bytes: &[u8]) -> &[u8] {
     &bytes[..end]
 }
 
-/// Whether a name or a pattern holds what would break a line of rules.
+/// Returns whether a name or a pattern has a byte that would break a line of rules.
 pub fn has_spaces(bytes: &[u8]) -> bool {
     bytes.iter().any(|&byte| byte == 0 || isotherm_stdx::number::is_c_space(byte))
 }

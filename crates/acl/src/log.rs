@@ -12,7 +12,7 @@ const NAME_BYTES_MAX: usize = 256;
 /// and of the line of a client, which has names of its own.
 const CLIENT_BYTES_MAX: usize = 1024;
 
-/// Where the command came from.
+/// Origin of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Context {
     TopLevel,

@@ -12,7 +12,7 @@ impl PasswordHash {
         PasswordHash(digest(&SHA256, password).as_ref().try_into().expect("32 bytes"))
     }
 
-    /// As `#` has it: 64 digits of lower case.
+    /// Parses a hash as `#` has it: 64 hexadecimal digits in lower case.
     pub fn from_hex(digits: &[u8]) -> Option<PasswordHash> {
         let digits: &[u8; 2 * HASH_BYTES] = digits.try_into().ok()?;
         let value = |digit: u8| match digit {

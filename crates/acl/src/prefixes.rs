@@ -1,5 +1,5 @@
-//! Patterns that are a prefix and a star, which most patterns are: compared eight bytes at once, and of many only those that
-//! begin as the key does.
+//! Patterns that are a prefix and a star, which most patterns are: compared eight bytes at once, and of many
+//! only those that begin as the key does.
 //!
 //! ```text
 //! ~app:* ~apple:* ~b:*     in order; each with its first eight bytes as a word, and which of them it has
@@ -16,13 +16,14 @@ const WORD_BYTES: usize = 8;
 pub struct Prefixes {
     /// Without the star, never empty; in order if there are many.
     all: Vec<Prefix>,
-    /// By first byte: the first of `all` that begins with it or a later one; behind the last byte their number. Empty: there are few.
+    /// Index by first byte: the first of `all` that begins with that byte or a later one. The last entry is
+    /// the length of `all`. Empty if there are few prefixes.
     starts: Box<[u32]>,
 }
 
 #[derive(Clone, Debug)]
 struct Prefix {
-    /// Its first bytes, and as many bits as it has of them.
+    /// First eight bytes, and a mask with the bits of those that the prefix has.
     word: u64,
     mask: u64,
     bytes: Box<[u8]>,
@@ -39,7 +40,7 @@ impl Prefix {
         Prefix { word, mask, bytes: bytes.into(), access }
     }
 
-    /// Of a key of which `word` is the front.
+    /// Returns whether the prefix permits the access to a key that begins with `word`.
     #[inline]
     fn permits(&self, word: u64, key: &[u8], asked: Access) -> bool {
         word & self.mask == self.word
@@ -72,7 +73,7 @@ impl Prefixes {
         }
     }
 
-    /// Those that begin as the key does.
+    /// Returns the prefixes that begin with the first byte of the key.
     fn near(&self, key: &[u8]) -> &[Prefix] {
         let Some(&first) = key.first() else { return &[] };
         let [from, to] = [usize::from(first), usize::from(first) + 1].map(|byte| self.starts[byte] as usize);

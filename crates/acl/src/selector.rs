@@ -63,7 +63,7 @@ impl Selector {
         self.commands.permit_all() && self.keys.all && self.channels.all && self.databases.all
     }
 
-    /// One rule. After the last of them it is compiled.
+    /// Applies a rule. After the last rule the selector is compiled.
     pub(crate) fn apply(&mut self, rule: &[u8], table: &CommandTable) -> Result<(), RuleError> {
         let word = until_nul(rule).to_ascii_lowercase();
         match &word[..] {
@@ -119,7 +119,7 @@ impl Selector {
 
     // ---- decisions ----
 
-    /// What Valkey asks, in its order.
+    /// Makes the checks of Valkey, in its order.
     pub(crate) fn check(&self, asked: &Asked<'_>) -> Result<(), Denial> {
         if !self.databases.all {
             self.check_databases(&asked.databases)?;
@@ -160,7 +160,7 @@ impl Selector {
         }
     }
 
-    /// Whether it can access every key in this way.
+    /// Returns whether the selector permits this access to every key.
     pub(crate) fn permits_all_keys(&self, access: Access) -> bool {
         self.keys.all || self.keys.listed.permit_all(access)
     }
@@ -196,7 +196,7 @@ impl Selector {
         out
     }
 
-    /// As GETUSER has it.
+    /// Returns the databases as GETUSER shows them.
     pub fn show_databases(&self) -> Vec<u8> {
         match () {
             () if self.databases.all => b"alldbs".to_vec(),
@@ -208,7 +208,7 @@ impl Selector {
         }
     }
 
-    /// As rules that make it.
+    /// Writes the rules that make this selector.
     pub(crate) fn show(&self, out: &mut Vec<u8>) {
         let mut part = |part: &[u8]| {
             out.extend_from_slice(part);
@@ -255,7 +255,7 @@ fn read_key_rule(rule: &[u8]) -> Option<(Access, &[u8])> {
     (access != Access::NONE).then_some((access, &rule[at + 1..]))
 }
 
-/// As `strtoll` reads it: blanks and a sign may stand in front.
+/// Parses a number as `strtoll` does: blanks and a sign may stand in front.
 fn read_database(text: &[u8]) -> Result<u32, RuleError> {
     if text.is_empty() {
         return Err(RuleError::Syntax);

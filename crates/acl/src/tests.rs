@@ -205,7 +205,7 @@ fn random_rule(random: &mut Prng, depth: u32) -> String {
     }
 }
 
-/// What is shown makes the same user: it shows the same again, and decides the same.
+/// The rules that a user shows make the same user: it shows the same again, and decides the same.
 #[test]
 fn the_shown_form_is_read_back() {
     let (mut random, table) = (Prng::new(1), table());

@@ -12,7 +12,7 @@ use crate::password::PasswordHash;
 use crate::selector::Selector;
 use crate::until_nul;
 
-/// What a new user, a new selector and `reset` begin with.
+/// Initial rights of a new user, of a new selector and after `reset`.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
     /// `acl-pubsub-default`.
@@ -29,12 +29,13 @@ pub struct User {
     /// The root selector, and those in brackets.
     selectors: Vec<Selector>,
     permits_everything: bool,
-    /// By command: which of the first eight selectors permit it whatever its arguments, in every database.
+    /// Bits by command: those of the first eight selectors that permit it whatever its arguments, in every
+    /// database.
     permitting: Box<[u8]>,
 }
 
 impl User {
-    /// One that may do nothing.
+    /// Creates a user that may do nothing.
     pub fn new(name: &[u8], table: &CommandTable, defaults: Defaults) -> User {
         User {
             name: name.into(),
@@ -47,7 +48,7 @@ impl User {
         }
     }
 
-    /// One that may do everything, without a password.
+    /// Creates a user that may do everything, without a password.
     pub fn all_powerful(name: &[u8], table: &CommandTable) -> User {
         let mut user = User::new(name, table, Defaults { all_channels: true });
         for rule in [&b"+@all"[..], b"~*", b"&*", b"on", b"nopass"] {
@@ -57,7 +58,8 @@ impl User {
         user
     }
 
-    /// The same with these rules applied, selectors spread over several words joined first.
+    /// Returns the user with these rules applied. Selectors that are spread over several words are joined
+    /// first.
     pub fn changed<'a>(
         &self,
         words: impl IntoIterator<Item = &'a [u8]> + Clone,
@@ -77,7 +79,7 @@ impl User {
         Ok(user)
     }
 
-    /// One rule. After the last of them it is compiled.
+    /// Applies a rule. After the last rule the user is compiled.
     pub(crate) fn apply(
         &mut self,
         rule: &[u8],
@@ -138,7 +140,7 @@ impl User {
         if self.passwords.remove(hash) { Ok(()) } else { Err(RuleError::NoSuchPassword) }
     }
 
-    /// The same with this password and no other; with an empty one, any will do.
+    /// Returns the user with this password and no other. With an empty one, any password will do.
     pub fn with_password(&self, password: &[u8]) -> User {
         let mut user = self.clone();
         user.set_password_need(password.is_empty());
@@ -150,13 +152,13 @@ impl User {
 
     // ---- decisions ----
 
-    /// Nothing need be asked.
+    /// Returns whether the user may do everything, so that no check is needed.
     #[inline]
     pub fn permits_everything(&self) -> bool {
         self.permits_everything
     }
 
-    /// Whether someone with this password is it.
+    /// Returns whether the user is on and this password is right for it.
     pub fn admits(&self, password: &[u8]) -> bool {
         if !self.is_on || self.needs_no_password {
             return self.is_on;
@@ -165,13 +167,16 @@ impl User {
         self.passwords().any(|known| known.is_same(&hash))
     }
 
-    /// Whether a lone prefix says that it may run this command, which has one key and no channels. False says nothing: `check` does.
+    /// Returns whether a lone prefix permits the user to run this command, which has one key and no channels.
+    /// False does not mean that it is denied: `check` decides.
     #[inline]
     pub fn permits_by_prefix(&self, command: u16, key: &[u8], access: Access) -> bool {
         self.permits_where(command, |keys| keys.permit_by_prefix(key, access))
     }
 
-    /// The same by any pattern. False says nothing either, for rules of first arguments and of databases are not looked at.
+    /// Returns whether any pattern permits the user to run this command, which has one key and no channels.
+    /// False does not mean that it is denied, since rules of first arguments and of databases are not looked
+    /// at.
     #[inline]
     pub fn permits_by_pattern(&self, command: u16, key: &[u8], access: Access) -> bool {
         self.permits_where(command, |keys| keys.permit(key, access))
@@ -202,7 +207,7 @@ impl User {
         Err(worst)
     }
 
-    /// Whether one of its selectors permits the command, and access to every key besides.
+    /// Returns whether a single selector permits both the command and this access to every key.
     pub fn check_with_all_keys(&self, asked: &Asked<'_>, access: Access) -> bool {
         let permits =
             |selector: &Selector| selector.permits_all_keys(access) && selector.check(asked).is_ok();
@@ -218,14 +223,15 @@ impl User {
         self.selectors.iter().any(permits)
     }
 
-    /// Whether the keys of a command matter.
+    /// Returns whether every selector permits all keys, so that the keys of a command do not matter.
     pub fn permits_all_keys(&self) -> bool {
         self.selectors.iter().all(|selector| selector.keys.all)
     }
 
     // ---- channels ----
 
-    /// Whether it may listen to every channel that `before` might listen to, as far as their rules say.
+    /// Returns whether the user may listen to every channel that `before` might listen to, as far as their
+    /// rules say.
     pub fn keeps_channels_of(&self, before: &User) -> bool {
         if self.selectors.iter().any(|selector| selector.channels.all) {
             return true;
@@ -237,7 +243,7 @@ impl User {
             .all(|selector| !selector.channels.all && selector.channels.listed.iter().all(is_kept))
     }
 
-    /// Whether it may listen to this channel, or to all that match this pattern.
+    /// Returns whether the user may listen to this channel, or to all that match this pattern.
     pub fn may_listen(&self, channel: &[u8], is_pattern: bool) -> bool {
         let permits = |one: &Selector| one.channels.all || one.channels.listed.permit(channel, is_pattern);
         self.selectors.iter().any(permits)
@@ -263,7 +269,7 @@ impl User {
         &self.selectors[0]
     }
 
-    /// Those in brackets.
+    /// Returns the selectors in brackets.
     pub fn other_selectors(&self) -> &[Selector] {
         &self.selectors[1..]
     }

@@ -31,19 +31,20 @@ impl Users {
         self.get(DEFAULT_USER).expect("it is never removed")
     }
 
-    /// It takes the place of the one of its name.
+    /// Adds a user in place of the one with the same name.
     pub fn put(&mut self, user: User) -> Arc<User> {
         let user = Arc::new(user);
         self.by_name.insert(Arc::clone(&user.name), Arc::clone(&user));
         user
     }
 
-    /// Whether it was there. The default user stays.
+    /// Removes a user. Returns whether there was one. The default user stays.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         name != DEFAULT_USER && self.by_name.remove(name).is_some()
     }
 
-    /// One number for all rules, whatever the order of their changes: the hashes of the lines that ACL LIST shows, by XOR.
+    /// Returns a hash of all rules, whatever the order of their changes: the XOR of the hashes of the lines
+    /// that ACL LIST shows.
     pub fn digest(&self) -> String {
         let mut digest = [0; 32];
         for user in self.by_name.values() {
@@ -53,7 +54,7 @@ impl Users {
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// In the order of their names.
+    /// Returns the users in the order of their names.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = &Arc<User>> {
         self.by_name.values()
     }

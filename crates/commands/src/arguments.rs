@@ -2,12 +2,12 @@
 
 use crate::spec::Argument;
 
-/// Of hashes: `FIELDS numfields field [field ...]`.
+/// Fields of a hash: `FIELDS numfields field [field ...]`.
 pub const FIELDS: Argument =
     Argument::block("fields", &[NUM_FIELDS, Argument::string("field").multiple()]).token("FIELDS");
 /// Valkey says of this number that the first key spec finds it, and so do we.
 pub const NUM_FIELDS: Argument = Argument::integer("numfields").of_key_spec(0);
-/// When a new time replaces the old one.
+/// Condition under which a new time replaces the old one.
 pub const CONDITION: Argument = Argument::one_of(
     "condition",
     &[
@@ -17,7 +17,7 @@ pub const CONDITION: Argument = Argument::one_of(
         Argument::pure_token("lt", "LT"),
     ],
 );
-/// What becomes of the scores of a member of several sorted sets.
+/// Function that combines the scores of a member of several sorted sets.
 pub const AGGREGATE: Argument = Argument::one_of(
     "aggregate",
     &[

@@ -1,4 +1,4 @@
-//! One call of a data command: what the handler gets, and how it ends.
+//! Call of a data command: the input of the handler, and how the call ends.
 
 use crate::record::Records;
 use crate::spec::Need;
@@ -21,13 +21,13 @@ pub struct Call<'c, 't, 'k> {
     /// Random numbers, seeded by the server.
     pub prng: &'c mut isotherm_stdx::Prng,
     pub settings: &'c CallSettings,
-    /// What the log will hold.
+    /// Records of this command for the log.
     pub records: &'c mut Records,
-    /// Whether the client can wait. Inside EXEC no client can.
+    /// The client can wait. Inside EXEC no client can.
     pub may_wait: bool,
     /// A script has called it: what has no order of its own comes in one that does not depend on the server.
     pub in_script: bool,
-    /// Its user may read every key (SORT with patterns). No other command may rely on it.
+    /// The client's user may read every key (SORT with patterns). No other command may rely on this field.
     pub may_read_all: bool,
     /// Played back from a log: what its author was allowed is done here too.
     pub is_played_back: bool,
@@ -59,7 +59,8 @@ impl<'c> HashedKeys<'c> {
     }
 }
 
-/// What the configuration says about data commands. The server fills it; a handler never asks for more.
+/// Settings of the configuration for data commands. The server fills them in; a handler uses no other
+/// settings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CallSettings {
     /// `proto-max-bulk-len`: a string that APPEND or SETRANGE makes is no longer than this.
@@ -70,7 +71,8 @@ pub struct CallSettings {
     pub lfu: bool,
     /// `import-mode`: a moment that has passed is stored like any other; the source of the data deletes.
     pub import_mode: bool,
-    /// `lazyfree-lazy-server-del`: a key that leaves as the result of another command is UNLINKed in the log, not DELeted.
+    /// `lazyfree-lazy-server-del`: a key that leaves as the result of another command is UNLINKed in the log,
+    /// not DELeted.
     pub unlinks: bool,
     /// The server is a member of a cluster: keys lie in the slots that it has.
     pub in_cluster: bool,
@@ -79,7 +81,7 @@ pub struct CallSettings {
     pub transfer: TransferSettings,
 }
 
-/// What the configuration says about DUMP and RESTORE.
+/// Settings of the configuration for DUMP and RESTORE.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TransferSettings {
     /// `rdbcompression`
@@ -89,11 +91,11 @@ pub struct TransferSettings {
     pub refused: RefusedPayload,
 }
 
-/// Where RESTORE reports why a payload was refused: the reply does not say.
+/// Function to which RESTORE reports why a payload was refused; the reply does not contain the reason.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RefusedPayload(pub Option<fn(&RdbError)>);
 
-/// It is the same for all: two settings do not differ by it.
+/// All values are equal: two settings do not differ by this function.
 impl PartialEq for RefusedPayload {
     fn eq(&self, _: &RefusedPayload) -> bool {
         true
@@ -121,23 +123,25 @@ impl Default for CallSettings {
     }
 }
 
-/// How a command ended. Closed: the caller decides about each. What it carries is boxed, for it is rare: an
-/// outcome travels in two registers.
+/// End of a command. The set is closed: the caller handles each case. Rare payloads are boxed so that an
+/// outcome fits in two registers.
 #[derive(Debug)]
 pub enum Outcome {
     /// The reply is written.
     Done,
-    /// Nothing was changed or replied: the client waits for its keys.
+    /// Wait of the client for its keys; the command has changed and replied nothing.
     Block(Box<Wait>),
-    /// Nothing was changed or replied: values that it needs are not in memory. The command runs again once they are.
+    /// Keys whose values the command needs and that are not in memory. The command has changed and replied
+    /// nothing, and runs again once the values are in memory.
     Cold(Box<ColdKeys>),
-    /// It has begun, and is going to reply: a script that takes long.
+    /// Reply that comes later: a long script has begun.
     Later,
 }
 
 const _: () = assert!(size_of::<Outcome>() <= 2 * size_of::<usize>(), "two registers");
 
-/// Keys whose values a command needs and that are not in memory: all that are known, so that they are fetched together.
+/// Keys whose values a command needs and that are not in memory: all that are known, so that they are fetched
+/// together.
 #[derive(PartialEq, Eq, Debug)]
 pub struct ColdKeys {
     pub keys: Vec<ColdKey>,
@@ -151,7 +155,7 @@ pub struct ColdKey {
     pub node: Option<NodeAt>,
     /// A record of frozen keys that a walk over keys needs, and no key is named.
     pub bundle: Option<BundleAt>,
-    /// How much of its value.
+    /// Part of the value that is needed.
     pub need: Need,
     /// The command is going to change it: it has to be in memory, where reading is content with a copy.
     pub home: bool,
@@ -184,7 +188,8 @@ pub fn rehearse(
     });
 }
 
-/// Whether an argument is the word, in any case; as Valkey compares them, up to the first NUL.
+/// Returns whether an argument equals the word, in any case. As in Valkey, the argument is compared up to its
+/// first NUL.
 #[inline]
 pub fn is_word(argument: &[u8], word: &str) -> bool {
     match argument.get(word.len()) {
@@ -241,15 +246,15 @@ impl<'c> Call<'c, '_, '_> {
 
     // ---- what was changed ----
 
-    /// A key was written: its event, and how many changes that is (rdb_changes_since_last_save). The number is each
-    /// command's own convention (HSET counts fields that keep their value, LMOVE counts one), so only the handler knows it.
-    /// The log holds the request as it came unless something else is recorded.
+    /// A key was written: its event, and how many changes that is (rdb_changes_since_last_save). The number
+    /// is each command's own convention (HSET counts fields that keep their value, LMOVE counts one), so only
+    /// the handler knows it. The log holds the request as it came unless something else is recorded.
     #[inline]
     pub fn wrote(&mut self, class: EventClass, name: &'static str, key: &Key<'_>, changes: u64) {
         self.wrote_in(self.db, class, name, key, changes);
     }
 
-    /// The same in another database.
+    /// Counts `changes` and raises the event of a key that was written in database `db`.
     #[inline]
     pub fn wrote_in(&mut self, db: Db, class: EventClass, name: &'static str, key: &Key<'_>, changes: u64) {
         self.count(changes);
@@ -262,13 +267,13 @@ impl<'c> Call<'c, '_, '_> {
         self.txn.dirty += changes;
     }
 
-    /// One more event of a change that was counted.
+    /// Raises a further event of a change that was counted.
     #[inline]
     pub fn event(&mut self, class: EventClass, name: &'static str, key: &Key<'_>) {
         self.event_in(self.db, class, name, key);
     }
 
-    /// The same in another database.
+    /// Raises an event of a key in database `db`.
     #[inline]
     pub fn event_in(&mut self, db: Db, class: EventClass, name: &'static str, key: &Key<'_>) {
         self.txn.event(class, name, db, key.bytes);
@@ -302,8 +307,9 @@ impl<'c> Call<'c, '_, '_> {
 
     // ---- expiry ----
 
-    /// Whether a key that is given this moment has no time left. Only who deletes expired keys asks: elsewhere the key
-    /// is stored as it is, and its sender will send its end.
+    /// Returns whether a key with the expiry `moment` has no time left. Only a server that deletes expired
+    /// keys returns true: elsewhere the key is stored as it is, and the sender of the data will send its
+    /// deletion.
     #[inline]
     pub fn is_over(&self, moment: UnixMs) -> bool {
         let deletes = self.txn.conditions.expiry_mode == ExpiryMode::Delete && !self.settings.import_mode;

@@ -1,4 +1,4 @@
-//! What a container's HELP answers.
+//! Reply of a container's HELP.
 
 use isotherm_resp::{Args, Reply};
 

@@ -1,8 +1,8 @@
 //! Every data command: one declaration and one handler each, side by side.
 //!
-//! **Architecture invariant:** `commands` knows no sessions, no AOF, no replication, no pub/sub and no users. A handler
-//! reads its arguments, changes the keyspace through a [`Txn`](isotherm_keyspace::Txn), writes a reply and emits
-//! effects; nothing else.
+//! **Architecture invariant:** `commands` knows no sessions, no AOF, no replication, no pub/sub and no users.
+//! A handler reads its arguments, changes the keyspace through a [`Txn`](isotherm_keyspace::Txn), writes a
+//! reply and emits effects; nothing else.
 
 pub mod call;
 pub mod help;

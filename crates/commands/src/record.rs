@@ -1,4 +1,5 @@
-//! Records: what the log holds for one command, so that played back it makes the same change at any other moment.
+//! Records: what the log holds for one command, so that played back it makes the same change at any other
+//! moment.
 //!
 //! ```text
 //! SET k v                as it came           changes were counted, and nothing else was said
@@ -7,8 +8,8 @@
 //! XREADGROUP ...         replaced by nothing  where only the reader's own state was looked at
 //! GET k                  none                 no change was counted
 //! ```
-//! The log itself is the server's: at a command's end it takes the records behind what the keyspace has reported meanwhile
-//! (keys that expired under the command). Without a consumer nothing is built.
+//! The log itself is the server's: at a command's end it takes the records behind what the keyspace has
+//! reported meanwhile (keys that expired under the command). Without a consumer nothing is built.
 
 use crate::Call;
 use isotherm_resp::{Args, ArgsBuf};
@@ -19,7 +20,7 @@ use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 const ELEMENTS_MAX: usize = 1024;
 const ELEMENTS_BYTES_MAX: usize = 1 << 30;
 
-/// One record.
+/// Command that the log gets.
 #[derive(Clone, Copy)]
 pub enum Record<'a> {
     /// The request, word for word: the bytes of the wire will do.
@@ -34,7 +35,7 @@ impl<'a> Record<'a> {
         }
     }
 
-    /// Its bytes as an array of strings, where they are at hand.
+    /// Returns the bytes of the command as an array of strings, if they are available.
     #[inline]
     pub fn wire(self) -> Option<&'a [u8]> {
         match self {
@@ -59,14 +60,14 @@ pub struct Records {
 }
 
 impl Records {
-    /// For a command that begins. `is_wanted`: there is a log.
+    /// Begins the records of a command. `is_wanted`: there is a log.
     #[inline]
     pub fn begin(&mut self, is_wanted: bool) {
         debug_assert!(self.items.is_empty(), "the records of the command before were taken");
         (self.is_wanted, self.is_replaced) = (is_wanted, false);
     }
 
-    /// Whether canonical forms are worth building.
+    /// Returns whether there is a log, so that canonical forms are worth building.
     #[inline]
     pub fn is_wanted(&self) -> bool {
         self.is_wanted

@@ -1,4 +1,4 @@
-//! What HSCAN, SSCAN and ZSCAN share: their options and the form of their reply.
+//! Options and reply of HSCAN, SSCAN and ZSCAN.
 
 use crate::call::is_word;
 use isotherm_resp::{Args, Reply, errors};
@@ -7,7 +7,7 @@ use isotherm_stdx::{glob_match, parse_i64};
 
 const COUNT_DEFAULT: u64 = 10;
 
-/// Which of them is asking: each has words of its own.
+/// Type of the scanned value; each has its own error texts.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScanKind {
     Hash,

@@ -1,4 +1,4 @@
-//! What the four commands that pop of the first of several keys share: LMPOP BLMPOP ZMPOP BZMPOP.
+//! Code of the four commands that pop from the first of several keys: LMPOP BLMPOP ZMPOP BZMPOP.
 //!
 //! ```text
 //! [timeout] numkeys key [key ...] LEFT|RIGHT|MIN|MAX [COUNT count]
@@ -56,7 +56,8 @@ impl<E> Several<E> {
 }
 
 impl Call<'_, '_, '_> {
-    /// None of the keys is there: wait for one of this type, or say so where waiting is not allowed.
+    /// Waits for a value of this type at one of the keys, all of which are absent. Replies null if waiting is
+    /// not allowed.
     pub fn wait_for_one_of(&mut self, kind: Type, keys: Range<usize>, deadline: Option<UnixMs>) -> Outcome {
         if !self.may_wait {
             self.reply.null_array();

@@ -1,8 +1,9 @@
-//! What a declaration says of a command. Lookup, COMMAND and its subcommands, routing (which keys, which locks), ACL and
-//! the generated docs are all derived from it.
+//! Declaration of a command. Lookup, COMMAND and its subcommands, routing (keys, locks), ACL and the
+//! generated docs are all derived from it.
 //!
-//! A declaration is a `const` beside the handler and says only what does not follow from the rest: the categories that
-//! flags imply are not repeated (`Spec::acl_categories`), nor is `movablekeys` (`Spec::shown_flags`).
+//! A declaration is a `const` next to the handler and states only what does not follow from the rest: the
+//! categories that flags imply are not repeated (`Spec::acl_categories`), nor is `movablekeys`
+//! (`Spec::shown_flags`).
 
 mod argument;
 mod channels;
@@ -23,12 +24,13 @@ pub use need::{Need, NeedFrom};
 
 use isotherm_resp::Args;
 
-/// A command: what is said of it, and its code. `H` is the kind of handler: data commands have [`crate::Handler`],
-/// commands of a session or the server have kinds of their own.
+/// A command: what is said of it, and its code. `H` is the kind of handler: data commands have
+/// [`crate::Handler`], commands of a session or the server have kinds of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<H: 'static> {
     pub spec: Spec,
-    /// `None` only for a container (CLIENT, CONFIG, ...) that cannot be called by itself.
+    /// Function that runs the command. `None` only for a container (CLIENT, CONFIG, ...) that cannot be
+    /// called by itself.
     pub handler: Option<H>,
     pub subcommands: &'static [Command<H>],
 }
@@ -44,12 +46,12 @@ impl<H: Copy + 'static> Command<H> {
     }
 }
 
-/// Whether the argument at this place is secret.
+/// Function that returns whether the argument at this place is secret.
 pub type IsSecret = fn(Args<'_>, usize) -> bool;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Spec {
-    /// In lower case; of a subcommand only its own word ("get" of "config get").
+    /// Name in lower case; for a subcommand only its own word ("get" of "config get").
     pub name: &'static str,
     pub summary: &'static str,
     pub since: &'static str,
@@ -62,22 +64,25 @@ pub struct Spec {
     /// The categories that are stated; those that follow from flags are derived (`acl_categories`).
     pub acl: AclCategories,
     pub key_specs: &'static [KeySpec],
-    /// For a command whose key specs do not find its keys: what finds them.
+    /// Function that finds the keys of a command whose key specs do not find them.
     pub key_positions: Option<FindKeys>,
-    /// For a command whose key specs say VARIABLE_FLAGS: how it uses its one key, by its arguments.
+    /// Function that returns the use of the one key by its arguments, for a command whose key specs say
+    /// VARIABLE_FLAGS.
     pub variable_key_flags: Option<fn(Args<'_>) -> KeyFlags>,
-    /// For a command that names a database: which, where its session is in that of this number.
+    /// Function that returns the databases that a command names, for a session in the database of the given
+    /// number.
     pub databases: Option<fn(Args<'_>, u16) -> Databases>,
-    /// The same for who may see which: the arguments that name databases, if all of them are right.
+    /// Function that finds the arguments that name databases, if all of them are valid. The check of a user's
+    /// rights uses it.
     pub database_arguments: Option<FindDatabases>,
     /// The channels that it publishes to or subscribes to.
     pub channels: Channels,
-    /// What it needs of the values of its keys.
+    /// Part of the values of its keys that the command needs.
     pub need: NeedFrom,
-    /// Which partitions it needs beside those of its keys.
+    /// Partitions that the command locks, in addition to or instead of those of its keys.
     pub reach: Reach,
-    /// For a command with secrets among its arguments (passwords, and whose they are): whether that at this place is one. The
-    /// command log and MONITOR do not show them.
+    /// Function that returns whether the argument at a place is secret, for a command with secrets among its
+    /// arguments (passwords, and the users whose they are). The command log and MONITOR do not show secrets.
     pub secrets: Option<IsSecret>,
     pub tips: &'static [&'static str],
     pub doc_flags: &'static [&'static str],
@@ -136,14 +141,15 @@ impl Spec {
         if keys::are_movable(self.key_specs) { self.flags.or(Flags::MOVABLE_KEYS) } else { self.flags }
     }
 
-    /// Whether the argument at `at` must not be shown to others.
+    /// Returns whether the argument at `at` must not be shown to others.
     pub fn is_secret(&self, args: Args<'_>, at: usize) -> bool {
         self.secrets.is_some_and(|is_secret| is_secret(args, at))
     }
 
-    /// Whether its time does not grow with the data, as far as `complexity` says so: its first term is O(1), or the
-    /// logarithm of something and nothing beside it, and no term is said to come in addition. "O(1) for each element"
-    /// counts: its elements were sent. "O(1) if COUNT is small" does not: XAUTOCLAIM looks at ten entries for each that is asked for.
+    /// Returns whether the command's time does not grow with the data, as far as `complexity` states it. The
+    /// first term has to be O(1), or a logarithm and nothing else, and no further term may be added to it.
+    /// "O(1) for each element" counts: the client has sent the elements. "O(1) if COUNT is small" does not
+    /// count: XAUTOCLAIM looks at ten entries for each requested one.
     pub fn is_constant_time(&self) -> bool {
         let complexity = self.complexity.to_ascii_lowercase();
         let mut depth = 0;
@@ -156,7 +162,7 @@ impl Spec {
         is_bounded && !complexity.contains("additional o(") && !complexity.contains(" if ")
     }
 
-    /// Whether `len` arguments, the name(s) included, are as many as there must be.
+    /// Returns whether the command may have `len` arguments, the name(s) included.
     #[inline]
     pub const fn takes(&self, len: usize) -> bool {
         let arity = self.arity.unsigned_abs() as usize;
@@ -164,20 +170,23 @@ impl Spec {
     }
 }
 
-/// Which partitions a command locks.
+/// Partitions that a command locks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reach {
-    /// Those of its keys; none if it has no keys.
+    /// Partitions of the command's keys; none if it has no keys.
     Keys,
     /// All: the gate (KEYS, SCAN, DBSIZE, FLUSHALL, ...).
     All,
-    /// One after the other, each for a moment: reports about the whole (INFO, MEMORY MAP, ...), and what has to wait until no
-    /// command is under way that began before it (CLIENT KILL). The handler locks them; inside EXEC all are held.
+    /// Every partition in turn, each for a moment: for reports about the whole (INFO, MEMORY MAP, ...), and
+    /// for a command that waits until no command is running that began before it (CLIENT KILL). The handler
+    /// locks them; inside EXEC all are held.
     Each,
-    /// Those that the session's queued commands need, and those of the keys that it watches (EXEC).
+    /// Partitions that the session's queued commands need, and those of the keys that it watches (EXEC).
     Queue,
-    /// Those of its keys, but not all at once: the handler locks by itself, a part at a time (WATCH).
+    /// Partitions of the command's keys, but not all at once: the handler itself locks a part at a time
+    /// (WATCH).
     Parts,
-    /// Those of its keys, and later what its script asks for (EVAL). Inside EXEC all are held.
+    /// Partitions of the command's keys, and later those that its script asks for (EVAL). Inside EXEC all are
+    /// held.
     Script,
 }

@@ -18,7 +18,7 @@ pub(crate) fn text<'a>(value: Value<'a>, room: &'a mut NumberText) -> Option<&'a
     }
 }
 
-/// How long a string is; `None` for a value of another type.
+/// Returns the length of a string in bytes; `None` for a value of another type.
 pub(crate) fn len(value: Value<'_>) -> Option<usize> {
     match value {
         Value::Cold(cold) if cold.kind() == Type::String => Some(cold.bytes()),

@@ -6,8 +6,8 @@
 //! ```text
 //! BLPOP a b 5     nothing -> Block { list, a b, in 5 s } ...  LPUSH b x  -> BLPOP a b 5 -> b x
 //! ```
-//! Then it sees the keys that the pushing client has locked (`Call::reaches`); the others are as good as absent. A command
-//! that needs two of them (BLMOVE) is run with both or not at all.
+//! Then it sees the keys that the pushing client has locked (`Call::reaches`); the others are as good as
+//! absent. A command that needs two of them (BLMOVE) is run with both or not at all.
 
 use crate::{Call, Outcome};
 use isotherm_keyspace::{Key, Type, UnixMs};
@@ -15,32 +15,34 @@ use isotherm_resp::{ArgsBuf, errors};
 use isotherm_stdx::{LongDouble, parse_i64};
 use std::ops::Range;
 
-/// What a command waits for.
+/// Conditions that end the wait of a command.
 #[derive(Debug)]
 pub struct Wait {
     /// Only a key of this type is worth a try.
     pub kind: Type,
     /// The arguments that are the keys.
     pub keys: Range<usize>,
-    /// `None` for ever.
+    /// Moment at which the wait ends; `None` for no limit.
     pub deadline: Option<UnixMs>,
     /// The absence of a key is worth a try too.
     pub on_removal: bool,
-    /// What is run then, if not this request: XREAD's `$` is the id that it was.
+    /// Request that is run after the wait, if not this one: for XREAD, with the id that `$` meant.
     pub instead: Option<ArgsBuf>,
 }
 
 const OUT_OF_RANGE: &str = "ERR timeout is out of range";
 
 impl<'c> Call<'c, '_, '_> {
-    /// Nothing is there: the client waits. Only where `may_wait`; elsewhere the command answers as if its time were over.
+    /// Lets the client wait, since no result is available. Allowed only if `may_wait`; otherwise the command
+    /// answers as if its time were over.
     #[cold]
     pub fn wait_for(&self, wait: Wait) -> Outcome {
         assert!(self.may_wait, "a client that may not wait is answered");
         Outcome::Block(Box::new(wait))
     }
 
-    /// Whether the key may be looked at. Only the keys of a command that is run again may be out of reach.
+    /// Returns whether the key may be looked at. Only the keys of a command that is run again may be out of
+    /// reach.
     pub fn reaches(&self, key: &Key<'_>) -> bool {
         self.txn.holds(key)
     }
@@ -52,7 +54,7 @@ impl<'c> Call<'c, '_, '_> {
         self.deadline_in(seconds.ceil_thousandfold().ok_or(OUT_OF_RANGE)?)
     }
 
-    /// The same in milliseconds.
+    /// Returns the moment that a timeout in milliseconds means; `None` for 0, which is no limit.
     pub fn deadline_of_milliseconds(&self, at: usize) -> Result<Option<UnixMs>, &'static str> {
         let ms = parse_i64(self.args.get(at)).ok_or("ERR timeout is not an integer or out of range")?;
         self.deadline_in(ms)

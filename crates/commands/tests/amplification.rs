@@ -1,13 +1,15 @@
-//! What a payload takes once it is restored: at most sixteen times its bytes and 1 MB, or as much as Valkey takes, if that is
-//! more. A client that may send RESTORE passes `maxmemory` by that much, because it is checked before the command.
+//! Memory of a restored payload: at most sixteen times its bytes and 1 MB, or as much as Valkey takes, if
+//! that is more. A client that may send RESTORE can exceed `maxmemory` by that much, because the limit is
+//! checked before the command.
 //!
 //! ```text
 //! honest     DUMPs of a real Valkey; values of every type whose elements are as small as they can be
 //! strange    what Valkey would never write and takes: names of fields longer than a block, nodes of one entry, empty groups
 //! damaged    mutations of the honest ones
 //! ```
-//! Valkey keeps strings, listpacks and the elements of a collection at least as long as they are, so it takes what the
-//! payload unfolds into. A group and a consumer are some objects in it, of the sizes below.
+//! Valkey keeps strings, listpacks and the elements of a collection at least as long as they are, so it takes
+//! the bytes that the payload unfolds into. A group and a consumer are some objects in it, of the sizes
+//! below.
 
 mod common;
 #[path = "../../persist/tests/payloads/mod.rs"]
@@ -33,7 +35,7 @@ const VALKEY_GROUP_BYTES: u64 = 48 + 2 * 40 + 40;
 /// The structure 32 B, its name 16 B, a tree of 32 + 8 B, a node of the tree of consumers 40 B.
 const VALKEY_CONSUMER_BYTES: u64 = 32 + 16 + 40 + 40;
 
-/// What Valkey takes at least. `None` of a payload that does not decode.
+/// Returns the least memory that Valkey takes. `None` for a payload that does not decode.
 fn valkey_bytes(body: &[u8]) -> Option<u64> {
     let payload = dump::seal(body.to_vec());
     let dump = Dump::open(&payload, Checks { version: false, checksum: true }).ok()?;
@@ -101,7 +103,8 @@ fn body(value: &RdbValue, encoding: Encoding, compress: bool) -> Vec<u8> {
     writer.into_bytes()
 }
 
-/// A value of each type, of as many and as small elements as the bytes allow, in each encoding, folded and not.
+/// A value of each type, of as many and as small elements as the bytes allow, in each encoding, folded and
+/// not.
 fn honest() -> Vec<(String, Vec<u8>)> {
     const COUNT: usize = 60_000;
     let numbers = || texts((0..COUNT).map(|number| number.to_string()));
@@ -248,7 +251,8 @@ fn group(number: usize, consumers: usize, pending: usize) -> Group {
     }
 }
 
-/// One test, because what the allocator has given out is a number of the process.
+/// A payload takes sixteen times its bytes at most. This is a single test, because the allocator's figure is
+/// one of the whole process.
 #[test]
 fn a_payload_takes_sixteen_times_its_bytes_at_most() {
     let mut server = Server::new(Protocol::Resp2, 2);

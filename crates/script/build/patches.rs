@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 /// Lines of the patch that are a change of `file`: its old lines become its new ones.
 struct Change<'a> {
     file: &'a str,
-    /// In the patch, from 1.
+    /// Number of the line in the patch, from 1.
     line: usize,
     old: String,
     new: String,
@@ -80,7 +80,7 @@ impl Change<'_> {
     }
 }
 
-/// Where these whole lines stand in the text; no lines stand nowhere.
+/// Returns the places of these whole lines in the text; none if there are no lines.
 fn places(text: &str, lines: &str) -> Vec<usize> {
     let starts = std::iter::once(0).chain(text.match_indices('\n').map(|(at, _)| at + 1));
     starts.filter(|at| !lines.is_empty() && text[*at..].starts_with(lines)).collect()

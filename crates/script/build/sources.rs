@@ -18,7 +18,7 @@ use std::{env, fs};
 
 use isotherm_stdx::sha1::{hex, sha1};
 
-/// The same as in the workspace's `Cargo.toml`.
+/// Version, equal to the one in the workspace's `Cargo.toml`.
 const VERSION: &str = "551.1.0";
 const FOLDER: &str = "lua-5.1.5";
 

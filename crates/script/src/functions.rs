@@ -1,12 +1,12 @@
-//! Libraries of functions: an interpreter in which the code of a library is run once, and its functions as often as they
-//! are called.
+//! Libraries of functions: an interpreter in which the code of a library is run once, and its functions as
+//! often as they are called.
 //!
 //! ```text
 //!   code --load--> [name, description, flags, reference] ...        while it loads there is server.register_function
 //!   reference, keys, arguments --run--> reply                       while a function runs there is what scripts have
 //! ```
-//! A library that fails while it loads leaves nothing. What its functions share (their upvalues) stays as long as the
-//! library; two libraries share nothing.
+//! A library that fails while it loads leaves nothing. What its functions share (their upvalues) stays as
+//! long as the library; two libraries share nothing.
 
 use isotherm_resp::{Args, Reply};
 use std::fmt;
@@ -19,12 +19,12 @@ use crate::lua::Run;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reference(i32);
 
-/// What a library has registered.
+/// Function that a library has registered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Registered {
     pub name: Vec<u8>,
     pub description: Option<Vec<u8>>,
-    /// By bit: no-writes, allow-oom, allow-stale, no-cluster, allow-cross-slot-keys.
+    /// Flags by bit: no-writes, allow-oom, allow-stale, no-cluster, allow-cross-slot-keys.
     pub flags: u8,
     pub reference: Reference,
 }
@@ -42,7 +42,7 @@ impl fmt::Display for LoadError {
 }
 
 // COMPAT(scripts): server.log may be called while a library of functions loads. Why: Valkey 9.1.2 ends there by an assertion.
-/// One Lua state for functions.
+/// Lua state for functions.
 pub struct FunctionInterpreter(Interpreter);
 
 impl FunctionInterpreter {
@@ -50,16 +50,17 @@ impl FunctionInterpreter {
         Interpreter::open(limits, identity, true).map(FunctionInterpreter)
     }
 
-    /// Runs the code of a library: without its first line, whose end of line stays. `host` is asked whether it is to stop,
-    /// and logs; no command can be called.
+    /// Runs the code of a library: without its first line, whose end of line stays. `host` is asked whether
+    /// it is to stop, and logs; no command can be called.
     pub fn load(&mut self, code: &[u8], host: &mut dyn Host) -> Result<Vec<Registered>, LoadError> {
         let listed = self.0.load_library(code, host).map(registered);
         self.0.lua.trim_after(usize::MAX);
         listed.map_err(|text| LoadError { text })
     }
 
-    /// Calls a function and writes its result, or its error, to `reply`: one value, in the protocol of `reply`. `words` are
-    /// the keys, `key_count` of them, then the arguments. One that is suspended has written nothing.
+    /// Calls a function and writes its result, or its error, to `reply`: one value, in the protocol of
+    /// `reply`. `words` are the keys, `key_count` of them, then the arguments. One that is suspended has
+    /// written nothing.
     pub fn run(
         &mut self,
         reference: Reference,

@@ -1,8 +1,8 @@
-//! What a script may ask of the world: the one door out of an interpreter.
+//! Interface from scripts to the server: the only way out of an interpreter.
 
 use isotherm_resp::{Args, Reply};
 
-/// Where the changes of the commands that follow go: `redis.set_repl`.
+/// Destinations of the changes of later commands: `redis.set_repl`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Replication {
     pub aof: bool,
@@ -10,7 +10,7 @@ pub struct Replication {
 }
 
 impl Replication {
-    /// What a script begins with: REPL_ALL.
+    /// Initial setting of a script: REPL_ALL.
     pub const ALL: Replication = Replication { aof: true, replicas: true };
 
     /// `REPL_AOF` is 1, `REPL_REPLICA` 2; the caller has refused all other bits.
@@ -19,7 +19,7 @@ impl Replication {
     }
 }
 
-/// As `redis.LOG_DEBUG` and its siblings count.
+/// Log levels in the order of the numbers of `redis.LOG_DEBUG` and its siblings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogLevel {
     Debug,
@@ -34,33 +34,36 @@ impl LogLevel {
     }
 }
 
-/// What became of a command of a script.
+/// Result of a command of a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Called {
     Done,
-    /// It has to wait, and nothing was done: the run is suspended, and the command is tried again when it is resumed.
+    /// Wait of the command, which has done nothing: the run is suspended, and the command is tried again when
+    /// it is resumed.
     Later,
 }
 
-/// What a script is to do next.
+/// Next step of a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Checkpoint {
     GoOn,
     /// The run is suspended; when it is resumed, this is asked again.
     Pause,
-    /// It is to end, whatever it catches.
+    /// End of the run, whatever errors the script catches.
     Stop,
 }
 
 /// The world of one run. No method may call the interpreter that calls it.
 pub trait Host {
-    /// Runs one command of the script: `redis.call` and `redis.pcall`. `words` is a request in wire form (`Args::wire` gives
-    /// its bytes), never empty. `reply` is empty, speaks the protocol that the script chose with `redis.setresp`, and takes
-    /// exactly one value. An error is a reply too, with the text that a script is to see: instead of "unknown command ..."
-    /// `ERR Unknown command called from script`, and so on.
+    /// Runs one command of the script: `redis.call` and `redis.pcall`. `words` is a request in wire form
+    /// (`Args::wire` gives its bytes), never empty. `reply` is empty, speaks the protocol that the script
+    /// chose with `redis.setresp`, and takes exactly one value. An error is a reply too, with the text that a
+    /// script is to see: instead of "unknown command ..." `ERR Unknown command called from script`, and so
+    /// on.
     fn call(&mut self, words: Args<'_>, reply: &mut Reply) -> Called;
 
-    /// What who debugs the script is shown of a command that `call` refuses, if that is more than the script sees.
+    /// Returns the text that a debugging user is shown for a command that `call` refuses, if it is more than
+    /// the script sees.
     fn shown_refusal(&mut self, _words: Args<'_>) -> Option<Vec<u8>> {
         None
     }
@@ -71,10 +74,11 @@ pub trait Host {
     /// `redis.log`: one line, without its end.
     fn log(&mut self, level: LogLevel, text: &[u8]);
 
-    /// `redis.acl_check_cmd`: whether the caller may run this command; `None` if there is no such command or it cannot have so
-    /// many arguments.
+    /// `redis.acl_check_cmd`: whether the caller may run this command; `None` if there is no such command or
+    /// it cannot have so many arguments.
     fn may_run(&mut self, words: Args<'_>) -> Option<bool>;
 
-    /// Asked every 100,000 instructions, steps of pattern matching included, and every 10,000 once it was suspended.
+    /// Asked every 100,000 instructions, steps of pattern matching included, and every 10,000 once it was
+    /// suspended.
     fn checkpoint(&mut self) -> Checkpoint;
 }

@@ -1,4 +1,4 @@
-//! One Lua state with its memory accounted for, and the scripts that it has compiled.
+//! Lua state with its memory accounted for, and the scripts that it has compiled.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,10 +13,10 @@ use crate::result;
 /// The SHA-1 of a script's text in hexadecimal digits.
 pub type Sha = [u8; 40];
 
-/// What an interpreter is made with.
+/// Parameters of an interpreter.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// What it may allocate, all in all; 0: no limit.
+    /// Maximum memory in total; 0 for no limit.
     pub memory_bytes: usize,
     /// `lua-enable-insecure-api`: newproxy, setfenv and getfenv exist.
     pub insecure_api: bool,
@@ -36,8 +36,8 @@ pub struct Identity {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutOfMemory;
 
-/// Why a script does not compile: "user_script:1: unexpected symbol near '<eof>'", to follow "ERR Error compiling script (new
-/// function): ".
+/// Why a script does not compile: "user_script:1: unexpected symbol near '<eof>'", to follow "ERR Error
+/// compiling script (new function): ".
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CompileError {
     pub text: Vec<u8>,
@@ -49,11 +49,12 @@ impl fmt::Display for CompileError {
     }
 }
 
-/// How a run came to its end. The reply is written in each case.
+/// End of a run. The reply is written in each case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
     Returned,
-    /// The reply is an error. `is_counted`: a command that the script called has counted it in its own statistics already.
+    /// The reply is an error. `is_counted`: a command that the script called has counted it in its own
+    /// statistics already.
     Failed {
         is_counted: bool,
     },
@@ -61,7 +62,7 @@ pub enum Ended {
     Stopped,
 }
 
-/// How far a run has come.
+/// Progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
     Ended(Ended),
@@ -83,7 +84,7 @@ pub enum Progress {
 // COMPAT(scripts): math.random has a sequence for each interpreter, which begins as Valkey's does after its start. Why: a
 // worker has interpreters of its own.
 
-/// One Lua state: the globals of the sandbox, and compiled scripts.
+/// Lua state with the globals of the sandbox and compiled scripts.
 pub struct Interpreter {
     pub(crate) lua: State,
     scripts: HashMap<Sha, i32>,
@@ -125,8 +126,8 @@ impl Interpreter {
         matches!(&self.last, Some((last, _)) if last == sha) || self.scripts.contains_key(sha)
     }
 
-    /// Compiles a script and keeps it under `sha`, unless it is kept already. `body` is what Lua is to see: without the
-    /// line `#!lua ...`, whose end of line stays.
+    /// Compiles a script and keeps it under `sha`, unless it is kept already. `body` is what Lua is to see:
+    /// without the line `#!lua ...`, whose end of line stays.
     pub fn compile(&mut self, sha: &Sha, body: &[u8]) -> Result<(), CompileError> {
         if self.is_compiled(sha) {
             return Ok(());
@@ -158,9 +159,9 @@ impl Interpreter {
         self.lua.collect();
     }
 
-    /// Runs a compiled script (panics if it is not) and writes its result, or its error, to `reply`: one value, in the
-    /// protocol of `reply`. `words` are the keys, `key_count` of them, then the arguments. A run that is suspended has written
-    /// nothing.
+    /// Runs a compiled script (panics if it is not) and writes its result, or its error, to `reply`: one
+    /// value, in the protocol of `reply`. `words` are the keys, `key_count` of them, then the arguments. A
+    /// run that is suspended has written nothing.
     pub fn run(
         &mut self,
         sha: &Sha,
@@ -195,12 +196,12 @@ impl Interpreter {
         self.lua.debug(debugger);
     }
 
-    /// Of the run that is suspended.
+    /// Returns the debugger of the suspended run.
     pub fn debugger(&mut self) -> Option<&mut Debugger> {
         self.lua.debugger().as_deref_mut()
     }
 
-    /// Of the run that has ended.
+    /// Takes the debugger of the run that has ended.
     pub fn take_debugger(&mut self) -> Option<Box<Debugger>> {
         assert!(!self.is_suspended(), "its run is over");
         self.lua.debugger().take()
@@ -230,7 +231,7 @@ impl Interpreter {
         self.lua.load(code, host)
     }
 
-    /// Of a compiled script.
+    /// Returns the reference of a compiled script.
     fn reference(&mut self, sha: &Sha) -> i32 {
         match &self.last {
             Some((last, reference)) if last == sha => *reference,

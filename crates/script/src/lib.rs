@@ -7,11 +7,12 @@
 //!        C: Lua 5.1.5, patched, + glue.c|      |cjson, cmsgpack, struct, bit
 //!                                       +-tape-+
 //! ```
-//! **Architecture invariant:** `script` knows no keyspace, no sessions, no sockets and no clock. What a script may reach of
-//! the outside is the trait [`Host`] and, by `os.clock`, the CPU time of the process.
+//! **Architecture invariant:** `script` knows no keyspace, no sessions, no sockets and no clock. What a
+//! script may reach of the outside is the trait [`Host`] and, by `os.clock`, the CPU time of the process.
 //!
-//! Reading order: what a script is run with (`host`), the interpreter (`interpreter`), the one of libraries of functions (`functions`), how its result becomes a reply
-//! (`result`), the debugger (`debugger`), how values go between Lua and Rust (`tape`), the libraries in Rust (`libraries`), the room (`lua`).
+//! Reading order: what a script is run with (`host`), the interpreter (`interpreter`), the one of libraries
+//! of functions (`functions`), how its result becomes a reply (`result`), the debugger (`debugger`), how
+//! values go between Lua and Rust (`tape`), the libraries in Rust (`libraries`), the room (`lua`).
 
 pub mod host;
 pub mod libraries;

@@ -1,7 +1,7 @@
-//! How the result of a script becomes a reply.
+//! Conversion of the result of a script to a reply.
 //!
-//! C writes tokens (`lua/glue/glue.h` draws them), since what a table means is asked of Lua; how a value is written in the
-//! client's protocol is known here, to `Reply`.
+//! C writes tokens (`lua/glue/glue.h` draws them), since only Lua can say what a table means. `Reply` knows
+//! how a value is written in the client's protocol.
 
 use isotherm_resp::{Protocol, Reply};
 
@@ -21,7 +21,8 @@ mod tokens {
     pub const SET: u8 = 12;
 }
 
-/// Whether the result as a whole is an error that the statistics have counted: `true` for one of a command.
+/// Returns whether the result as a whole is an error that the statistics have counted, which is one of a
+/// command.
 pub fn is_counted_error(result: &[u8]) -> bool {
     matches!(result, [tokens::ERROR, counted, ..] if *counted != 0)
 }

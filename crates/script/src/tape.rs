@@ -1,7 +1,8 @@
 //! Values on their way between Lua and Rust, as bytes.
 //!
-//! Lua raises errors by `longjmp`, which must not pass a Rust frame. So Rust never touches a Lua state: C walks the arguments
-//! of a function onto a tape, calls Rust with it, and plays the tape that Rust wrote onto Lua's stack once Rust has returned.
+//! Lua raises errors by `longjmp`, which must not pass a Rust frame. So Rust never touches a Lua state: C
+//! walks the arguments of a function onto a tape, calls Rust with it, and plays the tape that Rust wrote onto
+//! Lua's stack once Rust has returned.
 //!
 //! ```text
 //! one value                          (numbers little endian)
@@ -26,8 +27,9 @@
 //! 11 u32 instance                    a new table of the functions of this library, for this instance
 //! ```
 //! * A walked table comes in the order of `lua_next`, without regard to metatables.
-//! * The sizes of a played table decide the order in which `pairs` goes over it, as the order of insertion does: where
-//!   Valkey's C creates a table with `lua_newtable`, they are 0. A table of fields has the order of one with sizes of 0.
+//! * The sizes of a played table decide the order in which `pairs` goes over it, as the order of insertion
+//!   does: where Valkey's C creates a table with `lua_newtable`, they are 0. A table of fields has the order
+//!   of one with sizes of 0.
 //! * Both sides are trusted: a reader panics on bytes that no writer writes.
 
 /// Lua's numbers of types, for [`Item::Other`] and messages.
@@ -42,7 +44,7 @@ pub mod types {
     pub const USERDATA: u8 = 7;
     pub const THREAD: u8 = 8;
 
-    /// As `lua_typename` says it.
+    /// Returns the name that `lua_typename` has for a type.
     pub fn name(of: u8) -> &'static str {
         match of {
             NIL => "nil",
@@ -83,7 +85,7 @@ pub const WALKED_HEAD: usize = 13;
 /// A table of more fields is written with tag 5.
 pub const FIELDS_MAX: usize = 32;
 
-/// One step of a tape: a value, or the beginning or the end of a table.
+/// Item of a tape: a value, or the beginning or the end of a table.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Item<'a> {
     Nil,
@@ -112,7 +114,7 @@ impl<'a> Reader<'a> {
         Reader { bytes }
     }
 
-    /// What has not been read.
+    /// Returns the bytes that have not been read.
     pub fn rest(&self) -> &'a [u8] {
         self.bytes
     }
@@ -122,7 +124,8 @@ impl<'a> Reader<'a> {
         self.bytes.is_empty()
     }
 
-    /// `None` at the end of the tape. No iterator: a reader is copied to go back, and skips values, not items.
+    /// Returns the next item; `None` at the end of the tape. The reader is no iterator: it is copied to go
+    /// back, and it skips values, not items.
     #[expect(clippy::should_implement_trait)]
     #[inline]
     pub fn next(&mut self) -> Option<Item<'a>> {
@@ -252,18 +255,20 @@ impl<'a> Writer<'a> {
         self.bytes.push(tags::NULL);
     }
 
-    /// A new table with the functions of the library that is being called, which are called with this instance.
+    /// A new table with the functions of the library that is being called, which are called with this
+    /// instance.
     pub fn library(&mut self, instance: u32) {
         self.bytes.push(tags::LIBRARY);
         self.bytes.extend_from_slice(&instance.to_le_bytes());
     }
 
-    /// What has been written, for a library that writes tags by itself and mends lengths behind itself.
+    /// Returns the bytes written so far, for a library that writes tags by itself and corrects lengths
+    /// afterwards.
     pub fn bytes(&mut self) -> &mut Vec<u8> {
         self.bytes
     }
 
-    /// Where the next value will be written, to take back what follows with `truncate`.
+    /// Returns the place of the next value. `truncate` with it removes what is written later.
     pub fn len(&self) -> usize {
         self.bytes.len()
     }

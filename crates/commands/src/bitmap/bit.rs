@@ -1,4 +1,4 @@
-//! One bit: SETBIT GETBIT.
+//! Commands on a single bit: SETBIT GETBIT.
 
 use super::place::{OFFSET_ERROR, bit_at, bit_offset, set_bit};
 use crate::spec::*;

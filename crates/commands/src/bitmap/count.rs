@@ -1,4 +1,4 @@
-//! How many bits are set: BITCOUNT.
+//! Number of set bits: BITCOUNT.
 
 use super::place::Part;
 use crate::spec::*;

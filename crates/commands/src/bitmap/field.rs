@@ -155,7 +155,8 @@ impl Action {
     ];
 }
 
-/// The actions of a request, each with the place of its word; enough arguments follow it. An error is the last.
+/// The actions of a request, each with the place of its word; enough arguments follow it. An error is the
+/// last.
 fn actions(args: Args<'_>) -> impl Iterator<Item = Result<(usize, Action), &'static str>> {
     let mut at = 2;
     std::iter::from_fn(move || {
@@ -172,13 +173,13 @@ fn actions(args: Args<'_>) -> impl Iterator<Item = Result<(usize, Action), &'sta
     })
 }
 
-/// One part of a request: an integer, and what becomes of it.
+/// Operation of a request on one integer.
 #[derive(Clone, Copy)]
 struct Part {
     action: Action,
     width: Width,
     offset: u64,
-    /// What SET stores or INCRBY adds.
+    /// Value that SET stores, or increment of INCRBY.
     number: i64,
     overflow: Overflow,
 }

@@ -1,24 +1,25 @@
-//! Integers of 1 to 64 bits at any bit of a string, highest bit first: what BITFIELD reads, writes and adds up.
+//! Integers of 1 to 64 bits at any bit of a string, highest bit first: what BITFIELD reads, writes and adds
+//! up.
 
 use super::place::{bit_at, set_bit};
 use isotherm_stdx::parse_i64;
 
-/// `i16`, `u8`: how wide an integer is, and whether it has a sign. `u64` is not among them, for a reply could not
-/// carry it.
+/// `i16`, `u8`: how wide an integer is, and whether it has a sign. `u64` is not among them, for a reply could
+/// not carry it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Width {
     pub bits: u32,
     pub signed: bool,
 }
 
-/// What happens to a result that does not fit.
+/// Treatment of a result that does not fit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Overflow {
-    /// It goes round.
+    /// Result modulo the width.
     Wrap,
-    /// It stays at the end of the range.
+    /// Nearest end of the range.
     Saturate,
-    /// Nothing is written.
+    /// No write.
     Fail,
 }
 
@@ -74,8 +75,8 @@ impl Width {
         }
     }
 
-    /// Negative numbers that Valkey takes for too large ones: without a sign all of them, for it looks at the 64
-    /// bits as they are; with one those so far from the range that the distance overflows.
+    /// Negative numbers that Valkey takes for too large ones: without a sign all of them, for it looks at the
+    /// 64 bits as they are; with one those so far from the range that the distance overflows.
     fn looks_too_large(self, value: i64) -> bool {
         match self.signed {
             false => value < 0,

@@ -1,4 +1,4 @@
-//! Where a bit stands, and which part of a string a command looks at.
+//! Place of a bit, and part of a string that a command looks at.
 
 use crate::Call;
 use crate::call::is_word;
@@ -36,7 +36,7 @@ pub(super) fn set_bit(bytes: &mut [u8], offset: u64, on: bool) {
 #[derive(Clone, Copy)]
 pub(super) struct Part {
     pub start: i64,
-    /// `None` for the end of the string.
+    /// End of the part; `None` for the end of the string.
     pub end: Option<i64>,
     /// The numbers count bits, not bytes.
     pub in_bits: bool,

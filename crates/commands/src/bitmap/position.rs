@@ -1,6 +1,6 @@
-//! Where the first bit of a kind stands: BITPOS.
+//! Position of the first bit that is set or clear: BITPOS.
 //!
-//! Behind a string's end there are zeros. They are found only if the request does not say where to stop.
+//! Zeros follow the end of a string. They are found only if the request does not say where to stop.
 
 use super::place::Part;
 use crate::spec::*;

@@ -1,4 +1,5 @@
-//! Keys leave: DEL UNLINK. Memory is given back at once in both: no value is so large that freeing it takes long.
+//! Keys leave: DEL UNLINK. Memory is given back at once in both: no value is so large that freeing it takes
+//! long.
 
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
@@ -37,8 +38,8 @@ pub const UNLINK: Command<Handler> = Command::new(
     delete,
 );
 
-/// Keys that another server has taken over leave, as by DEL. The command that this is a part of is counted by its caller, and replies
-/// later.
+/// Keys that another server has taken over leave, as by DEL. The command that this is a part of is counted by
+/// its caller, and replies later.
 pub fn remove_moved(call: &mut Call<'_, '_, '_>) -> Outcome {
     delete(call);
     Outcome::Later

@@ -1,4 +1,4 @@
-//! Whether keys are there, and of which type: EXISTS TOUCH TYPE.
+//! Existence and type of keys: EXISTS TOUCH TYPE.
 
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};

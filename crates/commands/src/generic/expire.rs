@@ -9,12 +9,12 @@ use isotherm_resp::{Args, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 use isotherm_stdx::parse_i64;
 
-/// How a command writes its moment.
+/// Notation of the expiry in a command.
 #[derive(Clone, Copy)]
 struct Form {
     command: &'static str,
     seconds: bool,
-    /// From now on, rather than since 1970.
+    /// The time counts from now, not from 1970.
     relative: bool,
 }
 

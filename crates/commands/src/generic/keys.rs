@@ -65,8 +65,8 @@ fn keys_in_steps(call: &mut Call<'_, '_, '_>, pattern: &[u8]) -> Outcome {
     Outcome::Done
 }
 
-/// The only slot in which keys that match may lie: that of a hash tag without anything to match before its end, or that
-/// of a pattern which is a whole key.
+/// The only slot in which keys that match may lie: that of a hash tag without anything to match before its
+/// end, or that of a pattern which is a whole key.
 pub(super) fn slot_of_pattern(pattern: &[u8]) -> Option<Slot> {
     let matches_itself = |byte: &u8| !matches!(byte, b'*' | b'?' | b'[' | b'\\');
     let plain = pattern.iter().take_while(|byte| matches_itself(byte)).count();

@@ -21,7 +21,8 @@ pub const OBJECT: Command<Handler> = Command::container(
 const SUBCOMMANDS: &[Command<Handler>] =
     &[OBJECT_ENCODING, OBJECT_FREQ, OBJECT_HELP, OBJECT_IDLETIME, OBJECT_REFCOUNT];
 
-/// What is asked of the entry at argument 2; null if there is none. Looking is no access.
+/// Returns a property of the entry whose key is argument 2. Replies null if there is no entry. The lookup
+/// does not count as an access.
 fn ask<T>(call: &mut Call<'_, '_, '_>, of: impl Fn(&Entry<'_>) -> T) -> Option<T> {
     let key = call.key(2);
     let answer = call.txn.find(call.db, &key, Lookup::Quiet).map(|entry| of(&entry));

@@ -42,7 +42,7 @@ const SPEC: Spec = Spec {
 
 pub const RESTORE: Command<Handler> = Command::new(SPEC, restore);
 
-/// The same for MIGRATE between members of a cluster: it need not be preceded by ASKING.
+/// RESTORE for MIGRATE between members of a cluster. The command need not be preceded by ASKING.
 pub const RESTORE_ASKING: Command<Handler> = Command::new(
     Spec {
         name: "restore-asking",

@@ -37,7 +37,7 @@ const COUNT_DEFAULT: u64 = 10;
 /// The names that TYPE may filter by, in Valkey's spelling.
 const TYPES: [&str; 6] = ["string", "list", "set", "zset", "hash", "stream"];
 
-/// What SCAN and CLUSTERSCAN are asked for beside the place.
+/// Options of SCAN and CLUSTERSCAN in addition to the cursor.
 #[derive(Clone, Copy)]
 pub struct ScanOptions<'a> {
     pub count: u64,

@@ -1,4 +1,4 @@
-//! How long a key lives: TTL PTTL EXPIRETIME PEXPIRETIME, and PERSIST, which makes it live for ever.
+//! Remaining life of a key: TTL PTTL EXPIRETIME PEXPIRETIME, and PERSIST, which removes the expiry.
 
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};

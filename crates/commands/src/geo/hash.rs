@@ -32,7 +32,7 @@ impl Position {
         Cell::of(self, STEP_MAX, LATITUDE_MAX).bits
     }
 
-    /// Where a score says that a member is.
+    /// Returns the position that a score encodes.
     pub fn of_score(score: f64) -> Position {
         let area = Cell { bits: truncate(score), step: STEP_MAX }.area();
         let middle = |min: f64, max: f64, limit: f64| ((min + max) / 2.0).clamp(-limit, limit);
@@ -152,7 +152,8 @@ pub(super) fn text_of(position: Position) -> [u8; 11] {
     const ALPHABET: &[u8; 32] = b"0123456789bcdefghjkmnpqrstuvwxyz";
     let bits = Cell::of(position, STEP_MAX, 90.0).bits;
     let mut text = [ALPHABET[0]; 11];
-    // Ten characters of five bits are all that 52 bits give; the last one is always the first of the alphabet.
+    // Ten characters of five bits are all that 52 bits give; the last one is always the first of the
+    // alphabet.
     for (at, character) in text[..10].iter_mut().enumerate() {
         *character = ALPHABET[(bits >> (52 - (at + 1) * 5) & 31) as usize];
     }

@@ -116,7 +116,7 @@ fn geohash(call: &mut Call<'_, '_, '_>) -> Outcome {
     for_each_member(call, Reply::null, |reply, position| reply.bulk(&text_of(position)))
 }
 
-/// One reply for each member that is asked for.
+/// Replies one item for each requested member.
 fn for_each_member(
     call: &mut Call<'_, '_, '_>,
     absent: fn(&mut Reply),

@@ -1,4 +1,4 @@
-//! What a search asks for, read from its arguments in all the ways that Valkey has.
+//! Query of a search, parsed from its arguments in all the forms that Valkey has.
 
 use super::hash::Position;
 use super::shape::{Search, Shape};
@@ -44,7 +44,7 @@ impl Variant {
     }
 }
 
-/// What is asked for.
+/// Options of a geo query.
 pub struct Query {
     pub search: Search,
     pub with_distance: bool,
@@ -57,7 +57,7 @@ pub struct Query {
     /// The argument that names the target.
     pub store_at: Option<usize>,
     pub store_distance: bool,
-    /// Where the search is from, and what it is by: each may be said once, in one way.
+    /// Forms in which the centre and the shape were given: each may be given once, in one form.
     from_member: bool,
     from_position: bool,
     by: Option<By>,
@@ -236,7 +236,7 @@ impl Query {
         !matches!(self.by, Some(By::Radius | By::Box)) && !self.from_member && !self.from_position
     }
 
-    /// What has to be said, and what excludes what.
+    /// Checks for missing options and for options that exclude each other.
     fn check(&mut self, args: Args<'_>, variant: Variant) -> Result<(), Vec<u8>> {
         if self.store_at.is_some() && (self.with_distance || self.with_hash || self.with_position) {
             let what =

@@ -10,7 +10,7 @@ use crate::{Call, Handler, Outcome};
 use isotherm_keyspace::{Key, Lookup, TextRoom, Value, ZsetBound, ZsetView};
 use isotherm_resp::{Args, errors};
 
-/// What GEOSEARCH and its elders are asked with.
+/// Unit of lengths in GEOSEARCH and the older commands.
 const UNIT: Argument = Argument::one_of(
     "unit",
     &[
@@ -52,7 +52,7 @@ const COUNT: Argument = Argument::block(
     &[Argument::integer("count").token("COUNT"), Argument::pure_token("any", "ANY").optional()],
 )
 .optional();
-/// The same, where ANY came later than the command.
+/// COUNT with ANY, for commands that got ANY in a later version.
 const COUNT_THEN_ANY: Argument = Argument::block(
     "count-block",
     &[
@@ -291,7 +291,8 @@ const fn target_key(keyword: &'static str, start_from: i32) -> KeySpec {
     }
 }
 
-/// Of several targets the last one counts, as the handler has it.
+/// Appends the positions of the source and of the target. If several targets are given the last one counts,
+/// as in the handler.
 fn source_and_target(args: Args<'_>, out: &mut Vec<(usize, KeyFlags)>) {
     const OPTIONS_AT: usize = 5;
     out.push((1, KeyFlags::RO.or(KeyFlags::ACCESS)));
@@ -340,7 +341,7 @@ fn search(call: &mut Call<'_, '_, '_>, variant: Variant) -> Outcome {
     }
 }
 
-/// Whether the source is there; `None` if it is no sorted set.
+/// Returns whether the source exists; `None` if it is not a sorted set.
 fn look_up(call: &mut Call<'_, '_, '_>, source: &Key<'_>) -> Option<bool> {
     match call.txn.find(call.db, source, Lookup::Read).map(|entry| entry.value) {
         Some(Value::Zset(_)) => Some(true),
@@ -357,8 +358,8 @@ fn find_members(call: &mut Call<'_, '_, '_>, source: &Key<'_>, query: &Query) ->
     };
     let limit = if query.any { query.count } else { usize::MAX };
     let cells = query.search.cells();
-    // Around the poles, and where cells are as large as the world, neighbours can be one and the same. (Two that are
-    // equal to the centre are not noticed: Valkey looks from the second cell on.)
+    // Around the poles, and where cells are as large as the world, neighbours can be one and the same. (Two
+    // that are equal to the centre are not noticed: Valkey looks from the second cell on.)
     let mut last: Option<Cell> = None;
     for (index, &cell) in cells.iter().enumerate() {
         if last == Some(cell) {

@@ -1,7 +1,7 @@
 //! Distances on a sphere, and the shapes that are searched.
 //!
-//! A search looks into nine cells, the one of its centre and those around it, of a size that covers the shape's
-//! bounding box; whether a member of theirs lies in the shape is computed for each.
+//! A search looks into nine cells, the one of its centre and those around it, of a size that covers the
+//! shape's bounding box; whether a member of theirs lies in the shape is computed for each.
 //!
 //! The formulas, and the order of their operations, are Valkey's: replies show four decimals of a metre.
 
@@ -33,7 +33,7 @@ pub(super) fn distance_m(from: Position, to: Position) -> f64 {
     2.0 * EARTH_RADIUS_M * root.sqrt().asin()
 }
 
-/// What is searched; lengths in the unit of the request.
+/// Shape that is searched, with lengths in the unit of the request.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Shape {
     Circle { radius: f64 },
@@ -44,7 +44,7 @@ pub(super) enum Shape {
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Search {
     pub shape: Shape,
-    /// Of a polygon it is computed (`settle`).
+    /// Centre of the shape. `settle` computes that of a polygon.
     pub centre: Position,
     /// Metres in a unit.
     pub unit_m: f64,
@@ -125,7 +125,7 @@ impl Search {
         }
     }
 
-    /// How far from the centre a member may lie, at most.
+    /// Returns the greatest distance from the centre at which a member may lie.
     fn reach_m(&self, bounds: &Area) -> f64 {
         let reach = match &self.shape {
             Shape::Circle { radius } => *radius,
@@ -147,7 +147,7 @@ impl Search {
     }
 }
 
-/// Whether the cells around this one reach as far as the bounds on every side.
+/// Returns whether the cells around this one reach as far as the bounds on every side.
 fn covers(cell: Cell, bounds: &Area) -> bool {
     let side = |east, north| cell.neighbour(east, north).area();
     side(0, 1).north >= bounds.north
@@ -156,7 +156,7 @@ fn covers(cell: Cell, bounds: &Area) -> bool {
         && side(-1, 0).west <= bounds.west
 }
 
-/// How fine the cells may be so that nine of them cover a circle.
+/// Returns the finest step at which nine cells cover a circle.
 fn step_for(mut radius_m: f64, latitude: f64) -> u32 {
     if radius_m == 0.0 {
         return STEP_MAX;
@@ -182,7 +182,7 @@ fn bounds_of(corners: &[Position]) -> Area {
     })
 }
 
-/// Whether a ray to the east crosses an odd number of sides.
+/// Returns whether a ray to the east crosses an odd number of sides.
 fn is_in_polygon(corners: &[Position], at: Position) -> bool {
     let Some(mut last) = corners.last() else { return false };
     let mut inside = false;

@@ -148,7 +148,7 @@ fn hsetnx(call: &mut Call<'_, '_, '_>) -> Outcome {
     done()
 }
 
-/// What a field was replaced by.
+/// New value of an incremented field.
 struct Counted {
     text: Vec<u8>,
     expiry: Option<UnixMs>,
@@ -320,7 +320,8 @@ fn hdel(call: &mut Call<'_, '_, '_>) -> Outcome {
 /// Fields that HDEL and HGETDEL have removed.
 struct Deleted<'a> {
     count: u64,
-    /// Which ones, where the log has to name them: a hash may have others that are past their time, and those stay.
+    /// Deleted fields, if the log has to name them: the hash may have other fields that are past their time,
+    /// and those stay.
     fields: Option<Vec<&'a [u8]>>,
 }
 

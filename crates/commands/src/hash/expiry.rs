@@ -1,4 +1,5 @@
-//! Fields have times of their own: HEXPIRE HPEXPIRE HEXPIREAT HPEXPIREAT HPERSIST HTTL HPTTL HEXPIRETIME HPEXPIRETIME.
+//! Fields have times of their own: HEXPIRE HPEXPIRE HEXPIREAT HPEXPIREAT HPERSIST HTTL HPTTL HEXPIRETIME
+//! HPEXPIRETIME.
 
 use super::{NUM_FIELDS, done, fields_at, finished, hash, or_fail};
 use crate::arguments::{CONDITION, FIELDS};
@@ -10,7 +11,7 @@ use isotherm_resp::{Args, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 use isotherm_stdx::parse_i64;
 
-/// How a command writes a moment.
+/// Notation of the expiry in a command.
 #[derive(Clone, Copy)]
 pub(super) struct Form {
     pub command: &'static str,
@@ -142,7 +143,8 @@ fn set_times(call: &mut Call<'_, '_, '_>, form: Form) -> Outcome {
     done()
 }
 
-/// What the log names where other fields are there and past their time: such a field is not to live again.
+/// Returns the fields that were changed. The log names only them if the request also names fields that are
+/// past their time: such a field must not live again.
 fn fields_set<'a>(fields: Args<'a>, results: &[i64]) -> impl Iterator<Item = &'a [u8]> {
     fields.iter().zip(results).filter(|(_, result)| **result == SET).map(|(field, _)| field)
 }

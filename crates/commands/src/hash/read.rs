@@ -1,4 +1,4 @@
-//! What a hash has: HGET HMGET HEXISTS HLEN HSTRLEN HGETALL HKEYS HVALS.
+//! Commands that read a hash: HGET HMGET HEXISTS HLEN HSTRLEN HGETALL HKEYS HVALS.
 
 use super::{done, hash, or_fail};
 use crate::element::reply_element;

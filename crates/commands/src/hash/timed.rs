@@ -28,7 +28,7 @@ struct Options {
     keep: bool,
     persist: bool,
     time: Option<Time>,
-    /// Where the fields begin.
+    /// Place of the first field among the arguments.
     first: usize,
 }
 
@@ -135,13 +135,13 @@ pub const HSETEX: Command<Handler> = Command::new(
     hsetex,
 );
 
-/// What HSETEX did.
+/// Result of HSETEX.
 struct Stored<'a> {
     /// Fields that left, because the moment is over.
     gone: Vec<&'a [u8]>,
     /// Fields that were past their time.
     expired: Vec<&'a [u8]>,
-    /// Where the arguments end that were dealt with: memory may have ended first.
+    /// End of the arguments that were processed; memory may run out before the last one.
     end: usize,
 }
 

@@ -39,7 +39,8 @@ fn pfdebug(call: &mut Call<'_, '_, '_>) -> Outcome {
     }
 }
 
-/// There is one code path; the compiler decides about its vectors.
+/// Replies the requested state and changes nothing: there is one code path, and the compiler decides about
+/// its vectors.
 fn simd(call: &mut Call<'_, '_, '_>) -> Outcome {
     // COMPAT(hyperloglog): PFDEBUG SIMD reports the requested state and changes nothing. A wrong argument gets one
     // error; Valkey sends the error and a second reply. Why: there is one code path, and a command has one reply.

@@ -1,5 +1,6 @@
-//! From registers to a number: the estimator of Otmar Ertl, "New cardinality estimation algorithms for HyperLogLog
-//! sketches" (arXiv:1702.01284). Operations and their order are Valkey's: the number is stored, and compared.
+//! Estimate of a cardinality from registers: the estimator of Otmar Ertl, "New cardinality estimation
+//! algorithms for HyperLogLog sketches" (arXiv:1702.01284). The operations and their order are Valkey's,
+//! since the number is stored and compared.
 
 use super::{Histogram, REGISTERS, Registers, VALUE_BITS};
 

@@ -1,9 +1,10 @@
-//! The hash of an element: MurmurHash64A, which is part of the format, for sketches of different servers are merged.
+//! The hash of an element: MurmurHash64A, which is part of the format, for sketches of different servers are
+//! merged.
 
 use super::{INDEX_BITS, REGISTERS, VALUE_BITS};
 
-/// The register that `element` belongs to, and the number it offers: 1 and the zeros before the first one among the
-/// other bits of its hash.
+/// The register that `element` belongs to, and the number it offers: 1 and the zeros before the first one
+/// among the other bits of its hash.
 pub(super) fn place(element: &[u8]) -> (usize, u8) {
     let hash = murmur(element);
     let rest = hash >> INDEX_BITS | 1 << VALUE_BITS;

@@ -1,8 +1,9 @@
 //! The group `hyperloglog`: how many different elements were added, within 0.81 %, in at most 12 KB.
 //!
-//! An element's hash chooses one of 16384 registers and offers it a number: where, in the other bits, the first one
-//! stands. A register keeps the largest number it was offered, and the registers together estimate how many different
-//! hashes there were. The registers lie in a string, whose bytes are those of Valkey, so that GET and DUMP agree:
+//! An element's hash chooses one of 16384 registers and offers it a number: where, in the other bits, the
+//! first one stands. A register keeps the largest number it was offered, and the registers together estimate
+//! how many different hashes there were. The registers lie in a string, whose bytes are those of Valkey, so
+//! that GET and DUMP agree:
 //!
 //! ```text
 //! "HYLL" | encoding 1 | zeros 3 | estimate 8 | registers              16 B and the registers
@@ -30,7 +31,7 @@ use crate::spec::Command;
 pub const COMMANDS: &[Command<Handler>] =
     &[commands::PFADD, commands::PFCOUNT, debug::PFDEBUG, commands::PFMERGE, selftest::PFSELFTEST];
 
-/// How many registers there are: 14 bits of the hash choose one.
+/// Number of registers: 14 bits of the hash choose one.
 const REGISTERS: usize = 1 << INDEX_BITS;
 const INDEX_BITS: u32 = 14;
 /// The other 50 bits of the hash, and so the largest number that a register is offered is 51.
@@ -38,5 +39,5 @@ const VALUE_BITS: u32 = 64 - INDEX_BITS;
 
 /// All registers, a byte each: what several sketches are merged in.
 type Registers = [u8; REGISTERS];
-/// How many registers have each value.
+/// Number of registers for each register value.
 type Histogram = [u32; 64];

@@ -81,7 +81,8 @@ pub(super) fn add(bytes: &mut Vec<u8>, element: &[u8], sparse_bytes_max: usize) 
     raise(bytes, index, value, sparse_bytes_max)
 }
 
-/// Offers a number to a register; the sketch becomes dense if it has to. Returns whether the register has changed.
+/// Offers a number to a register; the sketch becomes dense if it has to. Returns whether the register has
+/// changed.
 pub(super) fn raise(
     bytes: &mut Vec<u8>,
     index: usize,
@@ -119,7 +120,7 @@ pub(super) fn pack(bytes: &mut [u8], registers: &Registers) {
     dense::pack(registers, &mut bytes[HEADER_BYTES..]);
 }
 
-/// One register of a dense sketch.
+/// Returns a register of a dense sketch.
 pub(super) fn register(bytes: &[u8], index: usize) -> u8 {
     dense::get(&bytes[HEADER_BYTES..], index)
 }

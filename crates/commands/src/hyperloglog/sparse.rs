@@ -5,8 +5,8 @@
 //! 01llllll llllllll    1 to 16384 zeros
 //! 1vvvvvll             1 to 4 registers of the value 1 to 32
 //! ```
-//! A new sketch is one run of zeros. Changing a register splits the run it lies in, and then equal values beside each
-//! other are joined, a few runs around: exactly as Valkey does it, for the bytes are seen.
+//! A new sketch is one run of zeros. Changing a register splits the run it lies in, and then equal values
+//! beside each other are joined, a few runs around: exactly as Valkey does it, for the bytes are seen.
 
 use super::{Histogram, REGISTERS, Registers};
 
@@ -30,7 +30,7 @@ const fn values(value: u8, len: usize) -> u8 {
     0x80 | (value - 1) << 2 | (len - 1) as u8
 }
 
-/// One run: `len` registers of a value, in so many bytes.
+/// Run of `len` registers that have the same value, encoded in `bytes` bytes.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     pub value: u8,
@@ -89,22 +89,22 @@ pub(super) fn merge(runs: &[u8], into: &mut Registers) -> Result<(), Corrupted> 
     })
 }
 
-/// What became of a number that was offered to a register.
+/// Result of an attempt to raise a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Raised {
     Changed,
     /// The register has it already, or a larger one.
     Same,
-    /// It cannot be said in this form, or not in so few bytes: nothing was changed.
+    /// The value cannot be encoded in this form, or not within the limit of bytes. The sketch is unchanged.
     NoRoom,
 }
 
-/// Where a register's run stands.
+/// Place of the run of a register.
 struct Place {
     at: usize,
-    /// Where the run before it does.
+    /// Place of the run before it.
     before: Option<usize>,
-    /// Its first register.
+    /// First register of the run.
     first: usize,
     run: Run,
 }
@@ -121,8 +121,8 @@ fn locate(runs: &[u8], index: usize) -> Result<Place, Corrupted> {
     Err(Corrupted)
 }
 
-/// Offers `value` to the register `index` of the runs that stand in `bytes` from `start` on; `bytes` may become
-/// `bytes_max` long.
+/// Offers `value` to the register `index` of the runs that stand in `bytes` from `start` on; `bytes` may
+/// become `bytes_max` long.
 pub(super) fn raise(
     bytes: &mut Vec<u8>,
     start: usize,
@@ -248,7 +248,8 @@ mod tests {
             assert_eq!(histogram(runs).err(), Some(Corrupted), "{runs:?}");
             assert_eq!(merge(runs, &mut [0; REGISTERS]), Err(Corrupted), "{runs:?}");
             for index in [0, 100, REGISTERS - 1] {
-                // It may look right as far as one sees; what matters is that nothing is read or written outside.
+                // It may look right as far as one sees; what matters is that nothing is read or written
+                // outside.
                 let _ = raise(&mut runs.to_vec(), 0, index, 5, 1000);
             }
         }

@@ -54,7 +54,8 @@ fn absolute(index: i64, len: u64) -> Option<u64> {
     (index < len).then_some(index)
 }
 
-/// From `start` to `stop` inclusive, negative ones counted from the end, cut to what there is. `None` if that is nothing.
+/// Returns the range from `start` to `stop` inclusive, cut to the length; negative numbers count from the
+/// end. `None` if the range is empty.
 fn range(start: i64, stop: i64, len: u64) -> Option<Range<u64>> {
     let start = if start < 0 { len.saturating_sub(start.unsigned_abs()) } else { start as u64 };
     let stop =

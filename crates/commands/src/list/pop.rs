@@ -95,7 +95,7 @@ pub(super) fn kind_of(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Found {
     }
 }
 
-/// How popped elements are replied.
+/// Form of the reply with popped elements.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shape {
     One,
@@ -301,8 +301,8 @@ fn pop_or_block(call: &mut Call<'_, '_, '_>, end: End) -> Outcome {
         .unwrap_or_else(|| call.wait_for_one_of(Type::List, keys, deadline))
 }
 
-/// Pops of the first of these keys that is there: one element, or up to a number of them. `None` if no key is. Keys out
-/// of reach are as good as absent.
+/// Pops of the first of these keys that is there: one element, or up to a number of them. `None` if no key
+/// is. Keys out of reach are as good as absent.
 fn pop_first(
     call: &mut Call<'_, '_, '_>,
     keys: Range<usize>,

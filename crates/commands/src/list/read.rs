@@ -139,9 +139,9 @@ struct Search {
     from: End,
     /// The first match that counts.
     rank: u64,
-    /// How many are wanted; 0: all. `None`: one, and not in an array.
+    /// Number of matches that are wanted; 0 for all. `None` for one match that is not in an array.
     count: Option<u64>,
-    /// How many elements are looked at; 0: all.
+    /// Maximum number of elements to look at; 0 for all.
     len_max: u64,
 }
 
@@ -174,7 +174,7 @@ impl Search {
         Ok(search)
     }
 
-    /// Where the matches are, in the order in which they are met.
+    /// Returns the places of the matches, in the order of the search.
     fn matches(&self, list: ListView<'_>, text: &[u8]) -> impl Iterator<Item = u64> {
         let last = list.len() - 1;
         let (first, backwards) = if self.from == End::Front { (0, false) } else { (last, true) };

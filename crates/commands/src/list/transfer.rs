@@ -205,7 +205,7 @@ fn transfer(call: &mut Call<'_, '_, '_>, from: End, to: End) -> Option<Outcome> 
     Some(Outcome::Done)
 }
 
-/// What does not wait: LMOVE for BLMOVE, RPOPLPUSH for BRPOPLPUSH.
+/// Records the form that does not wait: LMOVE for BLMOVE, RPOPLPUSH for BRPOPLPUSH.
 fn record(call: &mut Call<'_, '_, '_>, from: End, to: End) {
     let args = call.args;
     match args.len() {

@@ -41,8 +41,8 @@ impl Operands {
         Ok(operands)
     }
 
-    /// Calls `visit` with members that all sets have, some at a time, until it has enough: goes through the smallest set
-    /// and asks the others.
+    /// Calls `visit` with members that all sets have, some at a time, until it has enough: goes through the
+    /// smallest set and asks the others.
     fn for_each_common(mut self, call: &mut Call<'_, '_, '_>, mut visit: impl FnMut(Members) -> bool) {
         const MEMBERS_AT_ONCE: u64 = 100;
         self.sets.sort();
@@ -111,7 +111,7 @@ fn copy_of(call: &mut Call<'_, '_, '_>, at: usize) -> Members {
     members
 }
 
-/// Those that are (or are not) in the other sets too.
+/// Returns the members that are in the other sets too, or in none of them, by `present`.
 fn keep(
     call: &mut Call<'_, '_, '_>,
     mut members: Members,

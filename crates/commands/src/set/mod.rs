@@ -40,7 +40,7 @@ fn set(found: Option<Entry<'_>>) -> Result<Option<SetView<'_>>, &'static str> {
     }
 }
 
-/// What came of an edit whose closure may find no memory, or the error to reply.
+/// Returns the result of an edit whose closure may run out of memory, or the error to reply.
 fn finished<R>(edited: Result<Edited<Result<R, Full>>, EditError>) -> Result<R, &'static str> {
     let edited = edited.map_err(|error| match error {
         EditError::WrongType => errors::WRONG_TYPE,

@@ -76,7 +76,7 @@ fn zincrby(call: &mut Call<'_, '_, '_>) -> Outcome {
     add(call, true)
 }
 
-/// What a request says about its members.
+/// Options of a request, valid for all its members.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct AddOptions {
     pub nx: bool,
@@ -85,7 +85,7 @@ pub(crate) struct AddOptions {
     pub lt: bool,
     pub changes: bool,
     pub increment: bool,
-    /// Where the members, with what stands in front of each, begin.
+    /// Place of the first argument of the members. The score or position of a member comes before it.
     pub members_at: usize,
 }
 
@@ -131,7 +131,7 @@ impl AddOptions {
     }
 }
 
-/// What a request did.
+/// Result of a request.
 #[derive(Default)]
 struct Done {
     added: u64,
@@ -159,8 +159,8 @@ fn add(call: &mut Call<'_, '_, '_>, increment: bool) -> Outcome {
     add_members(call, &options, &scores, 2)
 }
 
-/// Gives scores to the members that end every `stride` arguments: 2 for scores, 3 for positions, which the log gets as
-/// scores.
+/// Gives scores to the members that end every `stride` arguments: 2 for scores, 3 for positions, which the
+/// log gets as scores.
 pub(crate) fn add_members(
     call: &mut Call<'_, '_, '_>,
     options: &AddOptions,

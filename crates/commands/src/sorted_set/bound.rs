@@ -1,4 +1,4 @@
-//! Where a range begins and ends, as a client writes it.
+//! Ends of a range, as a client writes them.
 
 use isotherm_keyspace::ZsetBound;
 use isotherm_stdx::{parse_f64_rounded, parse_i64};

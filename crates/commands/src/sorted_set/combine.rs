@@ -1,8 +1,8 @@
 //! Several sorted sets, and sets, become one: ZUNION ZINTER ZDIFF, their STORE forms, ZINTERCARD.
 //!
-//! Sources are read one after another, each under its own lookup. A plain set counts as a sorted one whose scores are
-//! all 1. Sums depend on the order in which they are made: sources come by size, those of equal size as they are named,
-//! which is Valkey's order.
+//! Sources are read one after another, each under its own lookup. A plain set counts as a sorted one whose
+//! scores are all 1. Sums depend on the order in which they are made: sources come by size, those of equal
+//! size as they are named, which is Valkey's order.
 
 use super::reply::{write_members_head, write_scored};
 use super::store::{Scored, store_members};
@@ -252,7 +252,7 @@ enum Operation {
     Diff,
 }
 
-/// What becomes of the result.
+/// Use of the result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     Reply,

@@ -89,17 +89,17 @@ fn zmpop(call: &mut Call<'_, '_, '_>) -> Outcome {
     })
 }
 
-/// How members are replied behind their key.
+/// Form of the members in the reply, after their key.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// One, with its score; logged without a count.
+    /// A single member with its score; logged without a count.
     Flat,
     /// An array of pairs.
     Nested,
 }
 
-/// Pops of the first of these keys that is there, up to `count` members. `None` if no key is. Keys out of reach are as
-/// good as absent.
+/// Pops of the first of these keys that is there, up to `count` members. `None` if no key is. Keys out of
+/// reach are as good as absent.
 pub(super) fn pop_first(
     call: &mut Call<'_, '_, '_>,
     keys: Range<usize>,
@@ -207,7 +207,8 @@ fn pop_from_one(call: &mut Call<'_, '_, '_>, end: End) -> Outcome {
     Outcome::Done
 }
 
-/// Takes up to `count` members, one at least, out of a sorted set that is there, and emits the events. `None`: memory ended.
+/// Takes up to `count` members, one at least, out of a sorted set that is there, and emits the events.
+/// `None`: memory ended.
 fn pop(call: &mut Call<'_, '_, '_>, key: &Key<'_>, end: End, count: u64) -> Option<Vec<(Vec<u8>, f64)>> {
     let edited = call.txn.edit_zset(call.db, key, &call.settings.limits, |edit| {
         let count = count.min(edit.len());

@@ -84,13 +84,13 @@ fn zrandmember(call: &mut Call<'_, '_, '_>) -> Outcome {
     )
 }
 
-/// So many ranks below `len`, none twice.
+/// Returns `count` different ranks below `len`, or all if there are fewer.
 fn different_ranks(prng: &mut Prng, count: u64, len: u64) -> Vec<u64> {
     if count >= len {
         return (0..len).collect();
     }
-    // Of a part of the set: try until there are enough. Of most of it: go through it, and take each with the chance
-    // that is left.
+    // Of a part of the set: try until there are enough. Of most of it: go through it, and take each with the
+    // chance that is left.
     if count < len / 3 {
         let mut chosen = HashSet::with_capacity(count as usize);
         let mut ranks = Vec::with_capacity(count as usize);

@@ -252,7 +252,7 @@ enum Range<'a> {
     Members(Between<'a>),
 }
 
-/// What is asked for, once it has been read.
+/// Parsed request for a range.
 struct Query<'a> {
     range: Range<'a>,
     reverse: bool,
@@ -312,7 +312,8 @@ impl<'a> Query<'a> {
         Ok(Query { range, reverse, with_scores, shows_absence, offset, limit })
     }
 
-    /// Which members of a set: (first, count), counted from the end if `reverse`.
+    /// Returns the members of a set that the query means, as (first, count), counted from the end if
+    /// `reverse`.
     fn ranks(&self, view: ZsetView<'_>) -> (u64, u64) {
         let len = view.len();
         let (start, count) = match self.range {
@@ -335,8 +336,8 @@ impl<'a> Query<'a> {
         (start + skipped, (count - skipped).min(limit))
     }
 
-    /// Members that the offset leaves out; `None` if all. A negative offset finds nothing in a listpack, and counts
-    /// from the other end of the range in a skiplist.
+    /// Members that the offset leaves out; `None` if all. A negative offset finds nothing in a listpack, and
+    /// counts from the other end of the range in a skiplist.
     fn skipped(&self, view: ZsetView<'_>, count: u64) -> Option<u64> {
         let skipped = match u64::try_from(self.offset) {
             Ok(offset) => offset,

@@ -1,4 +1,4 @@
-//! One member or a count is asked for: ZCARD ZSCORE ZMSCORE ZRANK ZREVRANK ZCOUNT ZLEXCOUNT.
+//! Commands that read a member or a count: ZCARD ZSCORE ZMSCORE ZRANK ZREVRANK ZCOUNT ZLEXCOUNT.
 
 use super::bound::{Between, NOT_A_LEX_RANGE, NOT_A_SCORE_RANGE};
 use crate::call::is_word;

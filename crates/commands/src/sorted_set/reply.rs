@@ -10,7 +10,7 @@ pub(super) fn write_members_head(reply: &mut Reply, members: usize, with_scores:
     reply.array(if flat { members * 2 } else { members });
 }
 
-/// One member of such a list.
+/// Replies a member of a list, with its score if there is one.
 #[inline]
 pub(super) fn write_scored(reply: &mut Reply, member: Element<'_>, score: Option<f64>) {
     if score.is_some() && reply.proto == Protocol::Resp3 {

@@ -1,6 +1,6 @@
 //! The arguments of a command as COMMAND DOCS describes them: a tree of small words.
 
-/// One documented argument (COMMAND DOCS).
+/// Documented argument of a command (COMMAND DOCS).
 #[derive(Clone, Copy, Debug)]
 pub struct Argument {
     pub name: &'static str,
@@ -31,7 +31,7 @@ pub enum ArgumentKind {
 }
 
 impl ArgumentKind {
-    /// As COMMAND DOCS names it.
+    /// Returns the name in COMMAND DOCS.
     pub const fn name(self) -> &'static str {
         match self {
             ArgumentKind::String => "string",
@@ -132,7 +132,7 @@ impl Argument {
         Argument { multiple: true, multiple_token: true, ..self }
     }
 
-    /// Which of the key specs Valkey names for it, though it is no key itself.
+    /// Sets the key specification that Valkey names for the argument, although the argument itself is no key.
     pub const fn of_key_spec(self, index: u8) -> Argument {
         Argument { key_spec_index: Some(index), ..self }
     }

@@ -2,12 +2,12 @@
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Channels {
-    /// None, or only such as it leaves (UNSUBSCRIBE).
+    /// No channels, or only channels that the command leaves (UNSUBSCRIBE).
     None,
     /// The first argument (PUBLISH).
     One,
     /// All arguments (SUBSCRIBE).
     All,
-    /// The same, and they are patterns.
+    /// All arguments, which are patterns.
     Patterns,
 }

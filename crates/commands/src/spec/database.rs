@@ -1,21 +1,21 @@
-//! In which database a command looks at its keys, where that is not the one of its session.
+//! Database of the keys of a command, if it is not the one of the session.
 
 use isotherm_resp::Args;
 use isotherm_stdx::parse_i64;
 
-/// What a command says of databases.
+/// Databases that a command uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Databases {
-    /// It stays in the session's.
+    /// Only the session's database.
     One,
-    /// It selects this one, if there is one of this number (SELECT).
+    /// Database with this number, which the command selects if there is one (SELECT).
     Selects(i64),
-    /// One of its keys lies in another, or is to (MOVE, COPY DB).
+    /// The session's database and another one, in which one of the keys lies or is to lie (MOVE, COPY DB).
     Two,
 }
 
-/// Appends the arguments that name databases, each with what it names, of so many that there are. If one of them is wrong the
-/// command will say so, and nothing is appended.
+/// Appends the arguments that name databases, each with what it names, of so many that there are. If one of
+/// them is wrong the command will say so, and nothing is appended.
 pub type FindDatabases = fn(Args<'_>, u16, &mut Vec<(usize, u32)>);
 
 /// The database that an argument names, if there is one of this number.

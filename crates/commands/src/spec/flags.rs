@@ -1,4 +1,4 @@
-//! What is said of a command, and of its keys, by bits: flags, ACL categories, key flags. Each kind lists its names in
+//! Bits that describe a command and its keys: flags, ACL categories, key flags. Each kind lists its names in
 //! the order in which COMMAND INFO shows them.
 
 /// Command flags, as COMMAND INFO names them (`Flags::names`).
@@ -24,38 +24,43 @@ impl Flags {
     pub const ALLOW_BUSY: Flags = Flags(1 << 14);
     pub const NO_ASYNC_LOADING: Flags = Flags(1 << 15);
     pub const NO_MANDATORY_KEYS: Flags = Flags(1 << 16);
-    /// COMMAND INFO shows it for commands whose keys need more than first/last/step. Never stated: it is derived.
+    /// COMMAND INFO shows it for commands whose keys need more than first/last/step. Never stated: it is
+    /// derived.
     pub const MOVABLE_KEYS: Flags = Flags(1 << 17);
     pub const ASKING: Flags = Flags(1 << 18);
 
     // --- never shown ---
 
-    /// It may write to the log though it is no write (PUBLISH, EVAL).
+    /// Command that may write to the log though it is no write (PUBLISH, EVAL).
     pub const MAY_REPLICATE: Flags = Flags(1 << 19);
-    /// It is refused unless the configuration allows it (DEBUG, MODULE).
+    /// Command that is refused unless the configuration allows it (DEBUG, MODULE).
     pub const PROTECTED: Flags = Flags(1 << 20);
-    /// Its keys are not known before it runs, and there may be any (SCAN, RANDOMKEY).
+    /// Command whose keys are not known before it runs, and may be any (SCAN, RANDOMKEY).
     pub const TOUCHES_ARBITRARY_KEYS: Flags = Flags(1 << 21);
-    /// It works on all databases at once (FLUSHALL).
+    /// Command that works on all databases at once (FLUSHALL).
     pub const ALL_DBS: Flags = Flags(1 << 22);
     /// Between MULTI and EXEC it is run at once (EXEC, DISCARD, QUIT, RESET).
     pub const NEVER_QUEUED: Flags = Flags(1 << 23);
     /// A session of RESP2 that listens to channels may send it.
     pub const FOR_SUBSCRIBERS: Flags = Flags(1 << 24);
-    /// What CLIENT CACHING has said holds beyond it.
+    /// Command after which the setting of CLIENT CACHING still holds.
     pub const KEEPS_CACHING: Flags = Flags(1 << 25);
-    /// It reports what only the operating system knows; and what takes a look at the memory map.
+    /// Command that reports values of the operating system. The next flag marks one that looks at the memory
+    /// map.
     pub const ASKS_SYSTEM: Flags = Flags(1 << 26);
     pub const ASKS_MEMORY_MAP: Flags = Flags(1 << 27);
     /// Refused with MISCONF as writes are (PING: sentinels take that for a node that is down).
     pub const REPORTS_DISK_ERRORS: Flags = Flags(1 << 28);
-    /// It holds everything at some moment, by itself: no script may be in the middle of its work then.
+    /// Command whose handler itself locks everything at some moment: no script may be in the middle of its
+    /// work then.
     pub const STOPS_ALL: Flags = Flags(1 << 29);
 
-    /// It runs the function that its first argument names, and is judged by what that has declared.
+    /// Command that runs the function that its first argument names. The declarations of the function decide
+    /// what it may do.
     pub const RUNS_FUNCTION: Flags = Flags(1 << 31);
 
-    /// It moves keys of slots that are on their way (MIGRATE): a member of a cluster runs it whichever keys it has.
+    /// Command that moves keys of slots in migration (MIGRATE): a member of a cluster runs it whichever keys
+    /// it has.
     pub const MOVES_SLOTS: Flags = Flags(1 << 30);
 
     const NAMES: &[(Flags, &str)] = &[
@@ -88,7 +93,7 @@ impl Flags {
         Flags(self.0 & !other.0)
     }
 
-    /// Whether any of `flags` is set.
+    /// Returns whether any of `flags` is set.
     #[inline]
     pub const fn has(self, flags: Flags) -> bool {
         self.0 & flags.0 != 0
@@ -155,7 +160,7 @@ impl AclCategories {
         AclCategories(self.0 | other.0)
     }
 
-    /// Whether any of `categories` is set.
+    /// Returns whether any of `categories` is set.
     #[inline]
     pub const fn has(self, categories: AclCategories) -> bool {
         self.0 & categories.0 != 0
@@ -171,7 +176,8 @@ impl AclCategories {
         AclCategories::ALL.iter().find(named).map(|(category, _)| *category)
     }
 
-    /// What follows from a command's flags. One that runs scripts is no `@read`, even if these may only read.
+    /// Returns the categories that follow from a command's flags. A command that runs scripts is not `@read`,
+    /// even if these may only read.
     pub const fn implied(flags: Flags, declared: AclCategories) -> AclCategories {
         let mut categories = if flags.has(Flags::FAST) { AclCategories::FAST } else { AclCategories::SLOW };
         if flags.has(Flags::WRITE) {
@@ -193,8 +199,8 @@ impl AclCategories {
     }
 }
 
-/// How a command uses a key. The first four say what happens to the key as a whole, the next four what happens to the
-/// user's data in it.
+/// Use of a key by a command. The first four flags describe what happens to the key as a whole, the next four
+/// what happens to the user's data in it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KeyFlags(pub u32);
 
@@ -213,7 +219,7 @@ impl KeyFlags {
     pub const DELETE: KeyFlags = KeyFlags(1 << 7);
     /// No key, but routed by its slot like one (a shard channel).
     pub const NOT_KEY: KeyFlags = KeyFlags(1 << 8);
-    /// There may be keys that this specification does not find.
+    /// The command may have keys that this specification does not find.
     pub const INCOMPLETE: KeyFlags = KeyFlags(1 << 9);
     /// The other flags depend on the arguments.
     pub const VARIABLE_FLAGS: KeyFlags = KeyFlags(1 << 10);
@@ -236,7 +242,7 @@ impl KeyFlags {
         KeyFlags(self.0 | other.0)
     }
 
-    /// Whether any of `flags` is set.
+    /// Returns whether any of `flags` is set.
     #[inline]
     pub const fn has(self, flags: KeyFlags) -> bool {
         self.0 & flags.0 != 0

@@ -21,7 +21,7 @@ pub enum Group {
 }
 
 impl Group {
-    /// As COMMAND DOCS names it.
+    /// Returns the name in COMMAND DOCS.
     pub const fn name(self) -> &'static str {
         match self {
             Group::Generic => "generic",

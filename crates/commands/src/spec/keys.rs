@@ -1,4 +1,4 @@
-//! Where a command's keys stand among its arguments.
+//! Places of a command's keys among its arguments.
 //!
 //! A key specification has two halves: where the search begins, and how keys are found from there.
 //!
@@ -11,7 +11,7 @@
 use super::{KeyFlags, Spec};
 use isotherm_resp::Args;
 
-/// One key specification (COMMAND INFO, field 8).
+/// Key specification of a command (COMMAND INFO, field 8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct KeySpec {
     pub notes: &'static str,
@@ -23,7 +23,8 @@ pub struct KeySpec {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Begin {
     Index(i32),
-    /// Behind the first argument that is this word, looked for from `start_from` on; negative: from the end, backwards.
+    /// Behind the first argument that is this word, looked for from `start_from` on; negative: from the end,
+    /// backwards.
     Keyword {
         keyword: &'static str,
         start_from: i32,
@@ -33,8 +34,8 @@ pub enum Begin {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Find {
-    /// `last` is relative to the first key, or if negative to the end; then `limit` (if not 0) says which part of the
-    /// rest holds keys: 2 for the first half.
+    /// `last` is relative to the first key, or if negative to the end; then `limit` (if not 0) says which
+    /// part of the rest holds keys: 2 for the first half.
     Range {
         last: i32,
         step: i32,
@@ -72,8 +73,8 @@ pub type FindKeys = fn(Args<'_>, &mut Vec<(usize, KeyFlags)>);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct InvalidKeys;
 
-/// Appends the position of every key in `args` (the command's name at 0), with what the command does to it. On an error
-/// nothing is appended.
+/// Appends the position of every key in `args` (the command's name at 0), with what the command does to it.
+/// On an error nothing is appended.
 pub fn key_positions(
     spec: &Spec,
     args: Args<'_>,
@@ -82,7 +83,8 @@ pub fn key_positions(
     positions(spec, args, false, out)
 }
 
-/// The same with the shard channels that it names: a member of a cluster has all of them in one slot.
+/// Appends the positions of the keys and of the shard channels in `args`. A member of a cluster has all of
+/// them in one slot.
 pub fn slot_positions(
     spec: &Spec,
     args: Args<'_>,
@@ -135,7 +137,8 @@ fn find_first(key_spec: &KeySpec, args: Args<'_>) -> First {
             // As handlers compare words: up to a NUL.
             let word = |at: usize| args.get(at).split(|byte| *byte == 0).next().unwrap_or_default();
             let is_word = |at: &usize| word(*at).eq_ignore_ascii_case(keyword.as_bytes());
-            // Valkey does not look at the last argument (nothing could follow), nor, backwards, at the second.
+            // Valkey does not look at the last argument (nothing could follow), nor, backwards, at the
+            // second.
             let at = if start_from > 0 {
                 (start_from as usize..args.len().saturating_sub(1)).find(is_word)
             } else {
@@ -184,13 +187,13 @@ fn push_keys(
     Ok(())
 }
 
-/// First key, last key and step, as COMMAND INFO shows them beside the specifications: of the ranges that are plain
-/// and follow each other. `None` shows as 0, 0, 0.
+/// First key, last key and step, as COMMAND INFO shows them beside the specifications: of the ranges that are
+/// plain and follow each other. `None` shows as 0, 0, 0.
 pub fn first_key_range(spec: &Spec) -> Option<(i32, i32, i32)> {
     legacy_range(spec.key_specs).0
 }
 
-/// Whether the plain range does not say everything.
+/// Returns whether the plain range does not describe all keys.
 pub(super) fn are_movable(key_specs: &[KeySpec]) -> bool {
     legacy_range(key_specs).1
 }

@@ -1,4 +1,4 @@
-//! What a command needs of the values of its keys: nothing, their length, some elements, or all.
+//! Part of the values of its keys that a command needs: nothing, their length, some elements, or all.
 //!
 //! ```text
 //!                                       of a string      of a collection
@@ -7,8 +7,9 @@
 //! RO                      GET SMEMBERS  all              all; elements if arguments name some (HGET, LRANGE)
 //! RW                      APPEND SADD   all              elements
 //! ```
-//! It follows from the flags of a key, the group and the required arguments. Where it does not, a declaration states it: TTL
-//! "accesses" a value of which it needs nothing. A value that is not in memory is fetched as far as it is needed.
+//! It follows from the flags of a key, the group and the required arguments. Where it does not, a declaration
+//! states it: TTL "accesses" a value of which it needs nothing. A value that is not in memory is fetched as
+//! far as it is needed.
 
 use super::{Argument, ArgumentKind, Group, KeyFlags, Spec};
 use isotherm_resp::Args;
@@ -16,28 +17,29 @@ use isotherm_resp::Args;
 /// Each includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Need {
-    /// What stays in memory is enough: the key, whether it is there, its type, encoding, expiry, last access, and the length of a string.
+    /// No more than what stays in memory: the key, its existence, type, encoding, expiry and last access, and
+    /// the length of a string.
     Nothing,
-    /// How many elements it has: where a collection is large, that is in memory.
+    /// Number of elements. For a large collection that is in memory.
     Length,
     /// Elements that are named, at an end, in a range, or drawn.
     Elements,
     All,
 }
 
-/// Where a declaration says it.
+/// Source of the need in a declaration.
 #[derive(Clone, Copy, Debug)]
 pub enum NeedFrom {
-    /// In the flags of its keys, its group and its arguments.
+    /// Flags of the keys, the group and the arguments of the command.
     KeyFlags,
-    /// Of each key that is not only written over.
+    /// Stated need, for each key that is not merely overwritten.
     Stated(Need),
-    /// Of each key, by the arguments of the call.
+    /// Need for each key, derived from the arguments of the call.
     Arguments(fn(Args<'_>) -> Need),
 }
 
 impl Spec {
-    /// What a call needs of a key with these flags (those of the call, where they vary).
+    /// Returns the need of a call for a key with these flags (those of the call, if they vary).
     pub fn need_of(&self, flags: KeyFlags, args: Args<'_>) -> Need {
         match self.need {
             NeedFrom::Arguments(need) => need(args),
@@ -72,7 +74,7 @@ impl Spec {
     }
 }
 
-/// Whether a call has an argument beside its keys that says which elements are meant.
+/// Returns whether an argument other than the keys says which elements are meant.
 fn names_part(argument: &Argument) -> bool {
     !argument.optional
         && match argument.kind {

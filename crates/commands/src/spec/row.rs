@@ -1,4 +1,5 @@
-//! A declaration as one line of text, as COMMAND INFO reports it. Tests compare such lines with those of a real server.
+//! A declaration as one line of text, as COMMAND INFO reports it. Tests compare such lines with those of a
+//! real server.
 
 use super::{Begin, Find, KeySpec, Spec, first_key_range};
 

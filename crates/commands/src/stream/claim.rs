@@ -104,7 +104,7 @@ fn parse_claim(call: &Call<'_, '_, '_>) -> Result<Claim, Vec<u8>> {
     Ok(claim)
 }
 
-/// Whether the key holds a stream with this group; else the error.
+/// Returns an error unless the key holds a stream with this group.
 fn check_group(call: &mut Call<'_, '_, '_>) -> Result<(), Vec<u8>> {
     let (key, group) = (call.key(1), call.args.get(2));
     match call.txn.find(call.db, &key, Lookup::Read).map(|entry| entry.value) {
@@ -242,7 +242,7 @@ pub const XAUTOCLAIM: Command<Handler> = Command::new(
     xautoclaim,
 );
 
-/// How many pending entries are looked at for each that is asked for.
+/// Maximum number of pending entries to look at for each requested one.
 const TRIES_EACH: u64 = 10;
 
 fn parse_auto(call: &Call<'_, '_, '_>) -> Result<(i64, StreamId, u64, bool), &'static str> {
@@ -266,7 +266,8 @@ fn parse_auto(call: &Call<'_, '_, '_>) -> Result<(i64, StreamId, u64, bool), &'s
     Ok((idle.max(0), start, count, just_id))
 }
 
-/// Whether the entries that it will look at are in memory: then it finds out which of them are still there.
+/// Returns whether the entries that XAUTOCLAIM will look at are in memory, so that it can find out which of
+/// them still exist.
 fn wants_pending(
     stream: &StreamEdit<'_, '_>,
     group: &[u8],

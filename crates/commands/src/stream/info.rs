@@ -295,8 +295,9 @@ fn reply_consumer(reply: &mut Reply, group: &ConsumerGroup, name: &[u8], consume
     }
 }
 
-/// How many nodes Valkey's radix tree has that holds these ids, ascending, as 16 big-endian bytes: a leaf for each, a
-/// node where two part, and one for every stretch of bytes between such places.
+/// Returns the number of nodes of Valkey's radix tree that holds these ids, ascending, as 16 big-endian
+/// bytes. There is a leaf for each id, a node at each place where two ids part, and one for every stretch of
+/// bytes between such places.
 fn radix_tree_nodes(ids: impl Iterator<Item = StreamId>) -> u64 {
     const KEY_BYTES: usize = 16;
     let key = |id: StreamId| (u128::from(id.ms) << 64 | u128::from(id.seq)).to_be_bytes();

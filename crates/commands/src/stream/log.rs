@@ -1,4 +1,4 @@
-//! What the log gets of commands on groups: each change by itself, as it came out.
+//! Log records of commands on groups: each change by itself, with its result.
 
 use crate::Call;
 use isotherm_keyspace::{ConsumerGroup, Pending, StreamId};
@@ -36,7 +36,8 @@ fn number(number: impl ToString) -> Vec<u8> {
     number.to_string().into_bytes()
 }
 
-/// `XCLAIM key group consumer 0 id TIME ms RETRYCOUNT count FORCE JUSTID LASTID id`: the same whatever was there before.
+/// `XCLAIM key group consumer 0 id TIME ms RETRYCOUNT count FORCE JUSTID LASTID id`: the same whatever was
+/// there before.
 pub(super) fn claim(key: &[u8], group: &[u8], last_id: StreamId, pending: &Pending) -> Vec<Vec<u8>> {
     let words: [&[u8]; 5] = [b"XCLAIM", key, group, &pending.consumer, b"0"];
     let mut words: Vec<Vec<u8>> = words.iter().map(|word| word.to_vec()).collect();

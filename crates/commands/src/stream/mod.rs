@@ -101,7 +101,7 @@ fn consumer(stream: &mut StreamEdit<'_, '_>, group: &[u8], name: &[u8], now_ms: 
     }
 }
 
-/// As Valkey prints strings: up to the first NUL.
+/// Returns the bytes up to the first NUL, as Valkey prints strings.
 fn shown(bytes: &[u8]) -> &[u8] {
     bytes.split(|byte| *byte == 0).next().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! How far a group has come: the number of entries it has read, and of those that are still to come.
+//! Progress of a group: the number of entries that it has read, and of those that are still to come.
 
 use isotherm_keyspace::{ConsumerGroup, StreamId, StreamState};
 
@@ -7,7 +7,7 @@ fn has_gaps(state: &StreamState, len: u64, from: StreamId) -> bool {
     len > 0 && state.max_deleted_id != StreamId::MIN && from <= state.max_deleted_id
 }
 
-/// How many entries of all ever added come up to `id`; `None` where deleted ones make that unknown.
+/// Returns how many of all entries ever added come up to `id`; `None` if deleted ones make that unknown.
 pub(super) fn entries_up_to(state: &StreamState, len: u64, id: StreamId) -> Option<u64> {
     if state.entries_added == 0 {
         return Some(0);

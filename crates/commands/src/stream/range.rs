@@ -63,7 +63,7 @@ fn xrevrange(call: &mut Call<'_, '_, '_>) -> Outcome {
     range(call, true)
 }
 
-/// `None`: no limit.
+/// Returns the limit of COUNT; `None` for no limit.
 fn parse_count(args: Args<'_>) -> Result<Option<usize>, &'static str> {
     let (mut count, mut at) = (None, 4);
     while at < args.len() {

@@ -95,7 +95,7 @@ struct Request<'a> {
     count: usize,
     group: Option<(&'a [u8], &'a [u8])>,
     no_ack: bool,
-    /// Where the keys begin, and how many there are.
+    /// Place of the first key, and number of keys.
     keys_at: usize,
     keys: usize,
 }
@@ -284,7 +284,7 @@ fn read(call: &mut Call<'_, '_, '_>, grouped: bool) -> Outcome {
     }
 }
 
-/// The same request with the id that `$` is now.
+/// Returns the request with each `$` replaced by the id that it means now.
 fn behind_now(
     call: &Call<'_, '_, '_>,
     request: &Request<'_>,
@@ -307,7 +307,7 @@ fn behind_now(
 /// The request would be longer than one may be.
 struct TooLong;
 
-/// What stands before the entries of a stream.
+/// Replies the name of a stream, which comes before its entries.
 fn reply_name(reply: &mut Reply, key: &Key<'_>) {
     if reply.proto == Protocol::Resp2 {
         reply.array(2);
@@ -333,8 +333,8 @@ fn read_one(call: &mut Call<'_, '_, '_>, request: &Request<'_>, key: &Key<'_>, b
     true
 }
 
-/// Replies new entries to a consumer of a group, or, behind an id, those that it has not acknowledged. Whether anything
-/// was replied.
+/// Replies new entries to a consumer of a group, or, behind an id, those that it has not acknowledged.
+/// Whether anything was replied.
 fn read_grouped(
     call: &mut Call<'_, '_, '_>,
     request: &Request<'_>,
@@ -381,7 +381,8 @@ fn read_grouped(
     served
 }
 
-/// Whether all entries that a consumer is about to get are in memory: of one stream they are not given before those of all can be.
+/// Returns whether all entries that a consumer is about to get are in memory. The entries of one stream are
+/// not delivered before those of all streams can be.
 fn wants_groups(call: &mut Call<'_, '_, '_>, request: &Request<'_>, behind: &[Option<StreamId>]) -> bool {
     let Some((group, consumer)) = request.group.filter(|_| call.txn.on_cold == OnCold::Read) else {
         return true;

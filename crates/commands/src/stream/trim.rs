@@ -1,4 +1,4 @@
-//! Which entries XADD and XTRIM take away: the options of both, and XTRIM.
+//! Removal of entries by XADD and XTRIM: the options of both, and XTRIM.
 
 use super::id::{parse_new, parse_strict};
 use crate::call::is_word;
@@ -11,7 +11,7 @@ use isotherm_stdx::parse_i64;
 #[derive(Clone, Copy)]
 pub(super) struct Trimming {
     pub keep: Trim,
-    /// Where the number or id stands; `=` or `~` before it.
+    /// Place of the number or id; `=` or `~` may stand before it.
     pub at: usize,
     /// `~`: only whole blocks.
     pub whole: bool,
@@ -107,7 +107,7 @@ impl Options {
 }
 
 impl Trimming {
-    /// From the word MAXLEN or MINID at `at` on, behind which `more` arguments stand.
+    /// Parses the options from the word MAXLEN or MINID at `at` on, after which `more` arguments follow.
     fn parse(args: Args<'_>, at: usize, more: usize) -> Result<Trimming, &'static str> {
         let sign = Some(args.get(at + 1)).filter(|sign| more >= 2 && matches!(*sign, b"~" | b"="));
         let number_at = at + 1 + usize::from(sign.is_some());
@@ -121,7 +121,8 @@ impl Trimming {
         Ok(Trimming { keep, at: number_at, whole: sign == Some(b"~"), limit: 0 })
     }
 
-    /// What it keeps, whether only whole blocks go, and how many entries at most.
+    /// Returns what to keep, whether only whole blocks are removed, and the maximum number of entries to
+    /// remove.
     pub(super) fn terms(&self) -> (Trim, bool, u64) {
         (self.keep, self.whole, self.limit)
     }
@@ -131,7 +132,7 @@ impl Trimming {
         Ok(stream.trim(self.keep, self.whole, self.limit)?)
     }
 
-    /// What `threshold` has become: the log gets exactly what has happened.
+    /// Returns the threshold for the log after the trimming: the log gets exactly what has happened.
     pub(super) fn logged(&self, len: u64, first_of_blocks: StreamId) -> Vec<u8> {
         match self.keep {
             Trim::Len(_) => len.to_string().into_bytes(),
@@ -140,7 +141,8 @@ impl Trimming {
     }
 }
 
-/// What the log gets of a request whose trimming was not exact, and whose id is `id`.
+/// Appends the words of a request for the log. `id` is put in place of the request's id; an inexact trimming
+/// is made exact.
 pub(super) fn log_words<'a>(
     args: Args<'a>,
     id: Option<(usize, &'a [u8])>,

@@ -1,4 +1,4 @@
-//! One value is read, and perhaps leaves or gets another expiry: GET GETEX GETDEL DELIFEQ DELEX.
+//! Commands that read a string, and may delete it or change its expiry: GET GETEX GETDEL DELIFEQ DELEX.
 
 use super::options::{Family, Options};
 use super::value;

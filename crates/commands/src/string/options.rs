@@ -40,7 +40,7 @@ pub(super) struct Options<'a> {
 pub(super) struct Time<'a> {
     pub unit: Unit,
     pub text: &'a [u8],
-    /// Where its word (EX, PX, ...) stands.
+    /// Place of the word (EX, PX, ...) of the option.
     pub at: usize,
 }
 
@@ -63,7 +63,7 @@ impl Unit {
         WORDS.iter().find(|(name, _)| is_word(word, name)).map(|(_, unit)| *unit)
     }
 
-    /// Whether the word names a moment rather than a duration.
+    /// Returns whether the word names a moment rather than a duration.
     pub(super) fn is_absolute(self) -> bool {
         matches!(self, Unit::UnixSeconds | Unit::UnixMilliseconds)
     }

@@ -85,7 +85,7 @@ fn getrange(call: &mut Call<'_, '_, '_>) -> Outcome {
     Outcome::Done
 }
 
-/// From `start` to `end` inclusive, negative ones counted from the end, cut to what there is.
+/// Returns the range from `start` to `end` inclusive, cut to the length; negative numbers count from the end.
 fn range(start: i64, end: i64, len: usize) -> std::ops::Range<usize> {
     if start < 0 && end < 0 && start > end {
         return 0..0;
@@ -178,7 +178,7 @@ fn append_to_nothing(call: &mut Call<'_, '_, '_>, key: &Key<'_>, part: &[u8]) ->
     Outcome::Done
 }
 
-/// Where `len` bytes end that begin at `offset`, if a string may be as long.
+/// Returns the end of `len` bytes that begin at `offset`, if a string may be that long.
 fn end_of(call: &Call<'_, '_, '_>, offset: usize, len: usize) -> Option<usize> {
     offset.checked_add(len).filter(|end| *end <= call.string_bytes_max())
 }

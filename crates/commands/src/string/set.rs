@@ -1,4 +1,4 @@
-//! One value is written: SET SETNX SETEX PSETEX GETSET.
+//! Commands that write a string: SET SETNX SETEX PSETEX GETSET.
 
 use super::get::reply_value;
 use super::options::{Condition, Family, Options, Unit, moment};
@@ -155,7 +155,7 @@ fn set_with_options(call: &mut Call<'_, '_, '_>) -> Outcome {
     Outcome::Done
 }
 
-/// Whether the condition holds, and whether the key is there.
+/// Returns whether the condition holds, and whether the key exists.
 fn allows(
     call: &mut Call<'_, '_, '_>,
     key: &Key<'_>,

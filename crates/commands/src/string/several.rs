@@ -101,7 +101,7 @@ fn msetnx(call: &mut Call<'_, '_, '_>) -> Outcome {
     Outcome::Done
 }
 
-/// Whether all keys are absent, or all present.
+/// Returns whether all keys are absent, or all present, as the condition asks.
 fn allows_all(call: &mut Call<'_, '_, '_>, pairs: std::ops::Range<usize>, condition: Condition<'_>) -> bool {
     let expected = match condition {
         Condition::Absent => false,
@@ -114,8 +114,8 @@ fn allows_all(call: &mut Call<'_, '_, '_>, pairs: std::ops::Range<usize>, condit
     })
 }
 
-/// Stores key, value, key, value, ... If memory ends on the way, the log holds what was stored until then, the error is
-/// replied, and the result is false.
+/// Stores key, value, key, value, ... If memory ends on the way, the log holds what was stored until then,
+/// the error is replied, and the result is false.
 fn store_pairs(call: &mut Call<'_, '_, '_>, pairs: std::ops::Range<usize>, expiry: Expiry) -> bool {
     for at in pairs.clone().step_by(2) {
         let key = call.key(at);
@@ -231,7 +231,7 @@ fn msetex(call: &mut Call<'_, '_, '_>) -> Outcome {
     Outcome::Done
 }
 
-/// As it came, but with the moment instead of a duration.
+/// Records the request with the moment instead of a duration.
 fn record_msetex(
     call: &mut Call<'_, '_, '_>,
     options_at: usize,

@@ -70,7 +70,7 @@ impl Server {
         self.run_recorded(args, sink, None)
     }
 
-    /// The same, with what the log would hold.
+    /// Runs a command and passes on what the log would hold.
     pub fn run_recorded(
         &mut self,
         args: Args<'_>,
@@ -125,7 +125,7 @@ impl Server {
         reply
     }
 
-    /// What belongs to the session or the configuration.
+    /// Runs a command of the session or the configuration. Returns whether the command was one of these.
     fn run_of_session(&mut self, args: Args<'_>) -> bool {
         let word = |at: usize| String::from_utf8_lossy(args.try_get(at).unwrap_or_default()).to_uppercase();
         let number = |at: usize| args.try_get(at).and_then(parse_i64);
@@ -160,7 +160,8 @@ pub fn find(args: Args<'_>) -> Option<(&'static Command<Handler>, String)> {
     })
 }
 
-/// The partitions of the keys, ascending. Of arguments that make no sense the command itself knows what they are.
+/// The partitions of the keys, ascending. Of arguments that make no sense the command itself knows what they
+/// are.
 pub fn wanted(keyspace: &Keyspace, command: &Command<Handler>, args: Args<'_>) -> Option<Vec<u16>> {
     let mut positions = Vec::new();
     // Finders rely on the arity.

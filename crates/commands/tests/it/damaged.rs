@@ -1,5 +1,5 @@
-//! Damaged payloads, restored and then used: the reply is an error of Valkey's or a value that works like any other, and the
-//! keyspace keeps its invariants. Seeded; a panic prints its seed.
+//! Damaged payloads, restored and then used: the reply is an error of Valkey's or a value that works like any
+//! other, and the keyspace keeps its invariants. Seeded; a panic prints its seed.
 
 use crate::common::Server;
 use crate::payloads;
@@ -9,7 +9,7 @@ use isotherm_resp::ArgsBuf;
 use isotherm_resp::reply::Protocol;
 use isotherm_stdx::Prng;
 
-/// What is done with each that was taken. Of another type it is refused, which is an answer too.
+/// Commands that are run on each restored value. A value of another type is refused, which is an answer too.
 const USES: &[&str] = &[
     "GETRANGE {k}1 0 -1",
     "APPEND {k}1 x",
@@ -71,7 +71,7 @@ fn run(server: &mut Server, words: &[&[u8]]) -> Vec<u8> {
     server.run(args.args(), &mut NoEffects).out
 }
 
-/// How many were taken.
+/// Restores damaged payloads. Returns how many were taken.
 fn restore(seeds: std::ops::Range<u64>) -> u64 {
     let payloads = payloads();
     let mut server = Server::new(Protocol::Resp2, 2);

@@ -1,14 +1,16 @@
-//! Growth is measured: a command that takes many keys, fields, members, ids or elements looks at 17 times as much for 16
-//! times as many, at most. Not time is compared but what `isotherm_stdx::steps` counted: entries compared, elements walked.
+//! Growth is measured: a command that takes many keys, fields, members, ids or elements looks at 17 times as
+//! much for 16 times as many, at most. Not time is compared but what `isotherm_stdx::steps` counted: entries
+//! compared, elements walked.
 //!
-//! Which commands these are their declarations say: an argument that repeats, or keys to the last one or by their number.
-//! Each needs a request in `REQUESTS`, or a reason in `LEFT_OUT`; a new one without either fails. Where the complexity
-//! that is documented has a logarithm, as much more is allowed.
+//! Which commands these are their declarations say: an argument that repeats, or keys to the last one or by
+//! their number. Each needs a request in `REQUESTS`, or a reason in `LEFT_OUT`; a new one without either
+//! fails. Where the complexity that is documented has a logarithm, as much more is allowed.
 //!
-//! A request that counts less than one look an item would not notice a loop that grows: it fails, and its loop needs a
-//! `steps::note`.
+//! A request that counts less than one look an item would not notice a loop that grows: it fails, and its
+//! loop needs a `steps::note`.
 //!
-//! A count sees only the loops that count. For the others there is `time_grows_with_the_request`, which is not for CI.
+//! A count sees only the loops that count. For the others there is `time_grows_with_the_request`, which is
+//! not for CI.
 
 use crate::common::Server;
 use isotherm_commands::COMMANDS;
@@ -22,10 +24,12 @@ use std::collections::BTreeSet;
 const FEW: usize = 1000;
 const MANY: usize = 16_000;
 const GROWTH_MAX: u64 = 17;
-/// Looks at an item that are no growth: of few keys most slots are empty, so an entry of another key is seldom compared.
+/// Looks at an item that are no growth: of few keys most slots are empty, so an entry of another key is
+/// seldom compared.
 const LOOKS: u64 = 1;
 
-/// A command line. What stands in brackets is repeated, with `#` for its number; `#n` outside of them is how many.
+/// A command line. What stands in brackets is repeated, with `#` for its number; `#n` outside of them is how
+/// many.
 struct Request {
     /// Commands before it. One that ends with `*` is run for each number, with `#` for it.
     before: &'static [&'static str],
@@ -185,7 +189,7 @@ fn prepared(request: &Request, count: usize) -> Server {
     server
 }
 
-/// What `measure` says before and after the request, as a difference.
+/// Returns by how much `measure` grows over the request.
 fn cost(request: &Request, count: usize, measure: impl Fn() -> u64) -> u64 {
     let mut server = prepared(request, count);
     let words = words(request.line, count);
@@ -257,7 +261,7 @@ fn work_grows_with_the_request() {
 #[ignore = "measures time"]
 fn time_grows_with_the_request() {
     const GROWTH_MAX: f64 = 40.0;
-    /// Where small forms no longer count.
+    /// Size above which small forms no longer count.
     const FEW: usize = 4000;
     const MANY: usize = 64_000;
     const ROUNDS: usize = 3;

@@ -1,5 +1,6 @@
-//! Tests of the commands through a server without sockets: one program, because each costs its own building and linking.
-//! (What a payload takes is measured in a program of its own: it counts what the whole process allocates.)
+//! Tests of the commands through a server without sockets: one program, because each costs its own building
+//! and linking. (What a payload takes is measured in a program of its own: it counts what the whole process
+//! allocates.)
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,5 +1,5 @@
-//! What transcripts of a lone primary cannot show: other ways to treat expired keys, clients that do not touch, a store
-//! that is full, no subscriber, and whole keyspaces.
+//! Modes that transcripts of a lone primary cannot show: other ways to treat expired keys, clients that do
+//! not touch, a store that is full, no subscriber, and whole keyspaces.
 
 use crate::common::{Server, words};
 use isotherm_commands::Record;
@@ -87,7 +87,7 @@ fn a_compared_value_may_be_the_word_get() {
     assert_eq!(lines, ["SET k v IFEQ get"]);
 }
 
-/// Of several durations the last one counts, and the log must not hold the others.
+/// The last of several durations counts, and the log does not hold the others.
 #[test]
 fn one_moment_stays_of_several() {
     let mut server = Server::new(Protocol::Resp2, 1);

@@ -1,4 +1,4 @@
-//! What each command needs of the values of its keys, in a table: a new command, or a new flag, shows there.
+//! Table of what each command needs of the values of its keys: a new command, or a new flag, shows there.
 
 use isotherm_commands::COMMANDS;
 use isotherm_commands::spec::{KeyFlags, Need, NeedFrom, Spec};

@@ -1,5 +1,5 @@
-//! HRANDFIELD and RANDOMKEY where nearly everything is past its time and not collected yet: what is visible is found, each as
-//! likely as another, and what is looked at has a bound.
+//! HRANDFIELD and RANDOMKEY where nearly everything is past its time and not collected yet: what is visible
+//! is found, each as likely as another, and what is looked at has a bound.
 
 use crate::common::Server;
 use isotherm_keyspace::{ExpiryMode, NoEffects};
@@ -87,7 +87,8 @@ fn no_field_is_visible() {
     }
 }
 
-/// What is looked at: a sixteenth of the hash, the hash once or (for different fields) twice, and some a field that is drawn.
+/// The only live field of a hundred thousand is found once. The steps are those for a sixteenth of the hash,
+/// for the hash once or (for different fields) twice, and some for each field that is drawn.
 #[test]
 fn one_field_of_a_hundred_thousand_is_found_once() {
     let fields = 100_000;
@@ -102,7 +103,7 @@ fn one_field_of_a_hundred_thousand_is_found_once() {
     assert_eq!(ask(&mut server, &["HRANDFIELD", "h"]), ["f0"]);
 }
 
-/// Of `keys` keys the first are live.
+/// Returns a server with `keys` keys, of which the first `live` are live.
 fn keys(keys: usize, live: usize, tag: &str, mode: ExpiryMode) -> Server {
     let mut server = Server::new(Protocol::Resp2, 4);
     for number in 0..keys {

@@ -1,14 +1,15 @@
-//! The log can be played back: random commands of all types, transactions, expiry and eviction, by one thread and by four, are
-//! recorded as they run; the records played into an empty keyspace make the same data. One thread with the same seed
-//! records the same bytes.
+//! The log can be played back: random commands of all types, transactions, expiry and eviction, by one thread
+//! and by four, are recorded as they run; the records played into an empty keyspace make the same data. One
+//! thread with the same seed records the same bytes.
 //!
 //! ```text
 //!   thread: lock | command(s) of one frame | append the frame | unlock           at its own moment, one clock for all
 //!   cron:   lock | expire or evict a step  | append, before   | unlock
 //!   log:    frame, frame, ...    a frame is (database, words) in order: what expired under it, then its records
 //! ```
-//! The append comes before the locks are released, so the order of the log is an order in which the frames could have run
-//! one after the other. `cargo test --profile fast -p isotherm-commands --test it replay -- --ignored` runs a million.
+//! The append comes before the locks are released, so the order of the log is an order in which the frames
+//! could have run one after the other. `cargo test --profile fast -p isotherm-commands --test it replay --
+//! --ignored` runs a million.
 
 use crate::common::{self, lookup, wanted};
 use isotherm_commands::call::HashedKeys;
@@ -28,7 +29,7 @@ use isotherm_stdx::crc64::crc64;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// What one entry of the log says, and in which database.
+/// Entry of the log, with its database.
 pub type Entry = (Db, ArgsBuf);
 
 pub const START_MS: i64 = 1_750_000_000_000;
@@ -36,17 +37,17 @@ pub const DATABASES: u16 = 4;
 pub const SPACE_BYTES: u64 = 512 << 20;
 /// An offset that stands where none belongs makes no string that takes long.
 const STRING_BYTES_MAX: usize = 1 << 20;
-/// One command in so many has its options in another order.
+/// Inverse of the share of commands that have their options in another order.
 const DISORDERED_ONE_IN: u64 = 5;
 
-/// What the threads share.
+/// Data that the threads share.
 pub struct World {
     pub keyspace: Keyspace,
     pub now_ms: AtomicI64,
     pub log: Mutex<Vec<Entry>>,
 }
 
-/// What one frame adds to the log.
+/// Entries that a frame adds to the log.
 #[derive(Default)]
 pub struct Frame {
     entries: Vec<Entry>,
@@ -58,7 +59,8 @@ impl Frame {
     }
 }
 
-/// A sink that has a log behind it: what leaves by itself is an entry of the frame, or a frame where none is open.
+/// A sink that has a log behind it: what leaves by itself is an entry of the frame, or a frame where none is
+/// open.
 pub struct Sink<'w> {
     frame: Frame,
     is_open: bool,
@@ -152,7 +154,7 @@ impl World {
         replies
     }
 
-    /// One thread's share of the work.
+    /// Does a thread's share of the work.
     fn work(&self, seed: u64, frames: u64) {
         let (mut prng, grammar) = (Prng::new(seed), grammar());
         let (mut held, mut sink) = (Held::new(&self.keyspace), Sink::new(&self.log));
@@ -264,7 +266,8 @@ pub fn is_data_command(args: Args<'_>) -> bool {
     common::find(args).is_some_and(|(command, _)| command.handler.is_some())
 }
 
-/// Everything that the keyspace holds, expired keys included, in a form that does not depend on how it is stored.
+/// Everything that the keyspace holds, expired keys included, in a form that does not depend on how it is
+/// stored.
 pub fn digest(world: &World) -> Vec<String> {
     let mut digest = Vec::new();
     for db in (0..DATABASES).map(Db) {
@@ -275,7 +278,7 @@ pub fn digest(world: &World) -> Vec<String> {
     digest
 }
 
-/// One key of it.
+/// Returns the digest of a key of `world`; `None` if the key is absent.
 pub fn digest_of(world: &World, db: Db, key: &[u8]) -> Option<String> {
     with_questions(world, |ask| {
         let kind = ask(db, &[b"TYPE", key]).remove(0);
@@ -324,8 +327,8 @@ fn with_questions<R>(world: &World, work: impl FnOnce(Ask<'_>) -> R) -> R {
     })
 }
 
-/// Entries, what the stream says of itself, and for each group who has what. When a consumer was last seen is not
-/// recorded, nor that one exists which was given nothing, as with Valkey.
+/// Entries, what the stream says of itself, and for each group who has what. When a consumer was last seen is
+/// not recorded, nor that one exists which was given nothing, as with Valkey.
 fn stream(ask: &mut dyn FnMut(&[&[u8]]) -> Vec<String>, key: &[u8]) -> Vec<String> {
     let mut all = ask(&[b"XRANGE", key, b"-", b"+"]);
     let info = ask(&[b"XINFO", b"STREAM", key]);

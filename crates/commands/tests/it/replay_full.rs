@@ -1,14 +1,16 @@
-//! A command that ends in OOM halfway leaves a log that says what it has done: random commands run in an arena that is
-//! full nearly all the time, what each of them leaves for the log is played at once into a keyspace with room, and the
-//! keys of the command are the same in both. The same with room, for what commands that name many things record.
+//! A command that ends in OOM halfway leaves a log that says what it has done: random commands run in an
+//! arena that is full nearly all the time, what each of them leaves for the log is played at once into a
+//! keyspace with room, and the keys of the command are the same in both. The same with room, for what
+//! commands that name many things record.
 //!
 //! ```text
 //!   full world    ballast, ballast, ...  | command: OOM at any of its steps | --> records
 //!   roomy world                                      played <-----------------------+
 //!                                        | the command's keys equal, hidden keys and fields included |
 //! ```
-//! Ballast of random sizes takes what room is left, and some of it goes again, so that each size of object is at times
-//! the one that finds no room. `cargo test --profile fast -p isotherm-commands --test it replay_full -- --ignored`.
+//! Ballast of random sizes takes what room is left, and some of it goes again, so that each size of object is
+//! at times the one that finds no room. `cargo test --profile fast -p isotherm-commands --test it replay_full
+//! -- --ignored`.
 
 use crate::common::lookup;
 use crate::replay::{
@@ -388,7 +390,7 @@ impl Pair {
     }
 }
 
-/// Where two texts begin to differ.
+/// Returns the places at which two texts begin to differ.
 fn difference(ours: &str, theirs: &str) -> (String, String) {
     const CONTEXT: usize = 60;
     let same = ours.bytes().zip(theirs.bytes()).take_while(|(our, their)| our == their).count();

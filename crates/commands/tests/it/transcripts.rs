@@ -1,4 +1,5 @@
-//! Transcripts: commands, the reply to each, and what each emits. They were written down beside Valkey 9.1.2, except `newer`.
+//! Transcripts: commands, the reply to each, and what each emits. They were written down beside Valkey 9.1.2,
+//! except `newer`.
 //!
 //! ```text
 //! == title                    a new case, from an empty keyspace
@@ -36,7 +37,7 @@ const TRANSCRIPTS: &[(&str, &str)] = &[
     ("transfer", include_str!("transcripts/transfer.txt")),
 ];
 
-/// The same format without replies and events, from the crate that compares whole servers.
+/// Transcript in the same format without replies and events, from the crate that compares whole servers.
 const LOGGED: &str = include_str!("../../../conformance/tests/golden/effects.txt");
 
 #[test]
@@ -65,7 +66,8 @@ fn what_the_log_gets() {
     // There expired keys leave by themselves.
     cases.retain(|case| !case.steps.iter().any(|step| step.wait_ms > 0));
     assert!(cases.len() > 20, "{}", cases.len());
-    // That several effects of one command arrive together is the stream's promise, and not emitted by a handler.
+    // That several effects of one command arrive together is the stream's promise, and not emitted by a
+    // handler.
     for log in cases.iter_mut().flat_map(|case| &mut case.steps).map(|step| &mut step.log) {
         if log.first().is_some_and(|first| first == "MULTI") {
             (*log).pop();
@@ -162,7 +164,7 @@ fn run(file: &str, case: &Case, proto: Protocol, partitions: usize, wrong: &mut 
     compared
 }
 
-/// What a command emitted, as the transcript writes it.
+/// Output of a command, as the transcript writes it.
 #[derive(Default)]
 struct Emitted {
     now: UnixMs,
@@ -200,7 +202,8 @@ impl Emitted {
         self.log.push(format!("{}{}", prefix(db), words.join(" ")));
     }
 
-    /// A moment that is now, or one of the given numbers from now, in seconds or milliseconds, stands as `<now+N>`.
+    /// A moment that is now, or one of the given numbers from now, in seconds or milliseconds, stands as
+    /// `<now+N>`.
     fn named(&self, word: &[u8]) -> String {
         let given = self.given.args();
         let computed = parse_i64(word).filter(|_| !given.iter().any(|given| given == word));

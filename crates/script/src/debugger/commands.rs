@@ -7,11 +7,11 @@ use super::{Action, BREAKPOINTS_MAX, Debugger};
 
 struct Command {
     name: &'static str,
-    /// As many of its bytes are enough.
+    /// Number of bytes of the short form of the name.
     short: usize,
-    /// As the help shows them.
+    /// Parameters as the help shows them.
     params: &'static [&'static str],
-    /// How many words may follow.
+    /// Number of words that may follow.
     words: std::ops::RangeInclusive<usize>,
     /// The empty ones are not shown.
     help: &'static str,
@@ -130,7 +130,7 @@ impl Command {
 }
 
 impl Debugger {
-    /// What C is to do for it, if not all is done.
+    /// Carries out a command. Returns the action that is left for C, if any.
     pub(super) fn carry_out(&mut self, words: Words) -> Option<Action> {
         self.words = words;
         let (name, rest) = self.words.split_first().expect("a command has a word");

@@ -2,7 +2,7 @@
 
 use isotherm_stdx::quoted::push_quoted;
 
-/// Of levels below this no more is shown.
+/// Maximum depth; deeper levels are not shown.
 const DEPTH_MAX: usize = 256;
 
 /// Appends a reply in wire form. What cannot be read ends it.
@@ -50,7 +50,7 @@ fn push_value<'r>(out: &mut Vec<u8>, wire: &'r [u8], depth: usize) -> Option<&'r
     Some(rest)
 }
 
-/// None is what a null has.
+/// Returns a length; the inner `None` is the length of a null.
 fn length(text: &[u8]) -> Option<Option<usize>> {
     let number: i64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     Some(usize::try_from(number).ok())

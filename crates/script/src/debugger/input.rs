@@ -1,4 +1,5 @@
-//! Commands as the client sends them: arrays of bulk strings, read as leniently and within the same bounds as Valkey's debugger does.
+//! Commands as the client sends them: arrays of bulk strings, read as leniently and within the same bounds as
+//! Valkey's debugger does.
 
 // COMPAT(scripts): Commands that reach the debugger together are all carried out; Valkey carries out the first and drops what came
 // with it. Why: it is what their sender means.
@@ -13,7 +14,7 @@ pub const TOO_MUCH: &str = "max client buffer reached";
 
 pub type Words = Vec<Vec<u8>>;
 
-/// What has come and was not read yet.
+/// Bytes that have arrived and were not read yet.
 #[derive(Default)]
 pub struct Input {
     bytes: Vec<u8>,

@@ -5,8 +5,9 @@
 //!                                              an Action for C          print, trace, eval, redis, abort
 //!   client <--take_output-- out <-- one array of lines for each stop and each command
 //! ```
-//! The lines are Valkey's, to the byte. A debugger belongs to the run that it was given to, and has no view of the world: the run is
-//! suspended while there is no command (`Debugger::is_waiting`), and goes on when one has come, or when the client has left.
+//! The lines are Valkey's, to the byte. A debugger belongs to the run that it was given to, and has no view
+//! of the world: the run is suspended while there is no command (`Debugger::is_waiting`), and goes on when
+//! one has come, or when the client has left.
 
 mod commands;
 mod human;
@@ -23,7 +24,7 @@ use input::{Input, Words};
 //
 // COMPAT(scripts): Within a coroutine the debugger's print and trace look at the coroutine; Valkey looks at what has resumed it. Why:
 // that is where the script stands.
-/// What is logged between two answers is cut behind so many bytes.
+/// Maximum length of the log between two answers; the rest is cut off.
 const LOG_BYTES_MAX: usize = 4 << 20;
 /// Behind so much output the run waits until its client has read some of it.
 const OUT_BYTES_MAX: usize = 64 << 10;
@@ -31,7 +32,7 @@ const BREAKPOINTS_MAX: usize = 64;
 /// `maxlen` of a new session.
 const REPLY_BYTES_MAX: usize = 256;
 
-/// What C is to do while a run stands.
+/// Action for C while a run is stopped.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     GoOn,
@@ -48,16 +49,16 @@ pub enum Action {
 pub struct Debugger {
     lines: Vec<Vec<u8>>,
     breakpoints: Vec<i64>,
-    /// It stops at the next line, and shows commands and their replies until then.
+    /// The run stops at the next line, and commands and their replies are shown until then.
     steps: bool,
     /// The script has called redis.breakpoint().
     breaks: bool,
-    /// Where the script stands.
+    /// Line at which the script is.
     line: i64,
     log: Log,
     out: Vec<u8>,
     input: Input,
-    /// Of the command that C carries out; its text lies here.
+    /// Words of the command that C carries out; its text lies here.
     words: Words,
     text: Vec<u8>,
     /// C carries out a command, whose answer is not sent yet.
@@ -126,12 +127,12 @@ impl Debugger {
 
     // ---- its client ----
 
-    /// What the client has sent.
+    /// Takes bytes that the client has sent.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.input.feed(bytes);
     }
 
-    /// What the client is to be sent.
+    /// Returns the bytes to send to the client.
     pub fn take_output(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.out)
     }
@@ -160,12 +161,12 @@ impl Debugger {
         self.breakpoints.clear();
     }
 
-    /// Whether it has sent something that was not looked at, or is not complete.
+    /// Returns whether the client has sent bytes that were not looked at or are not complete.
     pub fn has_input(&self) -> bool {
         !self.input.is_empty()
     }
 
-    /// Whether the run is suspended for want of a command.
+    /// Returns whether the run is suspended because no command is available.
     pub fn is_waiting(&self) -> bool {
         self.is_waiting
     }
@@ -184,7 +185,8 @@ impl Debugger {
 
     // ---- the run ----
 
-    /// The script has come to a line. `is_its_own`: and not to one of a text that it has loaded. Whether it stops there.
+    /// The script has come to a line. `is_its_own`: and not to one of a text that it has loaded. Whether it
+    /// stops there.
     pub(crate) fn reach(&mut self, line: i64, is_its_own: bool) -> bool {
         self.line = line;
         let is_breakpoint = self.breaks || self.breakpoints.contains(&line);
@@ -204,7 +206,7 @@ impl Debugger {
         true
     }
 
-    /// What is to be done next where the run stands; `None`: there is no command yet.
+    /// Returns the next action for C at the current line; `None` if there is no command yet.
     pub(crate) fn next(&mut self) -> Option<Action> {
         if std::mem::take(&mut self.is_asked) {
             self.steps = false;
@@ -281,7 +283,7 @@ impl Debugger {
         self.log.add(&[b"<error> ", text].concat());
     }
 
-    /// Whether commands are shown.
+    /// Returns whether commands are shown.
     pub(crate) fn steps(&self) -> bool {
         self.steps
     }
@@ -304,7 +306,7 @@ impl Debugger {
         self.log.add(&line);
     }
 
-    /// What it was answered. `refusal`: what is shown instead.
+    /// Logs the reply to the command. `refusal`: the text that is shown instead.
     pub(crate) fn log_reply(&mut self, reply: &[u8], refusal: Option<Vec<u8>>) {
         self.is_refused = refusal.is_some();
         let mut line = b"<reply> ".to_vec();
@@ -329,7 +331,7 @@ impl Debugger {
         self.log.add(line.as_ref());
     }
 
-    /// What was logged becomes one answer.
+    /// Makes one answer of the logged lines.
     fn flush(&mut self) {
         let Log { lines, count, .. } = std::mem::take(&mut self.log);
         self.out.extend(format!("*{count}\r\n").bytes());
@@ -352,7 +354,7 @@ impl Debugger {
     }
 }
 
-/// As C reads it.
+/// Returns the text up to the first NUL, as C reads it.
 fn until_nul(text: &[u8]) -> &[u8] {
     text.split(|&byte| byte == 0).next().unwrap_or_default()
 }

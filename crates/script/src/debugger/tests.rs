@@ -9,7 +9,7 @@ fn wire(line: &str) -> Vec<u8> {
     out
 }
 
-/// It stands at this line, and what it has said of that is taken.
+/// Returns a debugger that is stopped at this line and whose output so far was taken.
 fn at(line: i64) -> Debugger {
     let mut debugger = Debugger::new(SCRIPT);
     assert!(debugger.reach(line, true));

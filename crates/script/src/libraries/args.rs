@@ -1,5 +1,5 @@
-//! Arguments on a tape, and what `lauxlib` makes of them: a number where a string is asked for and the reverse, the names of
-//! types in errors, integers cut as C cuts them.
+//! Arguments on a tape, and what `lauxlib` makes of them: a number where a string is asked for and the
+//! reverse, the names of types in errors, integers cut as C cuts them.
 
 use std::borrow::Cow;
 
@@ -63,7 +63,7 @@ pub fn entries_at(tape: &[u8], at: usize) -> u32 {
     u32_at(tape, at + 1)
 }
 
-/// Where the item after the value at `at` begins.
+/// Returns the place at which the item after the value at `at` begins.
 #[inline]
 pub fn after(tape: &[u8], at: usize) -> usize {
     at + match tape[at] {
@@ -117,7 +117,7 @@ impl<'a> Args<'a> {
 pub struct Cursor<'a> {
     tape: &'a [u8],
     at: usize,
-    /// Of the argument that was read last.
+    /// Number of the argument that was read last.
     pub number: usize,
 }
 

@@ -1,7 +1,8 @@
 //! `bit`: operations on 32 bits.
 //!
-//! A number becomes bits by adding 2^52 + 2^51 and taking the low half of what the sum is in memory: rounded to even, modulo
-//! 2^32, right for every whole number below 2^51. Beyond that, and for NaN and infinities, the bits are what they are.
+//! A number becomes bits by adding 2^52 + 2^51 and taking the low half of what the sum is in memory: rounded
+//! to even, modulo 2^32, right for every whole number below 2^51. Beyond that, and for NaN and infinities,
+//! the bits are what they are.
 
 use super::args::{Cursor, Value, put_number, put_text, type_error};
 use super::{Args, Failure, State};
@@ -29,7 +30,8 @@ fn one(args: Args<'_>, out: &mut Vec<u8>, operation: fn(u32) -> u32) -> Done {
     put(out, operation(bits))
 }
 
-/// The first argument is checked first, the others from the last to the second: the last of those that fail is named.
+/// The first argument is checked first, the others from the last to the second: the last of those that fail
+/// is named.
 fn many(args: Args<'_>, out: &mut Vec<u8>, operation: fn(u32, u32) -> u32) -> Done {
     let mut cursor = args.cursor();
     let mut bits = next(&mut cursor)?;
@@ -94,7 +96,8 @@ pub fn ror(_: &mut State, args: Args<'_>, out: &mut Vec<u8>) -> Done {
     shift(args, out, u32::rotate_right)
 }
 
-/// Up to eight digits, in capitals if their number is negative. (CVE-2024-31449: the smallest number has no positive twin.)
+/// Up to eight digits, in capitals if their number is negative. (CVE-2024-31449: the smallest number has no
+/// positive twin.)
 pub fn tohex(_: &mut State, args: Args<'_>, out: &mut Vec<u8>) -> Done {
     let mut cursor = args.cursor();
     let bits = next(&mut cursor)?;

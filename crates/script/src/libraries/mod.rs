@@ -1,7 +1,8 @@
 //! The libraries that scripts find beside Lua's own, in safe Rust: cjson, cmsgpack, struct, bit.
 //!
-//! A library is a table of declarations. Its functions get the arguments as a tape, write their results to one, and never
-//! see Lua. What a library remembers (the settings of cjson) lives in [`State`] and lasts for a run.
+//! A library is a table of declarations. Its functions get the arguments as a tape, write their results to
+//! one, and never see Lua. What a library remembers (the settings of cjson) lives in [`State`] and lasts for
+//! a run.
 //!
 //! ```text
 //! cjson.encode({a = 1})                                   in Lua
@@ -10,13 +11,13 @@
 //!   out  string {"a":1}              results, one behind the other; or a Failure, which C throws
 //! ```
 //!
-//! The functions behave as those of Valkey 9.1.2, down to the text of their errors and the order of their checks. Where these
-//! follow from the slots that C uses on Lua's stack, the slots are counted here (`STACK_SLOTS_MAX`), so that what is nested
-//! too deeply fails at the same depth with the same text.
+//! The functions behave as those of Valkey 9.1.2, down to the text of their errors and the order of their
+//! checks. Where these follow from the slots that C uses on Lua's stack, the slots are counted here
+//! (`STACK_SLOTS_MAX`), so that what is nested too deeply fails at the same depth with the same text.
 //!
-//! Invariants: nothing panics, whatever the bytes of a string or the nesting of a table; only a tape that the walker cannot
-//! write is a bug, and asserts. Memory is taken for what was read, never for what a length promises. What a script sets in
-//! cjson is gone at the next `reset`.
+//! Invariants: nothing panics, whatever the bytes of a string or the nesting of a table; only a tape that the
+//! walker cannot write is a bug, and asserts. Memory is taken for what was read, never for what a length
+//! promises. What a script sets in cjson is gone at the next `reset`.
 
 mod args;
 mod bits;
@@ -45,19 +46,19 @@ pub struct Library {
 pub struct Function {
     pub name: &'static str,
     pub run: fn(&mut Call<'_>) -> Result<(), Failure>,
-    /// How deep tables among its arguments are walked, given the instance.
+    /// Function that returns how deep tables among the arguments are walked, given the instance.
     pub depth: fn(&State, u32) -> Depth,
 }
 
-/// How far the walker follows tables in tables. A table that is an argument has depth 1.
+/// Depth to which the walker follows tables in tables. A table that is an argument has depth 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Depth {
     /// No argument is a table of interest: each is `Item::TooDeep`.
     None,
     /// A deeper table is `Item::TooDeep`, and the walk goes on behind it.
     Cut(u16),
-    /// A deeper table is `Item::TooDeep`, and so is each table behind it: the function is going to fail, and needs no more
-    /// than the keys of those that are open.
+    /// A deeper table is `Item::TooDeep`, and so is each table behind it: the function is going to fail, and
+    /// needs no more than the keys of those that are open.
     End(u16),
 }
 
@@ -68,7 +69,7 @@ pub enum Constant {
     Null,
 }
 
-/// One call of a function.
+/// Call of a function.
 pub struct Call<'a> {
     /// The arguments, one value behind the other.
     pub args: Reader<'a>,
@@ -80,7 +81,7 @@ pub struct Call<'a> {
     pub state: &'a mut State,
 }
 
-/// How a function fails. What it has written is dropped.
+/// Failure of a function. Its output is dropped.
 #[derive(Debug, PartialEq)]
 pub enum Failure {
     /// `luaL_error`: the text behind the place in the script.
@@ -100,19 +101,20 @@ impl Failure {
         Failure::Argument(number as u32, text.into())
     }
 
-    /// What `luaL_checkstack` throws.
+    /// Returns the error that `luaL_checkstack` throws.
     fn stack_overflow(text: &str) -> Failure {
         Failure::error(format!("stack overflow ({text})"))
     }
 
-    /// `luaL_typerror`: "number expected, got nil". `got`: Lua's number of the type, `None` for an argument that is missing.
+    /// `luaL_typerror`: "number expected, got nil". `got`: Lua's number of the type, `None` for an argument
+    /// that is missing.
     pub fn type_error(number: usize, expected: &str, got: Option<u8>) -> Failure {
         let got = got.map_or("no value", crate::tape::types::name);
         Failure::argument(number, format!("{expected} expected, got {got}"))
     }
 }
 
-/// What the libraries of one interpreter remember: the settings of cjson. And room to work in.
+/// State of the libraries of an interpreter: the settings of cjson, and buffers to work in.
 #[derive(Default)]
 pub struct State {
     cjson: cjson::Instances,

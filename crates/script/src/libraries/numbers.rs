@@ -40,10 +40,12 @@ const POWERS: [u128; 39] = {
     powers
 };
 
-/// The first `precision` digits, correctly rounded, and the power of ten of the first; `None` for what needs more than 128 bits.
+/// The first `precision` digits, correctly rounded, and the power of ten of the first; `None` for what needs
+/// more than 128 bits.
 ///
-/// `value = m * 2^e`, `m < 2^53`. The digits are `m * 2^e * 10^k` with `k = precision - 1 - exponent`: one product and one shift,
-/// or one division, and what is lost decides the rounding exactly. `10^22 < 2^74`, so the product has less than 127 bits.
+/// `value = m * 2^e`, `m < 2^53`. The digits are `m * 2^e * 10^k` with `k = precision - 1 - exponent`: one
+/// product and one shift, or one division, and what is lost decides the rounding exactly. `10^22 < 2^74`, so
+/// the product has less than 127 bits.
 fn rounded(value: f64, precision: u32) -> Option<(u64, i32)> {
     let bits = value.to_bits();
     let biased = (bits >> 52) as i32;
@@ -127,8 +129,8 @@ fn lay_out(out: &mut Vec<u8>, digits: u64, exponent: i32, precision: u32) {
 
 /// C's `strtod`: the number that `text` begins with, and the bytes that it takes (0: there is none).
 ///
-/// Blanks, a sign, then decimal or hexadecimal digits with a point and an exponent, or `inf`, `infinity`, `nan`, `nan(...)`
-/// in any case.
+/// Blanks, a sign, then decimal or hexadecimal digits with a point and an exponent, or `inf`, `infinity`,
+/// `nan`, `nan(...)` in any case.
 pub fn strtod(text: &[u8]) -> (f64, usize) {
     let blanks = text.iter().take_while(|byte| is_blank(**byte)).count();
     let signed = &text[blanks..];
@@ -145,7 +147,8 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// At most so many digits make an integer below 2^53, which a power of ten to 10^22 scales with one rounding (Clinger).
+/// At most so many digits make an integer below 2^53, which a power of ten to 10^22 scales with one rounding
+/// (Clinger).
 const EXACT_DIGITS_MAX: usize = 15;
 
 fn unsigned(text: &[u8]) -> (f64, usize) {
@@ -282,12 +285,14 @@ fn scaled(mantissa: u64, power: i64) -> f64 {
     let wide = u128::from(mantissa);
     let (kept, rest, half) = (wide >> dropped, wide & ((1 << dropped) - 1), 1u128 << (dropped - 1));
     let kept = (kept + u128::from(rest > half || (rest == half && kept & 1 == 1))) as u64;
-    // A carry out of the 53 bits, or from a subnormal to a normal, is right as it is: the exponent lies above.
+    // A carry out of the 53 bits, or from a subnormal to a normal, is right as it is: the exponent lies
+    // above.
     let exponent = (top.max(-1022) + 1022) as u64;
     f64::from_bits((exponent << 52) + kept)
 }
 
-/// What Lua takes a text for, where a number is asked for: all of it but blanks around it, to the first NUL.
+/// Parses a text as Lua does where it needs a number: the whole text up to the first NUL, without the blanks
+/// around it.
 pub fn number_of(text: &[u8]) -> Option<f64> {
     let text = super::args::until_nul(text);
     let (value, len) = strtod(text);
@@ -300,13 +305,14 @@ pub fn integer_of(value: f64) -> i64 {
     if (-LIMIT..LIMIT).contains(&value) { value as i64 } else { i64::MIN }
 }
 
-/// The same to 32 bits.
+/// Casts to a 32-bit integer as C does on x86-64: a value that does not fit becomes the smallest integer.
 pub fn int_of(value: f64) -> i32 {
     let whole = value.trunc();
     if (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&whole) { whole as i32 } else { i32::MIN }
 }
 
-/// The same to 64 bits without a sign: by the cast to an integer, above 2^63 less that.
+/// Casts to a 64-bit integer without a sign as C does on x86-64: by the cast to a signed integer; from 2^63
+/// on, 2^63 is subtracted first.
 pub fn unsigned_of(value: f64) -> u64 {
     const LIMIT: f64 = (1u64 << 63) as f64;
     if value >= LIMIT { (integer_of(value - LIMIT) as u64) ^ (1 << 63) } else { integer_of(value) as u64 }

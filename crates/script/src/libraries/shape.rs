@@ -1,7 +1,7 @@
-//! What the keys of a walked table make of it: an array, up to which length, or a map.
+//! Shape of a walked table, as its keys decide it: an array, up to some length, or a map.
 //!
-//! The walker has counted the entries, and knows whether the keys are 1, 2, 3, ...; only where all are numbers and some are
-//! not at their place does one pass over the table look at each. What lies in its values is passed over in one step.
+//! The walker has counted the entries, and knows whether the keys are 1, 2, 3, .... Only if all are numbers
+//! and some are out of place, one pass over the table looks at each key. It skips each value in one step.
 
 use super::args::{after, entries_at, f64_at};
 use super::numbers::int_of;
@@ -11,19 +11,19 @@ use crate::tape::tags::{NUMBERED, TABLE_END, VALUES};
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     pub entries: u32,
-    /// The largest key as an `int` of C sees it, if all keys are whole numbers from 1: one that does not fit is the smallest
-    /// `int`, and the next replaces it.
+    /// The largest key as an `int` of C sees it, if all keys are whole numbers from 1: one that does not fit
+    /// is the smallest `int`, and the next replaces it.
     pub max: i32,
     /// All keys are whole numbers from 1.
     pub whole: bool,
     /// And all fit into an `int`.
     pub fits: bool,
-    /// They are 1, 2, 3, ... in this order.
+    /// The keys are 1, 2, 3, ... in this order.
     pub in_order: bool,
 }
 
 impl Shape {
-    /// Of the table whose head stands at `at`.
+    /// Returns the shape of the table whose head stands at `at`.
     #[inline]
     pub fn of(tape: &[u8], at: usize) -> Shape {
         let entries = entries_at(tape, at);

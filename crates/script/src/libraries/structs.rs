@@ -6,9 +6,10 @@
 //! f    float      d  double      c[n]  n bytes of a string (1; 0: all, or as many as the number before)      s  string, NUL
 //! ```
 //!
-//! An item of n bytes begins at a multiple of n, or of the alignment if that is less. Sizes and offsets never leave what a
-//! `size_t` holds, and nothing is read behind the data, whatever the sum (CVE-2018-11219, CVE-2020-14147). What `pack` writes
-//! is bounded by its arguments: an item takes at most 32 bytes and 31 before it, or the bytes of its string.
+//! An item of n bytes begins at a multiple of n, or of the alignment if that is less. Sizes and offsets never
+//! leave what a `size_t` holds, and nothing is read behind the data, whatever the sum (CVE-2018-11219,
+//! CVE-2020-14147). What `pack` writes is bounded by its arguments: an item takes at most 32 bytes and 31
+//! before it, or the bytes of its string.
 
 use super::args::{
     Args, Value, check_number, check_text, integer_or, put_number, put_text, until_nul, value_at,
@@ -259,7 +260,8 @@ fn integer(item: &[u8], big_endian: bool, signed: bool) -> f64 {
     if !signed {
         return value as f64;
     }
-    // The machine takes a shift modulo 64, so above eight bytes the sign is looked for at odd places, as in Valkey.
+    // The machine takes a shift modulo 64, so above eight bytes the sign is looked for at odd places, as in
+    // Valkey.
     let mask = u64::MAX.wrapping_shl((item.len() as u32 * 8).wrapping_sub(1));
     let value = if value & mask != 0 { value | mask } else { value };
     value as i64 as f64

@@ -1,8 +1,9 @@
-//! What C calls while a script runs, and the safe code behind it.
+//! Functions that C calls while a script runs, and the safe code under them.
 //!
-//! Every function here is called with the pointer that `State` gave to C, which is a [`Bridge`] that lives as long as the state.
-//! C calls one function at a time, and only while `State::run` or `State::resume` is on the stack of the thread that called it: these
-//! put the host there, and take it away when they return. A function's references end when it returns, or before it suspends the run.
+//! Every function here is called with the pointer that `State` gave to C, which is a [`Bridge`] that lives as
+//! long as the state. C calls one function at a time, and only while `State::run` or `State::resume` is on
+//! the stack of the thread that called it: these put the host there, and take it away when they return. A
+//! function's references end when it returns, or before it suspends the run.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -20,22 +21,24 @@ use crate::host::{Called, Checkpoint, Host, LogLevel, Replication};
 use crate::libraries::{self, Call, Depth, Failure};
 use crate::tape::{Reader, Writer};
 
-/// What a run and its host share. `'static` stands for "until `State` takes it away", which is before the host ends.
+/// Data that a run and its host share. `'static` stands for "until `State` takes it away", which is before
+/// the host ends.
 #[derive(Default)]
 pub struct Bridge {
     pub host: Option<NonNull<dyn Host>>,
-    /// Where the run under way is suspended.
+    /// Suspension point of the current run.
     pub suspension: Option<NonNull<Suspension>>,
-    /// For the replies to the script's commands.
+    /// Buffer for the replies to the script's commands.
     pub reply: Reply,
     pub libraries: libraries::State,
-    /// Of the run under way, if it is debugged.
+    /// Debugger of the current run, if it is debugged.
     pub debugger: Option<Box<Debugger>>,
-    /// What a function of a library returns.
+    /// Results of a library function.
     pub out: Vec<u8>,
 }
 
-/// Nothing is passed in either direction: who resumes a run has put the host into the bridge.
+/// Suspension point that passes no values in either direction: the caller that resumes a run has put the host
+/// into the bridge.
 pub type Suspension = corosensei::Yielder<(), ()>;
 
 impl Bridge {
@@ -86,8 +89,8 @@ unsafe fn words<'a>(wire: Bytes, spans: *const Span, count: usize) -> Args<'a> {
     unsafe { Args::new(wire.as_slice(), std::slice::from_raw_parts(spans, count)) }
 }
 
-/// The reply stays in `Bridge::reply`, which is cleared by the next call only. A command that has to wait is tried again when the run is
-/// resumed.
+/// The reply stays in `Bridge::reply`, which is cleared by the next call only. A command that has to wait is
+/// tried again when the run is resumed.
 unsafe extern "C" fn call(
     bridge: *mut c_void,
     wire: Bytes,
@@ -96,7 +99,8 @@ unsafe extern "C" fn call(
     resp: i32,
     reply: *mut Bytes,
 ) {
-    // SAFETY: the request lies in the interpreter's buffer, which nothing writes meanwhile, not while the run is suspended either.
+    // SAFETY: the request lies in the interpreter's buffer, which nothing writes meanwhile, not while the run
+    // is suspended either.
     let words = unsafe { words(wire, spans, count) };
     let this = bridge;
     // SAFETY: as the head of this file says.
@@ -263,7 +267,7 @@ unsafe extern "C" fn debug_reach(bridge: *mut c_void, line: i32, is_its_own: i32
     unsafe { debugger(bridge) }.reach(line.into(), is_its_own != 0).into()
 }
 
-/// What is done next; the run is suspended until there is something to do.
+/// Returns the next action. Suspends the run until there is one.
 unsafe extern "C" fn debug_next(bridge: *mut c_void, text: *mut Bytes) -> i32 {
     loop {
         // SAFETY: as the head of this file says.
@@ -287,7 +291,8 @@ unsafe extern "C" fn debug_next(bridge: *mut c_void, text: *mut Bytes) -> i32 {
                 Action::Eval => (ffi::DEBUG_EVAL, debugger.text()),
                 Action::Call => (ffi::DEBUG_CALL, &[][..]),
             };
-            // SAFETY: C gave the address of a variable of its own; the debugger keeps the text until it is asked for the next.
+            // SAFETY: C gave the address of a variable of its own; the debugger keeps the text until it is
+            // asked for the next.
             unsafe { *text = Bytes::of(bytes) };
             return code;
         }
@@ -299,7 +304,8 @@ unsafe extern "C" fn debug_next(bridge: *mut c_void, text: *mut Bytes) -> i32 {
 unsafe extern "C" fn debug_word(bridge: *mut c_void, number: usize, out: *mut Bytes) -> i32 {
     // SAFETY: as the head of this file says.
     let Some(word) = unsafe { debugger(bridge) }.word(number) else { return 0 };
-    // SAFETY: C gave the address of a variable of its own; the debugger keeps the words until it is asked for the next.
+    // SAFETY: C gave the address of a variable of its own; the debugger keeps the words until it is asked for
+    // the next.
     unsafe { *out = Bytes::of(word) };
     1
 }

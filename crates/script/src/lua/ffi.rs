@@ -30,7 +30,7 @@ impl Bytes {
     }
 }
 
-/// What C asks for while a script runs; `bridge` is that of `iso_run`.
+/// Functions that C calls while a script runs; `bridge` is that of `iso_run`.
 #[repr(C)]
 pub struct Calls {
     pub call: unsafe extern "C" fn(*mut c_void, Bytes, *const Span, usize, i32, *mut Bytes),

@@ -5,10 +5,11 @@
 //! bridge   what C calls, and the safe code behind it
 //! ffi      the declarations of lua/glue/glue.h
 //! ```
-//! * C is called with bytes, and calls back with bytes. No Rust frame lies between an error of Lua and the protected call
-//!   that catches it: the functions that C calls return before C touches its state again.
+//! * C is called with bytes, and calls back with bytes. No Rust frame lies between an error of Lua and the
+//!   protected call that catches it: the functions that C calls return before C touches its state again.
 //! * A panic in a function that C calls ends the process: `extern "C"` does not unwind.
-//! * Miri cannot run this: it has no C. The tests of the crate run it, with Lua's own checks in builds with debug assertions.
+//! * Miri cannot run this: it has no C. The tests of the crate run it, with Lua's own checks in builds with
+//!   debug assertions.
 
 #![allow(unsafe_code)]
 

@@ -5,8 +5,9 @@
 //!      <- ended | suspended                       |
 //!   resume --->                                   '- host: "later", "pause"
 //! ```
-//! A script runs on a stack of its own, so that it can be left in the middle of it and gone back to: Lua 5.1 cannot leave a
-//! function of C. The stack is kept for the next run. Invariant: `run` is `Some` exactly between a suspension and the end of its run.
+//! A script runs on a stack of its own, so that it can be left in the middle of it and gone back to: Lua 5.1
+//! cannot leave a function of C. The stack is kept for the next run. Invariant: `run` is `Some` exactly
+//! between a suspension and the end of its run.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -22,20 +23,20 @@ use crate::host::Host;
 use crate::interpreter::{BUFFER_KEPT_MAX, Identity, Limits, OutOfMemory};
 use crate::libraries::{self, Constant};
 
-/// What a run may have on its stack. Lua bounds calls of C within each other by 200, and each of these takes less than 4 KB; a
-/// command of a script runs on it too. Only what is touched takes memory.
+/// Maximum stack of a run. Lua limits nested calls of C to 200, and each of these takes less than 4 KB; a
+/// command of a script runs on the same stack. Only touched pages take memory.
 const STACK_BYTES: usize = 1 << 20;
 
-/// How `iso_run` has ended, and its result.
+/// Status with which `iso_run` has ended, and its result.
 type Ran = (i32, Bytes);
 type Fiber = Coroutine<(), (), Ran, DefaultStack>;
 
-/// One Lua state. Dropped with all that it holds.
+/// Lua state. Dropping it frees all that it holds.
 pub struct State {
     interp: NonNull<ffi::Interp>,
     /// C has its address while a script runs. Made by `Box`, freed by `drop`; used as a pointer only.
     bridge: NonNull<Bridge>,
-    /// Of the next run; `None` before the first, and while one is under way.
+    /// Stack of the next run; `None` before the first, and during a run.
     stack: Option<DefaultStack>,
     /// The run that is suspended.
     run: Option<Fiber>,
@@ -43,11 +44,12 @@ pub struct State {
     _libraries: Libraries,
 }
 
-// SAFETY: the state belongs to the owner of this value, keeps nothing of a thread, and is used through `&mut` only. So do the frames of a
-// run that is suspended: they are those of Lua and of `bridge::call`, `bridge::checkpoint` and `bridge::debug_next`.
+// SAFETY: the state belongs to the owner of this value, keeps nothing of a thread, and is used through `&mut`
+// only. So do the frames of a run that is suspended: they are those of Lua and of `bridge::call`,
+// `bridge::checkpoint` and `bridge::debug_next`.
 unsafe impl Send for State {}
 
-/// How a run came to its end.
+/// Status in which a run returns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Status {
     Ran,
@@ -56,7 +58,7 @@ pub enum Status {
     Suspended,
 }
 
-/// What a script is run with.
+/// Input of a script.
 pub struct Run<'a> {
     pub reference: i32,
     /// Keys, then arguments.
@@ -81,7 +83,8 @@ impl State {
             library_count: libraries.list.len(),
             calls: &CALLS,
         };
-        // SAFETY: all that `config` points to is alive for the call; the libraries and CALLS are for as long as the state.
+        // SAFETY: all that `config` points to is alive for the call; the libraries and CALLS are for as long
+        // as the state.
         let interp = NonNull::new(unsafe { ffi::iso_open(&config) }).ok_or(OutOfMemory)?;
         // SAFETY: a box is not null.
         let bridge = unsafe { NonNull::new_unchecked(Box::into_raw(Box::<Bridge>::default())) };
@@ -95,7 +98,7 @@ impl State {
         used + size_of::<Bridge>() + bridge.reply.out.capacity() + bridge.out.capacity() + debugger
     }
 
-    /// What a script has set in a library lasts for its run.
+    /// Resets the libraries: settings that a script makes in them last for its run.
     pub fn reset_libraries(&mut self) {
         // SAFETY: the bridge is alive, and no function that C calls is under way.
         unsafe { self.bridge.as_mut() }.libraries.reset();
@@ -108,7 +111,8 @@ impl State {
     /// The next run is debugged.
     pub fn debug(&mut self, debugger: Debugger) {
         self.assert_idle();
-        // SAFETY: the state is open, and this is its only user; the bridge is alive, and no function that C calls is under way.
+        // SAFETY: the state is open, and this is its only user; the bridge is alive, and no function that C
+        // calls is under way.
         unsafe {
             ffi::iso_debug(self.interp.as_ptr());
             self.bridge.as_mut().debugger = Some(Box::new(debugger));
@@ -146,8 +150,8 @@ impl State {
     /// `reference`: of `compile`, and not forgotten since.
     pub fn forget(&mut self, reference: i32) {
         self.assert_idle();
-        // SAFETY: the state is open, and this is its only user. Any number is safe: one that is no reference frees a slot of
-        // the registry that holds nothing.
+        // SAFETY: the state is open, and this is its only user. Any number is safe: one that is no reference
+        // frees a slot of the registry that holds nothing.
         unsafe { ffi::iso_forget(self.interp.as_ptr(), reference) }
     }
 
@@ -175,24 +179,27 @@ impl State {
         }
     }
 
-    /// Runs the code of a library: the list of what it has registered, as `lua/glue/glue.h` draws it, or the text of the
-    /// error. The state was opened for functions. It is not suspended: the host says neither "later" nor "pause".
+    /// Runs the code of a library: the list of what it has registered, as `lua/glue/glue.h` draws it, or the
+    /// text of the error. The state was opened for functions. It is not suspended: the host says neither
+    /// "later" nor "pause".
     pub fn load(&mut self, code: &[u8], host: &mut dyn Host) -> Result<&[u8], Vec<u8>> {
         self.assert_idle();
         self.set_host(Some(host));
         let (bridge, mut result) = (self.bridge.as_ptr().cast::<c_void>(), Bytes::EMPTY);
-        // SAFETY: the state is open, and this is its only user; `code` is read in the call only, and so is the host.
+        // SAFETY: the state is open, and this is its only user; `code` is read in the call only, and so is
+        // the host.
         let loaded = unsafe { ffi::iso_load(self.interp.as_ptr(), Bytes::of(code), bridge, &mut result) };
         self.set_host(None);
-        // SAFETY: the bytes lie in a buffer of the state, which nothing writes before the next call, which needs `&mut`.
+        // SAFETY: the bytes lie in a buffer of the state, which nothing writes before the next call, which
+        // needs `&mut`.
         let bytes = unsafe { result.as_slice() };
         if loaded == 1 { Ok(bytes) } else { Err(bytes.to_vec()) }
     }
 
     /// The host of the call under way, or none between calls.
     fn set_host(&mut self, host: Option<&mut dyn Host>) {
-        // SAFETY: only the lifetime changes. Each caller takes the host away before it can end, and this thread's only frames
-        // that use it meanwhile are those above the caller's.
+        // SAFETY: only the lifetime changes. Each caller takes the host away before it can end, and this
+        // thread's only frames that use it meanwhile are those above the caller's.
         let host = host.map(|host| unsafe {
             std::mem::transmute::<NonNull<dyn Host + '_>, NonNull<dyn Host>>(host.into())
         });
@@ -213,9 +220,9 @@ impl State {
         let (bytes, spans) = (Bytes::of(bytes), spans.as_ptr());
         let fiber = Fiber::with_stack(stack, move |suspension: &Suspension, ()| {
             let mut tokens = Bytes::EMPTY;
-            // SAFETY: the state is open, and the run is its only user until it has returned. The words are read before the
-            // run can be suspended, so within this call of `State::run`. The bridge outlives the run, and so does the suspension,
-            // which lies below these frames on the same stack.
+            // SAFETY: the state is open, and the run is its only user until it has returned. The words are
+            // read before the run can be suspended, so within this call of `State::run`. The bridge outlives
+            // the run, and so does the suspension, which lies below these frames on the same stack.
             let status = unsafe {
                 (*bridge.as_ptr()).suspension = Some(NonNull::from(suspension));
                 let bridge = bridge.as_ptr().cast::<c_void>();
@@ -252,7 +259,8 @@ impl State {
             ffi::STOPPED => Status::Stopped,
             _ => Status::Failed,
         };
-        // SAFETY: the tokens lie in a buffer of the state, which nothing writes before the next call, which needs `&mut`.
+        // SAFETY: the tokens lie in a buffer of the state, which nothing writes before the next call, which
+        // needs `&mut`.
         (status, unsafe { tokens.as_slice() })
     }
 }
@@ -260,11 +268,12 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         if let Some(mut fiber) = self.run.take() {
-            // SAFETY: the frames that are left own nothing that would have to be dropped: C's buffers belong to the state, which is
-            // closed below, and the functions that suspend hold references only.
+            // SAFETY: the frames that are left own nothing that would have to be dropped: C's buffers belong
+            // to the state, which is closed below, and the functions that suspend hold references only.
             unsafe { fiber.force_reset() };
         }
-        // SAFETY: the state is open, and nothing uses it afterwards; the bridge was a box, and C had the only other pointer to it.
+        // SAFETY: the state is open, and nothing uses it afterwards; the bridge was a box, and C had the only
+        // other pointer to it.
         unsafe {
             ffi::iso_close(self.interp.as_ptr());
             drop(Box::from_raw(self.bridge.as_ptr()));

@@ -1,4 +1,5 @@
-//! What the build script does with Lua's sources: a patch that is in doubt, or a file that has changed, ends the build.
+//! Treatment of Lua's sources by the build script: a patch that is in doubt, or a file that has changed, ends
+//! the build.
 
 use std::collections::BTreeMap;
 use std::fs;

@@ -59,7 +59,7 @@ fn results_in_resp3() {
     }
 }
 
-/// What a script sees of each type: its own words for it.
+/// A reply of each type becomes the expected Lua value, as the script itself shows it.
 #[test]
 fn replies_to_commands() {
     let show = "local function show(v)
@@ -175,7 +175,8 @@ fn a_thousand_arguments() {
     assert_eq!(reply, ":1000\r\n");
 }
 
-/// As deep as Valkey goes: the stack has 8000 slots, of which the run has some, and an array takes one, a map three.
+/// Circles are followed as deep as in Valkey: the stack has 8000 slots. The run has some of them, an array
+/// takes one, and a map three.
 #[test]
 fn depths_of_circles() {
     let depth = |script: &str| eval(script).matches('*').count();

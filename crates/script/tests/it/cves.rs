@@ -1,7 +1,7 @@
-//! What was once a hole in Lua 5.1 or in the servers that embed it.
+//! Former vulnerabilities of Lua 5.1 and of the servers that embed it.
 //!
-//! A crash ends the test process. CVE-2026-23631 and GHSA-fq2f-crmw-q97r are of the server, and tested there. What the libraries
-//! say to each of the calls here is compared with Valkey's in `tests/libraries`.
+//! A crash ends the test process. CVE-2026-23631 and GHSA-fq2f-crmw-q97r are of the server, and tested there.
+//! The answers of the libraries to each of the calls here are compared with Valkey's in `tests/libraries`.
 
 use crate::model::{eval, eval_in, interpreter, limited};
 
@@ -68,7 +68,8 @@ fn cve_2022_24735_shared_globals() {
     assert_eq!(eval_in(&mut lua, "return redis.call('ping')"), "+PONG\r\n");
 }
 
-/// A name of a local variable that is longer than its buffer, in an error of the parser or the virtual machine.
+/// A name of a local variable that is longer than its buffer, in an error of the parser or the virtual
+/// machine.
 #[test]
 fn cve_2022_24736_errors_with_long_names() {
     let name = "n".repeat(10_000);

@@ -1,7 +1,7 @@
-//! The same scripts to a real Valkey, if one is on PATH: the same replies, to the byte.
+//! Comparison of scripts with a real Valkey, if one is on PATH: the replies are equal, to the byte.
 //!
-//! Scripts come from a list and from a generator with a seed. Its programs are made of arithmetic, strings, patterns, tables
-//! in the order of `pairs`, errors, and the commands that the model has.
+//! Scripts come from a list and from a generator with a seed. Its programs are made of arithmetic, strings,
+//! patterns, tables in the order of `pairs`, errors, and the commands that the model has.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -32,7 +32,7 @@ impl Drop for Peer {
 }
 
 impl Peer {
-    /// `None`, having said why, if there is none.
+    /// Starts the peer. `None`, with a message that says why, if there is none.
     fn start(name: &str) -> Option<Peer> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let found = std::env::split_paths(&path)
@@ -385,7 +385,7 @@ fn generated_scripts() {
     assert!(differences.is_empty(), "{} of {count} differ:\n{}", differences.len(), differences.join("\n\n"));
 }
 
-/// One random program: some statements on three variables, and what is left of them.
+/// Random program: some statements on three variables, and their values at the end.
 struct Program<'a> {
     random: &'a mut Prng,
     text: String,

@@ -119,7 +119,8 @@ fn large_buffers_are_given_back() {
     assert!(lua.used_bytes() < before + 300_000, "{} after {before}", lua.used_bytes());
 }
 
-/// The collector makes steps between runs, so that what they leave is not more than the interpreter itself has.
+/// The collector makes steps between runs, so that what they leave is not more than the interpreter itself
+/// has.
 #[test]
 fn short_runs_do_not_let_the_memory_swing() {
     let mut lua = interpreter();

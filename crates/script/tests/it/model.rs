@@ -189,7 +189,7 @@ pub fn sha_of(body: &str) -> Sha {
     digits.as_bytes().try_into().expect("40 digits")
 }
 
-/// What EVAL gives: the reply's bytes, and how the run ended.
+/// Runs EVAL. Returns the reply's bytes, and how the run ended.
 pub fn eval_with(
     lua: &mut Interpreter,
     model: &mut Model,

@@ -1,4 +1,4 @@
-//! What scripts find, and that none of it can be changed.
+//! Environment that scripts find. No part of it can be changed.
 
 use isotherm_script::{Interpreter, Limits};
 

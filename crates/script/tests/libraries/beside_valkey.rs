@@ -1,8 +1,9 @@
-//! Generated calls, made in a real Valkey and in these libraries. Needs `ISOTHERM_PEER_BIN`, the folder of its programs; a
-//! reported skip without.
+//! Generated calls, made in a real Valkey and in these libraries. Needs `ISOTHERM_PEER_BIN`, the folder of
+//! its programs; a reported skip without.
 //!
-//! The server makes values of a tape, calls the function and gives back three things: the arguments as it walked them (the
-//! order of a table's keys is Lua's), whether the call went well, and the results as a tape or the error.
+//! The server makes values of a tape, calls the function and gives back three things: the arguments as it
+//! walked them (the order of a table's keys is Lua's), whether the call went well, and the results as a tape
+//! or the error.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -155,7 +156,7 @@ fn scripts_that_use_libraries_reply_as_in_valkey() {
     }
 }
 
-/// What follows from the order of keys in tables that a library made.
+/// Results that follow from the order of keys in tables that a library made are those of Valkey.
 #[test]
 fn tables_of_libraries_have_the_order_that_valkey_s_have() {
     const SCRIPT: &str = r"
@@ -235,8 +236,9 @@ fn elements(reply: &[u8]) -> Vec<Vec<u8>> {
     out
 }
 
-/// Arguments, whether the call went well, its results. Tables and functions as keys come in an order that their addresses decide:
-/// then only what is in the arguments is compared, and of results without their order.
+/// Arguments, whether the call went well, its results. Tables and functions as keys come in an order that
+/// their addresses decide: then only what is in the arguments is compared, and of results without their
+/// order.
 fn is_same(found: &[Vec<u8>], expected: &[Vec<u8>]) -> bool {
     let is_tape = expected[1] == b"1";
     match found[0] == expected[0] {
@@ -254,7 +256,8 @@ fn text(reply: &[Vec<u8>]) -> String {
     reply.iter().map(|part| part[..part.len().min(200)].escape_ascii().to_string() + " ").collect()
 }
 
-/// As `compare`, with the libraries in an interpreter: what is walked and played there, in its order.
+/// Generated calls do in an interpreter what they do in Valkey. The comparison is that of `compare`, but
+/// tables are walked and results played in the interpreter, in its order.
 #[test]
 fn generated_calls_in_an_interpreter_do_what_they_do_in_valkey() {
     for library in LIBRARIES {
@@ -273,8 +276,8 @@ fn generated_calls_in_an_interpreter_do_what_they_do_in_valkey() {
                 match is_same(found, expected) {
                     true => {}
                     false if contains(&found[2], b"excessive nesting") => unordered += 1,
-                    // Only the arguments, as they are shown, differ: by the order of tables that are keys, which their addresses decide
-                    // in each process.
+                    // Only the arguments, as they are shown, differ: by the order of tables that are keys,
+                    // which their addresses decide in each process.
                     false if found[1..] == expected[1..] => unordered += 1,
                     false => {
                         panic!("{}\n  expected {}\n  found    {}", case.name, text(expected), text(found))

@@ -14,8 +14,8 @@ pub fn function(library: &str, name: &str) -> &'static Function {
     library.functions.iter().find(|known| known.name == name).expect("a function")
 }
 
-/// What the walker makes of results: each table with its head, lists without what is nil. And how many values there are. The
-/// order of entries stays.
+/// Returns results as the walker makes them, and the number of values: each table has its head, and lists are
+/// without their nils. The order of entries stays.
 pub fn walked(tape: &[u8]) -> (Vec<u8>, usize) {
     let (mut out, mut at, mut count) = (Vec::new(), 0, 0);
     while at < tape.len() {
@@ -96,8 +96,8 @@ pub fn call(state: &mut State, function: &Function, args: &[u8]) -> Outcome {
     }
 }
 
-/// Lists with their keys, promised sizes as 0, without what a table of Lua does not keep: nil values, and all but the last
-/// value of a key; in the order of the keys' bytes.
+/// Lists with their keys, promised sizes as 0, without what a table of Lua does not keep: nil values, and all
+/// but the last value of a key; in the order of the keys' bytes.
 pub fn spelled_out(tape: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut at = 0;

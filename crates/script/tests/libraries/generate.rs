@@ -305,7 +305,7 @@ fn cmsgpack(prng: &mut Prng) -> Case {
     })
 }
 
-/// In any of the forms that its length allows.
+/// Appends a random message in any of the forms that its length allows.
 fn message(prng: &mut Prng, depth: u32, out: &mut Vec<u8>) {
     match prng.below(if depth == 0 { 8 } else { 12 }) {
         0 => out.push(*prng.pick(&[0xc0, 0xc2, 0xc3, 0x7f, 0x80, 0x90, 0xa0, 0xe0, 0xff])),
@@ -368,7 +368,7 @@ fn head(prng: &mut Prng, (short, most, long): (u8, u32, u8), len: u32, out: &mut
     }
 }
 
-/// By these libraries: what else they do is compared elsewhere.
+/// Packs the arguments with these libraries: their other results are compared elsewhere.
 fn packed(args: &[u8]) -> Vec<u8> {
     let pack = crate::calls::function("cmsgpack", "pack");
     match crate::calls::call(&mut State::default(), pack, args) {

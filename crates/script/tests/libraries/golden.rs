@@ -1,4 +1,5 @@
-//! What a real Valkey 9.1.2 makes of the calls in `cases.txt`, and these libraries of the same arguments.
+//! Results of a real Valkey 9.1.2 for the calls in `cases.txt`, and of these libraries for the same
+//! arguments.
 
 use isotherm_script::libraries::State;
 

@@ -1,4 +1,5 @@
-//! The libraries as scripts meet them: in an interpreter, with places and names in their errors, tables in Lua's own order.
+//! The libraries as scripts meet them: in an interpreter, with places and names in their errors, tables in
+//! Lua's own order.
 
 use isotherm_resp::{Args, ArgsBuf, Protocol, Reply};
 use isotherm_script::{Called, Checkpoint, Host, Identity, Interpreter, Limits, LogLevel, Replication};
@@ -76,8 +77,8 @@ fn recorded_in_an_interpreter_the_golden_file_is_the_same() {
     assert_eq!(ours.count(), golden.count());
 }
 
-/// A table that a library returns has the order of one whose keys were assigned one by one, and keeps it while keys are added:
-/// up to 32 fields are placed at once, and more are not.
+/// A table that a library returns has the order of one whose keys were assigned one by one, and keeps it
+/// while keys are added: up to 32 fields are placed at once, and more are not.
 #[test]
 fn fields_have_the_order_of_keys_that_are_assigned() {
     let script = "

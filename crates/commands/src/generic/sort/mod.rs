@@ -181,7 +181,7 @@ fn run(call: &mut Call<'_, '_, '_>, may_store: bool) -> Outcome {
     }
 }
 
-/// What the patterns find that is not in memory.
+/// Returns the keys that the patterns find and that are not in memory.
 fn cold_keys(
     call: &mut Call<'_, '_, '_>,
     elements: &[&[u8]],
@@ -202,7 +202,8 @@ fn cold_keys(
     Ok((!keys.is_empty()).then(|| Box::new(ColdKeys { keys })))
 }
 
-/// The elements in their own order, and whether they are those of a set. `None` if the key holds something else.
+/// The elements in their own order, and whether they are those of a set. `None` if the key holds something
+/// else.
 fn load(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Option<(Texts, bool)> {
     let mut elements = Texts::default();
     let mut push = |element: Element<'_>| elements.push(element.text(&mut TextRoom::default()));
@@ -229,7 +230,7 @@ fn load(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Option<(Texts, bool)> {
 
 // ---- the order ----
 
-/// What an element is sorted by.
+/// Sort key of an element.
 enum Weight {
     Number(f64),
     /// Absent values come first.
@@ -403,7 +404,8 @@ fn store_texts<'t>(
     Outcome::Done
 }
 
-/// Where fields decide, the log gets the list that they made: one that is past its time is seen elsewhere.
+/// Records the resulting list instead of the request, for a result that depends on fields of hashes: a
+/// replica can still see a field that is past its time here.
 fn record_result(call: &mut Call<'_, '_, '_>, target: &Key<'_>, existed: bool, values: &[Vec<u8>]) {
     call.records.replace_request();
     if existed {

@@ -7,7 +7,7 @@ use std::ops::Range;
 
 pub struct Options<'a> {
     pub descending: bool,
-    /// As text, not as numbers.
+    /// Order as text, not as numbers.
     pub alpha: bool,
     /// A BY without an asterisk: the elements stay as they are.
     pub keeps_order: bool,
@@ -21,13 +21,14 @@ pub struct Options<'a> {
 }
 
 impl<'a> Options<'a> {
-    /// Whether a pattern names a field of hashes.
+    /// Returns whether a pattern names a field of hashes.
     pub fn reads_fields(&self) -> bool {
         let names_field = |pattern: &&[u8]| pattern.windows(2).any(|pair| pair == b"->");
         self.by.iter().chain(&self.gets).any(names_field)
     }
 
-    /// A member of a cluster reads only keys that lie in the slot of the one that is sorted: a pattern has to show that they do.
+    /// A member of a cluster reads only keys that lie in the slot of the one that is sorted: a pattern has to
+    /// show that they do.
     pub fn check_slots(&self, args: Args<'a>) -> Result<(), &'static str> {
         let slot = Slot::of_key(args.get(1));
         let leaves = |pattern: &[u8]| super::pattern::slot(pattern) != Some(slot);
@@ -44,7 +45,8 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// What a pattern reads is named by no key of the request, so its reader has to be one who may read every key.
+    /// Returns an error if the patterns read keys and the user may not read every key: the request does not
+    /// name the keys that a pattern reads.
     pub fn check_rights(&self, may_read_all: bool) -> Result<(), &'static str> {
         match () {
             () if may_read_all => Ok(()),

@@ -1,7 +1,7 @@
 //! A part of a sorted order: BY with LIMIT puts only those places in order that are answered.
 //!
-//! It is Valkey's quicksort (Bentley and McIlroy, "Engineering a sort function", 1993), step by step: where weights are
-//! equal, the order is whatever this algorithm leaves, and a client sees it.
+//! It is Valkey's quicksort (Bentley and McIlroy, "Engineering a sort function", 1993), step by step: where
+//! weights are equal, the order is whatever this algorithm leaves, and a client sees it.
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -11,7 +11,7 @@ pub fn sort_part<T>(items: &mut [T], wanted: Range<usize>, compare: &impl Fn(&T,
     sort_from(items, 0, &wanted, compare);
 }
 
-/// The same for a part of the whole that begins at `base`.
+/// Sorts a part of the whole that begins at `base`, as far as `wanted` needs it.
 fn sort_from<T>(
     mut items: &mut [T],
     mut base: usize,
@@ -79,7 +79,8 @@ fn middle<T>(items: &[T], compare: &impl Fn(&T, &T) -> Ordering) -> usize {
 /// Sorts around the first element: less, equal, greater. How many are less, and how many greater.
 fn partition<T>(items: &mut [T], compare: &impl Fn(&T, &T) -> Ordering) -> (usize, usize) {
     let len = items.len();
-    // Equal ones are gathered at both ends: before `a`, and behind `d`. `c` and `d` stand one behind their element.
+    // Equal ones are gathered at both ends: before `a`, and behind `d`. `c` and `d` stand one behind their
+    // element.
     let (mut a, mut b, mut c, mut d) = (1, 1, len, len);
     loop {
         while b < c && compare(&items[b], &items[0]).is_le() {

@@ -13,12 +13,13 @@ use crate::text;
 use isotherm_keyspace::{Lookup, Value, Whereabouts};
 use isotherm_stdx::{Slot, hash_tag};
 
-/// Where the first asterisk stands. Behind a NUL nothing is looked for.
+/// Returns the place of the first asterisk. Bytes after a NUL are ignored.
 pub fn asterisk(pattern: &[u8]) -> Option<usize> {
     pattern.iter().take_while(|byte| **byte != 0).position(|byte| *byte == b'*')
 }
 
-/// The slot of all keys that a pattern can mean, where it shows one: a hash tag stands in front of what it leaves open.
+/// The slot of all keys that a pattern can mean, where it shows one: a hash tag stands in front of what it
+/// leaves open.
 pub fn slot(pattern: &[u8]) -> Option<Slot> {
     let open = pattern.iter().position(|byte| matches!(byte, b'*' | b'?' | b'[' | b'\\'));
     let fixed = &pattern[..open.unwrap_or(pattern.len())];
@@ -33,7 +34,8 @@ fn name_of<'p>(pattern: &'p [u8], element: &[u8]) -> Option<(Vec<u8>, Option<&'p
     Some(([&pattern[..at], element, behind].concat(), field))
 }
 
-/// Adds the key that `pattern` finds for an element if its value is not in memory. False if it could not be read.
+/// Adds the key that `pattern` finds for an element if its value is not in memory. False if it could not be
+/// read.
 pub fn add_cold(
     call: &mut Call<'_, '_, '_>,
     pattern: &[u8],
@@ -67,7 +69,8 @@ pub fn look_up(call: &mut Call<'_, '_, '_>, pattern: &[u8], element: &[u8]) -> O
     }
 }
 
-/// What follows the asterisk: the rest of the key, and the field. An arrow with nothing behind it is part of the key.
+/// Splits the part after the asterisk into the rest of the key and the field. An arrow with nothing after it
+/// is part of the key.
 fn split_field(behind: &[u8]) -> (&[u8], Option<&[u8]>) {
     let end = behind.iter().position(|byte| *byte == 0).unwrap_or(behind.len());
     let arrow = behind[..end].windows(2).position(|pair| pair == b"->");

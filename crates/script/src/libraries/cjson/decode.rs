@@ -1,13 +1,14 @@
 //! JSON as a value.
 //!
-//! The parser takes what Valkey's takes: numbers in every notation of C while invalid ones are allowed, any bytes in strings,
-//! the first NUL as the end of the text. Scalars are written onto the tape while they are read; arrays and objects that are
-//! begun are in `frames`, so the depth of a text costs heap and not stack. A frame counts the slots of Lua's stack, as in
-//! `encode`.
+//! The parser takes what Valkey's takes: numbers in every notation of C while invalid ones are allowed, any
+//! bytes in strings, the first NUL as the end of the text. Scalars are written onto the tape while they are
+//! read; arrays and objects that are begun are in `frames`, so the depth of a text costs heap and not stack.
+//! A frame counts the slots of Lua's stack, as in `encode`.
 //!
-//! An array's head promises the slots that Lua would have made for it by itself, the next power of two, so that a length or
-//! an order that a script sees does not depend on the promise. Of an object nothing is promised: the order of its keys would. With
-//! few keys it is written as fields, which are assembled in the order that they would have.
+//! An array's head promises the slots that Lua would have made for it by itself, the next power of two, so
+//! that a length or an order that a script sees does not depend on the promise. Of an object nothing is
+//! promised: the order of its keys would. With few keys it is written as fields, which are assembled in the
+//! order that they would have.
 
 use super::Config;
 use crate::libraries::args::{Args, check_text};
@@ -34,7 +35,7 @@ struct Frame {
     /// Slots of the stack in use before the table is pushed.
     slots: u32,
     elements: u32,
-    /// Where the table begins on the tape of results.
+    /// Place of the table's head on the tape of results.
     head: usize,
 }
 
@@ -44,7 +45,7 @@ enum Token {
     ObjectEnd,
     ArrayBegin,
     ArrayEnd,
-    /// These are on the tape already.
+    /// Text; like the next three kinds of value it is on the tape already.
     Text,
     Number,
     Bool,
@@ -56,7 +57,7 @@ enum Token {
 }
 
 impl Token {
-    /// As errors name it.
+    /// Returns the name of the token in error messages.
     fn name(self) -> &'static str {
         match self {
             Token::ObjectBegin => "T_OBJ_BEGIN",
@@ -94,7 +95,7 @@ pub fn decode(state: &mut State, args: Args<'_>, out: &mut Vec<u8>) -> Done {
 struct Decoder<'a> {
     text: &'a [u8],
     at: usize,
-    /// Of the last token, or of what is wrong in it.
+    /// Place of the last token, or of the error in it.
     begin: usize,
     config: &'a Config,
     frames: &'a mut Vec<Frame>,
@@ -141,7 +142,8 @@ impl Decoder<'_> {
         }
     }
 
-    /// After a value: closes what ends with it. The first token of the next value, or nothing after the whole text.
+    /// After a value: closes what ends with it. The first token of the next value, or nothing after the whole
+    /// text.
     fn ended(&mut self) -> Result<Option<Token>, Failure> {
         if self.out.len() > RESULT_BYTES_MAX {
             return Err(OUT_OF_MEMORY);
@@ -282,7 +284,8 @@ impl Decoder<'_> {
         Token::Number
     }
 
-    /// A number that C reads and JSON does not have: with a `+`, hexadecimal, with leading zeros, infinite or NaN.
+    /// A number that C reads and JSON does not have: with a `+`, hexadecimal, with leading zeros, infinite or
+    /// NaN.
     fn is_invalid_number(&self) -> bool {
         let mut at = self.at;
         match self.byte(at) {
@@ -326,7 +329,7 @@ impl Decoder<'_> {
         Token::Text
     }
 
-    /// What stands at the backslash.
+    /// Decodes the escape at the backslash.
     fn escape(&mut self) -> Result<(), &'static str> {
         let byte = match self.byte(self.at + 1) {
             byte @ (b'"' | b'\\' | b'/') => byte,

@@ -1,10 +1,12 @@
 //! A value as JSON.
 //!
-//! A table whose keys are all whole numbers from 1 is an array, up to the largest, with `null` for what is missing; any other
-//! is an object, in the order of the tape, and so is an empty one. The text is written straight onto the tape of results.
+//! A table whose keys are all whole numbers from 1 is an array, up to the largest, with `null` for what is
+//! missing; any other is an object, in the order of the tape, and so is an empty one. The text is written
+//! straight onto the tape of results.
 //!
-//! Tables that are begun and not ended are in `frames`, so the depth of a value costs heap and not stack. A frame counts the
-//! slots that C would hold on Lua's stack for it: one for an element, two for a key with its value.
+//! Tables that are begun and not ended are in `frames`, so the depth of a value costs heap and not stack. A
+//! frame counts the slots that C would hold on Lua's stack for it: one for an element, two for a key with its
+//! value.
 
 use super::{Config, InvalidNumbers};
 use crate::libraries::args::{Args, after, f64_at, text_at, u32_at, value_at};
@@ -46,8 +48,8 @@ enum Kind {
     Array,
     /// Keys 1, 2, 3, ... stand between them.
     NumberedArray,
-    /// `index` is the next to be written, up to `len`; `element` is the next of `elements`, which for this frame begin at `first`.
-    /// The table ends at `end`.
+    /// `index` is the next to be written, up to `len`; `element` is the next of `elements`, which for this
+    /// frame begin at `first`. The table ends at `end`.
     Sorted {
         index: i32,
         len: i32,
@@ -84,7 +86,7 @@ struct Encoder<'a> {
     config: &'a Config,
     room: &'a mut Room,
     out: &'a mut Vec<u8>,
-    /// Of the next item.
+    /// Place of the next item.
     at: usize,
 }
 
@@ -160,7 +162,7 @@ impl Encoder<'_> {
     // read in the order of its keys and written by index; a table that is read behind one that is too deep is not looked into,
     // for following all tables of a circle would never end.
 
-    /// Where the walker met a table that is too deep.
+    /// Returns the depth at which the walker met a table that is too deep.
     fn depth_of_failure(&self) -> usize {
         match self.config.encode_max_depth as usize {
             most @ ..STACK_SLOTS_MAX => most + 1,
@@ -196,7 +198,8 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    /// Lists the elements of an array by index. An index above `len` is one that does not fit: its value is left out.
+    /// Lists the elements of an array by index. An index above `len` is one that does not fit: its value is
+    /// left out.
     fn sort(&mut self, len: i32) {
         let first = self.room.elements.len();
         let mut at = self.at + WALKED_HEAD;
@@ -301,7 +304,7 @@ fn push_checked(out: &mut Vec<u8>, config: &Config, value: f64) -> Done {
     Ok(())
 }
 
-/// What stands for a byte in a string; nothing for most.
+/// Escape of each byte in a string; empty for most.
 const ESCAPES: [&[u8]; 256] = {
     let mut escapes: [&[u8]; 256] = [b""; 256];
     const CONTROL: [&[u8; 6]; 32] = [

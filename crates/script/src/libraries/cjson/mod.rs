@@ -1,7 +1,8 @@
 //! `cjson`: JSON and back, with settings for each instance that a script has made.
 //!
-//! `encode` and `decode` are in files of their own; here are the functions that read and change settings. Each gives the
-//! settings as they are after it, and checks its arguments one by one, so that what precedes a bad one has been set.
+//! `encode` and `decode` are in files of their own; here are the functions that read and change settings.
+//! Each gives the settings as they are after it, and checks its arguments one by one, so that what precedes a
+//! bad one has been set.
 
 mod decode;
 mod encode;
@@ -37,7 +38,7 @@ impl Instances {
         self.configs[0] = Config::default();
     }
 
-    /// How deep `encode` reads tables before it fails.
+    /// Returns the depth to which `encode` reads tables before it fails.
     pub fn encode_depth(&self, instance: u32) -> u16 {
         self.get(instance).encode_max_depth.min(STACK_SLOTS_MAX as i32) as u16
     }
@@ -52,7 +53,8 @@ impl Instances {
 pub struct Config {
     /// An array that is too sparse becomes an object; else it is an error.
     sparse_convert: bool,
-    /// Too sparse: the largest index is above `sparse_ratio` times the elements (0: never) and above `sparse_safe`.
+    /// Too sparse: the largest index is above `sparse_ratio` times the elements (0: never) and above
+    /// `sparse_safe`.
     sparse_ratio: i32,
     sparse_safe: i32,
     encode_max_depth: i32,
@@ -64,7 +66,7 @@ pub struct Config {
     keep_buffer: bool,
 }
 
-/// What becomes of NaN and the infinities.
+/// Treatment of NaN and the infinities.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum InvalidNumbers {
     Error,

@@ -1,8 +1,9 @@
 //! Values as MessagePack.
 //!
-//! A table is an array if its keys are exactly 1 to the number of its entries, so an empty one is; any other is a map, in the
-//! order of the tape. A table below 16 others is nil, which ends circles, and so is whatever MessagePack has no form for.
-//! A number is an integer if it is equal to one of 64 bits, else a float if that loses nothing, else a double.
+//! A table is an array if its keys are exactly 1 to the number of its entries, so an empty one is; any other
+//! is a map, in the order of the tape. A table below 16 others is nil, which ends circles, and so is whatever
+//! MessagePack has no form for. A number is an integer if it is equal to one of 64 bits, else a float if that
+//! loses nothing, else a double.
 
 use crate::libraries::args::{Args, after, f64_at, text_at};
 use crate::libraries::numbers::integer_of;
@@ -57,7 +58,7 @@ struct Packer<'a> {
     tape: &'a [u8],
     elements: &'a mut Vec<(u32, usize)>,
     out: &'a mut Vec<u8>,
-    /// Of the next item.
+    /// Place of the next item.
     at: usize,
 }
 
@@ -130,7 +131,8 @@ impl Packer<'_> {
     }
 }
 
-/// The first byte of the short form with up to 15 entries, and that of 16 bits; the one of 32 bits is the next.
+/// The first byte of the short form with up to 15 entries, and that of 16 bits; the one of 32 bits is the
+/// next.
 type Heads = (u8, u8);
 const ARRAY: Heads = (0x90, 0xdc);
 const MAP: Heads = (0x80, 0xde);

@@ -1,12 +1,13 @@
 //! MessagePack as values.
 //!
-//! A length is never believed: a table grows with what is read, and each of its elements takes a byte at least. Tables that
-//! are begun are in `frames`, and the slots that C would use on Lua's stack bound them: two for a table with its key, and one
-//! for each result (CVE-2018-11218: Valkey checks these slots, and an earlier one did not).
+//! A length is never believed: a table grows with what is read, and each of its elements takes a byte at
+//! least. Tables that are begun are in `frames`, and the slots that C would use on Lua's stack bound them:
+//! two for a table with its key, and one for each result (CVE-2018-11218: Valkey checks these slots, and an
+//! earlier one did not).
 //!
-//! The head of an array promises the slots that Lua would have made by itself, as in `cjson.decode`; with a nil among its
-//! elements Lua's table depends on the order of the assignments, and nothing is promised. A map of a few strings is written as
-//! fields, as in `cjson.decode`.
+//! The head of an array promises the slots that Lua would have made by itself, as in `cjson.decode`; with a
+//! nil among its elements Lua's table depends on the order of the assignments, and nothing is promised. A map
+//! of a few strings is written as fields, as in `cjson.decode`.
 
 use crate::libraries::args::{Args, Value, check_integer, check_text, integer_or, put_number, put_text};
 use crate::libraries::{Failure, OUT_OF_MEMORY, RESULT_BYTES_MAX, STACK_SLOTS_MAX, State, shrink};
@@ -30,16 +31,16 @@ struct Frame {
     is_map: bool,
     /// A value is to come that belongs to a key.
     has_key: bool,
-    /// One of its values is nil.
+    /// At least one value of the table is nil.
     has_nil: bool,
-    /// One of the keys of a map is no string.
+    /// At least one key of the map is no string.
     has_other_key: bool,
     /// Elements or pairs to come, and those that came.
     left: u32,
     count: u32,
     /// Slots of the stack in use with the table on top.
     slots: usize,
-    /// Where the table begins on the tape of results, and where its last key does.
+    /// Places of the table's head and of its last key on the tape of results.
     head: usize,
     key: usize,
 }
@@ -109,14 +110,14 @@ struct Unpacker<'a> {
     out: &'a mut Vec<u8>,
 }
 
-/// What a first byte and its length announce.
+/// Kind of value that a first byte and the length after it announce.
 enum Begun {
     Scalar,
     Table { is_map: bool, len: u32 },
 }
 
 impl Unpacker<'_> {
-    /// One value with all that it holds.
+    /// Unpacks a value with all that it holds.
     fn value(&mut self, mut slots: usize) -> Done {
         let depth = self.frames.len();
         loop {
@@ -157,13 +158,15 @@ impl Unpacker<'_> {
         }
     }
 
-    /// Slots in use when the next value of the innermost table is decoded: an index or a key lies above the table.
+    /// Slots in use when the next value of the innermost table is decoded: an index or a key lies above the
+    /// table.
     fn next_slots(&self) -> usize {
         let frame = self.frames.last().expect("a table is open");
         frame.slots + usize::from(!frame.is_map || frame.has_key)
     }
 
-    /// After the value that begins at `at`: assigns it, and ends the tables that end with it, down to `depth`.
+    /// After the value that begins at `at`: assigns it, and ends the tables that end with it, down to
+    /// `depth`.
     fn ended(&mut self, depth: usize, mut at: usize) -> Result<bool, Failure> {
         while self.frames.len() > depth {
             let frame = self.frames.last_mut().expect("there are more than depth");
@@ -281,7 +284,7 @@ fn missing() -> Failure {
     Failure::error("Missing bytes in input.")
 }
 
-/// What Lua refuses as a key, when the pair is assigned.
+/// Returns Lua's error for a key that it refuses when the pair is assigned.
 fn check_key(out: &[u8], key: usize) -> Done {
     match out[key] {
         NIL => Err(Failure::Plain("table index is nil")),
