@@ -1,4 +1,5 @@
-//! jemalloc, under the names of the C library: whatever the process allocates is counted by it, and `MALLOC_CONF` is read.
+//! jemalloc, under the names of the C library: whatever the process allocates is counted by it, and
+//! `MALLOC_CONF` is read.
 
 mod classes;
 mod conf;
@@ -21,7 +22,7 @@ pub const GIVES_BACK: bool = true;
 
 pub const INNER: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// As `mem_allocator` of INFO: jemalloc says "5.3.1-0-g81034ce1f137...".
+/// Returns the name for `mem_allocator` of INFO: jemalloc says "5.3.1-0-g81034ce1f137...".
 pub fn name() -> String {
     let version = tikv_jemalloc_ctl::version::read().unwrap_or_default();
     format!("jemalloc-{}", version.split('-').next().unwrap_or_default())
@@ -38,8 +39,9 @@ pub fn class_bytes(size: usize) -> usize {
     size.div_ceil(step) * step
 }
 
-/// Whether freed pages go back to the kernel after some seconds, though threads sleep: a thread of the allocator's own sees
-/// to it. Without it only threads that allocate do, and an idle server keeps what a burst has left behind.
+/// Sets whether freed pages go back to the kernel after some seconds even if threads sleep: a thread of the
+/// allocator's own does it. Without it only threads that allocate do, and an idle server keeps the memory of
+/// a burst.
 pub fn return_freed_pages(by_thread: bool) -> Result<(), String> {
     // One is enough for all arenas; the default is one a CPU.
     tikv_jemalloc_ctl::max_background_threads::write(1)
@@ -87,10 +89,10 @@ pub fn purge() {
     call(&format!("arena.{ALL_ARENAS}.purge")).expect("jemalloc knows this control");
 }
 
-/// Nothing is left for the C library's own allocator.
+/// Does nothing: no requests are left for the C library's own allocator.
 pub fn keep_libc_small() {}
 
-/// From now on this thread allocates from an arena that no other thread has.
+/// Lets this thread allocate from an arena that no other thread has.
 pub fn own_arena() -> Result<(), String> {
     let arena: u32 = read("arenas.create").ok_or("jemalloc has no arena left")?;
     write("thread.arena", arena).map_err(|_| format!("jemalloc refused arena {arena}"))

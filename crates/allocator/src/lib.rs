@@ -2,8 +2,8 @@
 //!
 //! **What this crate does not know:** what is allocated, and for whom. A request is a size.
 //!
-//! One of four is chosen when building, by a cargo feature; each has a file here with the same face, so that nothing else
-//! knows which one it is.
+//! One of four is chosen when building, by a cargo feature; each has a file here with the same face, so that
+//! nothing else knows which one it is.
 //!
 //! ```text
 //!   feature      inner         size classes            says of itself
@@ -13,9 +13,9 @@
 //!   system       system.rs     multiples of 16         arenas, mapped blocks (the C library's)
 //! ```
 //!
-//! What is counted here is the same under each: every request, at the size that the allocator takes for it. Each thread
-//! counts in a cell of its own and adds that to the common sum when it exceeds 64 KB, so counting costs a few
-//! instructions and `allocated_bytes` is off by at most 64 KB x threads, 4 KB for one that rests.
+//! What is counted here is the same under each: every request, at the size that the allocator takes for it.
+//! Each thread counts in a cell of its own and adds that to the common sum when it exceeds 64 KB, so counting
+//! costs a few instructions and `allocated_bytes` is off by at most 64 KB x threads, 4 KB for one that rests.
 
 #![allow(unsafe_code)]
 
@@ -66,10 +66,10 @@ pub use plain::{
     class_uses, classes, complaints, dump_profile, lock_waits, options, own_arena, profile, set_decay,
 };
 
-/// What the allocator says of itself, in bytes. What it does not report is 0.
+/// Figures that the allocator reports, in bytes. A figure that it does not report is 0.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Figures {
-    /// What lives.
+    /// Bytes of live blocks.
     pub allocated: u64,
     /// The pages with something alive.
     pub active: u64,
@@ -77,30 +77,31 @@ pub struct Figures {
     pub resident: u64,
     /// Addresses without memory behind them, kept for later.
     pub retained: u64,
-    /// Its own metadata.
+    /// Metadata of the allocator.
     pub metadata: u64,
 }
 
-/// A size that blocks are given out in, and the run of pages that such blocks are cut from (0 if it is not reported).
+/// A size that blocks are given out in, and the run of pages that such blocks are cut from (0 if it is not
+/// reported).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Class {
     pub size_bytes: usize,
     pub slab_bytes: usize,
 }
 
-/// What a class of jemalloc holds, and how often it was busy.
+/// Contents of a class of jemalloc, and counts of its operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ClassUse {
     pub size_bytes: u64,
     pub blocks_per_slab: u64,
     pub blocks: u64,
     pub slabs: u64,
-    /// Of these, with room.
+    /// Slabs with room.
     pub nonfull_slabs: u64,
-    /// How often a thread's cache took blocks from the arena, and gave some back.
+    /// Number of times that a thread's cache took blocks from the arena, and that it gave some back.
     pub fills: u64,
     pub flushes: u64,
-    /// How often a thread has waited for the lock of the class.
+    /// Number of times that a thread has waited for the lock of the class.
     pub lock_waits: u64,
 }
 
@@ -109,7 +110,7 @@ impl ClassUse {
         self.blocks * self.size_bytes
     }
 
-    /// How full its slabs are.
+    /// Returns the share of the slabs' blocks that are in use.
     pub fn used_percent(&self) -> f64 {
         self.blocks as f64 * 100.0 / (self.slabs * self.blocks_per_slab).max(1) as f64
     }
@@ -128,7 +129,7 @@ pub struct Options {
 }
 
 impl std::fmt::Display for Options {
-    /// As they would stand in `MALLOC_CONF`.
+    /// Writes the options as they would stand in `MALLOC_CONF`.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Options { narenas, tcache, tcache_max_bytes, dirty_decay_ms, muzzy_decay_ms, .. } = self;
         let (background, profiling) = (self.background_thread, self.profiling);
@@ -150,14 +151,14 @@ pub enum Decay {
 /// Why there is no profile.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProfileError {
-    /// This program was built without it.
+    /// The program was built without profiling.
     NotBuilt,
-    /// It was started with `prof:false`.
+    /// The program was started with `prof:false`.
     Off,
     Failed,
 }
 
-/// How `report` is to be written.
+/// Format of `report`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     Text,
@@ -167,7 +168,7 @@ pub enum Format {
 #[global_allocator]
 static GLOBAL: Counting = Counting;
 
-/// What a thread may know alone, while it works and while it rests.
+/// Maximum difference that only the thread itself knows, while it works and while it rests.
 const THREAD_DELTA_MAX: i64 = 64 << 10;
 const RESTING_DELTA_MAX: i64 = 4 << 10;
 
@@ -183,8 +184,8 @@ pub fn allocated_bytes() -> u64 {
     ALLOCATED.load(Ordering::Relaxed).max(0) as u64
 }
 
-/// Adds what this thread knows alone, if that is worth it: a reader of the sum while this one rests sees it nearly
-/// right.
+/// Adds what this thread knows alone, if that is worth it: a reader of the sum while this one rests sees it
+/// nearly right.
 #[inline]
 pub fn settle() {
     #[cfg(not(any(feature = "jemalloc", feature = "mimalloc", feature = "tcmalloc")))]
@@ -212,8 +213,8 @@ fn count(bytes: isize) {
     });
 }
 
-// SAFETY: every call goes unchanged to an allocator that keeps the contract; counting allocates nothing (the cell is
-// `const` and has no destructor).
+// SAFETY: every call goes unchanged to an allocator that keeps the contract; counting allocates nothing (the
+// cell is `const` and has no destructor).
 unsafe impl GlobalAlloc for Counting {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {

@@ -1,4 +1,5 @@
-//! mimalloc. Its statistics of single requests are off in a release; what it reserved and committed it always knows.
+//! mimalloc. Its statistics of single requests are off in a release; what it reserved and committed it always
+//! knows.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr::null_mut;
@@ -12,12 +13,13 @@ pub const GIVES_BACK: bool = false;
 
 pub const INNER: ::mimalloc::MiMalloc = ::mimalloc::MiMalloc;
 
-/// Whether all of an arena's memory is opened at once. It then lies on huge pages, 8 MB of them under an empty server; opened
-/// as it is needed, that is 0.5 MB. MIMALLOC_ARENA_EAGER_COMMIT overrides it.
+/// Option that opens all of an arena's memory at once. The memory then lies on huge pages, 8 MB of them under
+/// an empty server; opened as it is needed, that is 0.5 MB. MIMALLOC_ARENA_EAGER_COMMIT overrides it.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 const ARENA_EAGER_COMMIT: sys::mi_option_t = 4;
 
-/// Before anything of the program or of its libraries runs, and so before the first arena. Elsewhere it is as mimalloc has it.
+/// Before anything of the program or of its libraries runs, and so before the first arena. Elsewhere it is as
+/// mimalloc has it.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[used]
 // SAFETY: the C library calls what is listed in this section of a program, once, before other initialisers.
@@ -30,7 +32,7 @@ extern "C" fn set_up() {
     unsafe { sys::mi_option_set_default(ARENA_EAGER_COMMIT, 0) };
 }
 
-/// As `mem_allocator` of INFO. mimalloc says 30302 for 3.3.2.
+/// Returns the name for `mem_allocator` of INFO. mimalloc says 30302 for 3.3.2.
 pub fn name() -> String {
     // SAFETY: it reads a constant.
     let version = unsafe { sys::mi_version() };
@@ -96,13 +98,14 @@ pub fn purge() {
     unsafe { sys::mi_collect(true) };
 }
 
-/// It does so by itself after a moment, when a thread allocates.
+/// Does nothing: mimalloc returns freed pages by itself after a moment, when a thread allocates.
 pub fn return_freed_pages(_by_thread: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The C library has an allocator of its own, which a thread meets while it starts. It would reserve 128 MB of addresses
-/// for each to begin with; where they are limited (`ulimit -v`), nothing would be left for ours at that moment.
+/// The C library has an allocator of its own, which a thread meets while it starts. It would reserve 128 MB
+/// of addresses for each to begin with; where they are limited (`ulimit -v`), nothing would be left for ours
+/// at that moment.
 pub fn keep_libc_small() {
     // SAFETY: it only changes a setting of the C library, and no thread runs yet.
     #[cfg(target_env = "gnu")]

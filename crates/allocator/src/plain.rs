@@ -1,4 +1,4 @@
-//! What only jemalloc can: the others say so, or are asked size by size.
+//! Functions that only jemalloc has: the other allocators report so, or are asked size by size.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ pub fn classes() -> Vec<Class> {
     sizes.into_iter().map(|size_bytes| Class { size_bytes, slab_bytes: 0 }).collect()
 }
 
-/// What they hold is not reported.
+/// Returns nothing: these allocators do not report the contents of their classes.
 pub fn class_uses() -> Vec<ClassUse> {
     Vec::new()
 }
@@ -27,12 +27,12 @@ pub fn lock_waits() -> Option<u64> {
     None
 }
 
-/// They read environment variables of their own, and complain on standard error.
+/// Returns nothing: these allocators read environment variables of their own, and complain on standard error.
 pub fn complaints() -> Vec<String> {
     Vec::new()
 }
 
-/// They have none of these.
+/// Returns `None`: these allocators have none of these options.
 pub fn options() -> Option<Options> {
     None
 }

@@ -1,7 +1,8 @@
 //! The C library's allocator.
 //!
-//! glibc writes 8 B before each block and gives out multiples of 16, 32 at least; from 128 KB on (the limit moves up with
-//! use) a block is mapped by itself, in whole pages. Other C libraries report nothing: there the counters of this process do.
+//! glibc writes 8 B before each block and gives out multiples of 16, 32 at least; from 128 KB on (the limit
+//! moves up with use) a block is mapped by itself, in whole pages. Other C libraries report nothing: there
+//! the counters of this process do.
 
 use super::{Figures, Format};
 use std::cell::Cell;
@@ -21,12 +22,12 @@ pub const GIVES_BACK: bool = false;
 
 pub const INNER: std::alloc::System = std::alloc::System;
 
-/// As `mem_allocator` of INFO.
+/// Returns the name for `mem_allocator` of INFO.
 pub fn name() -> String {
     "libc".to_string()
 }
 
-/// What a block takes: `malloc_usable_size` and the 8 bytes before it.
+/// Returns the bytes that a block takes: `malloc_usable_size` and the 8 bytes before it.
 #[inline]
 pub fn class_bytes(size: usize) -> usize {
     (size + 8).next_multiple_of(16).max(32)
@@ -103,8 +104,9 @@ pub fn purge() {
     };
 }
 
-/// Gives back what is free on top of this thread's heap, once after each `purge`. glibc's `malloc_trim` leaves that part;
-/// it goes back when the thread itself frees a block that, with its free neighbours, has 64 KB.
+/// Gives back what is free on top of this thread's heap, once after each `purge`. glibc's `malloc_trim`
+/// leaves that part; it goes back when the thread itself frees a block that, with its free neighbours, has 64
+/// KB.
 pub fn release_top() {
     let purges = PURGES.load(Ordering::Relaxed);
     if SEEN_PURGES.replace(purges) != purges {
@@ -113,12 +115,12 @@ pub fn release_top() {
     }
 }
 
-/// It gives back what lies on top, by itself.
+/// Does nothing: the C library gives back memory at the top of the heap by itself.
 pub fn return_freed_pages(_by_thread: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// It is the one that is asked: its arenas may grow.
+/// Does nothing: the C library's allocator is the one in use, and its arenas may grow.
 pub fn keep_libc_small() {}
 
 #[cfg(all(test, target_env = "gnu"))]

@@ -1,7 +1,8 @@
-//! gperftools' tcmalloc, the small library (`libtcmalloc_minimal`) of the system's packages: document 2's own.
+//! gperftools' tcmalloc, the small library (`libtcmalloc_minimal`) of the system's packages: document 2's
+//! own.
 //!
-//! It takes the C library's names when it is linked, so all of the process is counted by it. `tc_nallocx` says which class a
-//! request falls into; the rest are numbers by name, and one text.
+//! It takes the C library's names when it is linked, so all of the process is counted by it. `tc_nallocx`
+//! says which class a request falls into; the rest are numbers by name, and one text.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -29,17 +30,17 @@ pub const INNER: Tcmalloc = Tcmalloc;
 
 pub struct Tcmalloc;
 
-/// What it aligns every block to, from this size on.
+/// Alignment of every block of at least this size.
 const ALIGN_BYTES: usize = 16;
 
-/// Whether a plain request is aligned enough: blocks below 16 B are aligned to 8.
+/// Returns whether a plain request is aligned enough: blocks below 16 B are aligned to 8.
 #[inline]
 fn is_plain(layout: Layout) -> bool {
     layout.align() <= 8 || (layout.align() <= ALIGN_BYTES && layout.size() >= ALIGN_BYTES)
 }
 
-// SAFETY: each call goes to the function of the C face that does the same; alignment is asked for where a plain block
-// would not have it, and blocks of both kinds are freed by the same function.
+// SAFETY: each call goes to the function of the C face that does the same; alignment is asked for where a
+// plain block would not have it, and blocks of both kinds are freed by the same function.
 unsafe impl GlobalAlloc for Tcmalloc {
     #[inline]
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
@@ -96,7 +97,7 @@ unsafe impl GlobalAlloc for Tcmalloc {
     }
 }
 
-/// As `mem_allocator` of INFO.
+/// Returns the name for `mem_allocator` of INFO.
 pub fn name() -> String {
     let (mut major, mut minor, mut patch) = (0, 0, std::ptr::null());
     // SAFETY: it writes two numbers and the address of a constant text.
@@ -170,10 +171,10 @@ pub fn purge() {
     unsafe { MallocExtension_ReleaseFreeMemory() };
 }
 
-/// It does so by itself, one page in so many that are freed.
+/// Does nothing: tcmalloc returns freed pages by itself, one for each fixed number of freed pages.
 pub fn return_freed_pages(_by_thread: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Nothing is left for the C library's own allocator.
+/// Does nothing: no requests are left for the C library's own allocator.
 pub fn keep_libc_small() {}

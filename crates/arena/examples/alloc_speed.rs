@@ -1,5 +1,5 @@
-//! What an allocation costs: nanoseconds of the thread's CPU per operation, the best of several slices, since the
-//! machine is rarely quiet.
+//! Cost of an allocation: nanoseconds of the thread's CPU per operation, the best of several slices, since
+//! the machine is rarely quiet.
 //!
 //! ```text
 //! cargo run --release --example alloc_speed -p isotherm-arena
@@ -77,7 +77,7 @@ fn random_replace(live: usize) {
     });
 }
 
-/// How a page moves to its next class.
+/// Function that moves a page to its next class.
 type Grow = fn(&Arena, Handle, usize, usize) -> Block;
 
 fn reallocate(arena: &Arena, handle: Handle, used: usize, wanted: usize) -> Block {
@@ -127,7 +127,8 @@ fn page_growth(live: usize, how: &str, grow: Grow) {
     });
 }
 
-/// Nothing but growth in two threads: far more of it than a server has, so an upper bound for waiting.
+/// Measures two threads that do nothing but grow pages: far more growth than a server has, so an upper bound
+/// for waiting.
 fn two_threads(how: &str, grow: Grow) {
     let (arena, barrier) = (arena(), Barrier::new(2));
     let work = |seed| {

@@ -1,8 +1,10 @@
-//! From handles to bytes: the checked way under the owner's lock, and hints that look without any lock.
+//! Access from handles to bytes: the checked way under the owner's lock, and hints that look without any
+//! lock.
 //!
-//! A hint may meet anything: an object that was freed, bytes that another thread writes at this moment, a handle made
-//! of garbage. Its value is only ever used to choose what to prefetch, and the work is done again under the lock.
-//! It cannot fault: below `committed` the mapping is readable for as long as the arena lives, above it is not read.
+//! A hint may meet anything: an object that was freed, bytes that another thread writes at this moment, a
+//! handle made of garbage. Its value is only ever used to choose what to prefetch, and the work is done again
+//! under the lock. It cannot fault: below `committed` the mapping is readable for as long as the arena lives,
+//! and above it a hint does not read.
 
 #![allow(unsafe_code)]
 
@@ -26,12 +28,12 @@ impl Arena {
     /// The first `len` bytes of an object.
     ///
     /// # Safety
-    /// The caller holds the lock of the object's owner while the slice lives; the object stays allocated and no thread
-    /// writes to it meanwhile; `len` is at most its class size.
+    /// The caller holds the lock of the object's owner while the slice lives; the object stays allocated and
+    /// no thread writes to it meanwhile; `len` is at most its class size.
     #[inline]
     pub unsafe fn bytes(&self, handle: Handle, len: usize) -> &[u8] {
-        // SAFETY: by the caller the bytes lie in one live object, which lies in committed memory (zeroed by the
-        // kernel or written since), and no thread writes them while the slice lives.
+        // SAFETY: by the caller the bytes lie in one live object, which lies in committed memory (zeroed by
+        // the kernel or written since), and no thread writes them while the slice lives.
         unsafe { std::slice::from_raw_parts(self.pointer(handle).as_ptr(), len) }
     }
 
@@ -42,8 +44,8 @@ impl Arena {
     #[inline]
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn bytes_mut(&self, handle: Handle, len: usize) -> &mut [u8] {
-        // SAFETY: as above; objects do not overlap each other or the arena's own bytes, so the slice is the only
-        // reference to them.
+        // SAFETY: as above; objects do not overlap each other or the arena's own bytes, so the slice is the
+        // only reference to them.
         unsafe { std::slice::from_raw_parts_mut(self.pointer(handle).as_ptr(), len) }
     }
 
@@ -65,7 +67,8 @@ impl Arena {
         }
     }
 
-    /// `N` bytes of an object, to be looked at as they may be at the moment; none outside the committed memory.
+    /// `N` bytes of an object, to be looked at as they may be at the moment; none outside the committed
+    /// memory.
     #[inline]
     pub fn hint<const N: usize>(&self, handle_raw: u32, byte_offset: u32) -> Option<Hint<'_, N>> {
         // 2^36 + 2^32 + N: there is nothing to overflow.
@@ -74,11 +77,12 @@ impl Arena {
         inside.then(|| Hint { address: self.memory.base().as_ptr().wrapping_add(offset), arena: PhantomData })
     }
 
-    /// Copies the first bytes of one object to another. Both belong to the caller of `reallocate`: the old one because
-    /// its owner's lock is held, the new one because no other thread knows it yet.
+    /// Copies the first bytes of one object to another. Both belong to the caller of `reallocate`: the old
+    /// one because its owner's lock is held, the new one because no other thread knows it yet.
     pub(crate) fn copy(&self, from: Handle, to: Handle, bytes: usize) {
         let (from, to) = (self.pointer(from), self.pointer(to));
-        // SAFETY: two different live objects of at least `bytes` bytes (asserted by the caller) in committed memory.
+        // SAFETY: two different live objects of at least `bytes` bytes (asserted by the caller) in committed
+        // memory.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr(), bytes) }
     }
 }
@@ -132,8 +136,9 @@ fn prefetch_line(address: *const u8) {
     let _ = address;
 }
 
-/// One load each, of any alignment, that may race with writers. They are written in assembly because a racing load of
-/// the language is undefined whatever it is used for; here the compiler only learns that some number came back.
+/// Single loads of any alignment that may race with writers. They are written in assembly because a racing
+/// load of the language is undefined whatever it is used for; here the compiler only learns that some number
+/// came back.
 mod racy {
     /// # Safety
     /// The four bytes are readable.

@@ -15,18 +15,20 @@
 //!   [owner u16 x count][room bits, only if count > 128][pad to 32][object 0][object 1] ... [object count-1][tail]
 //! ```
 //!
-//! The owners lie at the front rather than in a table beside the arena: the tail would be lost anyway, so for most
-//! classes they cost nothing, and a slab that holds one object still touches only its first 4 KB.
+//! The owners lie at the front rather than in a table beside the arena: the tail would be lost anyway, so for
+//! most classes they cost nothing, and a slab that holds one object still touches only its first 4 KB.
 //!
-//! **The order of a new slab follows the live bytes L of its class.** At rest a class wastes half a slab and the tails:
+//! **The order of a new slab follows the live bytes L of its class.** At rest a class wastes half a slab and
+//! the tails:
 //!
 //! ```text
 //!   waste(o) = slab(o) / 2 + L x tail share(o)          640 B: 16 KB loses 2.4 % to tail and header, 32 KB 0.4 %
 //!   a line per order; the lowest one wins:              -> 16 KB up to L = 407 KB, then 32 KB
 //! ```
 //!
-//! One fixed slab size per class (the smallest with a tail below 3 %) would waste 0.94 MB in an arena of 62 k keys of
-//! 16 + 16 B, this 0.50 MB [calculated]: 7 B a key with 16 arenas. The crossings are computed at compile time (`order_from`).
+//! One fixed slab size per class (the smallest with a tail below 3 %) would waste 0.94 MB in an arena of 62 k
+//! keys of 16 + 16 B, this 0.50 MB [calculated]: 7 B a key with 16 arenas. The crossings are computed at
+//! compile time (`order_from`).
 
 /// Objects of different kinds never share a slab.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
@@ -70,12 +72,12 @@ const PAGE_CLASSES: usize = PAGE_FINE_CLASSES + PAGE_MIDDLE_CLASSES + PAGE_COARS
 const BLOB_FINE_BYTES_MAX: usize = 1040;
 /// The steps of 32 B begin here, one of them skipped: a class more would cost every arena half a slab.
 const BLOB_MIDDLE_FROM: usize = 1056;
-/// What is smaller lies in a page.
+/// Smallest blob; smaller objects lie in a page.
 const BLOB_BYTES_MIN: usize = 64;
 const BLOB_FINE_CLASSES: usize = (BLOB_FINE_BYTES_MAX - BLOB_BYTES_MIN) / 16 + 1;
 const BLOB_MIDDLE_CLASSES: usize = (1536 - BLOB_MIDDLE_FROM) / 32;
 const BLOB_WIDE_CLASSES: usize = (2048 - 1536) / 64;
-/// So many of the smallest coarse blob fill a slab of 128 KB; one less of each next one.
+/// Number of the smallest coarse blobs that fill a slab of 128 KB. Each larger class has one less.
 const BLOB_COARSE_COUNT_MAX: usize = 63;
 const BLOB_COARSE_CLASSES: usize = BLOB_COARSE_COUNT_MAX - 31 + 1;
 
@@ -90,11 +92,13 @@ pub(crate) struct Class {
     /// Bytes of an object.
     pub bytes: u16,
     pub kind: Kind,
-    /// Live bytes of the class from which its new slabs have this order; `u32::MAX` where another is always better.
+    /// Live bytes of the class from which its new slabs have this order; `u32::MAX` where another is always
+    /// better.
     order_from: [u32; ORDERS],
 }
 
-/// A class in slabs of one order: everything that allocate and release need to know, computed at compile time.
+/// A class in slabs of one order: everything that allocate and release need to know, computed at compile
+/// time.
 #[derive(Copy, Clone)]
 pub(crate) struct Shape {
     pub class: u16,
@@ -102,7 +106,7 @@ pub(crate) struct Shape {
     pub bytes: u16,
     /// Objects in a slab.
     pub count: u16,
-    /// Where object 0 starts, in bytes from the start of the slab.
+    /// Offset of object 0, in bytes from the start of the slab.
     pub first_object: u16,
     /// A slab is `1 << order` chunks.
     pub order: u8,
@@ -249,7 +253,7 @@ impl Shape {
         (self.count as usize).div_ceil(64)
     }
 
-    /// Where the room bits of a slab with many objects start.
+    /// Returns the offset of the room bits of a slab with many objects.
     pub fn room_offset(&self) -> usize {
         owners_bytes(self.count as usize)
     }
@@ -258,7 +262,8 @@ impl Shape {
         self.first_object as usize + index * self.bytes as usize
     }
 
-    /// The object that starts `offset` bytes into a slab. A handle that points anywhere else is a bug of the caller.
+    /// The object that starts `offset` bytes into a slab. A handle that points anywhere else is a bug of the
+    /// caller.
     pub fn index_at(&self, offset: usize) -> usize {
         assert!(offset >= self.first_object as usize, "the handle points into a slab's header");
         let index = self.index_before(offset);
@@ -269,7 +274,7 @@ impl Shape {
         index
     }
 
-    /// Whether an object starts `offset` bytes into a slab.
+    /// Returns whether an object starts `offset` bytes into a slab.
     pub fn starts_object(&self, offset: usize) -> bool {
         if offset < self.first_object as usize {
             return false;
@@ -309,13 +314,13 @@ const fn count_in(slab_bytes: usize, object_bytes: usize) -> usize {
     count
 }
 
-/// Whether slabs of this order may be used: in larger slabs the room bits must fit into the record, so that a release
-/// does not touch one more cold line.
+/// Returns whether slabs of this order may be used. In larger slabs the room bits must fit into the record,
+/// so that a release does not touch a further cold line.
 const fn order_is_allowed(object_bytes: usize, order: u32) -> bool {
     order == 0 || count_in(CHUNK_BYTES << order, object_bytes) <= ROOM_BITS_INLINE
 }
 
-/// What a slab takes beyond its objects, per 2^20 bytes of objects.
+/// Returns the bytes that a slab takes beyond its objects, per 2^20 bytes of objects.
 const fn lost_share(object_bytes: usize, order: u32) -> u64 {
     let slab = CHUNK_BYTES << order;
     let objects = count_in(slab, object_bytes) * object_bytes;
@@ -409,7 +414,8 @@ const fn check_shape(shape: &Shape) {
     assert!(bytes.is_multiple_of(16) && (shape.first_object as usize).is_multiple_of(32));
     assert!(count >= 1 && count <= 512, "a slab has at most 8 words of room bits");
     assert!(shape.first_object as usize + count * bytes <= slab);
-    // The reciprocal is too large by less than units / 2^32, so the quotient is exact for all offsets in a slab.
+    // The reciprocal is too large by less than units / 2^32, so the quotient is exact for all offsets in a
+    // slab.
     let units = bytes as u64 / 16;
     assert!((slab as u64 / 16) * (units - 1) < 1 << 32);
     assert!(((count as u64 - 1) * shape.bin_scale as u64) >> 16 < BIN_COUNT as u64);

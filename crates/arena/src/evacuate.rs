@@ -12,9 +12,10 @@
 //!     [###'] [###'] + [####........']  ->  [##########..']
 //! ```
 //!
-//! The arena never calls back and knows no references: the owner of the objects drives this from cron, a few objects
-//! at a time, and may skip those whose owner is busy. Classes take turns. An evacuation is begun only if the class
-//! ends with fewer chunks than before, so a quiet arena comes to rest; there a class wastes half a slab on average.
+//! The arena never calls back and knows no references: the owner of the objects drives this from cron, a few
+//! objects at a time, and may skip those whose owner is busy. Classes take turns. An evacuation is begun only
+//! if the class ends with fewer chunks than before, so a quiet arena comes to rest; there a class wastes half
+//! a slab on average.
 
 use crate::class::{CLASS_COUNT, CLASSES, Kind, SHAPES, shape_of};
 use crate::handle::Handle;
@@ -39,7 +40,7 @@ pub(crate) struct Evacuation {
     cursor: usize,
 }
 
-/// How many slabs of a class are compared, from the emptiest bin on.
+/// Number of slabs of a class that are compared, from the emptiest bin on.
 const CANDIDATES_MAX: usize = 32;
 
 impl Heap {
@@ -106,7 +107,8 @@ impl Heap {
         self.evacuation = Some(Evacuation { chunk, cursor: 0 });
     }
 
-    /// A quick test without looking at slabs: there is room for the objects of a slab, or a slab is too large.
+    /// A quick test without looking at slabs: there is room for the objects of a slab, or a slab is too
+    /// large.
     fn may_gain(&self, class: usize) -> bool {
         let state = &self.classes[class];
         let Some(smallest) = state.slabs.iter().position(|&slabs| slabs > 0) else { return false };
@@ -115,8 +117,8 @@ impl Heap {
             || largest as u32 > self.order_to_shrink_to(class)
     }
 
-    /// Slabs above this order are too large for the class. Twice the live bytes, so that a class that swings around
-    /// a crossing keeps its slabs.
+    /// Slabs above this order are too large for the class. Twice the live bytes, so that a class that swings
+    /// around a crossing keeps its slabs.
     fn order_to_shrink_to(&self, class: usize) -> u32 {
         CLASSES[class].order_for(2 * self.live_bytes(class))
     }
@@ -150,8 +152,8 @@ impl Heap {
         best.map(|(_, chunk)| chunk)
     }
 
-    /// By how many chunks the class would shrink without this slab: its own, less those of the smaller slabs that
-    /// must be opened for the objects that find no room in others.
+    /// Returns by how many chunks the class would shrink without this slab: its own, less those of the
+    /// smaller slabs that must be opened for the objects that find no room in others.
     fn chunks_gained(&self, class: usize, record: &Record) -> u32 {
         let shape = &SHAPES[record.shape as usize];
         let own = 1 << shape.order;

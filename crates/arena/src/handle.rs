@@ -17,7 +17,8 @@ const _: () = assert!(size_of::<Handle>() == 4);
 const _: () = assert!(size_of::<Option<Handle>>() == 4);
 
 impl Handle {
-    /// The handle with this number, or `None` for 0, the number that means "no object" wherever handles are stored.
+    /// The handle with this number, or `None` for 0, the number that means "no object" wherever handles are
+    /// stored.
     pub const fn from_raw(raw: u32) -> Option<Handle> {
         match NonZeroU32::new(raw) {
             Some(raw) => Some(Handle(raw)),

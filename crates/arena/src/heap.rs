@@ -8,12 +8,13 @@
 //!   slab  --> room bits: the lowest free object first, so a young slab touches only its first pages
 //! ```
 //!
-//! A page that grows moves to its next class and leaves a hole of its old one; the next page that grows into that
-//! class gets the very bytes just read. That is the hot object: one per class, its room bit still clear.
+//! A page that grows moves to its next class and leaves a hole of its old one; the next page that grows into
+//! that class gets the very bytes just read. That is the hot object: one per class, its room bit still clear.
 //!
 //! Invariants:
-//! * a slab in service with 0 < live < count is in bin `bin_of(live)` of its class, whatever its order; a full one is
-//!   in the list of full slabs of its order, except the largest order, whose full slabs are never looked for;
+//! * a slab in service with 0 < live < count is in bin `bin_of(live)` of its class, whatever its order; a
+//!   full one is in the list of full slabs of its order, except the largest order, whose full slabs are never
+//!   looked for;
 //! * no slab has live == 0, nor only the hot object: it goes back to the pool at once;
 //! * `free` of a class counts the free objects of its slabs in service, the hot one included.
 
@@ -30,7 +31,7 @@ use crate::{Exhausted, ReserveError};
 pub(crate) struct Heap {
     pub table: Table,
     pub pool: Pool,
-    /// One per class, untouched (zero) until the class is used.
+    /// State of each class, untouched (zero) until the class is used.
     pub classes: Box<[ClassState]>,
     pub evacuation: Option<Evacuation>,
     /// The class that compaction looks at first.
@@ -116,7 +117,8 @@ impl Heap {
         }
     }
 
-    /// Whether an object whose class stays the same may stay where it is: unless its slab is being emptied.
+    /// Returns whether an object whose class stays the same may stay in its place: unless its slab is being
+    /// emptied.
     pub fn may_stay(&self, place: Place) -> bool {
         self.table.get(place.chunk).state == state::SLAB
     }
@@ -156,8 +158,8 @@ impl Heap {
         self.classes[class].live as u64 * CLASSES[class].bytes as u64
     }
 
-    /// The fullest slab with room. Before a class opens another slab, its slab under evacuation comes back into
-    /// service, unless the new one is smaller: then that is what the evacuation is for.
+    /// The fullest slab with room. Before a class opens another slab, its slab under evacuation comes back
+    /// into service, unless the new one is smaller: then that is what the evacuation is for.
     fn slab_with_room(&mut self, class: usize) -> Option<u32> {
         if self.classes[class].free == 0
             && self.evacuated_order(class).is_some_and(|order| order <= self.order_wanted(class))

@@ -1,9 +1,11 @@
-//! Huge pages under what is full: 2 MB of the arena whose pages the kernel has all given already become one page of it.
+//! Huge pages under what is full: 2 MB of the arena whose pages the kernel has all given already become one
+//! page of it.
 //!
-//! A look-up among 10 M keys misses the translation of an address as often as the cache, and a prefetch that does waits in
-//! its place in the row: with huge pages a GET costs a sixth less CPU. But a huge page is taken whole, so one under a
-//! half-empty range would hold memory for nothing. Hence no range may have one by itself (`reserve` says so to the kernel);
-//! ranges are looked at one by one, from cron, and only those without a hole are collapsed, which leaves RSS as it is.
+//! A look-up among 10 M keys misses the translation of an address as often as the cache, and a prefetch that
+//! does waits in its place in the row: with huge pages a GET costs a sixth less CPU. But a huge page is taken
+//! whole, so one under a half-empty range would hold memory for nothing. Hence no range may have one by
+//! itself (`reserve` says so to the kernel); ranges are looked at one by one, from cron, and only those
+//! without a hole are collapsed, which leaves RSS as it is.
 //!
 //! ```text
 //!   base      |<- 2 MB ->|<- 2 MB ->|<- 2 MB ->|        ranges begin at multiples of 2 MB of the address
@@ -11,9 +13,9 @@
 //!             |  one page| collapse | left as it is: 512 pages, some of them not there
 //! ```
 //!
-//! Giving back a chunk splits its huge page again, and the range is looked at anew. What was given back leaves RSS at once; the
-//! kernel has it for others as soon as memory runs short. While a range is copied (some 0.2 ms) a thread that touches it waits;
-//! everything else goes on.
+//! Giving back a chunk splits its huge page again, and the range is looked at anew. What was given back
+//! leaves RSS at once; the kernel has it for others as soon as memory runs short. While a range is copied
+//! (some 0.2 ms) a thread that touches it waits; everything else goes on.
 
 use crate::reserve::{Collapsed, HUGE_BYTES, Region};
 
@@ -31,9 +33,9 @@ pub(crate) struct Huge {
     next: usize,
     pause: u32,
     next_pause: u32,
-    /// It has worked once: from then on a refusal is about one range.
+    /// Collapsing has succeeded once: from then on a refusal is about one range.
     works: bool,
-    /// This kernel never does it.
+    /// The kernel never collapses ranges.
     refused: bool,
 }
 

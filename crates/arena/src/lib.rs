@@ -1,9 +1,9 @@
 //! Memory for objects of 32 B to 8 KB that can be moved, behind 4-byte handles.
 //!
-//! General allocators can't give memory back once small objects are scattered over it, because they don't know who
-//! points at what. Here only the caller's directory knows where an object is, so objects can be moved and RSS follows
-//! the live bytes; and because everything lies in one reservation of address space, a handle is 4 B and a hint may
-//! look at any address without a lock.
+//! General allocators can't give memory back once small objects are scattered over it, because they don't
+//! know who points at what. Here only the caller's directory knows where an object is, so objects can be
+//! moved and RSS follows the live bytes; and because everything lies in one reservation of address space, a
+//! handle is 4 B and a hint may look at any address without a lock.
 //!
 //! ```text
 //!   reservation   |c0|c1|c2|c3|c4|c5|c6|c7| ...            chunks of 16 KB, committed from the front
@@ -12,14 +12,16 @@
 //!   side table    |r0|r1|r2|r3| ...                        32 B per chunk: shape, live, links, room bits
 //! ```
 //!
-//! *What is absent:* the arena does not know what the bytes mean, who refers to an object, or what an owner is; it
-//! makes no callbacks; it reads no clock. It is shared by several owners (lock stripes), each of which touches only its
-//! own objects, under its own lock; the arena's lock is taken last, for some ten nanoseconds, around the bookkeeping.
+//! *What is absent:* the arena does not know what the bytes mean, who refers to an object, or what an owner
+//! is; it makes no callbacks; it reads no clock. It is shared by several owners (lock stripes), each of which
+//! touches only its own objects, under its own lock; the arena's lock is taken last, for some ten
+//! nanoseconds, around the bookkeeping.
 //!
-//! Bound, asserted by `tests/bound.rs`: at rest after compaction, free room in slabs and tails is at most 1.5 MB + 2 %
-//! of the live bytes.
+//! Bound, asserted by `tests/bound.rs`: at rest after compaction, free room in slabs and tails is at most 1.5
+//! MB + 2 % of the live bytes.
 //!
-//! Reading order: `handle`, `class`, `reserve`, `slab`, `pool`, `heap`, `evacuate`, `trim`, `huge`, `access`, `stats`, `check`.
+//! Reading order: `handle`, `class`, `reserve`, `slab`, `pool`, `heap`, `evacuate`, `trim`, `huge`, `access`,
+//! `stats`, `check`.
 
 mod access;
 mod check;
@@ -63,7 +65,8 @@ pub const RESERVE_BYTES_MAX: u64 = 1 << 36;
 /// A refused reservation is halved down to this, never below.
 const RESERVE_BYTES_MIN: u64 = 64 << 20;
 
-/// A full arena is one until a 32nd of what lived in it has left: eviction comes back for more if that was too little.
+/// A full arena is one until a 32nd of what lived in it has left: eviction comes back for more if that was
+/// too little.
 const RELIEF_SHARE: u64 = 32;
 
 /// Under Miri the reservation is real memory.
@@ -148,7 +151,7 @@ impl Arena {
         [self.memory.addresses(), self.lock().table_addresses()]
     }
 
-    /// How often the reservation was refused and halved.
+    /// Returns how often the reservation was refused and halved.
     pub fn halvings(&self) -> u32 {
         self.halvings
     }
@@ -172,10 +175,10 @@ impl Arena {
         self.count(-(shape.bytes as i64));
     }
 
-    /// Moves an object to the class of `new_bytes`, with its first `used_bytes` bytes and its kind. The handle stays
-    /// the same if the class does, unless the object lies in a slab that is being emptied. After an error the object
-    /// is where it was. Within a class there is no error. The owner is the one given at allocation: who moves an
-    /// object knows it, and reading it from the slab's front would wait for memory.
+    /// Moves an object to the class of `new_bytes`, with its first `used_bytes` bytes and its kind. The
+    /// handle stays the same if the class does, unless the object lies in a slab that is being emptied. After
+    /// an error the object is where it was. Within a class there is no error. The owner is the one given at
+    /// allocation: who moves an object knows it, and reading it from the slab's front would wait for memory.
     pub fn reallocate(
         &self,
         handle: Handle,
@@ -202,11 +205,12 @@ impl Arena {
         Ok(target)
     }
 
-    /// Lists up to `objects_max` live objects of the slab under evacuation, after choosing one if there is none: the
-    /// emptiest of the next class that can do with fewer slabs. False: nothing would be gained by moving anything.
+    /// Lists up to `objects_max` live objects of the slab under evacuation, after choosing one if there is
+    /// none: the emptiest of the next class that can do with fewer slabs. False: nothing would be gained by
+    /// moving anything.
     ///
-    /// The caller moves each object under the lock of its owner, after asking `is_still`, by `reallocate` with
-    /// its own size or by allocate and release; it may skip any. Repeated calls go round the slab.
+    /// The caller moves each object under the lock of its owner, after asking `is_still`, by `reallocate`
+    /// with its own size or by allocate and release; it may skip any. Repeated calls go round the slab.
     pub fn victims(&self, out: &mut Vec<Victim>, objects_max: usize) -> bool {
         self.lock().victims(&self.memory, out, objects_max)
     }
@@ -216,14 +220,15 @@ impl Arena {
         self.lock().finish_evacuation();
     }
 
-    /// Whether this is still an object of this owner. Only its owner's lock makes the answer last.
+    /// Returns whether this is still an object of this owner. The answer lasts only under the owner's lock.
     pub fn is_live(&self, handle: Handle, owner: u16) -> bool {
         let heap = self.lock();
         heap.find_live(&self.memory, handle.raw()).is_some_and(|place| place.owner(&self.memory) == owner)
     }
 
-    /// Whether the victim's place still holds an object of its owner and kind: since it was listed its slab may have
-    /// been emptied and made anew, of another kind. Only the owner's lock makes the answer last.
+    /// Returns whether the victim's place still holds an object of its owner and kind: since it was listed
+    /// its slab may have been emptied and made anew, of another kind. The answer lasts only under the owner's
+    /// lock.
     pub fn is_still(&self, victim: &Victim) -> bool {
         let heap = self.lock();
         let place = heap.find_live(&self.memory, victim.handle.raw());
@@ -237,8 +242,8 @@ impl Arena {
         place.expect("the handle's object is not allocated").owner(&self.memory)
     }
 
-    /// Gives free slabs back to the kernel, at most 1 MB in a call, but keeps `keep_slabs` chunks of 16 KB at hand.
-    /// The bytes given back; 0 when there is nothing left to give.
+    /// Gives free slabs back to the kernel, at most 1 MB in a call, but keeps `keep_slabs` chunks of 16 KB at
+    /// hand. The bytes given back; 0 when there is nothing left to give.
     pub fn trim(&self, keep_slabs: usize) -> usize {
         let mut leaving = self.lock().trim_begin(keep_slabs);
         if leaving.is_empty() {
@@ -264,8 +269,9 @@ impl Arena {
         self.live_bytes.load(Relaxed)
     }
 
-    /// Whether no further memory was to be had for it, and hardly anything has left since. What leaves gives room to
-    /// objects of its own class at once, and to others once compaction has emptied slabs.
+    /// Returns whether the arena was refused further memory, and hardly anything was freed since. Freed
+    /// objects give room to objects of their own class at once, and to others once compaction has emptied
+    /// slabs.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.memory.was_refused() && !self.is_relieved()

@@ -5,9 +5,9 @@
 //!   release  store(0, release)       no second read-modify-write, no thread to wake
 //! ```
 //!
-//! Nothing waits, allocates or calls the kernel under this lock, except a commit (one mprotect per MB) and page faults,
-//! so its holder is about to leave, and going to sleep for it would cost a hundred times the section. If the
-//! holder was preempted, the waiter soon yields its processor, and at last sleeps.
+//! Nothing waits, allocates or calls the kernel under this lock, except a commit (one mprotect per MB) and
+//! page faults, so its holder is about to leave, and going to sleep for it would cost a hundred times the
+//! section. If the holder was preempted, the waiter soon yields its processor, and at last sleeps.
 //!
 //! Invariant: `Guard` exists at most once per lock.
 

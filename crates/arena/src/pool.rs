@@ -5,12 +5,12 @@
 //!   slab 16 KB       x                             -> free blocks left: [0] order 0, [2 3] order 1, [4 5 6 7] order 2
 //! ```
 //!
-//! A block that still has pages behind it (resident) is taken before one that was given back to the kernel or never
-//! touched, even if it must be split: using it again costs neither a page fault nor RSS. Within a list the block
-//! freed last comes first, since its lines are the likeliest to be in a cache.
+//! A block that still has pages behind it (resident) is taken before one that was given back to the kernel or
+//! never touched, even if it must be split: using it again costs neither a page fault nor RSS. Within a list
+//! the block freed last comes first, since its lines are the likeliest to be in a cache.
 //!
-//! Invariants: no two free buddies of the same order stand side by side; `resident_chunks` counts the free chunks
-//! with `resident` set; a block is in the resident list iff one of its chunks is.
+//! Invariants: no two free buddies of the same order stand side by side; `resident_chunks` counts the free
+//! chunks with `resident` set; a block is in the resident list iff one of its chunks is.
 
 use crate::Exhausted;
 use crate::class::{CHUNK_BYTES, ORDERS, SLAB_ORDER_MAX};
@@ -62,7 +62,8 @@ impl Pool {
         }
     }
 
-    /// Takes a resident block out of the pool, whole, to give its pages back. It returns through `give_clean`.
+    /// Takes a resident block out of the pool, whole, to give its pages back. It returns through
+    /// `give_clean`.
     pub fn take_resident(&mut self, table: &mut Table) -> Option<(u32, u32)> {
         let chunk = self.heads[RESIDENT].into_iter().rev().find(|&chunk| chunk != 0)?;
         let order = table.get(chunk).order as u32;

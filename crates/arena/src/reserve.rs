@@ -6,12 +6,13 @@
 //!   |  grows in steps --->   |                                  |                  |
 //! ```
 //!
-//! * A reservation with PROT_NONE is charged neither to RSS nor to the commit limit, so twice the physical memory
-//!   may be reserved even under overcommit_memory=2; a step is charged when mprotect opens it. `ulimit -v` counts
-//!   the reservation itself, which is why `Arena::new` halves it when refused.
-//! * Because the mapping stays, a racy reader (a hint) below `committed` never faults, whatever was freed meanwhile.
-//! * The guard turns a write that runs off the last object into a fault, and keeps addresses that are computed from
-//!   garbage lengths (up to 64 KB past an object) inside our own mapping.
+//! * A reservation with PROT_NONE is charged neither to RSS nor to the commit limit, so twice the physical
+//!   memory may be reserved even under overcommit_memory=2; a step is charged when mprotect opens it. `ulimit
+//!   -v` counts the reservation itself, which is why `Arena::new` halves it when refused.
+//! * Because the mapping stays, a racy reader (a hint) below `committed` never faults, whatever was freed
+//!   meanwhile.
+//! * The guard turns a write that runs off the last object into a fault, and keeps addresses that are
+//!   computed from garbage lengths (up to 64 KB past an object) inside our own mapping.
 //!
 //! Invariants: committed <= reserved; committed only grows; bytes never written, or discarded, read as zero.
 
@@ -27,10 +28,10 @@ pub(crate) const GUARD_BYTES: usize = 128 << 10;
 
 const _: () = assert!(GUARD_BYTES >= 64 << 10);
 
-/// What a huge page of x86-64 and aarch64 (with pages of 4 KB) takes.
+/// Size of a huge page of x86-64 and aarch64 (with pages of 4 KB).
 pub(crate) const HUGE_BYTES: usize = 2 << 20;
 
-/// What became of a range that should lie on a huge page.
+/// Result of the attempt to put a range on a huge page.
 #[derive(Copy, Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Collapsed {
     Done,
@@ -38,7 +39,7 @@ pub(crate) enum Collapsed {
     HasHoles,
     /// The kernel has no huge page at hand, or is busy.
     NotNow,
-    /// This kernel, or its setting, does not do it; or something is odd about the range.
+    /// The kernel, or its setting, does not do it; or something is odd about the range.
     Refused,
 }
 
@@ -68,8 +69,8 @@ pub(crate) struct Region {
     refused: AtomicBool,
 }
 
-// SAFETY: the region is an address range and an atomic; what lies in it is shared by the rules of its users (the
-// arena's lock for the bookkeeping, the owner's lock for an object).
+// SAFETY: the region is an address range and an atomic; what lies in it is shared by the rules of its users
+// (the arena's lock for the bookkeeping, the owner's lock for an object).
 unsafe impl Send for Region {}
 // SAFETY: as above.
 unsafe impl Sync for Region {}
@@ -111,7 +112,8 @@ impl Region {
             return Err(self.refuse());
         }
         let target = bytes.next_multiple_of(self.step).min(self.reserved);
-        // SAFETY: committed <= target <= reserved, so the range lies inside our mapping, behind everything in use.
+        // SAFETY: committed <= target <= reserved, so the range lies inside our mapping, behind everything in
+        // use.
         let opened = unsafe { system::open(self.base.as_ptr().add(committed), target - committed) };
         if !opened {
             return Err(self.refuse());
@@ -126,7 +128,7 @@ impl Region {
         Exhausted
     }
 
-    /// Whether a commit was refused since `forget_refusal`.
+    /// Returns whether a commit was refused since `forget_refusal`.
     #[inline]
     pub fn was_refused(&self) -> bool {
         self.refused.load(Relaxed)
@@ -136,7 +138,8 @@ impl Region {
         self.refused.store(false, Relaxed);
     }
 
-    /// Gives the pages of a range back to the kernel; they read as zero afterwards. The range is unused meanwhile.
+    /// Gives the pages of a range back to the kernel; they read as zero afterwards. The range is unused
+    /// meanwhile.
     pub fn discard(&self, offset: usize, bytes: usize) {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.committed()));
         // SAFETY: the range is committed, and the caller has taken it out of use.
@@ -153,7 +156,7 @@ impl Region {
         self.committed().saturating_sub(self.huge_start()) / HUGE_BYTES
     }
 
-    /// Those that these bytes touch.
+    /// Returns the huge ranges that these bytes touch.
     pub fn huge_ranges_of(&self, offset: usize, bytes: usize) -> std::ops::Range<usize> {
         let start = self.huge_start();
         let end = (offset + bytes).saturating_sub(start).div_ceil(HUGE_BYTES);
@@ -194,9 +197,8 @@ mod system {
         if address == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(0));
         }
-        // A huge page would keep 2 MB resident for a few live bytes; full ranges get theirs later (`huge`). A kernel
-        // without them refuses the advice, which is as good.
-        // SAFETY: advice on the mapping just made.
+        // A huge page would keep 2 MB resident for a few live bytes; full ranges get theirs later (`huge`). A
+        // kernel without them refuses the advice, which is as good. SAFETY: advice on the mapping just made.
         unsafe { libc::madvise(address, bytes, libc::MADV_NOHUGEPAGE) };
         Ok(NonNull::new(address.cast()).expect("mmap returned an address"))
     }
@@ -213,8 +215,8 @@ mod system {
     pub unsafe fn discard(address: *mut u8, bytes: usize) {
         // SAFETY: by the caller.
         let result = unsafe { libc::madvise(address.cast(), bytes, libc::MADV_DONTNEED) };
-        // It cannot fail on a private anonymous mapping, unless the pages are locked (mlockall) or the system's pages
-        // are larger than a chunk: then they stay.
+        // It cannot fail on a private anonymous mapping, unless the pages are locked (mlockall) or the
+        // system's pages are larger than a chunk: then they stay.
         debug_assert!(result == 0 || std::io::Error::last_os_error().raw_os_error() == Some(libc::EINVAL));
     }
 

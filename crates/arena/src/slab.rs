@@ -1,4 +1,5 @@
-//! The side table: one record per chunk of 16 KB, in a reservation of its own that is committed as the arena grows.
+//! The side table: one record per chunk of 16 KB, in a reservation of its own that is committed as the arena
+//! grows.
 //!
 //! ```text
 //!   Record, 32 B = 0.2 % of a chunk
@@ -6,9 +7,9 @@
 //!   16 room [u64; 2]     bit i set = object i is free; a slab of more than 128 objects has its bits in the slab
 //! ```
 //!
-//! A slab of several chunks uses the record of its first one; the others only carry the shape, whose slab size leads
-//! to the first, because slabs are aligned to their size. The table is address space (32 B x 4 M chunks = 128 MB for
-//! an arena of 64 GB), so it never moves and growing it never copies.
+//! A slab of several chunks uses the record of its first one; the others only carry the shape, whose slab
+//! size leads to the first, because slabs are aligned to their size. The table is address space (32 B x 4 M
+//! chunks = 128 MB for an arena of 64 GB), so it never moves and growing it never copies.
 //!
 //! `next` and `prev` are chunk numbers; 0 ends a list, because chunk 0 is never given out.
 
@@ -29,7 +30,7 @@ const TABLE_STEP: usize = 64 << 10;
 #[cfg(miri)]
 const TABLE_STEP: usize = 4 << 10;
 
-/// What a chunk is at the moment. 0 is a chunk that was never touched, so a fresh table is a valid one.
+/// States of a chunk. 0 is a chunk that was never touched, so a fresh table is a valid one.
 pub(crate) mod state {
     pub const FRESH: u8 = 0;
     /// First chunk of a free block of `1 << order` chunks.
@@ -111,8 +112,9 @@ impl Table {
 
     fn records(&self) -> &[Record] {
         let count = self.region.committed() / size_of::<Record>();
-        // SAFETY: the bytes are committed, aligned to a page, and zero or written through `records_mut`; every bit
-        // pattern is a Record. The table is reached only through the arena's lock, so `&self` excludes writers.
+        // SAFETY: the bytes are committed, aligned to a page, and zero or written through `records_mut`;
+        // every bit pattern is a Record. The table is reached only through the arena's lock, so `&self`
+        // excludes writers.
         unsafe { std::slice::from_raw_parts(self.region.base().as_ptr().cast::<Record>(), count) }
     }
 
@@ -148,7 +150,7 @@ pub(crate) fn unlink(table: &mut Table, head: &mut u32, chunk: u32) {
     }
 }
 
-/// Where an object lies.
+/// Place of an object.
 #[derive(Copy, Clone)]
 pub(crate) struct Place {
     /// First chunk of its slab.
@@ -164,7 +166,8 @@ impl Place {
         Place { chunk, index: shape.index_at(offset), shape }
     }
 
-    /// The same for a number that may name no object: a victim that was freed before its owner's lock was taken.
+    /// Returns the place that a number names. The number may name no object: a victim that was freed before
+    /// its owner's lock was taken.
     pub fn find(table: &Table, handle_raw: u32) -> Option<Place> {
         let (chunk, shape, offset) = slab_around(table, handle_raw)?;
         shape.starts_object(offset).then(|| Place { chunk, index: shape.index_at(offset), shape })
@@ -185,8 +188,8 @@ impl Place {
 
     pub fn owner(self, memory: &Region) -> u16 {
         let at = memory.at(self.byte_offset() + 2 * self.index, 2).cast::<u16>();
-        // SAFETY: committed and aligned (chunks are aligned to 4 KB). The header of a slab is touched only under the
-        // arena's lock, and no object overlaps it.
+        // SAFETY: committed and aligned (chunks are aligned to 4 KB). The header of a slab is touched only
+        // under the arena's lock, and no object overlaps it.
         unsafe { at.read() }
     }
 
@@ -234,14 +237,15 @@ pub(crate) fn set_room_word(
     unsafe { room_address(memory, chunk, shape, word).write(bits) }
 }
 
-/// The address is committed and aligned to 8 (`owners_bytes` is rounded to it); it lies in the slab's header, which
-/// no object overlaps and which is touched only under the arena's lock.
+/// The address is committed and aligned to 8 (`owners_bytes` is rounded to it); it lies in the slab's header,
+/// which no object overlaps and which is touched only under the arena's lock.
 fn room_address(memory: &Region, chunk: u32, shape: &Shape, word: usize) -> std::ptr::NonNull<u64> {
     debug_assert!(word < shape.room_words());
     memory.at(chunk as usize * CHUNK_BYTES + shape.room_offset() + 8 * word, 8).cast::<u64>()
 }
 
-/// Class states that are zero without being touched: 29 KB (457 x 64 B) that an arena in use touches a few pages of.
+/// Class states that are zero without being touched: 29 KB (457 x 64 B) that an arena in use touches a few
+/// pages of.
 pub(crate) fn zeroed_class_states() -> Box<[ClassState]> {
     let states = Box::<[ClassState]>::new_zeroed_slice(CLASS_COUNT);
     // SAFETY: a ClassState consists of integers, for which zero is a value.

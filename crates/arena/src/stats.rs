@@ -1,4 +1,4 @@
-//! What an arena takes, in parts that add up.
+//! Memory of an arena, in parts that add up.
 //!
 //! ```text
 //!   slab_bytes = live_bytes + partial_free_bytes + tail_bytes + headers (part of metadata_bytes)
@@ -22,7 +22,7 @@ pub struct KindStats {
 
 #[derive(Copy, Clone, Default, PartialEq, Eq, Debug)]
 pub struct ArenaStats {
-    /// Of all kinds, rounded to classes.
+    /// Bytes of live objects of all kinds, rounded to classes.
     pub live_bytes: u64,
     pub live_objects: u64,
     /// Indexed by `Kind as usize`.

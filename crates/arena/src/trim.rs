@@ -1,15 +1,15 @@
 //! Giving free chunks back to the kernel.
 //!
-//! The blocks leave the pool under the lock, their pages are dropped without it (at 0.1 to 0.3 us a page that takes the
-//! kernel some 25 to 75 us for a step of 1 MB, which must not stop any thread's allocation), and they come back as clean
-//! blocks. Neighbours are dropped in one call.
+//! The blocks leave the pool under the lock, their pages are dropped without it (at 0.1 to 0.3 us a page that
+//! takes the kernel some 25 to 75 us for a step of 1 MB, which must not stop any thread's allocation), and
+//! they come back as clean blocks. Neighbours are dropped in one call.
 
 use crate::class::CHUNK_BYTES;
 use crate::heap::Heap;
 use crate::huge::Huge;
 use crate::reserve::Region;
 
-/// One step gives back at most this much; who wants more calls again.
+/// Maximum number of bytes that one step gives back; a caller that wants more calls again.
 pub(crate) const TRIM_STEP_BYTES: usize = 1 << 20;
 const STEP_CHUNKS_MAX: usize = TRIM_STEP_BYTES / CHUNK_BYTES;
 

@@ -1,9 +1,9 @@
 //! The bound of the memory plan: after compaction has come to rest, free room in slabs and tails take at most
 //! 1.5 MB + 2 % of the live bytes of an arena, after any mixture of sizes was stored and deleted before.
 //!
-//! The fixed part is half a slab of 16 KB for each of the some 160 classes that pages of a keyspace (320 B to 2 KB) and
-//! blobs (200 B to 4 KB) are in: 160 x 8 KB = 1.25 MB. Where it is tight the worst case is above it: an arena that holds
-//! a single object of each class takes 160 x 16 KB.
+//! The fixed part is half a slab of 16 KB for each of the some 160 classes that pages of a keyspace (320 B to
+//! 2 KB) and blobs (200 B to 4 KB) are in: 160 x 8 KB = 1.25 MB. Where it is tight the worst case is above
+//! it: an arena that holds a single object of each class takes 160 x 16 KB.
 #![cfg(not(miri))]
 
 mod common;
@@ -16,7 +16,7 @@ const SHARE_PERCENT: u64 = 2;
 
 struct Store {
     arena: Arena,
-    /// Where each object is, and the reverse, as a directory would know it.
+    /// Handles by position, and positions by handle, as a directory would know them.
     handles: Vec<Handle>,
     position: std::collections::HashMap<Handle, usize>,
     random: Random,

@@ -1,5 +1,5 @@
-//! Random operations against a map from handle to what the object should hold: contents survive, never overlap, and
-//! the accounting is right. Every failure names its seed.
+//! Random operations against a map from handle to what the object should hold: contents survive, never
+//! overlap, and the accounting is right. Every failure names its seed.
 #![allow(unsafe_code)]
 
 mod common;

@@ -1,5 +1,5 @@
-//! The kernel says no: to the reservation (`ulimit -v`), and to a commit. Alone in its file, because the limit holds for
-//! the whole process.
+//! The kernel says no: to the reservation (`ulimit -v`), and to a commit. Alone in its file, because the
+//! limit holds for the whole process.
 #![cfg(not(miri))]
 #![allow(unsafe_code)]
 

@@ -1,4 +1,5 @@
-//! What the kernel sees: RSS follows the live bytes. Alone in its file, so that no other test moves the figure.
+//! Resident memory as the kernel sees it: RSS follows the live bytes. The test is alone in its file, so that
+//! no other test moves the figure.
 #![cfg(not(miri))]
 
 mod common;

@@ -1,5 +1,5 @@
-//! One arena, several owners, a compactor: the way a server uses it. Each owner has a lock, as a stripe has; only who
-//! holds it touches the owner's objects.
+//! Arena with several owners and a compactor, used as a server does. Each owner has a lock, as a stripe has;
+//! only a thread that holds the lock touches the owner's objects.
 #![allow(unsafe_code)]
 
 mod common;
@@ -20,12 +20,14 @@ struct Object {
 
 type Stripe = Mutex<HashMap<Handle, Object>>;
 
-/// So many moves make the test worth its name.
+/// Minimum number of moves that make the test meaningful.
 const MOVES_MIN: usize = 100;
-/// On a loaded machine the compactor may get no turn while the owners work: they go on until it had one, to this bound.
+/// On a loaded machine the compactor may get no turn while the owners work: they go on until it had one, to
+/// this bound.
 const ROUNDS_MAX: usize = 20_000_000;
 
-/// Works on one owner's objects for `rounds`, and on until the compactor has moved enough; checks what it finds.
+/// Works on one owner's objects for `rounds`, and on until the compactor has moved enough; checks what it
+/// finds.
 fn work(arena: &Arena, stripe: &Stripe, owner: u16, rounds: usize, moves: &AtomicUsize) {
     let mut random = Random(u64::from(owner) + 1);
     let mut keys: Vec<Handle> = Vec::new();
@@ -68,8 +70,8 @@ fn compact(arena: &Arena, stripes: &[Stripe], stop: &AtomicBool, moves: &AtomicU
             continue;
         }
         for victim in victims.drain(..) {
-            // Lock order: the owner's lock, then the arena's. A busy owner is skipped, but not for ever: these owners
-            // do nothing but hold their lock.
+            // Lock order: the owner's lock, then the arena's. A busy owner is skipped, but not for ever:
+            // these owners do nothing but hold their lock.
             let stripe = &stripes[victim.owner as usize];
             let Some(mut objects) = stripe.try_lock().ok().or_else(|| patience(&mut random, stripe)) else {
                 continue;
@@ -92,7 +94,8 @@ fn patience<'a>(random: &mut Random, stripe: &'a Stripe) -> Option<MutexGuard<'a
     (random.below(2) == 0).then(|| stripe.lock().unwrap())
 }
 
-/// Runs when it is dropped, also by a failed check: threads of a scope that are not stopped would hang the test.
+/// Runs when it is dropped, also by a failed check: threads of a scope that are not stopped would hang the
+/// test.
 struct OnDrop<F: FnMut()>(F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {
@@ -116,7 +119,8 @@ fn owners_and_a_compactor_share_an_arena() {
                 scope.spawn(move || work(arena, stripe, owner as u16, rounds, moves))
             })
             .collect();
-        // Hints go on all the time, and must survive anything. (Under Miri a race is an error even for a hint.)
+        // Hints go on all the time, and must survive anything. (Under Miri a race is an error even for a
+        // hint.)
         let mut random = Random(99);
         while !cfg!(miri) && workers.iter().any(|worker| !worker.is_finished()) {
             let raw = random.below(64 << 16) as u32;

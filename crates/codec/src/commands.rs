@@ -6,8 +6,9 @@
 //! XADD ... XSETID XGROUP XCLAIM
 //! PEXPIREAT key ms             behind the value
 //! ```
-//! The commands are those that Valkey writes (`rewriteAppendOnlyFileRio`), so every Valkey reads them. They keep what they can
-//! say: not when a consumer was last seen, nor a pending entry that was deleted from its stream.
+//! The commands are those that Valkey writes (`rewriteAppendOnlyFileRio`), so every Valkey reads them. They
+//! keep what they can say: not when a consumer was last seen, nor a pending entry that was deleted from its
+//! stream.
 //!
 //! Of a collection 64 elements are held, and of a stream the pending entries of one group.
 
@@ -34,7 +35,7 @@ pub struct CommandWriter {
     db: Option<Db>,
     key: Vec<u8>,
     expiry: Option<UnixMs>,
-    /// Of the collection at hand.
+    /// Type of the current collection.
     kind: Option<Type>,
     /// The encoded elements that wait for their command, and how many arguments they are.
     elements: Vec<u8>,
@@ -52,7 +53,7 @@ struct Stream {
 }
 
 impl CommandWriter {
-    /// What was written; the caller may take it away.
+    /// Returns the commands written so far; the caller may take them.
     pub fn sink_mut(&mut self) -> &mut Vec<u8> {
         &mut self.out
     }

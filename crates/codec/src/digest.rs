@@ -1,4 +1,5 @@
-//! A signature of values. Equal data have equal ones in Valkey and here, whatever the order in which they lie in memory.
+//! A signature of values. Equal data have equal ones in Valkey and here, whatever the order in which they lie
+//! in memory.
 //!
 //! ```text
 //! xor(d, x)  d = d ^ sha1(x)                 order does not matter

@@ -9,11 +9,12 @@
 //! a view        --digest--> twenty bytes, equal for equal data in Valkey and here
 //! ```
 //!
-//! `persist` knows the bytes and no keyspace; the keyspace knows its layouts and no files. This crate connects them. One
-//! writer serves DUMP and files, so that a value is the same bytes wherever it goes but for where lists are cut into nodes.
+//! `persist` knows the bytes and no keyspace; the keyspace knows its layouts and no files. This crate
+//! connects them. One writer serves DUMP and files, so that a value is the same bytes wherever it goes but
+//! for where lists are cut into nodes.
 //!
-//! **Architecture invariant:** `codec` does not know who asks (a command, a save, a replica, a migration), nor where the
-//! bytes go.
+//! **Architecture invariant:** `codec` does not know who asks (a command, a save, a replica, a migration),
+//! nor where the bytes go.
 
 mod commands;
 mod digest;

@@ -1,5 +1,6 @@
-//! From a decoded value to a key that holds it, by the same edits that commands make: which encoding comes of it is decided
-//! by the limits in force here. Of a payload that came packed only the number of elements is looked at, as in Valkey.
+//! Load of a decoded value into a key, by the same edits that commands make: the limits in force here decide
+//! which encoding it gets. Of a payload that came packed only the number of elements is looked at, as in
+//! Valkey.
 
 use crate::stream;
 use isotherm_keyspace::{
@@ -10,7 +11,8 @@ use isotherm_persist::rdb::RdbType;
 use isotherm_persist::rdb::file::{Piece, PieceValue};
 use isotherm_persist::{RdbValue, Texts};
 
-/// Stores a value under a key that is absent; `code` is the type that it came as. On an error the key is absent again.
+/// Stores a value under a key that is absent; `code` is the type that it came as. On an error the key is
+/// absent again.
 pub fn load(
     txn: &mut Txn<'_, '_>,
     db: Db,
@@ -31,17 +33,18 @@ pub fn load(
 
 // ---- a file ----
 
-/// How keys of a file are taken.
+/// Rules for the keys of a file.
 #[derive(Clone, Copy)]
 pub struct FileTerms<'l> {
     pub limits: &'l Limits,
-    /// Keys and fields that expired before this time stay behind, as in a primary that starts; `None` keeps all.
+    /// Keys and fields that expired before this time stay behind, as in a primary that starts; `None` keeps
+    /// all.
     pub keeps_from: Option<UnixMs>,
     /// A key that is there already is replaced; otherwise it is an error.
     pub replaces: bool,
 }
 
-/// What became of a piece.
+/// Result of loading a piece.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Loaded {
     Stored,
@@ -65,7 +68,8 @@ impl From<Full> for LoadError {
     }
 }
 
-/// Stores a piece of a file. The pieces of a key come one behind the other; after an error the key may be there in part.
+/// Stores a piece of a file. The pieces of a key come one behind the other; after an error the key may be
+/// there in part.
 pub fn load_piece(
     txn: &mut Txn<'_, '_>,
     db: Db,
@@ -202,7 +206,8 @@ fn new_if(is_new: bool) -> Result<(), LoadError> {
     is_new.then_some(()).ok_or(LoadError::RepeatedElement)
 }
 
-/// One after the other, because several at once are judged by their texts; at the end by what they take.
+/// Loads the elements one by one: several at once are judged by their texts. At the end the list is judged by
+/// its size.
 fn load_list(list: &mut ListEdit<'_, '_>, texts: &Texts) -> Result<(), LoadError> {
     texts.iter().try_for_each(|text| list.push(End::Back, std::iter::once(text)))?;
     Ok(list.before_growth(std::iter::empty())?)

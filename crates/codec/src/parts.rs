@@ -1,7 +1,8 @@
 //! Views in parts: what a snapshot emits of a collection, made of the view that a command has of it.
 //!
-//! The order and the nodes are those of a server that saves the value itself: lists in Valkey's nodes, sorted sets of
-//! many members from the greatest score down (which is the end where a skip list is entered), so DUMP is equal to the byte.
+//! The order and the nodes are those of a server that saves the value itself: lists in Valkey's nodes, sorted
+//! sets of many members from the greatest score down (which is the end where a skip list is entered), so DUMP
+//! is equal to the byte.
 
 use isotherm_keyspace::{
     ConsumerGroup, Encoding, End, HashView, ListView, Outline, Part, StreamBlock, StreamId, StreamPart,
@@ -9,7 +10,7 @@ use isotherm_keyspace::{
 };
 use isotherm_persist::rdb::{ListShape, Place};
 
-/// What is known of a collection before its parts; `None` of a string.
+/// Returns what is known of a collection before its parts; `None` for a string.
 pub fn outline(value: &Value<'_>, list_size: i32) -> Option<Outline> {
     let of = |encoding, len| Outline { kind: value.kind(), encoding, len, nodes: 0, is_volatile: false };
     Some(match value {
@@ -30,7 +31,7 @@ pub fn outline(value: &Value<'_>, list_size: i32) -> Option<Outline> {
     })
 }
 
-/// What is walked: a field whose time has come may still be in its page.
+/// Returns the number of fields that a walk finds: a field whose time has come may still be in its page.
 fn visible(hash: &HashView<'_>) -> u64 {
     if !hash.has_volatile() {
         return hash.len();
@@ -115,7 +116,7 @@ fn group_parts(name: &[u8], group: &ConsumerGroup, visit: &mut dyn FnMut(StreamP
     }
 }
 
-/// Whether there is nothing to write: a hash whose last field has just expired.
+/// Returns whether there is nothing to write: a hash whose last field has just expired.
 pub fn is_empty(value: &Value<'_>) -> bool {
     matches!(value, Value::Hash(hash) if hash.has_volatile() && visible(hash) == 0)
 }

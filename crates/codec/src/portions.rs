@@ -1,10 +1,12 @@
-//! A payload as DUMP makes it, written a portion at a time: the lock of a large value is let go of in between.
+//! A payload as DUMP makes it, written a portion at a time: the lock of a large value is let go of in
+//! between.
 //!
 //! ```text
 //!   lock | portion | unlock,  lock | portion | unlock ...  --> pieces of some KB --> footer
 //! ```
-//! The caller sees to it that the value is the same in each portion, and the time too: a hash shows the fields that are there at that
-//! time. A value in one of the packed encodings is one portion, and so are the groups of a stream.
+//! The caller sees to it that the value is the same in each portion, and the time too: a hash shows the
+//! fields that are there at that time. A value in one of the packed encodings is one portion, and so are the
+//! groups of a stream.
 
 use crate::parts;
 use crate::write::ItemWriter;
@@ -29,7 +31,7 @@ pub type Payload = Vec<Vec<u8>>;
 #[derive(Default)]
 struct Pieces {
     all: Payload,
-    /// Of those before the last one.
+    /// Bytes of the pieces before the last one.
     full_bytes: usize,
 }
 
@@ -57,21 +59,21 @@ impl Sink for Pieces {
     }
 }
 
-/// How far a value is written.
+/// Position in the value that is written.
 enum At {
     Begin,
-    /// Of a long string: what was read of it.
+    /// Part of a long string that was read.
     Text(Vec<u8>),
-    /// Of a hash whose fields have times: those that are there are counted.
+    /// Count of the fields of a hash whose fields have expiries.
     Count {
         cursor: u64,
         fields: u64,
     },
     Fields(u64),
     Members(u64),
-    /// From the greatest score down.
+    /// Members of a sorted set, from the greatest score down.
     Scored(u64),
-    /// Of a list: its nodes are counted.
+    /// Count of the nodes of a list.
     Nodes {
         index: u64,
         shape: ListShape,
@@ -81,7 +83,7 @@ enum At {
         index: u64,
         shape: ListShape,
     },
-    /// Of a stream: blocks that are written.
+    /// Number of blocks of a stream that are written.
     Blocks(usize),
     End,
     /// A hash whose last field has just expired.
@@ -95,7 +97,7 @@ pub struct Portions {
     at: At,
 }
 
-/// What was spent of a portion.
+/// Work done in a portion.
 struct Spent(u64);
 
 impl Spent {
@@ -135,7 +137,8 @@ impl Portions {
         }
     }
 
-    /// The payload of the value that is written to its end; none if there is nothing of it. The next value may begin.
+    /// The payload of the value that is written to its end; none if there is nothing of it. The next value
+    /// may begin.
     pub fn take(&mut self) -> Option<Payload> {
         match std::mem::replace(&mut self.at, At::Begin) {
             At::End => {}
@@ -151,7 +154,7 @@ impl Portions {
         Some(pieces)
     }
 
-    /// What is written so far takes.
+    /// Returns the bytes of memory of everything written so far.
     pub fn memory_bytes(&mut self) -> usize {
         let text = if let At::Text(read) = &self.at { read.capacity() } else { 0 };
         text + self.writer.sink_mut().memory_bytes()

@@ -1,4 +1,4 @@
-//! One value on its own: what DUMP sends, and what DEBUG OBJECT counts.
+//! Single value in encoded form: the payload of DUMP, and the sizes of DEBUG OBJECT.
 
 use crate::parts;
 use crate::stream::element_to_rdb;
@@ -15,7 +15,7 @@ pub fn dump(entry: &Entry<'_>, limits: &Limits, compress: bool) -> Option<Vec<u8
     Some(dump::seal(save(entry, limits, compress)))
 }
 
-/// What the value takes in a file, uncompressed and without its type.
+/// Returns the bytes of the value in a file, uncompressed and without its type.
 pub fn saved_bytes(entry: &Entry<'_>, limits: &Limits) -> usize {
     save(entry, limits, false).len() - 1
 }
@@ -25,11 +25,11 @@ pub fn saved_bytes(entry: &Entry<'_>, limits: &Limits) -> usize {
 pub struct ListNodes {
     pub nodes: u64,
     pub elements: u64,
-    /// Of all nodes, uncompressed.
+    /// Bytes of all nodes, uncompressed.
     pub bytes: u64,
 }
 
-/// Of a list that is more than a listpack.
+/// Returns the nodes of a list that is more than a listpack.
 pub fn list_nodes(entry: &Entry<'_>, limits: &Limits) -> Option<ListNodes> {
     if entry.kind() != Type::List || entry.encoding() != Encoding::Quicklist {
         return None;

@@ -1,8 +1,8 @@
 //! Streams on their way in: block by block, then what the stream and its groups remember.
 //!
-//! A node of a payload becomes a block, and a block a node, whatever the limits in force: names that entries share are
-//! shared on both sides. Were entries added one by one, a name longer than a block may be would be written for each of
-//! them: a payload of 1 MB could take a GB.
+//! A node of a payload becomes a block, and a block a node, whatever the limits in force: names that entries
+//! share are shared on both sides. Were entries added one by one, a name longer than a block may be would be
+//! written for each of them: a payload of 1 MB could take a GB.
 
 use crate::digest::mix;
 use isotherm_keyspace::{

@@ -1,4 +1,5 @@
-//! Items into RDB bytes: the one writer of values, whether they come from a view or from the walk of a snapshot.
+//! Items into RDB bytes: the one writer of values, whether they come from a view or from the walk of a
+//! snapshot.
 //!
 //! ```text
 //! view      --parts-->  Outline, Part ...  --+
@@ -9,8 +10,9 @@
 //! a value   [type][value]
 //! ```
 //!
-//! The type byte follows from the outline. A value in one of Valkey's packed encodings is gathered, since its bytes stand
-//! in one string: it is as large as the limits of the configuration let it be. Of any other one node is held.
+//! The type byte follows from the outline. A value in one of Valkey's packed encodings is gathered, since its
+//! bytes stand in one string: it is as large as the limits of the configuration let it be. Of any other one
+//! node is held.
 
 use crate::parts;
 use crate::stream::{element_to_rdb, to_rdb};
@@ -25,9 +27,9 @@ use isotherm_persist::rdb::{
 use isotherm_persist::{Sink, Texts};
 use isotherm_stdx::parse_i64;
 
-/// In the bytes: this field has no expiry.
+/// Expiry that is written for a field without one.
 const EXPIRY_NONE: i64 = -1;
-/// In the bytes: how much a group has read is not known.
+/// Number that is written if it is not known how many entries a group has read.
 const ENTRIES_READ_UNKNOWN: u64 = u64::MAX;
 
 pub struct ItemWriter<S: Sink> {
@@ -35,11 +37,13 @@ pub struct ItemWriter<S: Sink> {
     /// `list-max-listpack-size`: where lists that come as views are cut into nodes.
     list_size: i32,
     open: Open,
-    /// That of the key before.
+    /// Database of the previous key.
     db: Option<Db>,
-    /// Keys of each database, and how many of them expire: written where it first appears. Empty if that is not known.
+    /// Keys of each database, and how many of them expire: written where it first appears. Empty if that is
+    /// not known.
     sizes: Vec<Option<(u64, u64)>>,
-    /// The first key whose value only `VERSION_FIELD_EXPIRY` knows. Its name is empty where values are written without keys.
+    /// The first key whose value only `VERSION_FIELD_EXPIRY` knows. Its name is empty where values are
+    /// written without keys.
     field_expiry: Option<(Db, Box<[u8]>)>,
     /// The time to which the time since a key's last use is counted; `None`: it is not written.
     used_until: Option<UnixMs>,
@@ -64,7 +68,7 @@ enum Open {
 struct OpenStream {
     writer: StreamWriter,
     len: u64,
-    /// Of the group at hand: what is to come before its consumers, and how many these are.
+    /// Pending entries of the current group that are still to come before its consumers, and number of these.
     pending_left: u64,
     consumers: u64,
 }
@@ -92,12 +96,13 @@ impl<S: Sink> ItemWriter<S> {
         self.sizes = sizes.into_iter().map(Some).collect();
     }
 
-    /// What is known of the use of keys is written too, as of `now`.
+    /// Lets the use of keys be written too, as far as it is known, as of `now`.
     pub fn note_use(&mut self, now: UnixMs) {
         self.used_until = Some(now);
     }
 
-    /// Keys whose values are not in memory are written as references; without this the caller fetches them before.
+    /// Keys whose values are not in memory are written as references; without this the caller fetches them
+    /// before.
     pub fn refer(&mut self) {
         self.refers = true;
     }
@@ -106,7 +111,7 @@ impl<S: Sink> ItemWriter<S> {
         self.refers
     }
 
-    /// Where the bytes went; no value is open or a part of one is there.
+    /// Returns the sink of the bytes. No value is open, or the bytes hold a part of one.
     pub fn sink_mut(&mut self) -> &mut S {
         self.writer.sink_mut()
     }
@@ -116,7 +121,7 @@ impl<S: Sink> ItemWriter<S> {
         self.field_expiry.as_ref().map(|(db, key)| (*db, &**key))
     }
 
-    /// What is written beside items.
+    /// Returns the writer for data other than items.
     pub(crate) fn writer_mut(&mut self) -> &mut Writer<S> {
         &mut self.writer
     }

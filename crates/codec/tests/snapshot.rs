@@ -1,5 +1,5 @@
-//! A snapshot that is walked while everything changes, written and loaded again, is the state at its cut; and what the
-//! writer holds meanwhile does not follow the size of a value.
+//! A snapshot that is walked while everything changes, written and loaded again, is the state at its cut; and
+//! what the writer holds meanwhile does not follow the size of a value.
 
 use isotherm_allocator as allocator;
 use isotherm_codec::{FileTerms, ItemWriter, Portions, add_value, dump, load_piece, mix, xor};
@@ -39,7 +39,7 @@ fn with_txn<R>(keyspace: &Keyspace, work: impl FnOnce(&mut Txn<'_, '_>) -> R) ->
     work(&mut Txn::new(&mut held, conditions, &mut effects))
 }
 
-/// As DEBUG DIGEST, of the keys that are meant.
+/// Returns the DEBUG DIGEST of the keys that `is_meant` selects.
 fn digest(keyspace: &Keyspace, is_meant: impl Fn(&[u8]) -> bool) -> Digest {
     let mut all = Digest::default();
     with_txn(keyspace, |txn| {
@@ -69,7 +69,7 @@ fn text_of(number: u64) -> Vec<u8> {
     }
 }
 
-/// One random change: of a string or a collection of any type and size, or of a whole database.
+/// Makes a random change: of a string or a collection of any type and size, or of a whole database.
 fn change(keyspace: &Keyspace, prng: &mut Prng, names: u64) {
     let db = Db(prng.below(u64::from(DATABASES)) as u16);
     let kind = prng.below(6);
@@ -266,8 +266,8 @@ fn what_is_loaded_is_the_state_at_the_cut() {
     assert!(collections > 50, "large collections were among them: {collections}");
 }
 
-/// Of 64 MB, or as many as ISOTHERM_LIST_MB says.
-/// The same bytes as in one go, where elements have an order; else the same value.
+/// A payload in portions is the value: it has the same bytes as in one go, where elements have an order, else
+/// the same value.
 #[test]
 fn a_payload_in_portions_is_the_value() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -334,6 +334,7 @@ fn a_payload_in_portions_is_the_value() {
     assert!(written > 200 && holds > 50, "{written} {holds}");
 }
 
+/// A list of 64 MB, or of as many as ISOTHERM_LIST_MB says, is written in little memory.
 #[test]
 fn a_list_is_written_in_little_memory() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,11 +1,12 @@
-//! A file that is read and written past the system's page cache (O_DIRECT): what is read is not kept in memory a second time.
+//! A file that is read and written past the system's page cache (O_DIRECT): what is read is not kept in
+//! memory a second time.
 //!
 //! ```text
 //!   the caller    |        [ at .. at + len )            any bytes
 //!   the device    |    [ 4 KB ][ 4 KB ][ 4 KB ]          whole blocks, into memory that begins at one
 //! ```
-//! Reads go through a room of the thread, from which what was asked for is copied. Writes have to begin and end at blocks: those who
-//! write such files write blocks anyway.
+//! Reads go through a room of the thread, from which what was asked for is copied. Writes have to begin and
+//! end at blocks: those who write such files write blocks anyway.
 
 use crate::{File, RawFile};
 use std::cell::RefCell;
@@ -15,11 +16,12 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// What begins and ends at multiples of this can be read and written, whatever the device.
+/// Block size: a range that begins and ends at multiples of this can be read and written, whatever the
+/// device.
 pub const BLOCK_BYTES: usize = 4096;
-/// One call reads or writes at most so much.
+/// Maximum number of bytes that one call reads or writes.
 const CALL_BYTES_MAX: usize = 1 << 20;
-/// What a thread keeps for the next call.
+/// Maximum size of the buffer that a thread keeps for the next call.
 const ROOM_KEPT_BYTES_MAX: usize = 64 << 10;
 
 const _: () = assert!(CALL_BYTES_MAX.is_multiple_of(BLOCK_BYTES));
@@ -28,10 +30,10 @@ thread_local! {
     static ROOM: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// What the rooms of all threads and rings take.
+/// Bytes of the buffers of all threads and rings.
 static ROOMS_BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// What one of them takes of that.
+/// Share of one buffer or ring in that sum.
 #[derive(Default)]
 pub(crate) struct RoomBytes(usize);
 
@@ -40,7 +42,7 @@ impl RoomBytes {
         self.0
     }
 
-    /// It takes so much from now on.
+    /// Sets the bytes of this share.
     #[inline]
     pub fn note(&mut self, bytes: usize) {
         if bytes != self.0 {
@@ -140,7 +142,8 @@ mod tests {
     use isotherm_stdx::Prng;
     use std::path::PathBuf;
 
-    /// A file in the folder of this crate's build, which is on a disk; folders for temporary files often are not.
+    /// A file in the folder of this crate's build, which is on a disk; folders for temporary files often are
+    /// not.
     struct Scratch(PathBuf);
 
     impl Drop for Scratch {

@@ -6,8 +6,8 @@
 //!        |       '-- switch of syncs:   none | io | hang      (of files, and of folders)
 //!   the disk behind it
 //! ```
-//! `SimDisk` fails by a seed, in one thread. This one knows no seed, and calls of many threads may wait in it at once.
-//! Without a fault a call costs one load more.
+//! `SimDisk` fails by a seed, in one thread. This one knows no seed, and calls of many threads may wait in it
+//! at once. Without a fault a call costs one load more.
 
 use crate::{Disk, File, Lock, Mode, RawFile};
 use rustix::io::Errno;
@@ -17,10 +17,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// As much as a slow disk takes.
+/// Duration of a call on a slow disk.
 const SLOW: Duration = Duration::from_millis(1);
 
-/// What calls of a kind meet.
+/// Trouble that calls of a kind meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trouble {
     Io,
@@ -40,7 +40,7 @@ impl Trouble {
     }
 }
 
-/// For one kind of calls.
+/// Switch for the trouble of one kind of calls.
 #[derive(Default)]
 pub struct TroubleSwitch {
     is_on: AtomicBool,
@@ -52,7 +52,7 @@ pub struct TroubleSwitch {
 struct Switched {
     /// And how many calls are to meet it.
     trouble: Option<(Trouble, u64)>,
-    /// How often it was set.
+    /// Number of times that the trouble was set.
     times: u64,
 }
 
@@ -70,7 +70,7 @@ impl TroubleSwitch {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What this call meets, after it has hung.
+    /// Returns the trouble of this call, after the call has hung if it is to hang.
     #[inline]
     fn meet(&self) -> Option<Trouble> {
         if self.is_on.load(Ordering::Acquire) { self.take() } else { None }
@@ -208,7 +208,7 @@ impl File for FaultyFile {
         self.behind.allocate(at, len)
     }
 
-    /// None while reads are to fail: those of a ring would not meet that.
+    /// Returns none while reads are to fail: reads through a ring would not meet the trouble.
     fn raw(&self) -> Option<RawFile<'_>> {
         self.behind.raw().filter(|_| !self.troubles.reads.is_on.load(Ordering::Acquire))
     }

@@ -1,4 +1,5 @@
-//! Files and folders behind one interface, so that a test can put a disk behind it that loses power at any call.
+//! Files and folders behind one interface, so that a test can put a disk behind it that loses power at any
+//! call.
 //!
 //! ```text
 //!   AOF writer, RDB writer, recovery
@@ -12,11 +13,12 @@
 //!
 //!        Ring           many reads of one thread at once, of files of the machine (io_uring)
 //! ```
-//! **Architecture invariant:** `disk` does not know what the bytes mean. It knows files, folders, names and errors of the
-//! operating system; formats and policies (what is synced when, what a failed sync means) are for the crates above.
+//! **Architecture invariant:** `disk` does not know what the bytes mean. It knows files, folders, names and
+//! errors of the operating system; formats and policies (what is synced when, what a failed sync means) are
+//! for the crates above.
 //!
-//! A method is one system call: a write may be short or interrupted, and a name is durable only after `sync_dir` on its
-//! folder. [`write_all_at`] and [`read_exact_at`] repeat what may be repeated.
+//! A method is one system call: a write may be short or interrupted, and a name is durable only after
+//! `sync_dir` on its folder. [`write_all_at`] and [`read_exact_at`] repeat what may be repeated.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -35,18 +37,18 @@ pub use os::OsDisk;
 pub use ring::{Ended, RING_READ_BYTES_MAX, RING_READS_MAX, Refusal, Ring};
 pub use sim::{Call, Damage, Fault, FullDisk, Plan, RandomFault, SECTOR_BYTES, SimDisk};
 
-/// How a file is opened. A file that may be written may be read too.
+/// Way to open a file. A file that may be written may be read too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mode {
-    /// It has to exist, and is only read.
+    /// Existing file that is only read.
     Read,
-    /// It has to exist.
+    /// Existing file.
     Update,
-    /// It is created if it does not exist.
+    /// File that is created if it does not exist.
     Create,
-    /// It is created, or emptied if it exists.
+    /// File that is created, or emptied if it exists.
     Truncate,
-    /// It is created; an error if it exists.
+    /// File that is created; an error if it exists.
     CreateNew,
 }
 
@@ -54,8 +56,8 @@ pub enum Mode {
 pub trait Disk: Send + Sync {
     fn open(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>>;
 
-    /// The same for a file that is to be read and written past the page cache, where there is one; only whole blocks of
-    /// [`BLOCK_BYTES`] are written to it. An error where the file system cannot do that.
+    /// Opens a file that is to be read and written past the page cache, if there is one. Only whole blocks of
+    /// [`BLOCK_BYTES`] are written to it. Returns an error if the file system cannot do that.
     fn open_direct(&self, path: &Path, mode: Mode) -> io::Result<Arc<dyn File>> {
         self.open(path, mode)
     }
@@ -74,14 +76,14 @@ pub trait Disk: Send + Sync {
     /// Makes the names in a folder durable: what was created, renamed and removed there.
     fn sync_dir(&self, folder: &Path) -> io::Result<()>;
 
-    /// What may still be written on the file system of a folder.
+    /// Returns the bytes that may still be written on the file system of a folder.
     fn free_bytes(&self, folder: &Path) -> io::Result<u64>;
 
-    /// Locks the file of this name, which is created if there is none, until what is returned is dropped or the process ends. An
-    /// error of kind `WouldBlock` if it is locked.
+    /// Locks the file of this name, which is created if there is none, until what is returned is dropped or
+    /// the process ends. An error of kind `WouldBlock` if it is locked.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn Lock>>;
 
-    /// Whether there is a file or a folder of this name.
+    /// Returns whether there is a file or a folder of this name.
     fn exists(&self, path: &Path) -> io::Result<bool> {
         match self.open(path, Mode::Read) {
             Ok(_) => Ok(true),
@@ -109,7 +111,7 @@ pub trait File: Send + Sync {
     /// Returns how many bytes were written, sometimes fewer than given. A gap before `at` reads as zeros.
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<usize>;
 
-    /// As `write_at` the end of the file; for files with a single writer.
+    /// Writes at the end of the file as `write_at` does; for files with a single writer.
     fn append(&self, bytes: &[u8]) -> io::Result<usize> {
         self.write_at(bytes, self.len()?)
     }
@@ -119,13 +121,14 @@ pub trait File: Send + Sync {
     /// Reserves blocks for `at..at + len`; a file that is shorter grows, by zeros.
     fn allocate(&self, at: u64, len: u64) -> io::Result<()>;
 
-    /// How a [`Ring`] reaches it. `None`: it is read by `read_at` alone.
+    /// Returns the file as a [`Ring`] needs it. `None`: the file is read by `read_at` alone.
     fn raw(&self) -> Option<RawFile<'_>> {
         None
     }
 
-    /// Makes the bytes and the length durable. After an error nothing is known of what was written since the last sync, and a
-    /// second call that succeeds says nothing about those bytes: the kernel may have dropped them.
+    /// Makes the bytes and the length durable. After an error nothing is known of what was written since the
+    /// last sync, and a second call that succeeds says nothing about those bytes: the kernel may have dropped
+    /// them.
     fn sync_data(&self) -> io::Result<()>;
 
     /// `sync_data`, and times and rights too.
@@ -143,12 +146,13 @@ pub struct RawFile<'f> {
 /// A write that ended early.
 #[derive(Debug)]
 pub struct WriteError {
-    /// So many of the bytes were accepted before the error.
+    /// Number of bytes that were accepted before the error.
     pub written: usize,
     pub error: io::Error,
 }
 
-/// Writes all bytes: goes on after short writes and interruptions. A write that accepts nothing is a full disk.
+/// Writes all bytes: goes on after short writes and interruptions. A write that accepts nothing is a full
+/// disk.
 pub fn write_all_at(file: &dyn File, bytes: &[u8], at: u64) -> Result<(), WriteError> {
     let mut written = 0;
     while written < bytes.len() {

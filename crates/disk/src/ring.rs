@@ -6,15 +6,17 @@
 //!   event()                  a descriptor that becomes readable when some have ended since
 //!   next_ended()             which one, and its bytes in their room: until the next call
 //! ```
-//! A room begins at a block in memory and takes whole blocks, as direct access wants it. Rooms are used last in, first out, so that a thread
-//! that reads one value after the other touches one of them.
+//! A room begins at a block in memory and takes whole blocks, as direct access wants it. Rooms are used last
+//! in, first out, so that a thread that reads one value after the other touches one of them.
 //!
-//! **Invariants.** What the device may write to is neither moved nor freed nor looked at: a room whose read has not ended has a file, and
-//! only [`Ring::next_ended`] takes that away. A ring that is dropped leaves such rooms behind for ever. No more reads are under way than
-//! there are places for, in either direction, so that no end is lost.
+//! **Invariants.** What the device may write to is neither moved nor freed nor looked at: a room whose read
+//! has not ended has a file, and only [`Ring::next_ended`] takes that away. A ring that is dropped leaves
+//! such rooms behind for ever. No more reads are under way than there are places for, in either direction, so
+//! that no end is lost.
 //!
-//! One thread makes and uses a ring: ends are handed over in its own calls (`DEFER_TASKRUN`, Linux 6.1), and not by interrupting it. While
-//! it makes such a call the event is switched off, or each end would wake it twice.
+//! One thread makes and uses a ring: ends are handed over in its own calls (`DEFER_TASKRUN`, Linux 6.1), and
+//! not by interrupting it. While it makes such a call the event is switched off, or each end would wake it
+//! twice.
 
 use crate::direct::{BLOCK_BYTES, RoomBytes};
 use crate::{File, RawFile};
@@ -29,9 +31,10 @@ use std::time::Duration;
 pub const RING_READS_MAX: usize = 64;
 /// Longer reads are for threads.
 pub const RING_READ_BYTES_MAX: usize = 64 << 10;
-/// What a room keeps for its next read.
+/// Maximum size of the buffer that a room keeps for its next read.
 const ROOM_KEPT_BYTES_MAX: usize = 4 * BLOCK_BYTES;
-/// Threads of the kernel that do what would have to wait before the device has it (places of the file that are not known yet).
+/// Threads of the kernel that do what would have to wait before the device has it (places of the file that
+/// are not known yet).
 const KERNEL_THREADS_MAX: u32 = 4;
 
 pub struct Ring {
@@ -39,18 +42,18 @@ pub struct Ring {
     event: OwnedFd,
     rooms: Box<[Room]>,
     free: Vec<u32>,
-    /// What [`Ring::next_ended`] has shown last.
+    /// Room of the read that [`Ring::next_ended`] has returned last.
     shown: Option<u32>,
     bytes: RoomBytes,
 }
 
-/// Where one read goes.
+/// Buffer of a read.
 #[derive(Default)]
 struct Room {
     bytes: Vec<u8>,
-    /// Where in `bytes` a block begins.
+    /// Place in `bytes` at which a block begins.
     begin: usize,
-    /// So much was read for the sake of blocks.
+    /// Number of bytes that are read before the wanted ones because only whole blocks can be read.
     before: usize,
     wanted: usize,
     /// While the read is under way.
@@ -60,15 +63,15 @@ struct Room {
 /// Why a read was not begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// As many are under way as can be.
+    /// The maximum number of reads are in flight.
     Full,
-    /// It is for `read_at`: it is long, or the file has no descriptor.
+    /// The read needs `read_at`: it is long, or the file has no descriptor.
     NotHere,
 }
 
 /// A read that has ended.
 pub struct Ended<'r> {
-    /// As [`Ring::begin`] has said.
+    /// Number of the room that [`Ring::begin`] has returned.
     pub room: usize,
     /// All of them, or an error.
     pub bytes: io::Result<&'r [u8]>,
@@ -94,7 +97,7 @@ impl Ring {
         Ok(Ring { ring, event, rooms, free, shown: None, bytes: RoomBytes::default() })
     }
 
-    /// Whether there can be one: some systems refuse its making, some its use.
+    /// Tries whether a ring works: some systems refuse its creation, some its use.
     pub fn try_out() -> io::Result<()> {
         let mut ring = Ring::new()?;
         #[allow(unsafe_code, reason = "as in `begin`")]
@@ -105,7 +108,8 @@ impl Ring {
         if taken == 1 { Ok(()) } else { Err(io::ErrorKind::Other.into()) }
     }
 
-    /// Becomes readable, edge by edge, when reads have ended that [`Ring::submit`] has not brought yet. It needs not be read.
+    /// Becomes readable, edge by edge, when reads have ended that [`Ring::submit`] has not brought yet. It
+    /// needs not be read.
     pub fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()
     }
@@ -118,7 +122,8 @@ impl Ring {
         RING_READS_MAX - self.free.len()
     }
 
-    /// Notes a read of `len` bytes, for the next [`Ring::submit`]. Returns the number of its room, which is free again when it has ended.
+    /// Notes a read of `len` bytes, for the next [`Ring::submit`]. Returns the number of its room, which is
+    /// free again when it has ended.
     pub fn begin(&mut self, file: &Arc<dyn File>, at: u64, len: usize) -> Result<usize, Refusal> {
         self.settle();
         let raw = file.raw().filter(|_| len <= RING_READ_BYTES_MAX).ok_or(Refusal::NotHere)?;
@@ -135,15 +140,17 @@ impl Ring {
             .user_data(u64::from(number));
         room.file = Some(Arc::clone(file));
         #[allow(unsafe_code, reason = "the system writes behind the back of the borrow checker")]
-        // SAFETY: the entry names `asked` bytes of the room's own vector, which lies on the heap, and a descriptor that `room.file` keeps
-        // open. Both stay as they are until the read has ended: a room that has a file is not in `free`, so no `begin` touches it;
-        // `settle` touches what has ended; and `drop` leaks it.
+        // SAFETY: the entry names `asked` bytes of the room's own vector, which lies on the heap, and a
+        // descriptor that `room.file` keeps open. Both stay as they are until the read has ended: a room that
+        // has a file is not in `free`, so no `begin` touches it; `settle` touches what has ended; and `drop`
+        // leaks it.
         let pushed = unsafe { self.ring.submission().push(&entry) };
         assert!(pushed.is_ok(), "there is a place for each room");
         Ok(number as usize)
     }
 
-    /// Hands what was begun to the system, and takes what has ended. True if it has to be called again before its thread may sleep.
+    /// Hands what was begun to the system, and takes what has ended. True if it has to be called again before
+    /// its thread may sleep.
     pub fn submit(&mut self) -> io::Result<bool> {
         let queue = self.ring.submission();
         let has_work = !queue.is_empty() || queue.taskrun();
@@ -169,7 +176,7 @@ impl Ring {
         Ok(self.ring.submission().taskrun() || !self.ring.completion().is_empty())
     }
 
-    /// The same for a thread that has nothing else to do: it waits until some have ended, or so long.
+    /// Submits reads for a thread that has nothing else to do: waits until some have ended, or for `at_most`.
     pub fn wait(&mut self, at_most: Duration) -> io::Result<()> {
         let timeout = types::Timespec::from(at_most);
         let ends = self.ring.completion();
@@ -200,7 +207,7 @@ impl Ring {
         Some(Ended { room: number as usize, bytes: room.shown(end.result()) })
     }
 
-    /// What was shown last is not looked at any more: a large room goes.
+    /// Ends the use of the read that was returned last: a large buffer is freed.
     fn settle(&mut self) {
         if let Some(number) = self.shown.take() {
             let room = &mut self.rooms[number as usize];
@@ -212,7 +219,7 @@ impl Ring {
     }
 }
 
-/// Whether the system says that it cannot just now.
+/// Returns whether the error says that the system cannot do the call just now.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind::{Interrupted, ResourceBusy, WouldBlock};
     matches!(error.kind(), Interrupted | ResourceBusy | WouldBlock)
@@ -234,7 +241,7 @@ impl Room {
         (at - self.before as u64, asked)
     }
 
-    /// What was wanted, if so much was read.
+    /// Returns the wanted bytes, or an error if fewer were read.
     fn shown(&self, read: i32) -> io::Result<&[u8]> {
         if read < 0 {
             return Err(io::Error::from_raw_os_error(-read));
@@ -263,7 +270,8 @@ mod tests {
     use isotherm_stdx::Prng;
     use std::path::{Path, PathBuf};
 
-    /// A file in the folder of this crate's build, which is on a disk; folders for temporary files often are not.
+    /// A file in the folder of this crate's build, which is on a disk; folders for temporary files often are
+    /// not.
     struct Scratch(PathBuf);
 
     impl Scratch {

@@ -1,4 +1,4 @@
-//! The same behaviour from the machine's disk and from the simulated one without faults.
+//! Equal behaviour of the machine's disk and of the simulated one without faults.
 
 use isotherm_disk::{Disk, File, Mode, OsDisk, Plan, SimDisk, read_exact_at, write_all_at};
 use std::io::ErrorKind;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const FILES: [&str; 4] = ["a", "b", "c", "d"];
 
-/// What is known of a file: the bytes at its last sync, and whether it was changed since.
+/// Knowledge about a file: the bytes at its last sync, and whether it was changed since.
 #[derive(Clone, Default)]
 struct Known {
     bytes: Vec<u8>,
@@ -39,7 +39,7 @@ fn random_bytes(prng: &mut Prng) -> Vec<u8> {
     vec![byte; len as usize]
 }
 
-/// One random change of a file and of what is known of it.
+/// Makes a random change of a file and of what is known of it.
 fn step(file: &dyn File, known: &mut Known, prng: &mut Prng) -> io::Result<()> {
     let len = known.bytes.len() as u64;
     match prng.below(8) {
@@ -123,7 +123,8 @@ fn the_same_seed_gives_the_same_bytes() {
     assert_ne!(run(1), run(2));
 }
 
-/// Of appended bytes, any part may be missing or torn; each kind of damage does happen, and none that the plan excludes.
+/// Any part of appended bytes may be missing or torn. Each kind of damage does happen, and none that the plan
+/// excludes.
 #[test]
 fn damage_is_what_the_plan_says() {
     let run = |seed: u64, damage: Damage| {

@@ -1,7 +1,8 @@
-//! What an append to the log costs: `cargo run --profile fast -p isotherm-log --example append`.
+//! Cost of an append to the log: `cargo run --profile fast -p isotherm-log --example append`.
 //!
-//! Threads append frames of a SET (16 B key, 16 B value), and a log thread collects them. `work`: nanoseconds of
-//! arithmetic between two appends, as a command has them. CPU is that of the whole process, the log thread included.
+//! Threads append frames of a SET (16 B key, 16 B value), and a log thread collects them. `work`: nanoseconds
+//! of arithmetic between two appends, as a command has them. CPU is that of the whole process, the log thread
+//! included.
 
 use isotherm_log::{Block, Frame, LogOffset, Tail};
 use std::hint::black_box;

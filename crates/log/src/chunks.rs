@@ -1,4 +1,4 @@
-//! What the log thread has taken from the tail: chunks that any number of readers share.
+//! Chunks that the log thread has taken from the tail, and that any number of readers share.
 //!
 //! ```text
 //!             first                                              end
@@ -7,11 +7,12 @@
 //!   readers                   a replica           the AOF writer: appends wait for it above a limit
 //!               |<-- backlog: kept with and without readers ---->|
 //! ```
-//! A reader is an offset. Its bytes are read as pieces that share the chunk's memory, so they are written or sent without any
-//! lock. A small chunk is joined with the one before it as soon as no piece of either is held.
+//! A reader is an offset. Its bytes are read as pieces that share the chunk's memory, so they are written or
+//! sent without any lock. A small chunk is joined with the one before it as soon as no piece of either is
+//! held.
 //!
-//! Invariants: the chunks are contiguous and end at `end`; no chunk that a reader still needs, or that belongs to
-//! the backlog, is dropped; `memory_bytes` is the sum of what the chunks have allocated.
+//! Invariants: the chunks are contiguous and end at `end`; no chunk that a reader still needs, or that
+//! belongs to the backlog, is dropped; `memory_bytes` is the sum of what the chunks have allocated.
 
 use crate::offset::LogOffset;
 use crate::tail::{Block, CHUNK_BYTES_MAX};
@@ -48,7 +49,7 @@ pub struct Gone;
 pub enum ReaderKind {
     /// Appends wait for it: what it has not read is bounded by `log-memory-limit`.
     Writer,
-    /// It has a limit of its own, or another place to read from.
+    /// Appends do not wait for the reader: it has a limit of its own, or another place to read from.
     Follower,
 }
 
@@ -64,7 +65,7 @@ struct Reader {
 struct Chunk {
     start: LogOffset,
     bytes: Arc<Vec<u8>>,
-    /// Where the frames begin in `bytes`.
+    /// Place in `bytes` at which the frames begin.
     from: usize,
 }
 
@@ -120,8 +121,8 @@ impl Chunks {
         spare
     }
 
-    /// Joins small neighbours among the last chunks. A piece that is being written keeps a pair apart, so older pairs get
-    /// another chance.
+    /// Joins small neighbours among the last chunks. A piece that is being written keeps a pair apart, so
+    /// older pairs get another chance.
     fn join(&mut self) {
         let mut pairs = self.chunks.len().saturating_sub(1);
         for _ in 0..PAIRS_PER_PUSH {
@@ -133,8 +134,8 @@ impl Chunks {
         }
     }
 
-    /// Joins a chunk with the next one. But for the last pair only if it is not much larger than what is copied, so that no byte
-    /// is copied more than some ten times.
+    /// Joins a chunk with the next one. But for the last pair only if it is not much larger than what is
+    /// copied, so that no byte is copied more than some ten times.
     fn join_pair(&mut self, at: usize) {
         let is_last = at + 2 == self.chunks.len();
         let mut pair = self.chunks.range_mut(at..at + 2);

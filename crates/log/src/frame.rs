@@ -1,4 +1,5 @@
-//! A frame: the records of one command, transaction or step, as the bytes that the AOF, the backlog and replicas share.
+//! A frame: the records of one command, transaction or step, as the bytes that the AOF, the backlog and
+//! replicas share.
 //!
 //! ```text
 //!   one entry                    [SELECT]? [entry]
@@ -8,9 +9,9 @@
 //!   bytes   |<- room for the head ->| entries                 | EXEC |
 //!                  [MULTI] [SELECT] |                                     the head is written from right to left
 //! ```
-//! Whether the frame needs its first SELECT depends on the frame before it, so only the tail can say: the frame leaves room, and
-//! is contiguous all the same. It is complete otherwise before the tail's lock is taken. SELECT stands behind MULTI, as in
-//! Valkey.
+//! Whether the frame needs its first SELECT depends on the frame before it, so only the tail can say: the
+//! frame leaves room, and is contiguous all the same. It is complete otherwise before the tail's lock is
+//! taken. SELECT stands behind MULTI, as in Valkey.
 
 use isotherm_stdx::{push_i64, push_u64};
 
@@ -27,7 +28,7 @@ const HEAD_BYTES_MAX: usize = MULTI.len() + SELECT_BYTES_MAX;
 /// A buffer of this size is kept for the next frame; a larger one is given back.
 const KEPT_BYTES_MAX: usize = 64 << 10;
 
-/// One worker's frame under way, and the memory for the next.
+/// Current frame of a worker, and the memory for the next.
 pub struct Frame {
     bytes: Vec<u8>,
     entries: u32,
@@ -53,7 +54,7 @@ impl Frame {
         self.entries == 0
     }
 
-    /// What its entries take so far.
+    /// Returns the bytes of the entries so far.
     pub fn entry_bytes(&self) -> usize {
         self.bytes.len() - HEAD_BYTES_MAX
     }
@@ -142,7 +143,7 @@ impl Frame {
         &self.bytes
     }
 
-    /// Its buffer, for a frame that is too large to be copied; the frame is empty then.
+    /// Takes the buffer, for a frame that is too large to be copied; the frame is empty then.
     pub(crate) fn take_bytes(&mut self) -> Vec<u8> {
         std::mem::take(self).bytes
     }

@@ -5,8 +5,8 @@
 //!                          workers, under   the log thread     the AOF's writer, the backlog, replicas
 //!                          their locks
 //! ```
-//! **Architecture invariant:** `log` knows no commands, no files, no sockets and no clock. A frame is bytes, a place in the log
-//! is an offset, a time is an argument.
+//! **Architecture invariant:** `log` knows no commands, no files, no sockets and no clock. A frame is bytes,
+//! a place in the log is an offset, a time is an argument.
 
 mod frame;
 mod offset;

@@ -4,11 +4,12 @@
 //!   worker          has_room?  ->  locks its partitions  ->  runs a command  ->  append
 //!   log thread      collect  ->  read  ->  (write, send)  ->  advance
 //! ```
-//! `has_room` is asked before locks are taken, so a full log makes writes wait where they hold nothing. What commands append
-//! that were admitted before may exceed the limit, by one command a worker.
+//! `has_room` is asked before locks are taken, so a full log makes writes wait where they hold nothing. What
+//! commands append that were admitted before may exceed the limit, by one command a worker.
 //!
-//! Each consumer may gather what was appended into the chunks. Only the writer of the AOF asks where frames and files end: for it
-//! these places are kept (`Marks`) until it collects them, no matter which consumer has gathered the bytes.
+//! Each consumer may gather what was appended into the chunks. Only the writer of the AOF asks where frames
+//! and files end: for it these places are kept (`Marks`) until it collects them, no matter which consumer has
+//! gathered the bytes.
 //!
 //! Lock order: chunks, tail. An append takes the tail alone.
 
@@ -22,7 +23,7 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// What the log thread has got from the tail.
+/// Mark in the stream that the log thread has collected from the tail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Collected {
     /// Frames, to this place. Behind it this database is selected, for who has read them.
@@ -35,12 +36,12 @@ pub enum Collected {
 #[derive(Default)]
 struct Marks {
     list: VecDeque<Collected>,
-    /// Where the last one stood that was not joined with its neighbour.
+    /// Place of the last mark that was not joined with its neighbour.
     kept_end: LogOffset,
 }
 
 impl Marks {
-    /// Of the ends of frames, one for each `CHUNK_BYTES_MAX` is kept: a write may stop there.
+    /// Adds a mark. Of the ends of frames, one is kept for each `CHUNK_BYTES_MAX`: a write may stop there.
     fn push(&mut self, mark: Collected) {
         match (mark, self.list.back_mut()) {
             (Collected::Frames(end, selected), Some(Collected::Frames(last, last_selected)))
@@ -59,7 +60,7 @@ impl Marks {
     }
 }
 
-/// What one lock protects.
+/// Data under one lock.
 struct Gathered {
     chunks: Chunks,
     marks: Marks,
@@ -102,7 +103,7 @@ impl Log {
         self.gathered.lock().expect("no panic under the lock of the chunks")
     }
 
-    /// Whether another command may append.
+    /// Returns whether a further command may append.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.unwritten_bytes() < self.limit_bytes.load(Ordering::Relaxed)
@@ -113,7 +114,7 @@ impl Log {
         self.unwritten_bytes() / 2 >= self.limit_bytes.load(Ordering::Relaxed)
     }
 
-    /// What was appended and is still needed by a writer.
+    /// Returns the bytes that were appended and that a writer still needs.
     #[inline]
     pub fn unwritten_bytes(&self) -> u64 {
         self.tail.end().0.saturating_sub(self.written.load(Ordering::Relaxed))
@@ -127,8 +128,8 @@ impl Log {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 
-    /// A log that has no reader goes on at `start`, with another history, whose stream has `stream_database` selected there: what
-    /// it held is gone, but for the size of the backlog.
+    /// A log that has no reader goes on at `start`, with another history, whose stream has `stream_database`
+    /// selected there: what it held is gone, but for the size of the backlog.
     pub fn go_on_at(&self, start: LogOffset, stream_database: Database) {
         let mut gathered = self.chunks();
         assert!(!gathered.has_readers(), "a reader knows the places of one history");
@@ -151,8 +152,8 @@ impl Log {
         self.tail.append_stream(bytes, database)
     }
 
-    /// The database that commands behind the end are for, until their first SELECT: that which the stream of a primary has
-    /// selected; 0 behind own frames, which bring theirs.
+    /// The database that commands behind the end are for, until their first SELECT: that which the stream of
+    /// a primary has selected; 0 behind own frames, which bring theirs.
     pub fn stream_database(&self) -> Database {
         self.tail.stream_database()
     }
@@ -185,7 +186,8 @@ impl Log {
         self.free(dropped);
     }
 
-    /// The same for the writer. `each`: the places where frames end at which a write may stop, among them each cut.
+    /// Moves what was appended into the chunks, for the writer. `each` gets the places at which a write may
+    /// stop: ends of frames, among them each cut.
     pub fn collect(&self, each: impl FnMut(Collected)) {
         let mut gathered = self.chunks();
         let is_kept = gathered.slowest_writer().is_some();
@@ -203,7 +205,7 @@ impl Log {
         marks.into_iter().for_each(each);
     }
 
-    /// Whether `collect` has something new for the writer.
+    /// Returns whether `collect` has something new for the writer.
     pub fn has_more_to_collect(&self) -> bool {
         let gathered = self.chunks();
         !gathered.marks.list.is_empty() || gathered.end() < self.tail.end()
@@ -219,7 +221,8 @@ impl Log {
         })
     }
 
-    /// What is returned is freed where no lock is held.
+    /// Moves the blocks of the tail into the chunks. Returns the buffers to free, so that the caller frees
+    /// them without a lock.
     fn move_blocks(&self, chunks: &mut Chunks, mut each: impl FnMut(Collected)) -> Vec<Arc<Vec<u8>>> {
         let (mut blocks, mut spares, mut dropped) = (Vec::new(), Vec::new(), Vec::new());
         self.tail.collect(&mut blocks);
@@ -263,7 +266,7 @@ impl Log {
         Ok(pieces)
     }
 
-    /// How far the log can be read.
+    /// Returns the offset up to which the log can be read.
     pub fn collected(&self) -> LogOffset {
         self.chunks().end()
     }
@@ -288,7 +291,7 @@ impl Log {
         self.change(|chunks| chunks.remove_reader(id));
     }
 
-    /// What stays in memory behind all readers (`repl-backlog-size`).
+    /// Sets how many bytes stay in memory after all readers have read them (`repl-backlog-size`).
     pub fn set_backlog_bytes(&self, backlog_bytes: u64) {
         self.change(|chunks| chunks.set_backlog_bytes(backlog_bytes));
     }

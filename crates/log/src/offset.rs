@@ -3,7 +3,8 @@
 use std::fmt;
 use std::ops::{Add, Sub};
 
-/// How many bytes of the log lie before a place, since the history began. The replication offset of Valkey counts the same.
+/// Number of bytes of the log before a place, since the history began. The replication offset of Valkey
+/// counts the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub struct LogOffset(pub u64);
 

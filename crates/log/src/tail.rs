@@ -7,12 +7,13 @@
 //!                    |                              |
 //!   log thread       +------- collect --------------+             takes the blocks as they are
 //! ```
-//! The order of the log is the order in which the lock was taken, which is an order in which the commands can have run one after
-//! the other: each is appended before its partitions are released. Offsets are exact as soon as a command is over.
+//! The order of the log is the order in which the lock was taken, which is an order in which the commands can
+//! have run one after the other: each is appended before its partitions are released. Offsets are exact as
+//! soon as a command is over.
 //!
-//! **Why a lock.** Its rival was a reservation by compare-and-swap, with buffers of each worker that the log thread merged. The
-//! process's CPU time for one append of 59 B, the log thread's included, by `examples/append` (2 cores, best of 5; what
-//! stands beside it in `git log` measured both):
+//! **Why a lock.** Its rival was a reservation by compare-and-swap, with buffers of each worker that the log
+//! thread merged. The process's CPU time for one append of 59 B, the log thread's included, by
+//! `examples/append` (2 cores, best of 5; what stands beside it in `git log` measured both):
 //!
 //! ```text
 //!                                          no log    lock    compare-and-swap
@@ -24,9 +25,9 @@
 //! ```
 //! A holder that is preempted stops the others until it runs again, as the holder of a partition's lock does.
 //!
-//! Invariants: a block holds whole frames, so each of its ends is a place where a reader may stop and a file may end. Under the
-//! lock at most `COPIED_BYTES_MAX` are copied and one block is allocated; a larger frame becomes a block itself.
-//! `tests/shuttle` explores appends, cuts and readers in random interleavings.
+//! Invariants: a block holds whole frames, so each of its ends is a place where a reader may stop and a file
+//! may end. Under the lock at most `COPIED_BYTES_MAX` are copied and one block is allocated; a larger frame
+//! becomes a block itself. `tests/shuttle` explores appends, cuts and readers in random interleavings.
 
 use crate::frame::{Database, Frame};
 use crate::offset::LogOffset;
@@ -47,11 +48,12 @@ const SPARES_MAX: usize = 4;
 #[derive(Default)]
 pub struct Block {
     pub bytes: Vec<u8>,
-    /// Where the frames begin: a frame that was moved has room before it.
+    /// Place in `bytes` at which the frames begin: a frame that was moved has room before it.
     pub from: usize,
     /// Behind it this database is selected, for who has read the log to there.
     pub selected: Database,
-    /// Behind it a file ends, where the stream of a primary has this database selected. Such a block is empty.
+    /// Behind it a file ends, where the stream of a primary has this database selected. Such a block is
+    /// empty.
     pub ends_file: Option<Database>,
 }
 
@@ -69,7 +71,7 @@ impl Block {
     }
 }
 
-/// What an append has done.
+/// Result of an append.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Appended {
     /// The place behind the frame.
@@ -90,9 +92,11 @@ struct State {
     end: LogOffset,
     /// The database that a reader of the log has selected at its end; unknown after a cut.
     database: Option<Database>,
-    /// The same for the stream of a primary, whose next command brings no SELECT; 0 where own frames end, which bring theirs.
+    /// Database at the end of the stream of a primary, whose next command brings no SELECT. 0 where own
+    /// frames end: these bring a SELECT.
     stream_database: Database,
-    /// What a reader of the whole log has selected at its end, in own frames and in streams; a cut does not change it.
+    /// Database that a reader of the whole log has selected at its end, in own frames and in streams. A cut
+    /// does not change it.
     selected: Database,
     full: Vec<Block>,
     open: Vec<u8>,
@@ -121,8 +125,8 @@ impl Tail {
         self.state.lock().expect("no panic under the tail's lock")
     }
 
-    /// The log goes on at `start`, with another history, whose stream has `stream_database` selected there. What was not
-    /// collected is gone.
+    /// The log goes on at `start`, with another history, whose stream has `stream_database` selected there.
+    /// What was not collected is gone.
     pub fn go_on_at(&self, start: LogOffset, stream_database: Database) {
         let mut state = self.lock();
         state.open.clear();
@@ -167,8 +171,8 @@ impl Tail {
         appended
     }
 
-    /// Appends whole frames of another log as they are: a replica's log has the bytes of its primary. Behind them `database` is
-    /// selected.
+    /// Appends whole frames of another log as they are: a replica's log has the bytes of its primary. Behind
+    /// them `database` is selected.
     #[inline]
     pub fn append_stream(&self, bytes: &[u8], database: Database) -> Appended {
         let large = (bytes.len() > COPIED_BYTES_MAX).then(|| bytes.to_vec());
@@ -182,7 +186,8 @@ impl Tail {
         self.advance(&mut state, bytes.len(), was_empty)
     }
 
-    /// Appends a command that is the same in every database, as PING is: what follows needs no other SELECT for it.
+    /// Appends a command that is the same in every database, as PING is: what follows needs no other SELECT
+    /// for it.
     pub fn append_beside(&self, command: &[u8]) -> Appended {
         debug_assert!(command.len() <= COPIED_BYTES_MAX, "such commands are short");
         let mut state = self.lock();
@@ -198,8 +203,8 @@ impl Tail {
         Appended { end: state.end, was_empty }
     }
 
-    /// A place from which the log can be read alone: what follows brings its SELECT. `ends_file`: here a file of the AOF ends
-    /// too, which `collect` reports in its turn.
+    /// A place from which the log can be read alone: what follows brings its SELECT. `ends_file`: here a file
+    /// of the AOF ends too, which `collect` reports in its turn.
     pub fn cut(&self, ends_file: bool) -> LogOffset {
         let mut state = self.lock();
         state.close_block();

@@ -1,12 +1,13 @@
-//! How an append finds out that a reader of the log sleeps, at the price of one load while all are awake.
+//! Wake-ups from an append to sleeping readers of the log, at the price of one load while all are awake.
 //!
 //! ```text
 //!   reader      mark its bit   fence    is there more?    no: park       yes: go on
 //!   appender    append         fence    is one marked?    yes: unmark all, wake each
 //! ```
-//! Of the two, each writes before the fence what the other reads behind it, so at least one sees the other: the reader sees
-//! what was appended, or the appender sees the mark. A wake-up that comes before the sleep makes the sleep end at once.
-//! `tests/shuttle` explores the interleavings. Which threads sleep, and where, is the server's.
+//! Each of the two writes before the fence what the other reads after it, so at least one sees the other: the
+//! reader sees what was appended, or the appender sees the mark. A wake-up that comes before the sleep makes
+//! the sleep end at once. `tests/shuttle` explores the interleavings. The server decides which threads sleep,
+//! and where.
 
 use crate::sync::{AtomicU64, fence};
 use std::sync::atomic::Ordering;
@@ -22,7 +23,8 @@ impl SleepMarks {
         fence(Ordering::SeqCst);
     }
 
-    /// Something was appended. The readers that the caller has to wake, as bits: of several callers, one gets each.
+    /// Something was appended. The readers that the caller has to wake, as bits: of several callers, one gets
+    /// each.
     #[inline]
     pub fn take(&self) -> u64 {
         fence(Ordering::SeqCst);

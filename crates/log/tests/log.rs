@@ -37,7 +37,7 @@ struct Model {
     log: Log,
     start: u64,
     bytes: Vec<u8>,
-    /// What the last append, if it was a stream's, has selected.
+    /// Database that the last append has selected, if it was one of a stream.
     stream_database: u32,
     /// Ends of frames, and what is selected behind each.
     ends: BTreeMap<u64, u32>,

@@ -12,7 +12,7 @@ const VERSION_BYTES: usize = 2;
 const CHECKSUM_BYTES: usize = 8;
 const FOOTER_BYTES: usize = VERSION_BYTES + CHECKSUM_BYTES;
 
-/// How much of what a payload says of itself is looked at.
+/// Parts of a payload's footer that are checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checks {
     /// Versions that are not known are refused (`rdb-version-check strict`).
@@ -85,7 +85,7 @@ pub fn seal(mut payload: Vec<u8>) -> Vec<u8> {
     payload
 }
 
-/// What stands behind type and value, which are in pieces; the first is not empty.
+/// Returns the bytes that follow type and value. These are in pieces; the first piece is not empty.
 pub fn footer<'p>(mut pieces: impl Iterator<Item = &'p [u8]> + Clone) -> [u8; FOOTER_BYTES] {
     let code = pieces.clone().next().and_then(|piece| piece.first());
     let expires = code == Some(&(RdbType::Hash2 as u8));

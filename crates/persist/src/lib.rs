@@ -1,10 +1,12 @@
-//! The byte formats in which data leaves a process: today the values of an RDB file, as DUMP and RESTORE exchange them.
+//! The byte formats in which data leaves a process: today the values of an RDB file, as DUMP and RESTORE
+//! exchange them.
 //!
-//! **Architecture invariant:** `persist` knows no file descriptors, no keyspace and no clock. Bytes come in as slices
-//! and go out into a [`Sink`]; what stands behind it, and where the values live, is for the crates above to know.
+//! **Architecture invariant:** `persist` knows no file descriptors, no keyspace and no clock. Bytes come in
+//! as slices and go out into a [`Sink`]; what stands behind it, and where the values live, is for the crates
+//! above to know.
 //!
-//! What is read comes from outside and is never believed: a value is handed out only when all of it has been checked,
-//! no length takes memory before it was compared with what is really there, and nothing recurses.
+//! What is read comes from outside and is never believed: a value is handed out only when all of it has been
+//! checked, no length takes memory before it was compared with what is really there, and nothing recurses.
 
 pub mod lzf;
 

@@ -6,8 +6,9 @@
 //! 111ooooo LLLLLLLL oooooooo       L+9 = 9..=264 bytes again
 //! ```
 //!
-//! The compressor makes the same choices as Valkey's: which of the earlier places a hash slot remembers, where a
-//! match ends, and when it gives up because the result would hardly be smaller. So a DUMP is equal to the byte.
+//! The compressor makes the same choices as Valkey's: which of the earlier places a hash slot remembers,
+//! where a match ends, and when it gives up because the result would hardly be smaller. So a DUMP is equal to
+//! the byte.
 
 const LITERAL_BYTES_MAX: usize = 32;
 const OFFSET_MAX: usize = 8192;
@@ -23,8 +24,8 @@ const _: () = assert!(EXPANSION_MAX * 3 == MATCH_BYTES_MAX);
 
 /// Remembers where each hash of three bytes was seen last.
 ///
-/// `slots` holds `base + position`; `base` moves past the input after each one, so what earlier inputs left is below it
-/// and the 256 KB need not be cleared.
+/// `slots` holds `base + position`; `base` moves past the input after each one, so what earlier inputs left
+/// is below it and the 256 KB need not be cleared.
 pub struct Compressor {
     slots: Box<[u32]>,
     base: u32,
@@ -60,7 +61,7 @@ impl Compressor {
     }
 }
 
-/// One input on its way. The byte before the pending literals is kept free for their count.
+/// Compression of an input in progress. The byte before the pending literals is kept free for their count.
 struct Run<'a> {
     input: &'a [u8],
     out: &'a mut Vec<u8>,
@@ -166,9 +167,10 @@ fn slot_of(hash: u32) -> usize {
     ((hash >> 8).wrapping_sub(hash.wrapping_mul(5)) & (SLOTS as u32 - 1)) as usize
 }
 
-/// How far the two places agree, by Valkey's way of counting: three bytes are known to; the first sixteen after the
-/// second are compared without looking at the limit when it is far; the byte at the limit is taken unseen. That never
-/// passes the input's end: the limit is two before it, and the sixteen begin only if the limit is above sixteen.
+/// Returns the number of bytes in which the two places agree, by Valkey's way of counting. Three bytes are
+/// known to agree. The first sixteen after the second are compared without a check of the limit when it is
+/// far. The byte at the limit is taken unseen. That never passes the input's end: the limit is two before it,
+/// and the sixteen begin only if the limit is above sixteen.
 fn match_bytes(input: &[u8], earlier: usize, at: usize) -> usize {
     let limit = (input.len() - at - 2).min(MATCH_BYTES_MAX);
     let differs = |len: usize| input[earlier + len] != input[at + len];
@@ -189,7 +191,8 @@ fn match_bytes(input: &[u8], earlier: usize, at: usize) -> usize {
     }
 }
 
-/// Appends exactly `len` unfolded bytes to `out`, or gives up with `out` as it was. The caller has capped `len`.
+/// Appends exactly `len` unfolded bytes to `out`, or gives up with `out` as it was. The caller has capped
+/// `len`.
 pub fn decompress(input: &[u8], out: &mut Vec<u8>, len: usize) -> bool {
     let start = out.len();
     if len > input.len().saturating_mul(EXPANSION_MAX) {

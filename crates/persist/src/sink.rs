@@ -1,7 +1,7 @@
-//! Where encoded bytes go: a vector, or whatever takes one run of bytes after the other.
+//! Destination of encoded bytes: a vector, or anything that takes one run of bytes after the other.
 
-/// Takes bytes in their order. It does not fail: one that writes to a disk or a socket keeps its first error and ignores
-/// what follows, and its owner asks for the error at the end.
+/// Takes bytes in their order. It does not fail: one that writes to a disk or a socket keeps its first error
+/// and ignores what follows, and its owner asks for the error at the end.
 pub trait Sink {
     fn put(&mut self, bytes: &[u8]);
 }
@@ -13,8 +13,8 @@ impl Sink for Vec<u8> {
     }
 }
 
-/// Gathers small runs of bytes into chunks of at most `CHUNK_BYTES` and hands them to a function. A longer run is handed on
-/// as it is, so the buffer never grows.
+/// Gathers small runs of bytes into chunks of at most `CHUNK_BYTES` and hands them to a function. A longer
+/// run is handed on as it is, so the buffer never grows.
 pub struct Chunks<F: FnMut(&[u8])> {
     buffer: Vec<u8>,
     take: F,

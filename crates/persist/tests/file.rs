@@ -120,7 +120,7 @@ fn values() -> Vec<Vec<u8>> {
     values
 }
 
-/// Of each type one that is more than a piece.
+/// Returns a value of each type that is more than a piece.
 fn long_values() -> Vec<Vec<u8>> {
     let text = |n: u32| format!("element number {n}");
     let plain = |code: u8, write: &dyn Fn(&mut Writer, u32)| {

@@ -116,7 +116,7 @@ fn groups_are_what_they_were() {
     assert_eq!(zoo.consumers[2].active_ms, -1);
 }
 
-/// By Redis 8.0.6, whose version 12 counts field expiries from the smallest one.
+/// Field expiries of Redis 8.0.6 are read: its version 12 counts them from the smallest one.
 #[test]
 fn field_expiry_of_the_other_line() {
     let check = |hex: &str, expected: &[((&str, &str), i64)]| {

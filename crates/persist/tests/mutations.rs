@@ -11,7 +11,8 @@ use isotherm_persist::{Limits, Texts};
 use isotherm_stdx::Prng;
 use payloads::OLD;
 
-/// What Valkey writes, the same in the plain encoding of its type, and what it wrote once.
+/// Returns payloads that Valkey writes, the same in the plain encoding of their types, and forms that it
+/// wrote once.
 fn payloads() -> Vec<Vec<u8>> {
     let plain = payloads::goldens().into_iter().filter_map(|golden| {
         let payload = dump::seal(golden.body().to_vec());

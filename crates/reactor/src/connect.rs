@@ -9,7 +9,8 @@ use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
-/// Connects within `timeout`; the stream blocks. An address to come from that cannot be used is left to the system, as Valkey does.
+/// Connects within `timeout`; the stream blocks. An address to come from that cannot be used is left to the
+/// system, as Valkey does.
 pub fn connect(from: Option<IpAddr>, to: SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
     match from {
         Some(from) if from.is_ipv4() == to.is_ipv4() => {
@@ -19,8 +20,8 @@ pub fn connect(from: Option<IpAddr>, to: SocketAddr, timeout: Duration) -> io::R
     }
 }
 
-/// Begins a connection and waits for nothing: the socket becomes writable once it stands or has failed, and `Stream::take_error`
-/// says which.
+/// Begins a connection and waits for nothing: the socket becomes writable once it stands or has failed, and
+/// `Stream::take_error` says which.
 pub fn begin(from: Option<IpAddr>, to: SocketAddr) -> io::Result<Stream> {
     let family = if to.is_ipv6() { AddressFamily::INET6 } else { AddressFamily::INET };
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;

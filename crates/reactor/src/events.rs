@@ -1,8 +1,8 @@
-//! What a thread waits for: an epoll set (through mio), edge-triggered.
+//! Events that a thread waits for: an epoll set (through mio), edge-triggered.
 //!
-//! Edge-triggered means that a socket is reported once when bytes arrive; the reader goes on until the socket has
-//! nothing more. A read that returns less than it had room for has emptied the socket, so the usual request costs one
-//! `read` - unless the peer has closed already, which the event says.
+//! Edge-triggered means that a socket is reported once when bytes arrive; the reader goes on until the socket
+//! has no more. A read that returns less than it had room for has emptied the socket, so the usual request
+//! costs one `read`, unless the peer has closed already, which the event says.
 
 use crate::mailbox::Mailbox;
 use std::io;
@@ -16,11 +16,11 @@ pub struct Token(pub usize);
 impl Token {
     /// The mailbox of the thread that waits.
     pub const MAILBOX: Token = Token(usize::MAX);
-    /// What it reads from disk by itself.
+    /// Ring of the disk reads that the thread itself makes.
     pub const RING: Token = Token(usize::MAX - 1);
 }
 
-/// What happened to a socket.
+/// Event of a socket.
 #[derive(Clone, Copy, Debug)]
 pub struct Ready {
     pub token: Token,
@@ -74,7 +74,8 @@ impl Events {
         let _ = self.poll.registry().deregister(&mut mio::unix::SourceFd(&socket.as_raw_fd()));
     }
 
-    /// Waits until something happens or `timeout` is over. A signal ends the wait early, with nothing reported.
+    /// Waits until something happens or `timeout` is over. A signal ends the wait early, with nothing
+    /// reported.
     pub fn wait(&mut self, timeout: Option<Duration>) -> io::Result<()> {
         match self.poll.poll(&mut self.buffer, timeout) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {
@@ -85,7 +86,7 @@ impl Events {
         }
     }
 
-    /// What the last wait brought.
+    /// Returns the events of the last wait.
     pub fn ready(&self) -> impl Iterator<Item = Ready> + '_ {
         self.buffer.iter().map(|event| Ready {
             token: Token(event.token().0),

@@ -1,4 +1,4 @@
-//! Where connections come from: TCP addresses and a unix socket.
+//! Listeners: TCP addresses and a unix socket.
 
 use crate::stream::Stream;
 use rustix::io::Errno;
@@ -16,7 +16,8 @@ pub enum Listener {
     Unix(UnixListener),
 }
 
-/// Whose the file of a unix socket is, and who may connect by it, where that is not to be as usual.
+/// Rights and group of the file of a unix socket, and so the users who may connect through it. `None` keeps
+/// the default.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct FileRights {
     pub mode: Option<u32>,
@@ -79,8 +80,8 @@ fn unix_socket() -> io::Result<OwnedFd> {
     Ok(net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?)
 }
 
-/// Removes a socket whose process has ended: the bind would fail. A file that is no socket stays, and so does a
-/// socket at which connections are accepted or wait.
+/// Removes a socket whose process has ended: the bind would fail. A file that is no socket stays, and so does
+/// a socket at which connections are accepted or wait.
 // COMPAT(server): `unixsocket` with the path of another kind of file, or of a socket at which another process
 // listens, is refused; Valkey removes both. Why: the file may be data, and the other server would be out of reach.
 fn remove_unused(path: &Path, address: &net::SocketAddrUnix) -> io::Result<()> {

@@ -1,8 +1,8 @@
 //! Mailboxes: any thread may post, one thread reads, and a message wakes it.
 //!
-//! Messages are rare (a new connection, a kill), so they lie in a vector behind a mutex; the reader looks at one atomic
-//! to learn that there are none. Only the first message after an emptying wakes the reader: the later ones are found on
-//! the way.
+//! Messages are rare (a new connection, a kill), so they lie in a vector behind a mutex; the reader looks at
+//! one atomic to learn that there are none. Only the first message after an emptying wakes the reader: the
+//! later ones are found on the way.
 //!
 //! Invariant: `waiting` is true whenever `messages` is not empty and no thread holds its lock.
 
@@ -47,7 +47,7 @@ impl<T> Mailbox<T> {
         Sender { shared: Arc::clone(&self.shared) }
     }
 
-    /// Whether there is something to take; one load.
+    /// Returns whether there is a message to take; one load.
     #[inline]
     pub fn has_messages(&self) -> bool {
         self.shared.waiting.load(Ordering::Acquire)
@@ -62,18 +62,18 @@ impl<T> Mailbox<T> {
 }
 
 impl<T> Sender<T> {
-    /// For the reader itself: it looks before it sleeps, and need not be woken.
+    /// Posts a message of the reader itself, which looks before it sleeps and need not be woken.
     pub fn leave(&self, message: T) {
         self.push(message);
     }
 
-    /// Whether there is something to take.
+    /// Returns whether there is a message to take.
     #[inline]
     pub fn has_messages(&self) -> bool {
         self.shared.waiting.load(Ordering::Acquire)
     }
 
-    /// Whether it is the first since the last emptying.
+    /// Adds a message. Returns whether it is the first since the mailbox was last emptied.
     fn push(&self, message: T) -> bool {
         let mut messages = self.shared.messages();
         messages.push(message);

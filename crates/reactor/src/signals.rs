@@ -2,8 +2,8 @@
 //!
 //! SIGHUP means nothing to a server: a terminal was closed, a log was rotated. Nor do SIGALRM and SIGUSR2,
 //! which Valkey survives. Their default would end the process, and with it everything that lies in memory.
-//! Beyond a limit on the size of files (`ulimit -f`) a write raises SIGXFSZ, and fails where that has a handler.
-//! SIGPIPE is ignored by the standard library.
+//! Beyond a limit on the size of files (`ulimit -f`) a write raises SIGXFSZ, and fails where that has a
+//! handler. SIGPIPE is ignored by the standard library.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -21,7 +21,7 @@ pub enum Ending {
     Interrupt,
 }
 
-/// One pipe a signal: the bytes themselves say nothing.
+/// Pipes, one for each signal: the bytes themselves have no meaning.
 pub struct Signals {
     terminate: UnixStream,
     interrupt: UnixStream,

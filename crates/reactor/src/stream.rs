@@ -1,4 +1,4 @@
-//! One connection's bytes: TCP, a unix socket, or TLS over TCP; never blocking.
+//! Byte stream of a connection: TCP, a unix socket, or TLS over TCP; never blocking.
 
 use rustix::buffer::spare_capacity;
 use rustix::net::{self, RecvFlags, SendFlags, sockopt};
@@ -17,12 +17,12 @@ pub enum Stream {
     Tls(Box<TlsStream>),
 }
 
-/// How a read or a write ended.
+/// Result of a read or a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// So many bytes, and at least one.
+    /// Number of bytes, at least one.
     Bytes(usize),
-    /// Nothing now: an event will follow.
+    /// No bytes now: an event will follow.
     Later,
     /// The peer sends no more.
     Ended,
@@ -43,7 +43,7 @@ impl Progress {
 }
 
 impl From<Progress> for io::Result<usize> {
-    /// As a socket that blocks says it.
+    /// Returns the result that a blocking socket would return.
     fn from(progress: Progress) -> io::Result<usize> {
         match progress {
             Progress::Bytes(count) => Ok(count),
@@ -101,8 +101,8 @@ impl Stream {
         }
     }
 
-    /// Appends at most `limit` bytes to `into`, without clearing memory first. It reads until the socket has nothing
-    /// more.
+    /// Appends at most `limit` bytes to `into`, without clearing memory first. It reads until the socket has
+    /// nothing more.
     pub fn append_to(&mut self, into: &mut Vec<u8>, limit: usize) -> Progress {
         let before = into.len();
         let result = match self {
@@ -149,12 +149,12 @@ impl Stream {
         }
     }
 
-    /// What has become of a connection that was begun: the error that it ended with, if it has.
+    /// Returns the error with which the attempt to connect has ended, if it has failed.
     pub fn take_error(&self) -> io::Result<()> {
         sockopt::socket_error(self)?.map_err(io::Error::from)
     }
 
-    /// Whether a read that brought `count` bytes where there was room for `room` has emptied the socket.
+    /// Returns whether a read of `count` bytes into room for `room` bytes has emptied the socket.
     #[inline]
     pub fn is_drained(&self, count: usize, room: usize) -> bool {
         match self {
@@ -163,13 +163,13 @@ impl Stream {
         }
     }
 
-    /// Whether it cannot be read or written yet: `TlsStream::shake_hands` comes first.
+    /// Returns whether the stream cannot be read or written yet: `TlsStream::shake_hands` comes first.
     #[inline]
     pub fn is_handshaking(&self) -> bool {
         matches!(self, Stream::Tls(tls) if tls.is_handshaking())
     }
 
-    /// The same connection under TLS, if it has that.
+    /// Returns the stream under TLS, if the connection uses TLS.
     pub fn tls(&mut self) -> Option<&mut TlsStream> {
         match self {
             Stream::Tls(tls) => Some(tls),
@@ -177,7 +177,7 @@ impl Stream {
         }
     }
 
-    /// What it has allocated for bytes.
+    /// Returns the size of the allocated buffers.
     #[inline]
     pub fn buffer_bytes(&self) -> usize {
         match self {

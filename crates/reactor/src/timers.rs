@@ -1,4 +1,4 @@
-//! When something is due: a heap of moments on the monotonic clock.
+//! Timers: a heap of moments on the monotonic clock.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -21,7 +21,8 @@ impl<T: Ord> Timers<T> {
         self.heap.push(Reverse((at, what)));
     }
 
-    /// How long until the first is due; `None` without any. Rounded up to a millisecond, the resolution of the wait.
+    /// Returns the time until the first timer is due; `None` without any. It is rounded up to a millisecond,
+    /// the resolution of the wait.
     pub fn next_in(&self, now: Instant) -> Option<Duration> {
         let Reverse((at, _)) = self.heap.peek()?;
         let left = at.saturating_duration_since(now);

@@ -6,9 +6,9 @@
 //! write    plain text -> sealed in a buffer of the thread -> socket
 //!                                                            what it does not take is kept
 //! ```
-//! A connection that waits owns no buffer. One that reads slowly owns what was sealed and not taken, at most `SEALED_BYTES_MAX`; the plain
-//! text of it still counts as not written: `write` takes it once it has left, so its owner offers the same bytes again, as for any other
-//! socket.
+//! A connection that waits owns no buffer. One that reads slowly owns what was sealed and not taken, at most
+//! `SEALED_BYTES_MAX`; the plain text of it still counts as not written: `write` takes it once it has left,
+//! so its owner offers the same bytes again, as for any other socket.
 
 use isotherm_tls::session::{Failed, RECORD_OVERHEAD_BYTES, RECORD_PLAIN_BYTES, Session, UNOPENED_BYTES_MAX};
 use rustix::buffer::spare_capacity;
@@ -22,20 +22,22 @@ use crate::stream::Progress;
 
 /// Plain text that is sealed for one `send`.
 const SEALED_BYTES_MAX: usize = 4 * RECORD_PLAIN_BYTES;
-/// A whole record has room in a reader's buffer with so much; with less it is opened in bytes of the connection's own.
+/// A whole record has room in a reader's buffer with so much; with less it is opened in bytes of the
+/// connection's own.
 const RECORD_BYTES_MAX: usize = RECORD_PLAIN_BYTES + 2 * RECORD_OVERHEAD_BYTES;
-/// What may come for a handshake: rustls takes messages of 64 KB each, of which a certificate chain may be one.
+/// Maximum number of bytes for a handshake: rustls takes messages of 64 KB each, and a certificate chain may
+/// be one.
 const HANDSHAKE_BYTES_MAX: usize = 128 << 10;
 /// Reads without plain text before others have their turn, and bytes of them: such a record may be 22 bytes,
 /// and costs as much as one of 1 KB does.
 const EMPTY_READS_MAX: usize = 16;
 const EMPTY_BYTES_MAX: usize = 128 << 10;
-/// Where it is read into bytes of its own, so much at once.
+/// Number of bytes that are read at once into the connection's own buffer.
 const OWN_READ_BYTES: usize = RECORD_BYTES_MAX;
 
-/// For tests: sockets under TLS take nothing.
+/// Switch for tests: while it is on, sockets under TLS accept no bytes.
 static TAKES_NOTHING: AtomicBool = AtomicBool::new(false);
-/// How often that was over, which no event says.
+/// Number of times that this was switched off. No event reports it.
 static TOOK_NOTHING: AtomicU32 = AtomicU32::new(0);
 
 pub fn take_nothing(on: bool) {
@@ -49,7 +51,8 @@ pub fn took_nothing() -> u32 {
 }
 
 thread_local! {
-    /// What was sealed last. It stays with the thread, with what records of usual replies take.
+    /// Cipher text of the last `send`. The buffer stays with the thread, as large as records of usual replies
+    /// need.
     static SEALED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -67,11 +70,11 @@ pub struct TlsStream {
     unsent_done: usize,
     /// Bytes that were sealed and are not taken yet, as `write` says.
     unsent_plain: usize,
-    /// This side has said what comes first, if that is its part.
+    /// The first message was sent, if this side is the one that begins.
     is_begun: bool,
     /// `shake_hands` has said that it is done.
     is_shaken: bool,
-    /// What has come for the handshake.
+    /// Bytes that have arrived for the handshake.
     shaken_bytes: usize,
     /// The last read has left bytes in the socket, or may have.
     has_more: bool,
@@ -81,7 +84,7 @@ pub struct TlsStream {
     failed: Option<Failed>,
 }
 
-/// What was read from the socket has come to this.
+/// Result of a read from the socket.
 enum Taken {
     Plain(usize),
     /// No plain text, but a handshake may have gone on.
@@ -90,12 +93,12 @@ enum Taken {
 }
 
 impl TlsStream {
-    /// Of a connection that the peer has begun.
+    /// Creates the stream of a connection that the peer has begun.
     pub fn server(socket: TcpStream, session: Session) -> TlsStream {
         TlsStream::new(socket, session, true)
     }
 
-    /// Of one that this side begins.
+    /// Creates the stream of a connection that this side begins.
     pub fn client(socket: TcpStream, session: Session) -> TlsStream {
         TlsStream::new(socket, session, false)
     }
@@ -131,26 +134,27 @@ impl TlsStream {
         self.failed.take()
     }
 
-    /// Whether the last read left nothing behind: an event will say when there is more.
+    /// Returns whether the last read left no bytes unread: an event will report further ones.
     pub fn is_drained(&self) -> bool {
         !self.has_more && self.opened.is_empty() && !self.session.has_ended()
     }
 
-    /// Whether `shake_hands` still has something to do: also a handshake of which the socket has not taken the end.
+    /// Returns whether `shake_hands` still has something to do. That is also so if the socket has not taken
+    /// the end of the handshake.
     pub fn is_handshaking(&self) -> bool {
         !self.is_shaken
     }
 
-    /// What it has allocated for bytes.
+    /// Returns the size of the allocated buffers.
     pub fn buffer_bytes(&self) -> usize {
         self.kept.capacity() + self.opened.capacity() + self.unsent.capacity()
     }
 
     // ---- the handshake ----
 
-    /// Goes on with the handshake: a client's begins here. `Bytes`: it is done, and what came behind it can be read; `Later`: it needs more
-    /// from the peer, or the socket takes no more. One call is a step: it does one piece of work that costs, and `is_drained` says
-    /// whether more has come.
+    /// Goes on with the handshake: a client's begins here. `Bytes`: it is done, and what came behind it can
+    /// be read; `Later`: it needs more from the peer, or the socket takes no more. One call is a step: it
+    /// does one piece of work that costs, and `is_drained` says whether more has come.
     pub fn shake_hands(&mut self) -> Progress {
         let progress = self.step();
         self.is_shaken |= matches!(progress, Progress::Bytes(_));
@@ -300,7 +304,8 @@ impl TlsStream {
         self.open(&mut into[..len])
     }
 
-    /// The same into the spare capacity of a vector, where there is `room` for so much, or with a single read.
+    /// Reads after the bytes in `into` and opens them there: up to `room` bytes of its spare capacity, or
+    /// with a single read.
     fn read_behind(&mut self, into: &mut Vec<u8>, room: Option<usize>) -> Taken {
         let before = into.len();
         into.extend_from_slice(&self.kept);
@@ -324,7 +329,8 @@ impl TlsStream {
         taken
     }
 
-    /// The same where the reader has too little room for a record.
+    /// Reads into the connection's own buffer and opens the bytes there, if the reader has too little room
+    /// for a record.
     fn read_own(&mut self) -> Taken {
         if self.kept.len() > UNOPENED_BYTES_MAX {
             return Taken::Stopped(Progress::Broken(io::ErrorKind::InvalidData));
@@ -347,7 +353,7 @@ impl TlsStream {
         }
     }
 
-    /// What cannot be read by itself: the end, or that there is nothing now.
+    /// Notes that a read ended without bytes: at the end of the stream, or because there are none now.
     fn stop(&mut self, stopped: Progress) -> Taken {
         self.has_more = false;
         self.kept.shrink_to_fit();
@@ -401,7 +407,8 @@ impl TlsStream {
 
     // ---- writing ----
 
-    /// Takes so much of `bytes` as has left. What was offered and not taken is offered again: it is sealed already.
+    /// Takes so much of `bytes` as has left. What was offered and not taken is offered again: it is sealed
+    /// already.
     pub fn write(&mut self, bytes: &[u8]) -> Progress {
         if TAKES_NOTHING.load(Ordering::Relaxed) {
             return Progress::Later;
@@ -502,7 +509,7 @@ fn receive_all(socket: &TcpStream, into: &mut Vec<u8>, limit: usize) -> Progress
     }
 }
 
-/// How much the socket has taken, and why no more.
+/// Returns how many bytes the socket has taken, and why it took no more.
 fn send_all(socket: &TcpStream, bytes: &[u8]) -> (usize, Progress) {
     let mut sent = 0;
     while sent < bytes.len() {

@@ -1,7 +1,7 @@
 //! Valkey's error texts, in one list. Clients, scripts and test suites compare them byte by byte.
 //!
-//! Each begins with its code and goes to `Reply::error` as it is. Texts that only one command knows stay beside that
-//! command; here is what several share.
+//! Each begins with its code and goes to `Reply::error` as it is. Texts that only one command knows stay
+//! beside that command; here is what several share.
 
 use crate::request::Args;
 
@@ -58,7 +58,8 @@ pub const READ_TOO_SLOW: &str =
 // the kernel refuses) is answered `OOM command not allowed: no memory available for this key.` With `maxmemory` and
 // an eviction policy, keys are evicted for later writes; without `maxmemory` none are. Why: Valkey has no such
 // limit, and ends when the system refuses memory.
-/// `maxmemory` is not what was met: the memory for the keys of some slots has ended. Valkey has no such limit.
+/// `maxmemory` is not what was met: the memory for the keys of some slots has ended. Valkey has no such
+/// limit.
 pub const NO_MEMORY_FOR_KEY: &str = "OOM command not allowed: no memory available for this key.";
 pub const READONLY: &str = "READONLY You can't write against a read only replica.";
 /// `replica-serve-stale-data no`, and the link to the primary is down.
@@ -91,7 +92,7 @@ pub fn cannot_log(error: &str) -> String {
     format!("MISCONF Errors writing to the AOF file: {error}")
 }
 
-/// In Valkey a monitor is a kind of replica.
+/// Error for a monitor that uses the keyspace. In Valkey a monitor is a kind of replica.
 pub const NOT_FOR_MONITORS: &str = "ERR Replica can't interact with the keyspace";
 pub const MAX_CLIENTS: &str = "ERR max number of clients reached";
 pub const LFU_NOT_SELECTED: &str = "ERR An LFU maxmemory policy is not selected, access frequency not tracked. \
@@ -131,7 +132,7 @@ pub fn exec_abort_because(reason: &[u8]) -> Vec<u8> {
     [b"EXECABORT Transaction discarded because of: ", reason].concat()
 }
 
-/// For a RESP2 connection that is subscribed to something.
+/// Returns the error for a RESP2 connection that is subscribed to something.
 pub fn not_for_subscribers(command: &str) -> String {
     format!(
         "ERR Can't execute '{command}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in \
@@ -139,7 +140,8 @@ pub fn not_for_subscribers(command: &str) -> String {
     )
 }
 
-/// A text of which parts are a client's bytes, up to the first NUL as in Valkey: `Reply::error` takes bytes as well.
+/// A text of which parts are a client's bytes, up to the first NUL as in Valkey: `Reply::error` takes bytes
+/// as well.
 pub fn with_bytes(before: &str, bytes: &[u8], after: &str) -> Vec<u8> {
     let shown = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
     [before.as_bytes(), shown, after.as_bytes()].concat()
@@ -171,7 +173,7 @@ pub fn unknown_subcommand(args: Args<'_>) -> Vec<u8> {
     [&b"ERR unknown subcommand '"[..], name, b"'. Try ", &container, b" HELP."].concat()
 }
 
-/// What a container's handler answers when a known subcommand's arguments make no sense.
+/// Returns the error of a container's handler for invalid arguments of a known subcommand.
 pub fn subcommand_syntax(args: Args<'_>) -> Vec<u8> {
     let name = c_text(args.get(1), SHOWN_BYTES_MAX);
     let container = c_text(args.get(0), usize::MAX).to_ascii_uppercase();

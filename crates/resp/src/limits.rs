@@ -1,4 +1,4 @@
-//! What a request may be. Every length that a client announces is compared with one of these before anything else.
+//! Limits of a request. Every length that a client announces is compared with one of these first.
 
 /// A client that has not authenticated yet may only send what AUTH and HELLO need.
 pub const MULTIBULK_UNAUTHENTICATED_MAX: i64 = 10;

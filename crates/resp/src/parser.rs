@@ -4,18 +4,18 @@
 //! multibulk   *<count>\r\n  then count times  $<length>\r\n<length bytes>\r\n
 //! inline      SET key "a value"\r\n           (anything whose first byte is not '*')
 //! ```
-//! One `Parser` per connection. A worker calls `parse` over and over on what is left of its read buffer; the usual
-//! request lies there complete and costs a few nanoseconds an argument. If the bytes end within a request, the parser
-//! remembers how far it came and where the arguments lie, and the caller keeps the bytes *from the request's first
-//! byte on* and calls again with these and more behind them. No byte is looked at twice except for the tail of an
-//! unfinished line, so neither a client that sends single bytes nor a million arguments in small pieces costs more
-//! than its length.
+//! One `Parser` per connection. A worker calls `parse` over and over on what is left of its read buffer; the
+//! usual request lies there complete and costs a few nanoseconds an argument. If the bytes end within a
+//! request, the parser remembers how far it came and where the arguments lie, and the caller keeps the bytes
+//! *from the request's first byte on* and calls again with these and more behind them. No byte is looked at
+//! twice except for the tail of an unfinished line, so neither a client that sends single bytes nor a million
+//! arguments in small pieces costs more than its length.
 //!
-//! Nothing is taken for announced lengths: the parser's only memory is 8 bytes for each argument *seen*, and an
-//! argument is at least 6 bytes of input (`$0\r\n\r\n`).
+//! Nothing is taken for announced lengths: the parser's only memory is 8 bytes for each argument *seen*, and
+//! an argument is at least 6 bytes of input (`$0\r\n\r\n`).
 //!
-//! Invariants: `at <= scanned <= bytes given so far`; `found` is empty unless a multibulk request is unfinished; in
-//! state `Start` everything is zero.
+//! Invariants: `at <= scanned <= bytes given so far`; `found` is empty unless a multibulk request is
+//! unfinished; in state `Start` everything is zero.
 
 use std::fmt;
 
@@ -27,7 +27,7 @@ use crate::request::Span;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parsed {
-    /// Its arguments were pushed to `spans`; the next request begins `consumed` bytes further on.
+    /// Request whose arguments were pushed to `spans`; the next request begins `consumed` bytes further on.
     Request { consumed: usize },
     /// A blank inline line, or a multibulk of no arguments: nothing to run and nothing to answer.
     Empty { consumed: usize },
@@ -37,7 +37,7 @@ pub enum Parsed {
     Error(ProtocolError),
 }
 
-/// What is wrong with a request. `Display` gives the reply's text without the leading `-`.
+/// Error in a request. `Display` gives the reply's text without the leading `-`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ProtocolError {
     BigInlineRequest,
@@ -52,7 +52,8 @@ pub enum ProtocolError {
     },
     InvalidCrlf,
     UnbalancedQuotes,
-    /// Ours: the request passes `REQUEST_BYTES_MAX`. The query buffer limit (1 GB) usually closes such a client before.
+    /// Ours: the request passes `REQUEST_BYTES_MAX`. The query buffer limit (1 GB) usually closes such a
+    /// client before.
     BigRequest,
 }
 
@@ -98,7 +99,7 @@ impl Parser {
         self.state == State::Start
     }
 
-    /// What it takes beside itself, for memory accounting.
+    /// Returns the bytes that the parser takes in addition to itself, for memory accounting.
     pub fn memory_bytes(&self) -> usize {
         self.found.capacity() * size_of::<Span>()
     }
@@ -119,9 +120,10 @@ impl Parser {
 
     /// Looks for one request at the front of `buf` and appends its spans, relative to `buf`.
     ///
-    /// After `Incomplete`, call again with the same bytes and more behind them; `limits` may change in between. The
-    /// buffer is mutable because quoted inline arguments are decoded where they lie. While `limits.authenticated` is
-    /// false, run each request before parsing the next: it may be the AUTH that lifts the limits.
+    /// After `Incomplete`, call again with the same bytes and more behind them; `limits` may change in
+    /// between. The buffer is mutable because quoted inline arguments are decoded where they lie. While
+    /// `limits.authenticated` is false, run each request before parsing the next: it may be the AUTH that
+    /// lifts the limits.
     #[inline]
     pub fn parse(&mut self, buf: &mut [u8], limits: &Limits, spans: &mut Vec<Span>) -> Parsed {
         if self.state == State::Start {
@@ -226,8 +228,8 @@ impl Parser {
         finished(newline + 1, spans.len() - first_span)
     }
 
-    /// The line at the front of `buf`, provided that `parse` would find it complete and decode quotes in it. To parse the
-    /// same bytes a second time, put it back.
+    /// The line at the front of `buf`, provided that `parse` would find it complete and decode quotes in it.
+    /// To parse the same bytes a second time, put it back.
     #[inline]
     pub fn quoted_line<'b>(&self, buf: &'b [u8]) -> Option<&'b [u8]> {
         if buf.first() == Some(&b'*') { None } else { self.find_quoted_line(buf) }
@@ -386,8 +388,8 @@ impl Cursor {
     }
 }
 
-/// `<sigil><canonical number of 1 to 5 digits>\r\n` at the front of `rest`: the number and the header's width. Anything
-/// else, wrong or merely long, is left to the slow path, which knows every case.
+/// `<sigil><canonical number of 1 to 5 digits>\r\n` at the front of `rest`: the number and the header's
+/// width. Anything else, wrong or merely long, is left to the slow path, which knows every case.
 #[inline(always)]
 fn short_header(rest: &[u8], sigil: u8) -> Option<(u32, usize)> {
     let digit = |byte: u8| byte.is_ascii_digit();
@@ -433,7 +435,7 @@ impl ProtocolError {
         format!("ERR Protocol error: {reason}").into_bytes()
     }
 
-    /// How the log names it.
+    /// Returns the name of the error in the log.
     pub fn log_text(self) -> &'static str {
         match self {
             ProtocolError::BigInlineRequest => "too big inline request",

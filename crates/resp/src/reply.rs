@@ -12,8 +12,8 @@
 //! | big number   | bulk           | `(123`         |
 //! | verbatim     | bulk           | `=len txt:...` |
 //!
-//! A handler writes values and never asks which version the client speaks. Writing is appending to one `Vec`; headers
-//! of small numbers are appends of constant size, which compile to two stores and one capacity check.
+//! A handler writes values and never asks which version the client speaks. Writing is appending to one `Vec`;
+//! headers of small numbers are appends of constant size, which compile to two stores and one capacity check.
 //!
 //! A large reply that is the same for many clients can stand beside that `Vec`, as parts that are not copied:
 //!
@@ -38,7 +38,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// As HELLO takes and reports it.
+    /// Returns the number that HELLO takes and reports.
     pub fn version(self) -> i64 {
         match self {
             Protocol::Resp2 => 2,
@@ -55,7 +55,7 @@ pub struct Reply {
     pub bytes_max: usize,
     /// The worker that sends it sends shared parts too; elsewhere they are copied.
     pub shares: bool,
-    /// By where in `out` they stand, ascending.
+    /// Shared parts in ascending order of their places in `out`.
     shared: Vec<SharedPart>,
     shared_bytes: usize,
     errors: u64,
@@ -83,7 +83,8 @@ pub struct Deferred {
     at: usize,
 }
 
-/// What an open aggregate takes until it is closed: the shortest header, so that small ones need no moving.
+/// Placeholder of an open aggregate until it is closed: the shortest header, so that small aggregates need no
+/// moving.
 const DEFERRED_HEADER: &[u8] = b"*0\r\n";
 
 impl Reply {
@@ -101,13 +102,13 @@ impl Reply {
         self.out.is_empty()
     }
 
-    /// What its client is to be sent; `len` is without shared parts.
+    /// Returns the number of bytes for the client, those of shared parts included; `len` is without them.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.out.len() + self.shared_bytes
     }
 
-    /// Whether what is written from here on will not be read: a handler that repeats itself may stop.
+    /// Returns whether further output will not be read: a handler that repeats itself may stop.
     #[inline]
     pub fn is_discarded(&self) -> bool {
         self.bytes_max > 0 && self.bytes() >= self.bytes_max
@@ -142,7 +143,7 @@ impl Reply {
         taken
     }
 
-    /// Nothing of it is needed any more.
+    /// Drops the contents, which are no longer needed.
     #[inline]
     pub fn clear(&mut self) {
         self.out.clear();
@@ -256,8 +257,8 @@ impl Reply {
 
     // --- errors --------------------------------------------------------------------------------------------------
 
-    /// `text` begins with its code: "ERR no such key". Line ends at both sides are cut off, those within become blanks:
-    /// parts of the text may be a client's.
+    /// `text` begins with its code: "ERR no such key". Line ends at both sides are cut off, those within
+    /// become blanks: parts of the text may be a client's.
     #[cold]
     pub fn error(&mut self, text: impl AsRef<[u8]>) {
         let is_line_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
@@ -308,7 +309,8 @@ impl Reply {
         self.header(b'|', len as i64);
     }
 
-    /// Opens an aggregate whose length is known only at its end. They may nest, and are closed from the inside out.
+    /// Opens an aggregate whose length is known only at its end. They may nest, and are closed from the
+    /// inside out.
     #[inline]
     pub fn defer(&mut self) -> Deferred {
         let at = self.out.len();

@@ -1,8 +1,8 @@
 //! Reading replies: the client's side of RESP2 and RESP3, for our tools and tests.
 //!
-//! Two steps. `ReplyReader` finds the end of a reply in a stream by counting values that are still to come, without
-//! looking at any byte twice. `parse_value` then turns the complete bytes into a `Value`, which keeps numbers as they
-//! were written, so that two servers can be compared byte for byte.
+//! Two steps. `ReplyReader` finds the end of a reply in a stream by counting values that are still to come,
+//! without looking at any byte twice. `parse_value` then turns the complete bytes into a `Value`, which keeps
+//! numbers as they were written, so that two servers can be compared byte for byte.
 
 use std::fmt;
 
@@ -12,7 +12,8 @@ pub enum Value {
     Error(Vec<u8>),
     Integer(i64),
     Bulk(Vec<u8>),
-    /// `_`, which only RESP3 has. The three kinds of nothing are kept apart, so that equal values mean equal bytes.
+    /// `_`, which only RESP3 has. The three kinds of nothing are kept apart, so that equal values mean equal
+    /// bytes.
     Null,
     /// `$-1`, of RESP2.
     NullBulk,
@@ -65,8 +66,8 @@ impl ReplyReader {
         ReplyReader::default()
     }
 
-    /// The length of the reply at the front of `buf`, or `None` while it is incomplete: then call again with the same
-    /// bytes and more behind them.
+    /// The length of the reply at the front of `buf`, or `None` while it is incomplete: then call again with
+    /// the same bytes and more behind them.
     pub fn find_end(&mut self, buf: &[u8]) -> Result<Option<usize>, BadReply> {
         while self.pending > 0 {
             let Some(line_end) = find_crlf(buf, self.scanned.max(self.at)) else {
@@ -96,7 +97,7 @@ fn find_crlf(buf: &[u8], from: usize) -> Option<usize> {
     rest.windows(2).position(|pair| pair == b"\r\n").map(|i| from + i)
 }
 
-/// How many values a header announces behind itself.
+/// Returns how many values follow a header.
 fn children_of(line: &[u8]) -> Result<u64, BadReply> {
     let per_item = match line.first() {
         Some(b'*' | b'~' | b'>') => 1,
@@ -198,7 +199,7 @@ fn read_value(buf: &[u8], at: &mut usize, depth: usize) -> Result<Value, BadRepl
 }
 
 impl Value {
-    /// Nothing, in whichever way the protocol says it.
+    /// Returns whether the value is null, in any form that the protocol has for it.
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null | Value::NullBulk | Value::NullArray)
     }
@@ -212,7 +213,7 @@ impl Value {
     }
 }
 
-/// As a command line client would show it, on one line.
+/// Writes the value as a command line client would show it, on one line.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |f: &mut fmt::Formatter<'_>, open: &str, items: &[Value], close: &str| {

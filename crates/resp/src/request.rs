@@ -1,16 +1,17 @@
-//! One request: its arguments as ranges into the bytes that arrived.
+//! Request: its arguments as ranges into the bytes that arrived.
 //!
 //! ```text
 //! bytes   *3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nvalue\r\n
 //!                     ^^^          ^          ^^^^^
 //! spans               8+3         17+1        24+5
 //! ```
-//! Nothing is copied: an argument is 8 bytes beside the read buffer, and lives as long as the buffer stays in place.
+//! No argument is copied: it takes 8 bytes in addition to the read buffer, and lives as long as the buffer
+//! stays in place.
 
 use std::fmt;
 use std::ops::Index;
 
-/// Where one argument lies, counted from the request's first byte.
+/// Place of an argument, counted from the request's first byte.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(C)]
 pub struct Span {
@@ -91,14 +92,14 @@ impl<'a> Args<'a> {
         self.spans.iter().map(move |span| &bytes[span.range()])
     }
 
-    /// Where the last argument ends, counted from the request's first byte.
+    /// Returns the end of the last argument, counted from the request's first byte.
     #[inline]
     pub fn end(&self) -> usize {
         self.spans.last().map_or(0, |span| span.range().end)
     }
 
-    /// The request as it came, if it came as an array of strings: these are the bytes in which any server would write these
-    /// arguments, since the parser takes no other form of a number.
+    /// The request as it came, if it came as an array of strings: these are the bytes in which any server
+    /// would write these arguments, since the parser takes no other form of a number.
     #[inline]
     pub fn wire(&self) -> Option<&'a [u8]> {
         const LINE_END: usize = 2;
@@ -120,7 +121,8 @@ impl<'a> Args<'a> {
                 .sum::<usize>()
     }
 
-    /// The length of the request as it came: in an array, or in a line without quotes. Else that of an array of these arguments.
+    /// The length of the request as it came: in an array, or in a line without quotes. Else that of an array
+    /// of these arguments.
     pub fn request_bytes(&self) -> usize {
         let end = self.end();
         match self.bytes.get(end) {
@@ -171,8 +173,8 @@ impl ArgsBuf {
         Args { bytes: &self.bytes, spans: &self.spans }
     }
 
-    /// Appends an argument. All come from one request, whose spans lie in a buffer of less than 4 GB, or their sum
-    /// is bounded by their maker.
+    /// Appends an argument. All come from one request, whose spans lie in a buffer of less than 4 GB, or
+    /// their sum is bounded by their maker.
     pub fn push(&mut self, argument: &[u8]) {
         let end = self.bytes.len() + argument.len();
         assert!(
@@ -189,7 +191,8 @@ impl ArgsBuf {
         self.spans.clear();
     }
 
-    /// What it takes beside itself, where the allocator has so many bytes for a request of so many.
+    /// Returns the bytes that the request takes in addition to itself. `class_bytes` returns the bytes that
+    /// the allocator has for a request of a given size.
     pub fn memory_bytes(&self, class_bytes: impl Fn(usize) -> usize) -> usize {
         let parts = [self.bytes.capacity(), self.spans.capacity() * size_of::<Span>()];
         parts.into_iter().filter(|bytes| *bytes > 0).map(class_bytes).sum()

@@ -5,7 +5,7 @@ use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// What shared bytes take that are kept anywhere: by who makes them, and in the outboxes of clients.
+/// Sum of all shared bytes that are kept: by their makers, and in the outboxes of clients.
 #[derive(Clone, Default, Debug)]
 pub struct SharedAccount(Arc<AtomicUsize>);
 

@@ -3,9 +3,9 @@
 //! ```text
 //! set  "a \x41\n"'it\'s' plain      ->   set | a A<LF>it's | plain
 //! ```
-//! Blanks separate; double quotes know `\n \r \t \b \a \xHH` and `\` before anything else; single quotes know `\'`.
-//! Quoted pieces may touch each other. An argument never grows, so it is decoded where it lies: an inline request
-//! needs no memory beside the read buffer. The line ends early at a NUL.
+//! Blanks separate; double quotes know `\n \r \t \b \a \xHH` and `\` before anything else; single quotes know
+//! `\'`. Quoted pieces may touch each other. An argument never grows, so it is decoded where it lies: an
+//! inline request needs no memory beside the read buffer. The line ends early at a NUL.
 
 use crate::number::is_c_space;
 
@@ -13,8 +13,8 @@ use crate::number::is_c_space;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Unbalanced;
 
-/// Whether an escape may be the very last thing of the line. Valkey's reader of requests demands one more byte
-/// after an escape, so that `"a\"` at the end of a request is `a\` and closed, while in a file it is unbalanced.
+/// Rule for an escape at the very end of the line. Valkey's reader of requests demands one more byte after an
+/// escape, so that `"a\"` at the end of a request is `a\` and closed, while in a file it is unbalanced.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Dialect {
     Request,

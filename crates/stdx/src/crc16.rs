@@ -1,7 +1,7 @@
 //! CRC16-XMODEM, the checksum that maps a key to one of the 16384 slots of a cluster.
 //!
-//! Slicing by eight: table `k` holds what one byte contributes when `k` more bytes follow it, so eight bytes cost
-//! eight independent loads instead of a chain of eight dependent ones.
+//! Slicing by eight: table `k` holds what one byte contributes when `k` more bytes follow it, so eight bytes
+//! cost eight independent loads instead of a chain of eight dependent ones.
 //!
 //! ```text
 //! crc' = T7[b0 ^ hi(crc)] ^ T6[b1 ^ lo(crc)] ^ T5[b2] ^ T4[b3] ^ T3[b4] ^ T2[b5] ^ T1[b6] ^ T0[b7]

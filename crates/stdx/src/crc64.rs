@@ -1,7 +1,7 @@
 //! CRC64 "Jones", the checksum at the end of an RDB file and of a DUMP payload.
 //!
-//! Reflected, initial value 0, no final inversion. Slicing by eight as in `crc16`; 8 x 256 x 8 B = 16 KB of tables,
-//! which only the threads that read or write files touch.
+//! Reflected, initial value 0, no final inversion. Slicing by eight as in `crc16`; 8 x 256 x 8 B = 16 KB of
+//! tables, which only the threads that read or write files touch.
 
 /// 0xad93d23594c935a9 with its bits reversed, because the register runs reflected.
 const POLYNOMIAL_REFLECTED: u64 = 0xad93_d235_94c9_35a9_u64.reverse_bits();
@@ -50,10 +50,12 @@ pub fn crc64(mut crc: u64, bytes: &[u8]) -> u64 {
     crc
 }
 
-/// The sum of two runs of bytes, one behind the other: of their own sums (each from 0), and how many bytes the second has.
+/// The sum of two runs of bytes, one behind the other: of their own sums (each from 0), and how many bytes
+/// the second has.
 ///
-/// The register is linear in its start, so the second sum is corrected by what the first becomes under as many zero bytes.
-/// One zero bit is a 64 x 64 matrix over bits; squared again and again it is 2, 4, 8 ... of them.
+/// The register is linear in its start, so the second sum is corrected by what the first becomes under as
+/// many zero bytes. One zero bit is a 64 x 64 matrix over bits; squared again and again it is 2, 4, 8 ... of
+/// them.
 pub fn crc64_combine(first: u64, second: u64, second_bytes: u64) -> u64 {
     let mut register = first;
     let mut zeros: [u64; 64] = std::array::from_fn(|bit| match bit {

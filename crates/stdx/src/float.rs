@@ -5,8 +5,9 @@ use crate::grisu;
 /// Room for the longest text: sign, 17 digits, dot, `e-308`, and the `0.000000` of small fixed numbers.
 pub const F64_BYTES_MAX: usize = 32;
 
-/// A double as Valkey reads one. Decimal only, `inf` and `infinity` in any case, one leading sign. Refused: blanks,
-/// hexadecimal, `nan`, and what does not fit (too large for a double, or so small that it would become zero).
+/// A double as Valkey reads one. Decimal only, `inf` and `infinity` in any case, one leading sign. Refused:
+/// blanks, hexadecimal, `nan`, and what does not fit (too large for a double, or so small that it would
+/// become zero).
 pub fn parse_f64(text: &[u8]) -> Option<f64> {
     let value = parse_f64_rounded(text)?;
     let unsigned = unsigned(text);
@@ -20,7 +21,8 @@ pub fn parse_f64(text: &[u8]) -> Option<f64> {
     fits.then_some(value)
 }
 
-/// The same, but what does not fit is infinite, or zero: so Valkey reads the ends of ranges.
+/// Parses a number as `parse_f64` does, but a number that does not fit becomes infinite, or zero. Valkey
+/// reads the ends of ranges in this way.
 pub fn parse_f64_rounded(text: &[u8]) -> Option<f64> {
     let unsigned = unsigned(text);
     if unsigned.eq_ignore_ascii_case(b"inf") || unsigned.eq_ignore_ascii_case(b"infinity") {
@@ -37,7 +39,8 @@ fn unsigned(text: &[u8]) -> &[u8] {
     }
 }
 
-/// Checks `digits [. digits] [e [sign] digits]` with at least one digit before the exponent; gives the part before it.
+/// Checks `digits [. digits] [e [sign] digits]` with at least one digit before the exponent; gives the part
+/// before it.
 pub(crate) fn decimal_mantissa(text: &[u8]) -> Option<&[u8]> {
     let digits = |from: usize| text[from..].iter().take_while(|byte| byte.is_ascii_digit()).count();
     let whole = digits(0);
@@ -68,8 +71,8 @@ pub fn format_f64(value: f64) -> String {
     String::from_utf8(out).expect("only digits, signs and characters were written")
 }
 
-/// A text that reads back as `value`, nearly always the shortest, laid out as Valkey does: plain up to seven places beyond the digits
-/// or below the point, `1.5e+300` otherwise.
+/// A text that reads back as `value`, nearly always the shortest, laid out as Valkey does: plain up to seven
+/// places beyond the digits or below the point, `1.5e+300` otherwise.
 pub fn push_f64(out: &mut Vec<u8>, value: f64) {
     if value.is_nan() {
         out.extend_from_slice(b"nan");
@@ -105,7 +108,8 @@ pub fn format_f64_17g(value: f64) -> String {
     format!("{}e{sign}{:02}", shorten(digits), exponent.unsigned_abs())
 }
 
-/// The same, but whole numbers are laid out like all others: `1e+15`. So Valkey's checksums of scores see them.
+/// Appends a number as `push_f64` does, but with whole numbers laid out like all others: `1e+15`. Valkey's
+/// checksums of scores use this form.
 pub fn push_f64_digits(out: &mut Vec<u8>, value: f64) {
     if value == 0.0 || !value.is_finite() {
         return push_f64(out, value);

@@ -1,9 +1,11 @@
-//! Glob patterns as KEYS, SCAN, PSUBSCRIBE and CONFIG GET have them: `*`, `?`, `[a-z]`, `[^x]`, `\` before a literal.
+//! Glob patterns as KEYS, SCAN, PSUBSCRIBE and CONFIG GET have them: `*`, `?`, `[a-z]`, `[^x]`, `\` before a
+//! literal.
 //!
-//! Valkey's matcher is recursive: one level for each star. Only the last star met ever needs to be tried further
-//! (every element after it takes exactly one byte, so an earlier star can win nothing), which makes one loop with one
-//! place to go back to: at most `text x pattern` steps, whatever the pattern; `a*a*a*...b` is no attack. Where both are long even
-//! that is too much (minutes for 100 KB and 200 KB), so what stars have tried to no end is counted, and bounded.
+//! Valkey's matcher is recursive: one level for each star. Only the last star met ever needs to be tried
+//! further (every element after it takes exactly one byte, so an earlier star can win nothing), which makes
+//! one loop with one place to go back to: at most `text x pattern` steps, whatever the pattern; `a*a*a*...b`
+//! is no attack. Where both are long even that is too much (minutes for 100 KB and 200 KB), so what stars
+//! have tried to no end is counted, and bounded.
 //!
 //! Faithful in its corners, because clients see them:
 //! * a pattern never matches the empty text, except the empty pattern (callers treat a lone `*` apart);
@@ -20,7 +22,8 @@ const STARS_MAX: usize = 1000;
 const FAILED_BYTES_MAX: usize = 16 << 20;
 const FAILED_BYTES_PER_TEXT_BYTE: usize = 32;
 
-/// Where to go on when an element fails: the element after the last star, and the byte after its last attempt.
+/// Place to continue at when an element fails: the element after the last star, and the byte after its last
+/// attempt.
 #[derive(Clone, Copy)]
 struct Retry {
     after_star: usize,
@@ -63,7 +66,8 @@ pub fn glob_match(pattern: &[u8], text: &[u8], nocase: bool) -> bool {
                 continue;
             }
         }
-        // The star takes one more byte: after a mismatch, or because a pattern that ran out may still fit further to the right.
+        // The star takes one more byte: after a mismatch, or because a pattern that ran out may still fit
+        // further to the right.
         let Some(Retry { after_star, next }) = retry else { return false };
         let Some(left) = failed_bytes_left.checked_sub(p - after_star) else { return false };
         failed_bytes_left = left;
@@ -77,7 +81,8 @@ fn leading_stars(pattern: &[u8]) -> usize {
     pattern.iter().take_while(|&&byte| byte == b'*').count()
 }
 
-/// Compares the element at the front of `pattern` (not a star) with one byte: whether it matches, and the element's width.
+/// Compares the element at the front of `pattern` (not a star) with one byte: whether it matches, and the
+/// element's width.
 #[inline]
 fn match_element(pattern: &[u8], byte: u8, nocase: bool) -> (bool, usize) {
     match pattern[0] {

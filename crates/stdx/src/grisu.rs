@@ -1,18 +1,19 @@
-//! Grisu2: the digits of a double, fast and nearly always the fewest (Florian Loitsch, "Printing floating-point numbers
-//! quickly and accurately with integers", 2010).
+//! Grisu2: the digits of a double, fast and nearly always the fewest (Florian Loitsch, "Printing
+//! floating-point numbers quickly and accurately with integers", 2010).
 //!
-//! Why not the shortest digits, which the standard library knows? Because for about one double in a thousand Grisu2
-//! gives one digit more, and Valkey prints with Grisu2: ZSCORE must say the same here.
+//! Why not the shortest digits, which the standard library knows? Because for about one double in a thousand
+//! Grisu2 gives one digit more, and Valkey prints with Grisu2: ZSCORE must say the same here.
 //!
 //! ```text
 //! lower ----------- v ----------- upper      every number between the two reads back as v
 //! x 10^k                                     brings `upper` to 2^-60 .. 2^-32, so that its whole part fits 32 bits
 //! digits of upper, until the rest is less than upper - lower; then the last digit goes down towards v
 //! ```
-//! All in 64 bits: each product is off by up to half a unit, so the interval is made one unit narrower on both sides.
+//! All in 64 bits: each product is off by up to half a unit, so the interval is made one unit narrower on
+//! both sides.
 
-/// 10^k for k = -348, -340 .. 340, as the nearest number of 64 bits with the first bit set; the power of two that goes
-/// with it is `binary_exponent(k)`.
+/// 10^k for k = -348, -340 .. 340, as the nearest number of 64 bits with the first bit set; the power of two
+/// that goes with it is `binary_exponent(k)`.
 const POWERS: [u64; 87] = [
     0xfa8f_d5a0_081c_0288,
     0xbaae_e17f_a23e_bf76,
@@ -106,7 +107,7 @@ const POWER_FIRST: i32 = -348;
 const POWER_STEP: i32 = 8;
 const _: () = assert!(POWER_FIRST + POWER_STEP * (POWERS.len() as i32 - 1) == 340);
 
-/// Where the exponent of the scaled upper bound must lie.
+/// Range in which the exponent of the scaled upper bound must lie.
 const EXPONENT_MIN: i32 = -60;
 const EXPONENT_MAX: i32 = -32;
 
@@ -244,7 +245,8 @@ fn generate(v: Fp, lower: Fp, upper: Fp, power: i32) -> Digits {
     }
 }
 
-/// The digits stand for a number between v and upper; the last one goes down as long as that comes nearer to v.
+/// The digits stand for a number between v and upper; the last one goes down as long as that comes nearer to
+/// v.
 fn lower_last_digit(digits: &mut Digits, delta: u64, mut rest: u64, unit: u64, distance: u64) {
     while rest < distance
         && delta - rest >= unit

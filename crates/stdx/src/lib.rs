@@ -1,7 +1,7 @@
 //! Small tools that every floor above may use: checksums, globs, numbers as text, random numbers, units.
 //!
-//! **Architecture invariant:** `stdx` knows nothing of ours - no key, no command, no reply. It depends on no other
-//! crate, reads no clock, opens no file, and contains no `unsafe`.
+//! **Architecture invariant:** `stdx` knows nothing of ours - no key, no command, no reply. It depends on no
+//! other crate, reads no clock, opens no file, and contains no `unsafe`.
 
 pub mod crc16;
 pub mod crc64;

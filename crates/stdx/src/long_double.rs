@@ -6,12 +6,13 @@
 //! exponent  -16445 .. 16320      as 2^(e - 63) for the x87's e of -16382 .. 16383
 //! smallest  1 x 2^-16445 ~ 3.6e-4951        largest  (2^64 - 1) x 2^16320 ~ 1.2e4932
 //! ```
-//! Below 2^63 x 2^-16445 numbers are denormal: the exponent stays, the significand loses leading bits. Each operation
-//! computes exactly, or to at least two bits more than the significand and a note whether anything was cut off
-//! (`sticky`), and rounds once, half to even, in `round`. So the results are the processor's, bit for bit.
+//! Below 2^63 x 2^-16445 numbers are denormal: the exponent stays, the significand loses leading bits. Each
+//! operation computes exactly, or to at least two bits more than the significand and a note whether anything
+//! was cut off (`sticky`), and rounds once, half to even, in `round`. So the results are the processor's, bit
+//! for bit.
 //!
-//! A text of up to 18 digits behind the point, and any printing of numbers below 2^128, is done in 128-bit arithmetic;
-//! everything else goes through `Big`, whose size the length of the text (5 KB) limits.
+//! A text of up to 18 digits behind the point, and any printing of numbers below 2^128, is done in 128-bit
+//! arithmetic; everything else goes through `Big`, whose size the length of the text (5 KB) limits.
 
 use std::ops::{Add, Neg};
 
@@ -39,8 +40,9 @@ const EXPONENT_MAX: i32 = 16383 - 63;
 const TEXT_BYTES_MAX: usize = 5 * 1024;
 
 impl LongDouble {
-    /// Reads a whole text as C's `strtold` does: decimal or hexadecimal (`0x1.8p3`), `inf`, `infinity`. Refused are
-    /// blanks, anything behind the number, `nan`, and what is too large, or so small that it would become zero.
+    /// Reads a whole text as C's `strtold` does: decimal or hexadecimal (`0x1.8p3`), `inf`, `infinity`.
+    /// Refused are blanks, anything behind the number, `nan`, and what is too large, or so small that it
+    /// would become zero.
     pub fn parse(text: &[u8]) -> Option<LongDouble> {
         if text.len() >= TEXT_BYTES_MAX {
             return None;
@@ -60,8 +62,8 @@ impl LongDouble {
         matches!(self.magnitude, Magnitude::Finite { significand: 0, .. })
     }
 
-    /// A thousand times the number, rounded up: seconds as milliseconds. `None` if that is more than an `i64` holds; what
-    /// is less is its smallest.
+    /// A thousand times the number, rounded up: seconds as milliseconds. `None` if that is more than an `i64`
+    /// holds; what is less is its smallest.
     pub fn ceil_thousandfold(self) -> Option<i64> {
         let Magnitude::Finite { significand, exponent } = self.magnitude else {
             return self.negative.then_some(i64::MIN);
@@ -82,7 +84,8 @@ impl LongDouble {
         i64::try_from(whole.checked_add(u64::from(has_rest))?).ok()
     }
 
-    /// Appends the number for people: 17 decimals, without the zeros at the end; never an exponent, never `-0`.
+    /// Appends the number for people: 17 decimals, without the zeros at the end; never an exponent, never
+    /// `-0`.
     pub fn push_human(self, out: &mut Vec<u8>) {
         let sign: &[u8] = if self.negative { b"-" } else { b"" };
         match self.magnitude {
@@ -138,10 +141,11 @@ impl Add for LongDouble {
     }
 }
 
-/// Adds two finite numbers of which the first has the larger magnitude (or an equal exponent and significand).
+/// Adds two finite numbers of which the first has the larger magnitude (or an equal exponent and
+/// significand).
 fn add_finite(large: (bool, u64, i32), small: (bool, u64, i32)) -> LongDouble {
-    // Both stand 63 bits up: one bit for the carry above, 63 below for what the smaller number shifts out. Only bits
-    // beyond those are lost, and then the numbers are too far apart for the first bits to cancel.
+    // Both stand 63 bits up: one bit for the carry above, 63 below for what the smaller number shifts out.
+    // Only bits beyond those are lost, and then the numbers are too far apart for the first bits to cancel.
     const ROOM: i32 = 63;
     let (negative, a, exponent) = large;
     let (other_negative, b, other_exponent) = small;
@@ -156,8 +160,8 @@ fn add_finite(large: (bool, u64, i32), small: (bool, u64, i32)) -> LongDouble {
     round(negative, sum, exponent - ROOM, sticky)
 }
 
-/// The number nearest to `(mantissa + a little, if sticky) x 2^exponent`, half to even. With `sticky`, the mantissa must
-/// have at least 66 bits, or the number be exactly representable without what was cut off.
+/// The number nearest to `(mantissa + a little, if sticky) x 2^exponent`, half to even. With `sticky`, the
+/// mantissa must have at least 66 bits, or the number be exactly representable without what was cut off.
 fn round(negative: bool, mantissa: u128, exponent: i32, sticky: bool) -> LongDouble {
     let finite = |significand, exponent| LongDouble {
         negative,

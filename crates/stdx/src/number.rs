@@ -1,7 +1,7 @@
 //! Whole numbers and their text, as strict as Valkey is.
 //!
-//! `parse_i64` accepts exactly what `push_i64` writes: no `+`, no blank, no leading zero, no `-0`. That is what lets a
-//! value be kept as a number and given back byte for byte.
+//! `parse_i64` accepts exactly what `push_i64` writes: no `+`, no blank, no leading zero, no `-0`. That is
+//! what lets a value be kept as a number and given back byte for byte.
 
 /// `-9223372036854775808` is the longest: 20 bytes.
 pub const I64_BYTES_MAX: usize = 20;
@@ -36,8 +36,8 @@ fn parse_digits(digits: &[u8]) -> Option<u64> {
     Some(value)
 }
 
-/// A u64 as Valkey reads cursors: the canonical form, or else whatever C's `strtoull` takes, which is blanks before,
-/// a sign (a minus wraps around), leading zeros, and anything after a NUL.
+/// A u64 as Valkey reads cursors: the canonical form, or else whatever C's `strtoull` takes, which is blanks
+/// before, a sign (a minus wraps around), leading zeros, and anything after a NUL.
 pub fn parse_u64(text: &[u8]) -> Option<u64> {
     if let Some(value) = parse_i64(text) {
         return u64::try_from(value).ok();

@@ -33,7 +33,7 @@ impl Prng {
         ((u128::from(self.next_u64()) * u128::from(n)) >> 64) as u64
     }
 
-    /// One element of a slice that is not empty.
+    /// Returns a random element of a slice that is not empty.
     pub fn pick<'a, T>(&mut self, from: &'a [T]) -> &'a T {
         &from[self.below(from.len() as u64) as usize]
     }

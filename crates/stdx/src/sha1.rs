@@ -1,4 +1,5 @@
-//! SHA-1 (FIPS 180-4), for names and digests that were fixed long ago: scripts, DEBUG DIGEST. It protects nothing.
+//! SHA-1 (FIPS 180-4), for names and digests that were fixed long ago: scripts, DEBUG DIGEST. It protects
+//! nothing.
 
 pub type Digest = [u8; 20];
 
@@ -26,7 +27,7 @@ pub fn sha1(message: &[u8]) -> Digest {
     digest
 }
 
-/// In lower-case hexadecimal digits.
+/// Returns the digest in lower-case hexadecimal digits.
 pub fn hex(digest: &Digest) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -5,8 +5,9 @@
 //!   input    [8 B little endian] [8 B] ... [0 to 7 B, zeros, length]    each word: COMPRESS rounds
 //!   at last  FINISH rounds; the hash is the four words, xored
 //! ```
-//! Published by Aumasson and Bernstein with two and four rounds; with one and three (SipHash-1-3) it is what hash tables
-//! use. The whole of a 16 B input is six rounds of 14 operations in registers, so it is inlined where it is used.
+//! Published by Aumasson and Bernstein with two and four rounds; with one and three (SipHash-1-3) it is what
+//! hash tables use. The whole of a 16 B input is six rounds of 14 operations in registers, so it is inlined
+//! where it is used.
 
 /// Both halves of a key.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +42,7 @@ impl<const COMPRESS: usize, const FINISH: usize> SipHash<COMPRESS, FINISH> {
     }
 }
 
-/// What is left behind the whole words, and the length in the top byte.
+/// Returns the bytes that are left after the whole words, with the length in the top byte.
 #[inline]
 fn last_word(bytes: &[u8]) -> u64 {
     let left = bytes.len() % 8;
@@ -98,7 +99,7 @@ mod tests {
         }
     }
 
-    /// Its older hasher is SipHash-2-4 with any key.
+    /// The older hasher of the standard library is SipHash-2-4 with any key.
     #[test]
     #[allow(deprecated)]
     fn with_two_and_four_rounds_and_a_key_it_is_the_older_hasher() {

@@ -1,7 +1,7 @@
 //! A slot: one of the 16384 drawers that every key belongs to, here and in every other member of the cluster.
 //!
-//! `slot = crc16(tag) mod 16384`, where the tag is what stands between the first `{` and the first `}` after it, if
-//! that is not empty, and otherwise the whole key.
+//! `slot = crc16(tag) mod 16384`, where the tag is what stands between the first `{` and the first `}` after
+//! it, if that is not empty, and otherwise the whole key.
 
 use crate::crc16::crc16;
 
@@ -48,7 +48,8 @@ pub fn hash_tag(key: &[u8]) -> &[u8] {
     if has_brace(key) { tag_of(key) } else { key }
 }
 
-/// Whether there is a `{`: eight bytes at a time, the last eight whatever a word has had of them before.
+/// Returns whether there is a `{`. Compares eight bytes at a time, and the last eight even if a word had some
+/// of them before.
 #[inline]
 fn has_brace(key: &[u8]) -> bool {
     let Some(last) = key.last_chunk::<8>() else { return key.contains(&b'{') };

@@ -1,7 +1,7 @@
 //! A hash tag for each slot, short enough to stand in a cursor.
 //!
-//! It is the shortest text of `0-9a-zA-Z` that hashes to the slot, and of several the first in that order, so that every server that
-//! knows the rule has the same ones: `06S` for slot 0, `Qi` for slot 1.
+//! It is the shortest text of `0-9a-zA-Z` that hashes to the slot, and of several the first in that order, so
+//! that every server that knows the rule has the same ones: `06S` for slot 0, `Qi` for slot 1.
 
 use crate::crc16::crc16;
 use crate::slot::Slot;
@@ -48,7 +48,8 @@ impl Tags {
 }
 
 impl Slot {
-    /// What lies between braces in a key of this slot. The first call takes some milliseconds, and 48 KB.
+    /// Returns the text between braces in a key of this slot. The first call takes some milliseconds, and 48
+    /// KB.
     pub fn tag(self) -> &'static [u8] {
         static TAGS: OnceLock<Tags> = OnceLock::new();
         let tag = &TAGS.get_or_init(Tags::find).by_slot[self.index()];

@@ -1,16 +1,17 @@
 //! Steps: how many items a loop may look at before it lets others have what it holds.
 //!
-//! A loop that holds something which other threads wait for is bounded by what it *looks at*, not by what it changes: a
-//! million stale entries of which none is removed take as long as a million that are. Such a loop takes a `Steps` and stops
-//! when it is spent.
+//! A loop that holds something which other threads wait for is bounded by what it *looks at*, not by what it
+//! changes: a million stale entries of which none is removed take as long as a million that are. Such a loop
+//! takes a `Steps` and stops when it is spent.
 //!
 //! ```text
 //!   let mut steps = Steps::new(1000);
 //!   while steps.look(1) { ... one item ... }          at most 1000 rounds; what is left is for the next hold
 //! ```
-//! Builds with debug assertions also count what a thread has looked at in all (`looked`): a lock compares that number
-//! before and after a hold, and tests compare how it grows with the size of a request. Loops whose length is that of the
-//! request itself have no budget; they call `note`. Other builds keep no such number, and `note` is nothing.
+//! Builds with debug assertions also count what a thread has looked at in all (`looked`): a lock compares
+//! that number before and after a hold, and tests compare how it grows with the size of a request. Loops
+//! whose length is that of the request itself have no budget; they call `note`. Other builds keep no such
+//! number, and `note` is nothing.
 
 #[cfg(debug_assertions)]
 use std::cell::Cell;
@@ -31,8 +32,8 @@ impl Steps {
         Steps { left: max }
     }
 
-    /// Looks at `count` more items. False if the budget was spent before: then nothing may be looked at. The last look
-    /// may exceed the budget, by less than `count`.
+    /// Looks at `count` more items. False if the budget was spent before: then nothing may be looked at. The
+    /// last look may exceed the budget, by less than `count`.
     #[inline]
     pub fn look(&mut self, count: u64) -> bool {
         if self.left == 0 {
@@ -62,7 +63,7 @@ pub fn note(count: u64) {
     let _ = count;
 }
 
-/// What this thread has looked at since it began; 0 without debug assertions.
+/// Returns the number of steps of this thread since it began; 0 without debug assertions.
 #[inline(always)]
 pub fn looked() -> u64 {
     #[cfg(debug_assertions)]

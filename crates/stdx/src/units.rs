@@ -1,6 +1,7 @@
 //! Units: a moment, and an amount of memory as configuration files and INFO write it.
 
-/// A moment as milliseconds since 1970. Time is an argument everywhere below the server: nothing here reads a clock.
+/// A moment as milliseconds since 1970. Time is an argument everywhere below the server: nothing here reads a
+/// clock.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct UnixMs(pub i64);
 
@@ -21,7 +22,7 @@ impl UnixMs {
         }
     }
 
-    /// `None` when the sum leaves the range: the caller answers "invalid expire time".
+    /// Adds milliseconds; `None` when the sum leaves the range: the caller answers "invalid expire time".
     pub const fn checked_add_ms(self, ms: i64) -> Option<UnixMs> {
         match self.0.checked_add(ms) {
             Some(ms) => Some(UnixMs(ms)),
@@ -39,7 +40,8 @@ const KIB: u64 = 1024;
 /// More digits than this are refused before they are read.
 const MEMORY_DIGITS_MAX: usize = 127;
 
-/// "100", "10k" (x 1000), "10kb" (x 1024), "1mb", "1gb" and so on, in any case. The product wraps as Valkey's does.
+/// "100", "10k" (x 1000), "10kb" (x 1024), "1mb", "1gb" and so on, in any case. The product wraps as Valkey's
+/// does.
 pub fn parse_memory_bytes(text: &[u8]) -> Option<u64> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let unit: u64 = match text[digits..].to_ascii_lowercase().as_slice() {

@@ -1,9 +1,11 @@
-//! What cleaning writes: bytes that go to disk for each byte that leaves memory, by how full the log is.
+//! Write amplification of cleaning: bytes that go to disk for each byte that leaves memory, by how full the
+//! log is.
 //!
 //! `cargo run --release -p isotherm-tier --example amplification`
 //!
-//! Values of 400 B, written over at random, each at once again on disk; the bytes are those of files, with heads and padding. No disk is
-//! needed: what lies where is kept in a list for each segment. The same without bytes, and with bounds: the tests of `policy`.
+//! Values of 400 B are overwritten at random, each at once again on disk. The bytes are those of files, with
+//! heads and padding. No disk is needed: the contents are kept in a list for each segment. The tests of
+//! `policy` do the same without bytes, and with bounds.
 
 use isotherm_stdx::{Prng, Slot};
 use isotherm_tier::{
@@ -13,7 +15,7 @@ use isotherm_tier::{
 use std::collections::HashMap;
 
 const SEGMENTS: u64 = 100;
-/// What is not for values.
+/// Share of the log that is not for values.
 const RESERVE_PERCENT: u64 = 5;
 const KEY_BYTES: usize = 8;
 const PAYLOAD: [u8; 400] = [7; 400];
@@ -23,7 +25,7 @@ struct World {
     places: Vec<Place>,
     contents: HashMap<SegmentNumber, Vec<(Place, u32)>>,
     written_bytes: u64,
-    /// What is being cleaned, and of its values those that were not looked at.
+    /// Current cleaning, and the values of its segment that were not looked at.
     cleaning: Option<(Cleaning, Vec<(Place, u32)>)>,
 }
 

@@ -1,4 +1,4 @@
-//! What a base of the append-only file says of the log that it refers to, byte by byte.
+//! Description of the log in a base of the append-only file that refers to it, byte by byte.
 //!
 //! ```text
 //!   [version u8 = 1][log id 16 B][count u32] ([segment u32][bytes u32][sum u32]) x count [crc32c of all before it, u32]
@@ -7,7 +7,8 @@
 //!   bytes    so much of the segment counts; what lies behind is none of this base's values
 //!   sum      CRC-32C of the segment's first block of 4 KB: of an older copy of the segment it is another one. 0: not known
 //! ```
-//! All numbers are little endian. A version that is not known is refused: a later one may keep what this one does not know of.
+//! All numbers are little endian. A version that is not known is refused: a later one may keep what this one
+//! does not know of.
 
 use crate::group::BLOCK_BYTES;
 use crate::place::{SEGMENT_BYTES, SEGMENTS_MAX, SegmentNumber};
@@ -22,7 +23,7 @@ const CRC_BYTES: usize = 4;
 /// The longest one: of a log of 16 TB some 3 MB.
 pub const CHECKPOINT_BYTES_MAX: usize = HEAD_BYTES + SEGMENTS_MAX as usize * SEGMENT_ENTRY_BYTES + CRC_BYTES;
 
-/// Which log it is.
+/// Identity of a log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct LogId(pub [u8; LOG_ID_BYTES]);
 
@@ -34,7 +35,7 @@ impl fmt::Display for LogId {
 
 /// The file of the folder that says which log it has, and who refers to that.
 pub const OWNER_FILE_NAME: &str = "owner";
-/// Its longest: a path has at most 4096 bytes.
+/// Maximum length of the owner file: a path has at most 4096 bytes.
 pub const OWNER_BYTES_MAX: u64 = 8192;
 
 impl LogId {
@@ -58,18 +59,18 @@ pub struct NamedSegment {
     pub first_block: Option<u32>,
 }
 
-/// What a base refers to.
+/// Log and segments that a base refers to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Checkpoint {
     pub log: LogId,
-    /// In the order of their numbers.
+    /// Segments in the order of their numbers.
     pub segments: Vec<NamedSegment>,
 }
 
 /// Why bytes are no checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CheckpointError {
-    /// Of a later version.
+    /// Checkpoint of a later version.
     Version(u8),
     Damaged,
 }
@@ -85,7 +86,7 @@ impl fmt::Display for CheckpointError {
     }
 }
 
-/// Of the beginning of a segment's first group. Never 0.
+/// Returns the checksum of the beginning of a segment's first group. Never 0.
 pub fn block_sum(bytes: &[u8]) -> u32 {
     crc32c::crc32c(&bytes[..bytes.len().min(BLOCK_BYTES)]).max(1)
 }

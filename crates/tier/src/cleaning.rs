@@ -3,8 +3,8 @@
 //! ```text
 //!   next_read -> (segment, offset, bytes) -> the caller reads -> records -> those that live go to Stream::Survivors
 //! ```
-//! A group that does not verify is left: the walk looks for the next head at the next block. What lives in it stays where it is,
-//! and each of its records that is whole can still be read by its place.
+//! A group that does not verify is left: the walk looks for the next head at the next block. What lives in it
+//! stays where it is, and each of its records that is whole can still be read by its place.
 
 use crate::group::{BLOCK_BYTES, GROUP_BYTES, GroupHead, HEAD_OF_GROUP_BYTES};
 use crate::place::{Place, SEGMENT_BYTES, SegmentNumber};
@@ -24,7 +24,7 @@ pub struct Cleaning {
     segment: SegmentNumber,
     at: u64,
     end: u64,
-    /// So much is read at once: a group, or the large one that was met.
+    /// Number of bytes that are read at once: a group, or the large one that was met.
     stretch_bytes: usize,
     is_damaged: bool,
     holes: Vec<Hole>,
@@ -39,7 +39,7 @@ impl Cleaning {
         self.segment
     }
 
-    /// So much of it has been gone through: what lived there is elsewhere.
+    /// Returns how many bytes of the segment were processed: their living records are elsewhere.
     pub(crate) fn passed_bytes(&self) -> u64 {
         self.at
     }
@@ -53,12 +53,12 @@ impl Cleaning {
         self.at == self.end
     }
 
-    /// Whether a part could not be read.
+    /// Returns whether a part could not be read.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged
     }
 
-    /// `None`: the segment is through.
+    /// Returns the next part to read; `None` at the end of the segment.
     pub fn next_read(&self) -> Option<Stretch> {
         let bytes = (self.end - self.at).min(self.stretch_bytes as u64) as usize;
         (bytes > 0).then_some(Stretch { segment: self.segment, offset: self.at, bytes })
@@ -71,8 +71,8 @@ impl Cleaning {
         self.stretch_bytes = GROUP_BYTES;
     }
 
-    /// The records of the groups that lie wholly in the bytes of the stretch. None of them: the next stretch is longer, or
-    /// what is there is damaged and was passed.
+    /// The records of the groups that lie wholly in the bytes of the stretch. None of them: the next stretch
+    /// is longer, or what is there is damaged and was passed.
     pub fn records<'a>(&mut self, bytes: &'a [u8]) -> Vec<(Place, Record<'a>)> {
         let (start, mut records) = (self.at, Vec::new());
         while let Some(rest) = bytes.get((self.at - start) as usize..).filter(|rest| !rest.is_empty()) {

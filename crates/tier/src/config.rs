@@ -1,13 +1,15 @@
-//! How large the log may become.
+//! Maximum size of the log.
 
 use crate::group::{BLOCK_BYTES, GROUP_BYTES};
 use crate::place::{SEGMENT_BYTES, SEGMENTS_MAX};
 use crate::segments::Named;
 
-/// Values from memory begin a segment only while one part in so many of the log is free for survivors of cleaning: a log that is full of
-/// living values could not be cleaned. With the segment that is being cleaned that is a twentieth.
+/// Values from memory begin a segment only while one part in so many of the log is free for survivors of
+/// cleaning: a log that is full of living values could not be cleaned. With the segment that is being cleaned
+/// that is a twentieth.
 const RESERVE_DIVISOR: u32 = 25;
-/// Of a small log: what is being filled with values from memory and with survivors, and one more.
+/// Minimum reserve of a small log: the segments that are being filled with values from memory and with
+/// survivors, and one more.
 const RESERVE_SEGMENTS_MIN: u32 = 3;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -23,15 +25,16 @@ impl LogConfig {
         LogConfig { segments_max: segments as u32, segment_bytes: SEGMENT_BYTES }
     }
 
-    /// As large as it has to be for segments of before, whatever the limit has become.
+    /// Returns the configuration of a log that is large enough for existing segments, even above the current
+    /// limit.
     #[must_use]
     pub fn covering(self, named: &[Named]) -> LogConfig {
         let needed = named.iter().map(|named| named.segment.0 + 1).max().unwrap_or(0);
         LogConfig { segments_max: self.segments_max.max(needed), ..self }
     }
 
-    /// Segments are full with so many bytes already: a simulation sees more of them in less time. Panics if they are longer than places
-    /// reach, or no group fits.
+    /// Segments are full with so many bytes already: a simulation sees more of them in less time. Panics if
+    /// they are longer than places reach, or no group fits.
     #[must_use]
     pub fn with_segments_of(self, segment_bytes: u64) -> LogConfig {
         assert!(segment_bytes <= SEGMENT_BYTES && segment_bytes >= GROUP_BYTES as u64);

@@ -5,14 +5,14 @@
 //!
 //!   head     a record of form 255 without a key; payload [bytes of the group u32][records u32][8 B of zeros]
 //! ```
-//! A group begins and ends at multiples of 4 KB, as O_DIRECT wants it. A walk over a segment goes from head to head. A record
-//! that is larger than a group is one of its own.
+//! A group begins and ends at multiples of 4 KB, as O_DIRECT wants it. A walk over a segment goes from head
+//! to head. A record that is larger than a group is one of its own.
 
 use crate::place::{Place, SegmentNumber};
 use crate::record::{Damage, FORM_OF_GROUP, Record, record_bytes};
 use isotherm_stdx::Slot;
 
-/// What a device reads and writes at once.
+/// Unit in which a device reads and writes.
 pub const BLOCK_BYTES: usize = 4096;
 /// A group is ready to be written at this size; with a larger record it is larger.
 pub const GROUP_BYTES: usize = 1 << 20;
@@ -28,15 +28,17 @@ pub struct Group {
     segment: SegmentNumber,
     offset: u64,
     bytes: Vec<u8>,
-    /// It takes records up to so many bytes, or one: less than [`GROUP_BYTES`] at the end of a segment.
+    /// Limit of the group's bytes: it takes records up to this limit, or a single larger one. Less than
+    /// [`GROUP_BYTES`] at the end of a segment.
     bytes_max: usize,
-    /// Of each record, where it was before: of a survivor of cleaning. Empty in a group of values that come from memory.
+    /// Former place of each record, in a group of survivors of cleaning. Empty in a group of values that come
+    /// from memory.
     before: Vec<Place>,
     records: u32,
 }
 
 impl Group {
-    /// So much of the segment is left for it.
+    /// Creates an empty group. `room_bytes`: the part of the segment that is left for it.
     pub(crate) fn new(segment: SegmentNumber, offset: u64, room_bytes: u64) -> Group {
         assert!(offset.is_multiple_of(BLOCK_BYTES as u64) && room_bytes > 0);
         let bytes_max = GROUP_BYTES.min(room_bytes as usize);
@@ -49,7 +51,7 @@ impl Group {
         (HEAD_OF_GROUP_BYTES + record_bytes).next_multiple_of(BLOCK_BYTES)
     }
 
-    /// Whether one more record belongs into this group: it fits, or there is none yet.
+    /// Returns whether the group can take a further record: it fits, or there is none yet.
     pub(crate) fn takes(&self, record_bytes: usize) -> bool {
         self.records == 0 || self.bytes.len() + record_bytes <= self.bytes_max
     }
@@ -89,7 +91,7 @@ impl Group {
         (self.bytes.capacity() + self.before.capacity() * size_of::<Place>()) as u64
     }
 
-    /// As they are to be written.
+    /// Returns the bytes that are to be written.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -106,7 +108,7 @@ impl Group {
     }
 }
 
-/// What the head of a group says.
+/// Contents of the head of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct GroupHead {
     pub bytes: usize,

@@ -9,12 +9,14 @@
 //!            |
 //!   record   [crc][length][form][expiry][database][slot][key length][key][payload]
 //! ```
-//! A value's life here: [`Log::append`] gives it a place in a group. The group is written ([`Log::next_write`]). When the disk
-//! has it ([`Log::written`]), the caller lets each entry whose value is still that of the group point there, and reports the
-//! others as dead ([`Live::retire`]). So the entry is in memory until its bytes are on disk, and no entry is "moving".
+//! A value's life here: [`Log::append`] gives it a place in a group. The group is written
+//! ([`Log::next_write`]). When the disk has it ([`Log::written`]), the caller lets each entry whose value is
+//! still that of the group point there, and reports the others as dead ([`Live::retire`]). So the entry is in
+//! memory until its bytes are on disk, and no entry is "moving".
 //!
-//! **Architecture invariant:** `tier` knows no files, no threads, no clock and no keyspace. It makes bytes and says where they
-//! belong; the caller writes, reads and knows which entry points where. A key is bytes that must come back equal.
+//! **Architecture invariant:** `tier` knows no files, no threads, no clock and no keyspace. It makes bytes
+//! and says where they belong; the caller writes, reads and knows which entry points where. A key is bytes
+//! that must come back equal.
 
 mod checkpoint;
 mod cleaning;

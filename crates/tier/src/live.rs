@@ -1,14 +1,15 @@
-//! How much of each segment lives, counted by many threads.
+//! Living part of each segment, counted by many threads.
 //!
-//! A record lives from [`Log::append`](crate::Log::append) on, before any entry points to it, until its entry is deleted, written
-//! over, or brought back to memory: that thread holds the lock of the entry's partition, so a record is reported once.
-//! It touches no lock of the log's: one atomic subtraction.
+//! A record lives from [`Log::append`](crate::Log::append) on, before any entry points to it, until its entry
+//! is deleted, overwritten, or promoted to memory. The thread that does so holds the lock of the entry's
+//! partition, so a record is reported once. It takes no lock of the log: the report is one atomic
+//! subtraction.
 //!
-//! Sums are kept beside the counts, and which segments have become empty or have ceased to be: who asks goes
-//! over no segments.
+//! In addition to the counts, sums are kept, and a list of the segments that have become empty or are no
+//! longer empty: a query goes over no segments.
 //!
-//! What counts of a record is what its place alone shows: head and payload. Keys and padding count as living as long as their
-//! payloads do: a segment's share is living units over all units that came to it.
+//! A record counts as its place alone shows: head and payload. Keys and padding count as living as long as
+//! their payloads do: a segment's share is its living units over all units that were written to it.
 
 use crate::place::{ADDRESS_UNIT_BYTES, Place, SegmentNumber};
 use crate::record::HEAD_BYTES;
@@ -94,7 +95,7 @@ impl Live {
         self.turned[word as usize].load(Ordering::Acquire) & (1 << bit) != 0
     }
 
-    /// Of all records that live: heads and payloads.
+    /// Returns the bytes of all living records: heads and payloads.
     pub fn bytes(&self) -> u64 {
         let units = self.sums.iter().map(|sum| sum.0.load(Ordering::Relaxed));
         units.sum::<u64>() * ADDRESS_UNIT_BYTES
@@ -105,7 +106,7 @@ impl Live {
     }
 }
 
-/// What a record counts.
+/// Returns the units that a record counts.
 pub(crate) fn units(place: Place) -> u32 {
     ((HEAD_BYTES + place.payload_bytes()) as u64).div_ceil(ADDRESS_UNIT_BYTES) as u32
 }

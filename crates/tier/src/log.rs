@@ -5,8 +5,9 @@
 //!                                                                            |
 //!                                                             failed: its segment is closed, its records get other places
 //! ```
-//! Invariants: a record's bytes are in memory, in its group, until `written` returned the group; so a failed write loses nothing.
-//! At most [`GROUPS_WAITING_MAX`] groups are in memory. Values that come from memory never take the reserve of cleaning.
+//! Invariants: a record's bytes are in memory, in its group, until `written` returned the group; so a failed
+//! write loses nothing. At most [`GROUPS_WAITING_MAX`] groups are in memory. Values that come from memory
+//! never take the reserve of cleaning.
 
 use crate::cleaning::Cleaning;
 use crate::config::LogConfig;
@@ -21,10 +22,11 @@ use std::sync::Arc;
 /// Groups that are sealed and not yet on disk. 16 of 1 MB; of the largest records 16 x 16 MB.
 pub const GROUPS_WAITING_MAX: usize = 16;
 
-/// What is left of a segment is given up if it is less.
+/// Smallest rest of a segment that is still used; a smaller one is given up.
 const TAIL_BYTES_MIN: usize = 64 << 10;
 
-/// Values that leave memory and values that survived a cleaning lie apart: the latter will live longer, and longer still those that survived more than one.
+/// Values that leave memory and values that survived a cleaning lie apart: the latter will live longer, and
+/// longer still those that survived more than one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stream {
     Fresh = 0,
@@ -36,7 +38,7 @@ pub enum Stream {
 pub enum Full {
     /// No segment is left for this stream.
     Segments,
-    /// So many groups wait for the disk.
+    /// The maximum number of groups wait for the disk.
     Writes,
 }
 
@@ -53,21 +55,22 @@ pub struct Write<'a> {
     pub bytes: &'a [u8],
 }
 
-/// What became of a write.
+/// Result of a write.
 #[derive(Debug)]
 pub enum Written {
     /// The disk has it: entries may point there.
     Done(Group),
-    /// It failed. The records have other places, and will be written there.
+    /// The write failed. The records have other places and will be written there.
     Again,
-    /// It failed, and there is no room elsewhere: the records are where they were before, in memory or in their old segment.
+    /// The write failed, and there is no room elsewhere: the records are where they were before, in memory or
+    /// in their old segment.
     GivenUp(Group),
 }
 
 #[derive(Debug)]
 struct Filling {
     segment: SegmentNumber,
-    /// Where the next group of the segment begins.
+    /// Offset at which the next group of the segment begins.
     end: u64,
     group: Option<Group>,
 }
@@ -77,7 +80,7 @@ pub struct Log {
     config: LogConfig,
     segments: Segments,
     live: Arc<Live>,
-    /// By generation.
+    /// Segments that are being filled, by generation.
     filling: [Option<Filling>; Generation::ALL.len()],
     ready: VecDeque<(Generation, Group)>,
     writing: Vec<(Ticket, Generation, Group)>,
@@ -104,15 +107,15 @@ impl Log {
         }
     }
 
-    /// The log as a base of the AOF refers to it. The caller reports what it loads by [`Live::add`]; then [`Log::collect`]
-    /// frees the rest. Panics if a segment is named twice or lies beyond the log.
+    /// The log as a base of the AOF refers to it. The caller reports what it loads by [`Live::add`]; then
+    /// [`Log::collect`] frees the rest. Panics if a segment is named twice or lies beyond the log.
     pub fn restored(config: LogConfig, named: &[Named]) -> Log {
         let mut log = Log::new(config);
         named.iter().for_each(|named| log.segments.restore(*named));
         log
     }
 
-    /// For the threads that delete, write over and bring home.
+    /// Returns the counts of living records, for the threads that delete, overwrite and promote values.
     pub fn live(&self) -> Arc<Live> {
         Arc::clone(&self.live)
     }
@@ -165,7 +168,7 @@ impl Log {
         self.segments.note_appended(place);
     }
 
-    /// What was appended so far is to be written, though its group is not full.
+    /// Marks the records appended so far for writing, although their group is not full.
     pub fn seal(&mut self, stream: Stream) {
         match stream {
             Stream::Fresh => self.seal_group(Generation::Fresh),
@@ -245,7 +248,7 @@ impl Log {
         }
     }
 
-    /// Nothing more is written to a segment. What lies in it stays.
+    /// Ends the writing to a segment. Its records stay.
     fn give_up(&mut self, segment: SegmentNumber) {
         for generation in Generation::ALL {
             let filling = self.filling[generation as usize].as_ref();
@@ -270,7 +273,8 @@ impl Log {
         Ok(())
     }
 
-    /// Whether to clean now, for the reserve and so many segments to stay free (`policy`). `cleaning`: what is under way.
+    /// Returns whether to clean now, so that the reserve and `ahead` segments stay free (`policy`).
+    /// `cleaning`: the cleaning in progress.
     pub fn is_cleaning_due(&self, ahead: u32, cleaning: Option<&Cleaning>) -> bool {
         self.segments.is_cleaning_due(self.config.reserve_segments(), ahead, cleaning)
     }
@@ -293,7 +297,7 @@ impl Log {
         u64::from(segments) * self.config.segment_bytes()
     }
 
-    /// Whether values from memory could begin another segment.
+    /// Returns whether values from memory could begin a further segment.
     pub fn has_room(&self) -> bool {
         self.segments.may_open(Generation::Fresh, self.reserve())
     }
@@ -309,8 +313,9 @@ impl Log {
         self.config.reserve_segments() - u32::from(self.dropping.is_some())
     }
 
-    /// Begins to clean the segment that is worth most. The caller reads it, appends what lives to the survivors, waits until
-    /// their groups are written and turned over, and ends it with [`Log::end_cleaning`].
+    /// Begins to clean the segment that is worth most. The caller reads it, appends what lives to the
+    /// survivors, waits until their groups are written and turned over, and ends it with
+    /// [`Log::end_cleaning`].
     pub fn begin_cleaning(&mut self) -> Option<Cleaning> {
         let written_to = self.written_to();
         let segment = self.segments.victim(&self.live, |segment| written_to.contains(&segment))?;
@@ -351,8 +356,8 @@ impl Log {
         self.segments.cleaned(cleaning.segment(), cleaning.is_damaged() && cleaning.is_through());
     }
 
-    /// Frees segments in which nothing lives, and that none of these snapshots can read from; the caller removes their files, or will
-    /// write over them. No snapshot begins while this is called.
+    /// Frees segments in which nothing lives, and that none of these snapshots can read from; the caller
+    /// removes their files, or will write over them. No snapshot begins while this is called.
     pub fn collect(&mut self, snapshots: Snapshots) -> Vec<SegmentNumber> {
         let written_to = self.written_to();
         self.segments.collect(&self.live, snapshots, |segment| written_to.contains(&segment))
@@ -365,13 +370,14 @@ impl Log {
         groups.map(Group::segment).collect()
     }
 
-    /// A base of the AOF begins: what it may refer to. Call when all that entries point to is written, and while the base's snapshot
-    /// is under way.
+    /// A base of the AOF begins: what it may refer to. Call when all that entries point to is written, and
+    /// while the base's snapshot is under way.
     pub fn name(&mut self, snapshots: Snapshots) -> Vec<Named> {
         self.segments.name(&self.live, snapshots)
     }
 
-    /// That base is in force from now on, or it was given up. If that is not known, neither is said.
+    /// Notes that the base of `name` is in force from now on, or was given up. Not called if that is not
+    /// known.
     pub fn named(&mut self, in_force: bool) {
         self.segments.named(in_force);
     }
@@ -381,7 +387,7 @@ impl Log {
         self.segments.unnamed();
     }
 
-    /// So many segments are kept only because the base in force names them.
+    /// Returns how many segments are kept only because the base in force names them.
     pub fn waiting_for_base(&self) -> u32 {
         self.segments.waiting_for_base()
     }
@@ -391,19 +397,21 @@ impl Log {
         self.segments.waiting_for_snapshot()
     }
 
-    /// A sync of a segment failed: nothing more is written to it, and it is the next to be cleaned. A failed sync is not repeated: one
-    /// that succeeds says nothing of what the first one was for.
+    /// A sync of a segment failed: nothing more is written to it, and it is the next to be cleaned. A failed
+    /// sync is not repeated: one that succeeds says nothing of what the first one was for.
     pub fn doubt(&mut self, segment: SegmentNumber) {
         self.give_up(segment);
         self.segments.doubt(segment);
     }
 
-    /// As long as there are such, no base can refer to the log.
+    /// Returns the number of segments for which a sync failed. As long as there are any, no base can refer to
+    /// the log.
     pub fn doubtful_segments(&self) -> u32 {
         self.segments.doubtful_count()
     }
 
-    /// Whether the next cleaning empties one of them: not where a part of it cannot be read, or nothing is left in it.
+    /// Returns whether the next cleaning empties a segment for which a sync failed. That is not so if a part
+    /// of it cannot be read, or if nothing is left in it.
     pub fn can_clean_doubtful(&self) -> bool {
         if self.segments.doubtful_count() == 0 {
             return false;
@@ -433,12 +441,12 @@ impl Log {
         self.segments.state(segment)
     }
 
-    /// What does not live any more.
+    /// Returns the bytes of records that do not live any more.
     pub fn dead_bytes(&self) -> u64 {
         self.segments.dead_bytes(&self.live)
     }
 
-    /// The same of segments that can be cleaned.
+    /// Returns the bytes of dead records in segments that can be cleaned.
     pub fn cleanable_bytes(&self) -> u64 {
         self.segments.cleanable_bytes(&self.live)
     }
@@ -447,12 +455,12 @@ impl Log {
         self.segments.file_bytes()
     }
 
-    /// Whether groups wait for the disk, or for their end.
+    /// Returns whether groups wait for the disk, or for the end of their write.
     pub fn is_writing(&self) -> bool {
         !self.ready.is_empty() || !self.writing.is_empty()
     }
 
-    /// Of groups that are in memory.
+    /// Returns the bytes of groups that are in memory.
     pub fn group_bytes(&self) -> u64 {
         let filling = self.filling.iter().flatten().filter_map(|filling| filling.group.as_ref());
         let ready = self.ready.iter().map(|(_, group)| group);
@@ -460,7 +468,7 @@ impl Log {
         filling.chain(ready).chain(writing).map(Group::memory_bytes).sum()
     }
 
-    /// Of what is known of segments, and of how much lives in each.
+    /// Returns the bytes of the tables of segments and of living records in each.
     pub fn table_bytes(&self) -> u64 {
         self.segments.table_bytes() + 4 * u64::from(self.segments_max())
     }

@@ -1,4 +1,4 @@
-//! Where a record lies, in the 8 bytes that its entry has for it.
+//! Place of a record, in the 8 bytes that its entry has for it.
 //!
 //! ```text
 //!   bits  0-39   address, in units of 16 B: 2^40 x 16 B = 16 TB
@@ -26,7 +26,7 @@ const _: () = assert!((PAYLOAD_BYTES_MAX as u64) < SEGMENT_BYTES / 2);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SegmentNumber(pub u32);
 
-/// How the names of their files end.
+/// Suffix of the names of segment files.
 pub const SEGMENT_FILE_SUFFIX: &str = ".cold";
 
 impl SegmentNumber {
@@ -35,7 +35,7 @@ impl SegmentNumber {
     }
 }
 
-/// Where a record lies, and how long its payload is.
+/// Place of a record, and length of its payload.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Place(u64);
 
@@ -58,7 +58,7 @@ impl Place {
         self.0
     }
 
-    /// In units of [`ADDRESS_UNIT_BYTES`].
+    /// Returns the address in units of [`ADDRESS_UNIT_BYTES`].
     pub const fn address(self) -> u64 {
         self.0 & ((1 << ADDRESS_BITS) - 1)
     }

@@ -1,21 +1,24 @@
-//! Which segment is cleaned, when, and where what survives goes: all that decides how much is written for a byte that left memory.
+//! Policy of cleaning: the choice of the segment, the time, and the destination of survivors. All of these
+//! decide how many bytes are written for a byte that left memory.
 //!
 //! ```text
 //!   room       = free segments + what is left in segments of survivors
 //!   opened     values from memory begin a segment only while room >= the reserve, about
 //!   due        room + what is left in the segment of values from memory + what was passed of the one being cleaned  <  reserve + ahead + 3 groups
 //! ```
-//! **When.** What cleaning has passed counts as won already, so each group from memory makes as much cleaning due as wins its space
-//! again, and no more: cleaning goes on in small steps beside the writing, and whenever a new segment has to be begun, there is one.
-//! With `ahead` of one segment that is so at the latest moment, and all the space that is not the reserve's holds values.
+//! **When.** Bytes that cleaning has passed count as won already. So each group from memory makes as much
+//! cleaning due as wins its space again, and no more: cleaning goes on in small steps during the writing, and
+//! whenever a new segment has to be begun, there is one. With `ahead` of one segment that happens at the
+//! latest moment, and all the space outside the reserve holds values.
 //!
-//! **Which.** The most space won for each byte that is read and copied, weighted by age, as values that have outlived others will go on
-//! living. Rosenblum and Ousterhout, "The Design and Implementation of a Log-Structured File System" (1991), section 3.4 have
-//! (1 - u) x age / (1 + u). Here it is the root of the age: theirs lets segments of middle age wait too long while values that are
+//! **Which.** The segment with the most space won for each byte that is read and copied, weighted by age:
+//! values that have outlived others will go on living. Rosenblum and Ousterhout, "The Design and
+//! Implementation of a Log-Structured File System" (1991), section 3.4 have (1 - u) x age / (1 + u). Here the
+//! weight is the root of the age: theirs lets segments of middle age wait too long while values that are
 //! written often are spread thin over them.
 //!
-//! **Where.** Values that were copied once and more often lie apart (`Generation`): of the latter fewer die, and they are not copied again
-//! for the sake of others.
+//! **Where.** Values that were copied once lie apart from those that were copied more often (`Generation`):
+//! fewer of the latter die, and the deaths of others in their segment do not cause them to be copied again.
 
 use crate::cleaning::Cleaning;
 use crate::group::GROUP_BYTES;
@@ -30,12 +33,12 @@ const FILLED_BYTES: u64 = (Generation::ALL.len() * GROUP_BYTES) as u64;
 const SPARED_DIVISOR: u64 = 16;
 
 impl Segments {
-    /// What survivors can still take.
+    /// Returns the room that survivors can still take.
     fn room_bytes(&self) -> u64 {
         u64::from(self.free_count()) * self.segment_bytes + self.open_room(&Generation::SURVIVORS)
     }
 
-    /// Whether a segment can be begun.
+    /// Returns whether a segment can be begun.
     pub fn may_open(&self, generation: Generation, reserve: u32) -> bool {
         let keeps_reserve = self.lacking_bytes(reserve) == 0;
         self.free_count() > 0 && (generation != Generation::Fresh || (keeps_reserve && self.may_grow))
@@ -48,7 +51,8 @@ impl Segments {
         (u64::from(reserve) * self.segment_bytes).saturating_sub(self.room_bytes() + spared_bytes)
     }
 
-    /// Whether cleaning is due so that the reserve and so many segments stay free. `cleaning`: what is under way.
+    /// Returns whether cleaning is due so that the reserve and `ahead` segments stay free. `cleaning`: the
+    /// cleaning in progress.
     pub fn is_cleaning_due(&self, reserve: u32, ahead: u32, cleaning: Option<&Cleaning>) -> bool {
         let passed_bytes = cleaning.map_or(0, Cleaning::passed_bytes);
         let soon_bytes = self.room_bytes() + self.open_room(&[Generation::Fresh]) + passed_bytes;
@@ -75,10 +79,12 @@ impl Segments {
 
 #[cfg(test)]
 mod tests {
-    //! What is written for a byte that leaves memory, without bytes: a record is a place.
+    //! Simulation of the bytes that are written for a byte that leaves memory. It has no bytes: a record is a
+    //! place.
     //!
-    //! `RECORDS=155000 cargo test --profile fast -p isotherm-tier --lib amplification -- --nocapture` for values of 400 B. Of fewer
-    //! values those that are written most are a larger part, which is what cleaning them apart is about: bounds of Zipf are wider.
+    //! `RECORDS=155000 cargo test --profile fast -p isotherm-tier --lib amplification -- --nocapture` for
+    //! values of 400 B. With fewer values, the most often written ones are a larger part, and separating them
+    //! is the purpose of cleaning them apart: bounds of Zipf are wider.
 
     use super::*;
     use crate::config::LogConfig;
@@ -88,7 +94,7 @@ mod tests {
     use isotherm_stdx::Prng;
 
     const SEGMENTS: u64 = 100;
-    /// What is not for values: an aim of the design.
+    /// Share of the log that is not for values: an aim of the design.
     const RESERVE_PERCENT: u64 = 5;
     /// Cleaning goes on in so many steps a segment.
     const STEPS: u64 = 64;
@@ -101,12 +107,12 @@ mod tests {
         live: Live,
         records_per_segment: u64,
         places: Vec<Option<Place>>,
-        /// Of each segment, whose values were written there.
+        /// Keys whose values were written to each segment.
         keys: Vec<Vec<u32>>,
         filling: [Option<SegmentNumber>; 3],
         cleaning: Option<Cleaning>,
         written: u64,
-        /// So many segments were begun behind cleaning that was not done in time.
+        /// Number of segments that were begun after cleaning that was not done in time.
         late: u64,
     }
 
@@ -157,7 +163,7 @@ mod tests {
             self.written += 1;
         }
 
-        /// One group comes from memory: so much is cleaned as is due then.
+        /// Cleans as much as is due when a group comes from memory.
         fn clean_if_due(&mut self) {
             while self.segments.is_cleaning_due(self.config.reserve_segments(), 1, self.cleaning.as_ref()) {
                 self.clean_step();
@@ -193,7 +199,8 @@ mod tests {
         }
     }
 
-    /// Written for each record from memory, when values of so many percent of the usable space are written over; and what came late.
+    /// Written for each record from memory, when values of so many percent of the usable space are written
+    /// over; and what came late.
     fn amplification(
         records_per_segment: u64,
         live_percent: u64,

@@ -9,8 +9,9 @@
 //!   form    what the caller says: how the payload is to be read. 255: the head of a group, see `group`
 //!   expiry  Unix ms; i64::MIN: none
 //! ```
-//! The address is in the checksum: a record that is read from where another one was written does not verify, however whole it
-//! is. That is what a reader meets whose segment was freed and written again between its look at the entry and its read.
+//! The address is in the checksum: a record that is read from where another one was written does not verify,
+//! however whole it is. That is what a reader meets whose segment was freed and written again between its
+//! look at the entry and its read.
 
 use crate::place::{ADDRESS_UNIT_BYTES, PAYLOAD_BYTES_MAX, Place};
 use isotherm_stdx::{Slot, UnixMs};
@@ -22,7 +23,7 @@ pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 pub(crate) const FORM_OF_GROUP: u8 = 255;
 const NO_EXPIRY: i64 = i64::MIN;
 
-/// What a record holds.
+/// Contents of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
     /// To 254: the caller's.
@@ -37,7 +38,7 @@ pub struct Record<'a> {
 /// Why bytes are no record of a place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Damage {
-    /// They end within it.
+    /// The bytes end within the record.
     Short,
     /// Their lengths are not those of the place, or contradict each other.
     Lengths,

@@ -6,8 +6,9 @@
 //!                     '- nothing in it lives -> Free
 //!   and instead of Free: Waiting, as long as a base of the AOF names it, or a snapshot may read from it
 //! ```
-//! A base that is being written names segments beside the one in force. What became of it may stay unknown (its list was written, and
-//! the disk did not say so): then both go on counting until a later one is in force.
+//! A base that is being written names segments beside the one in force. What became of it may stay unknown
+//! (its list was written, and the disk did not say so): then both go on counting until a later one is in
+//! force.
 //!
 //! Of very many segments few change between two steps of the thread that writes: it reads sums, and looks at
 //! those that began to live or died (`Live::take_turned`), that were closed, or that wait.
@@ -26,7 +27,7 @@ pub enum SegmentState {
     Open,
     Full,
     Cleaning,
-    /// Nothing in it lives, but a base of the AOF refers to it, or a snapshot may.
+    /// No record in it lives, but a base of the AOF refers to it, or a snapshot may.
     Waiting,
 }
 
@@ -37,16 +38,17 @@ impl SegmentState {
 /// Snapshots of the data: they may refer to values that no entry refers to any more. Counted from 1.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Snapshots {
-    /// So many have begun.
+    /// Number of snapshots that have begun.
     pub begun: u64,
     /// The oldest one that is under way.
     pub oldest: Option<u64>,
 }
 
-/// How often a value was copied by cleaning: the more often, the longer it will live. Each lies with its like.
+/// Number of times that cleaning has copied a value: the more often, the longer it will live. Values of the
+/// same generation lie together.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Generation {
-    /// It comes from memory.
+    /// Value from memory.
     Fresh,
     Once,
     Often,
@@ -67,20 +69,20 @@ pub(crate) type Hole = (u64, u64);
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     pub state: SegmentState,
-    /// What it is filled with.
+    /// Generation of the values with which the segment is filled.
     pub generation: Generation,
-    /// Its length so far.
+    /// Length so far.
     pub bytes: u64,
-    /// Of all records that were appended, living or not.
+    /// Units of all records that were appended, living or not.
     pub units: u32,
-    /// How many segments were full before it.
+    /// Number of segments that were full before this one.
     pub sequence: u64,
-    /// One for each group that failed: at most as many as a segment has blocks.
+    /// Holes of the groups that failed, one each: at most as many as a segment has blocks.
     holes: Vec<Hole>,
     pub is_damaged: bool,
     /// Dropping could not empty it either.
     is_stuck: bool,
-    /// So many snapshots had begun when it was found empty: only these may refer to it.
+    /// Number of snapshots that had begun when the segment was found empty: only these may refer to it.
     snapshots_before: u64,
     /// The base that is in force refers to it.
     is_named: bool,
@@ -106,7 +108,8 @@ const FREE: Segment = Segment {
 };
 
 impl Segment {
-    /// One that waits: a snapshot may refer to it that was cut before it was found empty.
+    /// Returns whether a snapshot may refer to this waiting segment: one that was cut before the segment was
+    /// found empty.
     fn is_read_by(&self, snapshots: Snapshots) -> bool {
         snapshots.oldest.is_some_and(|oldest| oldest <= self.snapshots_before)
     }
@@ -162,7 +165,7 @@ pub(crate) struct Segments {
     list: Vec<Segment>,
     sums: Sums,
     free: BTreeSet<u32>,
-    /// Those that are being filled: at most one of each generation.
+    /// Segments that are being filled: at most one of each generation.
     open: Vec<SegmentNumber>,
     /// The one that is being cleaned: at most one.
     cleaning: Option<SegmentNumber>,
@@ -216,7 +219,7 @@ impl Segments {
         self.sums.by_state[state as usize]
     }
 
-    /// What this takes, about: a number that is free has some 8 B in its tree.
+    /// Returns about how many bytes the tables take: a number that is free has some 8 B in its tree.
     pub fn table_bytes(&self) -> u64 {
         (self.list.capacity() * size_of::<Segment>() + self.free.len() * 8) as u64
     }
@@ -226,7 +229,8 @@ impl Segments {
         self.sums.bytes
     }
 
-    /// What cleaning could win: heads and payloads that came to segments and live no longer.
+    /// Returns the bytes that cleaning could win: heads and payloads that were written to segments and live
+    /// no longer.
     pub fn dead_bytes(&self, live: &Live) -> u64 {
         (self.sums.units * ADDRESS_UNIT_BYTES).saturating_sub(live.bytes())
     }
@@ -316,7 +320,8 @@ impl Segments {
         self.to_look.push(number);
     }
 
-    /// Nothing more is written to it. Its values are to be copied elsewhere.
+    /// Marks a segment for which a sync failed: nothing more is written to it, and its values are to be
+    /// copied elsewhere.
     pub fn doubt(&mut self, number: SegmentNumber) {
         self.change(number, |segment| segment.is_doubtful = segment.state != SegmentState::Free);
     }
@@ -325,12 +330,12 @@ impl Segments {
         self.sums.doubtful
     }
 
-    /// Whether one that a sync failed of can be cleaned.
+    /// Returns whether a segment for which a sync failed can be cleaned.
     pub fn can_clean_doubtful(&self, is_written_to: impl Fn(SegmentNumber) -> bool) -> bool {
         self.doubtful(&is_written_to).is_some()
     }
 
-    /// One that a sync failed of, if it can be cleaned.
+    /// Returns a segment for which a sync failed, if one can be cleaned.
     fn doubtful(&self, is_written_to: &impl Fn(SegmentNumber) -> bool) -> Option<SegmentNumber> {
         if self.sums.doubtful == 0 {
             return None;
@@ -341,8 +346,8 @@ impl Segments {
         self.all().find(|(number, it)| is_next(it) && !is_written_to(*number)).map(|it| it.0)
     }
 
-    /// The full segment that is best cleaned now; none that is still written to. `None`: none has anything to win. One that a sync
-    /// failed of comes first.
+    /// The full segment that is best cleaned now; none that is still written to. `None`: none has anything to
+    /// win. One that a sync failed of comes first.
     pub fn victim(
         &mut self,
         live: &Live,
@@ -385,9 +390,9 @@ impl Segments {
         self.to_look.push(number);
     }
 
-    /// Full segments in which nothing lives become free, or wait: for the base that names them, for snapshots that had begun by then, or
-    /// for writes to them that are under way, which would else hit the next segment of that number. Returns the freed ones. While this
-    /// is called no snapshot begins.
+    /// Full segments in which nothing lives become free, or wait: for the base that names them, for snapshots
+    /// that had begun by then, or for writes to them that are under way, which would else hit the next
+    /// segment of that number. Returns the freed ones. While this is called no snapshot begins.
     pub fn collect(
         &mut self,
         live: &Live,
@@ -442,7 +447,7 @@ impl Segments {
         numbers
     }
 
-    /// So many are kept only because a base names them.
+    /// Returns how many segments are kept only because a base names them.
     pub fn waiting_for_base(&self) -> u32 {
         self.sums.waiting_named
     }
@@ -452,7 +457,8 @@ impl Segments {
         self.waiting.len() as u32 - self.sums.waiting_named
     }
 
-    /// What a base that is being written refers to: all that is there, and what was emptied since its snapshot was cut.
+    /// Returns the segments that a base being written refers to: all that are there, and those that were
+    /// emptied after its snapshot was cut.
     pub fn name(&mut self, live: &Live, snapshots: Snapshots) -> Vec<Named> {
         // Whether they wait is for `collect`, when all that lives is known.
         self.to_look = self.look(live);
@@ -472,7 +478,7 @@ impl Segments {
         named
     }
 
-    /// That base is in force, or was given up.
+    /// Notes that the base being written is in force, or was given up.
     pub fn named(&mut self, in_force: bool) {
         self.change_all(|_, segment| {
             if in_force {
@@ -482,7 +488,8 @@ impl Segments {
         });
     }
 
-    /// A base that names no segment is in force. One before it whose fate was not known is not; none is being written.
+    /// A base that names no segment is in force. One before it whose fate was not known is not; none is being
+    /// written.
     pub fn unnamed(&mut self) {
         self.change_all(|_, segment| (segment.is_named, segment.is_named_next) = (false, false));
     }

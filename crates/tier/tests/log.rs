@@ -1,4 +1,4 @@
-//! What is rare in a random course: writes to a segment in which nothing lives any more.
+//! Rare cases of a random course: writes to a segment in which no record lives any more.
 
 use isotherm_stdx::Slot;
 use isotherm_tier::{
@@ -36,8 +36,8 @@ fn a_segment_that_is_written_to_is_neither_freed_nor_cleaned() {
     log.check_invariants();
 }
 
-/// Of a small log the segment that was filled last is a large part: what is dead in it can be cleaned, though
-/// none takes its place.
+/// The segment that was filled last can be cleaned although no other takes its place: it is a large part of a
+/// small log.
 #[test]
 fn a_segment_that_is_exhausted_is_cleaned() {
     let mut log = Log::new(LogConfig::of_bytes(4 * SEGMENT_BYTES));

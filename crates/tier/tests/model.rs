@@ -1,4 +1,5 @@
-//! A caller with a map instead of a keyspace and a disk in memory that fails by a seed: no value is ever lost or wrong.
+//! A caller with a map instead of a keyspace and a disk in memory that fails by a seed: no value is ever lost
+//! or wrong.
 //!
 //! `SEEDS=0..1000 cargo test --profile fast -p isotherm-tier --test model` for more seeds.
 
@@ -13,7 +14,7 @@ use std::sync::Arc;
 #[derive(Clone, PartialEq, Debug)]
 enum Value {
     Hot(Vec<u8>),
-    /// Its place, and what has to be there.
+    /// Place of the value on disk, and the bytes that have to be there.
     Cold(Place, Vec<u8>),
 }
 
@@ -39,7 +40,7 @@ struct World {
     seen: Seen,
 }
 
-/// What would be loaded after a crash.
+/// State that would be loaded after a crash.
 #[derive(Clone)]
 struct Base {
     named: Vec<Named>,
@@ -153,7 +154,7 @@ impl World {
         }
     }
 
-    /// What the caller does with a group that is on disk.
+    /// Does what the caller does with a group that is on disk.
     fn turn_over(&mut self, group: &Group) {
         for (place, record, before) in group.records() {
             let entry = self.entries.get_mut(record.key);
@@ -252,7 +253,7 @@ impl World {
         self.seen.waited += u64::from(self.log.segments(SegmentState::Waiting));
     }
 
-    /// One begins, or ends and has read all that it refers to.
+    /// Begins a snapshot, or ends the current one after it has read all that it refers to.
     fn snapshot(&mut self) {
         match self.snapshot.take() {
             None => {

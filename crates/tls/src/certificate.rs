@@ -1,4 +1,4 @@
-//! What is read of a certificate: until when it holds, its number, whom it names, its key.
+//! Facts of a certificate: its end, its number, the names in it, its key.
 
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
@@ -25,7 +25,7 @@ const GENERALIZED_TIME: u8 = 0x18;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Facts {
-    /// In hexadecimal digits, as OpenSSL shows it.
+    /// Serial number in hexadecimal digits, as OpenSSL shows it.
     pub serial: String,
     /// Unix time in seconds before which it does not hold yet.
     pub not_before_s: i64,
@@ -37,9 +37,9 @@ pub struct Facts {
     pub is_self_issued: bool,
     /// The subject's, all its bytes.
     pub common_name: Option<Vec<u8>>,
-    /// Of the alternative names, those that are URIs.
+    /// Alternative names that are URIs.
     pub uris: Vec<Vec<u8>>,
-    /// Whether it may sign others.
+    /// The certificate may sign others.
     pub is_authority: bool,
     /// The public key, in DER.
     pub public_key: Vec<u8>,
@@ -57,7 +57,7 @@ pub enum Side {
 }
 
 impl Facts {
-    /// `None`: it is no certificate.
+    /// Reads the facts of a certificate; `None` if the bytes are no certificate.
     pub fn of(certificate: &[u8]) -> Option<Facts> {
         let mut body = Der::new(certificate).sequence()?.sequence()?;
         let has_version = body.take_if(VERSION).is_some();
@@ -180,7 +180,7 @@ fn time(element: der::Element<'_>) -> Option<i64> {
     Some(((days * 24 + part(2)?) * 60 + part(3)?) * 60 + part(4)?)
 }
 
-/// Of the Gregorian calendar, counted in years that begin with March.
+/// Returns the days of the Gregorian calendar since 1970, counted in years that begin with March.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;

@@ -1,4 +1,4 @@
-//! What connections are made with: read from the files of `Settings` as a whole, or not at all.
+//! Configurations of connections: read from the files of `Settings` as a whole, or not at all.
 
 use rustls::client::Resumption as ClientResumption;
 use rustls::crypto::CryptoProvider;
@@ -16,20 +16,22 @@ use crate::settings::{Identity, Materials, Settings};
 use crate::suites;
 use crate::trust::{Clients, Roots, SignedOnly, Trusted, os_text};
 
-/// Whether clients show certificates.
+/// Demand for certificates of clients.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AuthClients {
     No,
     Yes,
-    /// They may; one that is shown has to be good.
+    /// Clients may show a certificate; one that is shown has to be good.
     Optional,
 }
 
 pub struct Contexts {
-    /// By `AuthClients`. `None`: certificates are asked for, and there is no authority that could have signed one.
+    /// Configurations by `AuthClients`. `None`: certificates are demanded, and there is no authority that
+    /// could have signed one.
     servers: [Option<Arc<ServerConfig>>; 3],
     client: Arc<ClientConfig>,
-    /// Of this side's certificate, the one that it shows as a client, and the authority that ends first.
+    /// Facts of this side's certificate, of the one that it shows as a client, and of the authority that ends
+    /// first.
     pub server_facts: Facts,
     pub client_facts: Option<Facts>,
     pub authority_facts: Option<Facts>,
@@ -100,7 +102,8 @@ impl Contexts {
     }
 }
 
-/// What a client that is no server has. `is_insecure`: the server's certificate is not looked at.
+/// Creates the configuration of a program that is only a client. `is_insecure`: the server's certificate is
+/// not checked.
 pub fn client_only(settings: &Settings, is_insecure: bool) -> Result<ClientConfig, Failure> {
     let versions = suites::versions(&settings.protocols).map_err(Failure)?;
     let provider = Arc::new(provider(settings)?);

@@ -1,5 +1,5 @@
-//! Private keys: PKCS#8, PKCS#1 and SEC 1 in PEM; PKCS#8 encrypted with a password too (PBES2: PBKDF2 and AES in CBC mode, which is what
-//! OpenSSL writes).
+//! Private keys: PKCS#8, PKCS#1 and SEC 1 in PEM; PKCS#8 encrypted with a password too (PBES2: PBKDF2 and AES
+//! in CBC mode, which is what OpenSSL writes).
 
 use libaes::{AES_128_KEY_LEN, AES_192_KEY_LEN, AES_256_KEY_LEN, Cipher};
 use ring::pbkdf2;
@@ -11,7 +11,7 @@ use crate::der::{self, Der};
 
 const ENCRYPTED: &str = "ENCRYPTED PRIVATE KEY";
 const PLAIN: &str = "PRIVATE KEY";
-/// Of the older form, where only the text around the key says that it is encrypted.
+/// Mark of an encrypted key in the older form: only the text around the key says that it is encrypted.
 const ENCRYPTED_PKCS1: &str = "Proc-Type: 4,ENCRYPTED";
 /// Rounds of PBKDF2: some seconds. More is no key but a trap.
 const ROUNDS_MAX: u32 = 10_000_000;
@@ -67,7 +67,7 @@ struct Scheme<'a> {
     rounds: NonZeroU32,
     salt: &'a [u8],
     key_len: usize,
-    /// What the first block is combined with.
+    /// Initialisation vector, which the first block is combined with.
     first: &'a [u8],
     bytes: &'a [u8],
 }

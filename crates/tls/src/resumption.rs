@@ -1,6 +1,8 @@
-//! How a later connection takes up a session: by a ticket that the client keeps, or by a number under which this side has kept it.
+//! Resumption of a session by a later connection: by a ticket that the client keeps, or by a number under
+//! which this side has kept it.
 //!
-//! Both end after a time that is set. A ticket is sealed by keys that rustls changes every six hours, and says when it was made.
+//! Both end after a configured time. A ticket is sealed by keys that rustls changes every six hours, and says
+//! when it was made.
 
 use rustls::Error;
 use rustls::server::{ProducesTickets, ServerSessionMemoryCache, StoresServerSessions};

@@ -1,13 +1,15 @@
-//! One side of a TLS connection: it opens what came, in place, and seals what is to go.
+//! Session of one side of a TLS connection: it opens arrived bytes in place, and seals bytes to send.
 //!
 //! ```text
 //! before    [ record | record | rec ]              what a socket has brought, behind what was left before
 //! after     [ plain text ] ... [ rec ]              plain text at the front, what is no whole record yet at the end
 //! ```
-//! It owns no buffer of cipher text: the reader of the socket keeps the rest, and brings it again with what follows it. Of a
-//! handshake's messages that span records all is left until it is whole; rustls bounds one to 64 KB, and a record to 18 KB.
+//! The session owns no buffer of cipher text: the reader of the socket keeps the rest, and passes it again
+//! with the bytes that follow. A handshake message that spans records is left until it is whole; rustls
+//! limits such a message to 64 KB, and a record to 18 KB.
 //!
-//! What it has to say by itself - a handshake, an alert, new keys - is appended to `out` by each call.
+//! Messages that the session itself has to send (a handshake, an alert, new keys) are appended to `out` by
+//! each call.
 
 use rustls::client::{ClientConnectionData, UnbufferedClientConnection};
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -19,11 +21,12 @@ use rustls::{ClientConfig, CommonState, HandshakeKind, ServerConfig};
 use std::fmt;
 use std::sync::Arc;
 
-/// What a record of the most plain text takes more than that: header, nonce, padding and tag.
+/// Maximum bytes of a record beyond its plain text: header, nonce, padding and tag.
 pub const RECORD_OVERHEAD_BYTES: usize = 64;
 /// The most plain text of one record.
 pub const RECORD_PLAIN_BYTES: usize = 16 << 10;
-/// What may come and be no whole message: a handshake's largest, in records with their headers.
+/// Maximum number of bytes without a whole message: the largest of a handshake, in records with their
+/// headers.
 pub const UNOPENED_BYTES_MAX: usize = 80 << 10;
 
 pub struct Session {
@@ -38,7 +41,7 @@ enum Side {
     Client(Box<UnbufferedClientConnection>),
 }
 
-/// What became of cipher text.
+/// Result of opening cipher text.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Opened {
     /// Bytes of plain text at the front of the buffer.
@@ -56,7 +59,8 @@ impl Failed {
         Failed(Box::new(error))
     }
 
-    /// What came is no record at all: its sender speaks something else, and would take an alert for an answer.
+    /// Returns whether the bytes were no record at all: the sender speaks another protocol, and would take an
+    /// alert for an answer.
     pub fn is_no_tls(&self) -> bool {
         use rustls::InvalidMessage::{InvalidContentType, InvalidEmptyPayload, UnknownProtocolVersion};
         let rustls::Error::InvalidMessage(why) = &*self.0 else { return false };
@@ -101,7 +105,7 @@ impl Session {
         self.has_ended
     }
 
-    /// Of the peer, its own first.
+    /// Returns the certificates of the peer, its own first.
     pub fn peer_certificates(&self) -> &[CertificateDer<'static>] {
         self.state().peer_certificates().unwrap_or_default()
     }
@@ -125,7 +129,8 @@ impl Session {
         }
     }
 
-    /// Opens all whole records of `bytes`, and goes on with the handshake: a client begins it with no bytes at all.
+    /// Opens all whole records of `bytes`, and goes on with the handshake: a client begins it with no bytes
+    /// at all.
     pub fn open(&mut self, bytes: &mut [u8], out: &mut Vec<u8>) -> Result<Opened, Failed> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
@@ -146,8 +151,8 @@ impl Session {
         }
     }
 
-    /// Appends `plain` to `out` as records. `kept` is what `open` has left, for rustls may know of a message in it. False: not now, for
-    /// there is a handshake; or never again.
+    /// Appends `plain` to `out` as records. `kept` is what `open` has left, for rustls may know of a message
+    /// in it. False: not now, for there is a handshake; or never again.
     pub fn seal(&mut self, kept: &mut [u8], plain: &[u8], out: &mut Vec<u8>) -> bool {
         if self.failed.is_some() {
             return false;
@@ -172,7 +177,7 @@ impl Session {
     }
 }
 
-/// What both sides of rustls's have in common.
+/// Operations that both sides of rustls have in common.
 trait Unbuffered {
     type Data;
 
@@ -202,7 +207,8 @@ fn open(side: &mut impl Unbuffered, bytes: &mut [u8], out: &mut Vec<u8>) -> Resu
         opened.used += discard;
         match state {
             Ok(ConnectionState::ReadTraffic(_)) => {
-                // Asked again without bytes: what was opened is still there, and the buffer is free to take it.
+                // Asked again without bytes: what was opened is still there, and the buffer is free to take
+                // it.
                 let room = &mut bytes[opened.plain..opened.used];
                 opened.plain += take_plain(side, room).map_err(Failed::of)?;
             }

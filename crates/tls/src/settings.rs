@@ -1,4 +1,4 @@
-//! What TLS is set up by: files and words, as a user gives them.
+//! Settings of TLS: files and words, as a user gives them.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -20,7 +20,7 @@ pub struct Settings {
     pub suites: String,
     pub prefers_own_order: bool,
     pub resumption: Option<Resumption>,
-    /// There are peers whose certificates have to be checked.
+    /// At least some peers' certificates have to be checked.
     pub needs_authorities: bool,
 }
 
@@ -32,7 +32,7 @@ pub struct Identity {
     pub password: Option<Vec<u8>>,
 }
 
-/// Whose signatures are believed.
+/// Authorities whose signatures are trusted.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Authorities {
     pub file: Option<PathBuf>,
@@ -45,15 +45,15 @@ impl Authorities {
     }
 }
 
-/// How many earlier sessions are remembered, and for how long they can be taken up again.
+/// Number of earlier sessions that are remembered, and time for which they can be resumed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resumption {
     pub sessions_max: usize,
     pub lifetime_s: u32,
 }
 
-/// What files were like: whether they have to be read again. Certificates by their bytes, keys and a folder by number and time of change, as
-/// Valkey has it.
+/// State of the files, to find out whether they have to be read again. Certificates are compared by their
+/// bytes, keys and a folder by number and time of change, as in Valkey.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Materials {
     certificates: [Option<Vec<u8>>; 3],

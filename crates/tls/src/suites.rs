@@ -1,7 +1,7 @@
 //! Versions and suites by the names that Valkey's parameters have for them.
 //!
-//! Suites of TLS 1.2 are given in OpenSSL's language, of which there is as much as six suites need: names and groups of them, `+` between
-//! what has to hold at once; `!` and `-` take out, `+` in front moves to the end.
+//! Suites of TLS 1.2 are given in OpenSSL's language, of which there is as much as six suites need: names and
+//! groups of them, `+` between what has to hold at once; `!` and `-` take out, `+` in front moves to the end.
 
 use rustls::crypto::ring::ALL_CIPHER_SUITES;
 use rustls::version::{TLS12, TLS13};
@@ -23,7 +23,8 @@ const TLS13_SUITES: &[(&str, CipherSuite)] = &[
     ("TLS_AES_128_GCM_SHA256", CipherSuite::TLS13_AES_128_GCM_SHA256),
 ];
 
-/// A word of OpenSSL's for several suites, and what stands in the names of those that it means; all of them if that is nothing.
+/// A word of OpenSSL's for several suites, and what stands in the names of those that it means; all of them
+/// if that is nothing.
 const GROUPS: &[(&str, &str)] = &[
     ("ALL", ""),
     ("DEFAULT", ""),
@@ -79,7 +80,8 @@ pub fn versions(words: &str) -> Result<Vec<&'static SupportedProtocolVersion>, R
     Ok(versions)
 }
 
-/// What may be agreed on, the first first: suites of TLS 1.3 by `suites`, of 1.2 by `ciphers`.
+/// Returns the suites that may be agreed on, in the order of preference: those of TLS 1.3 by `suites`, of 1.2
+/// by `ciphers`.
 pub fn chosen(suites: &str, ciphers: &str) -> Result<Vec<SupportedCipherSuite>, Refused> {
     let mut names = tls13(suites)?;
     names.extend(tls12(ciphers)?);

@@ -97,7 +97,7 @@ impl Roots {
         Trusted { authorities: Arc::new(self.store), self_signed: self.self_signed }
     }
 
-    /// What cannot be read, or holds no certificate, is passed over.
+    /// Adds the certificates of a folder. A file that cannot be read, or holds no certificate, is skipped.
     fn add_folder(&mut self, path: &Path, known: &mut HashSet<Vec<u8>>) -> std::io::Result<()> {
         for entry in fs::read_dir(path)?.take(FILES_MAX).flatten() {
             let path = entry.path();

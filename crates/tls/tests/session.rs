@@ -57,7 +57,7 @@ impl Files {
     }
 }
 
-/// One side, with what has come and is not opened.
+/// Side of a connection, with the bytes that have arrived and are not opened.
 struct Side {
     session: Session,
     kept: Vec<u8>,
@@ -194,7 +194,8 @@ fn what_is_no_tls_ends_in_an_error() {
     }
 }
 
-/// Whatever is changed of what is said, each side comes to an error or waits: never to plain text that was not sealed.
+/// Whatever is changed of what is said, each side comes to an error or waits: never to plain text that was
+/// not sealed.
 #[test]
 fn changed_bytes_are_never_plain_text() {
     let files = Files::make("changed");
@@ -307,7 +308,8 @@ fn what_is_wrong_with_files_is_said() {
 
 #[test]
 fn encrypted_keys_need_their_password() {
-    // Made by `openssl pkcs8 -topk8 -v2 aes-256-cbc -v2prf hmacWithSHA256 -iter 2048`, for the key `own.key` beside it.
+    // Made by `openssl pkcs8 -topk8 -v2 aes-256-cbc -v2prf hmacWithSHA256 -iter 2048`, for the key `own.key`
+    // beside it.
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let read = |name: &str, password: Option<&[u8]>| {
         isotherm_tls::key::read(&std::fs::read(data.join(name)).unwrap(), password)

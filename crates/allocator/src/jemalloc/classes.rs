@@ -1,4 +1,4 @@
-//! What each small class holds in all arenas, and how often its threads' caches and its lock were busy.
+//! Contents of each small class in all arenas, and how often its threads' caches and its lock were busy.
 
 use std::fmt::Write as _;
 
@@ -40,7 +40,7 @@ fn class_use(class: u32) -> Option<ClassUse> {
     })
 }
 
-/// How often a thread has waited for a lock of the allocator.
+/// Returns how often a thread has waited for a lock of the allocator.
 pub fn lock_waits() -> Option<u64> {
     let _ = epoch::advance();
     let of = |name: String| read::<u64>(&format!("stats.arenas.{ALL_ARENAS}.{name}.num_wait")).unwrap_or(0);

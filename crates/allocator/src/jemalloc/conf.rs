@@ -21,8 +21,8 @@ struct Kept {
 
 static KEPT: Mutex<Kept> = Mutex::new(Kept { bytes: [0; KEPT_BYTES_MAX], len: 0 });
 
-/// Before anything of the program or of its libraries runs. Where there is no such list of functions, jemalloc writes to
-/// standard error as it always does.
+/// Before anything of the program or of its libraries runs. Where there is no such list of functions,
+/// jemalloc writes to standard error as it always does.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[used]
 // SAFETY: the C library calls what is listed in this section of a program, once, before other initialisers.
@@ -51,8 +51,8 @@ extern "C" fn keep(_: *mut c_void, part: *const c_char) {
     }
 }
 
-/// What jemalloc said while it started, a line each; it reads its options twice, and says some things twice. From now on it
-/// talks to standard error.
+/// Returns the messages of jemalloc's start, a line each, without repetitions: it reads its options twice,
+/// and says some things twice. From now on it writes to standard error.
 pub fn complaints() -> Vec<String> {
     // SAFETY: a word is replaced by another that is valid too, for any reader meanwhile.
     unsafe { tikv_jemalloc_sys::malloc_message = None };
@@ -82,7 +82,7 @@ pub fn options() -> Option<Options> {
     })
 }
 
-/// For how long pages that were freed stay, in the arenas that there are and in those to come. -1: for ever.
+/// Sets how long freed pages stay, in the existing arenas and in new ones. -1: without limit.
 pub fn set_decay(decay: Decay, ms: i64) -> Result<(), String> {
     let name = match decay {
         Decay::Dirty => "dirty_decay_ms",

@@ -22,7 +22,8 @@ fn control_name(name: &str) -> CString {
 pub fn read<T: Plain>(name: &str) -> Option<T> {
     let name = control_name(name);
     let (mut value, mut size) = (T::default(), size_of::<T>());
-    // SAFETY: the value has the size that is passed beside it, jemalloc compares that with its own, and every value is valid.
+    // SAFETY: the value has the size that is passed beside it, jemalloc compares that with its own, and every
+    // value is valid.
     let result = unsafe {
         tikv_jemalloc_sys::mallctl(name.as_ptr(), (&raw mut value).cast(), &raw mut size, null_mut(), 0)
     };

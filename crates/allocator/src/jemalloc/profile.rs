@@ -1,7 +1,8 @@
-//! Who holds memory: a sample of the allocations that live, with their stacks, for jemalloc's own `jeprof`.
+//! Profile of memory: a sample of the allocations that live, with their stacks, for jemalloc's own `jeprof`.
 //!
-//! It takes a build with the feature `profiling`, and `prof:true` among the options at start, which such a build has by
-//! itself (inactive: nothing is sampled until it is switched on). Whatever was allocated before is not in the sample.
+//! It takes a build with the feature `profiling`, and `prof:true` among the options at start, which such a
+//! build has by itself (inactive: no allocation is sampled until it is switched on). Memory that was
+//! allocated before is not in the sample.
 
 use std::ffi::CString;
 use std::os::unix::ffi::OsStrExt;
@@ -10,7 +11,8 @@ use std::path::Path;
 use super::control::{is_on, write};
 use crate::ProfileError;
 
-/// The options of a build for profiling. Read by jemalloc before /etc/malloc.conf and MALLOC_CONF, whose word is the last.
+/// The options of a build for profiling. Read by jemalloc before /etc/malloc.conf and MALLOC_CONF, whose word
+/// is the last.
 #[cfg(feature = "profiling")]
 mod at_start {
     #[repr(transparent)]
@@ -31,7 +33,7 @@ fn check() -> Result<(), ProfileError> {
     }
 }
 
-/// From now on allocations are sampled, or no longer.
+/// Starts or ends the sampling of allocations.
 pub fn profile(on: bool) -> Result<(), ProfileError> {
     check()?;
     write("prof.active", on).map_err(|_| ProfileError::Failed)

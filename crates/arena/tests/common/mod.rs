@@ -1,4 +1,4 @@
-//! What the tests of this crate share: random numbers from a seed, and contents that can be recognised.
+//! Tools that the tests of this crate share: random numbers from a seed, and contents that can be recognised.
 #![allow(dead_code)]
 
 use isotherm_arena::{BLOB_BYTES_MAX, Kind, OBJECT_BYTES_MAX};

@@ -1,4 +1,4 @@
-//! One file: what a reader sees, and what would be left of it if power failed now.
+//! Image of a file: the bytes that a reader sees, and those that would be left if power failed now.
 //!
 //! ```text
 //! cached    [ sector ][ sector ][ sector ][ sec|     what reads return; its length is the file's
@@ -6,8 +6,10 @@
 //! platter   [ sector ][ older  ][ ?      ][ ?  ]     durable_len: the length that the disk knows
 //! ```
 //! * **dirty**: changed since the last sync; after a crash old, new, or torn.
-//! * **lost**: a sync of it failed, the kernel forgot that, and the platter never got it. A new write makes it dirty again.
-//! * **fresh**: the platter has no content for it yet, so in its place are zeros or what the block held before.
+//! * **lost**: a sync of it failed, the kernel forgot that, and the platter never got it. A new write makes
+//!   it dirty again.
+//! * **fresh**: the platter has no content for it yet, so in its place are zeros or what the block held
+//!   before.
 //!
 //! Invariant: a sector that is neither dirty nor lost is the same in both images, up to `durable_len`.
 
@@ -174,8 +176,8 @@ impl Image {
         self.sync();
     }
 
-    /// Somewhere between the lengths that the file has had since its sync. After a failed one it is the length that the disk
-    /// knows.
+    /// Somewhere between the lengths that the file has had since its sync. After a failed one it is the
+    /// length that the disk knows.
     fn len_after_crash(&self, prng: &mut Prng) -> u64 {
         if !self.is_len_dirty {
             return self.durable_len;
@@ -188,17 +190,18 @@ impl Image {
         }
     }
 
-    /// What is in the place of a sector on the platter.
+    /// Returns what the platter holds in the place of a sector.
     fn platter_content(&self, sector: u64, damage: Damage, prng: &mut Prng) -> Sector {
         // What it held before the file was cut is not its content, whatever length the disk knows since.
         let is_known = !self.fresh.contains(&sector);
         match self.platter.get(sector as usize) {
             Some(content) if is_known => *content,
-            // A block that looks most like what is expected: a copy of another one of the same file, as an earlier file that was
-            // written alike has left it. Only of what is synced: no block can hold what is only now being written, in another
-            // place. So in a file of which nothing was synced no block of a log comes back, and none in the place that it had
-            // before the file was cut. File systems that hand out blocks as they are (ext2, FAT, an ext4 with
-            // `data=writeback,dioread_lock`) may do that too: docs/design/durability.md, "Old blocks".
+            // A block that looks most like what is expected: a copy of another one of the same file, as an
+            // earlier file that was written alike has left it. Only of what is synced: no block can hold what
+            // is only now being written, in another place. So in a file of which nothing was synced no block
+            // of a log comes back, and none in the place that it had before the file was cut. File systems
+            // that hand out blocks as they are (ext2, FAT, an ext4 with `data=writeback,dioread_lock`) may do
+            // that too: docs/design/durability.md, "Old blocks".
             _ if damage.old_blocks && prng.one_in(2) => self.synced_sector(prng),
             _ => [0; SECTOR_BYTES],
         }

@@ -9,8 +9,8 @@
 //! ```
 //! A call that changes a file under a plan with `writeback_one_in` may also make older changes durable.
 //!
-//! Invariants: the same seed, plan and calls give the same bytes. What was synced before a crash is there after it, unless it was
-//! changed since.
+//! Invariants: the same seed, plan and calls give the same bytes. What was synced before a crash is there
+//! after it, unless it was changed since.
 
 mod image;
 mod names;
@@ -28,7 +28,7 @@ use std::io;
 use std::path::{Component, Path};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// What a disk writes in one piece.
+/// Unit that a disk writes in one piece.
 pub const SECTOR_BYTES: usize = 512;
 
 /// A test that writes more has a bug; the system's answer is the same.
@@ -112,14 +112,14 @@ impl SimDisk {
         self.state().begin(plan);
     }
 
-    /// From here on calls are counted from 0, under another plan. Files stay open.
+    /// Sets another plan and counts calls from 0 again. Files stay open.
     pub fn set_plan(&self, plan: Plan) {
         let mut state = self.state();
         state.plan = plan;
         state.calls = 0;
     }
 
-    /// What is read meanwhile is no call of the plan: a test looks at what is there.
+    /// Runs `look`, whose reads do not count as calls of the plan: a test looks at the state of the disk.
     pub fn look<R>(&self, look: impl FnOnce() -> R) -> R {
         self.state().is_looked_at = true;
         let seen = look();
@@ -137,7 +137,7 @@ impl SimDisk {
         self.state().calls
     }
 
-    /// Of all files that have a name.
+    /// Returns the bytes of all files that have a name.
     pub fn used_bytes(&self) -> u64 {
         self.state().used_bytes()
     }
@@ -187,7 +187,7 @@ impl State {
         self.is_stopped = true;
     }
 
-    /// One call. `run` gets the fault that is to happen, unless the call fails without doing anything.
+    /// Makes a call. `run` gets the fault that is to happen, unless the call fails without doing anything.
     fn call<T>(
         &mut self,
         call: Call,
@@ -240,7 +240,7 @@ impl State {
         self.images.values().map(Image::len).sum()
     }
 
-    /// How far a file may grow under the quota.
+    /// Returns the length to which a file may grow under the quota.
     fn len_max(&self, inode: Inode) -> u64 {
         match self.plan.quota_bytes {
             Some(quota) => {
@@ -420,7 +420,7 @@ impl Disk for SimDisk {
     }
 }
 
-/// One spelling for each path: without `.`, and the root is where relative paths begin.
+/// Returns the single spelling of a path: without `.`, and with relative paths beginning at the root.
 fn name(path: &Path) -> String {
     let parts = path.components().filter_map(|part| match part {
         Component::Normal(part) => Some(part.to_string_lossy()),
@@ -431,7 +431,7 @@ fn name(path: &Path) -> String {
 }
 
 impl SimFile {
-    /// One call on a file that this process has opened.
+    /// Makes a call on a file that this process has opened.
     fn call<T>(
         &self,
         call: Call,

@@ -5,8 +5,9 @@
 //! changes   [link a/t 4] [rename a/t a/y]    in their order, until a sync of their folder
 //! durable   a/x -> 3                         what a crash leaves, with some of the changes
 //! ```
-//! A crash applies a prefix of the changes, or with reordering any of them whose predecessors *of the same name* are applied: a
-//! file is never renamed before it was created. A folder that is not durable takes what is in it along.
+//! A crash applies a prefix of the changes, or with reordering any of them whose predecessors *of the same
+//! name* are applied: a file is never renamed before it was created. A folder that is not durable takes what
+//! is in it along.
 //!
 //! A sync of a folder does not make the folder's own name durable: that is a change of its parent.
 

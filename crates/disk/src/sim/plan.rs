@@ -1,4 +1,4 @@
-//! What goes wrong on a simulated disk, and when.
+//! Plan of the faults of a simulated disk.
 
 use rustix::io::Errno;
 
@@ -20,8 +20,8 @@ pub enum Call {
 }
 
 impl Call {
-    /// Whether it is refused on a file system that is mounted read-only. A sync is not; nor is an open, which says itself
-    /// whether it would write.
+    /// Returns whether the call is refused on a file system that is mounted read-only. A sync is not. Nor is
+    /// an open, which itself says whether it would write.
     pub(super) fn changes(self) -> bool {
         matches!(
             self,
@@ -30,10 +30,10 @@ impl Call {
     }
 }
 
-/// What a call answers instead of doing its work.
+/// Fault that a call returns instead of doing its work.
 ///
-/// A sync that fails leaves the pages clean, as the kernel does: each sector that was to be written is lost with
-/// probability 1/2, reads still show it until the crash, and the next sync succeeds without it.
+/// A sync that fails leaves the pages clean, as the kernel does: each sector that was to be written is lost
+/// with probability 1/2, reads still show it until the crash, and the next sync succeeds without it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
     Io,
@@ -63,17 +63,18 @@ pub struct RandomFault {
     pub one_in: u64,
 }
 
-/// When a disk beyond its quota says so.
+/// Moment at which a disk beyond its quota reports an error.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum FullDisk {
-    /// By a short write, then by an error.
+    /// A short write, then an error.
     #[default]
     AtWrite,
     /// Writes succeed and the sync fails: blocks are allocated late.
     AtSync,
 }
 
-/// What a crash does to what was not synced. Without any of these, changes are lost from some point on and whole.
+/// Damage of a crash to data that was not synced. Without any of these, all changes from some point on are
+/// lost, and whole.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Damage {
     /// A sector may hold the beginning of its new bytes and the end of its old ones.
@@ -102,6 +103,7 @@ pub struct Plan {
     /// Mounted read-only: calls that change something fail.
     pub is_read_only: bool,
     pub damage: Damage,
-    /// Once in so many calls on average, dirty sectors are written without a sync, as the kernel does after a while. 0: never.
+    /// Once in so many calls on average, dirty sectors are written without a sync, as the kernel does after a
+    /// while. 0: never.
     pub writeback_one_in: u64,
 }

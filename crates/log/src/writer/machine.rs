@@ -34,7 +34,7 @@ struct Boundary {
     ends_file: bool,
 }
 
-/// What the log thread is doing.
+/// Current call of the log thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Call {
     Write {
@@ -69,7 +69,7 @@ struct Change {
     list: List,
     /// The log goes on here, in a new file; none for a new base.
     next: Option<Mark>,
-    /// Where the file that failed is cut.
+    /// Place at which the file that failed is cut.
     keep: Option<Mark>,
 }
 
@@ -77,7 +77,7 @@ struct Change {
 struct Trouble {
     since: Ms,
     failure: Failure,
-    /// What has to succeed before it is over.
+    /// Call that has to succeed before the trouble is over.
     awaits: FailedCall,
     /// Last moment at which the disk was found to be full.
     full_at: Option<Ms>,
@@ -122,7 +122,7 @@ pub struct AofWriter {
     /// A sync has failed, and the change that follows waits for the call.
     has_failed_sync: bool,
     new_base: Option<(u64, LogOffset)>,
-    /// Nothing is listed before there is a base; these files are of a list that it replaces.
+    /// Files of the list that the coming base replaces. Until that base exists no file is listed.
     awaits_base: Option<Vec<FileId>>,
     synced_at: Ms,
     retry_at: Ms,
@@ -130,7 +130,7 @@ pub struct AofWriter {
     flush_to: Option<LogOffset>,
 }
 
-/// How far things are in the file that is written.
+/// Progress in the file that is written.
 #[derive(Clone, Copy, Debug)]
 struct Marks {
     released: Mark,
@@ -171,7 +171,8 @@ impl AofWriter {
         }
     }
 
-    /// A writer that goes on in the last file of `list`, which has been cut to its length and synced. The log ends at `end`.
+    /// A writer that goes on in the last file of `list`, which has been cut to its length and synced. The log
+    /// ends at `end`.
     pub fn resume(policy: FsyncPolicy, mut list: List, end: LogOffset, now: Ms) -> AofWriter {
         let last = list.segments.last_mut().expect("a file to go on with");
         let position = last.len.take().expect("its length");
@@ -179,8 +180,8 @@ impl AofWriter {
         AofWriter { marks: Some(Marks::at(mark)), ..AofWriter::new(policy, list, end, now) }
     }
 
-    /// A writer that is switched on while there is data: its files are listed with the first base, and until then `before` is
-    /// what a start reads. Nothing is announced as durable before.
+    /// A writer that is switched on while there is data: its files are listed with the first base, and until
+    /// then `before` is what a start reads. Nothing is announced as durable before.
     pub fn awaiting_base(policy: FsyncPolicy, before: List, start: LogOffset, now: Ms) -> AofWriter {
         let file_next = before.segments.last().map_or(1, |segment| segment.file.0 + 1);
         let old = before.segments.iter().map(|segment| segment.file).collect();
@@ -216,7 +217,7 @@ impl AofWriter {
         self.check_patience(now, outputs);
     }
 
-    /// When `Tick` is next of use, if nothing else happens.
+    /// Returns the time at which `Tick` is next of use, if nothing else happens.
     pub fn next_tick(&self) -> Option<Ms> {
         let retry = self.trouble.as_ref().map(|_| self.retry_at);
         let sync = (self.policy == FsyncPolicy::EverySecond && self.unsynced().is_some())
@@ -224,7 +225,7 @@ impl AofWriter {
         retry.into_iter().chain(sync).min()
     }
 
-    /// Where the file begins that is created or listed now.
+    /// Returns the start of the file that is being created or listed.
     pub fn next_file_start(&self) -> Option<LogOffset> {
         self.change.as_ref()?.next.map(|next| next.offset)
     }
@@ -244,7 +245,7 @@ impl AofWriter {
         &self.list
     }
 
-    /// How far the file that is written is durable, in its own bytes.
+    /// Returns how many bytes of the file that is written are durable.
     pub fn durable_bytes(&self) -> u64 {
         self.marks.map_or(0, |marks| marks.durable.position)
     }
@@ -253,12 +254,12 @@ impl AofWriter {
         self.marks.map_or(self.start, |marks| marks.written.offset)
     }
 
-    /// Nothing that it writes counts before there is a base.
+    /// Returns whether a base is awaited. Until it exists, nothing that the writer writes counts.
     pub fn is_awaiting_base(&self) -> bool {
         self.awaits_base.is_some()
     }
 
-    /// What the listed log files hold.
+    /// Returns the bytes of the log in the listed files.
     pub fn log_bytes(&self) -> u64 {
         let complete: u64 = self.list.segments.iter().filter_map(|segment| segment.len).sum();
         complete + self.marks.map_or(0, |marks| marks.written.position)
@@ -299,7 +300,8 @@ impl AofWriter {
         }
     }
 
-    /// How far the next write goes: over whole frames, not over the end of a file, and not far beyond the maximum.
+    /// Returns the end of the next write: it covers whole frames, does not go over the end of a file, and
+    /// does not go far beyond the maximum.
     fn write_end(&self, from: LogOffset) -> Option<LogOffset> {
         if self.is_at_file_end() {
             return None;
@@ -334,7 +336,7 @@ impl AofWriter {
         here.for_each(|boundary| boundary.ends_file = false);
     }
 
-    /// What has to be listed before the next write, if anything.
+    /// Begins the change of the list that has to come before the next write, if there is one.
     fn begin_change(&mut self, outputs: &mut Vec<Output>) {
         if std::mem::take(&mut self.has_failed_sync) {
             self.change = Some(self.restart(outputs));
@@ -478,7 +480,8 @@ impl AofWriter {
 
     // The sync side.
 
-    /// What the next sync covers, if something was written and is not durable.
+    /// Returns the place up to which the next sync makes the file durable, if something was written and is
+    /// not durable.
     fn unsynced(&self) -> Option<Mark> {
         let Marks { durable, written, .. } = self.marks?;
         (durable.offset < written.offset).then_some(written)
@@ -506,7 +509,8 @@ impl AofWriter {
         }
     }
 
-    /// A sync has failed, and the next file is not listed yet: the marks are of a file that gets nothing any more.
+    /// A sync has failed, and the next file is not listed yet: the marks are of a file that gets nothing any
+    /// more.
     fn is_restarting(&self) -> bool {
         let restarts = |change: &Change| change.cause == Cause::FailedSync;
         self.has_failed_sync || self.change.as_ref().is_some_and(restarts)

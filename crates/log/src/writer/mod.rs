@@ -1,5 +1,5 @@
-//! The writer of the append-only file as a machine without I/O: what is written when, what is synced, what is durable, and what
-//! happens when the disk refuses.
+//! The writer of the append-only file as a machine without I/O: what is written when, what is synced, what is
+//! durable, and what happens when the disk refuses.
 //!
 //! ```text
 //!                            inputs: Collected, FileEnd, results, time
@@ -14,27 +14,27 @@
 //! ```
 //! **Group commit.** A sync covers all that was written when it began. Writes go on during a sync.
 //!
-//! **A failed sync is never repeated on its file.** The kernel may have dropped the pages and marked them clean, so a second sync
-//! would succeed without them. All that is not durable goes from memory into a new file, and the old one is cut to its
-//! durable length.
+//! **A failed sync is never repeated on its file.** The kernel may have dropped the pages and marked them
+//! clean, so a second sync would succeed without them. All that is not durable goes from memory into a new
+//! file, and the old one is cut to its durable length.
 //!
 //! **A failed write** is cut off and repeated each second. Meanwhile commands that write are refused, as
 //! after a failed sync; reads go on. Under `always` a failure of ten seconds ends the process, as nothing can
 //! be answered any more; but of a disk that is full only the replies that wait are given up, and all goes on
 //! when there is room.
 //!
-//! **A file ends** exactly at the cut of a snapshot that becomes the base. It is synced to its end before the next one is created,
-//! and that is listed before a byte is written to it. So of the listed files only the last can have a damaged tail, and damage
-//! in another one is never taken for the end of the log. Each file but the last has its length in the list: what lies
-//! behind it is not part of the log.
+//! **A file ends** exactly at the cut of a snapshot that becomes the base. It is synced to its end before the
+//! next one is created, and that is listed before a byte is written to it. So of the listed files only the
+//! last can have a damaged tail, and damage in another one is never taken for the end of the log. Each file
+//! but the last has its length in the list: what lies behind it is not part of the log.
 //!
-//! **Switched on while there is data**, the writer lists its files only with the first base: until then a start reads what was
-//! there before.
+//! **Switched on while there is data**, the writer lists its files only with the first base: until then a
+//! start reads what was there before.
 //!
 //! How records are framed in a file, how the list is written and what a file is called are the caller's.
 //!
-//! Invariants: `durable <= written <= collected`; what is released is durable, or under `no` written; offsets announced as durable
-//! only grow; each file begins where the one before it ends.
+//! Invariants: `durable <= written <= collected`; what is released is durable, or under `no` written; offsets
+//! announced as durable only grow; each file begins where the one before it ends.
 
 mod machine;
 
@@ -99,12 +99,12 @@ pub struct Segment {
     pub file: FileId,
     /// The place in the log of its first record.
     pub start: LogOffset,
-    /// Of a file that is complete: how many of its bytes belong to the log.
+    /// Number of bytes of a complete file that belong to the log.
     pub len: Option<u64>,
 }
 
-/// What the manifest is to say. It is written whole: to a temporary file that is synced and renamed. The folder is synced before
-/// the rename, so that a listed file has its name, and after it.
+/// Contents of the manifest. It is written whole: to a temporary file that is synced and renamed. The folder
+/// is synced before the rename, so that a listed file has its name, and after it.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct List {
     /// The base, by the number that `BaseSaved` gave it.
@@ -128,7 +128,8 @@ pub enum Input {
     Policy(FsyncPolicy),
     /// All is to be synced, under every policy; `Flushed` answers.
     Flush,
-    /// The write was accepted whole, and has added so many bytes to the file: those of the log, and what frames them.
+    /// The write was accepted whole, and has added so many bytes to the file: those of the log, and what
+    /// frames them.
     Wrote {
         file_bytes: u64,
     },
@@ -146,7 +147,8 @@ pub enum Input {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// Created, or if one was left behind emptied, durably: its bytes must not come back once it is listed.
+    /// Creation of a file, durably; if one was left by an earlier run it is emptied: its bytes must not come
+    /// back once it is listed.
     Create {
         file: FileId,
     },
@@ -157,21 +159,21 @@ pub enum Output {
         from: LogOffset,
         to: LogOffset,
     },
-    /// For the log thread, like the two above: one call at a time, then `Wrote`, `Done` or `Failed`.
+    /// Call for the log thread, like the two above: one call at a time, then `Wrote`, `Done` or `Failed`.
     SetLen {
         file: FileId,
         len: u64,
     },
     List(List),
-    /// For the sync thread: fdatasync, then `Synced` or `SyncFailed`.
+    /// Call for the sync thread: fdatasync, then `Synced` or `SyncFailed`.
     Sync {
         file: FileId,
     },
-    /// No more calls on it; no answer.
+    /// End of the calls on a file; it has no answer.
     Close {
         file: FileId,
     },
-    /// It is not listed any more; no answer, and no harm if it fails.
+    /// Removal of a file that is not listed any more. It has no answer, and a failure does no harm.
     Remove {
         file: FileId,
     },
@@ -184,12 +186,12 @@ pub enum Output {
     AcceptWrites,
     /// All that was collected when `Flush` came is durable.
     Flushed,
-    /// What was written under `no` may be lost, and memory has it no more: a new base has to be written.
+    /// Need of a new base: data written under `no` may be lost, and memory has it no more.
     BaseNeeded,
     /// The disk is full, under `always`, and has been in trouble for long: replies that wait are to say that
     /// their changes are applied and not durable, and until `AcceptWrites` none waits. What they show is
     /// written when there is room.
     GiveUp,
-    /// Nothing can be answered under `always`: the process is to end.
+    /// End of the process: under `always` no reply can be sent.
     Exit(Failure),
 }

@@ -1,4 +1,4 @@
-//! When the writer syncs, what it does after each failure, step by step.
+//! Syncs of the writer, and its reaction to each failure, step by step.
 
 use isotherm_log::LogOffset;
 use isotherm_log::writer::{

@@ -1,4 +1,5 @@
-//! The files as the server writes them, and what a start reads: manifest, commits and commands of `isotherm-persist`.
+//! The files as the server writes them, and what a start reads: manifest, commits and commands of
+//! `isotherm-persist`.
 
 use isotherm_disk::{Disk, File, Mode, SimDisk, read_exact_at, write_all_at};
 use isotherm_log::LogOffset;
@@ -21,7 +22,7 @@ pub fn path(file: FileId) -> PathBuf {
     in_folder(&names().incr(file.0 as i64))
 }
 
-/// What a write adds to a file at `at`: the frames, and a line before them where it is needed.
+/// Returns the bytes that a write adds to a file at `at`: the frames, and a line before them if it is needed.
 pub fn record(lines: Lines, at: u64, synced: u64, bytes: &[u8]) -> Vec<u8> {
     if lines == Lines::WhereNeeded && !commit::needs_header(at, bytes.len() as u64) {
         return bytes.to_vec();
@@ -72,7 +73,7 @@ fn read_list(disk: &SimDisk) -> io::Result<Option<List>> {
     Ok(Some(List { base, segments: manifest.incr.iter().map(segment).collect() }))
 }
 
-/// What a start finds.
+/// State that a start finds.
 pub struct Recovered {
     pub list: List,
     /// The place in the log of the first byte, and the bytes.
@@ -86,7 +87,8 @@ impl Recovered {
     }
 }
 
-/// Reads all files; cuts a damaged tail off the last one, and off it alone. `InvalidData`: another one is damaged.
+/// Reads all files; cuts a damaged tail off the last one, and off it alone. `InvalidData`: another one is
+/// damaged.
 pub fn recover(disk: &SimDisk, lines: Lines) -> io::Result<Option<Recovered>> {
     let Some(mut list) = read_list(disk)? else { return Ok(None) };
     let (mut bytes, start) = (Vec::new(), list.segments[0].start);

@@ -1,4 +1,5 @@
-//! Crashes and faults at any call: after each start the files hold a prefix of the log, and all that was announced as durable.
+//! Crashes and faults at any call: after each start the files hold a prefix of the log, and all that was
+//! announced as durable.
 
 use crate::machine::Run;
 use crate::recovery::{Recovered, recover};
@@ -64,7 +65,7 @@ fn step(run: &mut Run, number: u64, prng: &mut Prng) {
     }
 }
 
-/// What the run before has left has to be there.
+/// Checks that everything that the run before has left is there.
 fn check(found: Option<&Recovered>, run: &Run, seed: u64) {
     let Some(found) = found else {
         assert_eq!(run.durable, LogOffset(0), "seed {seed}: nothing was durable");
@@ -147,7 +148,7 @@ fn more_seeds() {
     (number(from)..number(to)).for_each(run_seed);
 }
 
-/// One course of everything that the writer does, and a crash at each of its calls.
+/// A crash at each call of a course of everything that the writer does loses nothing durable.
 #[test]
 fn a_crash_at_every_call_of_one_course() {
     for policy in POLICIES {

@@ -1,7 +1,8 @@
 //! Interleavings of the log's appends, cuts and readers, under a mutex of shuttle: `cargo xtask locks`.
 //!
-//! Shuttle runs one thread at a time and switches at each lock, atomic and park. It finds a deadlock, a lost wake-up among
-//! them, by itself. Its atomics are sequentially consistent, so that an ordering is strong enough is not checked here.
+//! Shuttle runs one thread at a time and switches at each lock, atomic and park. It finds a deadlock, a lost
+//! wake-up among them, by itself. Its atomics are sequentially consistent, so that an ordering is strong
+//! enough is not checked here.
 #![cfg(shuttle)]
 
 mod tail_model;

@@ -20,11 +20,11 @@ const ITERATIONS: usize = 1000;
 const PARTITIONS: usize = 2;
 const START: LogOffset = LogOffset(1000);
 
-/// In database 0, and in database 1.
+/// Frames in database 0, and in database 1.
 const ZERO: Plan = Plan { database: 0, then: None, padding: 1, is_stream: false };
 const ONE: Plan = Plan { database: 1, ..ZERO };
 const TRANSACTION: Plan = Plan { then: Some(1), ..ZERO };
-/// It is moved, not copied.
+/// Frame that is moved, not copied.
 const LARGE: Plan = Plan { padding: 100, ..ONE };
 const STREAM: Plan = Plan { database: 2, is_stream: true, ..ONE };
 
@@ -40,9 +40,9 @@ type Step = (&'static [usize], Plan);
 
 #[derive(Default)]
 struct Notes {
-    /// Where the frame of this number ends.
+    /// Plan and end of each frame, by its number.
     ends: BTreeMap<u64, (Plan, LogOffset)>,
-    /// Where the log was cut, and the number of frames that each partition had if all were held.
+    /// Places of the cuts, and the number of frames of each partition if all were held.
     cuts: Vec<(LogOffset, Cut, Option<[usize; PARTITIONS]>)>,
 }
 
@@ -56,7 +56,7 @@ struct World {
     frames: usize,
 }
 
-/// What a reader has seen.
+/// Data that a reader has seen.
 #[derive(Default)]
 struct Seen {
     bytes: Vec<u8>,

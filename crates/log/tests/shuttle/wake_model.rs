@@ -1,4 +1,5 @@
-//! The reader's sleep against appends: a wake-up that is lost leaves the reader parked, which shuttle reports as a deadlock.
+//! The reader's sleep against appends: a wake-up that is lost leaves the reader parked, which shuttle reports
+//! as a deadlock.
 
 use crate::wire::Plan;
 use crate::{Reader, explore};
@@ -57,7 +58,8 @@ fn no_wake_up_is_lost() {
     });
 }
 
-/// The check can fail: a reader that looks before it sets the mark sleeps beside what was appended between the two.
+/// The check can fail: a reader that looks before it sets the mark sleeps beside what was appended between
+/// the two.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_look_before_the_mark_is_found() {

@@ -51,7 +51,7 @@ pub struct Frames<'b> {
     bytes: &'b [u8],
     at: usize,
     start: LogOffset,
-    /// As a replica knows it.
+    /// Selected database, as a replica knows it.
     pub selected: Option<Database>,
 }
 

@@ -8,30 +8,33 @@
 //!                    |  of the frames
 //!                    where the line begins in the file: an old block's line says otherwise
 //! ```
-//! **Why.** After a power failure a sector that was not synced may be missing while a later one is there. Where that sector lies
-//! inside a value, the commands still parse, and a wrong value would be served. The line stands before its frames, so it is
-//! there whenever any of what it covers is looked at; if it is missing itself, zeros stand where a command should begin, or in a
-//! comment, where they are as bad.
+//! **Why.** After a power failure a sector that was not synced may be missing while a later one is there.
+//! Where that sector lies inside a value, the commands still parse, and a wrong value would be served. The
+//! line stands before its frames, so it is there whenever any of what it covers is looked at; if it is
+//! missing itself, zeros stand where a command should begin, or in a comment, where they are as bad.
 //!
-//! **A commit within one sector needs no line**: the end of its last frame is missing if any of it is. So a file that is written
-//! command by command holds what Valkey would have written.
+//! **A commit within one sector needs no line**: the end of its last frame is missing if any of it is. So a
+//! file that is written command by command holds what Valkey would have written.
 //!
-//! **No commit ends where a sector does** (a comment before its frames moves it), so what begins a sector is within a commit that
-//! has a line. In place of a sector that was not written there may be what its block held before, such as commands of a log file
-//! that was removed; these would parse. It is not seen of a file's first sector: that has a line only where its commit is large.
+//! **No commit ends where a sector does** (a comment before its frames moves it), so what begins a sector is
+//! within a commit that has a line. In place of a sector that was not written there may be what its block
+//! held before, such as commands of a log file that was removed; these would parse. It is not seen of a
+//! file's first sector: that has a line only where its commit is large.
 //!
-//! **A prepared file** was filled and synced before it is written, so that a commit changes no length and no block that holds
-//! something durable: each commit begins a sector, ends by a comment that fills its last one, and has its line. What a crash leaves
-//! of a sector is the filling, the commit, or the beginning of the commit before the end of the filling.
+//! **A prepared file** was filled and synced before it is written, so that a commit changes no length and no
+//! block that holds something durable: each commit begins a sector, ends by a comment that fills its last
+//! one, and has its line. What a crash leaves of a sector is the filling, the commit, or the beginning of the
+//! commit before the end of the filling.
 //!
 //! ```text
 //!   #isotherm prepared BYTES...  |  commit, #....\r\n  |  commit, #....\r\n  |  #isotherm unused....  |  #isotherm unused....
 //! ```
-//! Its sectors are used in their order: behind the first unused one there is nothing, up to BYTES, where a server that knows
-//! nothing of this may have appended.
+//! Its sectors are used in their order: behind the first unused one there is nothing, up to BYTES, where a
+//! server that knows nothing of this may have appended.
 //!
-//! **Torn or damaged.** A bad commit at the end of what was written is cut off, like any truncated tail. If a later commit says that
-//! the bad one was durable, the file was damaged afterwards: that is never cut off silently.
+//! **Torn or damaged.** A bad commit at the end of what was written is cut off, like any truncated tail. If a
+//! later commit says that the bad one was durable, the file was damaged afterwards: that is never cut off
+//! silently.
 
 use super::stream::{Item, timestamp};
 use isotherm_stdx::crc64::crc64;
@@ -56,7 +59,7 @@ struct Header {
     line_crc: u64,
 }
 
-/// Whether frames of this length, written at this place, have to be a commit with a line.
+/// Returns whether frames of this length, written at this place, have to be a commit with a line.
 pub fn needs_header(at: u64, len: u64) -> bool {
     at % SECTOR_BYTES + len >= SECTOR_BYTES
 }
@@ -65,13 +68,15 @@ fn crosses_sectors(at: u64, len: u64) -> bool {
     at % SECTOR_BYTES + len > SECTOR_BYTES
 }
 
-/// A comment that stands before the frames of a commit with a line, so that it does not end where a sector does; mostly nothing.
+/// A comment that stands before the frames of a commit with a line, so that it does not end where a sector
+/// does; mostly nothing.
 pub fn filler(at: u64, synced: u64, frames_bytes: u64) -> &'static [u8] {
     let end = at + header_bytes(at, synced, frames_bytes) + frames_bytes;
     if end.is_multiple_of(SECTOR_BYTES) { b"#\r\n" } else { b"" }
 }
 
-/// The line of a commit that is about to be written at `at`. `pieces`: its frames. `synced`: how much of the file is durable.
+/// The line of a commit that is about to be written at `at`. `pieces`: its frames. `synced`: how much of the
+/// file is durable.
 pub fn header<'p>(at: u64, synced: u64, pieces: impl Iterator<Item = &'p [u8]> + Clone) -> Vec<u8> {
     let len: u64 = pieces.clone().map(|piece| piece.len() as u64).sum();
     let mut line = format!("{MARK} {at} {len} {synced} ").into_bytes();
@@ -91,7 +96,7 @@ pub fn prepared_head(file_bytes: u64) -> Sector {
     comment_sector(&format!("{PREPARED} {file_bytes} "))
 }
 
-/// What each other sector of a prepared file holds until it is written.
+/// Returns the content of every other sector of a prepared file until it is written.
 pub fn unused_sector() -> Sector {
     comment_sector(&format!("{UNUSED} "))
 }
@@ -103,7 +108,8 @@ fn comment_sector(text: &str) -> Sector {
     sector
 }
 
-/// The comments behind frames of this length that make a commit of whole sectors of them and their line; mostly one.
+/// The comments behind frames of this length that make a commit of whole sectors of them and their line;
+/// mostly one.
 pub fn padding(at: u64, synced: u64, frames_bytes: u64) -> Vec<u8> {
     const COMMENT_BYTES_MIN: u64 = 3;
     let mut len = 0;
@@ -131,7 +137,7 @@ pub fn padding(at: u64, synced: u64, frames_bytes: u64) -> Vec<u8> {
 }
 
 impl Header {
-    /// Of a comment without its line end; none if it is no commit's line, or not a sound one.
+    /// Parses a comment without its line end; none if it is no commit's line, or not a sound one.
     fn parse(comment: &[u8]) -> Option<Header> {
         let fields = comment.strip_prefix(MARK.as_bytes())?.strip_prefix(b" ")?;
         let crc_at = comment.len().checked_sub(16)?;
@@ -159,8 +165,9 @@ struct Open {
     expected: u64,
 }
 
-/// Checks the commits of a file, item by item. What lies in a commit is not to be believed before the commit has ended: a reader
-/// that applies commands gives the check the rest of a commit (`rest_bytes`) before it parses it.
+/// Checks the commits of a file, item by item. What lies in a commit is not to be believed before the commit
+/// has ended: a reader that applies commands gives the check the rest of a commit (`rest_bytes`) before it
+/// parses it.
 pub struct CommitCheck {
     open: Option<Open>,
     lines: Lines,
@@ -168,16 +175,16 @@ pub struct CommitCheck {
     is_foreign: bool,
     /// The length of a prepared file, as long as nothing else was found in it.
     prepared_bytes: Option<u64>,
-    /// Where its unused sectors begin.
+    /// Offset at which its unused sectors begin.
     unused_from: Option<u64>,
 }
 
-/// What stands in a prepared file where a commit may begin.
+/// Content of a prepared file at a place where a commit may begin.
 enum Found {
     Unused,
     /// A commit, or what is left of one.
     Commit,
-    /// What another server has appended.
+    /// Data that another server has appended.
     Other,
 }
 
@@ -189,12 +196,13 @@ fn prepared_bytes(first: &[u8]) -> Option<u64> {
     (first == prepared_head(file_bytes)).then_some(file_bytes)
 }
 
-/// Which commits of a file have a line.
+/// Commits of a file that have a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lines {
-    /// Those that need it; Valkey may have written others.
+    /// Commits that need a line; Valkey may have written others.
     WhereNeeded,
-    /// All: a command outside is what a block held before. For files whose blocks were written before.
+    /// All commits: a command outside of them is old content of a block. For files whose blocks were written
+    /// before.
     All,
 }
 
@@ -233,7 +241,7 @@ impl CommitCheck {
         Ok(())
     }
 
-    /// What begins at the end of a commit of a prepared file.
+    /// Returns what begins at the end of a commit of a prepared file.
     fn sector(&mut self, at: u64, bytes: &[u8], file_bytes: u64) -> Result<Found, BadCommit> {
         if bytes == unused_sector() {
             self.unused_from.get_or_insert(at);
@@ -252,7 +260,8 @@ impl CommitCheck {
         }
     }
 
-    /// Where a prepared file ends but for sectors that were never written, if there are such.
+    /// Returns the end of a prepared file without the trailing sectors that were never written, if there are
+    /// such.
     pub fn unused_from(&self) -> Option<u64> {
         self.unused_from
     }
@@ -271,7 +280,7 @@ impl CommitCheck {
         Ok(())
     }
 
-    /// What is still to come of the commit that has begun; 0 between commits.
+    /// Returns the number of bytes still to come of the open commit; 0 between commits.
     pub fn rest_bytes(&self) -> u64 {
         self.open.as_ref().map_or(0, |open| open.left)
     }
@@ -281,7 +290,8 @@ impl CommitCheck {
         self.has_seen_line = true;
     }
 
-    /// What was read last was written with lines, as far as that can be seen: so a tail that makes no sense was torn.
+    /// Returns whether the part that was read last was written with lines, as far as that can be seen. If so,
+    /// a tail that makes no sense was torn.
     pub fn has_lines(&self) -> bool {
         self.has_seen_line && !self.is_foreign
     }
@@ -322,8 +332,8 @@ impl CommitCheck {
 /// A line is shorter: the mark, three numbers, the sum, blanks and its end.
 pub const LINE_BYTES_MAX: usize = 128;
 
-/// How far the file was durable by what the commits in `rest` say, the bytes of the file from `rest_at` on; none without a
-/// commit. What is bad before that place was sound once.
+/// Returns how far the file was durable according to the commits in `rest`, the bytes of the file from
+/// `rest_at` on; none without a commit. A bad part before that place was sound once.
 pub fn durable_by(rest: &[u8], rest_at: u64) -> Option<u64> {
     let (mut from, mut durable) = (0, None);
     while let Some(found) = find(&rest[from..], MARK.as_bytes()) {
@@ -340,7 +350,7 @@ pub fn durable_by(rest: &[u8], rest_at: u64) -> Option<u64> {
     durable
 }
 
-/// Whether a commit in `rest` says that the file was durable beyond `at`.
+/// Returns whether a commit in `rest` says that the file was durable beyond `at`.
 pub fn proves_durable(rest: &[u8], rest_at: u64, at: u64) -> bool {
     durable_by(rest, rest_at).is_some_and(|durable| durable > at)
 }

@@ -8,11 +8,12 @@
 //!                                            where the file begins in the log, and its bytes
 //!   #isotherm ended 1764316800 rdb 176-8371445ee47ffb2b                       switched off then; the RDB file beside it
 //! ```
-//! A name is quoted, with escapes, where it has blanks or bytes that do not print. Fields that are not known are skipped, as
-//! Valkey does; so are comments. A line, with its end, has 1024 bytes at most: the rest of a longer comment counts as a line.
+//! A name is quoted, with escapes, where it has blanks or bytes that do not print. Fields that are not known
+//! are skipped, as Valkey does; so are comments. A line, with its end, has 1024 bytes at most: the rest of a
+//! longer comment counts as a line.
 //!
-//! What Valkey accepts is accepted, and what it refuses is refused in its words. A comment of ours that does not parse is refused:
-//! without it a file would be read beyond its end.
+//! What Valkey accepts is accepted, and what it refuses is refused in its words. A comment of ours that does
+//! not parse is refused: without it a file would be read beyond its end.
 
 use isotherm_stdx::args_split::{Dialect, args_split};
 use isotherm_stdx::number::parse_i64;
@@ -25,18 +26,18 @@ pub const MANIFEST_BYTES_MAX: usize = 16 << 20;
 
 const REPLID_BYTES: usize = 40;
 
-/// What begins a comment of ours.
+/// Beginning of our own comments.
 const OURS: &[u8] = b"#isotherm ";
 
 /// The text of a manifest without files: an empty one is refused.
 const NOTHING: &[u8] = b"# Nothing is listed yet.\n";
 
-/// Where the commands of a file stand in the log.
+/// Position of a file's commands in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Place {
     /// The offset of the first one.
     pub start: u64,
-    /// Of a file that is complete: its bytes. What lies behind them is not part of the log.
+    /// Length of a complete file in bytes. Bytes after it are not part of the log.
     pub len: Option<u64>,
 }
 
@@ -88,7 +89,7 @@ impl fmt::Display for RdbMark {
 pub struct AofFile {
     pub name: Vec<u8>,
     pub seq: i64,
-    /// Of an incr file, if the manifest says so.
+    /// Position of an incr file in the log, if the manifest states it.
     pub place: Option<Place>,
 }
 
@@ -259,7 +260,7 @@ impl Manifest {
         text
     }
 
-    /// What is ours, in as few lines as hold it.
+    /// Returns our own comments, in as few lines as hold them.
     fn comments(&self) -> Vec<Vec<u8>> {
         let replid = self.replid.iter().map(|replid| [b"replid ", &replid[..]].concat());
         let ended =
@@ -364,18 +365,18 @@ impl Names {
         self.with("temp-", ".manifest")
     }
 
-    /// Of the next log file while it is prepared.
+    /// Returns the name of the next log file while it is prepared.
     pub fn temp_prepared(&self) -> Vec<u8> {
         self.with("temp-", ".prepared")
     }
 
-    /// Of the commands that are written while the first base is made.
+    /// Returns the name of the file for commands that are written while the first base is made.
     pub fn temp_incr(&self) -> Vec<u8> {
         self.with("temp-", ".incr")
     }
 }
 
-/// Where a line ends, its line end included: C's `fgets` with a buffer of one byte more.
+/// Returns the end of a line, its line end included, as C's `fgets` finds it with a buffer of one byte more.
 fn line_end(rest: &[u8]) -> usize {
     let most = rest.len().min(LINE_BYTES_MAX);
     rest[..most].iter().position(|byte| *byte == b'\n').map_or(most, |at| at + 1)

@@ -10,7 +10,8 @@ pub mod commit;
 pub mod manifest;
 pub mod stream;
 
-/// Whether a file of the AOF begins as an RDB file does, or as one that refers to values elsewhere: a base, or the preamble of an old single file.
+/// Returns whether a file of the AOF begins as an RDB file does, or as one that refers to values elsewhere.
+/// Such a file is a base, or an old single file with a preamble.
 pub fn begins_as_rdb(bytes: &[u8]) -> bool {
     bytes.starts_with(b"REDIS0") || bytes.starts_with(b"VALKEY") || bytes.starts_with(b"ISOTHERM")
 }

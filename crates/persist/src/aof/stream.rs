@@ -6,11 +6,12 @@
 //!   *1\r\n$5\r\nMULTI\r\n                   <-- a file that ends before its EXEC ends here
 //!   *3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nval      cut: the end of a file that was being written
 //! ```
-//! The caller keeps the bytes that are not parsed yet, and adds to them when the parser needs more. An argument is a range of
-//! them; nothing is copied. What was parsed of an unfinished command is remembered, so each byte is looked at once.
+//! The caller keeps the bytes that are not parsed yet, and adds to them when the parser needs more. An
+//! argument is a range of them; nothing is copied. What was parsed of an unfinished command is remembered, so
+//! each byte is looked at once.
 //!
-//! Stricter than Valkey's loader where that cannot be what a server has written: each line ends in CR LF, as `valkey-check-aof`
-//! demands. Lengths from the file take no memory before the bytes are there.
+//! Stricter than Valkey's loader where that cannot be what a server has written: each line ends in CR LF, as
+//! `valkey-check-aof` demands. Lengths from the file take no memory before the bytes are there.
 //!
 //! Invariants: `end_of_valid <= position`; inside a transaction `end_of_valid` is where its MULTI begins.
 
@@ -21,8 +22,9 @@ use std::ops::Range;
 /// A comment, with its line end, is shorter: Valkey reads it into a buffer of this size.
 pub const COMMENT_BYTES_MAX: usize = 1024;
 
-/// The comment before a command that stands in this file only: it is no part of the log, whose offsets do not count it. A file that
-/// begins in a primary's stream, or after a failed sync, begins with such a SELECT: a server starts each file with database 0.
+/// The comment before a command that stands in this file only: it is no part of the log, whose offsets do not
+/// count it. A file that begins in a primary's stream, or after a failed sync, begins with such a SELECT: a
+/// server starts each file with database 0.
 pub const UNLOGGED: &[u8] = b"#isotherm unlogged";
 
 /// The line that announces a length: `*` or `$`, twenty digits, CR LF.
@@ -31,10 +33,10 @@ const LENGTH_LINE_BYTES_MAX: usize = 32;
 /// A file with more arguments in one command was not written by a server.
 const ARGS_MAX: i64 = i32::MAX as i64;
 
-/// What a parser has found.
+/// Item that a parser has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Item {
-    /// Its arguments are in `args`.
+    /// Command whose arguments are in `args`.
     Command(Command),
     /// A line that begins with `#`; so many bytes of it, with the `#` and without its line end.
     Comment { line_bytes: usize },
@@ -50,7 +52,7 @@ pub enum Command {
     Exec,
 }
 
-/// What is wrong with a file, and where.
+/// Error in a file, and its place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamError {
     /// The byte of the file.
@@ -91,11 +93,11 @@ impl fmt::Display for StreamError {
     }
 }
 
-/// How a file ends.
+/// End of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     Complete,
-    /// It ends inside a command or a transaction; it is whole to `valid_bytes`.
+    /// End inside a command or a transaction; the file is whole up to `valid_bytes`.
     Truncated {
         valid_bytes: u64,
         in_transaction: bool,
@@ -103,13 +105,13 @@ pub enum End {
 }
 
 pub struct StreamParser {
-    /// Of the item that is being parsed, in the file.
+    /// Place in the file of the item that is being parsed.
     position: u64,
     multi_at: Option<u64>,
     bulk_bytes_max: usize,
-    /// Of an unfinished command: the arguments that are still to come.
+    /// Number of arguments still to come of an unfinished command.
     args_left: usize,
-    /// How far it was parsed.
+    /// Place up to which the item was parsed.
     parsed: usize,
     args: Vec<Range<usize>>,
     /// The command was handed out and is to be left behind with the next call.
@@ -117,7 +119,8 @@ pub struct StreamParser {
 }
 
 impl StreamParser {
-    /// For a file whose commands begin at `position` (behind an RDB preamble, or at 0). `bulk_bytes_max`: `proto-max-bulk-len`.
+    /// Creates a parser for a file whose commands begin at `position` (after an RDB preamble, or at 0).
+    /// `bulk_bytes_max`: `proto-max-bulk-len`.
     pub fn new(position: u64, bulk_bytes_max: usize) -> StreamParser {
         StreamParser {
             position,
@@ -135,7 +138,7 @@ impl StreamParser {
         self.position
     }
 
-    /// How far the file can be kept if it goes no further.
+    /// Returns the length of the part of the file that can be kept if no more bytes follow.
     pub fn end_of_valid(&self) -> u64 {
         self.multi_at.unwrap_or(self.position)
     }
@@ -145,8 +148,9 @@ impl StreamParser {
         &self.args
     }
 
-    /// Looks for an item at the beginning of `bytes`. Returns how many of them it takes, with 0 where more are needed: then the
-    /// next call gets the same bytes and some behind them, and else what follows the item.
+    /// Looks for an item at the beginning of `bytes`. Returns how many of them it takes, with 0 where more
+    /// are needed: then the next call gets the same bytes and some behind them, and else what follows the
+    /// item.
     pub fn next(&mut self, bytes: &[u8]) -> Result<(Item, usize), StreamError> {
         if std::mem::take(&mut self.is_done) {
             (self.args_left, self.parsed) = (0, 0);

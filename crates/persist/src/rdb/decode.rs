@@ -1,7 +1,9 @@
-//! From a type and its bytes to a value: all of it checked, or an error and nothing.
+//! Decoder from a type and its bytes to a value: the whole value is checked, or there is an error and no
+//! value.
 //!
-//! Every count is compared with the bytes that are left before anything is taken for it. What real servers can write is
-//! accepted; what contradicts itself is not, even where Valkey would look away (ids of stream entries out of order).
+//! Every count is compared with the bytes that are left before anything is allocated for it. Values that real
+//! servers can write are accepted. Contradictions are not, even where Valkey accepts them (ids of stream
+//! entries out of order).
 
 use super::kind::RdbType;
 use super::read::{Limits, RdbError, Reader, Result, within};
@@ -271,7 +273,8 @@ fn foreign_hash(reader: &mut Reader<'_>) -> Result<RdbValue> {
     checked_hash(pairs, or_none(expiries_ms))
 }
 
-/// What is written instead of a field's expiry: 0 for never, or how much later than the smallest, and one.
+/// Returns the expiry of a field from the number that is written for it: 0 for never, else the distance from
+/// the smallest expiry, plus one.
 pub(super) fn relative_expiry(written: u64, smallest_ms: i64) -> Result<i64> {
     let Some(after) = written.checked_sub(1) else { return Ok(EXPIRY_NONE) };
     let sum = i64::try_from(after).ok().and_then(|after| smallest_ms.checked_add(after));

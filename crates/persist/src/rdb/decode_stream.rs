@@ -36,7 +36,7 @@ pub(super) fn stream(reader: &mut Reader<'_>, generation: u8) -> Result<RdbValue
     Ok(RdbValue::Stream(Box::new(stream)))
 }
 
-/// What stands behind the nodes: counters and groups.
+/// Reads the part after the nodes: counters and groups.
 pub(super) fn tail(reader: &mut Reader<'_>, generation: u8, stream: &mut RdbStream) -> Result<()> {
     counters(reader, generation, stream)?;
     let groups = reader.count(1)?;
@@ -92,7 +92,7 @@ fn node(base: StreamId, bytes: &[u8], stream: &mut RdbStream) -> Result<()> {
     Ok(())
 }
 
-/// What the entries of a node share.
+/// Data that the entries of a node share.
 struct Master {
     base: StreamId,
     names_at: usize,
@@ -235,8 +235,8 @@ fn sort_consumers(consumers: &mut Vec<Consumer>, pending: &mut [Pending]) -> Res
     Ok(())
 }
 
-/// How many entries had been added up to `id`, as far as the stream still knows: what a group has read that comes
-/// from a server which did not count.
+/// Returns how many entries had been added up to `id`, as far as the stream still knows. A group from a
+/// server that did not count has read this many.
 fn entries_before(stream: &RdbStream, id: StreamId) -> i64 {
     let added = stream.entries_added as i64;
     let length = stream.entries_so_far() as i64;

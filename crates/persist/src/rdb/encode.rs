@@ -1,4 +1,5 @@
-//! Values as DUMP writes them. The collections' builders take one element at a time, so that a value need not exist twice.
+//! Values as DUMP writes them. The collections' builders take one element at a time, so that a value need not
+//! exist twice.
 
 use super::encode_list::{self, ListShape};
 use super::encode_stream;
@@ -11,7 +12,7 @@ use crate::sink::Sink;
 /// Whole numbers up to half of what an i64 holds are kept as integers.
 const SCORE_INTEGER_MAX: f64 = (i64::MAX / 2) as f64;
 
-/// What stands behind the type; `rising` holds each integer once.
+/// Writes the bytes after the type; `rising` holds each integer once.
 pub fn intset<S: Sink>(writer: &mut Writer<S>, rising: &[i64]) {
     writer.text(&super::intset::build(rising));
 }
@@ -38,7 +39,7 @@ fn listpack_pairs<'a, S: Sink>(
     writer.text(listpack.finish());
 }
 
-/// What stands behind the type of a small sorted set, rising by score.
+/// Builder of the bytes after the type of a small sorted set, in ascending order of scores.
 #[derive(Default)]
 pub struct ScoreListpack {
     listpack: ListpackBuilder,
@@ -63,7 +64,8 @@ impl ScoreListpack {
     }
 }
 
-/// What stands behind the type of a large hash: field by field, with expiries if any field has one (`Hash2`).
+/// Writer of the bytes after the type of a large hash: field by field, with expiries if any field has one
+/// (`Hash2`).
 #[derive(Clone, Copy)]
 pub struct HashWriter {
     expiries: bool,
@@ -85,7 +87,8 @@ impl HashWriter {
     }
 }
 
-/// Where lists are cut into nodes: a parameter, with Valkey's default. Streams have nodes of their own.
+/// Parameters that decide where lists are cut into nodes, with Valkey's defaults. Streams have nodes of their
+/// own.
 #[derive(Clone, Copy, Debug)]
 pub struct Shape {
     /// `list-max-listpack-size`
@@ -147,7 +150,8 @@ fn encode_set<S: Sink>(writer: &mut Writer<S>, members: &Texts, encoding: Encodi
     }
 }
 
-/// In the order of the value; a Valkey server writes a large one from the greatest score down.
+/// Writes a sorted set in the order of the value; a Valkey server writes a large one from the greatest score
+/// down.
 fn encode_zset<S: Sink>(writer: &mut Writer<S>, zset: &ZsetMembers, encoding: Encoding) {
     if encoding == Encoding::Listpack {
         writer.byte(RdbType::ZsetListpack as u8);

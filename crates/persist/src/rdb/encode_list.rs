@@ -1,9 +1,9 @@
 //! Lists: nodes with their number in front.
 //!
-//! `list-max-listpack-size` decides where Valkey ends a node while elements come in at the tail: -1 to -5 are 4 to 64 KB a
-//! node, a positive number is a number of elements (and 8 KB). An element above that gets a node of its own, without a
-//! listpack around it. [`ListShape`] follows that rule, so nodes can be counted before the first is written. Nodes that
-//! end elsewhere (where a list of ours is in blocks) are read as well.
+//! `list-max-listpack-size` decides where Valkey ends a node while elements come in at the tail: -1 to -5 are
+//! 4 to 64 KB a node, a positive number is a number of elements (and 8 KB). An element above that gets a node
+//! of its own, without a listpack around it. [`ListShape`] follows that rule, so nodes can be counted before
+//! the first is written. Nodes that end elsewhere (where a list of ours is in blocks) are read as well.
 
 use super::listpack::{self, Element, ListpackBuilder};
 use super::write::Writer;
@@ -11,30 +11,30 @@ use crate::sink::Sink;
 
 const CONTAINER_PLAIN: u64 = 1;
 const CONTAINER_PACKED: u64 = 2;
-/// What an element is thought to add beyond its own bytes.
+/// Assumed bytes of an element in addition to its own.
 const ELEMENT_OVERHEAD_BYTES: usize = 8;
 /// Under a limit in elements a node still ends here.
 const NODE_BYTES_MAX: usize = 8192;
 
-/// Where an element goes.
+/// Place of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// Into the node of the one before.
+    /// Node of the previous element.
     Joins,
-    /// It is the first of a node.
+    /// New node, with the element as its first.
     Begins,
-    /// Into a node of its own, without a listpack.
+    /// Node of its own, without a listpack.
     Alone,
 }
 
-/// Where nodes end.
+/// Rule that decides where nodes end.
 #[derive(Clone, Debug)]
 pub struct ListShape {
     bytes_max: usize,
     elements_max: usize,
     /// A list that is one listpack stays one, whatever its size.
     single: bool,
-    /// Of the node at hand.
+    /// Bytes and elements of the current node.
     bytes: usize,
     elements: usize,
 }
@@ -64,13 +64,13 @@ impl ListShape {
         if begins { Place::Begins } else { Place::Joins }
     }
 
-    /// How many nodes a list has.
+    /// Returns the number of nodes of a list.
     pub fn nodes<'a>(mut self, texts: impl Iterator<Item = &'a [u8]>) -> u64 {
         texts.map(|text| u64::from(self.place(text) != Place::Joins)).sum()
     }
 }
 
-/// What stands behind the type. Holds one node, until the next begins.
+/// Writer of the bytes after the type. Holds a node until the next begins.
 pub struct ListWriter {
     node: ListpackBuilder,
     is_alone: bool,
@@ -83,7 +83,8 @@ impl ListWriter {
         ListWriter { node: ListpackBuilder::new(), is_alone: false, nodes_left: nodes }
     }
 
-    /// The elements that follow are of a node of their own. `alone`: it is one, and has no listpack around it.
+    /// The elements that follow are of a node of their own. `alone`: it is one, and has no listpack around
+    /// it.
     pub fn node<S: Sink>(&mut self, writer: &mut Writer<S>, alone: bool) {
         self.end_node(writer);
         self.nodes_left = self.nodes_left.checked_sub(1).expect("as many nodes as were announced");

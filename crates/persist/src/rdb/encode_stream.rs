@@ -1,8 +1,8 @@
 //! Streams: nodes of entries, then counters and groups; see `decode_stream.rs` for the drawing.
 //!
-//! Every number stands in front of what it counts, so the caller has to know it: of nodes, of a node's entries, of groups,
-//! of what is pending, of consumers. One node is held at a time. Entries whose fields are called as the node's do not
-//! repeat that.
+//! Every number stands in front of what it counts, so the caller has to know it: of nodes, of a node's
+//! entries, of groups, of what is pending, of consumers. One node is held at a time. Entries whose fields are
+//! called as the node's do not repeat that.
 
 use super::listpack::{Element, ListpackBuilder};
 use super::value::{Group, RdbStream, StreamCounters, StreamId};
@@ -12,13 +12,13 @@ use crate::sink::Sink;
 const FLAG_SAME_FIELDS: i64 = 2;
 const ELEMENTS_FIXED: usize = 3;
 
-/// What stands behind the type.
+/// Writer of the bytes after the type.
 pub struct StreamWriter {
     node: ListpackBuilder,
     first: StreamId,
     nodes_left: u64,
     entries_left: u64,
-    /// Of the entry at hand, behind its id.
+    /// Number of elements of the current entry, after its id.
     elements: usize,
 }
 
@@ -34,8 +34,8 @@ impl StreamWriter {
         }
     }
 
-    /// Begins a node: the id of its first entry, how many entries it has, and the names of fields that they may share.
-    /// Ids rise.
+    /// Begins a node: the id of its first entry, how many entries it has, and the names of fields that they
+    /// may share. Ids rise.
     pub fn begin_node<'a, S: Sink>(
         &mut self,
         writer: &mut Writer<S>,
@@ -54,7 +54,8 @@ impl StreamWriter {
         self.node.push_integer(0);
     }
 
-    /// Begins an entry of the node: with the node's names its values follow, else `own` names and values in turn.
+    /// Begins an entry of the node: with the node's names its values follow, else `own` names and values in
+    /// turn.
     pub fn begin_entry(&mut self, id: StreamId, own: Option<usize>) {
         self.entries_left = self.entries_left.checked_sub(1).expect("as many entries as were announced");
         self.node.push_integer(if own.is_none() { FLAG_SAME_FIELDS } else { 0 });

@@ -3,7 +3,8 @@
 //! ```text
 //! [f5][code as string] ... [version u16][crc64 of all before it]        little endian
 //! ```
-//! It is the part of an RDB file that has the libraries, with the footer of DUMP. The code is not looked at here.
+//! It is the part of an RDB file that has the libraries, with the footer of DUMP. The code is not looked at
+//! here.
 
 use isotherm_stdx::crc64::crc64;
 use std::borrow::Cow;
@@ -41,8 +42,8 @@ pub fn dump<'c>(codes: impl IntoIterator<Item = &'c [u8]>, compress: bool) -> Ve
     payload
 }
 
-/// The libraries of a payload whose footer is right, one after the other: what is wrong with one is seen only when those
-/// before it were taken.
+/// The libraries of a payload whose footer is right, one after the other: what is wrong with one is seen only
+/// when those before it were taken.
 #[derive(Debug)]
 pub struct Codes<'p> {
     rest: &'p [u8],
@@ -107,7 +108,7 @@ mod tests {
         payload
     }
 
-    /// As Valkey 9.1.2 has made it.
+    /// A payload that Valkey 9.1.2 has written is read.
     #[test]
     fn a_payload_of_valkey_is_read() {
         let code = b"#!lua name=lib\nserver.register_function('f', function(k,a) return 1 end)";

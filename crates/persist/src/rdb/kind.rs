@@ -1,10 +1,10 @@
 //! The type bytes of values, and which version of the format may use which.
 //!
-//! Numbers up to 21 mean the same everywhere. From 22 on the two lines of the format gave them different meanings: in
-//! Valkey's 80, 22 is a hash with field expiry; in versions 12 to 79, 24 and 25 are. So a type is only known together
-//! with the version beside it.
+//! Numbers up to 21 mean the same everywhere. From 22 on the two lines of the format gave them different
+//! meanings: in Valkey's 80, 22 is a hash with field expiry; in versions 12 to 79, 24 and 25 are. So a type
+//! is only known together with the version beside it.
 
-/// What DUMP writes, unless the value has more to say. Every Valkey, and Redis since 7.2, reads it.
+/// Version that DUMP writes, unless the value needs a later one. Every Valkey reads it, and Redis since 7.2.
 pub const VERSION_PLAIN: u16 = 11;
 /// Hashes whose fields expire need this one.
 pub const VERSION_FIELD_EXPIRY: u16 = 80;
@@ -45,7 +45,7 @@ pub enum RdbType {
     Hash2 = 22,
     /// Field expiry in the other line, version 12: expiries relative to the smallest.
     ForeignHashExpiry = 24,
-    /// The same as a listpack of field, value, expiry.
+    /// Hash with field expiries as a listpack of field, value, expiry.
     ForeignHashListpackExpiry = 25,
 }
 
@@ -91,15 +91,16 @@ pub fn is_foreign(version: u16) -> bool {
     VERSIONS_FOREIGN.contains(&version)
 }
 
-/// Versions that are read without being asked to try (`rdb-version-check strict`). Valkey refuses 12 as well; here its
-/// types are known, so moving over from there works.
+/// Versions that are read without being asked to try (`rdb-version-check strict`). Valkey refuses 12 as well;
+/// here its types are known, so moving over from there works.
 pub fn is_readable(version: u16) -> bool {
     // COMPAT(transfer): RESTORE accepts payloads of RDB version 12 too, which Valkey refuses. Why: data can move
     // over from Redis 7.4 and later.
     (1..=VERSION_FOREIGN_READ).contains(&version) || version == VERSION_FIELD_EXPIRY
 }
 
-/// What could be the type of a value in Valkey's line. Others are no values at all.
+/// Returns whether a code could be the type of a value in Valkey's line. Other codes stand for no value at
+/// all.
 pub fn is_object_type(code: u8) -> bool {
     code <= RdbType::Hash2 as u8 && code != 8
 }

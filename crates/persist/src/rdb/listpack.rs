@@ -24,7 +24,7 @@ const BYTES_KEPT_MAX: usize = 128 << 10;
 
 const CORRUPT: RdbError = RdbError::Corrupt("Listpack integrity check failed.");
 
-/// One element of a listpack or a ziplist.
+/// Element of a listpack or a ziplist.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Element<'a> {
     Text(&'a [u8]),
@@ -46,7 +46,7 @@ impl Element<'_> {
         }
     }
 
-    /// As a score; NaN is none.
+    /// Returns the element as a score; NaN is none.
     pub(crate) fn score(self) -> Option<f64> {
         match self {
             Element::Text(text) => isotherm_stdx::parse_f64(text),
@@ -80,7 +80,8 @@ impl<'a> Elements<'a> {
         // server writes one, so the payload is damaged.
         let end = self.at + len;
         let back = back_bytes(len);
-        // The last byte is the end mark, so the next element, or the mark, begins before the end of the bytes.
+        // The last byte is the end mark, so the next element, or the mark, begins before the end of the
+        // bytes.
         if end + back >= self.bytes.len() || read_back(&self.bytes[end..end + back]) != len as u64 {
             return Err(CORRUPT);
         }
@@ -133,7 +134,7 @@ fn element(bytes: &[u8]) -> Option<(Element<'_>, usize)> {
     }
 }
 
-/// What an element takes in a listpack: the encoding, its bytes, and `back`.
+/// Returns the bytes of an element in a listpack: the encoding, its text or number, and `back`.
 pub(crate) fn entry_bytes(text: &[u8]) -> usize {
     let len = match number::parse_i64(text) {
         Some(value) => integer_bytes(value),
@@ -206,12 +207,12 @@ impl ListpackBuilder {
         self.count == 0
     }
 
-    /// As long as it will be when finished.
+    /// Returns the bytes that the listpack will have when it is finished.
     pub fn bytes(&self) -> usize {
         self.bytes.len() + 1
     }
 
-    /// What an empty one takes, its end included.
+    /// Bytes of an empty listpack, its end included.
     pub(crate) const EMPTY_BYTES: usize = HEADER_BYTES + 1;
 
     pub fn add(&mut self, element: Element<'_>) {
@@ -251,7 +252,7 @@ impl ListpackBuilder {
         self.end(start);
     }
 
-    /// As a string, whatever it looks like.
+    /// Adds an element as a string, even if its text is a number.
     pub fn push_text(&mut self, text: &[u8]) {
         let start = self.bytes.len();
         let len = u32::try_from(text.len()).expect("a listpack's strings are below 4 GB");
@@ -275,7 +276,8 @@ impl ListpackBuilder {
         self.count += 1;
     }
 
-    /// Its bytes. `clear` comes next, if it is used again.
+    /// Finishes the listpack and returns its bytes. `clear` has to be called before the builder is used
+    /// again.
     pub fn finish(&mut self) -> &[u8] {
         self.bytes.push(END);
         let len = u32::try_from(self.bytes.len()).expect("a listpack is below 4 GB");

@@ -1,4 +1,5 @@
-//! Values of an RDB file, versions 1 to 12 of the old line and Valkey's 80: read in every encoding, written in those of 11.
+//! Values of an RDB file, versions 1 to 12 of the old line and Valkey's 80: read in every encoding, written
+//! in those of 11.
 //!
 //! ```text
 //! [type u8][value]                      the type is an encoding, not only a kind: nine of them are hashes
@@ -11,9 +12,9 @@
 //! stream    [nodes][id as string][listpack as string] ... [counters][groups]
 //! ```
 //!
-//! Reading gives an owned [`RdbValue`], whose texts lie in one buffer ([`Texts`]): two allocations a value, not one an
-//! element. Writing takes elements one after the other ([`Writer`] and the builders) with their numbers first, so nothing is held
-//! but the node at hand.
+//! Reading gives an owned [`RdbValue`], whose texts lie in one buffer ([`Texts`]): two allocations a value,
+//! not one an element. Writing takes elements one after the other ([`Writer`] and the builders) with their
+//! numbers first, so nothing is held but the node at hand.
 
 mod kind;
 mod read;

@@ -15,7 +15,7 @@ use isotherm_stdx::number;
 
 use crate::lzf;
 
-/// What a value from outside may take.
+/// Limits for a value from outside.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// The longest single string, compressed or not.
@@ -36,7 +36,7 @@ impl Default for Limits {
 pub enum RdbError {
     /// The bytes end before the value does.
     Short,
-    /// They contradict themselves; where.
+    /// Contradiction in the bytes; the text says where.
     Corrupt(&'static str),
     /// A collection without elements, which no key can hold.
     Empty,
@@ -47,7 +47,8 @@ pub enum RdbError {
     TooLarge,
 }
 
-/// What is corrupt inside a larger thing makes that thing corrupt, under its name. Anything else stays what it is.
+/// Returns a function that replaces corruption inside a larger thing by `whole`, the error of that thing.
+/// Other errors stay as they are.
 pub(super) fn within(whole: RdbError) -> impl FnOnce(RdbError) -> RdbError {
     |error| if matches!(error, RdbError::Corrupt(_)) { whole } else { error }
 }
@@ -118,7 +119,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A count of things that take at least `bytes_min` each: more than the rest could hold is refused at once.
+    /// A count of things that take at least `bytes_min` each: more than the rest could hold is refused at
+    /// once.
     pub fn count(&mut self, bytes_min: usize) -> Result<usize> {
         let count = self.number()?;
         if count > (self.left() / bytes_min) as u64 {

@@ -1,4 +1,4 @@
-//! What stands around keys, as the body of an RDB file has it; the whole of it is drawn in `file/mod.rs`.
+//! Records around keys in the body of an RDB file. `file/mod.rs` has the drawing of the whole file.
 
 /// Ours: a key whose value lies in the swap log.
 pub const COLD: u8 = 0xe0;

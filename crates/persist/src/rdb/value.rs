@@ -10,8 +10,8 @@
 //!           entries[id, where its names begin, where its values begin, how many pairs]
 //! ```
 //!
-//! Nodes of a stream stay as they came, because their entries share names: a megabyte of a name under a hundred thousand
-//! tiny entries stays a megabyte here, where it is loaded, and when it is written again.
+//! Nodes of a stream stay as they came, because their entries share names: a megabyte of a name under a
+//! hundred thousand tiny entries stays a megabyte here, where it is loaded, and when it is written again.
 
 use std::collections::HashSet;
 
@@ -127,7 +127,7 @@ impl ZsetMembers {
     }
 }
 
-/// How a Valkey server would hold a collection, which is how its DUMP is written.
+/// Encoding of a collection in a Valkey server. DUMP writes the collection in this encoding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// Element by element: hashtable, skiplist, quicklist.
@@ -161,7 +161,7 @@ pub struct RdbStream {
     pub(crate) values: Texts,
     pub(crate) nodes: Vec<StreamNode>,
     pub(crate) entries: Vec<StreamEntry>,
-    /// What came before these entries, of a stream that is read in pieces.
+    /// Summary of the entries before these, in a stream that is read in pieces.
     pub(crate) before: StreamBefore,
     pub last_id: StreamId,
     /// The largest id that was ever deleted; 0-0 if none was.
@@ -178,7 +178,7 @@ pub(crate) struct StreamBefore {
     pub last: StreamId,
 }
 
-/// What a stream remembers beside its entries and groups.
+/// State of a stream in addition to its entries and groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StreamCounters {
     pub length: u64,
@@ -205,7 +205,7 @@ pub struct StreamEntry {
 }
 
 impl StreamEntry {
-    /// Whether its names are those of its node.
+    /// Returns whether the entry's names are those of its node.
     pub fn shares_names(&self, node: &StreamNode) -> bool {
         self.names_at == node.names_at && self.pairs == node.fields
     }
@@ -219,14 +219,14 @@ pub struct Group {
     pub entries_read: i64,
     /// Rising by id.
     pub pending: Vec<Pending>,
-    /// By name.
+    /// Consumers, ordered by name.
     pub consumers: Vec<Consumer>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Pending {
     pub id: StreamId,
-    /// Which of the group's consumers has it.
+    /// Index of the group's consumer that has the entry.
     pub consumer: usize,
     pub delivered_ms: i64,
     pub deliveries: u64,
@@ -240,7 +240,7 @@ pub struct Consumer {
     pub active_ms: i64,
 }
 
-/// By what they say: which entries share their names is no part of it.
+/// Compares the content: which entries share their names makes no difference.
 impl PartialEq for RdbStream {
     fn eq(&self, other: &RdbStream) -> bool {
         let entries = |a: &StreamEntry, b: &StreamEntry| a.id == b.id && self.pairs(a).eq(other.pairs(b));
@@ -259,7 +259,7 @@ impl RdbStream {
         self.entries.is_empty()
     }
 
-    /// Those of earlier pieces too.
+    /// Returns the number of entries, those of earlier pieces included.
     pub(crate) fn entries_so_far(&self) -> u64 {
         self.before.entries + self.entries.len() as u64
     }
@@ -351,7 +351,7 @@ impl RdbStream {
 }
 
 impl RdbValue {
-    /// What holds for everything that was decoded.
+    /// Asserts what holds for every decoded value.
     pub fn check_invariants(&self) {
         match self {
             RdbValue::String(_) => {}

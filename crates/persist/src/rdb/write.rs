@@ -1,7 +1,7 @@
 //! Lengths, strings and numbers as RDB files hold them; see `read.rs` for the drawing.
 //!
-//! A string that reads as an integer of 32 bits is written as one; one of more than 20 bytes is compressed if that saves
-//! at least four bytes.
+//! A string that reads as an integer of 32 bits is written as one; one of more than 20 bytes is compressed if
+//! that saves at least four bytes.
 
 use isotherm_stdx::number;
 
@@ -14,13 +14,14 @@ const INTEGER_BYTES_MAX: usize = 11;
 const COMPRESS_ABOVE_BYTES: usize = 20;
 const COMPRESS_SAVES_MIN: usize = 4;
 
-/// A sink in the format's terms. Nothing that was written is changed afterwards, so a sink may pass bytes on at once.
+/// A sink in the format's terms. Nothing that was written is changed afterwards, so a sink may pass bytes on
+/// at once.
 pub struct Writer<S: Sink = Vec<u8>> {
     sink: S,
     compress: bool,
     /// 256 KB, taken with the first string that is long enough.
     compressor: Option<Compressor>,
-    /// What the compressor made of the last string.
+    /// Compressed form of the last string.
     packed: Vec<u8>,
 }
 

@@ -53,7 +53,7 @@ impl<'a> Elements<'a> {
         Ok(Some(element))
     }
 
-    /// What the entry says of the one before it, and the bytes it takes to say so.
+    /// Returns the length of the previous entry, as the entry states it, and the bytes of that statement.
     fn previous(&self) -> Option<(u32, usize)> {
         match self.bytes[self.at] {
             short @ ..PREVIOUS_LONG => Some((u32::from(short), 1)),

@@ -1,4 +1,5 @@
-//! Zipmaps, the small hashes of the first servers: strings only, with room left behind values that were overwritten.
+//! Zipmaps, the small hashes of the first servers: strings only, with room left behind values that were
+//! overwritten.
 //!
 //! ```text
 //! [pairs u8, 254 = count them]{[length][field][length][free u8][value][free bytes]} ... [0xff]

@@ -1,5 +1,5 @@
-//! Values as they lie in payloads: DUMPs of a real Valkey 9.1.2 (`goldens/regenerate` makes them), and types that it reads
-//! but no longer writes.
+//! Values as they lie in payloads: DUMPs of a real Valkey 9.1.2 (`goldens/regenerate` makes them), and types
+//! that it reads but no longer writes.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use isotherm_stdx::Prng;
@@ -10,8 +10,8 @@ pub const FOOTER_BYTES: usize = 10;
 /// Long values are slow to read, and have nothing to break that short ones do not.
 pub const SHORT_BYTES_MAX: usize = 600;
 
-/// Types that the goldens do not have, under the bytes that their value may begin with: lists, sorted sets and hashes of
-/// old, zipmap, ziplists and the first quicklist.
+/// Types that the goldens do not have, under the bytes that their value may begin with: lists, sorted sets
+/// and hashes of old, zipmap, ziplists and the first quicklist.
 pub const OLD: &[&[u8]] = &[
     b"\x01\x02\x01a\xc0\x05",
     b"\x03\x02\x01a\x031.5\x01b\xfe",
@@ -59,7 +59,7 @@ pub fn bytes(hex: &str) -> Vec<u8> {
     digits.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect()
 }
 
-/// One of the payloads, changed in up to three places.
+/// Returns one of the payloads, changed in up to three places.
 pub fn damaged(prng: &mut Prng, payloads: &[Vec<u8>]) -> Vec<u8> {
     const TELLING: [u8; 12] = [0, 1, 0x3f, 0x40, 0x7f, 0x80, 0x81, 0xc0, 0xc3, 0xf0, 0xfe, 0xff];
     let mut bytes = prng.pick(payloads).clone();

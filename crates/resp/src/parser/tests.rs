@@ -2,7 +2,7 @@ use super::*;
 use crate::request::{Args, ArgsBuf};
 use isotherm_stdx::Prng;
 
-/// What a stream says: its requests, and the error that ends it.
+/// Content of a stream: its requests, and the error that ends it.
 #[derive(Debug, PartialEq, Default)]
 struct Heard {
     requests: Vec<ArgsBuf>,
@@ -10,7 +10,8 @@ struct Heard {
     left: usize,
 }
 
-/// Feeds `stream` cut at `cuts`, the way a worker does: parse all complete requests of the buffer, keep the rest.
+/// Feeds `stream` cut at `cuts`, the way a worker does: parse all complete requests of the buffer, keep the
+/// rest.
 fn hear(stream: &[u8], cuts: &[usize], limits: &Limits) -> Heard {
     let mut heard = Heard::default();
     let mut parser = Parser::new();

@@ -122,8 +122,8 @@ impl Big {
         }
     }
 
-    /// `self / divisor` as `quotient x 2^exponent` with at least 67 bits in the quotient, and whether anything is left.
-    /// Bit by bit: 68 comparisons and subtractions, whatever the numbers.
+    /// `self / divisor` as `quotient x 2^exponent` with at least 67 bits in the quotient, and whether
+    /// anything is left. Bit by bit: 68 comparisons and subtractions, whatever the numbers.
     pub(super) fn divide(mut self, mut divisor: Big) -> (u128, i32, bool) {
         const QUOTIENT_BITS: i32 = 68;
         let scale = self.bits() as i32 - divisor.bits() as i32;

@@ -149,7 +149,8 @@ fn whole_numbers_are_exact() {
 
 #[test]
 fn addition_agrees_with_integers_of_128_bits() {
-    // Significands of 64 bits at distances up to 60: the exact sum fits 128 bits and is rounded by `round` alone.
+    // Significands of 64 bits at distances up to 60: the exact sum fits 128 bits and is rounded by `round`
+    // alone.
     let mut prng = Prng::new(82);
     for _ in 0..20_000 {
         let (a, b) = (prng.next_u64() | 1 << 63, prng.next_u64() | 1 << 63);

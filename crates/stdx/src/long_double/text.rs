@@ -49,7 +49,7 @@ fn parse_decimal(negative: bool, text: &[u8]) -> Option<LongDouble> {
     accept(number)
 }
 
-/// What overflows becomes infinite and what underflows becomes zero: both are refused.
+/// Refuses a number that became infinite by overflow or zero by underflow.
 fn accept(number: LongDouble) -> Option<LongDouble> {
     (number.is_finite() && !number.is_zero()).then_some(number)
 }

@@ -4,7 +4,7 @@ use isotherm_stdx::Prng;
 
 const SECTOR: usize = SECTOR_BYTES as usize;
 
-/// Where the sound part of a file ends, and the words of its commands.
+/// Returns the end of the sound part of a file, and the words of its commands.
 fn read(file: &[u8]) -> (usize, Vec<Vec<u8>>) {
     let mut parser = StreamParser::new(0, 1 << 20);
     let mut check = CommitCheck::new(Lines::WhereNeeded);
@@ -57,7 +57,8 @@ fn written(prng: &mut Prng) -> (Vec<u8>, usize, Vec<usize>) {
     (file, synced, ends)
 }
 
-/// What a power failure leaves: of each sector that was not synced the new bytes, their beginning, or zeros.
+/// Returns the file after a power failure: each sector that was not synced holds the new bytes, their
+/// beginning, or zeros.
 fn crash(file: &[u8], synced: usize, prng: &mut Prng) -> Vec<u8> {
     let mut left = file.to_vec();
     for (number, sector) in left.chunks_mut(SECTOR).enumerate() {

@@ -1,5 +1,5 @@
-//! Keys that lie in the swap log with their values, as a base of the append-only file has them: where their record is, and what is to be
-//! known of each key without it.
+//! Keys that lie in the swap log with their values, as a base of the append-only file has them: where their
+//! record is, and what is to be known of each key without it.
 //!
 //! ```text
 //! [name 5 B][slot u16][reference u64][keys u16][volatile u16] then of each key in the order of the record [16 bits of its hash]
@@ -7,7 +7,7 @@
 
 use super::super::read::{RdbError, Reader};
 
-/// What the record of a bundle has as its key.
+/// Length of the key of a bundle's record.
 pub const BUNDLE_NAME_BYTES: usize = 5;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,21 +16,21 @@ pub struct Bundle<'a> {
     pub name: [u8; BUNDLE_NAME_BYTES],
     pub slot: u16,
     pub reference: u64,
-    /// So many of the keys expire, none of them before `bound_ms`.
+    /// Number of keys that expire, none of them before `bound_ms`.
     pub volatile: u16,
     pub bound_ms: Option<i64>,
-    /// Of each key; 0: it is no longer in it.
+    /// Fingerprint of each key; 0 for a key that is no longer in the bundle.
     pub prints: &'a [[u8; 2]],
 }
 
 impl Bundle<'_> {
-    /// How many keys.
+    /// Returns the number of keys.
     pub fn keys(&self) -> u64 {
         self.prints.iter().filter(|print| **print != [0, 0]).count() as u64
     }
 }
 
-/// The same without the bits, which stand behind it.
+/// Bundle without the fingerprints, which follow it.
 pub(super) struct FoundBundle {
     name: [u8; BUNDLE_NAME_BYTES],
     slot: u16,

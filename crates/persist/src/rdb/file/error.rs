@@ -7,7 +7,7 @@ use super::version::{FileVersion, MAGIC_BYTES};
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileError {
-    /// Where what could not be read begins.
+    /// Offset at which the unreadable part begins.
     pub offset: u64,
     pub db: u64,
     /// The key whose value it is.
@@ -19,7 +19,7 @@ pub struct FileError {
 pub enum FileCause {
     Signature([u8; MAGIC_BYTES]),
     Version(FileVersion),
-    /// It refers to values that it does not have, and is wanted by itself.
+    /// Reference to values that the file does not contain, although the file is to be read by itself.
     Refers,
     /// The whole file is compressed in a way that is not read.
     Envelope,
@@ -56,7 +56,7 @@ impl FileError {
     }
 }
 
-/// In Valkey's words where it has some; without the key, which not every reader may see.
+/// Writes Valkey's words where it has some. Omits the key, which not every reader may see.
 impl fmt::Display for FileCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,4 +1,4 @@
-//! What is written around the keys.
+//! Data that is written around the keys.
 
 use isotherm_stdx::crc64::{crc64, crc64_combine};
 
@@ -7,7 +7,7 @@ use super::version::{FileVersion, MAGIC_BYTES};
 use crate::rdb::write::Writer;
 use crate::sink::Sink;
 
-/// What a file says of itself.
+/// Facts that a file states about itself.
 #[derive(Clone, Debug)]
 pub struct FileHead<'a> {
     pub version: FileVersion,
@@ -15,13 +15,13 @@ pub struct FileHead<'a> {
     pub valkey_version: &'a str,
     pub created_seconds: i64,
     pub used_memory_bytes: u64,
-    /// Where in the log of changes the file stands; `None` without a log.
+    /// Position of the file in the log of changes; `None` without a log.
     pub replication: Option<Replication<'a>>,
     /// Changes that an append-only file has come behind it.
     pub is_aof_base: bool,
-    /// Of a base that refers to the swap log: what it says of it.
+    /// Description of the swap log, in a base that refers to it.
     pub swap_log: Option<&'a [u8]>,
-    /// Of a base with bundles: what their keys are hashed with.
+    /// Secret with which the keys are hashed, in a base with bundles.
     pub key_secret: Option<[u8; KEY_SECRET_BYTES]>,
     /// Libraries of functions, as they were loaded.
     pub functions: &'a [&'a [u8]],
@@ -80,8 +80,8 @@ pub fn end(sum: u64) -> [u8; 8] {
     sum.to_le_bytes()
 }
 
-/// The sum of a file of so many bytes if its first nine were another magic. A file begins as a plain one; only behind its last
-/// key is known whether it may stay that.
+/// The sum of a file of so many bytes if its first nine were another magic. A file begins as a plain one;
+/// only behind its last key is known whether it may stay that.
 pub fn sum_with_magic(sum: u64, bytes: u64, before: FileVersion, after: FileVersion) -> u64 {
     let rest = bytes - MAGIC_BYTES as u64;
     let changed = crc64(0, &before.magic()) ^ crc64(0, &after.magic());

@@ -10,7 +10,8 @@
 //!   ...
 //! [ff][crc64 of all before it, little endian; 0 = none]               the sum from version 5 on
 //! ```
-//! A base of an append-only file may refer to values in the swap log, instead of having them (`swap-checkpoint`):
+//! A base of an append-only file may refer to values in the swap log, instead of having them
+//! (`swap-checkpoint`):
 //! ```text
 //! ISOTHERM1 | ISOTHERM2                                                no RDB file begins so: what reads plain ones refuses it
 //! [fa]["swap-log"][which log, segments, lengths] before the first key   what is referred to (`isotherm-tier`)
@@ -21,11 +22,13 @@
 //!                                                                       the bound if some of them expire
 //!   [expiry ...][e4][key][form u8][reference u64][ms i64]               the same as e0 of a hash whose fields have times: when the first is due
 //! ```
-//! Numbers are little endian. `e2` to `f2` are left for what a later version refers to in another way; they are refused.
+//! Numbers are little endian. `e2` to `f2` are left for what a later version refers to in another way; they
+//! are refused.
 //!
-//! [`head`] and [`end`] write what is around the keys, which `codec` writes. [`FileReader`] takes a file in pieces of any
-//! size and hands out one item after the other. It keeps what it has not understood yet: at most twice the longest string,
-//! or a piece of a large collection. What it was given is never believed: a length takes no memory before its bytes are there.
+//! [`head`] and [`end`] write what is around the keys, which `codec` writes. [`FileReader`] takes a file in
+//! pieces of any size and hands out one item after the other. It keeps what it has not understood yet: at
+//! most twice the longest string, or a piece of a large collection. What it was given is never believed: a
+//! length takes no memory before its bytes are there.
 
 mod bundle;
 mod error;
@@ -42,7 +45,7 @@ pub use head::{
 pub use read::{FileReader, Item, Key, Options, Piece, PieceValue, Step};
 pub use version::{FileVersion, MAGIC_BYTES};
 
-/// What may stand where a type could.
+/// Codes that may stand in the place of a type.
 pub(super) mod opcode {
     /// Slots that are being imported (Valkey 9), or metadata of a key (from version 13 of the other line on).
     pub const SLOT_IMPORT: u8 = 243;

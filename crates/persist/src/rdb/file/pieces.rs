@@ -4,7 +4,8 @@
 //! [count] unit unit unit ...        unit: an element, a pair, a node of a list or a stream
 //!         |------|------|---        a piece ends behind `PIECE_BYTES`, or with the collection
 //! ```
-//! A unit whose bytes are not all there leaves no trace. Behind the nodes of a stream its counters and groups are one unit.
+//! A unit whose bytes are not all there leaves no trace. Behind the nodes of a stream its counters and groups
+//! are one unit.
 
 use super::super::decode;
 use super::super::decode_stream;
@@ -12,7 +13,7 @@ use super::super::kind::RdbType;
 use super::super::read::{RdbError, Reader, Result};
 use super::super::value::{RdbStream, RdbValue, Texts, ZsetMembers};
 
-/// So much of a collection is handed out at once, by what it takes in memory.
+/// Memory of the part of a collection that is handed out at once.
 const PIECE_BYTES: usize = 64 << 10;
 /// Beside its own bytes: where it ends.
 const TEXT_BYTES: usize = size_of::<usize>();
@@ -24,13 +25,13 @@ pub(super) struct Pieces {
     /// Elements, as far as the count says so; nodes of lists and streams.
     pub total: u64,
     pub is_first: bool,
-    /// Of a hash whose expiries are relative to it.
+    /// Smallest expiry of a hash whose expiries are relative to it.
     smallest_ms: i64,
     tail_is_read: bool,
     pub value: RdbValue,
 }
 
-/// Whether the value is in one string, or a whole that is read at once.
+/// Returns whether the value is read in pieces, not from one string and not as a whole at once.
 pub(super) fn comes_in_pieces(kind: RdbType) -> bool {
     use RdbType::*;
     match kind {
@@ -72,7 +73,7 @@ impl Pieces {
         Ok(Pieces { kind, left: total, total, is_first: true, smallest_ms, tail_is_read: false, value })
     }
 
-    /// How many bytes of memory the piece takes, about.
+    /// Returns about how many bytes of memory the piece takes.
     fn piece_bytes(&self) -> usize {
         let of = |texts: &Texts| texts.bytes() + TEXT_BYTES * texts.len();
         match &self.value {

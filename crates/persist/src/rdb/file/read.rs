@@ -4,9 +4,9 @@
 //! feed(bytes) --> [understood | not yet] <-- step(): an item, or: more bytes are needed, or: the end
 //!                              ^ at
 //! ```
-//! What cannot be read because it is not all there is tried again when twice as many bytes are there: reading takes time in
-//! proportion to the file, however small its pieces are. `end` says that no more come; from then on what is short is an
-//! error. The first error is the last answer.
+//! What cannot be read because it is not all there is tried again when twice as many bytes are there: reading
+//! takes time in proportion to the file, however small its pieces are. `end` says that no more come; from
+//! then on what is short is an error. The first error is the last answer.
 
 use std::ops::Range;
 
@@ -22,7 +22,7 @@ use super::opcode;
 use super::pieces::{self, Pieces};
 use super::version::{FileVersion, MAGIC_BYTES};
 
-/// What is handed out.
+/// Result of a step of the reader.
 #[derive(Debug)]
 pub enum Step<'a> {
     /// Feed more, or say that there is no more.
@@ -42,7 +42,7 @@ pub enum Item<'a> {
     Function(&'a [u8]),
     /// The keys that follow are of this database.
     Database(u64),
-    /// How many keys the database has, and how many of these expire: a hint.
+    /// Number of keys of the database, and number of those that expire: a hint.
     Sizes {
         keys: u64,
         volatile: u64,
@@ -54,7 +54,7 @@ pub enum Item<'a> {
         key: Key<'a>,
         form_number: u8,
         reference: u64,
-        /// Of a hash whose fields have times: when the first of them is due at the earliest.
+        /// Earliest expiry of a field, for a hash whose fields have expiries.
         due_ms: Option<i64>,
     },
     /// Keys that lie in the swap log with their values.
@@ -81,7 +81,7 @@ pub struct Piece<'a> {
     /// The type byte.
     pub code: u8,
     pub value: PieceValue<'a>,
-    /// What the file says of the number of elements, if it comes in pieces.
+    /// Number of elements that the file states, for a value that comes in pieces.
     pub total: u64,
     pub is_first: bool,
     pub is_last: bool,
@@ -97,7 +97,7 @@ pub struct FileReader {
     buffer: Vec<u8>,
     /// Up to here the buffer is understood.
     at: usize,
-    /// Where in the file the buffer begins.
+    /// Offset in the file at which the buffer begins.
     offset: u64,
     /// The sum of what was before the buffer.
     sum: u64,
@@ -141,7 +141,7 @@ enum State {
     End,
 }
 
-/// What stands in front of a key.
+/// Attributes that stand in front of a key.
 #[derive(Clone, Copy, Default)]
 struct KeyHead {
     expiry_ms: Option<i64>,
@@ -149,7 +149,7 @@ struct KeyHead {
     frequency: Option<u8>,
 }
 
-/// What an attempt has found, without the bytes.
+/// Result of an attempt, without the bytes.
 enum Found {
     Nothing,
     Aux(Place, Place),
@@ -167,14 +167,14 @@ enum Found {
     End,
 }
 
-/// Where a string is: in the buffer, or in a room of its own.
+/// Place of a string: in the buffer, or in a room of its own.
 enum Place {
     Buffer(Range<usize>),
     Room(usize),
 }
 
 impl Found {
-    /// What stood in front of a key was its.
+    /// Returns whether the item ends a key, so that the attributes in front of it belonged to that key.
     fn ends_key(&self) -> bool {
         use Found::{Bundle, Cold, Empty, Text, Whole};
         matches!(self, Text(_) | Cold(..) | Bundle(..) | Whole | Empty)
@@ -217,7 +217,7 @@ impl FileReader {
         self.is_ended = true;
     }
 
-    /// How far the file was understood.
+    /// Returns the offset up to which the file was understood.
     pub fn offset(&self) -> u64 {
         self.offset + self.at as u64
     }
@@ -349,7 +349,7 @@ impl FileReader {
         }
     }
 
-    /// What is between the keys.
+    /// Reads an item that stands between the keys.
     fn opcode(&mut self, code: u8) -> Attempt {
         let FileReader { buffer, at, rooms: [first, second], options, .. } = self;
         let mut reader = Reader::new(&buffer[*at + 1..], &options.limits);

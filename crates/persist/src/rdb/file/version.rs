@@ -11,9 +11,9 @@ const REDIS_READ: u16 = 14;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileVersion {
     pub number: u16,
-    /// Its first bytes are `VALKEY`, or it is one that refers.
+    /// The file begins with `VALKEY`, or refers to values elsewhere.
     pub is_valkey: bool,
-    /// Of a file that refers to values elsewhere: which form that has. 0: it has all values.
+    /// Form of the references to values elsewhere; 0 for a file that has all values.
     pub references: u8,
 }
 
@@ -30,15 +30,16 @@ impl FileVersion {
     /// Hashes whose fields expire need this one: Valkey from 9.0 on.
     pub const FIELD_EXPIRY: FileVersion =
         FileVersion { number: kind::VERSION_FIELD_EXPIRY, is_valkey: true, references: 0 };
-    /// The same with keys whose values lie in the swap log. Its first bytes are those of no RDB file, so that what reads plain ones
-    /// refuses it at once.
+    /// Version for files with keys whose values lie in the swap log. No RDB file has its first bytes, so a
+    /// reader of plain files refuses it at once.
     pub const REFERRING: FileVersion = FileVersion { references: REFERENCES, ..FileVersion::FIELD_EXPIRY };
 
-    /// The same with keys that lie in the swap log themselves: what knows values there only refuses it at its first bytes.
+    /// Version for files with keys that lie in the swap log themselves. A reader that knows only values there
+    /// refuses it at its first bytes.
     pub const REFERRING_TO_BUNDLES: FileVersion =
         FileVersion { references: REFERENCES_TO_BUNDLES, ..FileVersion::FIELD_EXPIRY };
 
-    /// Whether keys may lie elsewhere with their values.
+    /// Returns whether keys may lie elsewhere with their values.
     pub fn has_bundles(self) -> bool {
         self.references >= REFERENCES_TO_BUNDLES
     }
@@ -52,7 +53,7 @@ impl FileVersion {
         *text.as_bytes().first_chunk().expect("nine letters and digits")
     }
 
-    /// `None` if that is not the beginning of such a file.
+    /// Returns the version that the first bytes of a file state; `None` if no such file begins with them.
     pub fn of_magic(magic: &[u8; MAGIC_BYTES]) -> Option<FileVersion> {
         if let Some(&[digit @ b'1'..=b'9']) = magic.strip_prefix(REFERRING_LINE) {
             return Some(FileVersion { references: digit - b'0', ..FileVersion::FIELD_EXPIRY });
@@ -92,7 +93,7 @@ impl FileVersion {
         (is_common || self.is_valkey || kind::is_foreign(self.number)).then_some(kind)
     }
 
-    /// What a type is called that is not read.
+    /// Returns the name of a type that is not read.
     pub fn name_of_unread(self, code: u8) -> Option<&'static str> {
         match code {
             _ if self.is_valkey => None,
