@@ -1,11 +1,12 @@
 //! The data model: keys and values of every type in packed pages, slot by slot, behind lock stripes.
 //!
-//! **Architecture invariant:** `keyspace` knows no sockets, no RESP, no files and no clock: time is an argument of
-//! every transaction, and so is what happens to expired keys. It never asks who is calling. The same inputs, time and
-//! seed give the same bytes.
+//! **Architecture invariant:** `keyspace` knows no sockets, no RESP, no files and no clock: time is an
+//! argument of every transaction, and so is what happens to expired keys. It never asks who is calling. The
+//! same inputs, time and seed give the same bytes.
 //!
-//! The way in is [`Keyspace::key`] (hash once), [`Held::acquire`] (lock what the command needs) and [`Txn`] (change
-//! it). The way out is [`Effect`]: what changed, passed to an [`EffectSink`] while the locks are still held.
+//! The way in is [`Keyspace::key`] (hash once), [`Held::acquire`] (lock what the command needs) and [`Txn`]
+//! (change it). The way out is [`Effect`]: what changed, passed to an [`EffectSink`] while the locks are
+//! still held.
 //!
 //! ```text
 //!   reports      what is there, how large, how long unused            imports only go down, which

@@ -11,7 +11,7 @@ use crate::values::image::{is_image, object_of};
 use crate::values::object::Root;
 use isotherm_stdx::UnixMs;
 
-/// What COPY and RENAME carry from one partition to another.
+/// Value and expiry that COPY and RENAME carry from one partition to another.
 pub(crate) struct Carried {
     value: CarriedValue,
     expiry: Option<UnixMs>,

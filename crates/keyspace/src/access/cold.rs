@@ -1,4 +1,5 @@
-//! Values leave memory, move where they are kept, and come home: one entry at a time, under the lock of its partition.
+//! Values leave memory, move where they are kept, and come home: one entry at a time, under the lock of its
+//! partition.
 //!
 //! ```text
 //!   HOT  --chill: its bytes are still those that were written out-->  COLD(reference)
@@ -8,9 +9,9 @@
 //! ```text
 //!   no such key  --put_cold: a file refers to its value-->         COLD
 //! ```
-//! None of these is a change of the data: no effect, no WATCH, no count of changes, and no use of the key. A page that a snapshot
-//! has not seen yet is saved before, as for any change. A reference that an entry does not take, or no longer has, goes back
-//! to the keeper at once.
+//! None of these is a change of the data: no effect, no WATCH, no count of changes, and no use of the key. A
+//! page that a snapshot has not seen yet is saved before, as for any change. A reference that an entry does
+//! not take, or no longer has, goes back to the keeper at once.
 
 use crate::access::carry::as_form;
 use crate::access::keyspace::Keyspace;
@@ -48,7 +49,7 @@ pub enum NotPut {
 }
 
 impl Keyspace {
-    /// Who gets references back. To be given before the first value leaves memory.
+    /// Sets the keeper that gets references back. To be called before the first value leaves memory.
     pub fn keep_cold(&self, keeper: &Arc<dyn ColdKeeper>) {
         let partitions = self.partition_count();
         for partition in 0..partitions as u16 {
@@ -64,7 +65,8 @@ impl Held<'_> {
         self.guarded().any(Partition::has_cold)
     }
 
-    /// Returns whether a command that needs a key's value can have it. `home`: it is going to change it, so lent is not enough.
+    /// Returns whether a command that needs a key's value can have it. `home`: it is going to change it, so
+    /// lent is not enough.
     pub fn whereabouts(&mut self, db: Db, key: &Key<'_>, home: bool) -> Whereabouts {
         let partition = self.partition(key.slot);
         if !partition.store.cold.any() {
@@ -118,8 +120,8 @@ impl Held<'_> {
         partition.store.cold.lent(cold.reference)?.value.clone()
     }
 
-    /// Lends the bytes of a value that were read, or says that it cannot be read (`None`). Nothing happens if it is elsewhere by now.
-    /// Older ones are dropped, or come home, if more than `bytes_max` are lent.
+    /// Lends the bytes of a value that were read, or says that it cannot be read (`None`). Nothing happens if
+    /// it is elsewhere by now. Older ones are dropped, or come home, if more than `bytes_max` are lent.
     pub fn lend(
         &mut self,
         db: Db,
@@ -148,8 +150,8 @@ impl Held<'_> {
         self.trim_lent(key.slot, bytes_max, DROPPED_PER_LEND_MAX, now);
     }
 
-    /// Drops the oldest of the values that are lent in the partition of a slot, if they are more than `bytes_max`; those that are
-    /// used often come home. Whether there may be more to drop.
+    /// Drops the oldest of the values that are lent in the partition of a slot, if they are more than
+    /// `bytes_max`; those that are used often come home. Returns whether there may be more to drop.
     pub fn trim_lent(&mut self, slot: Slot, bytes_max: usize, dropped_max: usize, now: UnixMs) -> bool {
         let keyspace = self.keyspace;
         for _ in 0..dropped_max {
@@ -217,8 +219,8 @@ impl Held<'_> {
         }
     }
 
-    /// Stores a key whose value the keeper has, and has counted already. Its partition is held. Where there is no memory, the keeper
-    /// gets the reference back.
+    /// Stores a key whose value the keeper has, and has counted already. Its partition is held. Where there
+    /// is no memory, the keeper gets the reference back.
     pub fn put_cold(
         &mut self,
         db: Db,
@@ -233,7 +235,8 @@ impl Held<'_> {
         self.partition(key.slot).put_cold(db, key, value, expiry, now)
     }
 
-    /// The keeper has a value elsewhere now. Whether an entry refers to it; else the new place goes back.
+    /// The keeper has a value elsewhere now. Returns whether an entry refers to it; else the new place goes
+    /// back.
     pub fn move_cold(&mut self, db: Db, key: &Key<'_>, from: ColdRef, to: ColdRef) -> bool {
         assert_eq!(from.value_bytes(), to.value_bytes(), "it is the same value");
         let partition = self.partition(key.slot);
@@ -254,7 +257,8 @@ impl Held<'_> {
         }
     }
 
-    /// The value of a key comes back to memory, if it is still where it was read. Whether it did. Without memory it stays where it is.
+    /// The value of a key comes back to memory, if it is still where it was read. Returns whether it did.
+    /// Without memory it stays where it is.
     pub fn warm(
         &mut self,
         db: Db,
@@ -318,8 +322,8 @@ impl Partition {
         }
     }
 
-    /// A command is in the middle of its work, and may need a value that was not fetched: then it is read, and waited for. Where
-    /// its entry is; `None` if it cannot be read.
+    /// A command is in the middle of its work, and may need a value that was not fetched: then it is read,
+    /// and waited for. Where its entry is; `None` if it cannot be read.
     pub(crate) fn read_now(
         &mut self,
         db: Db,
@@ -347,8 +351,8 @@ impl Partition {
         Some((page, spot))
     }
 
-    /// A value that is about to be changed comes to memory, if it is not there. Whether it came; `None` if it cannot be read, or
-    /// there is no memory. `place`: where its entry is, if that is known.
+    /// A value that is about to be changed comes to memory, if it is not there. Returns whether it came;
+    /// `None` if it cannot be read, or there is no memory. `place`: where its entry is, if that is known.
     pub(crate) fn bring_home(
         &mut self,
         db: Db,
@@ -368,7 +372,7 @@ impl Partition {
         (self.warm(db, key, &value?, reference, now) == Ok(true)).then_some(true)
     }
 
-    /// The value of a key comes back to memory, if it is still where it was read. Whether it did.
+    /// The value of a key comes back to memory, if it is still where it was read. Returns whether it did.
     fn warm(
         &mut self,
         db: Db,
@@ -395,7 +399,8 @@ impl Partition {
         EntryBytes(self.store.heap.page(page).entry(spot)).cold_value()
     }
 
-    /// The form of the value at a location, if it is these bytes in this form, and in memory: of an object, if they are its image.
+    /// The form of the value at a location, if it is these bytes in this form, and in memory: of an object,
+    /// if they are its image.
     fn form_if_still(&self, location: &Location, value: &[u8], form_number: u8) -> Option<Form> {
         location.spot?;
         let entry = location.entry(&self.store);

@@ -1,5 +1,5 @@
-//! Transactions on whole databases: their sizes, walks over their keys, a random key, emptying and swapping them. These hold
-//! every partition (the gate).
+//! Transactions on whole databases: their sizes, walks over their keys, a random key, emptying and swapping
+//! them. These hold every partition (the gate).
 
 use crate::access::effect::Effect;
 use crate::access::keyspace::Keyspace;
@@ -17,7 +17,7 @@ use isotherm_stdx::{Slot, Steps, UnixMs};
 use std::sync::atomic::Ordering::Release;
 
 impl Keyspace {
-    /// Whether any database has a key. No partition may be held.
+    /// Returns whether any database has a key. No partition may be held.
     pub fn has_keys(&self) -> bool {
         let has_keys = |number: u16| {
             let partition = self.lock(number);
@@ -89,8 +89,9 @@ impl Txn<'_, '_> {
         }
     }
 
-    /// SCAN: goes on at `cursor` until `count` entries were seen, and returns the next cursor, 0 at the end. Entries
-    /// past their time are not visited, and leave where the mode says so. With a slot, only that slot.
+    /// SCAN: goes on at `cursor` until `count` entries were seen, and returns the next cursor, 0 at the end.
+    /// Entries past their time are not visited, and leave where the mode says so. With a slot, only that
+    /// slot.
     pub fn scan(
         &mut self,
         db: Db,
@@ -216,9 +217,9 @@ impl Txn<'_, '_> {
         position_in(self.scan(db, cursor_of(slot, position), count, Some(slot), wanted, visit))
     }
 
-    /// A random live key of `db`; `random` gives random numbers below its argument. Each is equally likely while a
-    /// hundred tries meet one; else it is one of the next page that has any, from a random place on. If all keys have expired: none, or under a mode
-    /// that keeps them the last that was met.
+    /// A random live key of `db`; `random` gives random numbers below its argument. Each is equally likely
+    /// while a hundred tries meet one; else it is one of the next page that has any, from a random place on.
+    /// If all keys have expired: none, or under a mode that keeps them the last that was met.
     pub fn random_key(&mut self, db: Db, random: &mut dyn FnMut(u64) -> u64) -> Option<Vec<u8>> {
         let mut walk = std::mem::take(&mut self.held.walk);
         let found = self.random_key_by(db, &mut walk, random);
@@ -273,9 +274,10 @@ impl Txn<'_, '_> {
         found.or(last.filter(|_| is_kept))
     }
 
-    /// A live key of the first page from a cursor of SCAN on that has one; behind the last slot comes the first. Expired
-    /// keys are passed over, not collected: a look costs a hundredth. This is done under the gate, so it ends after
-    /// 1,500 pages; only while expiry is paused are there so many beside one that is alive.
+    /// A live key of the first page from a cursor of SCAN on that has one; behind the last slot comes the
+    /// first. Expired keys are passed over, not collected: a look costs a hundredth. This is done under the
+    /// gate, so it ends after 1,500 pages; only while expiry is paused are there so many beside one that is
+    /// alive.
     fn next_live_key(
         &mut self,
         db: Db,
@@ -312,12 +314,14 @@ impl Txn<'_, '_> {
         None
     }
 
-    /// Empties one database, or all. Returns how many keys left. Their memory is freed afterwards, by `Held::free_step`.
+    /// Empties one database, or all. Returns how many keys left. Their memory is freed afterwards, by
+    /// `Held::free_step`.
     pub fn flush(&mut self, db: Option<Db>) -> u64 {
         self.flush_as(db, true)
     }
 
-    /// The same for one who waits until it is freed.
+    /// Empties one database, or all, for a client that waits until all is freed. Returns how many keys left.
+    /// Their memory is freed afterwards, before the client is answered.
     pub fn flush_and_wait(&mut self, db: Option<Db>) -> u64 {
         let removed = self.flush_as(db, false);
         self.free_afterwards(u64::MAX);
@@ -352,7 +356,8 @@ impl Txn<'_, '_> {
         removed
     }
 
-    /// Up to `steps_max` entries of what was flushed are to be freed before the client is answered, in later holds.
+    /// Up to `steps_max` entries of what was flushed are to be freed before the client is answered, in later
+    /// holds.
     pub fn free_afterwards(&mut self, steps_max: u64) {
         self.held.free_afterwards = self.held.free_afterwards.max(steps_max);
     }

@@ -17,7 +17,7 @@ use crate::values::store::Store;
 use isotherm_stdx::{Steps, UnixMs};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What the closure left.
+/// Result of an edit's closure, and what the closure left of the collection.
 struct Left<R> {
     result: R,
     form: Form,
@@ -28,7 +28,7 @@ struct Left<R> {
     has_shrunk: bool,
 }
 
-/// What an edit is of, and what holds for it.
+/// Form of the collection that is edited, and the limits and the time that hold for the edit.
 #[derive(Clone, Copy)]
 pub(crate) struct EditTerms<'a> {
     pub form: Form,
@@ -37,8 +37,8 @@ pub(crate) struct EditTerms<'a> {
 }
 
 impl Partition {
-    /// Runs `work` on the collection at `location` (just looked up, of the database's table if it has one), or on an
-    /// empty one of `form`.
+    /// Runs `work` on the collection at `location` (just looked up, of the database's table if it has one),
+    /// or on an empty one of `form`.
     pub fn edit<R>(
         &mut self,
         db: Db,
@@ -109,8 +109,9 @@ impl Partition {
         Ok(edited)
     }
 
-    /// Puts the elements of an object that has become small into the entry that names it; the object goes by way of it.
-    /// False if the entry is still to be stored: there is none yet, or no memory, and the object stays.
+    /// Puts the elements of an object that has become small into the entry that names it; the object goes by
+    /// way of it. Returns false if the entry is still to be stored: there is none yet, or no memory, and the
+    /// object stays.
     #[cold]
     fn pack_again<R>(
         &mut self,
@@ -173,8 +174,8 @@ impl Partition {
         done
     }
 
-    /// Stores an entry that names an object, in the place of what is there; the expiry stays. If there is no memory the
-    /// object is pending free.
+    /// Stores an entry that names an object, in the place of what is there; the expiry stays. If there is no
+    /// memory the object is pending free.
     pub fn put_object(
         &mut self,
         db: Db,
@@ -225,8 +226,8 @@ impl Partition {
         done
     }
 
-    /// The same object under another name of this partition; what was there goes. False if that cannot be done without
-    /// a copy. The caller removes the source.
+    /// Stores the object under another name of this partition, in the place of what is there. Returns false
+    /// if that cannot be done without a copy. The caller removes the source.
     pub fn share_object(&mut self, source: &Location, to: (Db, &Key<'_>), now: UnixMs) -> Result<bool, Full> {
         let Some(number) = source.object(&self.store) else { return Ok(false) };
         let target = self.locate(to.0, to.1);
@@ -272,7 +273,7 @@ impl Partition {
         })
     }
 
-    /// Frees about `nodes_max` nodes of what was cut off a collection. False if there is none.
+    /// Frees about `nodes_max` nodes of what was cut off a collection. Returns false if there is none.
     fn sweep(&mut self, nodes_max: usize) -> bool {
         let Some(number) = self.store.objects.take_garbage() else { return false };
         let mut root = self.store.open_object(number);
@@ -287,14 +288,15 @@ impl Partition {
         true
     }
 
-    /// After a change of an object that stays where it is: what its slot and its table count for it.
+    /// Updates what the slot and the table of an object count for it, after a change of an object that stays
+    /// where it is.
     pub fn recount(&mut self, db: Db, location: &Location, number: u32) {
         let mut root = self.store.objects.take(number);
         self.recount_root(db, location, &mut root);
         self.store.objects.put(number, root);
     }
 
-    /// The same while its root is taken out.
+    /// Counts a changed object that stays where it is, while its root is taken out.
     fn recount_root(&mut self, db: Db, location: &Location, root: &mut Root) {
         let (old, new) = (root.tallied, root.tally());
         let (was_timed, timed) = (root.timed, root.has_timed_fields());
@@ -323,7 +325,7 @@ impl Partition {
         table.store(&mut store.heap, &slot, &before);
     }
 
-    /// It counts for something else than it did.
+    /// Counts an object whose account has changed in more than its units.
     #[inline(never)]
     fn count_root(&mut self, db: Db, location: &Location, root: &Root, (old, was_timed): (&Tallied, bool)) {
         let (new, timed) = (&root.tallied, root.timed);
@@ -403,8 +405,9 @@ fn run_edit<R>(
 }
 
 impl Held<'_> {
-    /// Frees up to about `nodes_max` nodes of removed collections of a partition that is held, entries of flushed
-    /// databases, or nodes of what was cut off others. False when nothing is left that may go.
+    /// Frees up to about `nodes_max` nodes of removed collections of a partition that is held, entries of
+    /// flushed databases, or nodes of what was cut off others. Returns false when nothing is left that may
+    /// go.
     pub fn free_step(&mut self, partition: u16, nodes_max: usize) -> bool {
         let partition = self.numbered(partition);
         if partition.store.forget_step(nodes_max)

@@ -5,8 +5,8 @@
 //!   Txn                     new, keymiss, del of an emptied    Event ------------------------+--> EffectSink
 //!   Followers::changed      one key, one cause                 Written, Expired, Evicted, ...+    (the server's pump)
 //! ```
-//! Who consumes them (log, replicas, subscribers of events, tracking) is the server's business. Without a consumer an
-//! effect costs one test of a mask.
+//! Who consumes them (log, replicas, subscribers of events, tracking) is the server's business. Without a
+//! consumer an effect costs one test of a mask.
 
 use crate::layout::kind::Db;
 use std::ops::BitOr;
@@ -38,20 +38,22 @@ pub enum EventClass {
     KeyMiss,
 }
 
-/// One thing that the keyspace reports. Closed: each consumer decides about every variant. What the log holds for a
+/// Effect that the keyspace reports. Closed: each consumer decides about every variant. The log record of a
 /// command is not here: only a command knows its canonical form.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Effect<'a> {
     /// A keyspace event.
     Event { class: EventClass, name: &'static str, db: Db, key: &'a [u8] },
-    /// A command has written or removed a key. Reported only while changes are reported (`Held::report_changes`), whatever
-    /// the mask.
+    /// A command has written or removed a key. Reported only while changes are reported
+    /// (`Held::report_changes`), whatever the mask.
     Written { db: Db, key: &'a [u8] },
-    /// A key was removed because its time had come. While changes are reported, so is this, whatever the mask.
+    /// A key was removed because its time had come. While changes are reported, so is this, whatever the
+    /// mask.
     Expired { db: Db, key: &'a [u8] },
     /// A key was removed because memory was short. Reported as `Expired` is.
     Evicted { db: Db, key: &'a [u8] },
-    /// Fields of a hash were removed because their time had come; with the last of them the hash. Reported as `Expired` is.
+    /// Fields of a hash were removed because their time had come; with the last of them the hash. Reported as
+    /// `Expired` is.
     FieldsExpired { db: Db, key: &'a [u8], fields: &'a [Vec<u8>], is_emptied: bool },
     /// All keys of a database, or of all of them, have left. Reported as `Written` is.
     Flushed { db: Option<Db> },
@@ -65,7 +67,8 @@ impl EffectMask {
     pub const NONE: EffectMask = EffectMask(0);
     /// Keyspace events.
     pub const EVENTS: EffectMask = EffectMask(1);
-    /// What the log holds beside the records of commands: keys and fields that left by themselves.
+    /// Effects that the log holds in addition to the records of commands: keys and fields that left by
+    /// themselves.
     pub const LOG: EffectMask = EffectMask(2);
     pub const ALL: EffectMask = EffectMask(3);
 
@@ -82,7 +85,7 @@ impl BitOr for EffectMask {
     }
 }
 
-/// Where effects go. Called while partitions are locked: it may queue, never wait.
+/// Receiver of effects. Called while partitions are locked: it may queue, but never wait.
 pub trait EffectSink {
     fn mask(&self) -> EffectMask;
     fn effect(&mut self, effect: Effect<'_>);

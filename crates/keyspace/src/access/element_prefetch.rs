@@ -1,18 +1,18 @@
 //! Prefetching inside a large collection: the lines that the next commands of a batch will need of it.
 //!
-//! Where a batch goes to one key, `prefetch` has fetched its entry once and every command waits for its element alone.
-//! So the elements of such a batch are walked together before they are asked for:
+//! Where a batch goes to one key, `prefetch` has fetched its entry once and every command waits for its
+//! element alone. So the elements of such a batch are walked together before they are asked for:
 //!
 //! ```text
 //!   hash, set    place in the directory -> page's header and columns -> entry
 //!   sorted set   page of the member index -> leaf
 //! ```
 //!
-//! A stream is never packed, and what leads to its end are pointers: root, chain, block. Where a batch goes to many
-//! streams, their ends are walked together (`prefetch_streams`).
+//! A stream is never packed, and what leads to its end are pointers: root, chain, block. Where a batch goes
+//! to many streams, their ends are walked together (`prefetch_streams`).
 //!
-//! Unlike `prefetch` this runs under the lock of the partition, which a batch keeps, so what it reads is true. What
-//! changes between here and the command costs a wait, nothing else.
+//! Unlike `prefetch` this runs under the lock of the partition, which a batch keeps, so what it reads is
+//! true. What changes between here and the command costs a wait, nothing else.
 
 use crate::access::lock::Held;
 use crate::access::prefetch::Intent;
@@ -35,7 +35,7 @@ const ELEMENTS_MIN: u64 = 8192;
 const TYPICAL_PAGE_BYTES: usize = 640;
 /// Header and columns of 17 to 24 entries: 8 + 2 x 24.
 const COLUMNS_END: usize = 56;
-/// From the first byte of an entry to its last, if it has 34 B.
+/// Offset of the last byte of an entry of 34 B.
 const ENTRY_END: usize = 33;
 
 impl Held<'_> {
@@ -71,8 +71,8 @@ impl Held<'_> {
 }
 
 impl Held<'_> {
-    /// Asks for the lines that XADD to the streams under these keys will touch. Keys whose partition is not held are left
-    /// out.
+    /// Asks for the lines that XADD to the streams under these keys will touch. Keys whose partition is not
+    /// held are left out.
     pub fn prefetch_streams<'b>(&mut self, db: Db, keys: impl Iterator<Item = &'b Key<'b>>) {
         let (mut found, mut count) = ([(0, 0); PREFETCH_ELEMENTS_MAX], 0);
         for key in keys.take(PREFETCH_ELEMENTS_MAX) {
@@ -146,7 +146,7 @@ fn prefetch_entries(heap: &Heap, record: &Record, hashes: &[u64], intent: Intent
 mod tests {
     use crate::*;
 
-    /// What is fetched cannot be seen; that nothing else happens, whatever is asked for, can.
+    /// Any element may be asked for, and nothing else happens. The fetch itself cannot be seen.
     #[test]
     fn any_element_of_any_collection_may_be_asked_for() {
         let (reserve_bytes, hash_secret) = (1 << 30, [7; 16]);

@@ -1,4 +1,4 @@
-//! How a transaction finds a key: its entry to read, or the place where it is or would be to change it.
+//! Lookup of a key in a transaction: its entry to read, or the place where it is or would be to change it.
 //!
 //! ```text
 //!   find_place     page and spot of a live entry            in registers: what reading takes
@@ -18,7 +18,7 @@ use crate::tables::location::Location;
 use isotherm_arena::Handle;
 
 impl Txn<'_, '_> {
-    /// What `find` found, if it was this key.
+    /// Takes the result of the last `find`, if it was for this key.
     #[inline]
     pub(super) fn find_again(&mut self, db: Db, key: &Key<'_>) -> Option<Found> {
         self.held.check_named(key);
@@ -29,7 +29,8 @@ impl Txn<'_, '_> {
         store.is_key(entry, key.bytes).then_some(found)
     }
 
-    /// Where a key is or would be; `seen` is where `find` has just found it.
+    /// Returns the location of a key, or the one that it would have. `seen` is the place where `find` has
+    /// just found it.
     #[inline]
     pub(super) fn locate_again(&mut self, db: Db, key: &Key<'_>, seen: Option<Found>) -> Option<Location> {
         match seen {
@@ -62,8 +63,8 @@ impl Txn<'_, '_> {
         self.meet_stale(db, key, location).map(|_| place)
     }
 
-    /// Where the key is or would be, after the expiry mode has had its say. `None` if the database has no keys in
-    /// this partition, or if the entry is past its time and hidden.
+    /// Returns the location of the key, or the one that it would have, after the expiry mode was applied.
+    /// `None` if the database has no keys in this partition, or if the entry is past its time and not kept.
     pub(super) fn locate(&mut self, db: Db, key: &Key<'_>) -> Option<Location> {
         self.held.check_named(key);
         let now = self.conditions.now;
@@ -84,7 +85,8 @@ impl Txn<'_, '_> {
         self.locate(db, key).filter(|location| location.spot.is_some()).ok_or(Full)
     }
 
-    /// The same of one that has just come to memory.
+    /// Finds an entry that has just come to memory, unless its time has come and the expiry mode does not
+    /// keep it.
     #[cold]
     fn find_thawed(&mut self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {
         let now = self.conditions.now;

@@ -1,5 +1,5 @@
-//! Floods: many keys of one slot with equal hashes, which only those can make who know the secret. A page at its
-//! limits answers `Full`; nothing is lost, and everything else goes on.
+//! Floods: many keys of one slot with equal hashes, which only those can make who know the secret. A page at
+//! its limits answers `Full`; nothing is lost, and everything else goes on.
 
 #[path = "../../tests/support/mod.rs"]
 mod support;
@@ -121,8 +121,8 @@ fn long_entries_fill_a_page_by_bytes() {
     }
 }
 
-/// A page at its limits has no room for an access column, whatever makes it want one: a read, a write, a split or a
-/// merge around it.
+/// A page at its limits has no room for an access column, whatever makes it want one: a read, a write, a
+/// split or a merge around it.
 #[test]
 fn a_full_page_gets_no_access_column() {
     // Two pages' worth of hashes: one bit.
@@ -162,8 +162,8 @@ fn a_full_page_gets_no_access_column() {
     }
 }
 
-/// A page at its limit is to be split after the switch to wider columns, and every one of its keys would stay: there is no
-/// page for that.
+/// A page at its limit is to be split after the switch to wider columns, and every one of its keys would
+/// stay: there is no page for that.
 #[test]
 fn a_split_that_moves_nothing_finds_no_room_for_wider_columns() {
     let (keyspace, mut state) = (flooded(1, 1), State::new());
@@ -224,7 +224,7 @@ fn random_work_on_poor_hashes() {
     }
 }
 
-/// What walks and chooses does so in a flooded slot too.
+/// Walks and choices work in a flooded slot too.
 #[test]
 fn walks_and_choices_in_a_flooded_slot() {
     let (keyspace, mut state) = (flooded(2, 1 << 42), State::new());

@@ -1,4 +1,4 @@
-//! Who follows single keys, and the one place where they learn of a change.
+//! Followers of single keys, and the one place where they learn of a change.
 //!
 //! ```text
 //!                        watches (EXEC)        waiters (BLPOP, ...)              effect, if changes are reported
@@ -10,10 +10,11 @@
 //!   Evicted, in a step   the same              the oldest is woken               Evicted
 //!   FieldsExpired        fail                  the oldest, if the hash is gone   FieldsExpired
 //! ```
-//! `ready` is the list of the command under way: it serves the waiters before it releases its partitions. A step of the
-//! server's own work runs no commands, so it wakes the oldest waiter, which looks for itself.
+//! `ready` is the list of the command under way: it serves the waiters before it releases its partitions. A
+//! step of the server's own work runs no commands, so it wakes the oldest waiter, which looks for itself.
 //!
-//! Expired, evicted and expired fields are also reported while the sink's mask has a consumer for them (events, the log).
+//! Expired, evicted and expired fields are also reported while the sink's mask has a consumer for them
+//! (events, the log).
 
 use crate::access::effect::{Effect, EffectMask, EffectSink};
 use crate::access::ready::Ready;
@@ -39,17 +40,17 @@ pub(crate) enum ChangeCause<'a> {
     },
 }
 
-/// Of one partition.
+/// Clients that follow the changes of one partition.
 #[derive(Default)]
 pub(crate) struct Followers {
     pub watches: Watches,
     pub waiters: Waiters,
-    /// Whether each change is an effect (for tracking). Changes while everything is held.
+    /// True if each change is an effect (for tracking). Changes while everything is held.
     pub reports_changes: bool,
 }
 
 impl Followers {
-    /// Whether a write has to be reported at all: the usual one has not.
+    /// Returns whether a write has to be reported at all: the usual one has not.
     #[inline]
     pub fn any(&self) -> bool {
         !self.watches.is_empty() || !self.waiters.is_empty() || self.reports_changes
@@ -90,8 +91,8 @@ impl Followers {
         }
     }
 
-    /// The waiters of a key are to be served by the command under way. `by_itself`: the key has left because its time had
-    /// come, which stays so whatever becomes of the command that met it.
+    /// The waiters of a key are to be served by the command under way. `by_itself`: the key has left because
+    /// its time had come, which stays so whatever becomes of the command that met it.
     pub fn note_ready(&self, db: Db, key: &[u8], by_itself: bool, ready: &mut Ready) {
         match self.waiters.name(db, key) {
             Some(name) if by_itself => ready.note_removed(db, name),

@@ -6,14 +6,15 @@
 //!   in a bundle  --thaw: the record was read-->                              HOT
 //!   no such keys  --put_bundle: a file refers to their record-->             a bundle
 //! ```
-//! None of these is a change of the data, nor a use of a key. A command that names a frozen key has it thawed before it runs; what a command
-//! looks up beyond that is read by the lookup itself, which waits for the disk under the lock.
+//! None of these is a change of the data, nor a use of a key. A command that names a frozen key has it thawed
+//! before it runs; what a command looks up beyond that is read by the lookup itself, which waits for the disk
+//! under the lock.
 //!
 //! While memory has no room a command that only reads is shown the key as its record has it
 //! (`values::shown`), and it stays where it is.
 //!
-//! That a bundle proposes a key says little: it was in it, or another one has the same bits. When its record does not have the key, that is
-//! remembered until the command has run.
+//! That a bundle proposes a key says little: it was in it, or another one has the same bits. When its record
+//! does not have the key, that is remembered until the command has run.
 
 use crate::access::carry::as_form;
 use crate::access::cold::NotPut;
@@ -46,22 +47,22 @@ const SPARSE_DIVISOR: usize = 4;
 pub struct StoredBundle<'a> {
     pub name: BundleName,
     pub reference: ColdRef,
-    /// Of each key in the order of the record, little endian; 0: it has left.
+    /// Hash bits of each key in the order of the record, little endian; 0 for a key that has left.
     pub prints: &'a [[u8; 2]],
     pub expiring: Option<Expiring>,
 }
 
-/// What a record could not be read for, or there was no memory.
+/// Failure to bring a frozen key to memory: its record could not be read, or there was no memory.
 struct NotThawed;
 
 impl Held<'_> {
-    /// Whether any key of what is held is not in memory itself.
+    /// Returns whether any key of the held partitions is itself outside memory.
     pub fn has_frozen(&self) -> bool {
         self.guarded().any(Partition::has_frozen)
     }
 
-    /// Lets keys that were written out leave memory, those whose values are still these bytes; none if they are fewer than `keys_min`. How
-    /// many did.
+    /// Lets keys that were written out leave memory, those whose values are still these bytes; none if they
+    /// are fewer than `keys_min`. Returns how many did.
     pub fn freeze(
         &mut self,
         (db, slot): (Db, Slot),
@@ -98,7 +99,8 @@ impl Held<'_> {
         Some(partition.table(at.db)?.frozen.as_ref()?.get(&address)?.live())
     }
 
-    /// The keeper has a record elsewhere now. Whether a bundle refers to it; else the new place goes back.
+    /// The keeper has a record elsewhere now. Returns whether a bundle refers to it; else the new place goes
+    /// back.
     pub fn move_bundle(
         &mut self,
         (db, slot): (Db, Slot),
@@ -121,8 +123,8 @@ impl Held<'_> {
         true
     }
 
-    /// Stores keys whose record the keeper has, and has counted already. Their partition is held. How many they are; else the keeper gets
-    /// the record back.
+    /// Stores keys whose record the keeper has, and has counted already. Their partition is held. Returns how
+    /// many they are; else the keeper gets the record back.
     pub fn put_bundle(&mut self, (db, slot): (Db, Slot), stored: &StoredBundle<'_>) -> Result<u64, NotPut> {
         let partition = self.partition(slot);
         let put = partition.put_bundle((db, slot), stored);
@@ -132,7 +134,8 @@ impl Held<'_> {
         put
     }
 
-    /// A key comes to memory, if it is in the record that was read and has not left it. Whether it did.
+    /// A key comes to memory, if it is in the record that was read and has not left it. Returns whether it
+    /// did.
     pub fn thaw(
         &mut self,
         db: Db,
@@ -157,7 +160,7 @@ impl Held<'_> {
         self.partition(key.slot).thaw_or_show(db, key, payload, from, now)
     }
 
-    /// All keys of a bundle come to memory, as far as there is room. Whether they did.
+    /// All keys of a bundle come to memory, as far as there is room. Returns whether they did.
     pub fn thaw_all(
         &mut self,
         (db, slot): (Db, Slot),
@@ -175,7 +178,8 @@ impl Held<'_> {
         })
     }
 
-    /// A record cannot be read: commands that need a key of it fail until the next one tries again (`forget_failure`).
+    /// A record cannot be read: commands that need a key of it fail until the next one tries again
+    /// (`forget_failure`).
     pub fn note_unreadable_bundle(&mut self, db: Db, key: &Key<'_>, from: ColdRef, now: UnixMs) {
         let partition = self.partition(key.slot);
         if partition.proposal(db, key).is_some_and(|(_, reference)| reference == from) {
@@ -188,7 +192,7 @@ impl Held<'_> {
         self.missing.push(Missing { db, key: Box::default(), node: None, is_readable: false });
     }
 
-    /// Whether a key may lie outside memory itself.
+    /// Returns whether a key may itself lie outside memory.
     pub fn may_be_frozen(&mut self, db: Db, key: &Key<'_>) -> bool {
         let partition = self.partition(key.slot);
         partition.has_frozen() && partition.find(db, key).is_none() && partition.proposal(db, key).is_some()
@@ -196,10 +200,12 @@ impl Held<'_> {
 }
 
 impl Txn<'_, '_> {
-    /// A key that no page has comes to memory if it is frozen; a reader of the disk is waited for. Whether it came.
+    /// A key that no page has comes to memory if it is frozen; a reader of the disk is waited for. Returns
+    /// whether it came.
     #[cold]
     pub(super) fn thaw_now(&mut self, db: Db, key: &Key<'_>) -> bool {
-        // The command has acted as if it were not there: a second read that succeeds would have it written over.
+        // The command has acted as if it were not there: a second read that succeeds would have it written
+        // over.
         let is_this = |lost: &Missing| !lost.is_readable && lost.db == db && *lost.key == *key.bytes;
         if self.held.missing.iter().any(is_this) {
             return false;
@@ -219,7 +225,8 @@ impl Txn<'_, '_> {
         }
     }
 
-    /// The same, if only its record says whether the time of a frozen key is over.
+    /// Brings a frozen key to memory if its bundle may have keys past their time: only the record says
+    /// whether this key is one of them.
     pub(super) fn thaw_if_due(&mut self, db: Db, key: &Key<'_>) {
         let now = self.conditions.now;
         if self.held.partition(key.slot).may_be_due(db, key, now) {
@@ -227,7 +234,8 @@ impl Txn<'_, '_> {
         }
     }
 
-    /// The same for a key that is about to be written over.
+    /// Brings a frozen key to memory that is about to be written over. Returns an error if it may still be
+    /// frozen then.
     pub(super) fn meet_frozen(&mut self, db: Db, key: &Key<'_>) -> Result<(), Full> {
         if self.held.may_be_frozen(db, key) {
             self.thaw_now(db, key);
@@ -235,8 +243,9 @@ impl Txn<'_, '_> {
         self.refuse_frozen(db, key)
     }
 
-    /// No new entry comes beside a key that may still be in a bundle, because that could not be read: the old value would be there again when
-    /// the new one is deleted. What could be read and does not have the key is remembered, and does not count.
+    /// No new entry comes beside a key that may still be in a bundle, because that could not be read: the old
+    /// value would be there again when the new one is deleted. What could be read and does not have the key
+    /// is remembered, and does not count.
     #[inline]
     pub(super) fn refuse_frozen(&mut self, db: Db, key: &Key<'_>) -> Result<(), Full> {
         let has_frozen = self.held.partition(key.slot).has_frozen();
@@ -291,8 +300,8 @@ impl Partition {
         Some((address, bundle.reference))
     }
 
-    /// The entry of a key goes. As long as it was there no bundle had the key, so none that seems to have it needs to be read before a new
-    /// entry comes (`refuse_frozen`).
+    /// The entry of a key goes. As long as it was there no bundle had the key, so none that seems to have it
+    /// needs to be read before a new entry comes (`refuse_frozen`).
     pub(super) fn note_in_no_bundle(&mut self, db: Db, key: &Key<'_>) {
         for _ in 0..READS_PER_KEY_MAX {
             let Some((_, reference)) = self.proposal(db, key) else { return };
@@ -300,7 +309,7 @@ impl Partition {
         }
     }
 
-    /// Where a key is whose entry, if there is one, has its value.
+    /// Returns where a key is. The entry of the key, if there is one, has its value.
     pub(crate) fn frozen_whereabouts(&self, db: Db, key: &Key<'_>, home: bool) -> Whereabouts {
         if !self.has_frozen() || self.find(db, key).is_some() {
             return Whereabouts::Here;
@@ -396,8 +405,8 @@ impl Partition {
         Ok(true)
     }
 
-    /// What is left of a bundle that most keys have left comes to memory too: else the place of its record, and of the bits of those that left,
-    /// would be kept for few. Without memory for it, it stays.
+    /// Brings the rest of a bundle to memory too once most of its keys have left: else the place of its
+    /// record, and the bits of those that left, would be kept for few. Without memory for it, the rest stays.
     pub(crate) fn thaw_sparse(
         &mut self,
         db: Db,
@@ -427,7 +436,8 @@ impl Partition {
         (0..prints.len()).filter(|ordinal| prints[*ordinal] != 0).collect()
     }
 
-    /// Whether a key may lie outside memory itself, in a bundle of which some may be past their time.
+    /// Returns whether a key may itself lie outside memory, in a bundle with keys that may be past their
+    /// time.
     pub(crate) fn may_be_due(&self, db: Db, key: &Key<'_>, now: UnixMs) -> bool {
         if !self.has_frozen() || self.find(db, key).is_some() {
             return false;
@@ -528,7 +538,8 @@ impl Partition {
         Ok(keys)
     }
 
-    /// Where a key is, if its value is in memory and still this one, and nothing keeps it there.
+    /// Returns the location of a key, if its value is in memory and equal to the item's, and nothing keeps it
+    /// there.
     fn is_still(&self, db: Db, key: &Key<'_>, item: &Item<'_>) -> Option<Location> {
         let location = self.locate(db, key).filter(|location| location.spot.is_some())?;
         let entry = location.entry(&self.store);

@@ -1,11 +1,13 @@
-//! The keyspace events that follow from what a transaction did to keys, beside those that a command emits itself.
+//! The keyspace events that follow from what a transaction did to keys, beside those that a command emits
+//! itself.
 //!
 //! ```text
 //!   keymiss    at once: a key that was to be read is not there
 //!   new        before the first event of the command for that key; at the end if it has none
 //!   del        of a key that lost its last element: behind the command's events for it
 //! ```
-//! That is Valkey's order: `SMOVE a b x` emits `srem a`, `del a`, `new b`, `sadd b`, whatever was stored first.
+//! That is Valkey's order: `SMOVE a b x` emits `srem a`, `del a`, `new b`, `sadd b`, whatever was stored
+//! first.
 //!
 //! Nothing is kept, and no key is copied, unless a client subscribes to events.
 
@@ -69,7 +71,8 @@ impl KeyEvents {
         }
     }
 
-    /// A key has left. One that was stored and removed by the same command, for lack of memory, never was there.
+    /// A key has left. One that was stored and removed by the same command, for lack of memory, never was
+    /// there.
     #[inline]
     pub fn removed(&mut self, db: Db, key: &[u8]) {
         if !self.pending.is_empty() {

@@ -34,7 +34,8 @@ impl Keyspace {
             .collect::<Result<Box<[_]>, _>>()?;
         let partitions = (0..config.partitions as u16)
             .map(|number| {
-                // Neighbouring stripes in different arenas: their locks are taken by different workers at a time.
+                // Neighbouring stripes in different arenas: their locks are taken by different workers at a
+                // time.
                 let arena = Arc::clone(&arenas[usize::from(number) % config.arenas]);
                 Mutex::new(Partition::new(number, geometry, &config, arena, Arc::clone(&shared)))
             })
@@ -71,8 +72,8 @@ impl Keyspace {
         self.shared.unfreed[usize::from(partition)].load(Relaxed)
     }
 
-    /// Removed collections and keys of flushed databases: those that wait to be freed, and those that were freed since
-    /// `reset_lazy_frees`.
+    /// Removed collections and keys of flushed databases: those that wait to be freed, and those that were
+    /// freed since `reset_lazy_frees`.
     pub fn lazy_frees(&self) -> (u64, u64) {
         (self.shared.lazy.pending(), self.shared.lazy.freed())
     }
@@ -99,7 +100,8 @@ impl Keyspace {
         &self.arenas
     }
 
-    /// An arena for which no more memory is to be had: keys of its partitions are refused until some have left.
+    /// An arena for which no more memory is to be had: keys of its partitions are refused until some have
+    /// left.
     #[inline]
     pub fn full_arena(&self) -> Option<usize> {
         self.arenas.iter().position(|arena| arena.is_full())
@@ -156,7 +158,7 @@ impl Keyspace {
         self.shared.watch.set(watch).expect("it is said once");
     }
 
-    /// For a step of work.
+    /// Locks a partition for a step of work.
     pub(crate) fn lock(&self, partition: u16) -> WorkGuard<'_, Partition> {
         WorkGuard::new(self.shared.watch(), self.lock_unwatched(partition))
     }

@@ -5,23 +5,28 @@
 //!   partition 8                                     leases   hash of k2: 17
 //!   shared        holders: 2 (17, 21)               gates that wait: 1
 //! ```
-//! A script that takes long must not hold locks, and no other client may see what it has half done, nor change what it has read. So its
-//! partitions are unlocked, and the keys that it has named or met are listed, by their hash, under its number. A command that
-//! has its locks looks whether one of its keys is listed under another number; then it lets go of all that it holds, and comes
-//! again. A script frees its leases together, at its end, so what scripts do has an order in which it could have been done one
-//! after the other. MIGRATE leases keys in the same way while they are on their way to another server. (Two keys with one hash share a lease: one of them is waited for without need.)
+//! A script that takes long must not hold locks, and no other client may see what it has half done, nor
+//! change what it has read. So its partitions are unlocked, and the keys that it has named or met are listed,
+//! by their hash, under its number. A command that has its locks looks whether one of its keys is listed
+//! under another number; then it lets go of all that it holds, and comes again. A script frees its leases
+//! together, at its end, so what scripts do has an order in which it could have been done one after the
+//! other. MIGRATE leases keys in the same way while they are on their way to another server. (Two keys with
+//! one hash share a lease: one of them is waited for without need.)
 //!
 //! What is done with leases is in `leasing`.
 //!
-//! **The gate** is had only while there are no leases: what it is for - the cut of a snapshot, a change of the role - must not
-//! fall into the middle of a script. Who only reports takes all partitions with `acquire_beside_leases`. A script that needs
-//! every key (KEYS, FLUSHALL) leases **all**, once no other script has a lease: each partition says so.
+//! **The gate** is had only while there are no leases: what it is for - the cut of a snapshot, a change of
+//! the role - must not fall into the middle of a script. Who only reports takes all partitions with
+//! `acquire_beside_leases`. A script that needs every key (KEYS, FLUSHALL) leases **all**, once no other
+//! script has a lease: each partition says so.
 //!
-//! **No cycle.** A thread never waits for a lease while it holds a partition. Which scripts may lease a key while they have
-//! leases already is the caller's to decide: one at a time, or two of them could wait for each other.
+//! **No cycle.** A thread never waits for a lease while it holds a partition. Which scripts may lease a key
+//! while they have leases already is the caller's to decide: one at a time, or two of them could wait for
+//! each other.
 //!
-//! Invariants: a partition lists only numbers between `begin_lease` and `end_lease`. What is leased changes under the lock of its
-//! partition only: who finds a key leased there is listed for the end of that lease before it comes.
+//! Invariants: a partition lists only numbers between `begin_lease` and `end_lease`. What is leased changes
+//! under the lock of its partition only: who finds a key leased there is listed for the end of that lease
+//! before it comes.
 
 use crate::access::sync::{AtomicBool, AtomicUsize, Condvar, Mutex};
 use std::collections::HashMap;
@@ -29,11 +34,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::num::NonZeroU64;
 use std::sync::OnceLock;
 
-/// Who has leases: a number that no other run of a script of this process has.
+/// Holder of leases: a number that no other run of a script of this process has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeaseId(pub NonZeroU64);
 
-/// Where a key is listed that is leased.
+/// Place at which a leased key is listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LeasePlace {
     pub partition: u16,
@@ -62,7 +67,7 @@ impl Hasher for AsItIs {
 #[derive(Default)]
 pub(crate) struct Leases {
     pub(super) by_hash: HashMap<u64, LeaseId, BuildHasherDefault<AsItIs>>,
-    /// Who has leased every key, those that are not there yet too. In all partitions the same.
+    /// Holder that has leased every key, those that are not there yet too. The same in all partitions.
     pub(super) all: Option<LeaseId>,
 }
 
@@ -83,7 +88,7 @@ impl Leases {
     }
 }
 
-/// What is known of all leases without a partition's lock.
+/// State of all leases that is read without a partition's lock.
 #[derive(Default)]
 pub(crate) struct LeaseShared {
     pub(super) holders: Mutex<usize>,

@@ -19,7 +19,8 @@ use std::time::Duration;
 const GATE_ATTEMPTS: usize = 4;
 
 impl Keyspace {
-    /// What is called when leases have ended, or no gate is waited for any more: what had to wait may try again. Set once.
+    /// Sets the function that is called when leases have ended, or when no gate is waited for any more: what
+    /// had to wait may try again. Set once.
     pub fn watch_leases(&self, changed: impl Fn() + Send + Sync + 'static) {
         assert!(self.shared().leases.changed.set(Box::new(changed)).is_ok(), "it is said once");
     }
@@ -29,7 +30,7 @@ impl Keyspace {
         self.lease_holders() > 0
     }
 
-    /// How many may have leases.
+    /// Returns the number of holders, which may have leases.
     #[inline]
     pub fn lease_holders(&self) -> usize {
         self.shared().leases.count.load(Acquire)
@@ -39,13 +40,14 @@ impl Keyspace {
         LeasePlace { partition: self.partition_of(key.slot), hash: key.hash }
     }
 
-    /// Whether a thread wants the gate: what would have leases had better not begin.
+    /// Returns whether a thread wants the gate: a script that would have leases had better not begin.
     pub fn is_gate_awaited(&self) -> bool {
         let leases = &self.shared().leases;
         leases.gates_waiting.load(Acquire) > 0 || leases.is_gate_asked.load(Acquire)
     }
 
-    /// Whether a thread wants the gate that has something else to do meanwhile (`Held::try_gate`). One thread says so, again and again.
+    /// Sets whether a thread wants the gate and has something else to do meanwhile (`Held::try_gate`). Only
+    /// one thread calls this, again and again.
     pub fn ask_for_gate(&self, is_asked: bool) {
         let leases = &self.shared().leases;
         if leases.is_gate_asked.load(Acquire) != is_asked {
@@ -56,8 +58,8 @@ impl Keyspace {
         }
     }
 
-    /// From now on there is one more who may have leases. The caller holds what it is about to lease, or nothing of which the gate
-    /// would be broken.
+    /// Counts one more holder, which may have leases. The caller holds what it is about to lease, or nothing
+    /// that would break the gate.
     pub fn begin_lease(&self) {
         let leases = &self.shared().leases;
         let mut holders = leases.holders.lock().unwrap_or_else(PoisonError::into_inner);
@@ -66,7 +68,7 @@ impl Keyspace {
         own::add(1);
     }
 
-    /// It has freed all that it had.
+    /// Counts one holder less, which has freed all that it had leased.
     pub fn end_lease(&self) {
         let leases = &self.shared().leases;
         let mut holders = leases.holders.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,7 +101,7 @@ impl Keyspace {
 }
 
 impl Held<'_> {
-    /// Locks everything while there are no leases. Whether another thread had a part of it.
+    /// Locks everything while there are no leases. Returns whether another thread had a part of it.
     pub(crate) fn lock_gate(&mut self) -> bool {
         let mut waited = self.lock_all();
         if !self.keyspace().has_leases() {
@@ -156,8 +158,8 @@ impl Held<'_> {
         is_had
     }
 
-    /// Locks everything, for who looks on only, or has leases itself: scripts may be in the middle of their work.
-    /// Whether another thread had a part of it.
+    /// Locks everything, for who looks on only, or has leases itself: scripts may be in the middle of their
+    /// work. Returns whether another thread had a part of it.
     pub fn acquire_beside_leases(&mut self) -> bool {
         if self.covers(Want::All) {
             return false;
@@ -167,7 +169,8 @@ impl Held<'_> {
         self.lock_all()
     }
 
-    /// The key with this hash, in a partition that is held, is leased from now on. No other script has leased it. Whether it was not leased yet.
+    /// The key with this hash, in a partition that is held, is leased from now on. No other script has leased
+    /// it. Returns whether it was not leased yet.
     pub fn lease(&mut self, place: LeasePlace, id: LeaseId) -> bool {
         let before = self.numbered(place.partition).leases.by_hash.insert(place.hash, id);
         debug_assert!(before.is_none_or(|before| before == id), "a key has one lease");
@@ -183,14 +186,16 @@ impl Held<'_> {
         }
     }
 
-    /// Whether the key, whose partition is held, is another's than `id`. A command asks for each key that its client has named: that
-    /// is its own work, and not counted as what the hold does for others.
+    /// Returns whether the key, whose partition is held, is leased by another holder than `id`. A command
+    /// asks for each key that its client has named: that is its own work, and not counted as what the hold
+    /// does for others.
     pub fn is_leased(&self, key: &Key<'_>, id: Option<LeaseId>) -> bool {
         let leases = &self.partition_ref(key.slot).leases;
         leases.by_hash.get(&key.hash).copied().or(leases.all).is_some_and(|leaser| Some(leaser) != id)
     }
 
-    /// Frees the leases under this number in all partitions that are held: in all there are, if it has leased all.
+    /// Frees the leases under this number in all partitions that are held: in all there are, if it has leased
+    /// all.
     pub fn free_leases(&mut self, id: LeaseId) {
         for partition in self.held_partitions() {
             steps::note(1);
@@ -207,13 +212,13 @@ impl Held<'_> {
         self.holds_numbered(partition) || self.try_push(partition)
     }
 
-    /// The same for all partitions.
+    /// Locks all other partitions too, if that needs no waiting. Returns whether all are held.
     pub fn try_extend_all(&mut self) -> bool {
         (0..self.keyspace().partition_count() as u16).all(|partition| self.try_extend(partition))
     }
 }
 
-/// How many of the leases there are the thread at hand has to bring to their end: it would wait for itself.
+/// Number of leases that this thread has to end: if it waited for these, it would wait for itself.
 #[cfg(not(shuttle))]
 mod own {
     use std::cell::Cell;

@@ -6,9 +6,9 @@ use isotherm_stdx::Slot;
 use std::sync::Arc;
 
 impl Held<'_> {
-    /// Slots of a partition, which is held, leave: watchers of their keys fail, and waiters are returned, the oldest
-    /// first, each with one of its slots. A waiter stays listed until it has ended. It visits every key of the partition that is
-    /// watched or waited for.
+    /// Slots of a partition, which is held, leave: watchers of their keys fail, and waiters are returned, the
+    /// oldest first, each with one of its slots. A waiter stays listed until it has ended. It visits every
+    /// key of the partition that is watched or waited for.
     pub fn leave_slots(&mut self, partition: u16, leaves: impl Fn(Slot) -> bool) -> Vec<(Slot, Arc<Waiter>)> {
         let followers = &mut self.numbered(partition).followers;
         let visited = followers.watches.fail_where(|key| leaves(Slot::of_key(key)));

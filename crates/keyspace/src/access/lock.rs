@@ -1,14 +1,15 @@
 //! The guards that a command has over the lock stripes of the keyspace.
 //!
-//! A slot lies wholly in one partition (`geometry`). Data is reachable only through a guard: a [`Held`] is the set of
-//! guards that a command has, always locked in ascending order, so two workers never wait for each other in a ring.
+//! A slot lies wholly in one partition (`geometry`). Data is reachable only through a guard: a [`Held`] is
+//! the set of guards that a command has, always locked in ascending order, so two workers never wait for each
+//! other in a ring.
 //!
-//! Holding every partition is the gate: nothing else reads or changes data meanwhile, and no script is in the middle of its work
-//! (`lease`).
+//! Holding every partition is the gate: nothing else reads or changes data meanwhile, and no script is in the
+//! middle of its work (`lease`).
 //!
-//! There is no `unsafe` here: a guard is the standard library's, 4.4 ns uncontended, and what it guards is a value.
-//! `tests/shuttle/lock_model.rs` and `tests/shuttle/waiter_model.rs` explore interleavings with shuttle, which replaces the mutex under
-//! `--cfg shuttle` (`sync`).
+//! There is no `unsafe` here: a guard is the standard library's, 4.4 ns uncontended, and what it guards is a
+//! value. `tests/shuttle/lock_model.rs` and `tests/shuttle/waiter_model.rs` explore interleavings with
+//! shuttle, which replaces the mutex under `--cfg shuttle` (`sync`).
 
 use crate::access::budget::HoldBudget;
 use crate::access::keyspace::Keyspace;
@@ -26,8 +27,8 @@ use isotherm_stdx::{Slot, Steps, steps};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-/// Keys of one waiter or WATCH that are listed or taken out under one lock: some tens of microseconds, and then others
-/// have the partition.
+/// Keys of one waiter or WATCH that are listed or taken out under one lock: some tens of microseconds, and
+/// then others have the partition.
 pub const KEYS_PER_HOLD_MAX: usize = 256;
 
 /// The partitions that a command needs.
@@ -45,8 +46,8 @@ pub enum Want<'a> {
 #[derive(Default)]
 pub struct SuspendedReady(Ready);
 
-/// The partitions that are locked for the command under way. Kept over a batch: while consecutive commands need the
-/// same partition it is locked once.
+/// The partitions that are locked for the command under way. Kept over a batch: while consecutive commands
+/// need the same partition it is locked once.
 pub struct Held<'k> {
     pub(crate) keyspace: &'k Keyspace,
     /// Ascending by partition.
@@ -56,7 +57,8 @@ pub struct Held<'k> {
     budget: HoldBudget,
     /// Entries of flushed databases that are to be freed before the client is answered.
     pub(crate) free_afterwards: u64,
-    /// When a lock that another thread had was had at last, by the clock of the watch: one that is free takes no time.
+    /// Time at which a lock that another thread held was obtained at last, by the clock of the watch: a lock
+    /// that is free takes no time.
     locked_at: u64,
     pub(crate) missing: Vec<Missing>,
     /// Something that a command was lent is to go with its locks.
@@ -128,9 +130,10 @@ impl<'k> Held<'k> {
         }
     }
 
-    /// Makes sure that all of `want` is held. What is held already stays if it is enough; otherwise everything is
-    /// dropped first and locked again in ascending order. Says whether another thread had a part of it: then time has
-    /// passed. Where it is inlined this costs nothing, for only the cold path answers yes.
+    /// Makes sure that all of `want` is held. What is held already stays if it is enough; otherwise
+    /// everything is dropped first and locked again in ascending order. Says whether another thread had a
+    /// part of it: then time has passed. Where it is inlined this costs nothing, for only the cold path
+    /// answers yes.
     #[inline]
     pub fn acquire(&mut self, want: Want<'_>) -> bool {
         if self.covers(want) && !(want == Want::All && self.keyspace.has_leases()) {
@@ -146,7 +149,8 @@ impl<'k> Held<'k> {
         }
     }
 
-    /// The same for one partition, which most commands need and most batches hold already.
+    /// Makes sure that one partition is held, which most commands need and most batches hold already. Returns
+    /// whether another thread had it.
     #[inline(always)]
     pub fn acquire_one(&mut self, partition: u16) -> bool {
         self.position(partition).is_none() && self.acquire(Want::One(partition))
@@ -165,7 +169,8 @@ impl<'k> Held<'k> {
         self.guards.clear();
     }
 
-    /// So many of the items that were looked at are the own work of a command that may take as long as its client asks.
+    /// Exempts `count` looked-at items from the limit: they are the own work of a command that may take as
+    /// long as its client asks.
     #[inline(always)]
     pub fn exempt(&mut self, count: u64) {
         if cfg!(debug_assertions) {
@@ -217,7 +222,7 @@ impl<'k> Held<'k> {
         partitions.fold(false, |waited, partition| self.lock(partition) | waited)
     }
 
-    /// Whether another thread had it.
+    /// Locks a partition. Returns whether another thread had it.
     #[inline]
     fn lock(&mut self, partition: u16) -> bool {
         let is_behind = self.guards.last().is_none_or(|(last, _)| *last < partition);
@@ -241,7 +246,8 @@ impl<'k> Held<'k> {
         self.guards.push((partition, guard));
     }
 
-    /// When it last had to wait for a lock, and had it: what was before was no hold. 0 if it never had to.
+    /// Returns the time at which the last lock that had to be waited for was obtained: what was before was no
+    /// hold. 0 if none was waited for.
     pub fn locked_at(&self) -> u64 {
         self.locked_at
     }
@@ -265,7 +271,8 @@ impl<'k> Held<'k> {
         }
     }
 
-    /// The partition of a slot. Panics if it is not held: a command that touches a key it did not name is our bug.
+    /// The partition of a slot. Panics if it is not held: a command that touches a key it did not name is our
+    /// bug.
     #[inline]
     pub(crate) fn partition(&mut self, slot: Slot) -> &mut Partition {
         self.numbered(self.keyspace.partition_of(slot))
@@ -298,19 +305,20 @@ impl<'k> Held<'k> {
         self.partitions().for_each(|partition| partition.followers.reports_changes = report);
     }
 
-    /// A number for each partition that is held, kept for the caller (a place in the log, for which replies have to wait).
+    /// A number for each partition that is held, kept for the caller (a place in the log, for which replies
+    /// have to wait).
     pub fn stamps(&self) -> impl Iterator<Item = &AtomicU64> {
         self.guards.iter().map(|(number, _)| &self.keyspace.shared.stamps[usize::from(*number)])
     }
 
-    /// Whether a command has asked for what it flushed to be freed.
+    /// Returns whether a command has asked for what it flushed to be freed.
     #[inline]
     pub fn has_flushed(&self) -> bool {
         self.free_afterwards > 0
     }
 
-    /// Frees what was flushed, as far as the command has asked for it, a little in each of many holds. What was held
-    /// is released.
+    /// Frees what was flushed, as far as the command has asked for it, a little in each of many holds. What
+    /// was held is released.
     pub fn free_flushed(&mut self) {
         /// Entries freed in one hold: some 20 us.
         const STEPS_A_HOLD: usize = 200;
@@ -336,8 +344,8 @@ impl<'k> Held<'k> {
         (&mut self.guards[at].1, &mut self.ready)
     }
 
-    /// All keys of a database are others now. Of those that are waited for, the ones are noted that are there at this
-    /// moment, according to `is_there`, and those whose absence is waited for. Everything is held.
+    /// All keys of a database are others now. Of those that are waited for, the ones are noted that are there
+    /// at this moment, according to `is_there`, and those whose absence is waited for. Everything is held.
     pub(crate) fn note_all_ready(&mut self, db: Db, is_there: impl Fn(&Partition, &Key<'_>) -> bool) {
         assert!(self.holds_all(), "whole-keyspace work holds the gate");
         for (_, partition) in &self.guards {
@@ -350,7 +358,7 @@ impl<'k> Held<'k> {
         }
     }
 
-    /// Whether `take_ready` has one.
+    /// Returns whether `take_ready` has a key.
     #[inline]
     pub fn has_ready(&self) -> bool {
         !self.ready.is_empty()
@@ -365,7 +373,8 @@ impl<'k> Held<'k> {
         self.ready.take()
     }
 
-    /// Takes all keys that were noted: a script is going to let go of their partitions, and they are served at its end.
+    /// Takes all keys that were noted: a script is going to let go of their partitions, and they are served
+    /// at its end.
     pub fn suspend_ready(&mut self) -> SuspendedReady {
         SuspendedReady(std::mem::take(&mut self.ready))
     }
@@ -376,7 +385,7 @@ impl<'k> Held<'k> {
         self.ready = suspended.0;
     }
 
-    /// How many keys are noted.
+    /// Returns the number of keys that are noted.
     pub(crate) fn ready_len(&self) -> usize {
         self.ready.len()
     }
@@ -386,7 +395,8 @@ impl<'k> Held<'k> {
         self.ready.truncate(len);
     }
 
-    /// The oldest waiter of `key` behind `turn`; none if no waiter of the key wants one of this type. It is held.
+    /// The oldest waiter of `key` behind `turn`; none if no waiter of the key wants one of this type. It is
+    /// held.
     pub fn next_waiter(
         &mut self,
         db: Db,
@@ -397,12 +407,13 @@ impl<'k> Held<'k> {
         self.partition(key.slot).followers.waiters.next(db, key.bytes, turn, kind).cloned()
     }
 
-    /// Whether the key's partition is held.
+    /// Returns whether the key's partition is held.
     pub fn holds(&self, key: &Key<'_>) -> bool {
         self.position(self.keyspace.partition_of(key.slot)).is_some()
     }
 
-    /// Lists `waiter` under each of its keys, behind those that wait for it already. Their partitions are held.
+    /// Lists `waiter` under each of its keys, behind those that wait for it already. Their partitions are
+    /// held.
     pub fn wait(&mut self, waiter: &Arc<Waiter>) {
         self.keyspace.give_turn(waiter);
         // As many keys as its client has named.
@@ -433,7 +444,8 @@ impl<'k> Held<'k> {
         }
     }
 
-    /// The waiters behind `waiter` may be served now: all of its keys are looked at. Their partitions are held.
+    /// The waiters behind `waiter` may be served now: all of its keys are looked at. Their partitions are
+    /// held.
     pub(crate) fn pass_on(&mut self, waiter: &Waiter) {
         // As many keys as its client has named.
         self.exempt(waiter.keys.len() as u64);
@@ -445,7 +457,7 @@ impl<'k> Held<'k> {
         }
     }
 
-    /// What is held.
+    /// Returns the partitions that are held.
     pub(crate) fn guarded(&self) -> impl Iterator<Item = &Partition> {
         self.guards.iter().map(|(_, guard)| &**guard)
     }

@@ -1,7 +1,9 @@
-//! Records that cannot be read are given up, by an operator who has no other use for their keys (SWAP FORGET).
+//! Records that cannot be read are given up, by an operator who has no other use for their keys (SWAP
+//! FORGET).
 //!
-//! What keys a record has only the record says: those that left with it are lost, and their names are not known. Nothing is reported of
-//! them, to the log or to replicas, which may still have them. A transaction that watches a key that may have been one of them fails.
+//! What keys a record has only the record says: those that left with it are lost, and their names are not
+//! known. Nothing is reported of them, to the log or to replicas, which may still have them. A transaction
+//! that watches a key that may have been one of them fails.
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
@@ -15,16 +17,16 @@ use isotherm_stdx::{Slot, UnixMs, steps};
 /// Records that are read for one key.
 const READS_MAX: usize = 64;
 
-/// What becomes of a record that is read before it is given up.
+/// Result of the read of a record before it is given up.
 pub enum LastRead {
     Value(Vec<u8>),
-    /// It cannot be read, and others can.
+    /// The record cannot be read, and others can.
     Lost,
-    /// It cannot be read now.
+    /// The record cannot be read now.
     Unknown,
 }
 
-/// What was given up of a key.
+/// Result of giving up the records that may have a key.
 #[derive(PartialEq, Eq, Debug)]
 pub struct Forgotten {
     /// Keys that are lost.
@@ -34,8 +36,8 @@ pub struct Forgotten {
 }
 
 impl Held<'_> {
-    /// Gives up the records that may have a key and are lost; each is read once more, and waited for. If one can be read and has the key,
-    /// that comes to memory, and all others stay as they are.
+    /// Gives up the records that may have a key and are lost; each is read once more, and waited for. If one
+    /// can be read and has the key, that comes to memory, and all others stay as they are.
     pub fn forget_unreadable(
         &mut self,
         db: Db,
@@ -68,7 +70,7 @@ impl Held<'_> {
         forgotten
     }
 
-    /// Gives up a record that is lost. How many keys it had.
+    /// Gives up a record that is lost. Returns how many keys it had.
     pub fn forget_bundle(&mut self, at: &BundleAt) -> u64 {
         let partition = self.partition(at.slot);
         let Some(address) = partition.bundle_at((at.db, at.slot), at.name, at.reference) else { return 0 };
@@ -77,7 +79,8 @@ impl Held<'_> {
         keys
     }
 
-    /// Gives up so many frozen keys of a slot or some more, which were to be deleted and could not be read: the first ones.
+    /// Gives up so many frozen keys of a slot or some more, which were to be deleted and could not be read:
+    /// the first ones.
     pub fn drop_frozen(&mut self, slot: Slot, count: u64) {
         let partition = self.partition(slot);
         let first = BundleAddress::first_of(partition.geometry.place_of(slot));
@@ -97,7 +100,8 @@ impl Held<'_> {
 }
 
 impl Partition {
-    /// Of a snapshot under way, which has not come to it, its keys are lost too.
+    /// Drops a bundle and returns how many keys it had. A snapshot under way that has not come to the bundle
+    /// loses its keys too.
     fn drop_bundle(&mut self, db: Db, (address, reference): (&BundleAddress, ColdRef)) -> u64 {
         let mut watches = std::mem::take(&mut self.followers.watches);
         let frozen = self.table(db).and_then(|table| table.frozen.as_ref());

@@ -1,5 +1,5 @@
-//! Layer 5 of 7: the way in. Partitions and their locks, transactions over what is locked, effects on the way out, and
-//! the clients that watch keys or wait for them.
+//! Layer 5 of 7: the way in. Partitions and their locks, transactions over what is locked, effects on the way
+//! out, and the clients that watch keys or wait for them.
 
 pub(crate) mod budget;
 pub(crate) mod carry;

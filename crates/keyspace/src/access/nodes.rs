@@ -1,13 +1,15 @@
-//! Nodes of large collections leave memory, move where they are kept, and come back, one at a time, under the lock of their partition.
+//! Nodes of large collections leave memory, move where they are kept, and come back, one at a time, under the
+//! lock of their partition.
 //!
 //! ```text
 //!   a page, leaf or block    --chill_node: its bytes are those that were written out-->  a stub
 //!   a stub at a              --move_node: the keeper has it at b now-->                  a stub at b
 //!   a stub                   --give_node: its record was read-->                         a page, leaf or block
 //! ```
-//! None of these is a change of the data, nor a use of the key. The collection keeps its entry and what leads to its nodes; what else lies in
-//! it stays where it is. A command finds nothing of what is away, and notes it (`Cold::note_missed`); one that changes a collection has what
-//! it names read before (`away_nodes`), or says what it wants before it changes anything (`Cold::note_wanted`).
+//! None of these is a change of the data, nor a use of the key. The collection keeps its entry and what leads
+//! to its nodes; what else lies in it stays where it is. A command finds nothing of what is away, and notes
+//! it (`Cold::note_missed`); one that changes a collection has what it names read before (`away_nodes`), or
+//! says what it wants before it changes anything (`Cold::note_wanted`).
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
@@ -23,11 +25,12 @@ use crate::values::nodewise::Nodewise;
 use crate::values::store::Store;
 use isotherm_stdx::UnixMs;
 
-/// Which nodes of a collection a command needs.
+/// Nodes of a collection that a command needs.
 #[derive(Clone, Copy, Debug)]
 pub enum NodeNeed<'n> {
     All,
-    /// Those of these elements; a command that adds or removes some needs others, to grow or to shrink.
+    /// The nodes of these elements. A command that adds or removes elements needs others too, to grow or to
+    /// shrink.
     Of {
         elements: &'n [&'n [u8]],
         reshapes: bool,
@@ -35,7 +38,8 @@ pub enum NodeNeed<'n> {
 }
 
 impl Held<'_> {
-    /// Whether anything refers to the record of a node: it is away, or has come back and was not changed since.
+    /// Returns whether anything refers to the record of a node: the node is away, or it has come back and was
+    /// not changed since.
     pub fn refers_to_node(&mut self, at: NodeAt, reference: ColdRef) -> bool {
         let store = &self.partition(at.slot).store;
         let Some(collection) = nodewise_at(store, at.name) else { return false };
@@ -43,29 +47,31 @@ impl Held<'_> {
         [away, store.cold.clean(at.name)].contains(&Some(reference))
     }
 
-    /// Where the records are of nodes that have come back and were not changed since, in what is held.
+    /// Returns the references to the records of nodes that have come back and were not changed since, in the
+    /// held partitions.
     pub fn clean_nodes(&mut self) -> Vec<ColdRef> {
         self.partitions().flat_map(|partition| partition.store.cold.all_clean()).collect()
     }
 
-    /// A node leaves again that was not changed since it came back. Whether it did.
+    /// A node leaves again that was not changed since it came back. Returns whether it did.
     pub fn chill_clean_node(&mut self, at: NodeAt, now: UnixMs) -> bool {
         self.partition(at.slot).chill_clean_node(at.name, now)
     }
 
-    /// Where a node is, if it is not in memory.
+    /// Returns the reference to a node, if it is not in memory.
     pub fn node_reference(&mut self, at: NodeAt) -> Option<ColdRef> {
         let store = &self.partition(at.slot).store;
         nodewise_at(store, at.name)?.away_at(store, at.name.index())
     }
 
-    /// Whether it was tried to read a node, without success.
+    /// Returns whether a read of a node was tried without success.
     pub fn is_node_unreadable(&mut self, at: NodeAt) -> bool {
         let Some(reference) = self.node_reference(at) else { return false };
         self.partition(at.slot).store.cold.lent(reference).is_some_and(|lent| lent.value.is_none())
     }
 
-    /// A node leaves memory whose payload was written out, if it is still as it was. Whether it did; else the reference goes back.
+    /// A node leaves memory whose payload was written out, if it is still as it was. Returns whether it did;
+    /// else the reference goes back.
     pub fn chill_node(&mut self, at: NodeAt, payload: &[u8], reference: ColdRef, now: UnixMs) -> bool {
         let partition = self.partition(at.slot);
         let chilled = partition
@@ -79,7 +85,8 @@ impl Held<'_> {
         chilled
     }
 
-    /// The keeper has a node elsewhere now. Whether anything refers to it; else the new place goes back.
+    /// The keeper has a node elsewhere now. Returns whether anything refers to it; else the new place goes
+    /// back.
     pub fn move_node(&mut self, at: NodeAt, from: ColdRef, to: ColdRef) -> bool {
         let partition = self.partition(at.slot);
         let moved = partition
@@ -91,8 +98,9 @@ impl Held<'_> {
         moved
     }
 
-    /// A node comes back to memory that was read, or could not be (`None`): then the next command that meets it fails. Nothing happens if
-    /// it is elsewhere by now. `keeps`: its record stays until it changes, so that it can leave again without being written.
+    /// A node comes back to memory that was read, or could not be (`None`): then the next command that meets
+    /// it fails. Nothing happens if it is elsewhere by now. `keeps`: its record stays until it changes, so
+    /// that it can leave again without being written.
     pub fn give_node(&mut self, at: NodeAt, payload: Option<&[u8]>, from: ColdRef, keeps: bool, now: UnixMs) {
         let partition = self.partition(at.slot);
         let is_home = payload.is_some_and(|payload| {
@@ -118,7 +126,8 @@ impl Held<'_> {
         }
     }
 
-    /// The nodes that a command needs of the collection under a key and that are not in memory, `nodes_max` at most.
+    /// The nodes that a command needs of the collection under a key and that are not in memory, `nodes_max`
+    /// at most.
     pub fn away_nodes(&mut self, db: Db, key: &Key<'_>, need: NodeNeed<'_>, nodes_max: usize) -> Vec<NodeAt> {
         let partition = self.partition(key.slot);
         let store = &partition.store;
@@ -146,7 +155,8 @@ impl Held<'_> {
         self.guarded().any(|partition| partition.store.cold.has_missed())
     }
 
-    /// What the command at hand has met of nodes that are not in memory.
+    /// Takes the nodes that the command at hand has met and that are not in memory, and adds them to
+    /// `missing`.
     pub(crate) fn take_missed_nodes(&mut self, missing: &mut Vec<Missing>) {
         let has_missed = |partition: &&Partition| partition.store.cold.has_missed();
         let numbers: Vec<u16> = self.guarded().filter(has_missed).map(|partition| partition.number).collect();
@@ -164,15 +174,16 @@ impl Held<'_> {
 }
 
 impl Txn<'_, '_> {
-    /// A command that changes something only when it has read all that it needs: until then what it meets is collected, as by one that only
-    /// reads.
+    /// A command that changes something only when it has read all that it needs: until then what it meets is
+    /// collected, as by one that only reads.
     pub fn read_first(&mut self) {
         if self.on_cold == OnCold::Read {
             self.on_cold = OnCold::Collect;
         }
     }
 
-    /// From now on it changes something. Whether it was shown all; if not it is to end here, and runs again when that was read.
+    /// Begins the changes of a command. Returns whether it was shown everything that it read before. If not
+    /// it has to end here, and runs again when the missing nodes were read.
     pub fn begin_changes(&mut self) -> bool {
         if self.on_cold == OnCold::Collect {
             self.on_cold = OnCold::Read;
@@ -181,7 +192,8 @@ impl Txn<'_, '_> {
         true
     }
 
-    /// A command that could not be shown a part of what it looked at changes nothing: its answer is that it could not be read.
+    /// A command that could not be shown a part of what it looked at changes nothing: its answer is that it
+    /// could not be read.
     #[cold]
     pub(super) fn refuse_failed(&self) -> Result<(), Full> {
         let has_failed = self.held.guarded().any(|partition| partition.store.cold.has_failed());
@@ -190,8 +202,8 @@ impl Txn<'_, '_> {
 }
 
 impl Partition {
-    /// Lets a node leave memory again that was not changed since it came back, if it may: its record is there.
-    /// Returns whether it did.
+    /// Lets a node leave memory again that was not changed since it came back, if it may: its record is
+    /// there. Returns whether it did.
     pub(crate) fn chill_clean_node(&mut self, name: NodeName, now: UnixMs) -> bool {
         let leave = |collection: &mut dyn Nodewise, store: &mut Store| {
             collection.chill_clean(store, name.index(), now)

@@ -1,4 +1,4 @@
-//! One partition: the databases' share of its slots, and who watches its keys.
+//! Partition: the databases' share of its slots, and the clients that watch its keys.
 
 use crate::access::followers::Followers;
 use crate::access::lease::Leases;
@@ -36,23 +36,23 @@ pub(crate) struct Partition {
     tables: Vec<Option<Box<Table>>>,
     /// Databases that have a table, ascending: one configured is not one used.
     used: Vec<u16>,
-    /// Those of databases that were flushed, still to be freed.
+    /// Tables of databases that were flushed, still to be freed.
     pub flushed: VecDeque<Flushed>,
-    /// The same of those that were there at the cut of the snapshot under way: they stay until it is over.
+    /// Flushed tables that were there at the cut of the snapshot under way: they stay until it is over.
     pub flushed_since: Vec<Flushed>,
     pub followers: Followers,
     pub expiry_turn: ExpiryTurn,
-    /// Behind the fields that each command touches.
+    /// Leases of keys. The field lies after those that each command touches.
     pub leases: Leases,
     shared: Arc<shared::Shared>,
 }
 
-/// Where the expiry cycle of a partition goes on.
+/// Position at which the expiry cycle of a partition goes on.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ExpiryTurn {
     /// A database, or behind the last the fields of hashes.
     pub at: usize,
-    /// How many turns in a row have left nothing that is due.
+    /// Number of turns in a row that have left nothing that is due.
     pub done: usize,
 }
 
@@ -113,7 +113,7 @@ impl Partition {
 
     // ---- one key ----
 
-    /// Where the entry of a key is.
+    /// Returns the page and the spot of a key's entry.
     #[inline(always)]
     pub fn find(&self, db: Db, key: &Key<'_>) -> Option<(Handle, Spot)> {
         self.table(db)?.find(&self.store, self.geometry.place_of(key.slot), key)
@@ -128,14 +128,15 @@ impl Partition {
         self.locate_in_place(db, key)
     }
 
-    /// The same for the one caller that most commands come through: a location is large, and copied where it is returned.
+    /// Returns the location of a key, or the one that it would have. Inlined for the one caller that most
+    /// commands come through: a location is large, and copied where it is returned.
     #[inline(always)]
     pub fn locate_in_place(&self, db: Db, key: &Key<'_>) -> Option<Location> {
         let table = self.table(db)?;
         Some(table.locate(&self.store, self.geometry.place_of(key.slot), key))
     }
 
-    /// The same for a key that was just looked for: its entry is at `spot`, or it has none.
+    /// Returns the location of a key that was just looked for: its entry is at `spot`, or it has none.
     #[inline]
     pub fn locate_seen(&self, db: Db, key: &Key<'_>, spot: Option<Spot>) -> Option<Location> {
         let table = self.table(db)?;
@@ -197,7 +198,7 @@ impl Partition {
         done
     }
 
-    /// The same for a key that was just looked for: its entry is at `spot`, or it has none.
+    /// Stores the value of a key that was just looked for: its entry is at `spot`, or it has none.
     #[inline]
     pub fn set_seen(
         &mut self,
@@ -269,7 +270,7 @@ impl Partition {
         self.table(db).map_or(0, Table::len)
     }
 
-    /// Those in pages.
+    /// Returns the number of keys in pages.
     pub fn len_in_pages(&self, db: Db) -> u64 {
         self.table(db).map_or(0, |table| table.keys)
     }
@@ -278,12 +279,13 @@ impl Partition {
         self.table(db).map_or(0, Table::volatile_len)
     }
 
-    /// The same of keys in pages.
+    /// Returns the number of keys in pages that expire.
     pub fn volatile_len_in_pages(&self, db: Db) -> u64 {
         self.table(db).map_or(0, |table| table.volatile)
     }
 
-    /// Calls `visit` with every entry of a slot, or of all slots. False if frozen ones could not be read.
+    /// Calls `visit` with every entry of a slot, or of all slots. Returns false if frozen ones could not be
+    /// read.
     pub fn for_each(
         &self,
         db: Db,
@@ -372,7 +374,7 @@ impl Partition {
         Ok(())
     }
 
-    /// After its last key has left, or its first has found no room.
+    /// Drops the table of a database after its last key has left, or its first has found no room.
     #[inline]
     pub fn drop_table_if_empty(&mut self, db: Db) {
         if self.table(db).is_some_and(Table::is_empty) {
@@ -402,14 +404,15 @@ impl Partition {
         }
     }
 
-    /// Where prefetch hints begin.
+    /// Publishes the root of a database's table, where prefetch hints begin.
     fn publish_root(&self, db: Db) {
         let raw = self.table(db).map_or(0, |table| table.index().raw());
         self.shared.root(self.number, db).store(raw, Relaxed);
     }
 
-    /// Takes a database's keys out of sight; how many. Prefixes and the largest keys, which are counted over all databases,
-    /// lose each key when it is freed, or all at once if no other database has keys. `is_lazy`: no client waits for that.
+    /// Takes a database's keys out of sight; how many. Prefixes and the largest keys, which are counted over
+    /// all databases, lose each key when it is freed, or all at once if no other database has keys.
+    /// `is_lazy`: no client waits for that.
     pub fn flush(&mut self, db: Db, others_stay: bool, is_lazy: bool) -> u64 {
         let Some(mut table) = self.take_table(db) else { return 0 };
         table.mark_flushed();
@@ -430,13 +433,13 @@ impl Partition {
         keys
     }
 
-    /// What counts prefixes has forgotten all keys.
+    /// Marks flushed tables as not attributed: the counts of prefixes have forgotten all keys.
     pub fn forget_attribution(&mut self) {
         let flushed = self.flushed.iter_mut().chain(&mut self.flushed_since);
         flushed.for_each(|flushed| flushed.is_attributed = false);
     }
 
-    /// Frees pages of flushed tables until the budget is spent. False if there is none that may go.
+    /// Frees pages of flushed tables until the budget is spent. Returns false if there is none that may go.
     pub fn free_flushed(&mut self, steps: &mut Steps) -> bool {
         let Some(flushed) = self.flushed.front_mut() else { return false };
         if flushed.free_step(&mut self.store, steps) {
@@ -463,7 +466,7 @@ impl Partition {
         self.all_tables().filter(move |table| table.snapshot_db == db)
     }
 
-    /// Those of databases, and those that are still to be freed.
+    /// Returns the tables of databases, and those that are still to be freed.
     pub fn all_tables(&self) -> impl Iterator<Item = &Table> {
         self.tables.iter().flatten().map(|table| &**table).chain(self.flushed_tables())
     }
@@ -478,7 +481,8 @@ impl Partition {
         self.flushed.iter().chain(&self.flushed_since).map(Flushed::table)
     }
 
-    /// What the partition has of the global allocator, its tables' and its bodies' apart.
+    /// Returns the bytes that the partition takes from the global allocator, without those of its tables and
+    /// bodies.
     pub fn malloc_bytes(&self) -> usize {
         let tables = self.tables.capacity() * size_of::<Option<Box<Table>>>();
         let scratch = self.store.scratch_bytes.capacity() + self.store.scratch.capacity_bytes();

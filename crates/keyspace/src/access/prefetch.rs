@@ -1,9 +1,9 @@
 //! Prefetching: the cache lines that a command will need are asked for while others run.
 //!
-//! A lookup is four dependent misses: slot record, directory node, page header, entry. A batch of commands goes
-//! through the stages together, so that the misses of different commands overlap: at 10 M keys a GET costs 213 ns
-//! without, 97 with (research: spike). Everything read here is a hint, read without locks: it decides only which line
-//! to ask for, and the lookup is done again under the lock.
+//! A lookup is four dependent misses: slot record, directory node, page header, entry. A batch of commands
+//! goes through the stages together, so that the misses of different commands overlap: at 10 M keys a GET
+//! costs 213 ns without, 97 with (research: spike). Everything read here is a hint, read without locks: it
+//! decides only which line to ask for, and the lookup is done again under the lock.
 //!
 //! ```text
 //!   stage     asks for                      a command that changes the length of a page asks for more
@@ -26,7 +26,7 @@ use crate::values::pages::is_worth_tightening;
 use isotherm_arena::{Arena, Hint};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What a command may do to its keys, as far as that says which memory it will touch.
+/// Changes that a command may make to its keys, as far as these say which memory it will touch.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Intent {
     /// May store a key that is not there: its page is copied to a larger place.
@@ -35,19 +35,20 @@ pub struct Intent {
     pub moves: bool,
 }
 
-/// Keys that go through the stages together: 32 x 4 lines, and some whole pages, are what the first level holds.
+/// Keys that go through the stages together: 32 x 4 lines, and some whole pages, are what the first level
+/// holds.
 pub const PREFETCH_KEYS_MAX: usize = 32;
 
 const TYPICAL_ENTRY_BYTES: usize = 33;
-/// What a change adds to a small collection.
+/// Bytes that a change adds to a small collection.
 const TYPICAL_ELEMENT_BYTES: usize = 16;
 /// 17 to 24 entries: 8 + 2 x 24.
 const TYPICAL_COLUMNS_END: usize = HEADER_BYTES + 2 * 24;
 /// Header, tags and lengths of any page.
 const COLUMNS_BYTES_MAX: usize = HEADER_BYTES + 2 * ENTRIES_MAX;
-/// Of a page of which nothing is known yet: the mean page.
+/// Bytes of a page that is not known yet: the mean page.
 const TYPICAL_PAGE_BYTES: usize = 640;
-/// Of a page, however long it is.
+/// Bytes of a page that are asked for at most, however long it is.
 const PAGE_BYTES_AHEAD_MAX: usize = 1024;
 
 /// Bytes of an object; raw 0: nothing.
@@ -129,7 +130,8 @@ fn hinted_handle(arena: &Arena, at: Place) -> u32 {
     arena.hint::<4>(at.raw, at.offset).map_or(0, |hint| hint.u32(0))
 }
 
-/// Where the handle of the key's page stands, and for a change those of the pages that it may split or merge.
+/// Asks for the handle of the key's page, and returns its place. If there is a change it also asks for the
+/// handles of the pages that it may split or merge.
 #[inline]
 fn prefetch_directory(arena: &Arena, at: Place, hash: u64, intent: Intent, others: &mut [Place; 2]) -> Place {
     let Some(record) = arena.hint::<RECORD_BYTES>(at.raw, at.offset) else { return Place::default() };
@@ -148,8 +150,8 @@ fn prefetch_directory(arena: &Arena, at: Place, hash: u64, intent: Intent, other
     prefetch_child(arena, root, pages, page_index(hash, pages))
 }
 
-/// Where the handles of the pages stand that this command's change will split or merge, if the slot is that far. Any
-/// number may stand in the record; of its pages' bytes the lower half is read, so that sums hold them.
+/// Asks for the handles of the pages that this command's change will split or merge, if the slot is that far.
+/// Any number may stand in the record; the lower half of its pages' bytes is read, so that sums hold them.
 #[inline]
 fn prefetch_others(
     arena: &Arena,
@@ -174,7 +176,7 @@ fn prefetch_others(
     }
 }
 
-/// Where the handle of page `index` of several stands.
+/// Asks for the handle of page `index` of several, and returns its place.
 #[inline]
 fn prefetch_child(arena: &Arena, root: u32, pages: u32, index: u32) -> Place {
     let mut node = root;
@@ -220,7 +222,7 @@ fn prefetch_entry(arena: &Arena, page: u32, tag: u8, intent: Intent, others: &[P
     arena.prefetch(page, offset + TYPICAL_ENTRY_BYTES - 1);
 }
 
-/// Where the first entry with this tag begins, if the page is what it seems to be.
+/// Returns the offset of the first entry with this tag, if the page is what it seems to be.
 #[inline]
 fn hinted_entry(header: u64, columns: Hint<'_, COLUMNS_BYTES_MAX>, tag: u8) -> Option<usize> {
     let cap = (header >> 8 & 31) as usize * 8;

@@ -4,9 +4,9 @@
 //! queue    k3 | k1 | k7            taken from the front
 //! behind   k3: 0, k1: 0, k7: 12    of k7 only waiters whose turn is after 12 are concerned
 //! ```
-//! A change concerns all waiters of its key: `behind` is 0. What a woken waiter passes on concerns only those behind it.
-//! A try that finds nothing for its waiter has changed nothing, and what it noted is forgotten; a key that it met after its
-//! time has left for good, and stays noted.
+//! A change concerns all waiters of its key: `behind` is 0. What a woken waiter passes on concerns only those
+//! behind it. A try that finds nothing for its waiter has changed nothing, and what it noted is forgotten; a
+//! key that it met after its time has left for good, and stays noted.
 //!
 //! Invariant: both hold the same keys.
 

@@ -4,10 +4,11 @@
 //!   cursor, 46 bits:   [position in the slot: 32 bits, reversed binary][spread slot number: 14 bits]
 //! ```
 //!
-//! Every page of a slot covers one interval of the bit-reversed hash order; splits and merges refine and coarsen the
-//! intervals but never move a key against that order. The cursor is a point in it: what lies behind it is still to
-//! come, so a key that is there throughout is always returned, and twice only if pages merge. (Redis's dictScan,
-//! carried to linear hashing: pages that are not split yet are met under the smaller mask.)
+//! Every page of a slot covers one interval of the bit-reversed hash order; splits and merges refine and
+//! coarsen the intervals but never move a key against that order. The cursor is a point in it: what lies
+//! behind it is still to come, so a key that is there throughout is always returned, and twice only if pages
+//! merge. (Redis's dictScan, carried to linear hashing: pages that are not split yet are met under the
+//! smaller mask.)
 //!
 //! Keys that lie outside memory are at their places in that order too: a piece of a slot is what one page and
 //! the bundles around it have in common. A walk of a client reads none of their records by itself (`walk`).
@@ -34,7 +35,7 @@ pub(crate) const CURSORS: u64 = 1 << (32 + SLOT_BITS);
 /// Clients keep cursors in doubles.
 const _: () = assert!(32 + SLOT_BITS < 53);
 
-/// One call's work is bounded even if it meets only empty pages.
+/// Pages that one call visits at most: its work is bounded even if it meets only empty pages.
 const PAGES_PER_CALL_MAX: u64 = 4096;
 
 /// The cursor of a place in a slot.
@@ -182,7 +183,8 @@ pub(crate) fn visit_page(
     partition.store.heap.page(page).len() as u64
 }
 
-/// A piece of a slot that has frozen keys: from a place in the order of hashes to where its page or a bundle ends.
+/// A piece of a slot that has frozen keys: from a place in the order of hashes to where its page or a bundle
+/// ends.
 struct Piece {
     db: Db,
     place: usize,
@@ -211,7 +213,8 @@ struct Met {
 impl Partition {
     /// Visits the keys of a piece, those in its page and those of bundles.
     ///
-    /// A key that freezes or thaws between two calls stays at its place in the order, so that it is met in any case.
+    /// A key that freezes or thaws between two calls stays at its place in the order, so that it is met in
+    /// any case.
     fn visit_piece(
         &self,
         record: &Record,
@@ -287,8 +290,8 @@ impl Partition {
         false
     }
 
-    /// Visits the keys of a bundle, with their hashes. Its record is read under the lock. Whether it could
-    /// be.
+    /// Visits the keys of a bundle, with their hashes. Its record is read under the lock. Returns whether it
+    /// could be.
     pub(crate) fn visit_bundle(
         &self,
         address: &BundleAddress,
@@ -368,8 +371,8 @@ pub(crate) fn weighted_slot(partition: &Partition, db: Db, mut at: u64, volatile
     unreachable!("the sums are those of the records")
 }
 
-/// Pages without entries that are drawn before the next one that has entries is taken: of pages with 8 entries one draw in 32
-/// meets one, so that so many of these mean a slot of which nearly all is empty.
+/// Pages without entries that are drawn before the next one that has entries is taken: of pages with 8
+/// entries one draw in 32 meets one, so that so many of these mean a slot of which nearly all is empty.
 const DRAWS_MAX: u32 = 1000;
 
 /// A random entry of a slot, every one equally likely: a random page, kept in proportion to its entries.

@@ -12,22 +12,21 @@
 //! look     the owner's worker of a woken waiter, with all partitions of its command: serves it,
 //!          then those behind it, of each of its keys
 //! ```
-//! **No wake-up is lost.** A thread that stops at a waiter has woken it, or has found it woken, while it held the key. The
-//! owner takes that mark away before it locks, so it looks after the change; and what it does not serve itself it passes
-//! on. A waiter that is claimed by another thread, which holds another of its keys, counts as one to be woken: the other
-//! may find nothing for it, and does not see this key. (With lists that cannot happen, with streams it does: a key is
-//! there, and nothing in it is new for this waiter.)
+//! **No wake-up is lost.** A thread that stops at a waiter has woken it, or has found it woken, while it held
+//! the key. The owner takes that mark away before it locks, so it looks after the change; and what it does
+//! not serve itself it passes on. A waiter that is claimed by another thread, which holds another of its
+//! keys, counts as one to be woken: the other may find nothing for it, and does not see this key. (With lists
+//! that cannot happen, with streams it does: a key is there, and nothing in it is new for this waiter.)
 //!
-//! **Order.** No waiter is tried for a key while an older one, which that key may serve, is woken and has not looked.
-//! What is passed on begins behind the one that looked: those before it had their try, or were woken, by whichever thread
-//! made the change.
+//! **Order.** No waiter is tried for a key while an older one, which that key may serve, is woken and has not
+//! looked. What is passed on begins behind the one that looked: those before it had their try, or were woken,
+//! by whichever thread made the change.
 //!
-//! **Bounds.** A hold looks at `WAITERS_PER_HOLD_MAX` waiters and keys of their commands, and at the keys that its command
-//! has changed. A chain of
-//! owners goes on with the rest, each under locks of its own.
+//! **Bounds.** A hold looks at `WAITERS_PER_HOLD_MAX` waiters and keys of their commands, and at the keys
+//! that its command has changed. A chain of owners goes on with the rest, each under locks of its own.
 //!
-//! The server runs commands and has mailboxes; that is behind `Serve`. `tests/shuttle/waiter_model.rs` puts a small one behind it,
-//! and explores the interleavings of what is written here.
+//! The server runs commands and has mailboxes; that is behind `Serve`. `tests/shuttle/waiter_model.rs` puts a
+//! small one behind it, and explores the interleavings of what is written here.
 
 use crate::access::budget::HOLD_STEPS_MAX;
 use crate::access::lock::Held;
@@ -38,18 +37,19 @@ use crate::layout::kind::{Db, Type};
 use isotherm_stdx::steps::{self, Steps};
 use std::sync::Arc;
 
-/// Each try runs a command of some microseconds, so a hold is about half a millisecond longer at most. The model check
-/// has few waiters, and is to meet the end of the budget too.
+/// Each try runs a command of some microseconds, so a hold is about half a millisecond longer at most. The
+/// model check has few waiters, and is to meet the end of the budget too.
 pub const WAITERS_PER_HOLD_MAX: u64 = if cfg!(shuttle) { 2 } else { 150 };
-/// The waiter, and behind it the key anew, of which the type may be another now: its slot, its page, an entry or two there.
+/// The waiter, and behind it the key anew, of which the type may be another now: its slot, its page, an entry
+/// or two there.
 const LOOKS_PER_WAITER: u64 = 6;
 const _: () = assert!(WAITERS_PER_HOLD_MAX * LOOKS_PER_WAITER < HOLD_STEPS_MAX);
 
-/// What serving needs of a thread that runs commands.
+/// Operations that serving needs of a thread that runs commands.
 pub trait Serve<'k> {
-    /// What a client is answered.
+    /// Answer to a client.
     type Answer;
-    /// What a command needs that is not in memory.
+    /// Values or nodes that a command needs and that are not in memory.
     type Missing;
 
     fn held(&mut self) -> &mut Held<'k>;
@@ -61,7 +61,7 @@ pub trait Serve<'k> {
     /// if that needs no waiting.
     fn reaches(&mut self, waiter: &Waiter) -> bool;
 
-    /// Whether a script has leased one of the waiter's keys, as far as these are held.
+    /// Returns whether a script has leased one of the waiter's keys, as far as these are held.
     fn is_leased(&mut self, waiter: &Waiter) -> bool;
 
     /// Has the waiter's owner look again when scripts have ended.
@@ -80,30 +80,30 @@ pub trait Serve<'k> {
     fn answer(&mut self, waiter: &Arc<Waiter>, answer: Self::Answer);
 }
 
-/// How a run of a waiter's command ended.
+/// Outcome of a run of a waiter's command.
 pub enum Attempt<A, M> {
     Answer(A),
-    /// There is nothing for it.
+    /// The keys have nothing for the waiter.
     Nothing,
-    /// Nothing was changed: something has to be fetched first.
+    /// The run has changed nothing: something has to be fetched first.
     Missing(M),
 }
 
-/// What came of trying to serve a waiter.
+/// Outcome of an attempt to serve a waiter.
 enum Tried<M> {
     Answered,
-    /// It has ended otherwise.
+    /// The waiter has ended otherwise.
     Ended,
-    /// There was nothing for it.
+    /// The keys had nothing for the waiter.
     Waits,
-    /// It needs keys that are not held, or another thread has it.
+    /// The waiter needs keys that are not held, or another thread has claimed it.
     OwnerLooks,
-    /// It needs what is not in memory. Its owner has it fetched.
+    /// The waiter needs what is not in memory. Its owner has it fetched.
     Missing(M),
 }
 
-/// Serves the waiters of all keys that were noted: first the key that was changed first. What serving one changes may
-/// serve others.
+/// Serves the waiters of all keys that were noted: first the key that was changed first. What serving one
+/// changes may serve others.
 pub fn serve_ready<'k>(server: &mut impl Serve<'k>) {
     let mut steps = Steps::new(WAITERS_PER_HOLD_MAX);
     while let Some(ready) = server.held().take_ready_key() {
@@ -133,7 +133,8 @@ fn serve_key<'k>(server: &mut impl Serve<'k>, ready: ReadyKey, steps: &mut Steps
         if waiter.is_woken() {
             return;
         }
-        // Its command looks at all of its keys. What it does is its client's own work, but others wait for it.
+        // Its command looks at all of its keys. What it does is its client's own work, but others wait for
+        // it.
         steps.look(waiter.keys.len() as u64);
         server.held().exempt(waiter.keys.len() as u64);
         match try_to_serve(server, &waiter) {

@@ -1,4 +1,4 @@
-//! What a keyspace is made of, and what its partitions share: read without any of their locks.
+//! Settings of a keyspace, and the state that its partitions share: read without any of their locks.
 
 use crate::access::lease::LeaseShared;
 use crate::access::waiter::WaitedKeys;
@@ -13,7 +13,7 @@ use crate::values::kept::KeptAccount;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, OnceLock};
 
-/// What a keyspace is made of; fixed while the process lives.
+/// Settings with which a keyspace is made; fixed while the process lives.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Lock stripes: a power of two, 1..=1024.
@@ -26,36 +26,38 @@ pub struct Config {
     pub reserve_bytes: u64,
     /// The secret of the key hash.
     pub hash_secret: [u8; 16],
-    /// What the global allocator takes for a request of so many bytes: for memory accounting.
+    /// Returns the bytes that the global allocator takes for a request of that many bytes: for memory
+    /// accounting.
     pub class_bytes: fn(usize) -> usize,
 }
 
-/// What is read without a partition's lock.
+/// State that is read without a partition's lock.
 pub(crate) struct Shared {
     databases: usize,
     /// Raw handles of the tables' slot indexes, by partition and database: where prefetch hints begin.
     roots: Box<[AtomicU32]>,
-    /// What tables count.
+    /// Counters of tables.
     pub counters: Arc<Counters>,
-    /// Of each partition: something that was removed may wait to be freed.
+    /// Flags by partition: something that was removed may wait to be freed.
     pub unfreed: Box<[Arc<AtomicBool>]>,
     pub lazy: Arc<LazyFrees>,
-    /// Of each partition: a number that the caller gives it with each change. As a field of the partition it moved the others
-    /// to cache lines that two threads took from each other: SETs of two threads fell from 1.85 to 1.07 of those of one.
+    /// Numbers by partition: the caller gives a partition its number with each change. As a field of the
+    /// partition this number moved the others to cache lines that two threads took from each other: SETs of
+    /// two threads fell from 1.85 to 1.07 of those of one.
     pub stamps: Box<[AtomicU64]>,
     pub access: AccessSettings,
     pub snapshot_active: AtomicBool,
     /// Counted under the gate, when all is cut.
     pub snapshots_begun: AtomicU64,
-    /// What is kept for a snapshot.
+    /// Account of the memory that is kept for a snapshot.
     pub kept: Arc<KeptAccount>,
     pub waited: WaitedKeys,
-    /// How often databases were swapped. Changes while everything is held.
+    /// Number of times that databases were swapped. Changes while everything is held.
     pub swaps: AtomicU64,
     pub watch: OnceLock<HoldWatch>,
     /// Turns of waiters that were given.
     pub next_turn: AtomicU64,
-    /// What large bodies take, those that a snapshot still holds included.
+    /// Account of large bodies, those that a snapshot still holds included.
     pub large: Arc<LargeAccount>,
     pub leases: LeaseShared,
 }

@@ -9,13 +9,13 @@ use crate::tables::frozen::BundleAddress;
 use isotherm_stdx::{Slot, UnixMs, steps};
 
 impl Held<'_> {
-    /// How many keys a slot has over all databases, those past their time included.
+    /// Returns the number of keys of a slot in all databases, those past their time included.
     pub fn slot_keys(&self, slot: Slot) -> u64 {
         let partition = self.partition_ref(slot);
         partition.used_databases().map(|db| self.slot_keys_of(db, slot)).sum()
     }
 
-    /// The same in one database.
+    /// Returns the number of keys of a slot in one database, those past their time included.
     pub fn slot_keys_of(&self, db: Db, slot: Slot) -> u64 {
         let partition = self.partition_ref(slot);
         let place = partition.geometry.place_of(slot);
@@ -23,7 +23,7 @@ impl Held<'_> {
         table.map_or(0, |table| table.slot_len(&partition.store.heap, place))
     }
 
-    /// Whether keys of it lie outside memory themselves.
+    /// Returns whether keys of the slot lie outside memory themselves.
     pub fn has_frozen_in(&self, slot: Slot) -> bool {
         let partition = self.partition_ref(slot);
         let first = BundleAddress::first_of(partition.geometry.place_of(slot));

@@ -1,4 +1,5 @@
-//! New keys with short values, gathered by slot while they come in any order, so that each slot is built at once.
+//! New keys with short values, gathered by slot while they come in any order, so that each slot is built at
+//! once.
 //!
 //! ```text
 //!   keys of a file, in the order of their hashes elsewhere
@@ -11,12 +12,15 @@
 //!
 //!   record  [place in the group, bit 7: a stamp follows][stamp u16][bytes u8][entry]
 //! ```
-//! A key that is inserted by itself touches four lines of memory that nothing near it in time touches; here it is written to one
-//! of 1024 places. What is gathered takes as much memory as it will in pages, and goes as they come.
+//! A key that is inserted by itself touches four lines of memory that nothing near it in time touches; here
+//! it is written to one of 1024 places. What is gathered takes as much memory as it will in pages, and goes
+//! as they come.
 //!
-//! A key comes once, as in an RDB file, or again and again, as in a log: then its last value counts (`repeats`).
+//! A key comes once, as in an RDB file, or again and again, as in a log: then its last value counts
+//! (`repeats`).
 //!
-//! **Invariants.** A record is an entry with its value in it. Of a group's chunks all but the last have no room for the record that came next.
+//! **Invariants.** A record is an entry with its value in it. Of a group's chunks all but the last have no
+//! room for the record that came next.
 
 mod repeats;
 
@@ -34,7 +38,7 @@ use isotherm_stdx::{Slot, UnixMs};
 
 /// Neighbours in the order of SCAN.
 const SLOTS_PER_GROUP: usize = 16;
-/// How many groups there are.
+/// Number of groups.
 pub const STAGED_GROUPS: usize = Slot::COUNT / SLOTS_PER_GROUP;
 /// The most partitions that there can be: a group lies in one.
 const _: () = assert!(STAGED_GROUPS >= 1024);
@@ -42,7 +46,8 @@ const _: () = assert!(STAGED_GROUPS >= 1024);
 /// The longest record fits.
 const CHUNK_BYTES_MIN: usize = 288;
 const CHUNK_BYTES_MAX: usize = 64 << 10;
-/// A group with more than this, and with more than `SKEW` times its share, is built before others: keys of one hash tag.
+/// A group with more than this, and with more than `SKEW` times its share, is built before others: keys of
+/// one hash tag.
 const GROUP_BYTES_MAX: u64 = 1 << 20;
 const SKEW: u64 = 8;
 
@@ -53,7 +58,7 @@ const _: () = assert!(RECORD_BYTES_MAX <= CHUNK_BYTES_MIN);
 /// Keys that are inserted one by one under one lock.
 const INSERTS_PER_HOLD: usize = 8 * PREFETCH_KEYS_MAX;
 
-/// What a key is that comes a second time.
+/// Meaning of a key that comes a second time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repeats {
     /// Damage: a file has each key once.
@@ -83,13 +88,14 @@ struct Group {
     open: Vec<u8>,
     full: Vec<Vec<u8>>,
     bytes: u64,
-    /// With more bytes than these it is looked through for repeats; 0: with the fewest for which that is worth it.
+    /// Bytes above which the group is looked through for repeats. 0 stands for the fewest bytes for which
+    /// that is worth it.
     bytes_max: u64,
 }
 
 const _: () = assert!(size_of::<Group>() == 64);
 
-/// What was gathered for 16 slots.
+/// Records gathered for 16 slots.
 pub struct StagedGroup {
     db: Db,
     number: usize,
@@ -150,7 +156,7 @@ impl Sorted {
 }
 
 impl Staging {
-    /// For keys that count as used at `now`.
+    /// Makes an empty staging for keys that count as used at `now`.
     pub fn new(keyspace: &Keyspace, db: Db, now: UnixMs, repeats: Repeats) -> Staging {
         let groups = (0..STAGED_GROUPS).map(|_| Group::default()).collect();
         Staging {
@@ -170,19 +176,20 @@ impl Staging {
         self.db
     }
 
-    /// What the records take.
+    /// Returns the bytes of the records.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Whether a string of so many bytes can be gathered: it will lie in a page beside its key.
+    /// Returns whether a string of `text_bytes` can be gathered: it will lie in a page next to its key.
     #[inline]
     pub fn takes(key_bytes: usize, text_bytes: usize) -> bool {
         Plan::new(key_bytes, text_bytes, false).place == Place::Inline
     }
 
-    /// Gathers `count` strings, each of which it `takes`, group by group: the memory of a group is fetched once for all of its
-    /// keys. Returns the groups that are to be built now (`take`), because they have far more than their share.
+    /// Gathers `count` strings, each of which it `takes`, group by group: the memory of a group is fetched
+    /// once for all of its keys. Returns the groups that are to be built now (`take`), because they have far
+    /// more than their share.
     pub fn add<'a>(&mut self, count: usize, string: impl Fn(usize) -> NewString<'a>) -> &[usize] {
         let mut sorted = std::mem::take(&mut self.sorted);
         sorted.sort(count, |number| Geometry::spread(Slot::of_key(string(number).key)));
@@ -247,7 +254,7 @@ impl Group {
         bytes as u64
     }
 
-    /// With room for a record of so many bytes.
+    /// Returns a chunk with room for a record of `bytes` bytes.
     #[inline]
     fn chunk(&mut self, bytes: usize) -> &mut Vec<u8> {
         if self.open.capacity() - self.open.len() < bytes {
@@ -256,7 +263,8 @@ impl Group {
         &mut self.open
     }
 
-    /// As large as all before it: small files take little.
+    /// Opens a chunk as large as all chunks before it together, within limits: small files take little
+    /// memory.
     #[cold]
     fn add_chunk(&mut self) {
         let bytes = (self.bytes as usize).clamp(CHUNK_BYTES_MIN, CHUNK_BYTES_MAX);
@@ -266,7 +274,7 @@ impl Group {
 }
 
 impl StagedGroup {
-    /// What another thread has gathered for the same slots.
+    /// Adds the records that another thread has gathered for the same slots.
     pub fn append(&mut self, other: StagedGroup) {
         assert_eq!((self.db, self.number), (other.db, other.number), "they are of the same slots");
         self.chunks.extend(other.chunks);
@@ -276,7 +284,7 @@ impl StagedGroup {
         self.chunks.is_empty()
     }
 
-    /// What its memory is, roughly.
+    /// Returns the bytes of its memory, roughly.
     pub fn bytes(&self) -> u64 {
         self.chunks.iter().map(|chunk| chunk.capacity() as u64).sum()
     }
@@ -326,7 +334,8 @@ pub struct Builder {
 }
 
 impl Keyspace {
-    /// Stores keys that were gathered, one slot a hold. None of them may be there: clients see nothing of the database.
+    /// Stores keys that were gathered, one slot a hold. None of them may be there: clients see nothing of the
+    /// database.
     pub fn build(&self, group: &StagedGroup, builder: &mut Builder, now: UnixMs) -> Result<(), BuildError> {
         for (place, entries) in group.by_slot(self.hasher()).iter_mut().enumerate() {
             if !entries.is_empty() {

@@ -1,4 +1,5 @@
-//! Strings that are changed in place (APPEND, SETRANGE, SETBIT): they become raw, and longer where they lie if that can be.
+//! Strings that are changed in place (APPEND, SETRANGE, SETBIT): they become raw, and longer where they lie
+//! if that can be.
 
 use crate::access::partition::Partition;
 use crate::layout::entry::{
@@ -85,7 +86,8 @@ impl Partition {
         Ok(())
     }
 
-    /// Stores the value again, `len` long and raw, with the expiry it had. The location is as after `Table::set`.
+    /// Stores the value again, `len` long and raw, with the expiry it had. The location is as after
+    /// `Table::set`.
     fn rewrite_longer(
         &mut self,
         db: Db,
@@ -149,7 +151,8 @@ impl Partition {
     }
 }
 
-/// The entry at a location with zeros behind its value, raw: where a text lies in the page and may stay there.
+/// The entry at a location with zeros behind its value, raw: where a text lies in the page and may stay
+/// there.
 fn stretched(store: &Store, location: &Location, len: usize) -> Option<Draft> {
     let entry = EntryBytes(store.heap.page(location.page?).entry(location.spot?));
     let stays = entry.place() == Place::Inline && entry.form() != Form::Int;

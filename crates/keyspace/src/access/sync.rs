@@ -1,5 +1,5 @@
-//! What threads share: the standard library's, or shuttle's under `--cfg shuttle`, whose scheduler then decides at each
-//! of these which thread goes on (`cargo xtask locks`).
+//! Synchronisation between threads: the standard library's types, or shuttle's under `--cfg shuttle`.
+//! Shuttle's scheduler then decides at each use which thread goes on (`cargo xtask locks`).
 
 #[cfg(shuttle)]
 pub use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};

@@ -1,5 +1,5 @@
-//! The terms of a transaction: at which moment it runs, what becomes of expired keys, how its lookups count, and what it
-//! came to; what is shown of values that are not in memory, and which it has met.
+//! The terms of a transaction: at which moment it runs, what becomes of expired keys, how its lookups count,
+//! and what it came to; what is shown of values that are not in memory, and which it has met.
 
 use crate::layout::bundle::BundleName;
 use crate::layout::cold::{ColdRef, ColdValue};
@@ -7,33 +7,33 @@ use crate::layout::kind::Db;
 use crate::layout::node_name::NodeAt;
 use isotherm_stdx::UnixMs;
 
-/// What becomes of a key that is met after its time.
+/// Treatment of a key that is met after its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ExpiryMode {
-    /// It leaves, as an effect (a primary).
+    /// The key leaves, as an effect (a primary).
     Delete,
-    /// It is absent, but stays (a replica, a paused or loading server).
+    /// The key is absent, but stays (a replica, a paused or loading server).
     Hide,
-    /// It is still there (the replication stream, import mode).
+    /// The key is still there (the replication stream, import mode).
     Keep,
 }
 
-/// How a lookup counts.
+/// Way in which a lookup counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Lookup {
-    /// For reading: counts as hit or miss and refreshes the access stamp.
+    /// A read: counts as hit or miss and refreshes the access stamp.
     Read,
-    /// For reading, without refreshing the access stamp (TTL, EXISTS).
+    /// A read that does not refresh the access stamp (TTL, EXISTS).
     Peek,
-    /// As `Peek`, but the absence of the key is no event (TYPE, OBJECT).
+    /// Like `Peek`, but the absence of the key is no event (TYPE, OBJECT).
     Quiet,
-    /// As `Quiet`, and counts neither as hit nor as miss.
+    /// Like `Quiet`, and counts neither as hit nor as miss.
     Silent,
-    /// For a write: refreshes the access stamp, no hit or miss.
+    /// A write: refreshes the access stamp, no hit or miss.
     Write,
 }
 
-/// What holds while a transaction runs; nothing below asks for any of it.
+/// Conditions that hold while a transaction runs; nothing below asks for any of them.
 #[derive(Clone, Copy, Debug)]
 pub struct Conditions {
     pub now: UnixMs,
@@ -42,7 +42,7 @@ pub struct Conditions {
     pub no_touch: bool,
 }
 
-/// What a command comes to in the statistics.
+/// Counts of a command for the statistics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TxnCounts {
     /// Changes (rdb_changes_since_last_save).
@@ -55,14 +55,16 @@ pub struct TxnCounts {
     pub expired_fields: u64,
 }
 
-/// What a command is shown of an entry whose value is not in memory.
+/// Treatment of an entry that a command meets and whose value is not in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OnCold {
-    /// Its type and length, as `Value::Cold`.
+    /// Shows its type and length, as `Value::Cold`.
     Show,
-    /// Nothing: what it meets is collected, its reply is thrown away, and it runs again. For commands that only read.
+    /// Shows nothing. Values that the command meets are collected, its reply is thrown away, and it runs
+    /// again. Only used by commands that only read.
     Collect,
-    /// The value, which is waited for under the lock. What is to be changed was fetched before, as far as its declaration leads to it.
+    /// The value, which is waited for under the lock. What is to be changed was fetched before, as far as its
+    /// declaration leads to it.
     Read,
 }
 
@@ -71,26 +73,26 @@ pub enum OnCold {
 pub struct Missing {
     pub db: Db,
     pub key: Box<[u8]>,
-    /// It is a part of a collection, whose key is not named.
+    /// Node that is missing, a part of a collection whose key is not named.
     pub node: Option<NodeAt>,
-    /// Or its keeper has tried.
+    /// False if its keeper has tried to read it, without success.
     pub is_readable: bool,
 }
 
-/// Where the value of a key is, for a command that needs it.
+/// Place of the value of a key, for a command that needs it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whereabouts {
-    /// In memory, or lent; or there is no such key.
+    /// The value is in memory, or lent; or there is no such key.
     Here,
-    /// Its keeper has it.
+    /// The value is with its keeper.
     Away(ColdValue),
     /// The key itself may be in a record of this name with its value: that is known when it was read.
     Frozen(ColdRef, BundleName),
-    /// Its keeper could not read it.
+    /// The keeper could not read the value.
     Unreadable,
 }
 
-/// Where the value of an entry is that was found.
+/// Place of the value of an entry that was found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ColdAt {
     Here,
@@ -98,13 +100,13 @@ pub(crate) enum ColdAt {
     Unreadable,
 }
 
-/// What became of a value that was written out.
+/// Outcome of the attempt to replace a value that was written out by a reference to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Chilled {
-    /// Its entry refers to it.
+    /// The entry refers to the value.
     Small,
-    /// The same, of a collection all of whose elements were looked at.
+    /// The entry refers to the value, a collection all of whose elements were looked at.
     Large,
-    /// It is another one by now, or there was no memory.
+    /// The value is another one by now, or there was no memory.
     No,
 }

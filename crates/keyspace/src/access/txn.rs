@@ -45,22 +45,22 @@ pub struct Txn<'t, 'k> {
     pub(super) found: Option<Found>,
 }
 
-/// How far an attempt to write over an old value has come.
+/// Outcome of an attempt to write over an old value.
 enum Overwrite {
     Done,
     /// The entry is there, but has to be made anew.
     Misfit(Spot),
-    /// There is no live entry.
+    /// No live entry is there.
     Absent,
 }
 
-/// Where an entry is, until something changes in its partition.
+/// Place of an entry, valid until something changes in its partition.
 #[derive(Clone, Copy)]
 pub(super) struct Found {
     pub(super) db: Db,
     pub(super) hash: u64,
     pub(super) place: (Handle, Spot),
-    /// Its access stamp was refreshed.
+    /// True if the entry's access stamp was refreshed.
     pub(super) touched: bool,
 }
 
@@ -154,7 +154,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         is_there
     }
 
-    /// Where that entry is; counts and touches as `lookup` says.
+    /// Finds the live entry of a key; counts and touches as `lookup` says.
     fn find_counted(&mut self, db: Db, key: &Key<'_>, lookup: Lookup) -> Option<(Handle, Spot)> {
         let found = self.find_place::<true>(db, key);
         let is_there = found.is_some() || self.is_shown(db, key);
@@ -180,7 +180,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.event(EventClass::KeyMiss, "keymiss", db, key.bytes);
     }
 
-    /// Whether a live entry of `key` exists.
+    /// Returns whether a live entry of `key` exists.
     #[inline]
     pub fn contains(&mut self, db: Db, key: &Key<'_>) -> bool {
         self.find_place::<true>(db, key).is_some() || self.is_shown(db, key)
@@ -212,7 +212,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         Ok(spot.is_some())
     }
 
-    /// The usual SET of a key that is there: where the value takes the place of the old one, nothing else changes.
+    /// Overwrites the value of a key that is there, if it takes the place of the old one: the usual SET.
     #[inline]
     fn overwrite(&mut self, db: Db, key: &Key<'_>, value: NewValue<'_>, expiry: Expiry) -> Overwrite {
         let now = self.conditions.now;
@@ -234,7 +234,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         }
     }
 
-    /// The same for all others. `spot`: where the live entry is, if there is one.
+    /// Stores a value for which `overwrite` was not enough. `spot` is the place of the live entry, if any.
     pub(super) fn set_anew(
         &mut self,
         db: Db,
@@ -272,7 +272,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.edit_collection(db, key, Form::Hash, limits, |editing| work(&mut HashEdit { editing }))
     }
 
-    /// The same for a set.
+    /// Changes the set under `key`, or an empty one. What `work` leaves is stored; an empty set is absent.
     pub fn edit_set<R>(
         &mut self,
         db: Db,
@@ -283,7 +283,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.edit_collection(db, key, Form::Set, limits, |editing| work(&mut SetEdit { editing }))
     }
 
-    /// The same for a sorted set.
+    /// Changes the sorted set under `key`, or an empty one. What `work` leaves is stored, unless it is empty.
     pub fn edit_zset<R>(
         &mut self,
         db: Db,
@@ -294,7 +294,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.edit_collection(db, key, Form::Zset, limits, |editing| work(&mut ZsetEdit { editing }))
     }
 
-    /// The same for a list.
+    /// Changes the list under `key`, or an empty one. What `work` leaves is stored; an empty list is absent.
     pub fn edit_list<R>(
         &mut self,
         db: Db,
@@ -305,7 +305,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.edit_collection(db, key, Form::List, limits, |editing| work(&mut ListEdit { editing }))
     }
 
-    /// The same for a stream, which stays when it is empty.
+    /// Changes the stream under `key`, or an empty one. What `work` leaves is stored, an empty stream too.
     pub fn edit_stream<R>(
         &mut self,
         db: Db,
@@ -326,7 +326,7 @@ impl<'t, 'k> Txn<'t, 'k> {
     ) -> Result<Edited<R>, EditError> {
         let now = self.conditions.now;
         if self.on_cold != OnCold::Show {
-            // What is missing may be of another key, in another partition: LMOVE would push what it has not seen.
+            // It may be missing of another key, in another partition: LMOVE would push what it has not seen.
             self.refuse_failed()?;
             if self.held.partition(key.slot).has_cold() {
                 self.held.partition(key.slot).store.cold.set_collects(false);
@@ -397,8 +397,8 @@ impl<'t, 'k> Txn<'t, 'k> {
         true
     }
 
-    /// Removes `key`, so that the command can store another value there: for events that is no new key. Returns whether a
-    /// live entry was there.
+    /// Removes `key`, so that the command can store another value there: for events that is no new key.
+    /// Returns whether a live entry was there.
     pub fn clear(&mut self, db: Db, key: &Key<'_>) -> bool {
         let was_there = self.remove(db, key);
         self.cleared = was_there.then_some((db, key.hash));
@@ -432,15 +432,15 @@ impl<'t, 'k> Txn<'t, 'k> {
         Ok(true)
     }
 
-    /// The bytes of a string that is now `len` long (not shorter than before), for writing in place: what was there is
-    /// kept, the rest is zero. An absent key is created without expiry; an integer becomes text. Raw from now on.
-    /// [`Full`] also where no entry can state the length.
+    /// The bytes of a string that is now `len` long (not shorter than before), for writing in place: what was
+    /// there is kept, the rest is zero. An absent key is created without expiry; an integer becomes text. Raw
+    /// from now on. [`Full`] also where no entry can state the length.
     pub fn edit(&mut self, db: Db, key: &Key<'_>, len: usize) -> Result<&mut [u8], Full> {
         self.touch(db, key);
         self.room(db, key, len)
     }
 
-    /// As `edit`, but watching clients are not notified: a caller that then changes a byte says so by `touch`.
+    /// Returns the bytes that `edit` does, without notice to watchers: a change needs `touch`.
     pub fn room(&mut self, db: Db, key: &Key<'_>, len: usize) -> Result<&mut [u8], Full> {
         let live = match self.find_again(db, key) {
             Some(found) => self.held.partition(key.slot).locate_seen(db, key, Some(found.place.1)),
@@ -528,8 +528,8 @@ impl<'t, 'k> Txn<'t, 'k> {
 
     // ---- waiting ----
 
-    /// Whether the key can be looked at. A client that is served by another client's push sees the keys whose partitions that
-    /// one holds.
+    /// Returns whether the key can be looked at. A client that is served by another client's push sees the
+    /// keys whose partitions that client holds.
     pub fn holds(&self, key: &Key<'_>) -> bool {
         self.held.holds(key)
     }
@@ -552,7 +552,7 @@ impl<'t, 'k> Txn<'t, 'k> {
         self.held.partition(key.slot).followers.watches.remove(db, key.bytes, watcher);
     }
 
-    /// For EXEC: whether a watched key that was alive at WATCH is past its time now.
+    /// Returns whether a watched key that was alive at WATCH is past its time now. Used by EXEC.
     pub fn watched_key_expired(&mut self, db: Db, key: &Key<'_>, watcher: &Arc<Watcher>) -> bool {
         steps::note(1);
         let now = self.conditions.now;
@@ -584,8 +584,8 @@ impl<'t, 'k> Txn<'t, 'k> {
         }
     }
 
-    /// The waiters of `key` look again. Every change does so by itself; a handler asks for it where Valkey wakes waiters
-    /// and leaves watches alone (XGROUP DESTROY).
+    /// The waiters of `key` look again. Every change does so by itself; a handler asks for it where Valkey
+    /// wakes waiters and leaves watches alone (XGROUP DESTROY).
     #[cold]
     pub fn note_waiters(&mut self, db: Db, key: &Key<'_>) {
         let (partition, ready) = self.held.partition_and_ready(key.slot);

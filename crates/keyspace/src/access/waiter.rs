@@ -1,8 +1,9 @@
 //! Waiters: clients that wait until a key is there (BLPOP and its kin).
 //!
-//! A partition lists, per key, the waiters of it, the oldest first. A change of such a key is noted by the thread that
-//! makes it (`Held`); when its command is done, and before it lets go of the partition, it runs the waiters' commands for
-//! them (`serving`). So a log gets the push before the pop, and the client that pushed finds its list already emptied.
+//! A partition lists, per key, the waiters of it, the oldest first. A change of such a key is noted by the
+//! thread that makes it (`Held`); when its command is done, and before it lets go of the partition, it runs
+//! the waiters' commands for them (`serving`). So a log gets the push before the pop, and the client that
+//! pushed finds its list already emptied.
 //!
 //! ```text
 //!             claim             finish
@@ -12,11 +13,12 @@
 //!      | +---------------+--------------> answered    CLIENT UNBLOCK
 //!      +------------------------------->  ended       no answer comes: its time is over, it is killed or gone
 //! ```
-//! A waiter leaves `waiting` for good once. All of them exchange one byte; the locks of partitions are not needed for it.
-//! A waiter that has ended may still be listed: it is passed over, and its owner takes it out.
+//! A waiter leaves `waiting` for good once. All of them exchange one byte; the locks of partitions are not
+//! needed for it. A waiter that has ended may still be listed: it is passed over, and its owner takes it out.
 //!
-//! A list costs nothing beyond its key for one waiter, which is what nearly every key has. Of several it is a tree by
-//! turn, with counts of what they wait for: to leave, and to see that none of them wants a key as it is, take no scan.
+//! A list costs nothing beyond its key for one waiter, which is what nearly every key has. Of several it is a
+//! tree by turn, with counts of what they wait for: to leave, and to see that none of them wants a key as it
+//! is, take no scan.
 
 use crate::access::keyspace::Keyspace;
 use crate::access::sync::{AtomicBool, AtomicU8, yield_now};
@@ -31,16 +33,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct Waiter {
     /// Only a key of this type is worth a try.
     pub kind: Type,
-    /// And the key's absence: its command then says what is wrong (XREADGROUP, whose group is gone).
+    /// True if the key's absence is worth a try too: the command then says what is wrong (XREADGROUP, whose
+    /// group is gone).
     pub on_removal: bool,
     /// Ascending by partition, without repetitions.
     pub keys: Box<[WaitedKey]>,
     state: AtomicU8,
     woken: AtomicBool,
-    /// Its place among all waiters of a key: older ones have a smaller one. 0 until it is listed.
+    /// Place among all waiters of a key: older waiters have a smaller number. 0 until the waiter is listed.
     turn: AtomicU64,
     wake: fn(&Arc<Waiter>),
-    /// Whose it is; the keyspace does not look.
+    /// Owner of the waiter; the keyspace does not look at it.
     pub client: Box<dyn Any + Send + Sync>,
 }
 
@@ -57,7 +60,7 @@ const CLAIMED: u8 = 1;
 const ANSWERED: u8 = 2;
 const ENDED: u8 = 3;
 
-/// What came of a try to claim a waiter.
+/// Outcome of an attempt to claim a waiter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Claim {
     Taken,
@@ -67,7 +70,8 @@ pub enum Claim {
 }
 
 impl Waiter {
-    /// `wake` asks the owner to look by itself. It is called under the lock of a partition, so it may queue, never wait.
+    /// `wake` asks the owner to look by itself. It is called under the lock of a partition, so it may queue,
+    /// never wait.
     pub fn new<'n>(
         keyspace: &Keyspace,
         kind: Type,
@@ -110,7 +114,7 @@ impl Waiter {
         }
     }
 
-    /// There was nothing for it: it goes on waiting.
+    /// Lets a claimed waiter go on waiting, as there was nothing for it.
     pub fn release(&self) {
         assert!(
             self.change(CLAIMED, WAITING).is_ok(),
@@ -118,7 +122,7 @@ impl Waiter {
         );
     }
 
-    /// It was served: the answer is on its way.
+    /// Marks a claimed waiter as served: the answer is on its way.
     pub fn finish(&self) {
         assert!(
             self.change(CLAIMED, ANSWERED).is_ok(),
@@ -126,14 +130,15 @@ impl Waiter {
         );
     }
 
-    /// It waits no longer and nothing is served to it from now on: its time is over, it is killed, or its connection is
-    /// gone. False if that was so before. Waits while another thread has claimed it; that one takes no lock of a
-    /// partition meanwhile.
+    /// Ends the wait, and nothing is served to the waiter from now on: its time is over, it is killed, or its
+    /// connection is gone. Returns false if it had ended before. Waits while another thread has claimed it;
+    /// that thread takes no lock of a partition meanwhile.
     pub fn end(&self) -> bool {
         self.leave(ENDED)
     }
 
-    /// The same for a client that is answered without its key (CLIENT UNBLOCK).
+    /// Ends the wait of a client that is answered without its key (CLIENT UNBLOCK). Returns false if it had
+    /// ended before.
     pub fn answer_otherwise(&self) -> bool {
         self.leave(ANSWERED)
     }
@@ -152,7 +157,7 @@ impl Waiter {
         self.state.load(Ordering::Acquire) >= ANSWERED
     }
 
-    /// Whether an answer is on its way.
+    /// Returns whether an answer is on its way.
     pub fn is_answered(&self) -> bool {
         self.state.load(Ordering::Acquire) == ANSWERED
     }
@@ -161,13 +166,13 @@ impl Waiter {
         self.turn.load(Ordering::Relaxed)
     }
 
-    /// Whether a key of this type, or the absence of one, is worth a try.
+    /// Returns whether a key of this type, or the absence of one, is worth a try.
     pub fn wants(&self, kind: Option<Type>) -> bool {
         self.on_removal || kind == Some(self.kind)
     }
 
-    /// Asks the owner to run the command itself, with all locks that it needs, and then to pass on to the waiters behind
-    /// this one. Until it has, none of them is served with what it was woken for.
+    /// Asks the owner to run the command itself, with all locks that it needs, and then to pass on to the
+    /// waiters behind this one. Until it has, none of them is served with what it was woken for.
     pub fn wake(self: &Arc<Waiter>) {
         if !self.woken.swap(true, Ordering::AcqRel) {
             (self.wake)(self);
@@ -188,9 +193,11 @@ impl Waiter {
         self.woken.store(false, Ordering::Release);
     }
 
-    /// What it takes, here and in the lists of partitions, its client's part apart.
+    /// Returns the bytes that the waiter takes, here and in the lists of partitions, without its client's
+    /// part.
     pub fn memory_bytes(&self, class_bytes: fn(usize) -> usize) -> usize {
-        /// An entry of a partition's table (a name, a list, a byte of the table's own), of which some are empty.
+        /// An entry of a partition's table (a name, a list, a byte of the table's own), of which some are
+        /// empty.
         const LISTED_BYTES: usize = (size_of::<Arc<[u8]>>() + size_of::<List>() + 1) * 3 / 2;
         let counts = 2 * size_of::<usize>();
         let names: usize = self.keys.iter().map(|key| class_bytes(counts + key.name.len())).sum();
@@ -207,7 +214,8 @@ impl fmt::Debug for Waiter {
     }
 }
 
-/// How many keys are waited for, and how many of them by a waiter for their removal too; of all partitions.
+/// Number of keys that are waited for, and number of those that a waiter wants to see removed too; over all
+/// partitions.
 #[derive(Default)]
 pub(crate) struct WaitedKeys([AtomicU64; 2]);
 
@@ -229,7 +237,8 @@ enum List {
     Several(Box<Several>),
 }
 
-/// Invariants: the counts are those of the waiters; a waiter is listed under its turn; there are at least two of them.
+/// Invariants: the counts are those of the waiters; a waiter is listed under its turn; there are at least two
+/// of them.
 #[derive(Default)]
 struct Several {
     by_turn: BTreeMap<u64, Arc<Waiter>>,
@@ -266,7 +275,7 @@ impl List {
         }
     }
 
-    /// Whether none is left.
+    /// Removes a waiter. Returns whether none is left.
     fn remove(&mut self, waiter: &Arc<Waiter>) -> bool {
         match self {
             List::One(only) => return Arc::ptr_eq(only, waiter),
@@ -296,7 +305,7 @@ impl List {
         }
     }
 
-    /// Whether one of them wants a key of this type, or the absence of one.
+    /// Returns whether a waiter of the list wants a key of this type, or the absence of one.
     fn wants(&self, kind: Option<Type>) -> bool {
         match self {
             List::One(only) => only.wants(kind),
@@ -306,7 +315,7 @@ impl List {
         }
     }
 
-    /// What one key adds to `WaitedKeys`.
+    /// Returns the counts that one key adds to `WaitedKeys`.
     fn counts(&self) -> [u64; 2] {
         [1, u64::from(self.wants(None))]
     }
@@ -332,7 +341,8 @@ impl List {
     }
 }
 
-/// By name, so that the order in which waiters are served after FLUSHALL or SWAPDB depends on nothing but the keys.
+/// Lists by name of their key, so that the order in which waiters are served after FLUSHALL or SWAPDB depends
+/// on nothing but the keys.
 type WaitersOfKeys = BTreeMap<Arc<[u8]>, List>;
 
 /// The waiters of one partition.
@@ -361,7 +371,7 @@ impl Waiters {
         self.list(db, key).filter(|list| list.wants(kind))?.behind(turn)
     }
 
-    /// Whether there are waiters of `key` behind `turn`.
+    /// Returns whether there are waiters of `key` that came after `turn`.
     pub fn has_behind(&self, db: Db, key: &[u8], turn: u64) -> bool {
         self.list(db, key).is_some_and(|list| list.behind(turn).is_some())
     }
@@ -403,7 +413,7 @@ impl Waiters {
         }
     }
 
-    /// Nothing happens if it is listed no longer.
+    /// Removes a waiter from a key's list. Nothing happens if it is listed no longer.
     pub fn remove(&mut self, db: Db, key: &[u8], waiter: &Arc<Waiter>, counts: &WaitedKeys) {
         let Some(keys) = self.databases.get_mut(&db) else { return };
         let Some(list) = keys.get_mut(key) else { return };
@@ -418,15 +428,16 @@ impl Waiters {
         }
     }
 
-    /// `key` leaves by itself (its time, a lack of memory): no client's command is under way that could serve, so if one
-    /// of the waiters is concerned, the oldest of all looks for itself and passes on to those behind it.
+    /// `key` leaves by itself (its time, a lack of memory): no client's command is under way that could
+    /// serve, so if one of the waiters is concerned, the oldest of all looks for itself and passes on to
+    /// those behind it.
     pub fn wake_removed(&self, db: Db, key: &[u8]) {
         if let Some(oldest) = self.next(db, key, 0, None) {
             oldest.wake();
         }
     }
 
-    /// What `WaitedKeys` has counted for this partition.
+    /// Returns the counts that `WaitedKeys` has for this partition.
     pub fn counts(&self) -> [u64; 2] {
         let lists = self.databases.values().flat_map(BTreeMap::values);
         lists.map(List::counts).fold([0; 2], |sum, one| [sum[0] + one[0], sum[1] + one[1]])
@@ -441,7 +452,8 @@ impl Waiters {
 }
 
 impl Keyspace {
-    /// A place behind all waiters that are listed. Its keys' partitions are held, so each list stays in order.
+    /// A place behind all waiters that are listed. Its keys' partitions are held, so each list stays in
+    /// order.
     pub(crate) fn give_turn(&self, waiter: &Waiter) {
         let turn = self.shared().next_turn.fetch_add(1, Ordering::Relaxed) + 1;
         waiter.turn.store(turn, Ordering::Relaxed);

@@ -74,7 +74,7 @@ impl Walk {
         self.records.get(&reference.raw())
     }
 
-    /// Names a record that is to be read. Whether it was not named yet.
+    /// Names a record that is to be read. Returns whether it was not named yet.
     pub fn want(&mut self, bundle: BundleAt) -> bool {
         let is_new = self.wanted.insert(bundle.reference.raw(), bundle).is_none();
         self.wanted_bytes += if is_new { bundle.reference.value_bytes() } else { 0 };

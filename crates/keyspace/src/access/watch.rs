@@ -1,13 +1,14 @@
 //! WATCH: whose transaction fails because a key changed.
 //!
-//! A watcher is one flag per connection. A partition lists, per watched key, the flags to raise; a change raises them
-//! under the partition's lock, so an EXEC that takes the same lock afterwards sees it.
+//! A watcher is one flag per connection. A partition lists, per watched key, the flags to raise; a change
+//! raises them under the partition's lock, so an EXEC that takes the same lock afterwards sees it.
 //!
-//! A flag that is raised stays so until its connection watches anew, with another flag. So a change takes the flags that
-//! it raises out of the list: each is visited once for the WATCH that has listed it, however often the key changes.
-//! A connection finds its place in a list by its flag's address, without a scan.
+//! A flag that is raised stays so until its connection watches anew, with another flag. So a change takes the
+//! flags that it raises out of the list: each is visited once for the WATCH that has listed it, however often
+//! the key changes. A connection finds its place in a list by its flag's address, without a scan.
 //!
-//! A key that had expired already when WATCH met it is as good as absent: that it then really leaves is no change.
+//! A key that had expired already when WATCH met it is as good as absent: that it then really leaves is no
+//! change.
 
 use crate::layout::kind::Db;
 use isotherm_stdx::steps;
@@ -40,7 +41,7 @@ struct Watch {
 /// The watches of one key: mostly it is one, and takes nothing beside the key's entry.
 enum List {
     One(Watch),
-    /// By the flag's address.
+    /// Watches by the address of their flag.
     #[expect(clippy::box_collection, reason = "a key's entry stays small")]
     Several(Box<HashMap<usize, Watch>>),
 }
@@ -70,7 +71,7 @@ impl List {
         }
     }
 
-    /// Whether none is left.
+    /// Removes a watcher. Returns whether none is left.
     fn remove(&mut self, watcher: &Arc<Watcher>) -> bool {
         match self {
             List::One(only) => Arc::ptr_eq(&only.watcher, watcher),
@@ -81,7 +82,7 @@ impl List {
         }
     }
 
-    /// Keeps the watches of which `keep` says so. Whether none is left.
+    /// Keeps the watches of which `keep` says so. Returns whether none is left.
     fn retain(&mut self, mut keep: impl FnMut(&mut Watch) -> bool) -> bool {
         match self {
             List::One(only) => {
@@ -129,12 +130,12 @@ impl Watches {
         }
     }
 
-    /// Nothing happens if it is listed no longer.
+    /// Removes a watcher from a key's list. Nothing happens if it is listed no longer.
     pub fn remove(&mut self, db: Db, key: &[u8], watcher: &Arc<Watcher>) {
         self.change(db, key, |list| list.remove(watcher));
     }
 
-    /// Whether `key` was past its time already when `watcher` met it.
+    /// Returns whether `key` was past its time already when `watcher` met it.
     pub fn was_expired(&self, db: Db, key: &[u8], watcher: &Arc<Watcher>) -> bool {
         let list = self.databases.get(&db).and_then(|keys| keys.get(key));
         list.and_then(|list| list.get(watcher)).is_some_and(|watch| watch.was_expired)
@@ -153,15 +154,15 @@ impl Watches {
         changed.iter().for_each(|key| self.touch(db, key));
     }
 
-    /// `key` leaves because its time has come. Watches that began after that moment have lost nothing; from now on the
-    /// key is simply absent for them.
+    /// `key` leaves because its time has come. Watches that began after that moment have lost nothing; from
+    /// now on the key is simply absent for them.
     pub fn expire(&mut self, db: Db, key: &[u8]) {
         self.change(db, key, |list| {
             list.retain(|watch| std::mem::take(&mut watch.was_expired) || watch.fail())
         });
     }
 
-    /// Keys of which `leaves` says so leave this node. How many were asked about.
+    /// Keys of which `leaves` says so leave this node. Returns how many were asked about.
     pub fn fail_where(&mut self, leaves: impl Fn(&[u8]) -> bool) -> usize {
         let mut asked = 0;
         self.databases.retain(|_, keys| {
@@ -173,8 +174,8 @@ impl Watches {
         asked
     }
 
-    /// All keys of `db` are replaced at once (FLUSHDB, SWAPDB). `before` and `after` say how a key stands in the
-    /// world before and after: absent, alive, or past its time.
+    /// All keys of `db` are replaced at once (FLUSHDB, SWAPDB). `before` and `after` say how a key stands in
+    /// the world before and after: absent, alive, or past its time.
     pub fn replace(
         &mut self,
         db: Db,
@@ -207,11 +208,11 @@ impl Watch {
     }
 }
 
-/// How a key stands.
+/// Presence of a key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Presence {
     Absent,
     Alive,
-    /// In memory, past its time.
+    /// A key in memory that is past its time.
     Stale,
 }

@@ -3,8 +3,9 @@
 use crate::access::sync::MutexGuard;
 use std::ops::{Deref, DerefMut};
 
-/// Learns how long partitions are locked for work that no command asked for (expiry, eviction, ...), and for reports. The
-/// keyspace has no clock: what `begin` returned when the lock was had is what `end` is given before it is let go.
+/// Learns how long partitions are locked for work that no command asked for (expiry, eviction, ...), and for
+/// reports. The keyspace has no clock: what `begin` returned when the lock was had is what `end` is given
+/// before it is let go.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldWatch {
     pub begin: fn() -> u64,
@@ -15,7 +16,7 @@ impl HoldWatch {
     pub const NONE: HoldWatch = HoldWatch { begin: || 0, end: |_| () };
 }
 
-/// What is locked for a step of work.
+/// Data locked for a step of work, with the watch that measures the hold.
 pub(crate) struct WorkGuard<'k, T> {
     guard: MutexGuard<'k, T>,
     watch: HoldWatch,

@@ -1,11 +1,11 @@
-//! What INFO says of freeing that no client waits for: `lazyfree_pending_objects` and `lazyfreed_objects`.
+//! Counts for INFO of freeing that no client waits for: `lazyfree_pending_objects` and `lazyfreed_objects`.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// A removed collection that takes no more steps to free is none of these, as in Valkey.
 pub(crate) const LAZY_EFFORT_MIN: u64 = 64;
 
-/// Of all partitions together: collections that were removed, and keys of flushed databases.
+/// Counts of all partitions together: collections that were removed, and keys of flushed databases.
 #[derive(Default)]
 pub(crate) struct LazyFrees {
     removed: AtomicU64,

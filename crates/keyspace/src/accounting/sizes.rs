@@ -1,10 +1,10 @@
-//! How many keys of a table are how large: a histogram for each type, with a bin for every power of two.
+//! Histograms of the sizes of a table's keys: one for each type, with a bin for every power of two.
 //!
 //! ```text
 //!   bin   0: 0    1: 1    2: 2, 3    3: 4 to 7    4: 8 to 15   ...   33: 2^32 and more
 //! ```
-//! A string's size is the bytes that it is stored in (an integer's are 1 to 8), a collection's its elements. A type costs
-//! 136 B, from its first key on.
+//! The size of a string is the bytes that it is stored in (1 to 8 for an integer), that of a collection its
+//! elements. A type costs 136 B, from its first key on.
 
 use crate::accounting::tally::{Account, CLASSES};
 use crate::layout::kind::Type;
@@ -14,7 +14,7 @@ pub const SIZE_BINS: usize = 34;
 /// The types that have a histogram, in the order in which they are shown.
 pub const SIZED_TYPES: [Type; 5] = [Type::String, Type::List, Type::Set, Type::Zset, Type::Hash];
 
-/// Where a class's type is in `SIZED_TYPES`, or past its end.
+/// Position of each class's type in `SIZED_TYPES`, or past its end.
 const PLACES: [u8; CLASSES.len()] = {
     let (mut places, mut class) = ([SIZED_TYPES.len() as u8; CLASSES.len()], 0);
     while class < CLASSES.len() {
@@ -33,7 +33,7 @@ const PLACES: [u8; CLASSES.len()] = {
 #[derive(Default, PartialEq, Eq, Debug)]
 pub(crate) struct Sizes([Option<Box<[u32; SIZE_BINS]>>; SIZED_TYPES.len()]);
 
-/// Whether collections, or strings, of so many elements or bytes are of one bin.
+/// Returns whether collections (or strings) of this many elements (or bytes) are in one bin.
 #[inline]
 pub(crate) fn are_alike(items: u64, others: u64) -> bool {
     bin_of(items) == bin_of(others)
@@ -85,7 +85,7 @@ impl Sizes {
         }
     }
 
-    /// What it has of the global allocator.
+    /// Returns the bytes that it takes from the global allocator.
     pub fn memory_bytes(&self) -> usize {
         self.0.iter().flatten().count() * size_of::<[u32; SIZE_BINS]>()
     }

@@ -1,5 +1,5 @@
-//! What the entries of a table are made of, counted when they change: keys, their bytes, and those of their values, by
-//! type and encoding.
+//! Composition of a table's entries, counted when they change: keys, their bytes, and those of their values,
+//! by type and encoding.
 //!
 //! ```text
 //!   entry + body  =  key  +  value  +  expiry  +  head          (lengths, mark, reference, a blob's hash)
@@ -8,9 +8,10 @@
 //!   elsewhere              what lies in a large body or in an object is accounted for there; here it counts for its class only
 //! ```
 //!
-//! An entry has an [`Account`] before it changes and another one after it: the first is taken off and the second added.
-//! Both are read from the entry's bytes. Of an object, whose size does not follow from its entry, the root remembers what was
-//! counted last. A change that keeps lengths and form (most overwrites) has equal accounts and is not reported at all.
+//! An entry has an [`Account`] before it changes and another one after it: the first is taken off and the
+//! second added. Both are read from the entry's bytes. Of an object, whose size does not follow from its
+//! entry, the root remembers what was counted last. A change that keeps lengths and form (most overwrites)
+//! has equal accounts and is not reported at all.
 //!
 //! A class costs 32 B, and only where it is in use: a table of plain strings has one or two.
 
@@ -25,7 +26,7 @@ use crate::layout::record::{UNIT_BYTES, Units};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct Class(u8);
 
-/// In the order in which they are shown.
+/// Types and encodings in the order in which they are shown.
 pub(crate) const CLASSES: [(Type, Encoding); 13] = [
     (Type::String, Encoding::Int),
     (Type::String, Encoding::Embstr),
@@ -67,10 +68,10 @@ impl Class {
         })
     }
 
-    /// Of a value that is no object.
+    /// Returns the class of a value that is no object.
     #[inline]
     pub fn of_value(form: Form, key_bytes: usize, value_bytes: usize, is_volatile: bool) -> Class {
-        /// By form, and of bytes those that are not embedded.
+        /// Classes by form, for `Bytes` that of strings that are not embedded.
         const CLASSES_OF_FORMS: [u8; 14] = [2, 0, 2, 3, 10, 6, 5, 8, 12, 4, 11, 7, 9, 11];
         match form {
             Form::Bytes if is_embstr(key_bytes, value_bytes, is_volatile) => Class(1),
@@ -79,38 +80,38 @@ impl Class {
     }
 }
 
-/// What a table counts for one entry.
+/// Account of one entry in its table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Account {
     pub class: Class,
     /// Bytes of a string as it is stored, elements of a collection.
     pub items: u64,
     pub key_bytes: u32,
-    /// Of an object: all that it takes but its key.
+    /// Bytes of the value; of an object: all that it takes but its key.
     pub value_bytes: u64,
     pub expiry_bytes: u8,
     /// The entry in its page.
     pub entry_bytes: u8,
-    /// Its blob with the hash in front, before rounding.
+    /// Bytes of the entry's blob with the hash in front, before rounding.
     pub blob_bytes: u32,
     /// Bytes of a large body, or of an object: of key and value, `elsewhere`.
     pub elsewhere: [u64; 2],
 }
 
 impl Account {
-    /// What the entry takes, its share of the page apart.
+    /// Returns the bytes that the entry takes, its share of the page apart.
     #[inline]
     pub fn memory_bytes(&self) -> u64 {
         u64::from(self.entry_bytes) + self.outside_bytes()
     }
 
-    /// What of that is not in the page.
+    /// Returns the part of these bytes that is not in the page.
     #[inline]
     fn outside_bytes(&self) -> u64 {
         u64::from(self.blob_bytes) + self.elsewhere[0] + self.elsewhere[1]
     }
 
-    /// Of an object's entry, as if the object were nothing.
+    /// Makes the account of an object's entry, as if the object took nothing.
     #[inline]
     pub fn of_object(parts: &Parts<'_>, key_bytes: usize, entry_bytes: usize) -> Account {
         let key_elsewhere = if parts.key.is_none() { key_bytes as u64 } else { 0 };
@@ -126,8 +127,8 @@ impl Account {
         }
     }
 
-    /// The account of an entry whose value is not in memory: it has no bytes here. Of a string the length is known, and counts
-    /// among the sizes; of a collection no element is seen.
+    /// The account of an entry whose value is not in memory: it has no bytes here. Of a string the length is
+    /// known, and counts among the sizes; of a collection no element is seen.
     pub fn with_cold(self, form: Form, key_bytes: usize, cold_bytes: usize) -> Account {
         let class = Class::of_value(form, key_bytes, cold_bytes, self.expiry_bytes > 0);
         let items = if form.is_collection() { 0 } else { cold_bytes as u64 };
@@ -148,8 +149,8 @@ impl Account {
     }
 }
 
-/// The account of an entry whose value lies in it: less than 256 of everything, so that all of it fits a register. Most
-/// changes are from one such to another.
+/// The account of an entry whose value lies in it: less than 256 of everything, so that all of it fits a
+/// register. Most changes are from one such to another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct InlineAccount {
     class: Class,
@@ -161,7 +162,7 @@ pub(crate) struct InlineAccount {
 }
 
 impl InlineAccount {
-    /// Of an entry of `entry_bytes`.
+    /// Makes the account of an entry of `entry_bytes`.
     #[inline(always)]
     pub fn of(parts: &Parts<'_>, entry_bytes: usize) -> InlineAccount {
         let account = InlineAccount {
@@ -254,7 +255,7 @@ impl ClassSums {
 pub(crate) struct Totals {
     pub blob_bytes: u64,
     pub expiry_bytes: u64,
-    /// Of keys and of values: what lies in large bodies and in objects.
+    /// Bytes of keys and of values that lie in large bodies and in objects.
     pub elsewhere: [u64; 2],
 }
 
@@ -280,7 +281,7 @@ const ABSENT: u8 = u8::MAX;
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Tally {
     pub totals: Totals,
-    /// Where a class's sums are.
+    /// Position of each class's sums.
     places: [u8; CLASSES.len()],
     sums: Vec<ClassSums>,
 }
@@ -375,7 +376,7 @@ impl Tally {
         self.sums.iter().map(|sums| sums.value_bytes).sum()
     }
 
-    /// What it has of the global allocator.
+    /// Returns the bytes that it takes from the global allocator.
     pub fn memory_bytes(&self) -> usize {
         self.sums.capacity() * size_of::<ClassSums>()
     }
@@ -390,25 +391,26 @@ impl Tally {
     }
 }
 
-/// What a root remembers of its account.
+/// Part of an object's account that its root remembers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tallied {
     pub class: Class,
-    /// What its slot's record counts for it, in units of 16 B.
+    /// Units of 16 B that its slot's record counts for the object.
     pub units: Units,
     pub items: u64,
 }
 
 impl Tallied {
-    /// Whether nothing differs that is counted, but their memory: elements are in no sum, only in the histogram of sizes.
+    /// Returns whether nothing differs that is counted, except memory: elements are in no sum, only in the
+    /// histogram of sizes.
     #[inline]
     pub fn is_alike(&self, other: &Tallied) -> bool {
         self.class == other.class && sizes::are_alike(self.items, other.items)
     }
 }
 
-/// A string is embstr in Valkey while it fits 128 B together with its header (8 B), its key (with 1 or 3 B of length
-/// and a NUL), its own length and NUL (4 B), a byte, and its expiry (8 B).
+/// A string is embstr in Valkey while it fits 128 B together with its header (8 B), its key (with 1 or 3 B of
+/// length and a NUL), its own length and NUL (4 B), a byte, and its expiry (8 B).
 pub(crate) fn is_embstr(key_bytes: usize, value_bytes: usize, is_volatile: bool) -> bool {
     const EMBEDDED_BYTES_MAX: usize = 128;
     let lengths = if key_bytes < 32 { 1 } else { 3 };

@@ -27,8 +27,8 @@ pub(crate) fn moment_of(bound: u32) -> UnixMs {
     UnixMs(EPOCH_MS + (i64::from(bound) << BOUND_SHIFT))
 }
 
-/// Whether everything that shares this bound is due: its whole unit has passed. (Keys leave at most 256 ms late by
-/// this way; a command that asks for one meets it expired to the millisecond.)
+/// Returns whether everything that shares this bound is due, as its whole unit has passed. Keys leave at most
+/// 256 ms late in this way; a command that asks for one finds it expired to the millisecond.
 #[inline]
 pub(crate) fn is_due(bound: u32, now: UnixMs) -> bool {
     bound < bound_of(now) && bound != NEVER

@@ -6,10 +6,12 @@
 //!                                                   '- bit 7: it has an expiry
 //!   memory    [16 bits of each key's hash]     0: that key has left the bundle
 //! ```
-//! `start` is where the part begins in the bit-reversed order of hashes, in which SCAN goes and pages split; it has the first `level` bits
-//! of the hashes of all its keys, the rest are zeros. So a part is an interval, and of two parts one lies in the other or they are apart.
+//! `start` is where the part begins in the bit-reversed order of hashes, in which SCAN goes and pages split;
+//! it has the first `level` bits of the hashes of all its keys, the rest are zeros. So a part is an interval,
+//! and of two parts one lies in the other or they are apart.
 //!
-//! The 16 bits only propose: a key of another name has the same with a chance of 1 in 65,536 a key. What lies outside is read to know.
+//! The 16 bits only propose: a key of another name has the same with a chance of 1 in 65,536 a key. What lies
+//! outside is read to know.
 
 use crate::layout::cold::ColdRef;
 use crate::layout::kind::{Db, Form};
@@ -19,7 +21,7 @@ use isotherm_stdx::{Slot, UnixMs};
 pub(crate) const BUNDLE_BYTES_MAX: usize = 6000;
 /// No bundle has more keys: they leave their pages in one hold.
 pub(crate) const BUNDLE_KEYS_MAX: usize = 256;
-/// What stands before a key.
+/// Bytes of an item's head, which stands in front of the key.
 pub(crate) const ITEM_HEAD_BYTES: usize = 4;
 const EXPIRY_BYTES: usize = 8;
 const HAS_EXPIRY: u8 = 0x80;
@@ -35,7 +37,7 @@ pub(crate) fn print_of(hash: u64) -> u16 {
     ((hash >> 48) as u16).max(1)
 }
 
-/// Where a hash stands in the order in which SCAN goes through a slot.
+/// Returns the position of a hash in the order in which SCAN goes through a slot.
 pub(crate) fn order_of(hash: u64) -> u32 {
     (hash as u32).reverse_bits()
 }
@@ -67,7 +69,7 @@ impl Interval {
     }
 }
 
-/// What the record of a bundle has as its key.
+/// Name of a bundle: the key of its record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BundleName([u8; NAME_BYTES]);
 
@@ -113,13 +115,13 @@ impl Item<'_> {
         ITEM_HEAD_BYTES + self.expiry.map_or(0, |_| EXPIRY_BYTES) + self.key.len() + self.value.len()
     }
 
-    /// Its time is over: no reader sees it, as in memory.
+    /// Returns whether the key is past its expiry. No reader sees it then, as in memory.
     pub fn is_due(&self, now: UnixMs) -> bool {
         self.expiry.is_some_and(|at| at < now)
     }
 }
 
-/// Of a bundle: how many of its keys expire, none of them before the bound.
+/// Number of a bundle's keys that expire, and a bound: none of them expires before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Expiring {
     pub keys: u16,
@@ -127,7 +129,7 @@ pub struct Expiring {
 }
 
 impl Expiring {
-    /// Of keys with these expiries; `None`: none of them has one.
+    /// Counts keys with these expiries, and takes the earliest one as the bound; `None` if there are none.
     pub fn of(expiries: impl Iterator<Item = UnixMs>) -> Option<Expiring> {
         expiries.fold(None, |found: Option<Expiring>, at| {
             let Expiring { keys, bound } = found.unwrap_or(Expiring { keys: 0, bound: at });

@@ -4,8 +4,8 @@
 //!   bits  0-39   where it is: means nothing here
 //!   bits 40-63   its bytes: 1 to 16 MB
 //! ```
-//! In an entry it stands where an object's number would, in the same 8 B. An object has zeros where the length is, so one is
-//! never taken for the other.
+//! In an entry it stands where an object's number would, in the same 8 B. An object has zeros where the
+//! length is, so one is never taken for the other.
 
 use crate::layout::bound::{NEVER, bound_of, moment_of};
 use crate::layout::kind::{Db, Form, Type};
@@ -13,7 +13,8 @@ use isotherm_stdx::UnixMs;
 
 const LENGTH_SHIFT: u32 = 40;
 
-/// Where a value is that is not in memory, and how long it is. The keeper of such values gives these, and gets them back.
+/// Reference to a value that is not in memory: its place and its length. The keeper of such values makes
+/// these references, and gets them back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct ColdRef(u64);
 
@@ -48,8 +49,9 @@ pub struct ColdValue {
 }
 
 impl ColdValue {
-    /// What a file says of a value that is not in memory; `None` if there is no such value. `due`: of a hash whose fields have times, and
-    /// of no other, when the first of them is due at the earliest.
+    /// Returns the value outside memory that a file describes, or `None` if there is no such value. `due` is
+    /// the earliest moment at which a field is due: it is given for a hash whose fields have times, and for
+    /// no other value.
     pub fn of_file(form_number: u8, raw: u64, due: Option<UnixMs>) -> Option<ColdValue> {
         // What is stored as an integer never leaves.
         let form = Form::of_number(form_number).filter(|form| *form != Form::Int)?;
@@ -59,7 +61,8 @@ impl ColdValue {
         Some(ColdValue { form, reference: ColdRef(raw), due: due.map_or(NEVER, bound_of) })
     }
 
-    /// The same, for a file.
+    /// Returns the earliest moment at which a field is due, as a file keeps it: for a hash whose fields have
+    /// times, and for no other value.
     pub fn due(self) -> Option<UnixMs> {
         (self.form == Form::TimedHash).then(|| moment_of(self.due))
     }
@@ -68,12 +71,13 @@ impl ColdValue {
         self.form.kind()
     }
 
-    /// What its keeper has to remember of it beside its bytes: how they are to be read.
+    /// Returns the number of the form, which says how the value's bytes are to be read. The keeper has to
+    /// remember it in addition to the bytes.
     pub fn form_number(self) -> u8 {
         self.form as u8
     }
 
-    /// For those that read values: the caller has fetched them all before.
+    /// Panics. Called where a value is read that is not in memory: the caller should have fetched it before.
     pub fn not_fetched(self) -> ! {
         panic!("a value that is not in memory was not fetched before it was read: {self:?}")
     }
@@ -88,15 +92,16 @@ impl ColdValue {
 pub trait ColdKeeper: Send + Sync {
     fn retire(&self, reference: ColdRef);
 
-    /// The value of a key, for a command that met one that its declaration does not lead to: under the lock, which waits for the disk.
-    /// `None`: it cannot be read.
+    /// The value of a key, for a command that met one that its declaration does not lead to: under the lock,
+    /// which waits for the disk. `None`: it cannot be read.
     fn read(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>>;
 
-    /// Fields of a hash are due: it should be read, and come home. It is asked for again until it does. Under the lock: it must not wait.
+    /// Fields of a hash are due: it should be read, and come home. It is asked for again until it does. Under
+    /// the lock: it must not wait.
     fn fields_are_due(&self, db: Db, key: &[u8]);
 
-    /// Whether values that are used often may come back to memory. `hits`: uses of values that were lent, since it was last asked for the
-    /// partition.
+    /// Returns whether values that are used often may come back to memory. `hits` counts the uses of lent
+    /// values of a partition since the last call for that partition.
     fn takes_home(&self, _hits: u64) -> bool {
         true
     }

@@ -1,14 +1,14 @@
-//! Where the pages of a slot are: a radix tree of nodes with up to 1024 children, in the arena.
+//! Directory of a slot's pages: a radix tree of nodes with up to 1024 children, in the arena.
 //!
 //! ```text
 //!   node      [child u32][bound u32] x cap          8 B a page, 0.47 B a key
 //!   levels    1 page: none (the record's root is the page)     <= 1024 pages: 1     <= 1 M: 2     <= 1 G: 3
 //! ```
 //!
-//! A child is a page's handle (0: a page without entries has no bytes) or, above the lowest level, a node. Its bound is
-//! a lower bound of every expiry below it. Pages come and go only at the end, so only the nodes on the right edge
-//! change their size: cap grows by an eighth, never a doubling and never a copy of more than 8 KB. How many children a
-//! node has follows from the number of pages, so it is stored nowhere.
+//! A child is a page's handle (0: a page without entries has no bytes) or, above the lowest level, a node.
+//! Its bound is a lower bound of every expiry below it. Pages come and go only at the end, so only the nodes
+//! on the right edge change their size: cap grows by an eighth, never a doubling and never a copy of more
+//! than 8 KB. The number of a node's children follows from the number of pages, so it is stored nowhere.
 //!
 //! Bounds of inner nodes are lower bounds and may be stale; a search makes them exact where they led nowhere.
 
@@ -156,7 +156,7 @@ pub(crate) fn set_bound(heap: &mut Heap, record: &mut Record, index: u32, bound:
     record.bound = bound;
 }
 
-/// Nothing in the page expires. The bounds above it stay as they are: lower bounds.
+/// Clears the bound of a page in which nothing expires. The bounds above it stay as they are: lower bounds.
 pub(crate) fn forget_bound(heap: &mut Heap, record: &Record, index: u32) {
     let levels = levels(record.pages);
     if levels > 0 {
@@ -351,7 +351,7 @@ fn free_below(heap: &mut Heap, pages: u32, at: Handle, first: u32, level: u32) {
     heap.release(at);
 }
 
-/// How a search for a page with a wanted bound ended.
+/// Outcome of a search for a page with a wanted bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Bounded {
     Page(u32),
@@ -364,12 +364,14 @@ pub(crate) enum Bounded {
 /// Bounds that count as one step: 64 x 8 B are eight cache lines in a row.
 const BOUNDS_A_STEP: u64 = 64;
 
-/// The first page from `from` on whose bound satisfies `wanted`; whole nodes whose bound does not are skipped.
+/// The first page from `from` on whose bound satisfies `wanted`; whole nodes whose bound does not are
+/// skipped.
 ///
-/// The bounds of inner nodes may be too low: a page that left took its time with it (`pop`), or `forget_bound` raised
-/// one below. A node that was searched from its first child on, without a find, gets the exact bound of its children, and so
-/// does the record: a bound that leads nowhere does so once, and every search gets at least that far, however small its
-/// budget. `wanted` holds for every bound below one for which it holds.
+/// The bounds of inner nodes may be too low: a page that left took its time with it (`pop`), or
+/// `forget_bound` raised one below. A node that was searched from its first child on, without a find, gets
+/// the exact bound of its children, and so does the record: a bound that leads nowhere does so once, and
+/// every search gets at least that far, however small its budget. `wanted` holds for every bound below one
+/// for which it holds.
 pub(crate) fn next_bounded(
     heap: &mut Heap,
     record: &mut Record,
@@ -400,8 +402,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Searches the node of `level` whose first page is `first`. What was found, and after `None` the exact bound of the
-    /// children that were looked at.
+    /// Searches the node of `level` whose first page is `first`. What was found, and after `None` the exact
+    /// bound of the children that were looked at.
     fn below(&mut self, heap: &mut Heap, at: Handle, first: u32, level: u32) -> (Bounded, u32) {
         let span = 1u32 << (FAN_OUT_BITS * level);
         let skip = self.from.saturating_sub(first) / span;

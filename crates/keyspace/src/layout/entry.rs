@@ -1,4 +1,4 @@
-//! One entry, as it lies in a page.
+//! Layout of an entry in a page.
 //!
 //! ```text
 //!   [159 + klen][key klen][value ...]                                  short: plain bytes inline, klen <= 47
@@ -83,7 +83,7 @@ impl Place {
     }
 }
 
-/// Where a body lies.
+/// Reference to a body, which lies outside its entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BodyRef {
     pub place: Place,
@@ -91,14 +91,14 @@ pub(crate) struct BodyRef {
     pub raw: u32,
     /// Bytes of the body. Of what is not in memory: the second half of its reference.
     pub len: u32,
-    /// Whether the key lies in the body too.
+    /// True if the key lies in the body too.
     pub keyed: bool,
-    /// Not in memory, a hash with fields that have times.
+    /// True for a hash that is not in memory and has fields with times.
     pub timed: bool,
 }
 
 impl BodyRef {
-    /// Of what is not in memory.
+    /// Returns the reference to the value if it is not in memory.
     pub fn cold(self) -> Option<ColdRef> {
         (self.place == Place::Cold).then(|| ColdRef::of_halves([self.raw, self.len]))
     }
@@ -114,7 +114,7 @@ pub(crate) struct Parts<'a> {
     meta: u8,
     /// The key, if it lies in the page.
     pub key: Option<&'a [u8]>,
-    /// What stands behind the key: the value if it is inline.
+    /// Bytes after the key: the value if it is inline.
     pub tail: &'a [u8],
 }
 
@@ -139,7 +139,7 @@ impl Parts<'_> {
         (len == 0).then_some(raw)
     }
 
-    /// What stands in place of an inline value.
+    /// Returns the two halves of the reference that stands in place of an inline value.
     #[inline]
     fn reference(&self) -> [u32; 2] {
         let word = u64::from_le_bytes(self.tail[..8].try_into().expect("eight bytes"));
@@ -184,8 +184,8 @@ impl<'a> EntryBytes<'a> {
     pub fn is_plain(self) -> bool {
         (SHORT_HEAD..SHORT_VOLATILE_HEAD).contains(&self.0[0])
     }
-    /// Whether the key is this one, where its place is quickly found: of a plain entry, and of a long one with its key.
-    /// A no says nothing of the others.
+    /// Returns whether the key is this one, if its place is quickly found: in a plain entry, and in a long
+    /// one that has its key. `false` says nothing about the other entries.
     #[inline(always)]
     pub fn is_seen_to_be(self, key: &[u8]) -> bool {
         let (head, klen) = (usize::from(self.0[0]), key.len());
@@ -216,7 +216,7 @@ impl<'a> EntryBytes<'a> {
             SHORT_VOLATILE_HEAD.. => SHORT_VOLATILE_META,
         }
     }
-    /// Where the expiry begins, or what follows if there is none.
+    /// Returns the offset of the expiry, or of what follows if there is none.
     #[inline]
     fn expiry_at(self) -> usize {
         if self.is_short() { 1 } else { 2 }
@@ -258,14 +258,15 @@ impl<'a> EntryBytes<'a> {
             _ => Some(UnixMs(i64::from_le_bytes(self.0[2..10].try_into().expect("eight bytes")))),
         }
     }
-    /// Where in the entry an expiry stands that another one like `expiry` can replace in place, and its bytes.
+    /// Returns the offset in the entry of an expiry that `expiry` can replace in place, and the bytes to
+    /// write there. `None` unless both expiries are short.
     #[inline]
     pub fn expiry_in_place(self, expiry: UnixMs) -> Option<(usize, [u8; SHORT_EXPIRY_BYTES])> {
         let both_short = self.expiry_bytes() == SHORT_EXPIRY_BYTES && expiry_width(Some(expiry)) == 1;
         let [bytes @ .., _, _, _] = (expiry.0 - EPOCH_MS).to_le_bytes();
         both_short.then(|| (self.expiry_at(), bytes))
     }
-    /// Where the key begins and ends; one that lies elsewhere has no bytes here.
+    /// Returns the range of the key in the entry. It is empty if the key lies elsewhere.
     #[inline]
     fn key_range(self) -> std::ops::Range<usize> {
         let head = self.0[0];
@@ -294,12 +295,13 @@ impl<'a> EntryBytes<'a> {
     pub fn inline_key(self) -> Option<&'a [u8]> {
         (self.0[0] != KLEN_ELSEWHERE).then(|| &self.0[self.key_range()])
     }
-    /// What stands behind the key: the value if it is inline.
+    /// Returns the bytes after the key: the value if it is inline.
     #[inline]
     pub fn tail(self) -> &'a [u8] {
         &self.0[self.key_range().end..]
     }
-    /// Whether the entry stays where it is when its inline value becomes one of the same length and of this form.
+    /// Returns whether the entry stays where it is when its inline value becomes one of the same length and
+    /// of this form.
     #[inline]
     pub fn keeps_head(self, form: Form) -> bool {
         self.is_short() == is_short(form, self.place(), self.inline_key(), self.meta() >> 4 & 3)
@@ -320,7 +322,7 @@ impl<'a> EntryBytes<'a> {
         let reference = self.cold()?;
         Some(ColdValue { form: self.form(), reference, due: self.due().unwrap_or(NEVER) })
     }
-    /// Where the reference to a value that is not in memory begins.
+    /// Returns the offset of the reference to a value that is not in memory.
     pub fn cold_at(self) -> usize {
         self.key_range().end
     }
@@ -333,7 +335,8 @@ impl<'a> EntryBytes<'a> {
         let due = &self.tail()[REF_BYTES..];
         Some(u32::from_le_bytes(due.try_into().expect("four bytes")))
     }
-    /// The bound of the first thing that comes due: the entry itself, or a field of a hash that is not in memory.
+    /// The bound of the first thing that comes due: the entry itself, or a field of a hash that is not in
+    /// memory.
     #[inline]
     pub fn bound(self) -> u32 {
         if self.is_plain() {
@@ -358,7 +361,7 @@ pub(crate) fn set_form(entry: &mut [u8], form: Form) {
     }
 }
 
-/// Whether an entry needs no meta byte. `width` is the code of its expiry's.
+/// Returns whether an entry needs no meta byte. `width` is the code of the width of its expiry.
 #[inline]
 fn is_short(form: Form, place: Place, key: Option<&[u8]>, width: u8) -> bool {
     let short_key = key.is_some_and(|key| key.len() <= SHORT_KEY_BYTES_MAX);
@@ -403,7 +406,7 @@ pub(crate) fn read_int(bytes: &[u8]) -> i64 {
     i64::from_le_bytes(word)
 }
 
-/// How an entry will be stored.
+/// Place of the value of an entry to be stored, and whether its key lies there too.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Plan {
     pub place: Place,
@@ -423,7 +426,7 @@ impl Plan {
         Plan { place, keyed }
     }
 
-    /// Of an object, which lies outside whatever its size.
+    /// Returns the plan for an object, which lies outside whatever its size.
     #[inline]
     pub fn object(key_bytes: usize, tight: bool) -> Plan {
         Plan { place: Place::Object, keyed: tight || key_bytes > INLINE_KEY_BYTES_MAX }
@@ -495,14 +498,14 @@ impl Draft {
         draft
     }
 
-    /// The same entry with another expiry.
+    /// Makes a draft of the same entry with another expiry.
     pub fn with_expiry(entry: EntryBytes<'_>, expiry: Option<UnixMs>) -> Draft {
         let mut draft = Draft::head(entry.form(), entry.place(), entry.inline_key(), expiry);
         draft.push(entry.tail());
         draft
     }
 
-    /// The same entry, its text raw and `len` long: zeros follow what was there.
+    /// Makes a draft of the same entry with its text raw and `len` long: zeros follow the old text.
     pub fn stretched(entry: EntryBytes<'_>, len: usize) -> Draft {
         let mut draft = Draft::head(Form::Raw, Place::Inline, entry.inline_key(), entry.expiry());
         draft.push(entry.tail());

@@ -1,13 +1,13 @@
-//! Where the nodes of a collection are, by number: the only reference to each.
+//! Table of a collection's nodes, by number: the only reference to each.
 //!
-//! Chunks of 4 KB, so that no growth copies much; the last one grows by an eighth, so that a set of a thousand members does not pay for one
-//! of a million.
+//! Its chunks have 4 KB, so that no growth copies much. The last one grows by an eighth, so that a set of a
+//! thousand members does not pay for one of a million.
 
 use crate::layout::kind::Full;
 use crate::layout::pile::Pile;
 use isotherm_arena::{Handle, prefetch_value};
 
-/// Where nodes are, by number.
+/// Places of nodes, by number.
 #[derive(Default)]
 pub(crate) struct Table {
     chunks: Vec<Vec<u32>>,
@@ -109,7 +109,8 @@ impl Table {
         }
     }
 
-    /// The same numbers, each at the place that `copy` finds for it. On an error, as far as it came.
+    /// Gives `target` the same numbers, each at the place that `copy` returns for it. On an error `target`
+    /// has the numbers that were copied before.
     pub fn duplicate(
         &self,
         target: &mut Table,

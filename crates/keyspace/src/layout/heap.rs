@@ -1,9 +1,10 @@
 //! The objects of one partition in its arena, as slices.
 //!
-//! The arena hands out addresses; this file turns them into references and is the reason why that is sound: a `Heap`
-//! belongs to one partition, is reached only through that partition's guard, and only objects that were allocated
-//! through it - with its number as owner - are asked of it. `&self` reads, `&mut self` writes, so Rust's own rules keep
-//! readers and writers of a partition's objects apart. Two different objects never overlap (the arena's invariant).
+//! The arena hands out addresses; this file turns them into references and is the reason why that is sound: a
+//! `Heap` belongs to one partition, is reached only through that partition's guard, and only objects that
+//! were allocated through it - with its number as owner - are asked of it. `&self` reads, `&mut self` writes,
+//! so Rust's own rules keep readers and writers of a partition's objects apart. Two different objects never
+//! overlap (the arena's invariant).
 
 #![allow(unsafe_code)]
 
@@ -58,8 +59,8 @@ impl Heap {
     /// The first `len` bytes of an object of this partition.
     #[inline]
     pub fn bytes(&self, handle: Handle, len: usize) -> &[u8] {
-        // SAFETY: the object is this partition's (see the head of the file), `&self` keeps writers out, and callers ask
-        // for no more than they allocated.
+        // SAFETY: the object is this partition's (see the head of the file), `&self` keeps writers out, and
+        // callers ask for no more than they allocated.
         unsafe { self.arena.bytes(handle, len) }
     }
 
@@ -69,7 +70,7 @@ impl Heap {
         unsafe { self.arena.bytes_mut(handle, len) }
     }
 
-    /// One object to read and another to write.
+    /// Returns the bytes of one object to read, and those of another one to write.
     pub fn bytes_pair(&mut self, from: (Handle, usize), to: (Handle, usize)) -> (&[u8], &mut [u8]) {
         assert_ne!(from.0, to.0, "two objects");
         // SAFETY: as above, and different objects never overlap.

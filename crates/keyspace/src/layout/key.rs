@@ -1,7 +1,8 @@
 //! A key with what is computed of it once per command: its slot and its keyed hash.
 //!
-//! The hash is SipHash-1-3 under a secret of this process: a client that chooses the keys cannot choose their pages, so a
-//! page stays a page (some 17 entries) whatever is sent. The slot never enters the hash: all keys of a page share it.
+//! The hash is SipHash-1-3 under a secret of this process: a client that chooses the keys cannot choose their
+//! pages, so a page stays a page (some 17 entries) whatever is sent. The slot never enters the hash: all keys
+//! of a page share it.
 //!
 //! ```text
 //! hash:  63            50 49      42 41    32 31                                0
@@ -77,14 +78,15 @@ impl KeyHasher {
     }
 }
 
-/// What pages keep of a hash, a byte for each entry.
+/// Returns the byte of a hash that a page keeps for each entry. It is never 0.
 #[inline]
 pub(crate) fn tag_of(hash: u64) -> u8 {
     let tag = (hash >> 42) as u8;
     if tag == 0 { 1 } else { tag }
 }
 
-/// What stands in front of a blob: the hash's lower 50 bits and the slot (as its place in the whole keyspace).
+/// Returns the word in front of a blob: the hash's lower 50 bits and the slot (as its place in the whole
+/// keyspace).
 pub(crate) fn blob_head(key: &Key<'_>) -> u64 {
     key.hash & ((1 << 50) - 1) | u64::from(key.slot.get()) << 50
 }

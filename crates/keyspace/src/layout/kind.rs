@@ -37,7 +37,7 @@ impl Type {
     }
 }
 
-/// How the bytes of a value are to be read: what an entry says of it beside its length.
+/// Format of a value's bytes, by which they are read. An entry has it in addition to the value's length.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Form {
@@ -50,7 +50,8 @@ pub(crate) enum Form {
     IntSet = 6,
     Zset = 7,
     Stream = 8,
-    /// Of images of large collections (see `values::image`) that are no listpack for Valkey. No entry whose value is in memory has these.
+    /// First of four forms that only images of large collections have (see `values::image`): images that are
+    /// no listpack for Valkey. No entry whose value is in memory has one of these forms.
     Quicklist = 9,
     TableHash = 10,
     TableSet = 11,
@@ -100,15 +101,15 @@ impl Form {
         }
     }
 
-    /// Whether only an image has it.
+    /// Returns whether only images have this form.
     #[inline]
     pub fn is_of_images(self) -> bool {
         self as u8 > Form::Stream as u8
     }
 }
 
-/// The encoding that OBJECT ENCODING reports, in Valkey's names. Of a collection it is policy, not storage: what the
-/// field would have made of it under the same limits.
+/// The encoding that OBJECT ENCODING reports, in Valkey's names. Of a collection it is policy, not storage:
+/// what Valkey would have made of it under the same limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Encoding {
     Int,
@@ -146,7 +147,7 @@ pub(crate) fn stride_of(form: Form) -> usize {
     }
 }
 
-/// What OBJECT ENCODING says of a packed collection, or of an image.
+/// Returns the encoding that OBJECT ENCODING reports for a packed collection or an image.
 pub(crate) fn packed_encoding(form: Form) -> Encoding {
     match form {
         Form::IntSet => Encoding::Intset,
@@ -191,12 +192,12 @@ impl<'a> NewValue<'a> {
     }
 }
 
-/// What a write does to the expiry of its key.
+/// Effect of a write on the expiry of its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expiry {
     /// The key lives for ever from now on.
     Clear,
-    /// As it was; a new key lives for ever.
+    /// The expiry stays as it was; a new key lives for ever.
     Keep,
     At(UnixMs),
 }

@@ -1,10 +1,11 @@
 //! Bodies above 4 KB: vectors of the global allocator, known by number.
 //!
-//! The numbers live in chunks that never move, so the thousandth million of large values costs no copy of a table. A
-//! body is shared with a snapshot that has yet to write it, and with a reply that was not sent yet: a change
-//! then gets a copy first.
+//! The numbers live in chunks that never move, so the thousandth million of large values costs no copy of a
+//! table. A body is shared with a snapshot that has yet to write it, and with a reply that was not sent yet:
+//! a change then gets a copy first.
 //!
-//! Cost beside the body: 8 B here, 48 B of shared vector (counts 16, vector 24, account 8), 8 B of reference in the page.
+//! Cost beside the body: 8 B here, 48 B of shared vector (counts 16, vector 24, account 8), 8 B of reference
+//! in the page.
 //!
 //! A body may lie within the request that brought it:
 //!
@@ -25,7 +26,7 @@ const CHUNK: usize = 1024;
 /// Two counts, the vector, and where it is accounted for.
 const SHARED_BYTES: usize = 16 + size_of::<Body>();
 
-/// What all bodies of a keyspace take of the global allocator.
+/// Bytes that all bodies of a keyspace take from the global allocator.
 #[derive(Debug)]
 pub(crate) struct LargeAccount {
     bytes: AtomicI64,
@@ -222,7 +223,7 @@ impl Large {
         Large { account: Arc::clone(account), chunks: Vec::new(), free: Pile::default(), len: 0 }
     }
 
-    /// What the table of numbers takes of the global allocator.
+    /// Returns the bytes that the table of numbers takes from the global allocator.
     pub fn table_bytes(&self) -> usize {
         self.chunks.len() * CHUNK * size_of::<Option<Shared>>() + self.free.memory_bytes()
     }
@@ -231,7 +232,7 @@ impl Large {
         self.slot(number).as_ref().expect("an entry refers to it")
     }
 
-    /// For a snapshot: the body as it is now, whatever happens to it later.
+    /// Returns the body as it is now, whatever happens to it later. Called for a snapshot.
     pub fn share(&self, number: u32) -> Shared {
         Arc::clone(self.slot(number).as_ref().expect("an entry refers to it"))
     }

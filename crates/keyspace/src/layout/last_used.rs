@@ -1,4 +1,4 @@
-//! When an entry was last used: how it is stamped, and what eviction reads from it.
+//! Last use of an entry: how it is stamped, and what eviction reads from it.
 //!
 //! | policy           | column | stamp                                                                  |
 //! |------------------|--------|------------------------------------------------------------------------|
@@ -6,17 +6,17 @@
 //! | LRU              | 2 B    | seconds mod 65536 of the entry                                         |
 //! | LFU              | 1 B    | logarithmic counter, as in Redis 4 (starts at 5, +1 with probability 1/((c-5) factor + 1)) |
 //!
-//! Seconds wrap after 18 hours, so a hand goes round every few hours and keeps what is older than 9 hours at 9 hours;
-//! under LFU the same hand takes one off every counter each `lfu-decay-time` minutes.
+//! Seconds wrap after 18 hours, so a hand goes round every few hours and keeps what is older than 9 hours at
+//! 9 hours; under LFU the same hand takes one off every counter each `lfu-decay-time` minutes.
 
 use crate::layout::page::Page;
 use isotherm_stdx::{Prng, SteadyMs, UnixMs};
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// What is kept per entry.
+/// Record of use that is kept for each entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AccessMode {
-    /// One stamp a page.
+    /// A single stamp for each page, and none for its entries.
     Page,
     Lru,
     Lfu,
@@ -37,7 +37,7 @@ impl AccessMode {
     }
 }
 
-/// What is known from elsewhere about how an entry was used (RESTORE).
+/// Use of an entry as it is known from elsewhere (RESTORE).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AccessNote {
     IdleSeconds(u64),
@@ -57,7 +57,7 @@ impl AccessNote {
     }
 }
 
-/// What was noted of the use of an entry, as it lies in its page.
+/// Access stamp of an entry, as it lies in its page.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AccessStamp {
     mode: AccessMode,
@@ -65,13 +65,13 @@ pub struct AccessStamp {
 }
 
 impl AccessStamp {
-    /// Of the entry `index` of a page; `None` if it has none of its own.
+    /// Returns the stamp of entry `index` of a page; `None` if the entry has none of its own.
     #[inline]
     pub(crate) fn of(mode: AccessMode, page: Page<'_>, index: usize) -> Option<AccessStamp> {
         page.access(index, mode.width()).map(|raw| AccessStamp { mode, raw })
     }
 
-    /// The same in words that hold elsewhere.
+    /// Returns the stamp in terms that hold elsewhere: a frequency, or the seconds since the last use.
     pub fn note(self, now: UnixMs) -> AccessNote {
         match self.mode {
             AccessMode::Lfu => AccessNote::Frequency(self.raw as u8),

@@ -1,7 +1,7 @@
-//! What Valkey's own packed format would take for the same elements.
+//! Size that the same elements would have in Valkey's own packed format.
 //!
-//! `*-max-listpack-size`, `stream-node-max-bytes` and the encodings that OBJECT ENCODING reports are defined by the bytes
-//! of a listpack. Here nothing is stored as one, so its size is counted along.
+//! `*-max-listpack-size`, `stream-node-max-bytes` and the encodings that OBJECT ENCODING reports are defined
+//! by the bytes of a listpack. No value is stored as a listpack here, so its size is counted along.
 //!
 //! ```text
 //!   [total u32][count u16][entry][entry] ... [end u8]               7 B around the entries

@@ -1,4 +1,5 @@
-//! Layer 1 of 7: bytes. How keys, entries, pages, directories and packed elements lie in memory, and the memory itself.
+//! Layer 1 of 7: bytes. How keys, entries, pages, directories and packed elements lie in memory, and the
+//! memory itself.
 //!
 //! ```text
 //!   kind                            databases, types, forms: what all layers name

@@ -1,9 +1,11 @@
-//! What the record of a node has as its key: the node is found again by it, wherever the collection's key has gone meanwhile.
+//! Name of a node, which is the key of its record: by it the node is found again, wherever the collection's
+//! key has gone meanwhile.
 //!
 //! ```text
 //!   [object u32][index u32]      the number of the collection in its partition, and of the page in the collection
 //! ```
-//! Numbers are given out again: that a record is still meant says its address, which the node's stub has.
+//! Numbers are given out again. The address of a record, which the node's stub has, shows that this record is
+//! still meant.
 
 use isotherm_stdx::Slot;
 

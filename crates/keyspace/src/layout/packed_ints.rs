@@ -38,7 +38,7 @@ impl<'a> Ints<'a> {
     }
 }
 
-/// For a change: integers become elements.
+/// Fills `buf` with the integers as elements, for a change.
 pub(crate) fn load_ints(bytes: &[u8], buf: &mut PackedBuf) {
     let ints = Ints::new(bytes);
     buf.clear(1);

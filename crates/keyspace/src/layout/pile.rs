@@ -1,5 +1,5 @@
-//! A pile: things are put on it one by one and taken off again. What lies there is never moved, so that putting the
-//! ten-millionth costs as much as the first.
+//! A pile: things are put on it one by one and taken off again. What lies there is never moved, so that
+//! putting the ten-millionth costs as much as the first.
 
 use std::collections::LinkedList;
 
@@ -7,7 +7,7 @@ const CHUNK: usize = 64;
 
 #[derive(Clone)]
 pub(crate) struct Pile<T> {
-    /// None is empty.
+    /// Chunks with items; none of them is empty.
     chunks: LinkedList<Vec<T>>,
     len: usize,
 }

@@ -13,8 +13,9 @@
 //!
 //! It has the same 32 B in registers: with 40 B, commands that change lengths took 2 to 4 % more.
 //!
-//! `pages` is the whole state of linear hashing: 2^k + s pages, of which the first s and the last s are split.
-//! 16384 slots x 32 B = 512 KB in a full node, 0.08 B a key at 6.32 M keys; a run of 64 comes with its first key.
+//! `pages` is the whole state of linear hashing: 2^k + s pages, of which the first s and the last s are
+//! split. 16384 slots x 32 B = 512 KB in a full node, 0.08 B a key at 6.32 M keys; a run of 64 comes with its
+//! first key.
 
 pub(crate) use crate::layout::bound::{NEVER, bound_of, is_due};
 
@@ -81,7 +82,7 @@ impl Record {
         self.sums = self.sums.wrapping_add(now).wrapping_sub(before);
     }
 
-    /// In units of 16 B.
+    /// Returns the size of the bodies outside, in units of 16 B.
     #[inline]
     pub fn outside(&self) -> u64 {
         self.sums >> SUM_BITS << 32 | u64::from(self.outside_low)
@@ -96,7 +97,7 @@ impl Record {
         self.outside_low = units as u32;
     }
 
-    /// One of so many bytes in its pages, and nothing outside.
+    /// Makes a record with `page_bytes` bytes in its pages, and nothing outside.
     pub fn of_pages(root: u32, pages: u32, keys: u32, page_bytes: u64) -> Record {
         Record { root, pages, keys, sums: page_bytes & SUM_MASK, ..Record::EMPTY }
     }
@@ -109,7 +110,7 @@ pub(crate) struct Units([u8; 6]);
 const _: () = assert!(size_of::<Units>() * 8 == SUM_BITS as usize);
 
 impl Units {
-    /// Of so many bytes, rounded up.
+    /// Returns the units that `bytes` bytes take, rounded up.
     pub fn of(bytes: u64) -> Units {
         let [low @ .., high, highest] = bytes.div_ceil(UNIT_BYTES).to_le_bytes();
         assert_eq!((high, highest), (0, 0), "no machine has so much");
@@ -137,8 +138,8 @@ pub(crate) fn buddy(index: u32) -> u32 {
     index & !(1 << (31 - index.leading_zeros()))
 }
 
-/// A walk over pages that meets every entry, however many pages there are at each step (see `scan`): the page that a
-/// position is in, and the position after it (0: none).
+/// A walk over pages that meets every entry, however many pages there are at each step (see `scan`): the page
+/// that a position is in, and the position after it (0: none).
 pub(crate) fn advance(position: u32, pages: u32) -> (u32, u32) {
     let low_mask = u32::MAX >> pages.leading_zeros() >> 1;
     let split = pages - (low_mask + 1);

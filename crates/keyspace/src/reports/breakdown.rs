@@ -1,4 +1,5 @@
-//! The memory of a keyspace broken down: where its memory is, by purpose, and what its entries are, by type and encoding.
+//! The memory of a keyspace broken down: where its memory is, by purpose, and what its entries are, by type
+//! and encoding.
 //!
 //! ```text
 //!   arenas, what lives there
@@ -10,9 +11,9 @@
 //!     large bodies | roots and tables of collections | tables of the keyspace | kept for a snapshot
 //! ```
 //!
-//! Everything is a sum that was kept when bytes were taken and given back; rounding is what the arena counts by classes
-//! less what its users count by bytes. Reading it is a few additions per partition (`survey`). While nothing changes, the
-//! first four lines are exactly what lives in the arenas.
+//! Everything is a sum that was kept when bytes were taken and given back; rounding is what the arena counts
+//! by classes less what its users count by bytes. Reading it is a few additions per partition (`survey`).
+//! While nothing changes, the first four lines are exactly what lives in the arenas.
 
 use crate::access::keyspace::Keyspace;
 use crate::access::lock::{Held, Want};
@@ -28,7 +29,7 @@ use crate::values::store::Store;
 use isotherm_arena::{ArenaStats, Kind, class_bytes};
 use std::collections::BTreeMap;
 
-/// In bytes.
+/// Memory of a keyspace by its use, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Breakdown {
     /// Keys in pages and blobs.
@@ -36,7 +37,7 @@ pub struct Breakdown {
     /// Values in pages and blobs: strings and small collections.
     pub values: u64,
     pub expiries: u64,
-    /// What else an entry has: lengths, marks, references, hashes of blobs.
+    /// Other bytes of entries: lengths, marks, references, hashes of blobs.
     pub heads: u64,
     /// Headers and columns of pages.
     pub page_overhead: u64,
@@ -57,7 +58,7 @@ pub struct Breakdown {
 }
 
 impl Breakdown {
-    /// What lives in the arenas.
+    /// Returns the bytes that live in the arenas.
     pub fn arena_bytes(&self) -> u64 {
         self.keys
             + self.values
@@ -83,7 +84,7 @@ impl Breakdown {
         *used += table.page_bytes + totals.blob_bytes;
     }
 
-    /// What a partition has beside the tables of its databases.
+    /// Adds what a partition has in addition to the tables of its databases.
     pub(crate) fn add_partition(&mut self, partition: &Partition, used: &mut u64) {
         partition.flushed_tables().for_each(|table| self.add_table(table, used));
         let store = &partition.store;
@@ -96,8 +97,8 @@ impl Breakdown {
         self.snapshot += partition.snapshot_bytes();
     }
 
-    /// What is class by the arenas and by the keyspace as a whole. What is `used` in pages and blobs may have been given back
-    /// since it was counted.
+    /// Adds the figures of the arenas and those of the keyspace as a whole. Pages and blobs counted in `used`
+    /// may have been given back since.
     pub(crate) fn close(&mut self, keyspace: &Keyspace, arenas: &[ArenaStats], used: u64) {
         arenas.iter().for_each(|stats| self.add_arena(stats));
         self.rounding = self.rounding.saturating_sub(used);
@@ -122,7 +123,7 @@ pub struct ClassBreakdown {
     pub sums: ClassSums,
 }
 
-/// What pages and blobs lose to their classes, counted one by one.
+/// Returns the bytes that pages and blobs lose to their classes, counted one by one.
 fn counted_rounding(partition: &Partition) -> u64 {
     let (store, mut rounding) = (&partition.store, 0);
     for root in store.objects.iter().map(|(_, root)| root) {

@@ -1,8 +1,8 @@
-//! How long keys have not been used: a histogram of some of them, read from the stamps of their pages.
+//! Histogram of the times since keys were last used, for some of them, read from the stamps of their pages.
 //!
-//! Slots are looked at from a place that is drawn, until so many pages were seen: a few thousand keys show the shape, and the
-//! time that it takes does not grow with the data. Under an LRU policy a key has its own stamp, else its page's, a lower
-//! bound. Stamps reach back some nine hours.
+//! Slots are looked at from a random place on, until enough pages were seen: a few thousand keys show the
+//! shape, and the time that it takes does not grow with the data. Under an LRU policy a key has its own
+//! stamp, else its page's, a lower bound. Stamps reach back some nine hours.
 
 use crate::access::partition::Partition;
 use crate::accounting::sizes::SIZE_BINS;
@@ -17,14 +17,14 @@ use isotherm_stdx::{Slot, UnixMs};
 /// Pages of a database that are looked at: some 17 keys each.
 const PAGES_MAX: usize = 512;
 
-/// Of the keys that were looked at, how many were idle for 0 s, 1 s, 2 to 3 s, 4 to 7 s, ...
+/// Numbers of keys that were looked at and were idle for 0 s, 1 s, 2 to 3 s, 4 to 7 s, ...
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IdleTimes {
     pub keys: u64,
     pub bins: [u64; SIZE_BINS],
     /// Pages that were looked at.
     pages: usize,
-    /// Of the slot in hand: the page where it goes on.
+    /// Page at which the slot in hand goes on.
     next_page: u32,
 }
 
@@ -33,13 +33,14 @@ impl IdleTimes {
         IdleTimes { keys: 0, bins: [0; SIZE_BINS], pages: 0, next_page: 0 }
     }
 
-    /// Whether enough was looked at.
+    /// Returns whether enough was looked at.
     pub(crate) fn is_enough(&self) -> bool {
         self.pages >= PAGES_MAX
     }
 
-    /// Adds the keys of a slot, whose partition is held, as many as one hold may look at. True when the slot is done; a
-    /// slot of a single tag may hold all there is. What is split or merged between two holds may be seen twice or not.
+    /// Adds the keys of a slot, whose partition is held, as many as one hold may look at. Returns true when
+    /// the slot is done; a slot of a single tag may hold all there is. What is split or merged between two
+    /// holds may be seen twice or not.
     pub(crate) fn add_slot(&mut self, partition: &Partition, db: Db, slot: Slot, now: UnixMs) -> bool {
         let mut steps = Steps::new(ITEMS_PER_HOLD_MAX as u64);
         steps.look(1);

@@ -1,4 +1,5 @@
-//! Reports of who takes the memory, and the test that what is kept for them is that of the keys that there are.
+//! Reports of who takes the memory, and the test that what is kept for them is that of the keys that there
+//! are.
 
 use crate::access::keyspace::Keyspace;
 use crate::access::lock::Held;
@@ -9,7 +10,7 @@ use crate::values::store::Store;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Keyspace {
-    /// How prefixes of keys are counted from now on. Said once, before there are keys.
+    /// Sets how prefixes of keys are counted from now on. Called once, before there are keys.
     pub fn plan_prefixes(&self, settings: PrefixSettings) -> Result<(), PrefixError> {
         if self.shared().counters.weights.iter().any(|weight| weight.keys.load(Relaxed) > 0) {
             return Err(PrefixError::HasKeys);
@@ -17,8 +18,8 @@ impl Keyspace {
         self.shared().counters.attribution.prefixes.plan(settings)
     }
 
-    /// What the prefixes of keys take that have `depth` separators, the one behind them counted (from 1 to
-    /// `PREFIX_DEPTH_MAX`). `None` if that is not counted.
+    /// Returns the keys and memory under the prefixes that have `depth` separators, the one after them
+    /// counted (from 1 to `PREFIX_DEPTH_MAX`). `None` if that is not counted.
     pub fn prefixes(&self, depth: usize) -> Option<PrefixReport> {
         self.shared().counters.attribution.prefixes.report(depth)
     }

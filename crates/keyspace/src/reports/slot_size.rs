@@ -1,18 +1,18 @@
-//! What a slot takes: read from its records, which every change keeps, so nothing is walked.
+//! Size of a slot, read from its records, which every change keeps: no walk is needed.
 
 use crate::access::partition::Partition;
 use crate::layout::kind::Db;
 use crate::layout::record::UNIT_BYTES;
 use isotherm_stdx::Slot;
 
-/// One slot, in all databases.
+/// Size of one slot, over all databases.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SlotSize {
     pub keys: u64,
-    /// Those with an expiry.
+    /// Number of keys with an expiry.
     pub volatile: u64,
-    /// The used bytes of its pages, and what its keys have outside of them. Free room in pages, directories and the
-    /// record itself (32 B) belong to no entry.
+    /// The used bytes of its pages, and what its keys have outside of them. Free room in pages, directories
+    /// and the record itself (32 B) belong to no entry.
     pub memory_bytes: u64,
 }
 

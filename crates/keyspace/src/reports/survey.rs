@@ -1,5 +1,5 @@
-//! Reports about the whole keyspace, made without stopping it: one partition after the other is locked, looked at and
-//! let go.
+//! Reports about the whole keyspace, made without stopping it: one partition after the other is locked,
+//! looked at and let go.
 //!
 //! ```text
 //!   partition 0   [hold: copy counters]
@@ -7,13 +7,14 @@
 //!   ...                                         [hold]
 //!   arenas                                             their figures, at one moment
 //! ```
-//! Figures of one partition are of one moment, figures of two partitions are not: a key that is renamed meanwhile
-//! may be counted twice or not at all, and the sums (`breakdown`) close with what was changed meanwhile. The gate would make
-//! it one moment for all, at the price that all threads wait for the slowest partition as well. Inside EXEC everything is
-//! held already; then the same code reads what is held.
+//! Figures of one partition are of one moment, figures of two partitions are not: a key that is renamed
+//! meanwhile may be counted twice or not at all, and the sums (`breakdown`) close with what was changed
+//! meanwhile. The gate would make it one moment for all, at the price that all threads wait for the slowest
+//! partition as well. Inside EXEC everything is held already; then the same code reads what is held.
 //!
-//! SWAPDB is the one change that would make a report wrong by more than what happens meanwhile (one half of the
-//! partitions before it, the other half after it), so figures by database are read again if databases were swapped.
+//! SWAPDB is the one change that would make a report wrong by more than what happens meanwhile (one half of
+//! the partitions before it, the other half after it), so figures by database are read again if databases
+//! were swapped.
 //!
 //! A hold looks at `ITEMS_PER_HOLD_MAX` items at most.
 
@@ -39,21 +40,22 @@ use std::sync::atomic::Ordering::Acquire;
 /// Databases, slots or keys that one hold looks at: at some 20 ns each, 20 us.
 pub(crate) const ITEMS_PER_HOLD_MAX: usize = 1000;
 
-/// How often a report by database begins again because databases were swapped. After that the report is given as it was read.
+/// Times that a report by database begins again because databases were swapped. After that the report is
+/// given as it was read.
 const ROUNDS_MAX: usize = 4;
 
-/// How many keys a database has.
+/// Numbers of keys of a database.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct DatabaseKeys {
     /// Expired ones that have not left yet included.
     pub keys: u64,
-    /// Those with an expiry.
+    /// Number of keys with an expiry.
     pub volatile: u64,
     /// Hashes that have fields with a time.
     pub timed_hashes: u64,
 }
 
-/// How many keys of a database are how large, by `SIZED_TYPES`.
+/// Numbers of keys of a database by size, for each of `SIZED_TYPES`.
 pub type Sizes = [[u64; SIZE_BINS]; SIZED_TYPES.len()];
 
 pub struct Survey<'h, 'k> {
@@ -85,7 +87,7 @@ impl<'h, 'k> Survey<'h, 'k> {
         })
     }
 
-    /// How large the keys of each database are that has some.
+    /// Returns the sizes of the keys of each database that has some.
     pub fn sizes(&mut self) -> BTreeMap<Db, Sizes> {
         self.by_database(|survey| {
             let mut all: BTreeMap<Db, Sizes> = BTreeMap::new();
@@ -94,7 +96,7 @@ impl<'h, 'k> Survey<'h, 'k> {
         })
     }
 
-    /// What there is of every type and encoding, by database.
+    /// Returns the keys and memory of every type and encoding, by database.
     pub fn classes(&mut self) -> Vec<ClassBreakdown> {
         self.by_database(|survey| {
             let mut list = ClassList::default();
@@ -103,8 +105,9 @@ impl<'h, 'k> Survey<'h, 'k> {
         })
     }
 
-    /// Where the memory of the keyspace is, and the arenas' own figures at the end of it. While nothing changes the first
-    /// are exactly what lives in the second; what changes meanwhile is in the difference.
+    /// Returns the memory of the keyspace by use, and the arenas' own figures at the end of the survey. While
+    /// nothing changes the first are exactly what lives in the second; changes meanwhile are in the
+    /// difference.
     pub fn breakdown(&mut self) -> (Breakdown, Vec<ArenaStats>) {
         let (mut breakdown, mut used) = (Breakdown::default(), 0);
         for number in 0..self.held.keyspace.partition_count() as u16 {
@@ -117,7 +120,7 @@ impl<'h, 'k> Survey<'h, 'k> {
         (breakdown, arenas)
     }
 
-    /// What is known of values that are not in memory.
+    /// Returns the counts of values that are not in memory.
     pub fn cold(&mut self) -> ColdCounts {
         let mut sum = ColdCounts::default();
         let class_bytes = self.held.keyspace.config().class_bytes;
@@ -127,7 +130,7 @@ impl<'h, 'k> Survey<'h, 'k> {
         sum
     }
 
-    /// How long some keys of a database have not been used; slots are looked at from `start` on.
+    /// Returns how long some keys of a database have not been used; slots are looked at from `start` on.
     pub fn idle_times(&mut self, db: Db, start: Slot, now: UnixMs) -> IdleTimes {
         let mut times = IdleTimes::none();
         let mut at = 0;
@@ -173,7 +176,8 @@ impl<'h, 'k> Survey<'h, 'k> {
         self.held.keyspace.shared().counters.attribution.largest.report(|table| names.get(&table).copied())
     }
 
-    /// What `look` sees in the entry of a key, without a trace: expired keys are still there, and nothing is touched.
+    /// Shows the entry of a key to `look`, without a trace: expired keys are still there, and nothing is
+    /// touched.
     pub fn find<R>(
         &mut self,
         db: Db,
@@ -191,8 +195,8 @@ impl<'h, 'k> Survey<'h, 'k> {
         found
     }
 
-    /// Waits until no command is under way that had its locks before: each partition is locked once. What was said before
-    /// this call has been seen by whatever runs behind it.
+    /// Waits until no command is under way that had its locks before: each partition is locked once. What was
+    /// said before this call has been seen by whatever runs behind it.
     pub fn pass(&mut self) {
         (0..self.held.keyspace.partition_count() as u16).for_each(|number| self.look(number, |_| ()));
     }

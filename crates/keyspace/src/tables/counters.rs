@@ -1,4 +1,4 @@
-//! What the tables of all partitions count together.
+//! Counters that the tables of all partitions share.
 
 use crate::accounting::attribution::Attribution;
 use crate::layout::key::KeyHasher;
@@ -8,7 +8,7 @@ pub(crate) struct Counters {
     /// Keys and volatile keys of each partition, all databases together: how eviction chooses one.
     pub weights: Box<[Weight]>,
     pub attribution: Attribution,
-    /// Of the table that is made next.
+    /// Number of the table that is made next.
     pub next_table: AtomicU32,
 }
 

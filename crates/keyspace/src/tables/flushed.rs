@@ -6,8 +6,9 @@
 //!                                          each in some hold of its partition's lock
 //! ```
 //!
-//! What a flushed table holds is in the memory accounts until it is freed. One that was there at the cut of the snapshot
-//! under way stays until that is over: the walk has yet to see it. No command finds its keys, and eviction does not count them.
+//! What a flushed table holds is in the memory accounts until it is freed. One that was there at the cut of
+//! the snapshot under way stays until that is over: the walk has yet to see it. No command finds its keys,
+//! and eviction does not count them.
 
 use crate::accounting::attribution::{Change, Size};
 use crate::layout::directory;
@@ -23,16 +24,17 @@ use isotherm_stdx::Steps;
 
 pub(crate) struct Flushed {
     table: Table,
-    /// Its keys are still counted among the prefixes.
+    /// True while the keys of the table are counted among the prefixes.
     pub is_attributed: bool,
-    /// Its keys are in `LazyFrees`.
+    /// True if the keys of the table are counted in `LazyFrees`.
     is_lazy: bool,
     /// The slots before this one are empty.
     place: usize,
 }
 
 impl Flushed {
-    /// A table that is flushed now. `is_attributed`: prefixes and the largest keys lose each key when it is freed.
+    /// A table that is flushed now. `is_attributed`: prefixes and the largest keys lose each key when it is
+    /// freed.
     pub fn new(table: Table, is_attributed: bool, is_lazy: bool) -> Flushed {
         Flushed { table, is_attributed, is_lazy, place: 0 }
     }
@@ -99,7 +101,7 @@ impl Flushed {
         true
     }
 
-    /// Frees pages of the slot in hand, the last ones first, one at least. True if it is empty.
+    /// Frees pages of the slot in hand, the last ones first, one at least. Returns true if it is empty.
     fn free_slot(&mut self, store: &mut Store, steps: &mut Steps) -> bool {
         let mut slot = self.table.slot(&store.heap, self.place);
         let before = slot.record;

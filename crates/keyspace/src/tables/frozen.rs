@@ -1,18 +1,20 @@
-//! The frozen keys of a table: those that lie outside memory together with their values, some hundred to a record.
+//! The frozen keys of a table: those that lie outside memory together with their values, some hundred to a
+//! record.
 //!
 //! ```text
 //!   a key that no page has  -->  bundles of its slot whose part it is in, a few levels  -->  16 bits of hash that are equal: read that record
 //!   bundle = [place of the slot, part] -> [where its record is][how many live][16 bits of each key's hash]
 //! ```
-//! Pages know nothing of it, so splits and merges read nothing. A key is in a page or in a bundle, never in both: it leaves the bundle (its
-//! bits become 0) when it comes to memory. A record is given back when all its keys have left.
+//! Pages know nothing of it, so splits and merges read nothing. A key is in a page or in a bundle, never in
+//! both: it leaves the bundle (its bits become 0) when it comes to memory. A record is given back when all
+//! its keys have left.
 //!
-//! A bundle of 100 keys: 44 B in the map, which is two thirds full, so 66, and 208 B of bits: 2.8 B a key. One with keys that expire is in a
-//! second map, with a bound: none of them expires before. It is not exact: keys leave, and only the record says when those expire that
-//! are left.
+//! A bundle of 100 keys: 44 B in the map, which is two thirds full, so 66, and 208 B of bits: 2.8 B a key.
+//! One with keys that expire is in a second map, with a bound: none of them expires before. It is not exact:
+//! keys leave, and only the record says when those expire that are left.
 //!
-//! Invariants: `keys` is the sum of what lives, `volatile` that of what expires; no bundle is there of which nothing lives; `levels` counts
-//! them by level.
+//! Invariants: `keys` is the sum of what lives, `volatile` that of what expires; no bundle is there of which
+//! nothing lives; `levels` counts them by level.
 
 use crate::layout::bundle::{BundleName, Expiring, Interval, order_of, print_of};
 use crate::layout::cold::ColdRef;
@@ -26,7 +28,7 @@ const MAP_FILL: (usize, usize) = (3, 2);
 /// A byte of the global allocator's for each that is asked for, about.
 const HEAP_ROUNDING_BYTES: usize = 8;
 
-/// Where a bundle stands in a table.
+/// Address of a bundle in a table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct BundleAddress {
     /// The slot's place in its partition.
@@ -37,7 +39,7 @@ pub(crate) struct BundleAddress {
 }
 
 impl BundleAddress {
-    /// Before all of a slot.
+    /// Returns an address before those of all bundles of a slot.
     pub fn first_of(place: usize) -> BundleAddress {
         let part = Interval { start: 0, level: 0 };
         BundleAddress { place: place as u16, part, number: 0 }
@@ -56,22 +58,23 @@ impl BundleAddress {
 #[derive(Debug)]
 pub(crate) struct Bundle {
     pub reference: ColdRef,
-    /// Of the snapshot that has seen it, as a page's.
+    /// Version of the snapshot that has seen the bundle, as in a page.
     pub version: u8,
     live: u16,
-    /// Of each key in the order of the record; 0: it has left.
+    /// Hash bits of each key in the order of the record; 0 for a key that has left.
     prints: Box<[u16]>,
 }
 
 impl Bundle {
-    /// Of keys with these hashes in the order of the record; `None`: the key did not come.
+    /// Makes a bundle of the keys with these hashes, in the order of the record. `None` stands for a key of
+    /// the record that did not come into the bundle.
     pub fn new(reference: ColdRef, version: u8, hashes: impl Iterator<Item = Option<u64>>) -> Bundle {
         let prints: Box<[u16]> = hashes.map(|hash| hash.map_or(0, print_of)).collect();
         let live = prints.iter().filter(|print| **print != 0).count() as u16;
         Bundle { reference, version, live, prints }
     }
 
-    /// As a file has it.
+    /// Makes a bundle from the hash bits in a file.
     pub fn restored(reference: ColdRef, version: u8, prints: &[[u8; 2]]) -> Bundle {
         let prints: Box<[u16]> = prints.iter().map(|print| u16::from_le_bytes(*print)).collect();
         let live = prints.iter().filter(|print| **print != 0).count() as u16;
@@ -102,12 +105,12 @@ impl Bundle {
 #[derive(Default)]
 pub(crate) struct Frozen {
     bundles: BTreeMap<BundleAddress, Bundle>,
-    /// Those with keys that expire.
+    /// Bundles with keys that expire.
     expiring: BTreeMap<BundleAddress, Expiring>,
     pub keys: u64,
     pub volatile: u64,
     levels: Levels,
-    /// Of the bits.
+    /// Bytes of the hash bits in the global allocator.
     heap_bytes: usize,
 }
 
@@ -175,7 +178,7 @@ impl Frozen {
         of_part.find(|(_, bundle)| bundle.reference == reference).map(|(address, _)| address)
     }
 
-    /// All of a slot from an address on.
+    /// Returns the bundles of a slot from an address on.
     pub fn from(&self, from: BundleAddress) -> impl Iterator<Item = (BundleAddress, &Bundle)> {
         let all = self.bundles.range(from..).take_while(move |(address, _)| address.place == from.place);
         all.map(|(address, bundle)| (*address, bundle))
@@ -226,8 +229,8 @@ impl Frozen {
         self.expiring.get(address).copied()
     }
 
-    /// The first bundles behind an address that may have keys whose time was over at `before`, of the next `looks` that have keys that
-    /// expire; and the last one that was looked at, if there may be more.
+    /// The first bundles behind an address that may have keys whose time was over at `before`, of the next
+    /// `looks` that have keys that expire; and the last one that was looked at, if there may be more.
     pub fn due(
         &self,
         behind: Option<BundleAddress>,
@@ -311,7 +314,7 @@ impl Frozen {
         Some(bundle)
     }
 
-    /// The same of the first one.
+    /// Takes the first bundle out, whatever lives in it.
     pub fn pop(&mut self) -> Option<Bundle> {
         let (address, bundle) = self.bundles.pop_first()?;
         self.keys -= bundle.live();

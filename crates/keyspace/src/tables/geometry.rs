@@ -1,16 +1,17 @@
-//! Which partition a slot belongs to, and its place there.
+//! Partition that a slot belongs to, and the slot's place there.
 //!
 //! ```text
 //!   spread = slot x SPREAD mod 16384          a permutation of the slots
 //!   [ partition: high bits ][ place: low bits ]
 //! ```
 //!
-//! The multiplier spreads the slots of a node that owns every k-th slot, or one contiguous range, evenly over the
-//! partitions. SCAN walks in the order of `spread`, which does not depend on how many partitions there are.
+//! The multiplier spreads the slots of a node that owns every k-th slot, or one contiguous range, evenly over
+//! the partitions. SCAN walks in the order of `spread`, which does not depend on the number of partitions.
 
 use isotherm_stdx::Slot;
 
-/// Odd, so that multiplying permutes the slots; near 16384 / the golden ratio, so that runs and strides spread.
+/// Odd, so that multiplying permutes the slots; near 16384 / the golden ratio, so that runs and strides
+/// spread.
 const SPREAD: usize = 10_127;
 
 const _: () = assert!(SPREAD % 2 == 1);

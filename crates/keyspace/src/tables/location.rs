@@ -1,4 +1,4 @@
-//! Where a key is in a table, or would be.
+//! Place of a key in a table, or the place that it would have.
 
 use crate::accounting::tally::{Account, InlineAccount};
 use crate::layout::entry::{BodyRef, EntryBytes};
@@ -12,12 +12,12 @@ use isotherm_stdx::UnixMs;
 #[derive(Clone, Copy)]
 pub(crate) struct SlotRef {
     pub at: usize,
-    /// Where the record lies, with those of its neighbours; none while they all have no keys.
+    /// Run in which the record lies with those of its neighbours; `None` while all of these have no keys.
     pub run: Option<Handle>,
     pub record: Record,
 }
 
-/// Where a key is, or would be.
+/// Place of a key in a table, or the place that it would have.
 #[derive(Clone, Copy)]
 pub(crate) struct Location {
     pub slot: SlotRef,
@@ -26,7 +26,7 @@ pub(crate) struct Location {
     pub spot: Option<Spot>,
 }
 
-/// What the entry at a location is before it changes.
+/// Entry at a location, as it is before a change.
 pub(crate) enum OldEntry {
     Inline(InlineAccount),
     Outside(BodyRef, Account),
@@ -62,20 +62,20 @@ impl Location {
         })
     }
 
-    /// When the entry there expires, if there is one and it does.
+    /// Returns the moment at which the entry expires, if there is an entry and it does.
     #[inline]
     pub fn expiry(&self, store: &Store) -> Option<UnixMs> {
         EntryBytes(store.heap.page(self.page?).entry(self.spot?)).expiry()
     }
 
-    /// Whether the page has so little room that a new entry is to lie outside of it. Only a flood of equal hashes, or
-    /// very bad luck with long entries, gets there.
+    /// Returns whether the page has so little room that a new entry has to lie outside it. Only a flood of
+    /// equal hashes, or very bad luck with long entries, causes this.
     #[inline]
     pub fn is_tight(&self, store: &Store) -> bool {
         self.page.is_some_and(|page| store.heap.page(page).used() > page::PAGE_BYTES_MAX - 512)
     }
 
-    /// Whether there is an entry, and its time has come.
+    /// Returns whether there is an entry that is past its expiry.
     #[inline]
     pub fn is_stale(&self, store: &Store, now: UnixMs) -> bool {
         self.spot.is_some() && self.entry(store).expiry().is_some_and(|at| at < now)

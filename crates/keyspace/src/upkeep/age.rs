@@ -1,8 +1,9 @@
 //! The hand that goes round the pages and ages access stamps.
 //!
 //! Stamps are seconds modulo 65536 (18 hours). Every `LRU_ROUND_SECONDS` a round pulls those older than
-//! `IDLE_SECONDS_MAX` (9 hours) up to it, so none ever comes round the corner: 32768 + 16384 < 60000. Under LFU a round
-//! every `lfu-decay-time` minutes takes one off every counter, as Redis does lazily, at no stamp per key.
+//! `IDLE_SECONDS_MAX` (9 hours) up to it, so none ever comes round the corner: 32768 + 16384 < 60000. Under
+//! LFU a round every `lfu-decay-time` minutes takes one off every counter, as Redis does lazily, at no stamp
+//! per key.
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
@@ -18,8 +19,8 @@ use isotherm_stdx::{Steps, UnixMs};
 pub const LRU_ROUND_SECONDS: u64 = 16_384;
 const _: () = assert!(IDLE_SECONDS_MAX as u64 + LRU_ROUND_SECONDS < 60_000);
 
-/// Where the hand is: one round is every page of every partition once. A page that is split or merged while the hand
-/// stands in its slot may be met twice or not at all in this round.
+/// Position of the hand: one round is every page of every partition once. A page that is split or merged
+/// while the hand stands in its slot may be met twice or not at all in this round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AgeHand {
     partition: u16,
@@ -28,7 +29,7 @@ pub struct AgeHand {
     page: u32,
 }
 
-/// What one step has done.
+/// Outcome of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AgeStep {
     /// Slots that are behind the hand now.
@@ -45,7 +46,8 @@ impl AgeHand {
 }
 
 impl Held<'_> {
-    /// Ages pages of up to `slots_max` slots of the hand's partition, which is held, until `pages_max` were looked at.
+    /// Ages pages of up to `slots_max` slots of the hand's partition, which is held, until `pages_max` were
+    /// looked at.
     pub fn age_step(&mut self, hand: &mut AgeHand, slots_max: usize, pages_max: u64, now: UnixMs) -> AgeStep {
         let slots = self.keyspace.geometry.slots_per_partition();
         let partition_count = self.keyspace.partition_count();
@@ -68,7 +70,7 @@ impl Held<'_> {
 }
 
 impl Partition {
-    /// Goes on with the hand's slot, by a page or a database at least. Whether the slot is done.
+    /// Goes on with the hand's slot, by a page or a database at least. Returns whether the slot is done.
     fn age_slot(&mut self, hand: &mut AgeHand, steps: &mut Steps, now: UnixMs) -> bool {
         while usize::from(hand.db) < self.databases().len() {
             let table = self.table(Db(hand.db));

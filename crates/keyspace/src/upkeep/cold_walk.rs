@@ -12,7 +12,8 @@ use isotherm_arena::Handle;
 use isotherm_stdx::Steps;
 
 impl Held<'_> {
-    /// Shows cold entries of the hand's slot, until about `looks_max` pages and entries were looked at or the slot is over.
+    /// Shows cold entries of the hand's slot, until about `looks_max` pages and entries were looked at or the
+    /// slot is over.
     pub fn cold_step(
         &mut self,
         hand: &mut SlotHand,

@@ -1,8 +1,8 @@
 //! Compaction: emptying sparse slabs, from cron, a few objects at a time.
 //!
-//! The arena names objects and their owners; here the owner's lock is tried (a busy partition is skipped), the object's
-//! place in its directory is found - of a page by the hash of its first key, of a blob by the hash in front of it - and
-//! the one reference to it is changed. Nothing else ever points at an object.
+//! The arena names objects and their owners; here the owner's lock is tried (a busy partition is skipped),
+//! the object's place in its directory is found - of a page by the hash of its first key, of a blob by the
+//! hash in front of it - and the one reference to it is changed. Nothing else ever points at an object.
 
 use crate::access::keyspace::Keyspace;
 use crate::access::partition::Partition;
@@ -14,7 +14,7 @@ use crate::layout::record::page_index;
 use isotherm_arena::{Handle, Kind, Victim};
 use isotherm_stdx::Slot;
 
-/// What one step did.
+/// Outcome of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CompactStep {
     pub moved: u64,
@@ -22,7 +22,7 @@ pub struct CompactStep {
     pub stayed: u64,
     /// The keys that lie in pages and blobs that were moved.
     pub keys: u64,
-    /// Whether there is more to do.
+    /// True if there is more to do.
     pub more: bool,
 }
 
@@ -61,8 +61,8 @@ impl Keyspace {
 }
 
 impl Partition {
-    /// Moves an object that the arena wants moved; how many keys lie in it. Nothing if it has gone meanwhile, or there is no
-    /// room.
+    /// Moves an object that the arena wants moved; how many keys lie in it. Nothing if it has gone meanwhile,
+    /// or there is no room.
     fn relocate(&mut self, victim: &Victim) -> Option<u64> {
         if !self.store.heap.arena().is_still(victim) {
             return None;
@@ -155,7 +155,8 @@ mod tests {
     use crate::*;
     use isotherm_arena::{Kind, Victim};
 
-    /// Between `victims` and the partition's lock a slab may be emptied and made anew with objects of another kind.
+    /// Between `victims` and the partition's lock a slab may be emptied and made anew with objects of another
+    /// kind.
     #[test]
     fn a_place_that_has_become_something_else_is_left_alone() {
         let config = Config {

@@ -18,7 +18,7 @@ use isotherm_stdx::{UnixMs, steps};
 /// Bundles with keys that expire that are looked at in one hold: their bounds lie side by side.
 const LOOKS_PER_HOLD: usize = 1000;
 
-/// Where the next look is.
+/// Position of the next look.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct DueHand {
     partition: u16,
@@ -29,7 +29,7 @@ pub struct DueHand {
 }
 
 impl DueHand {
-    /// To be held.
+    /// Returns the partition of the hand, which is to be held.
     pub fn partition(&self) -> u16 {
         self.partition
     }
@@ -79,8 +79,8 @@ impl Held<'_> {
         found
     }
 
-    /// Keys of a bundle whose time is over come to memory, if it is still where its record was read. How many; an error if there is no memory for
-    /// all of them, or the record is none.
+    /// Keys of a bundle whose time is over come to memory, if it is still where its record was read. How
+    /// many; an error if there is no memory for all of them, or the record is none.
     pub fn thaw_due(&mut self, due: &BundleAt, payload: &[u8], now: UnixMs) -> Result<usize, Full> {
         self.partition(due.slot).thaw_due(due, payload, now)
     }

@@ -1,9 +1,10 @@
 //! Eviction: one key leaves, chosen as the policy says.
 //!
-//! A partition is chosen by its weight (keys, or volatile keys), then a database, then a slot by the same weight, then
-//! a random page of it: some 17 candidates for one or two cache misses, where sampling five keys costs five. The worst
-//! of two pages leaves (of more, while pages are nearly empty). Under volatile-* the directory's bounds lead to a page
-//! that has volatile keys; how many pages are looked at for that is bounded.
+//! A partition is chosen by its weight (keys, or volatile keys), then a database, then a slot by the same
+//! weight, then a random page of it: some 17 candidates for one or two cache misses, where sampling five keys
+//! costs five. The worst of two pages leaves (of more, while pages are nearly empty). Under volatile-* the
+//! directory's bounds lead to a page that has volatile keys; how many pages are looked at for that is
+//! bounded.
 
 use crate::access::effect::EffectSink;
 use crate::access::followers::ChangeCause;
@@ -70,21 +71,22 @@ pub enum EvictionGain {
     Memory,
 }
 
-/// Pages whose entries compete: two, and more while they have few entries. With fewer keys than slots most pages have
-/// one, and the worst of two random keys is a poor choice.
+/// Pages whose entries compete: two, and more while they have few entries. With fewer keys than slots most
+/// pages have one, and the worst of two random keys is a poor choice.
 const PAGES_SAMPLED: usize = 2;
 const PAGES_SAMPLED_MAX: usize = 8;
 const CANDIDATES_WANTED: usize = 16;
-/// Pages (and nodes of directories) that one choice may look at where bounds lead astray: keys that had a time and were
-/// persisted leave theirs behind.
+/// Pages (and nodes of directories) that one choice may look at where bounds lead astray: keys that had a
+/// time and were persisted leave theirs behind.
 const LOOKED_AT_MAX: u64 = 200;
 
-/// What an attempt to evict a key from a partition came to.
+/// Outcome of an attempt to evict a key from a partition.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Evicted {
     /// A key has left, from this partition.
     Key(u16),
-    /// As many pages were looked at as one hold may, without meeting a key that may leave. The next attempt goes on.
+    /// The attempt has looked at as many pages as one hold may, without meeting a key that may leave. The
+    /// next attempt goes on.
     NotYet,
     /// The key that was chosen is a script's until that is over. The next attempt chooses anew.
     Leased,
@@ -93,8 +95,8 @@ pub enum Evicted {
 }
 
 impl Keyspace {
-    /// The partition that is to lose a key: chosen by its keys, or volatile keys. `None`: no key may leave. With an arena,
-    /// only partitions whose objects lie there.
+    /// The partition that is to lose a key: chosen by its keys, or volatile keys. `None`: no key may leave.
+    /// With an arena, only partitions whose objects lie there.
     pub fn partition_to_evict_from(
         &self,
         policy: EvictionPolicy,
@@ -308,8 +310,8 @@ fn choose(
     Some(partition.store.key_of(EntryBytes(page.entry(page.spot(index)))).to_vec())
 }
 
-/// A page of the slot that has volatile entries, from a random one on. A bound that leads astray (its keys left
-/// or persist now) does so once. `None`: the budget was spent before one was met.
+/// A page of the slot that has volatile entries, from a random one on. A bound that leads astray (its keys
+/// left or persist now) does so once. `None`: the budget was spent before one was met.
 fn volatile_page(
     partition: &mut Partition,
     db: Db,

@@ -5,16 +5,19 @@
 //!   hashes by their bound       ->  record bound  ->  node bounds  ->  page: fields that are due leave
 //! ```
 //!
-//! Every bound is a lower bound, so a due run, slot, hash or page may turn out to have nothing due; its bound is then made
-//! exact. The work is proportional to due pages, not to keys, and no key is sampled. Keys whose time was prolonged keep
-//! their old bounds: a million of them come due at once and none leaves. So a step counts what it looks at, and ends when
-//! its budget is spent; the next one finds its way by the bounds. Databases and hashes take turns, so that one of them
-//! which always has more to do does not keep the others from theirs.
+//! Every bound is a lower bound, so a due run, slot, hash or page may turn out to have nothing due; its bound
+//! is then made exact. The work is proportional to due pages, not to keys, and no key is sampled. Keys whose
+//! time was prolonged keep their old bounds: a million of them come due at once and none leaves. So a step
+//! counts what it looks at, and ends when its budget is spent; the next one finds its way by the bounds.
+//! Databases and hashes take turns, so that one of them which always has more to do does not keep the others
+//! from theirs.
 //!
-//! A hash that is not in memory has the bound of its fields in its entry. When that is due it is asked for, and its fields leave when it has
-//! come home: a page's bound is then the moment at which it is asked for again.
+//! A hash that is not in memory has the bound of its fields in its entry. When that is due it is asked for,
+//! and its fields leave when it has come home: a page's bound is then the moment at which it is asked for
+//! again.
 //!
-//! Keys that a script has leased stay until it is over, for it has read them: their bounds stay due, and are passed over.
+//! Keys that a script has leased stay until it is over, for it has read them: their bounds stay due, and are
+//! passed over.
 
 use crate::access::effect::EffectSink;
 use crate::access::followers::ChangeCause;
@@ -33,18 +36,18 @@ const SUMS_A_STEP: usize = 64;
 /// A hash that was asked for and did not come home meanwhile is asked for again.
 const ASKED_AGAIN_MS: i64 = 1000;
 
-/// What one step did.
+/// Outcome of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ExpireStep {
     /// Keys that left.
     pub expired: u64,
     /// Fields of hashes that left.
     pub fields: u64,
-    /// Whether the partition may have more that is due.
+    /// True if the partition may have more that is due.
     pub more: bool,
 }
 
-/// One step under way.
+/// State of one step under way.
 struct Step<'a> {
     now: UnixMs,
     sink: &'a mut dyn EffectSink,
@@ -53,7 +56,8 @@ struct Step<'a> {
 }
 
 impl Held<'_> {
-    /// Removes what is due in a partition that is held, until it has looked at `steps_max` entries, pages or hashes.
+    /// Removes what is due in a partition that is held, until it has looked at `steps_max` entries, pages or
+    /// hashes.
     pub fn expire_step(
         &mut self,
         partition: u16,
@@ -88,7 +92,7 @@ impl Held<'_> {
 }
 
 impl Step<'_> {
-    /// Fields: from the hashes that are listed under a due bound. False if some are left.
+    /// Fields: from the hashes that are listed under a due bound. Returns false if some are left.
     fn expire_fields(&mut self, partition: &mut Partition) -> bool {
         while let Some((bound, number)) = self.next_due_hash(partition) {
             self.steps.look(1);
@@ -153,7 +157,7 @@ impl Step<'_> {
         true
     }
 
-    /// Whether there was something to look at.
+    /// Expires what is due in a slot. Returns whether there was something to look at.
     fn expire_slot(&mut self, partition: &mut Partition, db: Db, place: usize) -> bool {
         let (mut from, mut looked, now) = (0, false, self.now);
         let mut is_passed_over = false;
@@ -171,10 +175,12 @@ impl Step<'_> {
                     self.steps.look(PAGE_STEPS + gone);
                     self.done.expired += gone;
                     is_passed_over |= has_leased;
-                    // Pages may have merged meanwhile; what is due then keeps its bound and is found from the start.
+                    // Pages may have merged meanwhile; what is due then keeps its bound and is found from the
+                    // start.
                     if gone == 0 || has_leased { index + 1 } else { 0 }
                 }
-                // Only a search from the start makes the bound of the slot exact. With leased keys it is due anyway.
+                // Only a search from the start makes the bound of the slot exact. With leased keys it is due
+                // anyway.
                 Bounded::None if from > 0 && !is_passed_over => 0,
                 Bounded::None => return looked,
                 Bounded::OutOfBudget => return true,
@@ -187,8 +193,8 @@ impl Step<'_> {
     }
 }
 
-/// Reports fields that left, and removes a hash that has none left. False for a hash of a flushed database, which no
-/// client sees any more: nothing is reported of it.
+/// Reports fields that left, and removes a hash that has none left. Returns false for a hash of a flushed
+/// database, which no client sees any more: nothing is reported of it.
 fn fields_expired(
     partition: &mut Partition,
     number: u32,
@@ -208,8 +214,9 @@ fn fields_expired(
     true
 }
 
-/// Removes what is due in one page, all of it at once, and makes its bound exact; how many left, and whether leased keys stay. Of
-/// collections all but the smallest are left to `free_step`: a page may hold some 200 of them.
+/// Removes what is due in one page, all of it at once, and makes its bound exact; how many left, and whether
+/// leased keys stay. Of collections all but the smallest are left to `free_step`: a page may hold some 200 of
+/// them.
 fn expire_page(
     partition: &mut Partition,
     db: Db,
@@ -260,7 +267,8 @@ fn expire_page(
     (gone, has_leased)
 }
 
-/// A hash that is not in memory, with fields that come due at a bound: it is asked for when that is now. When to look at it next.
+/// A hash that is not in memory, with fields that come due at a bound: it is asked for when that is now. When
+/// to look at it next.
 fn ask_for(partition: &Partition, db: Db, entry: EntryBytes<'_>, due: u32, now: UnixMs) -> u32 {
     if !is_due(due, now) {
         return due;

@@ -1,4 +1,5 @@
-//! What may leave memory as bundles: small keys that were not used for a while, those of one part of a slot together.
+//! Keys that may leave memory as bundles: small keys that were not used for a while, those of one part of a
+//! slot together.
 //!
 //! ```text
 //!   a slot of up to 63 pages    one step, all of its pages
@@ -27,7 +28,7 @@ const PAGES_PER_PART: u32 = 32;
 /// Looks at databases in one step.
 const LOOKS_MAX: u64 = 200;
 
-/// What may freeze.
+/// Limits of the keys that may freeze.
 #[derive(Clone, Copy, Debug)]
 pub struct FreezeLimits {
     /// A larger value leaves alone.
@@ -56,7 +57,7 @@ pub struct Freezable<'a> {
 }
 
 impl Freezable<'_> {
-    /// What its record has as its form.
+    /// Number that the record of a bundle has as its form.
     pub const FORM_NUMBER: u8 = FORM_OF_BUNDLES;
 }
 

@@ -1,5 +1,5 @@
-//! Layer 6 of 7: what happens without a command: expiry, eviction, compaction, aging, snapshots. Always in steps that are
-//! bounded, each under a lock of its own.
+//! Layer 6 of 7: what happens without a command: expiry, eviction, compaction, aging, snapshots. Always in
+//! steps that are bounded, each under a lock of its own.
 
 pub(crate) mod age;
 pub(crate) mod cold_walk;

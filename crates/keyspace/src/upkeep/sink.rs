@@ -1,11 +1,12 @@
 //! The hand that goes round the slots and shows values that may leave memory.
 //!
-//! It shows; whether one leaves is for the caller to decide, by its length and by how long it was not used. What is shown in one
-//! step lies in the order of slots, so that what is written together belongs to slots that follow each other.
+//! It shows; whether one leaves is for the caller to decide, by its length and by how long it was not used.
+//! What is shown in one step lies in the order of slots, so that what is written together belongs to slots
+//! that follow each other.
 //!
-//! Not shown: integers, hashes with a field that is about to be due, large collections that cannot leave as a whole (`values::image`), keys that do not lie in their page, values
-//! outside of `SinkLimits`, and pages that a snapshot under way has yet to see: those it would have to save, and could no longer read in
-//! memory.
+//! Not shown: integers, hashes with a field that is about to be due, large collections that cannot leave as a
+//! whole (`values::image`), keys that do not lie in their page, values outside of `SinkLimits`, and pages
+//! that a snapshot under way has yet to see: those it would have to save, and could no longer read in memory.
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
@@ -35,7 +36,7 @@ pub struct Sinkable<'a> {
     pub slot: Slot,
     pub key: &'a [u8],
     pub expiry: Option<UnixMs>,
-    /// What it takes in memory, about.
+    /// Bytes that the value takes in memory, about.
     pub bytes: usize,
     /// Seconds since the last use: exact under an LRU policy, else a lower bound that the page shares.
     pub idle_seconds: u32,
@@ -50,27 +51,27 @@ enum Source<'a> {
     Object(&'a Root, &'a Store),
 }
 
-/// What is to be written of a value.
+/// Bytes of a value to be written, and their form.
 #[derive(Clone, Copy, Debug)]
 pub struct Payload<'a> {
-    /// How the bytes are to be read: to be remembered with them.
+    /// Number of the form, by which the bytes are read. It is to be remembered with them.
     pub form_number: u8,
     pub bytes: &'a [u8],
 }
 
-/// Where what is to be written of large collections is made.
+/// Buffers in which the payloads of large collections are made.
 #[derive(Default)]
 pub struct SinkRoom(ImageRoom);
 
 impl<'a> Sinkable<'a> {
-    /// Whether the key could leave with its value instead (`freeze_step`).
+    /// Returns whether the key could leave with its value instead (`freeze_step`).
     pub fn may_freeze(&self, limits: FreezeLimits) -> bool {
         let is_small =
             matches!(self.source, Source::Bytes(_, bytes) if bytes.len() <= limits.value_bytes_max);
         is_small && limits.permit(self.expiry)
     }
 
-    /// Of a large collection: how many elements have to be gathered; else 0.
+    /// Returns the number of elements that have to be gathered for a large collection; 0 for other values.
     pub fn gathered_elements(&self) -> u64 {
         match self.source {
             Source::Bytes(..) => 0,
@@ -92,7 +93,8 @@ impl<'a> Sinkable<'a> {
     }
 }
 
-/// Which values are shown, by what they take: a smaller one gains nothing, the length of a larger one has no room in a reference.
+/// Limits of the values that are shown, by their memory: a smaller one gains nothing, and the length of a
+/// larger one has no room in a reference.
 #[derive(Clone, Copy, Debug)]
 pub struct SinkLimits {
     pub value_bytes_min: usize,
@@ -129,7 +131,8 @@ impl Held<'_> {
         DroppedCopies { lent, clean }
     }
 
-    /// Shows what may leave of the hand's slot, until about `looks_max` pages and entries were looked at or the slot is over.
+    /// Shows what may leave of the hand's slot, until about `looks_max` pages and entries were looked at or
+    /// the slot is over.
     pub fn sink_step(
         &mut self,
         hand: &mut SlotHand,
@@ -208,13 +211,13 @@ impl Partition {
         Some(Sinkable { db, slot, key, expiry, bytes, idle_seconds, frequency, source })
     }
 
-    /// Whether a snapshot has yet to see a page.
+    /// Returns whether a snapshot has yet to see a page.
     pub(super) fn awaits_snapshot(&self, page: Handle) -> bool {
         let snapshot = &self.store.snapshot;
         snapshot.is_active() && self.store.heap.page(page).version() != snapshot.version()
     }
 
-    /// What could be written of an entry's value.
+    /// Returns the source from which an entry's value could be written, if it could.
     fn source_of<'a>(&'a self, entry: EntryBytes<'a>, by_nodes: ByNodes) -> Option<Source<'a>> {
         match entry.place() {
             _ if entry.form() == Form::Int => None,

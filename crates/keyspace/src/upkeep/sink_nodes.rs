@@ -1,9 +1,10 @@
 //! The hand that goes round the large collections of all partitions and shows nodes that may leave memory.
 //!
-//! Shown are pages of hashes and sets, leaves of sorted sets and blocks of lists and streams that cannot leave as a whole (`values::image`),
-//! but for those with a time in them, those with values so large that they would be long to read, and those that a snapshot under way has
-//! yet to see. How long ago a node was changed stands in it (of a block of a stream, in its last id); that it was read does not: what left
-//! and is needed comes back, and is as recent as what was changed then.
+//! Shown are pages of hashes and sets, leaves of sorted sets and blocks of lists and streams that cannot
+//! leave as a whole (`values::image`), but for those with a time in them, those with values so large that
+//! they would be long to read, and those that a snapshot under way has yet to see. How long ago a node was
+//! changed stands in it (of a block of a stream, in its last id); that it was read does not: what left and is
+//! needed comes back, and is as recent as what was changed then.
 
 use crate::access::lock::Held;
 use crate::layout::cold::ColdRef;
@@ -15,7 +16,7 @@ use crate::values::object::Root;
 use crate::values::store::Store;
 use isotherm_stdx::{Steps, UnixMs};
 
-/// Where the hand is.
+/// Position of the hand.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct NodeHand {
     partition: u16,
@@ -36,20 +37,21 @@ impl NodeHand {
 #[derive(Clone, Copy)]
 pub struct SinkableNode<'a> {
     pub at: NodeAt,
-    /// Of its payload.
+    /// Bytes of the node's payload.
     pub bytes: usize,
     /// Seconds since the last change.
     pub idle_seconds: u32,
-    /// It has just come back for a command that may not have run yet: it is to stay a little longer.
+    /// True if the node has just come back for a command that may not have run yet: it is to stay a little
+    /// longer.
     pub is_awaited: bool,
-    /// It was not changed since it came back: it need not be written (`chill_clean_node`).
+    /// True if the node was not changed since it came back: it need not be written (`chill_clean_node`).
     pub is_clean: bool,
     collection: &'a dyn Nodewise,
     store: &'a Store,
 }
 
 impl SinkableNode<'_> {
-    /// How its payload is to be read: to be remembered with it.
+    /// Number of the form, by which the payload is read. It is to be remembered with it.
     pub const FORM_NUMBER: u8 = FORM_OF_NODES;
 
     pub fn write_payload(&self, into: &mut Vec<u8>) {
@@ -57,12 +59,12 @@ impl SinkableNode<'_> {
     }
 }
 
-/// Which collections go by nodes.
+/// Selection of the collections that go by nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ByNodes {
-    /// Those that are too large to leave as a whole.
+    /// Collections that are too large to leave as a whole.
     Large,
-    /// For tests: every other one of those that would leave as a whole too.
+    /// The large collections, and every other one of those that would leave as a whole; for tests.
     Some,
 }
 
@@ -73,7 +75,8 @@ impl ByNodes {
 }
 
 impl Held<'_> {
-    /// Shows what may leave of the hand's partition, until about `looks_max` nodes and objects were looked at or the partition is over.
+    /// Shows what may leave of the hand's partition, until about `looks_max` nodes and objects were looked at
+    /// or the partition is over.
     pub fn sink_nodes_step(
         &mut self,
         hand: &mut NodeHand,
@@ -92,8 +95,8 @@ impl Held<'_> {
         });
     }
 
-    /// Shows nodes of the hand's partition that are not in memory, and where they are, until about `looks_max` nodes and objects were
-    /// looked at or the partition is over.
+    /// Shows nodes of the hand's partition that are not in memory, and where they are, until about
+    /// `looks_max` nodes and objects were looked at or the partition is over.
     pub fn away_nodes_step(
         &mut self,
         hand: &mut NodeHand,
@@ -142,7 +145,7 @@ impl Held<'_> {
     }
 }
 
-/// Of an object that an entry names.
+/// Returns the nodes of an object that an entry names.
 fn nodewise(root: &Root) -> Option<&dyn Nodewise> {
     (root.references > 0).then(|| root.body.nodewise())
 }

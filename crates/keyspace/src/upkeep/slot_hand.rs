@@ -1,6 +1,7 @@
 //! A hand that goes round the slots, and shows the pages of each.
 //!
-//! A page that is split or merged while the hand stands in its slot may be met twice or not at all in a round.
+//! A page that is split or merged while the hand stands in its slot may be met twice or not at all in a
+//! round.
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
@@ -9,7 +10,7 @@ use crate::layout::kind::Db;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, Steps};
 
-/// Where the hand is.
+/// Position of the hand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SlotHand {
     slot: u16,

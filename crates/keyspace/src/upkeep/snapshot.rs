@@ -7,12 +7,13 @@
 //!   page.version == epoch   seen, saved, or born after the cut
 //! ```
 //!
-//! What the walk emits and what writers saved is together exactly the state at the cut, in whatever order pages are
-//! met, split, merged or freed. One snapshot at a time.
+//! What the walk emits and what writers saved is together exactly the state at the cut, in whatever order
+//! pages are met, split, merged or freed. One snapshot at a time.
 //!
-//! **Versions wrap.** They are one byte. A partition knows the last epoch that all of its pages were stamped with: a snapshot
-//! that ends early, or is of some slots only, leaves older versions behind, which differ from the next epoch too. Before
-//! the byte could meet itself (`EPOCHS_BEHIND_MAX`), the next snapshot walks everything once without emitting it.
+//! **Versions wrap.** They are one byte. A partition knows the last epoch that all of its pages were stamped
+//! with: a snapshot that ends early, or is of some slots only, leaves older versions behind, which differ
+//! from the next epoch too. Before the byte could meet itself (`EPOCHS_BEHIND_MAX`), the next snapshot walks
+//! everything once without emitting it.
 //!
 //! **Steps.** A step emits about as many items (entries, parts of collections) as it is given, under one
 //! partition's lock. A long item counts as several, one for each 64 bytes, so that a step is bounded in bytes
@@ -23,14 +24,14 @@
 //! soon, and few bytes are kept at a time; a collection is not left before its end. While as much is kept as
 //! may be, steps emit only what was saved, of one partition after the other: those who write wait for it.
 //!
-//! **Collections.** A large collection is emitted in parts: its entry's page leads to it, and its own nodes carry the epoch
-//! in the same way. What it changes meanwhile is saved first, under the number of the object; an object that is removed
-//! stays until it was emitted. Nothing comes between the first part and the last: entries that are saved meanwhile wait,
-//! each page's at most once.
+//! **Collections.** A large collection is emitted in parts: its entry's page leads to it, and its own nodes
+//! carry the epoch in the same way. What it changes meanwhile is saved first, under the number of the object;
+//! an object that is removed stays until it was emitted. Nothing comes between the first part and the last:
+//! entries that are saved meanwhile wait, each page's at most once.
 //!
-//! Extra memory: the entries of pages that were written before the walk came to them; large bodies are shared, not
-//! copied, until they change. A database that FLUSHALL drops meanwhile is freed when its partition was walked, what was
-//! written behind the cut and dropped at once.
+//! Extra memory: the entries of pages that were written before the walk came to them; large bodies are
+//! shared, not copied, until they change. A database that FLUSHALL drops meanwhile is freed when its
+//! partition was walked, what was written behind the cut and dropped at once.
 
 use crate::access::keyspace::Keyspace;
 use crate::access::lock::{Held, Want};
@@ -60,7 +61,8 @@ const FORGOTTEN_PER_HOLD: usize = 100;
 /// Items of a step that is not emitted.
 const SILENT_STEP_ITEMS: u64 = 500;
 
-/// What a snapshot emits: whole entries, and large collections in parts, one after the other.
+/// Item that a snapshot emits: a whole entry, or a part of a large collection, whose parts come one after the
+/// other.
 #[derive(Clone, Copy, Debug)]
 pub enum SnapshotItem<'a> {
     Entry(SnapshotEntry<'a>),
@@ -91,7 +93,8 @@ pub struct SnapshotEntry<'a> {
     pub access: Option<AccessStamp>,
 }
 
-/// Keys outside memory as they were at the cut, and where their record was then: it has them as long as the snapshot is under way.
+/// Keys outside memory as they were at the cut, and where their record was then: it has them as long as the
+/// snapshot is under way.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotBundle<'a> {
     pub db: Db,
@@ -99,7 +102,7 @@ pub struct SnapshotBundle<'a> {
     pub name: BundleName,
     pub reference: ColdRef,
     pub(crate) prints: &'a [u16],
-    /// Of its keys that expire, if there are any.
+    /// Count and bound of its keys that expire, if there are any.
     pub expiring: Option<Expiring>,
 }
 
@@ -109,12 +112,12 @@ impl SnapshotBundle<'_> {
         self.prints
     }
 
-    /// How many keys.
+    /// Returns the number of keys.
     pub fn keys(&self) -> u64 {
         self.prints.iter().filter(|print| **print != 0).count() as u64
     }
 
-    /// Its entries, of the record that was read; `None` if that is none.
+    /// Returns its entries from the record that was read; `None` if that is no record of a bundle.
     pub fn entries<'p>(&self, payload: &'p [u8]) -> Option<Vec<SnapshotEntry<'p>>> {
         let items = bundle::items(payload)?;
         let db = self.db;
@@ -145,7 +148,8 @@ impl SnapshotNode {
         self.part.reference
     }
 
-    /// Its parts, of the record that was read. False if that is none.
+    /// Calls `visit` with its parts, from the record that was read. Returns false if that is no record of a
+    /// node.
     pub fn parts(&self, payload: &[u8], mut visit: impl FnMut(Part<'_>)) -> bool {
         match self.part.of {
             NodeOf::Hash | NodeOf::Set => {}
@@ -170,12 +174,13 @@ impl SnapshotNode {
     }
 }
 
-/// A snapshot under way. Dropping it early ends it at once: nothing more is walked, and what was saved is given back.
+/// A snapshot under way. Dropping it early ends it at once: nothing more is walked, and what was saved is
+/// given back.
 pub struct Snapshot<'k> {
     keyspace: &'k Keyspace,
-    /// Those that are still to be walked, in turn, and how far each is.
+    /// Partitions that are still to be walked, in turn, and the position of the walk in each.
     partitions: VecDeque<(u16, WalkPlace)>,
-    /// What the last step left to be emitted without the lock.
+    /// Items that the last step left to be emitted without the lock.
     late: Vec<Late>,
     /// Steps in a row that found nothing that was saved.
     steps_without_saved: usize,
@@ -184,28 +189,30 @@ pub struct Snapshot<'k> {
 const ALL_SLOTS: RangeInclusive<u16> = 0..=Slot::COUNT as u16 - 1;
 
 impl Keyspace {
-    /// Takes the gate for a moment and begins a snapshot of everything as it is then. `None` if one is under way.
+    /// Takes the gate for a moment and begins a snapshot of everything as it is then. `None` if one is under
+    /// way.
     pub fn snapshot(&self) -> Option<Snapshot<'_>> {
         Held::new(self).snapshot()
     }
 
-    /// The same of some slots.
+    /// Takes the gate for a moment and begins a snapshot of some slots as they are then. `None` if one is
+    /// under way.
     pub fn snapshot_of(&self, slots: RangeInclusive<u16>) -> Option<Snapshot<'_>> {
         Held::new(self).snapshot_of(slots)
     }
 
-    /// Whether one is under way: it may refer to values on disk that no entry has any more.
+    /// Returns whether a snapshot is under way: it may refer to values on disk that no entry has any more.
     pub fn is_snapshot_active(&self) -> bool {
         self.shared().snapshot_active.load(Ordering::Acquire)
     }
 
-    /// So many have begun: under any partition's lock none does.
+    /// Returns the number of snapshots that have begun: under any partition's lock none begins.
     pub fn snapshots_begun(&self) -> u64 {
         self.shared().snapshots_begun.load(Ordering::Acquire)
     }
 
-    /// What is kept for a snapshot because of what was written since its cut, what is left of one that ended early
-    /// included. It takes no lock.
+    /// Returns the bytes that are kept for a snapshot because of what was written since its cut, what is left
+    /// of one that ended early included. It takes no lock.
     pub fn kept_bytes(&self) -> u64 {
         self.shared().kept.bytes()
     }
@@ -215,12 +222,13 @@ impl Keyspace {
         self.shared().kept.bytes_within_limit()
     }
 
-    /// How much may be kept for the snapshot under way before `is_kept_full`.
+    /// Sets how many bytes may be kept for the snapshot under way before `is_kept_full`.
     pub fn limit_kept(&self, bytes_max: u64) {
         self.shared().kept.set_limit(bytes_max);
     }
 
-    /// Whether so much is kept for the snapshot under way that changes should wait until some of it has been emitted.
+    /// Returns whether so much is kept for the snapshot under way that changes should wait until some of it
+    /// has been emitted.
     #[inline]
     pub fn is_kept_full(&self) -> bool {
         self.shared().kept.is_full()
@@ -233,7 +241,8 @@ impl Keyspace {
 }
 
 impl<'k> Held<'k> {
-    /// As `Keyspace::snapshot`, for a thread that may hold partitions already. Afterwards it holds all.
+    /// Begins a snapshot like `Keyspace::snapshot`, for a thread that may hold partitions already. Afterwards
+    /// it holds all.
     pub fn snapshot(&mut self) -> Option<Snapshot<'k>> {
         self.snapshot_of(ALL_SLOTS)
     }
@@ -263,7 +272,8 @@ impl<'k> Held<'k> {
         }
     }
 
-    /// Lets objects drop what they kept for snapshots that ended early. Whether some partition has no epoch left.
+    /// Lets objects drop what they kept for snapshots that ended early. Returns whether some partition has no
+    /// epoch left.
     fn forget_snapshots(&mut self) -> bool {
         let mut is_worn = false;
         for number in 0..self.keyspace.partition_count() as u16 {
@@ -298,7 +308,8 @@ impl<'k> Held<'k> {
 }
 
 impl<'k> Snapshot<'k> {
-    /// Walks on over about `items_max` items under one partition's lock. False when all has been emitted.
+    /// Walks on over about `items_max` items under one partition's lock. Returns false when all has been
+    /// emitted.
     pub fn step(&mut self, items_max: u64, visit: &mut dyn FnMut(SnapshotItem<'_>)) -> bool {
         let mut held = Held::new(self.keyspace);
         let more = self.walk(&mut held, items_max, visit);
@@ -307,7 +318,7 @@ impl<'k> Snapshot<'k> {
         more
     }
 
-    /// The same for a thread that may hold the partition already.
+    /// Walks on like `step`, for a thread that may hold the partition already.
     pub fn step_in(
         &mut self,
         held: &mut Held<'k>,
@@ -351,7 +362,8 @@ impl<'k> Snapshot<'k> {
     /// Ends it at once, as dropping does.
     pub fn abort(self) {}
 
-    /// The same for a thread that holds partitions: to drop it would wait for itself.
+    /// Ends the snapshot at once, for a thread that holds partitions: to drop it, the thread would wait for
+    /// itself.
     pub fn abort_in(mut self, held: &mut Held<'k>) {
         for (number, _) in std::mem::take(&mut self.partitions) {
             held.acquire(Want::One(number));
@@ -388,7 +400,7 @@ impl Partition {
         self.store.objects.keep_pending_free();
     }
 
-    /// What it returns is dropped without the lock.
+    /// Ends the snapshot in this partition. The caller drops the returned pile without the lock.
     fn end_snapshot(&mut self) -> Pile<u32> {
         let state = &mut self.store.snapshot;
         debug_assert!(
@@ -409,7 +421,8 @@ impl Partition {
         keeping
     }
 
-    /// What objects keep is dropped in steps, by upkeep or before the next snapshot.
+    /// Ends the snapshot early in this partition. What objects keep is dropped in steps, by upkeep or before
+    /// the next snapshot.
     fn abort_snapshot(&mut self) -> Leftovers {
         let leftovers = self.store.snapshot.abort();
         self.flushed.extend(self.flushed_since.drain(..));
@@ -418,7 +431,7 @@ impl Partition {
         leftovers
     }
 
-    /// What is kept for the snapshot because it was written since the cut.
+    /// Returns the bytes that are kept for the snapshot because of what was written since the cut.
     pub fn snapshot_bytes(&self) -> u64 {
         match self.store.snapshot.is_active() {
             true => self.store.snapshot.kept_bytes() + self.store.objects.footprint().kept_bytes,

@@ -99,7 +99,7 @@ impl Keyspace {
         }
     }
 
-    /// Evicts one key. False if no key may leave.
+    /// Evicts one key. Returns false if no key may leave.
     pub fn evict_one(
         &self,
         policy: EvictionPolicy,

@@ -25,27 +25,28 @@ use crate::values::value::Value;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Steps, UnixMs};
 
-/// Where the walk of a partition goes on.
+/// Position at which the walk of a partition goes on.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct WalkPlace {
     db: u16,
     /// The slot's place in the partition, and whether it was found to have keys.
     slot: usize,
     is_in_slot: bool,
-    /// Of the tables that were the database's at the cut, in the order of their numbers.
+    /// Number of the table, among those that were the database's at the cut. They come in the order of their
+    /// numbers.
     table: u32,
     page: u32,
-    /// Behind the pages come the bundles, from here on.
+    /// Bundle from which on the walk goes on: bundles come after the pages.
     bundle: Option<BundleAddress>,
 }
 
-/// What is left for when the lock is gone.
+/// Item that is left for when the lock is released.
 pub(crate) enum Late {
     Entry(Saved),
     Bundle(SavedBundle),
     Part(LongPart),
     End,
-    /// Nothing to emit.
+    /// Pile that is only dropped: it has no item to emit.
     Garbage(#[expect(dead_code, reason = "it is only dropped")] Pile<u32>),
 }
 
@@ -112,12 +113,12 @@ pub(crate) fn bytes_of(part: &Part<'_>) -> usize {
     }
 }
 
-/// What emitting an entry costs: a small collection is walked, at two bytes an element at least.
+/// Returns the cost of emitting an entry: a small collection is walked, at two bytes an element at least.
 fn entry_weight(form: Form, key_bytes: usize, value_bytes: usize) -> u64 {
     weight_of(key_bytes + value_bytes) + if form.is_collection() { value_bytes as u64 / 2 } else { 0 }
 }
 
-/// What a step may still emit, and to whom.
+/// Rest of what a step may emit, and the receivers of it.
 pub(crate) struct Walk<'v> {
     steps: Steps,
     visit: &'v mut dyn FnMut(SnapshotItem<'_>),
@@ -186,7 +187,7 @@ impl Receiver for Walk<'_> {
 }
 
 impl Partition {
-    /// Walks on until the step is spent. True when all of the partition has been emitted.
+    /// Walks on until the step is spent. Returns true when all of the partition has been emitted.
     pub fn walk(&mut self, place: &mut WalkPlace, databases: u16, walk: &mut Walk<'_>) -> bool {
         while !walk.is_spent() {
             // A collection comes in one piece: what was saved meanwhile waits until it has ended.
@@ -208,7 +209,7 @@ impl Partition {
         while !walk.is_spent() && (self.emit_collection(walk) || self.emit_saved(walk)) {}
     }
 
-    /// Begins the next of the collections that were met. False if there is none.
+    /// Begins the next of the collections that were met. Returns false if there is none.
     fn begin_collection(&mut self, walk: &mut Walk<'_>) -> bool {
         let Some(next) = self.store.snapshot.pending.pop() else { return false };
         let root = self.store.objects.get(next.number);
@@ -220,7 +221,7 @@ impl Partition {
         true
     }
 
-    /// Goes on with the collection at hand. False if there is none.
+    /// Goes on with the collection at hand. Returns false if there is none.
     fn emit_collection(&mut self, walk: &mut Walk<'_>) -> bool {
         let Some(mut pending) = self.store.snapshot.collection.take() else { return false };
         let number = pending.number;
@@ -247,7 +248,8 @@ impl Partition {
         true
     }
 
-    /// An object was emitted: what was kept of it for the snapshot may go, and all of it if it was removed meanwhile.
+    /// An object was emitted: what was kept of it for the snapshot may go, and all of it if it was removed
+    /// meanwhile.
     fn let_go(&mut self, number: u32) {
         self.store.note_garbage(number);
         if self.store.objects.doom_emitted(number) {
@@ -255,7 +257,7 @@ impl Partition {
         }
     }
 
-    /// Emits an entry that was saved. False if there is none.
+    /// Emits an entry that was saved. Returns false if there is none.
     fn emit_saved(&mut self, walk: &mut Walk<'_>) -> bool {
         if let Some(bundle) = self.store.snapshot.pop_bundle() {
             walk.bundle(bundle);
@@ -266,8 +268,8 @@ impl Partition {
         true
     }
 
-    /// The next slot from a place on that has keys in a database that was `db` at the cut. It passes the partition's slots
-    /// at most.
+    /// The next slot from a place on that has keys in a database that was `db` at the cut. It passes the
+    /// partition's slots at most.
     fn snapshot_next_slot(&self, db: Db, from: usize) -> Option<usize> {
         let mut from = from;
         loop {
@@ -281,7 +283,8 @@ impl Partition {
         }
     }
 
-    /// Emits the page at the walk's place, if it was not seen yet, and moves on. False behind the database's last.
+    /// Emits the page at the walk's place, if it was not seen yet, and moves on. Returns false after the
+    /// database's last.
     fn emit_next_page(&mut self, place: &mut WalkPlace, walk: &mut Walk<'_>) -> bool {
         walk.steps.look(1);
         let db = Db(place.db);
@@ -371,7 +374,7 @@ impl Partition {
         crate::layout::page::set_version(self.store.heap.page_mut(page), epoch);
     }
 
-    /// What emitting an entry costs under the lock.
+    /// Returns the cost of emitting an entry under the lock.
     fn weight_of(&self, entry: EntryBytes<'_>) -> u64 {
         if matches!(entry.place(), Place::Object | Place::Large | Place::Cold) {
             return 1;

@@ -1,4 +1,4 @@
-//! What a step of a snapshot hands on under the lock is bounded in bytes, whatever is stored.
+//! Bounds, in bytes, of what a step of a snapshot hands on under the lock, whatever is stored.
 
 use crate::upkeep::snapshot::SnapshotItem;
 use crate::upkeep::walk::bytes_of;
@@ -96,7 +96,8 @@ fn item_bytes(item: &SnapshotItem<'_>) -> usize {
     }
 }
 
-/// Of the whole walk: the most bytes of one step under the lock, all under the lock, and all behind it.
+/// Walks a whole snapshot. Returns the most bytes of one step under the lock, all bytes under the lock, and
+/// all bytes after the lock was released.
 fn walk(keyspace: &Keyspace, is_changed: bool, len: usize) -> [usize; 3] {
     let mut snapshot = keyspace.snapshot().expect("none is under way");
     if is_changed {

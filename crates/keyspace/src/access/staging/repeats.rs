@@ -5,8 +5,8 @@
 //!                                                              \-> others:  the last record of each stays, and the bound is
 //!                                                                           twice what these take
 //! ```
-//! So what is gathered of a log takes at most about four times the memory of the keys that it sets, and `BYTES_MIN` a group
-//! (32 MB of all), however long the log is.
+//! So what is gathered of a log takes at most about four times the memory of the keys that it sets, and
+//! `BYTES_MIN` a group (32 MB of all), however long the log is.
 
 use super::{Group, Record, Records, SLOTS_PER_GROUP, Staging};
 use crate::tables::table::build::NewEntry;
@@ -32,7 +32,7 @@ impl Staging {
         group.bytes_max = BYTES_MIN.max(2 * group.bytes);
     }
 
-    /// Whether at least half of the records are of keys that others are of.
+    /// Returns whether at least half of the records have keys that other records have too.
     fn has_many_repeats(&self, number: usize) -> bool {
         let group = &self.groups[number];
         let records = || group.chunks().flat_map(Records);
@@ -69,7 +69,7 @@ impl Group {
     }
 }
 
-/// Of the entries of each key the last one stays. Their order is another one.
+/// Keeps the last entry of each key. The order of the entries changes.
 pub(super) fn keep_last(entries: &mut Vec<NewEntry<'_>>) {
     entries.reverse();
     // Stable: of each key the last one comes first.

@@ -5,16 +5,17 @@
 //!   threshold  rank of the smallest that is listed while the list is full, else that of 4 KB: what enters is above it
 //!   least      rank of the smallest that is listed: what leaves is not below it
 //! ```
-//! A key enters when its rank is above the threshold, and is taken off when a rank of the least or more leaves: one
-//! comparison for all others. Ranks are coarse so that a list which grows element by element does not come here each time, and hold
-//! the tag so that among keys of one size only one of some hundred is taken for the smallest. The sizes that are reported are
-//! looked up for a report.
+//! A key enters when its rank is above the threshold, and is taken off when a rank of the least or more
+//! leaves: one comparison for all others. Ranks are coarse so that a list which grows element by element does
+//! not come here each time, and hold the tag so that among keys of one size only one of some hundred is taken
+//! for the smallest. The sizes that are reported are looked up for a report.
 //!
-//! What takes less than 4 KB is never listed: small keys change their grade with every element, and where all are small,
-//! each change would come to the lock (RPOP from lists of 20 elements took 2.9 times as long).
+//! What takes less than 4 KB is never listed: small keys change their grade with every element, and where all
+//! are small, each change would come to the lock (RPOP from lists of 20 elements took 2.9 times as long).
 //!
-//! What can be missed: a listed key that leaves makes room, and who comes next is not known until it changes. Below
-//! `missed`, the highest rank that was ever turned away or pushed out, the list may have gaps; above it, it is complete.
+//! What can be missed: a listed key that leaves makes room, and who comes next is not known until it changes.
+//! Below `missed`, the highest rank that was ever turned away or pushed out, the list may have gaps; above
+//! it, it is complete.
 
 use super::Change;
 use crate::layout::key::KeyHasher;
@@ -30,13 +31,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub const LISTED_MAX: usize = 128;
 /// A key that takes less is not worth a line.
 pub(super) const LISTED_BYTES_MIN: u64 = 4 << 10;
-/// Of a longer name its beginning is kept. 128 x 288 B = 36 KB at most.
+/// Bytes of a name that are kept, from its beginning. 128 x 288 B = 36 KB at most.
 const NAME_BYTES_MAX: usize = 256;
 
 /// Bits of a grade's mantissa.
 const MANTISSA_BITS: u32 = 5;
 const TAG_BITS: u32 = 8;
-/// Above every rank.
+/// Rank above all others.
 const NONE: u32 = u32::MAX;
 /// Just below the ranks of what may be listed.
 const THRESHOLD_MIN: u32 = (grade(LISTED_BYTES_MIN) << TAG_BITS) - 1;
@@ -70,10 +71,10 @@ struct Listed {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LargeKey {
     pub db: Db,
-    /// Its beginning if it is longer than is kept.
+    /// Name of the key, or its beginning if it is longer than is kept.
     pub name: Vec<u8>,
     pub name_bytes: usize,
-    /// At least this much, and less than a 32nd more.
+    /// Lower bound of the key's memory, which is less than a 32nd more.
     pub bytes: u64,
 }
 
@@ -176,7 +177,7 @@ impl Largest {
     }
 }
 
-/// What is kept of a name.
+/// Returns the part of a name that is kept.
 fn kept(name: &[u8]) -> &[u8] {
     &name[..name.len().min(NAME_BYTES_MAX)]
 }
@@ -291,7 +292,8 @@ mod tests {
         assert!(u64::from(grade(u64::MAX)) << TAG_BITS <= u64::from(u32::MAX));
     }
 
-    /// Random sizes come, change and go: above what it says to be complete from, the list is that of the truth.
+    /// Random sizes come, change and go: above what it says to be complete from, the list is that of the
+    /// truth.
     #[test]
     fn the_list_is_complete_above_what_it_says() {
         for seed in 0..if cfg!(miri) { 1 } else { 30 } {

@@ -1,13 +1,14 @@
-//! Who takes the memory: which prefixes of keys, which single keys. Updated by every change of an entry that changes its size or
-//! whether it has an expiry, under the lock of its partition; kept for the whole keyspace, at a fixed size.
+//! Attribution of memory to prefixes of keys and to single keys. Updated by every change of an entry that
+//! changes its size or whether it has an expiry, under the lock of its partition; kept for the whole
+//! keyspace, at a fixed size.
 //!
 //! ```text
 //!   change  ->  sizes      histograms of the table itself                                   (`sizes`)
 //!           ->  largest    a comparison; only those that enter or leave go on, to a lock    (`largest`)
 //!           ->  prefixes   one key of 16 by its tag, and the large; only those go on        (`prefixes`)
 //! ```
-//! Which entries go on depends on the entry alone, never on when it is looked at, so what is added when it comes is
-//! what is taken off when it leaves.
+//! An entry goes on or not by what it is alone, never by when it is looked at. So the amount added when it
+//! comes is the amount taken off when it leaves.
 
 mod largest;
 mod prefixes;
@@ -35,7 +36,7 @@ pub(crate) struct Attribution {
     pub prefixes: Prefixes,
 }
 
-/// What an entry takes, as far as it matters here.
+/// Size of an entry, as far as it matters here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Size {
     pub bytes: u64,
@@ -52,7 +53,7 @@ impl Size {
 /// An entry whose size is another now, or that was not there, or is no longer.
 #[derive(Clone, Copy)]
 pub(crate) struct Change<'a> {
-    /// Which table it is in: `Table::number`.
+    /// Number of the table that the key is in: `Table::number`.
     pub table: u32,
     pub key: &'a [u8],
     /// The tag of its hash.
@@ -78,7 +79,8 @@ impl Attribution {
         }
     }
 
-    /// Whether a change is to be noted of an entry with this tag that took and takes so many bytes at most.
+    /// Returns whether a change has to be noted of an entry with this tag that took and takes `bytes_max` at
+    /// most.
     #[inline(always)]
     pub fn is_concerned(&self, tag: u8, bytes_max: u64) -> bool {
         bytes_max >= BYTES_MIN || self.prefixes.counts_small(tag)
@@ -96,7 +98,7 @@ impl Attribution {
         self.prefixes.clear();
     }
 
-    /// What it has of the global allocator.
+    /// Returns the bytes that it takes from the global allocator.
     pub fn memory_bytes(&self) -> usize {
         self.largest.memory_bytes() + self.prefixes.memory_bytes()
     }

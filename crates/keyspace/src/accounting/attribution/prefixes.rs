@@ -1,4 +1,4 @@
-//! What the prefixes of keys take: `user`, `user:7`, `user:7:cart` of the key `user:7:cart:3`.
+//! Memory of the prefixes of keys: `user`, `user:7`, `user:7:cart` of the key `user:7:cart:3`.
 //!
 //! ```text
 //!   small keys   one of 16, by its tag, for 16         large ones (64 KB and more)   each for itself, to 3 %
@@ -8,9 +8,10 @@
 //!                    [sketch] one for all: what has no line                                57 KB together
 //!   pinned           [keys][volatile][bytes] each, exact
 //! ```
-//! Whether a key is in the sample depends on its name, so its coming and its going are both seen or both not. A prefix
-//! that had a line from its first key on is off only by the sample; one that got it later also by what the sketch was off
-//! then. Both are reported as one error: two standard deviations of the sample, three of the sketch.
+//! A key is in the sample or not by its name, so its coming and its going are both seen or both not. A prefix
+//! that had a line from its first key on has only the error of the sample; one that got its line later also
+//! has the error of the sketch at that time. Both are reported as one error: two standard deviations of the
+//! sample, three of the sketch.
 
 use super::largest::{grade, grade_bytes};
 use super::sketch::{SKETCH_BYTES, Sketch};
@@ -24,7 +25,7 @@ pub const PREFIX_DEPTH_MAX: usize = 3;
 pub const PREFIX_PINS_MAX: usize = 16;
 /// Lines of a depth.
 const LINES_MAX: usize = 96;
-/// Of a longer prefix its beginning is kept.
+/// Bytes of a prefix that are kept, from its beginning.
 const TEXT_BYTES_MAX: usize = 46;
 /// A prefix ends within so many bytes, or is none.
 const PREFIX_BYTES_MAX: usize = 256;
@@ -33,7 +34,7 @@ const STATE_BYTES_MAX: usize = 64 << 10;
 // COMPAT(observability): MEMORY PREFIXES (Isotherm only) counts one of 16 keys, and every key of 64 KB and more, so
 // each figure comes with its error. A prefix that has grown among very many small ones is listed late, with a larger
 // error. Keys that are only read have no effect. Why: exact counts of all prefixes would cost memory per prefix.
-/// Of the small keys one of so many is counted: those whose tag ends in these bits.
+/// Number of small keys for each one that is counted: those whose tag ends in the bits of `SAMPLE_TAG`.
 const SAMPLE: i64 = 16;
 const SAMPLE_TAG: u8 = 5;
 /// A key that takes this much is always counted.
@@ -46,7 +47,7 @@ const _: () = assert!(
         <= STATE_BYTES_MAX
 );
 
-/// How keys are cut, and whose prefixes are counted exactly.
+/// Separator at which keys are cut, and the prefixes that are counted exactly.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PrefixSettings {
     pub separator: u8,
@@ -57,7 +58,7 @@ pub struct PrefixSettings {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PrefixError {
     TooManyPins,
-    /// What is there already has not been counted.
+    /// Keys are there already that have not been counted.
     HasKeys,
 }
 
@@ -72,21 +73,21 @@ pub(crate) struct Sums {
     squares: i64,
 }
 
-/// Whether a small key with this tag is counted.
+/// Returns whether a small key with this tag is counted.
 #[inline]
 fn is_sampled(tag: u8) -> bool {
     tag % SAMPLE as u8 == SAMPLE_TAG
 }
 
 impl Sums {
-    /// Of a size at which only the sums are known.
+    /// Makes sums from keys, volatile keys and bytes alone: the rest is estimated.
     pub fn estimated(keys: i64, volatile: i64, bytes: i64) -> Sums {
         let sampled = keys / SAMPLE;
         let mean = bytes / keys.max(1) / SQUARE_BYTES + 1;
         Sums { keys, volatile, bytes, sampled, squares: sampled.saturating_mul(mean.saturating_mul(mean)) }
     }
 
-    /// What an entry counts for. Nothing, mostly.
+    /// Returns the sums that an entry counts for; `None` for most entries.
     #[inline]
     fn of(bytes: u64, is_volatile: bool, tag: u8) -> Option<Sums> {
         if bytes >= LARGE_BYTES {
@@ -133,18 +134,18 @@ impl Sums {
     }
 }
 
-/// What the keys under a prefix take.
+/// Keys under a prefix, and the memory that they take.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct PrefixShare {
-    /// Its beginning if it is longer than is kept.
+    /// Name of the prefix, or its beginning if it is longer than is kept.
     pub name: Vec<u8>,
     pub name_bytes: usize,
     pub keys: u64,
-    /// Those with an expiry.
+    /// Number of keys with an expiry.
     pub volatile: u64,
     /// Entries and bodies; the free room of pages belongs to no entry.
     pub bytes: u64,
-    /// In 19 of 20 cases the true figure is this near.
+    /// Error of `keys`: in 19 of 20 cases the true figure is this near. `bytes_error` is that of `bytes`.
     pub keys_error: u64,
     pub bytes_error: u64,
 }
@@ -153,7 +154,7 @@ pub struct PrefixShare {
 pub struct PrefixReport {
     /// The byte that follows a prefix in its keys; not one of those that are pinned.
     pub separator: u8,
-    /// Those that have lines, the largest first.
+    /// Prefixes that have lines, the largest first.
     pub prefixes: Vec<PrefixShare>,
     /// All that have none.
     pub other: PrefixShare,
@@ -165,7 +166,7 @@ pub struct PrefixReport {
 #[derive(Clone)]
 struct Line {
     sums: Sums,
-    /// What the sketch may have been off when the line was made: keys, bytes.
+    /// Possible error of the sketch when the line was made: keys, bytes.
     spread: [u64; 2],
     text_bytes: u16,
     text: [u8; TEXT_BYTES_MAX],
@@ -180,7 +181,7 @@ struct Depth {
     least_bytes: i64,
     total: Sums,
     bare: Sums,
-    /// What of this depth is in the sketch.
+    /// Sums of this depth that are in the sketch.
     sketched: Sums,
 }
 
@@ -204,7 +205,7 @@ struct Plan {
 
 pub(crate) struct Prefixes {
     hasher: KeyHasher,
-    /// Without one nothing is counted.
+    /// Settings of the count. Without them no prefix is counted.
     plan: OnceLock<Plan>,
     has_pins: AtomicBool,
     state: Mutex<State>,
@@ -227,7 +228,7 @@ impl Prefixes {
         self.plan.set(Plan { separator: settings.separator, pins }).map_err(|_| PrefixError::HasKeys)
     }
 
-    /// Whether a change of a small key with this tag is to be noted.
+    /// Returns whether a change of a small key with this tag is to be noted.
     #[inline]
     pub fn counts_small(&self, tag: u8) -> bool {
         is_sampled(tag) || self.has_pins.load(Relaxed)
@@ -297,7 +298,8 @@ impl Prefixes {
         }
     }
 
-    /// The prefixes that end before the separator number `depth` of a key, from 1 on. `None` if none are counted.
+    /// The prefixes that end before the separator number `depth` of a key, from 1 on. `None` if none are
+    /// counted.
     pub fn report(&self, depth: usize) -> Option<PrefixReport> {
         let plan = self.plan.get()?;
         // Some 10 KB are copied under the lock, and put in order outside of it.
@@ -327,7 +329,7 @@ impl Prefixes {
     }
 }
 
-/// What a report needs of a depth.
+/// Data of a depth that a report needs.
 struct Copied {
     total: Sums,
     bare: Sums,
@@ -380,7 +382,8 @@ impl Depth {
         }
     }
 
-    /// What a line had goes into the sketch. Of one that was exact and has lost its last key that is nothing.
+    /// Removes a line, and puts its sums into the sketch. The sums of an exact line that has lost its last
+    /// key are zero.
     fn give_up_line(&mut self, at: usize, sketch: &mut Sketch) {
         let (hash, line) = (self.hashes.swap_remove(at), self.lines.swap_remove(at));
         self.put_aside(hash, &line.sums, 1, sketch);
@@ -391,10 +394,10 @@ impl Depth {
         self.sketched.add(sums, times);
     }
 
-    /// Gives a prefix a line, if one is free or if it has surely become larger than the smallest that has one. Whether
-    /// it did.
+    /// Gives a prefix a line, if one is free or if it has surely become larger than the smallest that has
+    /// one. Returns whether it did.
     fn take_line(&mut self, prefix: &[u8], hash: u64, delta: &Sums, sketch: &mut Sketch) -> bool {
-        /// In standard deviations.
+        /// Distance that counts as sure, in standard deviations.
         const SURE: i64 = 3;
         if delta.keys <= 0 && delta.bytes <= 0 {
             return false;
@@ -508,7 +511,8 @@ mod tests {
             note(&prefixes, &format!("session:{number}"), None, Some(101));
             note(&prefixes, &format!("bare{number}"), None, Some(30));
         }
-        // One that is larger than all others together is not left to chance, nor is its growth reported each time.
+        // One that is larger than all others together is not left to chance, nor is its growth reported each
+        // time.
         note(&prefixes, "blob:1", None, Some(1 << 30));
         note(&prefixes, "blob:1", Some(1 << 30), Some((1 << 30) + 1000));
         let report = prefixes.report(1).expect("it counts");
@@ -540,7 +544,8 @@ mod tests {
         assert!(prefixes.lock().sketch.is_empty());
     }
 
-    /// Very many prefixes: the memory stays what it is, and those that matter are found though they came last.
+    /// Very many prefixes: the memory stays what it is, and those that matter are found though they came
+    /// last.
     #[test]
     fn many_prefixes_stay_bounded_and_the_large_are_found() {
         let prefixes = prefixes(&[]);

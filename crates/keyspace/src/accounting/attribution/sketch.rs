@@ -1,12 +1,14 @@
-//! What prefixes without a line of their own take together: enough to detect when one of them has become large.
+//! Sketch of what prefixes without a line of their own take together: enough to detect when one of them has
+//! become large.
 //!
 //! ```text
 //!   3 rows of 512 cells; a prefix has one cell in each row, and a sign       (a count sketch)
 //!   cell   [bytes i64][keys i32][volatile i32]        16 B x 1536 = 24.6 KB
 //! ```
-//! Everything that a prefix takes is added to its cells under its sign. Others' share in a cell has either sign, so it is 0
-//! in the mean, and its spread follows from the row itself: the root of the sum of its squares, over the root of 512. The
-//! middle one of three rows is the estimate. Adding and taking off commute: what was put in comes out again.
+//! Everything that a prefix takes is added to its cells under its sign. Others' share in a cell has either
+//! sign, so it is 0 in the mean, and its spread follows from the row itself: the root of the sum of its
+//! squares, over the root of 512. The middle one of three rows is the estimate. Adding and taking off
+//! commute: what was put in comes out again.
 
 use super::prefixes::Sums;
 
@@ -65,7 +67,7 @@ impl Sketch {
         }
     }
 
-    /// What a prefix takes, about.
+    /// Returns the sums of a prefix, about.
     pub fn estimate(&self, hash: u64) -> Sums {
         let seen: [[i64; 3]; ROWS] = std::array::from_fn(|row| {
             let (column, sign) = place(hash, row);

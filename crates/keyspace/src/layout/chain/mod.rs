@@ -1,5 +1,5 @@
-//! The order of the blocks of a list or a stream, and of what is pending in a group: a sequence with counts, of three
-//! levels.
+//! The order of the blocks of a list or a stream, and of what is pending in a group: a sequence with counts,
+//! of three levels.
 //!
 //! ```text
 //!   bunches  [count, groups -->][count, groups -->] ...           a ring, so that both ends are cheap
@@ -9,10 +9,10 @@
 //!   items                         [item][item] ... up to 64      an item says how much it counts
 //! ```
 //!
-//! The position of an element is found by the counts of bunches, groups, items: 10 M elements of 16 B are some 21,000
-//! blocks, 330 groups, 6 bunches. Bunches and groups may be shared with a copy of the whole chain (a snapshot's cut):
-//! a change then changes a copy of its own. So a cut costs an eighth of a byte a group and not a block, and
-//! the first change after it 64 + 64 places, however long the chain is.
+//! The position of an element is found by the counts of bunches, groups, items: 10 M elements of 16 B are
+//! some 21,000 blocks, 330 groups, 6 bunches. Bunches and groups may be shared with a copy of the whole chain
+//! (a snapshot's cut): a change then changes a copy of its own. So a cut costs an eighth of a byte a group
+//! and not a block, and the first change after it 64 + 64 places, however long the chain is.
 //!
 //! Invariants: no group or bunch is empty or longer than 64; counts are the sums of what is below.
 
@@ -94,7 +94,8 @@ impl<T: Counted> Row<T> {
         Arc::make_mut(&mut self.items).extend_from_slice(&other.items);
     }
 
-    /// The item that stands for element `position`, which is there, and how many elements of it come before that.
+    /// The item that stands for element `position`, which is there, and how many elements of it come before
+    /// that.
     fn find(&self, position: u64) -> (usize, u64) {
         let mut rest = position;
         for (at, item) in self.items.iter().enumerate() {
@@ -201,7 +202,8 @@ impl<T: Counted> Chain<T> {
         Some(self.last_of(at.bunch.checked_sub(1)?))
     }
 
-    /// Asks for the memory of the last item, in `PREFETCH_STEPS` steps: each reads what the ones before have asked for.
+    /// Asks for the memory of the last item, in `PREFETCH_STEPS` steps: each reads what the ones before have
+    /// asked for.
     pub fn prefetch_last(&self, step: usize) {
         let Some(bunch) = self.bunches.back() else { return };
         let group = || bunch.items.last();
@@ -234,7 +236,7 @@ impl<T: Counted> Chain<T> {
         Some((At { bunch, group, item }, rest))
     }
 
-    /// From the nearer end.
+    /// Finds the bunch that a position is in, and the position within it. Searches from the nearer end.
     fn find_bunch(&self, position: u64) -> (usize, u64) {
         if position < self.count / 2 {
             let mut rest = position;
@@ -386,7 +388,8 @@ impl<T: Counted> Chain<T> {
         self.bunches.append(&mut other.bunches);
     }
 
-    /// Drops up to about `groups_max` groups from the end; one that is shared costs nothing. True when nothing is left.
+    /// Drops up to about `groups_max` groups from the end; one that is shared costs nothing. Returns true
+    /// when nothing is left.
     pub fn drop_step(&mut self, groups_max: usize) -> bool {
         for _ in 0..groups_max {
             let Some(bunch) = self.bunches.back_mut() else { return true };

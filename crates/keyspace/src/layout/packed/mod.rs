@@ -14,11 +14,11 @@
 //!   columns: one in a list or set, two in a hash (field, value) or sorted set (member, score)
 //! ```
 //!
-//! A hash of five fields of 6 B with values of 8 B: 1 + 2 + 5 x 14 = 73 B; of one field of 28 B with the value "1":
-//! 1 + 2 + 28 = 31 B. Text becomes an integer only if it comes back exactly.
+//! A hash of five fields of 6 B with values of 8 B: 1 + 2 + 5 x 14 = 73 B; of one field of 28 B with the
+//! value "1": 1 + 2 + 28 = 31 B. Text becomes an integer only if it comes back exactly.
 //!
-//! A collection is read where it lies ([`Packed`]) and changed on the side ([`PackedBuf`]): tags and data apart, then
-//! encoded again, a copy of a kilobyte at most. Foreign bytes go through `PackedBuf` too.
+//! A collection is read where it lies ([`Packed`]) and changed on the side ([`PackedBuf`]): tags and data
+//! apart, then encoded again, a copy of a kilobyte at most. Foreign bytes go through `PackedBuf` too.
 
 use isotherm_stdx::number::I64_BYTES_MAX;
 use isotherm_stdx::{parse_i64, steps, write_i64};
@@ -62,7 +62,7 @@ impl<'a> Element<'a> {
         Cell { tag, data }.element()
     }
 
-    /// Its text; a number's is written to `room`.
+    /// Returns the element's text. The text of a number is written to `room`.
     #[inline]
     pub fn text(self, room: &'a mut TextRoom) -> &'a [u8] {
         match self {
@@ -91,7 +91,7 @@ impl<'a> Element<'a> {
     }
 }
 
-/// One element with its bytes: what stands behind a tag.
+/// Encoded element: its tag, and the data bytes that the tag describes.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Cell<'a> {
     tag: u8,
@@ -131,7 +131,8 @@ impl<'a> Cell<'a> {
     }
 }
 
-/// What an element becomes: its tag and, in `room` or where it is, its data.
+/// Encoding of an element to be stored: its tag, and its data. The data of a number lie in `number`; a text
+/// stays where it is.
 #[derive(Clone, Copy)]
 pub(crate) struct Coded<'a> {
     tag: u8,
@@ -253,7 +254,7 @@ fn data_bytes(tag: u8, data: &[u8]) -> usize {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packed<'a> {
     count: usize,
-    /// One tag a column if uniform, else one an element.
+    /// Tags: one for each column if uniform, else one for each element.
     tags: &'a [u8],
     uniform: bool,
     stride: usize,
@@ -306,7 +307,8 @@ impl<'a> Packed<'a> {
         Some(Cell { tag, data: &data[..data_bytes(tag, data)] })
     }
 
-    /// Where the data of element `index` begins, or ends if there are no more.
+    /// Returns the offset at which the data of element `index` begin, or all data end if there are no more
+    /// elements.
     #[inline]
     fn offset(&self, index: usize) -> usize {
         if self.uniform {
@@ -357,7 +359,7 @@ impl<'a> Packed<'a> {
 }
 
 impl Packed<'_> {
-    /// Where an integer belongs among ascending ones.
+    /// Returns the position at which an integer belongs among ascending ones.
     pub fn lower_bound(&self, int: i64) -> usize {
         let is_less = |cell: Cell<'_>| matches!(cell.element(), Element::Int(other) if other < int);
         self.cells().position(|cell| !is_less(cell)).unwrap_or(self.count)
@@ -430,7 +432,7 @@ impl PackedBuf {
         self.tags.len()
     }
 
-    /// The same to read.
+    /// Returns a view of the elements, to read them.
     #[inline]
     pub fn view(&self) -> Packed<'_> {
         Packed {
@@ -504,7 +506,7 @@ impl PackedBuf {
         self.tags[index..].iter_mut().zip(new).for_each(|(tag, coded)| *tag = coded.tag);
     }
 
-    /// Where the data of element `index` begins.
+    /// Returns the offset at which the data of element `index` begin.
     fn offset(&self, index: usize) -> usize {
         self.view().offset(index)
     }

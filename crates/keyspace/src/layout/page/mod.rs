@@ -11,13 +11,13 @@
 //!   ... free up to class x 32
 //! ```
 //!
-//! cap is a multiple of 8 (column words), in bits 0-4 of its byte; width in bits 5-6; bit 7 says that there is an owner.
-//! Entry i begins at `8 + (2 + width) cap + (4 with an owner) + sum(len[0..i])`.
-//! 17 entries of 1 + 16 + 16 B: 8 + 2 x 24 + 17 x 33 = 617 B; 36.3 B an entry, 37 with the class's rounding.
+//! cap is a multiple of 8 (column words), in bits 0-4 of its byte; width in bits 5-6; bit 7 says that there
+//! is an owner. Entry i begins at `8 + (2 + width) cap + (4 with an owner) + sum(len[0..i])`. 17 entries of 1
+//! + 16 + 16 B: 8 + 2 x 24 + 17 x 33 = 617 B; 36.3 B an entry, 37 with the class's rounding.
 //!
-//! Invariants: n <= cap <= 248; used = end of the last entry <= 32 class <= `PAGE_BYTES_MAX`; tags and lens of absent
-//! entries are 0. The functions here know bytes of entries only as runs of bytes; the code that changes a page has made sure
-//! that there is room (`size_for`).
+//! Invariants: n <= cap <= 248; used = end of the last entry <= 32 class <= `PAGE_BYTES_MAX`; tags and lens
+//! of absent entries are 0. The functions here know bytes of entries only as runs of bytes; the code that
+//! changes a page has made sure that there is room (`size_for`).
 
 pub(crate) mod stub;
 pub(crate) mod words;
@@ -32,7 +32,7 @@ pub(crate) const PAGE_BYTES_MAX: usize = 8064;
 /// The longest entry that the len column can hold.
 pub(crate) const ENTRY_BYTES_MAX: usize = 254;
 
-/// What the owner takes in a page that has one.
+/// Bytes of the owner in a page that has one.
 pub(crate) const OWNER_BYTES: usize = 4;
 
 const CLASS_UNIT_BYTES: usize = 32;
@@ -122,7 +122,7 @@ impl<'a> Page<'a> {
         let len = usize::from(self.lens()[spot.index]);
         &self.0[spot.offset..spot.offset + len]
     }
-    /// Where entry `index` lies.
+    /// Returns the spot at which entry `index` lies.
     #[inline(always)]
     pub fn spot(self, index: usize) -> Spot {
         debug_assert!(index < self.len());
@@ -144,7 +144,8 @@ impl<'a> Page<'a> {
         let cap = self.cap();
         let (tags, lens) = self.0[HEADER_BYTES..HEADER_BYTES + 2 * cap].split_at(cap);
         let (tags, lens) = (tags.as_chunks::<8>().0, lens.as_chunks::<8>().0);
-        // The index of the word's first entry, and the lengths of those in front of it, added up as far as costs little.
+        // The index of the word's first entry, and the lengths of those in front of it, added up as far as
+        // costs little.
         let (mut first, mut before) = (0, 0);
         steps::note(1);
         for (tags, lens) in tags.iter().zip(lens) {
@@ -190,7 +191,8 @@ impl<'a> Page<'a> {
     }
 }
 
-/// Bytes and columns that a page needs: (cap, used) of a page like `page` with `entries` entries of `bytes` in all.
+/// Bytes and columns that a page needs: (cap, used) of a page like `page` with `entries` entries of `bytes`
+/// in all.
 #[inline]
 pub(crate) fn size_for(entries: usize, width: usize, bytes: usize) -> (usize, usize) {
     let cap = entries.next_multiple_of(8);
@@ -230,7 +232,7 @@ pub(crate) fn change_owner(bytes: &mut [u8], owner: u32) {
     bytes[at..at + OWNER_BYTES].copy_from_slice(&owner.to_le_bytes());
 }
 
-/// After a move to another size class: the slice is the whole object.
+/// Notes the size class after a move to another one: the slice is the whole object.
 #[inline]
 pub(crate) fn set_class(bytes: &mut [u8]) {
     debug_assert!(bytes.len().is_multiple_of(CLASS_UNIT_BYTES) && bytes.len() <= PAGE_BYTES_MAX);
@@ -321,8 +323,8 @@ pub(crate) fn append(bytes: &mut [u8], tag: u8, entry: &[u8], access: u16) -> Sp
     Spot { index, offset }
 }
 
-/// Adds all entries of another page at the end, column by column; columns and class have room. Stamps of another width
-/// become `fresh`.
+/// Adds all entries of another page at the end, column by column; columns and class have room. Stamps of
+/// another width become `fresh`.
 pub(crate) fn append_all(bytes: &mut [u8], source: Page<'_>, fresh: u16) {
     let page = Page(bytes);
     let (at, cap, width, offset) = (page.len(), page.cap(), page.width(), page.used());

@@ -1,11 +1,13 @@
-//! What stays in memory of a page of an object that is not there: a page without entries, and where its bytes are.
+//! Stub of a page of an object, which stays in memory while the page does not: a page without entries, with
+//! the place of its bytes.
 //!
 //! ```text
 //!   0                                 8          12              20         24          25       27
 //!   [header: n 0, cap 0, with owner]  [owner u32][reference u64][index u32][entries u8][used u16]
 //! ```
-//! So the directory leads to it as to any page, and compaction finds its owner in the same place. Its number, by which compaction finds
-//! the directory's place without an entry to hash, stays what it is: only pages in memory are split or merged.
+//! The directory leads to a stub as to any page, and compaction finds its owner in the same place. The number
+//! of the page, by which compaction finds the directory's place without an entry to hash, stays the same:
+//! only pages in memory are split or merged.
 
 use super::{CLASS, HEADER_BYTES, OWNER_BYTES, Page, init, set_owner, set_version};
 use crate::layout::cold::ColdRef;
@@ -52,7 +54,7 @@ pub(crate) fn bare(page: Page<'_>, into: &mut Vec<u8>) {
 }
 
 impl Page<'_> {
-    /// Where the page is, if this is the stub of one.
+    /// Returns the reference to the page that is not in memory, if this is the stub of one.
     #[inline]
     pub fn away(self) -> Option<ColdRef> {
         if self.len() > 0 || self.cap() > 0 || self.owner_bytes() == 0 {
@@ -61,17 +63,17 @@ impl Page<'_> {
         Some(ColdRef::new(u64::from_le_bytes(self.0[REFERENCE..INDEX].try_into().expect("eight bytes"))))
     }
 
-    /// Of a stub: the page's number.
+    /// Returns the number of the page that this stub stands for.
     pub fn away_index(self) -> u32 {
         u32::from_le_bytes(self.0[INDEX..ENTRIES].try_into().expect("four bytes"))
     }
 
-    /// Of a stub: how many entries the page has.
+    /// Returns the number of entries of the page that this stub stands for.
     pub fn away_entries(self) -> usize {
         usize::from(self.0[ENTRIES])
     }
 
-    /// Of a stub: how many bytes the page has in use.
+    /// Returns the number of bytes in use in the page that this stub stands for.
     pub fn away_used(self) -> usize {
         usize::from(u16::from_le_bytes([self.0[USED_THERE], self.0[USED_THERE + 1]]))
     }

@@ -1,7 +1,8 @@
 //! Columns of bytes looked at eight at a time, in plain 64-bit arithmetic.
 //!
-//! A page has some 17 entries, so a column is two to four words; SSE2 needs a load, a compare and a move-mask for 16
-//! of them, this some five operations for 8. Columns are multiples of 8 bytes long, so no word crosses an end.
+//! A page has some 17 entries, so a column is two to four words; SSE2 needs a load, a compare and a move-mask
+//! for 16 of them, this some five operations for 8. Columns are multiples of 8 bytes long, so no word crosses
+//! an end.
 
 const LOW_BITS: u64 = 0x0101_0101_0101_0101;
 const HIGH_BITS: u64 = 0x8080_8080_8080_8080;
@@ -20,8 +21,8 @@ pub(crate) fn equal_bytes(word: u64, byte: u8) -> u64 {
     !(((difference & !HIGH_BITS) + !HIGH_BITS) | difference) & HIGH_BITS
 }
 
-/// Sums of two bytes each, in lanes of 16 bits. Those of several words may be added: a column of 248 bytes comes to at
-/// most 31 x 510 a lane and to 248 x 255 = 63,240 in all.
+/// Sums of two bytes each, in lanes of 16 bits. Those of several words may be added: a column of 248 bytes
+/// comes to at most 31 x 510 a lane and to 248 x 255 = 63,240 in all.
 #[inline]
 pub(crate) fn pair_sums(word: u64) -> u64 {
     (word & EVEN_BYTES) + ((word >> 8) & EVEN_BYTES)

@@ -3,8 +3,8 @@
 //! ```text
 //!   entries in any order --> counted by page --> each page made in its final size, and filled --> directory, record
 //! ```
-//! No page is made larger and none is split on the way, so a key costs a third of what it costs by itself. What comes of it is
-//! what inserts would have made, but for which page is split next.
+//! No page is made larger and none is split on the way, so a key costs a third of what it costs by itself.
+//! What comes of it is what inserts would have made, but for which page is split next.
 
 use super::Table;
 use crate::layout::directory;
@@ -25,7 +25,7 @@ use isotherm_stdx::UnixMs;
 pub(crate) struct NewEntry<'a> {
     pub hash: u64,
     pub bytes: EntryBytes<'a>,
-    /// `None`: it counts as just used.
+    /// Access stamp; `None` if the entry counts as just used.
     pub access: Option<u16>,
 }
 
@@ -40,7 +40,7 @@ pub(crate) enum NotBuilt {
     Full,
     /// Two entries have the key of this one.
     Repeated(usize),
-    /// There are keys already, or a page would get more than its share: inserts find a way.
+    /// Keys are in the slot already, or a page would get more than its share. Inserts handle both cases.
     Unsuited,
 }
 
@@ -50,10 +50,10 @@ impl From<Full> for NotBuilt {
     }
 }
 
-/// What is needed on the way, kept for the next slot.
+/// Scratch memory of a build, kept for the next slot.
 #[derive(Default)]
 pub(crate) struct BuildRoom {
-    /// Of each page: where its entries begin in `order`, and what they take.
+    /// Index in `order` at which the entries of each page begin. `bytes` has the size of these entries.
     begins: Vec<u32>,
     bytes: Vec<u32>,
     /// Entries by page.
@@ -115,7 +115,7 @@ impl Table {
 }
 
 impl BuildRoom {
-    /// Puts the entries in the order of their pages. False if a page would be too full.
+    /// Puts the entries in the order of their pages. Returns false if a page would be too full.
     fn sort(&mut self, entries: &[NewEntry<'_>], pages: u32, width: usize) -> bool {
         let BuildRoom { begins, bytes, order, .. } = self;
         begins.clear();

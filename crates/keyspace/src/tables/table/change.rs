@@ -16,8 +16,8 @@ use isotherm_arena::Handle;
 use isotherm_stdx::UnixMs;
 
 impl Table {
-    /// Stores a value where its key is or would be (`location` was just looked up), whatever was there. The location is
-    /// then where the entry lies, unless a page was split: then it is none.
+    /// Stores a value where its key is or would be (`location` was just looked up), whatever was there. The
+    /// location is then where the entry lies, unless a page was split: then it is none.
     pub fn set(
         &mut self,
         store: &mut Store,
@@ -53,8 +53,8 @@ impl Table {
         self.put_over(store, location, key, &draft, old, now)
     }
 
-    /// Gives the inline entry at `location`, just looked up, another inline value; head and key stay as they are. False if
-    /// there is none such, or if they would not. The location is as after `set`.
+    /// Gives the inline entry at `location`, just looked up, another inline value; head and key stay as they
+    /// are. Returns false if there is none such, or if they would not. The location is as after `set`.
     pub fn set_inline(
         &mut self,
         store: &mut Store,
@@ -107,8 +107,8 @@ impl Table {
         }
     }
 
-    /// Makes the raw text in the entry at `location`, just looked up, longer by `added` zeros. False if there is none
-    /// such, or if it would no longer lie there. The location is as after `set`.
+    /// Makes the raw text in the entry at `location`, just looked up, longer by `added` zeros. Returns false
+    /// if there is none such, or if it would no longer lie there. The location is as after `set`.
     pub fn stretch_inline(
         &mut self,
         store: &mut Store,
@@ -135,8 +135,8 @@ impl Table {
         Ok(true)
     }
 
-    /// Puts an entry where the key is or would be. Its body, if it has one, is made already and is freed on an error;
-    /// the old entry's is freed on success. The location is as after `set`.
+    /// Puts an entry where the key is or would be. Its body, if it has one, is made already and is freed on
+    /// an error; the old entry's is freed on success. The location is as after `set`.
     pub fn put(
         &mut self,
         store: &mut Store,
@@ -198,7 +198,8 @@ impl Table {
         Ok(())
     }
 
-    /// An entry has come or has become another, and the value of one of them lies outside: the old one's is freed.
+    /// An entry has come or has become another, and the value of one of them lies outside: the old one's is
+    /// freed.
     #[inline(never)]
     fn count_outside(
         &mut self,
@@ -221,8 +222,8 @@ impl Table {
         }
     }
 
-    /// Writes the bytes of an entry into its page, which may move to another class. The record knows the new place, but
-    /// is not stored yet; after an error it is as it was, and so is everything else.
+    /// Writes the bytes of an entry into its page, which may move to another class. The record knows the new
+    /// place, but is not stored yet; after an error it is as it was, and so is everything else.
     fn put_bytes(
         &mut self,
         store: &mut Store,
@@ -275,7 +276,8 @@ impl Table {
         }
     }
 
-    /// Takes those entries out of page `index` that are `dead` (all of them volatile); `bound` is that of the rest.
+    /// Takes those entries out of page `index` that are `dead` (all of them volatile); `bound` is that of the
+    /// rest.
     pub fn remove_dead(
         &mut self,
         store: &mut Store,
@@ -347,8 +349,8 @@ impl Table {
         }
     }
 
-    /// Where an entry has an expiry as wide as the new one, that is written over it: nothing moves, nothing is to be
-    /// counted. False if it has none such.
+    /// Writes the new expiry over an old one of the same width, if the entry has one: nothing moves, and no
+    /// count changes. Returns false if it has none.
     #[inline]
     fn move_expiry(&mut self, store: &mut Store, location: &mut Location, at: UnixMs, now: UnixMs) -> bool {
         let Some((offset, bytes)) = location.entry(store).expiry_in_place(at) else { return false };
@@ -413,7 +415,8 @@ impl Table {
         }
     }
 
-    /// The same of entries whose values lie in them, in place: most changes. What is known of their sizes leaves little.
+    /// Counts a change of an entry whose value lies in it, as in most changes. Inlined: what is known of the
+    /// sizes at the call leaves little code.
     #[inline(always)]
     pub(super) fn count_inline(
         &mut self,
@@ -439,8 +442,8 @@ impl Table {
         self.counters.attribution.note(&Change { table: self.number, key, tag, old, new });
     }
 
-    /// An object of this class takes another number of units, and nothing else of it has changed. Its entry, whose tag this
-    /// is, and its key are asked for only where they matter.
+    /// An object of this class takes another number of units, and nothing else of it has changed. Its entry,
+    /// whose tag this is, and its key are asked for only where they matter.
     #[inline(always)]
     pub fn count_units<'a>(
         &mut self,
@@ -461,7 +464,7 @@ impl Table {
         }
     }
 
-    /// None of its keys is shown as one of the largest any more: they cannot be found.
+    /// Removes the table's keys from the largest ones that are shown: they cannot be found any more.
     pub fn forget_largest(&self) {
         self.counters.attribution.largest.forget_table(self.number);
     }
@@ -472,14 +475,14 @@ impl Table {
         self.sizes.note(Some(old), None);
     }
 
-    /// And the prefixes that counted it.
+    /// Takes an entry that leaves a flushed table off the prefixes that counted it.
     pub fn forget_share(&self, change: &Change<'_>) {
         self.counters.attribution.prefixes.note(change);
     }
 
     // ---- growth ----
 
-    /// Splits one page if the slot's pages have become too full. Whether it did.
+    /// Splits one page if the slot's pages have become too full. Returns whether it did.
     #[inline]
     fn grow(&mut self, store: &mut Store, slot: &SlotRef, now: UnixMs) -> bool {
         // A split that finds no memory is left for the next insert: pages may be larger.
@@ -493,7 +496,7 @@ impl Table {
         Ok(())
     }
 
-    /// Splits pages until the entries of one that is dense part. Whether it did.
+    /// Splits pages until the entries of one that is dense part. Returns whether it did.
     fn spread(&mut self, store: &mut Store, mut slot: SlotRef, page: Handle, now: UnixMs) -> bool {
         let (before, db) = (slot.record, self.snapshot_db);
         let before_change = |store: &mut Store, page| store.before_change(db, page);
@@ -502,13 +505,14 @@ impl Table {
         is_split
     }
 
-    /// Merges the last page into its buddy if the slot's pages have become too empty. Whether it did.
+    /// Merges the last page into its buddy if the slot's pages have become too empty. Returns whether it did.
     fn shrink(&mut self, store: &mut Store, at: usize, now: UnixMs) -> bool {
         let mut slot = self.slot(&store.heap, at);
         linear::is_sparse(&slot.record) && self.merge(store, &mut slot, now).is_ok()
     }
 
-    /// The same after an entry has become shorter.
+    /// Merges the last page into its buddy if the slot has become too empty, after an entry has become
+    /// shorter.
     pub fn shrink_if_sparse(&mut self, store: &mut Store, at: usize, now: UnixMs) {
         self.shrink(store, at, now);
     }
@@ -521,7 +525,7 @@ impl Table {
     }
 }
 
-/// Whether there is an entry, and its expiry is the same after a change that asks for `expiry`.
+/// Returns whether there is an entry whose expiry stays the same under a change that asks for `expiry`.
 #[inline]
 fn keeps_expiry(store: &Store, location: &Location, expiry: Expiry) -> bool {
     location.spot.is_some()

@@ -1,4 +1,4 @@
-//! One database of one partition: its slot records, and finding, storing and removing an entry.
+//! Table: one database of one partition, with its slot records, and finding, storing and removing an entry.
 //!
 //! ```text
 //!   index ->  [run handle u32] x runs            Index object; a run comes with the first key of its 64 slots
@@ -8,11 +8,12 @@
 //!
 //! A run of another database than the first has only records in use while these are few (`runs`).
 //!
-//! Beside them, sums over each run (keys, volatile keys, expiry bound), so that SCAN, RANDOMKEY, eviction and expiry
-//! skip 64 slots at a time: 12 B a run, 3 KB for 16384 slots.
+//! A table also has sums over each run (keys, volatile keys, expiry bound), so that SCAN, RANDOMKEY, eviction
+//! and expiry skip 64 slots at a time: 12 B a run, 3 KB for 16384 slots.
 //!
-//! Growth (`linear`): after an insert, if the mean page is larger than its target, one page is split (about 1 us); after
-//! a removal, if it is well below, the last page is merged into its buddy. Nothing is ever rehashed as a whole.
+//! Growth (`linear`): after an insert, if the mean page is larger than its target, one page is split (about 1
+//! us); after a removal, if it is well below, the last page is merged into its buddy. Nothing is ever
+//! rehashed as a whole.
 
 pub(crate) mod build;
 mod change;
@@ -46,10 +47,10 @@ pub(crate) struct Table {
     parts: u64,
     part_bits: u32,
     pub sums: Vec<RunSum>,
-    /// Those in pages.
+    /// Number of keys in pages.
     pub keys: u64,
     pub volatile: u64,
-    /// Those outside memory. None as a rule.
+    /// Keys outside memory; `None` as a rule.
     pub frozen: Option<Box<Frozen>>,
     /// Hashes that have fields with a time.
     pub timed_hashes: u64,
@@ -61,7 +62,7 @@ pub(crate) struct Table {
     pub number: u32,
     /// Distinguished by snapshots, whatever SWAPDB does to its number.
     pub snapshot_db: crate::layout::kind::Db,
-    /// It was flushed.
+    /// True once the table was flushed.
     is_flushed: bool,
     partition: u16,
     counters: Arc<Counters>,
@@ -174,7 +175,8 @@ impl Table {
 
     // ---- finding ----
 
-    /// Where the entry of a key is: what reading it takes, in registers. `locate` answers more, through memory.
+    /// Finds the entry of a key. Returns only what a read needs, in registers; `locate` returns more, through
+    /// memory.
     #[inline(always)]
     pub fn find(&self, store: &Store, at: usize, key: &Key<'_>) -> Option<(Handle, Spot)> {
         steps::note(1);
@@ -186,14 +188,14 @@ impl Table {
         Some((page, store.find(page, key)?))
     }
 
-    /// Where a key is, or would be.
+    /// Returns the place of a key, or the place that it would have.
     #[inline(always)]
     pub fn locate(&self, store: &Store, at: usize, key: &Key<'_>) -> Location {
         let hole = self.locate_seen(store, at, key, None);
         Location { spot: hole.page.and_then(|page| store.find(page, key)), ..hole }
     }
 
-    /// The same for a key that was just looked for: its entry is at `spot`, or it has none.
+    /// Returns the location of a key that was just looked for: its entry is at `spot`, or it has none.
     #[inline(always)]
     pub fn locate_seen(&self, store: &Store, at: usize, key: &Key<'_>, spot: Option<Spot>) -> Location {
         steps::note(1);
@@ -208,7 +210,7 @@ impl Table {
 
     // ---- all of it ----
 
-    /// What the table has of the global allocator.
+    /// Returns the bytes that the table takes from the global allocator.
     pub fn malloc_bytes(&self) -> usize {
         size_of::<Table>()
             + self.sums.capacity() * size_of::<RunSum>()
@@ -227,7 +229,7 @@ impl Table {
         self.keys == 0 && self.frozen.is_none()
     }
 
-    /// The same of those that expire.
+    /// Returns the number of keys that expire, wherever they are.
     pub fn volatile_len(&self) -> u64 {
         self.volatile + self.frozen.as_ref().map_or(0, |frozen| frozen.volatile)
     }
@@ -308,7 +310,7 @@ impl Table {
         self.frozen.iter().flat_map(move |frozen| frozen.from(from))
     }
 
-    /// It is no longer a database's: eviction does not count its keys.
+    /// Marks the table as flushed: it is no longer a database's, and eviction does not count its keys.
     pub fn mark_flushed(&mut self) {
         self.is_flushed = true;
         self.counters.weights[usize::from(self.partition)].add(-(self.keys as i64), -(self.volatile as i64));
@@ -320,7 +322,8 @@ impl Table {
         store.heap.release(self.index());
     }
 
-    /// Returns how many objects of the arena, large values, and values that are not in memory the table refers to.
+    /// Returns how many objects of the arena, large values, and values that are not in memory the table
+    /// refers to.
     pub fn check_invariants(&self, store: &Store, slot_of: impl Fn(&[u8]) -> usize) -> [u64; 3] {
         let (mut keys, mut volatile, mut timed_hashes, mut referred) = (0, 0, 0, [1, 0, 0]);
         let (mut page_bytes, mut tally, mut sizes) = (0, Tally::default(), Sizes::default());
