@@ -1,5 +1,5 @@
-//! What a key of 16 B with a value of 16 B costs, without a server: bytes a key by the arena's counters and by RSS, and
-//! nanoseconds of CPU an operation in batches of 32 with prefetch.
+//! Costs of a key of 16 B with a value of 16 B, without a server: bytes a key by the arena's counters and by
+//! RSS, and nanoseconds of CPU an operation in batches of 32 with prefetch.
 //!
 //! `cargo run --release -p isotherm-keyspace --example kv16 -- [keys] [partitions] [arenas]`
 
@@ -120,7 +120,7 @@ fn value(number: u64) -> [u8; 16] {
     value
 }
 
-/// This thread's CPU time: the machine may have other work.
+/// Returns this thread's CPU time: the machine may have other work.
 fn cpu_time() -> Duration {
     let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     let ns = schedstat.split(' ').next().and_then(|ns| ns.parse().ok()).expect("a number");

@@ -1,15 +1,16 @@
-//! How long a single command keeps a thread busy while a collection of ten million elements grows, is emitted to a snapshot
-//! under writes, shrinks and is removed: the longest by the thread's CPU clock, in microseconds, beside what a snapshot
-//! takes of memory.
+//! Longest times for which a single command keeps a thread busy while a collection of ten million elements
+//! grows, is emitted to a snapshot under writes, shrinks and is removed: by the thread's CPU clock, in
+//! microseconds. Also shown is the memory that a snapshot takes.
 //!
-//! `cargo run --release -p isotherm-keyspace --example stall -- [elements] [machine|hash|set|zset|list|stream|pending ...]`
+//! `cargo run --release -p isotherm-keyspace --example stall -- [elements]
+//! [machine|hash|set|zset|list|stream|pending ...]`
 //!
-//! `machine` is no collection: as many pieces of work that touch four places of memory that is there. What takes long of
-//! those was taken by the host of this machine, which the thread's clock counts too; so much of the other
-//! rows is the machine's.
+//! `machine` is no collection: it does as many pieces of work that touch four places of memory that is there.
+//! If one of these takes long, the host of this machine took the time, which the thread's clock counts too;
+//! that much of the other rows is the machine's.
 //!
-//! The allocator is the server's. What cron does in steps (freeing what was removed, compaction) is shown too: it holds
-//! a partition's lock as a command does.
+//! The allocator is the server's. The steps of cron (freeing what was removed, compaction) are shown too:
+//! each holds a partition's lock as a command does.
 
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
@@ -21,7 +22,7 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 const KEY: &[u8] = b"value";
 const OTHER: &[u8] = b"other";
 const NOW: UnixMs = UnixMs(1_800_000_000_000);
-/// As cron does.
+/// Limit of one step of freeing, the same as cron's.
 const FREED_PER_STEP: usize = 200;
 const ITEMS_PER_STEP: u64 = 500;
 
@@ -41,7 +42,7 @@ fn main() {
     }
 }
 
-/// What the machine itself takes of pieces of work that cannot take long.
+/// Measures pieces of work that cannot take long: what they take longer is the machine's.
 fn machine(pieces: u64) {
     const WORDS: usize = (1 << 30) / size_of::<u64>();
     let (mut memory, mut prng, mut longest) = (vec![1u64; WORDS], Prng::new(1), Longest::default());
@@ -126,7 +127,7 @@ impl Run {
         })
     }
 
-    /// One more element.
+    /// Adds an element.
     fn add(&self, longest: &mut Longest, number: u64) {
         let (limits, name) = (&self.limits, name(number));
         self.txn(longest, |txn| {
@@ -244,8 +245,8 @@ impl Run {
         self.whole();
     }
 
-    /// A walk beside writes all over the value: one in a thousand elements before its beginning, so that every write is
-    /// the first one after the cut, then growth and shrinking while it goes on.
+    /// A walk beside writes all over the value: one in a thousand elements before its beginning, so that
+    /// every write is the first one after the cut, then growth and shrinking while it goes on.
     fn snapshot(&mut self) {
         let (mut writes, mut steps, mut emitted) = (Longest::default(), Longest::default(), 0u64);
         let before = rss_bytes();
@@ -294,7 +295,7 @@ impl Run {
         longest.print(self.kind, "step of compaction");
     }
 
-    /// What concerns the value as a whole.
+    /// Measures the commands on the value as a whole.
     fn whole(&mut self) {
         let one = |what: &str, work: &dyn Fn(&mut Longest)| {
             let mut longest = Longest::default();

@@ -1,5 +1,5 @@
-//! Values that leave memory: whatever happens to their keys, what is read is what was stored, and each reference that an entry
-//! no longer has goes back to its keeper, once.
+//! Values that leave memory: whatever happens to their keys, what is read is what was stored, and each
+//! reference that an entry no longer has goes back to its keeper, once.
 
 use crate::support::*;
 use isotherm_keyspace::*;
@@ -12,12 +12,13 @@ use std::sync::{Arc, Mutex};
 #[derive(Default)]
 pub struct Keeper {
     pub values: Mutex<HashMap<u64, Vec<u8>>>,
-    /// While a snapshot is under way, what went back since its cut: the snapshot may refer to it, and to nothing that went back before.
+    /// While a snapshot is under way, what went back since its cut: the snapshot may refer to it, and to
+    /// nothing that went back before.
     since_cut: Mutex<Option<HashMap<u64, Vec<u8>>>>,
     next: Mutex<u64>,
-    /// How often the keyspace waited for a value or a part of one.
+    /// Number of times that the keyspace waited for a value or a part of one.
     pub waits: AtomicU64,
-    /// So many of the next reads fail.
+    /// Number of the next reads that fail.
     pub failures: AtomicU64,
     /// Hashes that were asked for.
     pub asked: Mutex<Vec<(Db, Vec<u8>)>>,
@@ -66,7 +67,7 @@ impl Keeper {
         self.values.lock().unwrap()[&reference.raw()].clone()
     }
 
-    /// Whether it has not gone back.
+    /// Returns whether the value of a reference is still kept: it has not gone back.
     pub fn has(&self, reference: ColdRef) -> bool {
         self.values.lock().unwrap().contains_key(&reference.raw())
     }
@@ -81,7 +82,7 @@ impl Keeper {
         assert!(self.since_cut.lock().unwrap().take().is_some(), "it was begun");
     }
 
-    /// For the snapshot under way.
+    /// Reads a value for the snapshot under way.
     pub fn read_for_snapshot(&self, reference: ColdRef) -> Vec<u8> {
         let raw = reference.raw();
         if let Some(value) = self.values.lock().unwrap().get(&raw) {
@@ -189,7 +190,8 @@ impl World {
         self.warmed += 1;
     }
 
-    /// Its bytes lie beside the entry for a while; some that were lent before are dropped, or come home.
+    /// Lends a value: its bytes lie next to the entry for a while. Some that were lent before are dropped, or
+    /// come back to memory.
     fn lend(&mut self) {
         let name = draw_name(&mut |n| self.prng.below(n), &SHAPE);
         let Some(cold) = self.cold_of(&name) else { return };
@@ -234,7 +236,7 @@ impl World {
         self.run(&op);
     }
 
-    /// As dispatch does: what an op needs whole is brought home first.
+    /// Runs an op as dispatch does: what it needs whole is brought to memory first.
     fn run(&mut self, op: &Op) {
         match op {
             Op::Edit { name, .. } => self.warm(&name.clone()),
@@ -328,7 +330,7 @@ fn what_left_memory_is_what_was_stored() {
     }
 }
 
-/// Whether another thread cannot have the partition of a key at this moment.
+/// Returns whether another thread cannot have the partition of a key at this moment.
 fn is_held(keyspace: &Arc<Keyspace>, key: &[u8]) -> bool {
     let (done, is_done) = std::sync::mpsc::channel();
     let (keyspace, key) = (Arc::clone(keyspace), key.to_vec());
@@ -340,8 +342,8 @@ fn is_held(keyspace: &Arc<Keyspace>, key: &[u8]) -> bool {
     is_done.recv_timeout(std::time::Duration::from_secs(20)).is_err()
 }
 
-/// References are in a snapshot as they were at its cut, and their values may not be thrown away before it was written: that is
-/// the keeper's part, who here keeps them all.
+/// References are in a snapshot as they were at its cut, and their values may not be thrown away before it
+/// was written: that is the keeper's part, who here keeps them all.
 #[test]
 fn a_snapshot_has_the_references_of_its_cut() {
     for seed in 0..6 {

@@ -1,5 +1,5 @@
-//! Collections that leave memory as a whole, beside a keyspace in which all stays: the same changes, the same elements, the same
-//! encodings.
+//! Collections that leave memory as a whole, beside a keyspace in which all stays: the same changes, the same
+//! elements, the same encodings.
 
 use crate::cold::Keeper;
 use crate::support::*;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 const LIMITS: SinkLimits =
     SinkLimits { value_bytes_min: 16, value_bytes_max: (1 << 24) - 1, by_nodes: ByNodes::Large };
 const KEYS: u64 = 16;
-/// Of what is lent, in each partition.
+/// Limit of the bytes that are lent, in each partition.
 const LENT_BYTES_MAX: usize = 3000;
 
 struct Pair {
@@ -24,7 +24,7 @@ struct Pair {
     forms: HashMap<(&'static str, &'static str), u64>,
 }
 
-/// One of four types, by the key's number.
+/// Returns the name of a key of one of four types, by the key's number.
 fn name_of(number: u64) -> Vec<u8> {
     format!("{}:{number}", ["hash", "set", "zset", "list"][number as usize % 4]).into_bytes()
 }
@@ -47,7 +47,7 @@ impl Pair {
         Pair { keyspaces, keeper, prng: Prng::new(seed), now: START, chilled: [0; 4], forms: HashMap::new() }
     }
 
-    /// The same work on both; what it answers is the same.
+    /// Does the same work on both, and checks that both answer the same.
     fn both<R: PartialEq + std::fmt::Debug>(&mut self, work: impl Fn(&mut Txn<'_, '_>) -> R) -> R {
         let now = self.now;
         let [hot, cold] = self.keyspaces.each_ref().map(|keyspace| {
@@ -139,7 +139,7 @@ impl Pair {
         });
     }
 
-    /// What the hand shows of a key's slot leaves memory; sometimes it has changed since it was shown.
+    /// Moves what the hand shows of a key's slot out of memory; sometimes it has changed since it was shown.
     fn sink(&mut self) {
         let name = name_of(self.prng.below(KEYS));
         let mut hand = SlotHand::at(Slot::of_key(&name));
@@ -171,7 +171,7 @@ impl Pair {
         }
     }
 
-    /// As for a command that only reads.
+    /// Lends a value as for a command that only reads.
     fn lend(&mut self) {
         let name = name_of(self.prng.below(KEYS));
         let keyspace = &self.keyspaces[1];

@@ -1,4 +1,5 @@
-//! Hashes whose fields have times, and that leave memory: their fields leave when they are due, as where all stay.
+//! Hashes whose fields have times, and that leave memory: their fields leave when they are due, as where all
+//! stay.
 
 use crate::cold::Keeper;
 use crate::support::*;
@@ -11,7 +12,7 @@ const LIMITS: SinkLimits =
     SinkLimits { value_bytes_min: 16, value_bytes_max: (1 << 24) - 1, by_nodes: ByNodes::Large };
 const KEYS: u64 = 24;
 
-/// How many fields left.
+/// Number of fields that left.
 #[derive(Default)]
 struct Gone(usize);
 
@@ -152,7 +153,8 @@ impl Pair {
         }
     }
 
-    /// The active cycle of both; what was asked for comes home, and the cycle goes on. Whether all of it could be read.
+    /// The active cycle of both; what was asked for comes home, and the cycle goes on. Returns whether all of
+    /// it could be read.
     fn expire(&mut self) -> bool {
         let (now, mut is_all_read) = (UnixMs(self.now), true);
         for round in 0..2 {

@@ -1,5 +1,6 @@
-//! Hashes and sets whose pages leave memory one by one, beside a model: as a server does it, commands that meet a page that is away run
-//! again when it was read, and commands that change something have what they need read before, or wait for it.
+//! Hashes and sets whose pages leave memory one by one, beside a model: as a server does it, commands that
+//! meet a page that is away run again when it was read, and commands that change something have what they
+//! need read before, or wait for it.
 
 use crate::cold_snapshots::*;
 use crate::cold_world::{ColdWorld, Counts};
@@ -49,7 +50,7 @@ impl World {
         (field, if is_set(name) { Vec::new() } else { self.value() })
     }
 
-    /// Mostly what a change needs for elements is read before it. Whether it was.
+    /// Mostly what a change needs for elements is read before it. Returns whether it was.
     fn gives_before(&mut self, name: &[u8], elements: &[&[u8]]) -> bool {
         let gives = self.cold.prng.below(4) > 0;
         if gives {
@@ -59,7 +60,7 @@ impl World {
         gives
     }
 
-    /// One that changes something. It waits for the disk itself, and does not run again.
+    /// Runs a command that changes something. The command waits for the disk itself, and does not run again.
     fn change<R>(&mut self, work: impl Fn(&mut Txn<'_, '_>) -> R) -> R {
         let again = self.cold.counts.changes_again;
         let answer = self.cold.change(work);

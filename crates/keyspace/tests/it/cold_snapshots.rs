@@ -1,5 +1,5 @@
-//! Snapshots of collections whose parts leave memory one by one: what changes, leaves, comes back and moves beside one does not show in it,
-//! and one that is given up half way leaves nothing behind.
+//! Snapshots of collections whose parts leave memory one by one: what changes, leaves, comes back and moves
+//! beside one does not show in it, and one that is given up half way leaves nothing behind.
 
 use crate::cold::Keeper;
 use crate::cold_world::ColdWorld;
@@ -19,21 +19,21 @@ pub trait Modelled {
     fn model(&self) -> &Model<Self::Collection>;
     /// Any of what may happen.
     fn step(&mut self);
-    /// What the hand shows leaves memory; sometimes it has changed since it was shown.
+    /// Moves what the hand shows out of memory; sometimes it has changed since it was shown.
     fn sink(&mut self);
     fn check_all(&mut self);
     /// A snapshot has a small collection as one entry.
     fn whole(value: Value<'_>) -> Self::Collection;
-    /// It has a large one in parts.
+    /// Adds a part of a large collection, which a snapshot has in parts.
     fn add_part(collection: &mut Self::Collection, part: Part<'_>);
 }
 
-/// What a snapshot has emitted.
+/// Collections that a snapshot has emitted.
 struct Taken<C> {
     model: Model<C>,
-    /// That of the collection whose parts come.
+    /// Key of the collection whose parts come.
     key: Option<Vec<u8>>,
-    /// Those that were not in memory.
+    /// Number of nodes that were not in memory.
     nodes: u64,
 }
 
@@ -41,7 +41,7 @@ struct Taken<C> {
 #[derive(Default)]
 struct Away {
     emitted: u64,
-    /// Of snapshots that were given up before they came to them.
+    /// Nodes of snapshots that were given up before they came to these nodes.
     cut_off: u64,
 }
 
@@ -68,7 +68,7 @@ pub fn have_them_as_they_were_at_the_cut<W: Modelled>() {
     assert!(emitted > 100 && cut_off > 100, "{emitted} {cut_off}");
 }
 
-/// One that goes on to its end, or is given up after so many steps.
+/// Checks a snapshot that goes on to its end, or is given up after `steps_max` steps.
 fn check_one<W: Modelled>(world: &mut W, steps_max: u64, away: &mut Away) {
     let (expected, at_cut) = (world.model().clone(), world.cold().away());
     let keeper = Arc::clone(&world.cold().keeper);

@@ -103,7 +103,7 @@ impl World {
         (keep, whole, if whole { limit } else { 0 })
     }
 
-    /// What was trimmed are the first ones, as many as may be.
+    /// Removes the trimmed entries from the model. They are the first ones, as many as may be.
     fn trimmed(&mut self, name: &[u8], gone: Result<u64, Full>, terms: Option<(Trim, bool, u64)>) {
         let gone = gone.expect("there is room");
         let entries = self.model.entry(name.to_vec()).or_default();
@@ -190,7 +190,7 @@ impl World {
         assert!(found == expected);
     }
 
-    /// What a consumer looks at before it claims: entries by their ids.
+    /// Looks entries up by their ids, as a consumer does before it claims them.
     fn look_up(&mut self) {
         let name = self.pick();
         if !self.model.contains_key(&name) {

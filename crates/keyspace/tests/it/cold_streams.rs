@@ -1,5 +1,5 @@
-//! Streams that leave memory, beside a keyspace in which all stay: the same changes, the same entries, blocks, ids, groups, consumers and
-//! pending entries, whatever left in between.
+//! Streams that leave memory, beside a keyspace in which all stay: the same changes, the same entries,
+//! blocks, ids, groups, consumers and pending entries, whatever left in between.
 
 use crate::cold::Keeper;
 use crate::support::*;
@@ -28,7 +28,7 @@ fn word(kind: &str, number: u64) -> Vec<u8> {
     format!("{kind}:{number}").into_bytes()
 }
 
-/// What is done to a stream.
+/// Operation on a stream.
 #[derive(Clone, Debug)]
 enum Work {
     Add(StreamId, Vec<Vec<u8>>),

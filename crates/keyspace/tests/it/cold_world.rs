@@ -1,5 +1,5 @@
-//! A keyspace whose large collections leave memory node by node, as a server does it: commands that meet a node that is away run again when
-//! it was read; nodes leave, move and come back between them.
+//! A keyspace whose large collections leave memory node by node, as a server does it: commands that meet a
+//! node that is away run again when it was read; nodes leave, move and come back between them.
 
 use crate::cold::Keeper;
 use crate::support::*;
@@ -13,7 +13,7 @@ pub struct ColdWorld {
     pub keeper: Arc<Keeper>,
     pub prng: Prng,
     hand: NodeHand,
-    /// What came back, where it was, and what its record has.
+    /// Nodes that came back, the place of each record, and its content.
     given: Vec<(NodeAt, ColdRef, Vec<u8>)>,
     pub now: i64,
     pub counts: Counts,
@@ -32,7 +32,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Of a world in which no change waits.
+    /// Returns the counts of a world in which no change waits.
     pub fn all(&self) -> [u64; 6] {
         let Counts { chilled, clean, moved, moved_clean, runs_again, changes_again, waits } = *self;
         assert_eq!(waits, 0, "changes want what they need before");
@@ -40,7 +40,7 @@ impl Counts {
     }
 }
 
-/// How many keys were written.
+/// Number of keys that were written.
 struct Written(u64);
 
 impl EffectSink for Written {
@@ -75,7 +75,7 @@ impl ColdWorld {
         }
     }
 
-    /// What was met is read. How many nodes.
+    /// Reads the nodes that a command has met. Returns how many.
     fn give_missing(&mut self, held: &mut Held<'_>) -> u64 {
         let missing = held.take_missing();
         for missed in &missing {
@@ -92,7 +92,8 @@ impl ColdWorld {
         self.given.push((node, from, payload));
     }
 
-    /// What a change needs of a key is read before it. How often there was something: what is read may show what else is needed.
+    /// Reads what a change needs of a key, before the change. Returns how often there was something to read:
+    /// what is read may show what else is needed.
     pub fn give_before(&mut self, name: &[u8], need: NodeNeed<'_>) -> u64 {
         let mut held = Held::new(self.keyspace);
         held.acquire(Want::All);
@@ -115,7 +116,7 @@ impl ColdWorld {
         self.read_counted(work).0
     }
 
-    /// The same, and how many nodes were read for it.
+    /// Runs a command that only reads, as `read` does. Also returns how many nodes were read for it.
     pub fn read_counted<R>(&mut self, work: impl Fn(&mut Txn<'_, '_>) -> R) -> (R, u64) {
         let mut nodes = 0;
         loop {
@@ -134,7 +135,8 @@ impl ColdWorld {
         }
     }
 
-    /// One that changes something: it may want something before it has changed anything, or wait for the disk itself.
+    /// Runs a command that changes something: it may want something before it has changed anything, or wait
+    /// for the disk itself.
     pub fn change<R>(&mut self, work: impl FnMut(&mut Txn<'_, '_>) -> R) -> R {
         let before = self.keeper.waits.load(Relaxed);
         let answer = self.run_change(work);
@@ -160,7 +162,7 @@ impl ColdWorld {
         }
     }
 
-    /// One that needs all of a key's nodes, read before.
+    /// Runs a command that changes something and needs all of a key's nodes, which are read before.
     pub fn change_whole<R>(&mut self, name: &[u8], work: impl FnMut(&mut Txn<'_, '_>) -> R) -> R {
         self.give_before(name, NodeNeed::All);
         self.change(work)
@@ -190,7 +192,7 @@ impl ColdWorld {
         Shown { written, clean }
     }
 
-    /// It leaves, unless it has changed since.
+    /// Moves the shown nodes out of memory, except those that have changed since.
     pub fn chill(&mut self, shown: Shown) {
         for at in shown.clean {
             let mut held = self.holding(at);
@@ -218,7 +220,8 @@ impl ColdWorld {
         held
     }
 
-    /// The keeper moves records: those of nodes that are away, and of those that came back and were not changed since.
+    /// The keeper moves records: those of nodes that are away, and of those that came back and were not
+    /// changed since.
     pub fn clean(&mut self) {
         let mut hand = NodeHand::default();
         while hand.rounds == 0 {
@@ -242,12 +245,12 @@ impl ColdWorld {
         }
     }
 
-    /// How many nodes are not in memory.
+    /// Returns the number of nodes that are not in memory.
     pub fn away(&self) -> u64 {
         Survey::new(&mut Held::new(self.keyspace)).cold().nodes
     }
 
-    /// How many nodes were read since the keeper moved some.
+    /// Returns the number of nodes that were read since the keeper moved some.
     pub fn given(&self) -> usize {
         self.given.len()
     }
@@ -256,7 +259,7 @@ impl ColdWorld {
         compact(self.keyspace, 20);
     }
 
-    /// Nothing is left, neither here nor with the keeper.
+    /// Checks that after a flush no data is left, neither here nor with the keeper.
     pub fn end(&self) {
         flush_and_check(self.keyspace, self.now);
         assert!(self.keeper.values.lock().unwrap().is_empty(), "all references went back");

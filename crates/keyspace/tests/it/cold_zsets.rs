@@ -1,5 +1,6 @@
-//! Sorted sets whose leaves leave memory one by one, beside a model: as a server does it, commands that meet a leaf that is away run again
-//! when it was read, and commands that change something have what they need read before, or wait for it.
+//! Sorted sets whose leaves leave memory one by one, beside a model: as a server does it, commands that meet
+//! a leaf that is away run again when it was read, and commands that change something have what they need
+//! read before, or wait for it.
 
 use crate::cold_snapshots::*;
 use crate::cold_world::{ColdWorld, Counts};
@@ -37,7 +38,7 @@ fn member_of(number: u64) -> Vec<u8> {
     }
 }
 
-/// In the order of the set.
+/// Returns the members in the order of the set.
 fn ordered(members: &Members) -> Vec<(Vec<u8>, f64)> {
     let mut all: Vec<_> = members.iter().map(|(member, score)| (member.clone(), *score)).collect();
     all.sort_by(|a, b| a.1.partial_cmp(&b.1).expect("no NaN").then_with(|| a.0.cmp(&b.0)));
@@ -54,7 +55,8 @@ impl World {
         }
     }
 
-    /// One that changes elements of a key; without `need` what it does not want itself it waits for.
+    /// Runs a command that changes elements of a key. Without `need` it waits for the nodes that it does not
+    /// want itself.
     fn change<R>(
         &mut self,
         name: &[u8],
@@ -363,7 +365,8 @@ fn leaves_that_left_memory_are_what_they_were() {
     }
 }
 
-/// Among equal scores first members decide, of leaves that may be away. One that cannot be read is no reason to stop half way.
+/// Among equal scores first members decide, of leaves that may be away. One that cannot be read is no reason
+/// to stop half way.
 #[test]
 fn a_member_moves_though_other_leaves_cannot_be_read() {
     let mut world = World::new(7);

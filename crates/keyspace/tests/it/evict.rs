@@ -1,5 +1,5 @@
-//! Eviction takes what its policy allows, prefers what its policy prefers, finds the few volatile keys among many others,
-//! and goes on until nothing is left.
+//! Eviction takes what its policy allows, prefers what its policy prefers, finds the few volatile keys among
+//! many others, and goes on until nothing is left.
 
 use crate::support::*;
 use isotherm_keyspace::*;
@@ -26,7 +26,7 @@ fn mode_of(policy: EvictionPolicy) -> AccessMode {
     }
 }
 
-/// What left, in order.
+/// Names of the keys that left, in order.
 #[derive(Default)]
 struct Evicted(Vec<Name>);
 
@@ -120,7 +120,8 @@ fn few_volatile_keys_are_found_among_many() {
     }
 }
 
-/// All keys of a giant slot were volatile once, few still are: bounds that have become too low do not lead astray for long.
+/// All keys of a giant slot were volatile once, few still are: bounds that have become too low do not lead
+/// astray for long.
 #[test]
 #[cfg_attr(miri, ignore = "many keys")]
 fn bounds_of_keys_that_persist_are_forgotten() {
@@ -144,7 +145,8 @@ fn bounds_of_keys_that_persist_are_forgotten() {
     keyspace.check_invariants();
 }
 
-/// The mean place of those that left in the order that the policy would like best: 0 is perfect, 0.5 is chance.
+/// The mean place of those that left in the order that the policy would like best: 0 is perfect, 0.5 is
+/// chance.
 fn mean_rank(keyspace: &Keyspace, policy: EvictionPolicy, best_first: &[Name]) -> f64 {
     let ranks: BTreeMap<&Name, usize> =
         best_first.iter().enumerate().map(|(rank, name)| (name, rank)).collect();
@@ -166,7 +168,8 @@ fn the_worst_keys_leave_first() {
         for at in (1..KEYS).rev() {
             order.swap(at, prng.below(at as u64 + 1) as usize);
         }
-        // Made long ago, volatile all of them; the later in `order`, the later the expiry, the access, the more of them.
+        // Made long ago, volatile all of them; the later in `order`, the later the expiry, the access, the
+        // more of them.
         for (rank, &at) in order.iter().enumerate() {
             let expiry = Expiry::At(UnixMs(START + 1_000_000 + rank as i64 * 1000));
             set(&keyspace, START - 20_000_000, names[at].clone(), expiry);
@@ -278,7 +281,8 @@ fn random_eviction_is_uniform() {
             .map(|name| (draws.get(name).copied().unwrap_or(0) as f64 - 100.0).powi(2) / 100.0)
             .sum();
         println!("{policy:?}: chi square {chi_square:.0}");
-        // 299 degrees of freedom: 299 +- 24. The volatile policy takes a random page first, whatever lies in it.
+        // 299 degrees of freedom: 299 +- 24. The volatile policy takes a random page first, whatever lies in
+        // it.
         let limit = if policy == EvictionPolicy::AllKeysRandom { 422.0 } else { 15_000.0 };
         assert!(chi_square < limit, "{policy:?}: {chi_square}");
         assert!(names.iter().all(|name| draws.contains_key(name)));

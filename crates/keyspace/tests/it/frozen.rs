@@ -1,5 +1,6 @@
-//! Keys that leave memory with their values, several to a record: whatever is looked up, stored, removed, walked over or saved is what would
-//! be there if nothing had left, and each record goes back to its keeper, once.
+//! Keys that leave memory with their values, several to a record: whatever is looked up, stored, removed,
+//! walked over or saved is what would be there if nothing had left, and each record goes back to its keeper,
+//! once.
 
 use crate::cold::Keeper;
 use crate::support::*;
@@ -13,7 +14,7 @@ type Model = BTreeMap<(u16, Vec<u8>), (Stored, Option<i64>)>;
 
 const DATABASES: u64 = 2;
 const KEYS: u64 = 300;
-/// For walks, so that a slot has many parts.
+/// Number of keys for walks: a slot then has many parts.
 const MANY_KEYS: u64 = 4000;
 
 struct World {
@@ -24,7 +25,7 @@ struct World {
     model: Model,
     frozen: u64,
     moved: u64,
-    /// It goes on, and keys are due.
+    /// Time of the world, which goes on, so that keys are due.
     now: i64,
     due: u64,
     evicted: u64,
@@ -142,7 +143,7 @@ impl World {
         }
     }
 
-    /// As dispatch does: what a command is about to name is read, and comes.
+    /// Fetches a key as dispatch does: what a command is about to name is read, and comes to memory.
     fn fetch(&mut self) {
         let (db, name) = self.draw_name();
         let key = self.keyspace.key(&name);
@@ -211,7 +212,8 @@ impl World {
         });
     }
 
-    /// Some keys are due: they are seen no more. Later their records are read, and the expiry cycle removes them.
+    /// Some keys are due: they are seen no more. Later their records are read, and the expiry cycle removes
+    /// them.
     fn pass_time(&mut self) {
         self.now += self.prng.below(30) as i64 * 1000;
         let now = self.now;
@@ -343,7 +345,7 @@ impl World {
         assert_eq!(sizes.iter().map(|size| size.keys).sum::<u64>(), self.model.len() as u64);
     }
 
-    /// What readers see, whether what is due has left or not.
+    /// Checks what readers see, whether what is due has left or not.
     fn check_names(&self) {
         for db in 0..DATABASES as u16 {
             let names: BTreeSet<&[u8]> =
@@ -461,7 +463,7 @@ impl World {
     }
 }
 
-/// What a file has of a bundle, and the record that it refers to.
+/// Data that a file has of a bundle, and the record that it refers to.
 struct FileBundle {
     db: Db,
     slot: Slot,
@@ -487,8 +489,9 @@ impl FileBundle {
     }
 }
 
-/// A snapshot has each key once, as it was at the cut, whatever freezes, thaws and is moved meanwhile; and of its bundles, where they lay at the
-/// cut, another process of the same secret has the same keys without a look at them.
+/// A snapshot has each key once, as it was at the cut, whatever freezes, thaws and is moved meanwhile; and of
+/// its bundles, where they lay at the cut, another process of the same secret has the same keys without a
+/// look at them.
 #[test]
 fn a_snapshot_has_frozen_keys_as_they_were() {
     for seed in 0..10 {
@@ -540,7 +543,8 @@ fn a_snapshot_has_frozen_keys_as_they_were() {
     }
 }
 
-/// The entry of a key is in memory and due, and a record has another key of the same sixteen bits: that is no reason to refuse a new value.
+/// The entry of a key is in memory and due, and a record has another key of the same sixteen bits: that is no
+/// reason to refuse a new value.
 #[test]
 fn what_was_due_is_stored_anew_beside_a_key_like_it() {
     let mut world = World::new(5, KEYS);
@@ -569,8 +573,9 @@ fn what_was_due_is_stored_anew_beside_a_key_like_it() {
     );
 }
 
-/// One command names hundreds of keys that are not there, and records seem to have them: when the last of these records was read, what the
-/// first one did not have is still known, or the command would begin again for ever.
+/// Many absent keys are known at the same time. A command names hundreds of keys that are not there, and
+/// records seem to have them: when the last of these records was read, it is still known what the first one
+/// did not have, or the command would begin again for ever.
 #[test]
 fn many_absent_keys_are_known_at_the_same_time() {
     const ABSENT: usize = 1000;
@@ -608,7 +613,8 @@ fn many_absent_keys_are_known_at_the_same_time() {
     world.keyspace.check_invariants();
 }
 
-/// A command that could not read a key has taken it for absent: that it can be read a moment later does not let it be written over.
+/// A command that could not read a key has taken it for absent: that it can be read a moment later does not
+/// let it be written over.
 #[test]
 fn what_could_not_be_read_is_not_written_over_by_the_same_command() {
     let mut world = World::new(6, KEYS);

@@ -1,4 +1,5 @@
-//! Memory runs out: an operation that finds none answers `Full` and has changed nothing; nothing leaks, nothing breaks.
+//! Memory runs out: an operation that finds none answers `Full` and has changed nothing; nothing leaks,
+//! nothing breaks.
 
 use crate::support::*;
 use isotherm_keyspace::*;
@@ -142,7 +143,7 @@ fn many_partitions_and_databases() {
     World::new(64, 1, 4, shape).run(40_000);
 }
 
-/// What lies in memory when it is full can still be read, changed in place, and removed.
+/// A full keyspace lets what is in memory be read, changed in place, and removed.
 #[test]
 fn a_full_keyspace_still_gives_way() {
     let keyspace = keyspace(1, 1, RESERVE_BYTES, 5);

@@ -1,4 +1,5 @@
-//! Tests of the keyspace through its public face: one program, because each costs its own building and linking.
+//! Tests of the keyspace through its public face: one program, because each costs its own building and
+//! linking.
 
 #[path = "../support/mod.rs"]
 mod support;

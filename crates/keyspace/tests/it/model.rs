@@ -1,5 +1,6 @@
-//! The keyspace beside a plain map: random operations on keys and values of every shape, in several databases, while
-//! the clock runs, compaction moves pages, the access mode is switched and databases are flushed and swapped.
+//! The keyspace beside a plain map: random operations on keys and values of every shape, in several
+//! databases, while the clock runs, compaction moves pages, the access mode is switched and databases are
+//! flushed and swapped.
 
 use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
@@ -349,7 +350,7 @@ fn entries_of_every_size_in_many_partitions() {
     world(8, 2, 4, Shape { keys: 1500, long: true, databases: 16 }).run(STEPS, 900);
 }
 
-/// One slot with more pages than a directory node has children: two levels, up and down.
+/// A slot with more pages than a directory node has children gets two levels, and loses them again.
 #[test]
 #[cfg_attr(miri, ignore = "many keys")]
 fn a_giant_slot_grows_and_shrinks() {

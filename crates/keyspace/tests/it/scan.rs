@@ -1,5 +1,5 @@
-//! SCAN and RANDOMKEY on real tables: what is there throughout is always returned, whatever grows, shrinks, splits, merges
-//! or moves between two calls; no cursor is dangerous; a random key is uniformly so.
+//! SCAN and RANDOMKEY on real tables: what is there throughout is always returned, whatever grows, shrinks,
+//! splits, merges or moves between two calls; no cursor is dangerous; a random key is uniformly so.
 
 use crate::support::*;
 use isotherm_keyspace::*;
@@ -21,7 +21,7 @@ fn remove(keyspace: &Keyspace, db: u16, key: &str) {
     run_op(keyspace, START, &op).expect("it needs no room");
 }
 
-/// One call: the next cursor and what it returned.
+/// Makes one call of SCAN. Returns the next cursor and the keys that the call returned.
 fn call(keyspace: &Keyspace, db: u16, cursor: u64, count: u64, slot: Option<Slot>) -> (u64, Vec<Vec<u8>>) {
     let mut keys = Vec::new();
     let visit = |key: &[u8], _: &Entry<'_>| keys.push(key.to_vec());
@@ -143,7 +143,8 @@ fn change(keyspace: &Keyspace, prng: &mut Prng, guests: &mut BTreeSet<String>) {
     }
 }
 
-/// A cursor is a number that any client may send: it leads to keys or to the end, and every walk from it ends.
+/// A cursor is a number that any client may send: it leads to keys or to the end, and every walk from it
+/// ends.
 #[test]
 fn garbage_cursors_are_harmless() {
     let mut prng = Prng::new(9);

@@ -1,5 +1,6 @@
-//! Keys and fields that are copied in the order of SCAN: an order made by their hashes, in which they share their lowest
-//! bits for a long time. Tables of any other database, and any other hash or set, have the same hashes.
+//! Keys and fields that are copied in the order of SCAN: an order made by their hashes, in which they share
+//! their lowest bits for a long time. Tables of any other database, and any other hash or set, have the same
+//! hashes.
 
 use crate::support::*;
 use isotherm_keyspace::*;
@@ -10,7 +11,8 @@ fn name(number: usize) -> Vec<u8> {
     format!("{{tag}}:{number}").into_bytes()
 }
 
-/// What of a directory may stay empty: for the first keys of a copy it is already that of all.
+/// Returns the bytes that keys may take at most. Part of a directory may stay empty: for the first keys of a
+/// copy it already has the size for all.
 fn live_bytes_max(keys: usize) -> u64 {
     (keys as u64 * 60).max(1 << 20)
 }

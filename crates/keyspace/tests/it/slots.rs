@@ -1,5 +1,5 @@
-//! The sizes of slots, against what is there. That the bytes of a slot's record are those of its pages and bodies is
-//! `check_invariants`' to say.
+//! The sizes of slots, against what is there. That the bytes of a slot's record are those of its pages and
+//! bodies is `check_invariants`' to say.
 
 use crate::support::*;
 use isotherm_keyspace::*;

@@ -6,7 +6,7 @@ use isotherm_stdx::Prng;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// What a walk has emitted so far, as it was emitted.
+/// State that a walk has emitted so far, as it was emitted.
 #[derive(Default)]
 struct Emitted {
     state: State,
@@ -119,7 +119,7 @@ impl<'k> Disturber<'k> {
         });
     }
 
-    /// One snapshot, disturbed up to `disturbances` times after each step.
+    /// Checks a snapshot that is disturbed up to `disturbances` times after each step.
     fn check_snapshot(&mut self, items_max: u64, disturbances: u64) {
         let cut = dump(self.keyspace);
         let mut snapshot = self.keyspace.snapshot().expect("none is under way");
@@ -227,7 +227,8 @@ fn each_op_meets_pages_that_are_not_saved() {
     assert_eq!(live_bytes(&keyspace), 0, "every name was removed");
 }
 
-/// The version of a page is one byte: a page that is not touched for 256 snapshots looks like new again, and must not.
+/// The version of a page is one byte: a page that is not touched for 256 snapshots looks like new again, and
+/// must not.
 #[test]
 fn versions_wrap() {
     let keyspace = keyspace(2, 1, 1 << 30, 4);
@@ -249,8 +250,8 @@ fn versions_wrap() {
     keyspace.check_invariants();
 }
 
-/// Snapshots that end early leave versions behind, more of them than a byte can distinguish: those that follow are still
-/// the state at their cut.
+/// Snapshots that end early leave versions behind, more of them than a byte can distinguish: those that
+/// follow are still the state at their cut.
 #[test]
 fn versions_of_snapshots_that_ended_early() {
     let keyspace = keyspace(2, 1, 1 << 30, 14);
@@ -274,7 +275,8 @@ fn versions_of_snapshots_that_ended_early() {
     flush_and_check(&keyspace, disturber.now);
 }
 
-/// One of some slots emits the keys of these, whatever happens to all of them, and leaves the others to the next.
+/// A snapshot of some slots emits the keys of these, whatever happens to all keys, and leaves the other slots
+/// to the next one.
 #[test]
 fn a_range_of_slots() {
     let keyspace = keyspace(4, 1, 1 << 30, 15);
@@ -300,8 +302,8 @@ fn a_range_of_slots() {
     flush_and_check(&keyspace, disturber.now);
 }
 
-/// Pages and bodies of a database that was flushed under a snapshot are live, but no database's: compaction meets them
-/// and leaves them alone.
+/// Pages and bodies of a database that was flushed under a snapshot are live, but no database's: compaction
+/// meets them and leaves them alone.
 #[test]
 fn compaction_meets_a_flushed_database() {
     let keyspace = keyspace(1, 1, 1 << 30, 5);
@@ -373,8 +375,8 @@ fn large_values_are_emitted_as_they_were() {
     flush_and_check(&keyspace, START);
 }
 
-/// Databases that are filled and flushed again and again while a snapshot stands still take no more than what was there at its
-/// cut and what is there now.
+/// Databases that are filled and flushed again and again while a snapshot stands still take no more than what
+/// was there at its cut and what is there now.
 #[test]
 fn flushes_under_a_snapshot_give_their_memory_back() {
     let keyspace = keyspace(4, 1, 1 << 30, 16);
@@ -410,7 +412,8 @@ fn flushes_under_a_snapshot_give_their_memory_back() {
     flush_and_check(&keyspace, START);
 }
 
-/// The walk goes round over the partitions: what writers save anywhere is emitted soon, and little is kept at a time.
+/// The walk goes round over the partitions: what writers save anywhere is emitted soon, and little is kept at
+/// a time.
 #[test]
 #[cfg_attr(miri, ignore = "it needs many pages")]
 fn what_writers_save_is_kept_for_a_round() {
@@ -491,7 +494,7 @@ fn what_is_kept_is_emitted_first_when_it_is_much() {
 
 // ---- with real writers ----
 
-/// Where a writer counts its ops, in the same transaction as the op.
+/// Database in which a writer counts its ops, in the same transaction as the op.
 const COUNTERS_DB: u16 = 15;
 
 fn counter(writer: u16) -> Name {
@@ -537,7 +540,7 @@ fn write_until(keyspace: &Keyspace, writer: u16, stop: &AtomicBool) -> u64 {
     done as u64
 }
 
-/// What a writer's databases hold after its first `ops` ops.
+/// State of a writer's databases after its first ops.
 struct Replay {
     writer: u16,
     prng: Prng,
@@ -560,8 +563,8 @@ impl Replay {
     }
 }
 
-/// Writers at full speed in several threads: the snapshot holds of each of them exactly a prefix of its ops, the one
-/// that its counter shows. Compaction, ageing and expiry run too.
+/// Writers at full speed in several threads: the snapshot holds of each of them exactly a prefix of its ops,
+/// the one that its counter shows. Compaction, ageing and expiry run too.
 #[test]
 #[cfg_attr(miri, ignore = "it runs against the clock")]
 fn threads_write_while_it_is_walked() {

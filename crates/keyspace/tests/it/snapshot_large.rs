@@ -1,5 +1,5 @@
-//! A snapshot of large collections of every type is the state at its cut, whatever is done to them while they are emitted;
-//! and what it keeps meanwhile follows what was written, not how large they are.
+//! A snapshot of large collections of every type is the state at its cut, whatever is done to them while they
+//! are emitted; and what it keeps meanwhile follows what was written, not how large they are.
 
 use crate::support::*;
 use isotherm_keyspace::*;
@@ -7,7 +7,7 @@ use isotherm_stdx::Prng;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Of each key what can be said of its value, in order, or sorted if it has none.
+/// Facts about the value of each key: in the order of the value, or sorted if it has none.
 type Facts = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
 
 const KINDS: [Type; 5] = [Type::Hash, Type::Set, Type::Zset, Type::List, Type::Stream];
@@ -104,7 +104,7 @@ fn dump_facts(keyspace: &Keyspace) -> Facts {
     facts
 }
 
-/// What a walk has emitted.
+/// Facts that a walk has emitted.
 #[derive(Default)]
 struct Emitted {
     facts: Facts,
@@ -429,8 +429,8 @@ fn large_collections_are_emitted_as_they_were() {
     }
 }
 
-/// Collections of which a snapshot had saved something when it ended: what they kept goes, in steps, and the next
-/// snapshot is the state at its cut.
+/// Collections of which a snapshot had saved something when it ended: what they kept goes, in steps, and the
+/// next snapshot is the state at its cut.
 #[test]
 fn a_snapshot_that_ends_early_is_forgotten() {
     for seed in 0..if cfg!(miri) { 1 } else { 6 } {
@@ -444,7 +444,8 @@ fn a_snapshot_that_ends_early_is_forgotten() {
                 (0..writer.prng.below(4)).for_each(|_| writer.disturb());
             }
             snapshot.abort();
-            // Some rounds the next snapshot finds everything as it was left, in others writers or upkeep came first.
+            // Some rounds the next snapshot finds everything as it was left, in others writers or upkeep came
+            // first.
             if round % 3 != 0 {
                 (0..writer.prng.below(30)).for_each(|_| writer.disturb());
             }
@@ -467,7 +468,8 @@ fn a_snapshot_that_ends_early_is_forgotten() {
     }
 }
 
-/// A collection that is removed while a snapshot is under way goes as soon as it was emitted, not when all is over.
+/// A collection that is removed while a snapshot is under way goes as soon as it was emitted, not when all is
+/// over.
 #[test]
 fn removed_collections_go_when_they_were_emitted() {
     let keyspace = keyspace(1, 1, 256 << 20, 3);
@@ -490,7 +492,7 @@ fn removed_collections_go_when_they_were_emitted() {
     drain(&keyspace);
 }
 
-/// What is pending in a stream is as much as its entries, or more: it goes in steps too.
+/// A stream without entries is freed in steps too: as much is pending in it as it had entries, or more.
 #[test]
 fn a_stream_without_entries_is_freed_in_steps() {
     let keyspace = keyspace(1, 1, 64 << 20, 1);
@@ -513,7 +515,8 @@ fn a_stream_without_entries_is_freed_in_steps() {
     drain(&keyspace);
 }
 
-/// One write in ten thousand: what is kept for the snapshot is a few nodes for each, and nothing once it is over.
+/// A snapshot keeps a few nodes for each write, with one write in ten thousand elements, and nothing once it
+/// is over.
 #[test]
 fn what_is_kept_follows_what_was_written() {
     const MANY: u64 = if cfg!(miri) { 300 } else { 50_000 };
@@ -550,7 +553,8 @@ fn what_is_kept_follows_what_was_written() {
     drain(&keyspace);
 }
 
-/// A large value that is renamed into the slots of a snapshot is not emitted; one that is renamed out of them is, as it was.
+/// A large value that is renamed into the slots of a snapshot is not emitted; one that is renamed out of them
+/// is, as it was.
 #[test]
 fn a_rename_across_the_edge_of_a_snapshot() {
     let keyspace = keyspace(1, 1, 1 << 30, 19);

@@ -82,7 +82,8 @@ fn what_is_gathered_is_there() {
     }
 }
 
-/// What is built takes no more memory than what is inserted, within the room that pages have for the next entry.
+/// Pages that were built take no more memory than keys that were inserted, within the room that pages have
+/// for the next entry.
 #[test]
 #[cfg_attr(miri, ignore)]
 fn what_is_built_is_no_larger() {
@@ -160,7 +161,8 @@ fn what_is_known_of_their_use_is_kept() {
     }
 }
 
-/// In a log a key is set again and again: its last value counts, and what came before takes no memory for long.
+/// The last value counts of a key that is set again and again, as in a log, and what came before takes no
+/// memory for long.
 #[test]
 fn the_last_value_of_a_key_counts() {
     let rounds = if cfg!(miri) { 3 } else { 20 };

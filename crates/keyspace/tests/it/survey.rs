@@ -41,7 +41,8 @@ fn what_is_read_in_turn_is_what_is_read_at_once() {
     }
 }
 
-/// While a report waits for a busy partition, every other one is free. Were they held, the second lock would never come.
+/// While a report waits for a busy partition, every other one is free. Were they held, the second lock would
+/// never come.
 #[test]
 fn a_busy_partition_stops_only_the_report() {
     const PARTITIONS: u16 = 16;
@@ -73,8 +74,8 @@ fn a_busy_partition_stops_only_the_report() {
     });
 }
 
-/// One tag is one slot: all its pages are read, but not all under one lock. What a hold looks at is counted by the lock
-/// itself in builds with debug assertions; here the whole is.
+/// A large slot, to which all keys of one tag belong, is sampled, and not under one lock. The looks of a hold
+/// are counted by the lock itself in builds with debug assertions; here those of the whole report are.
 #[test]
 fn a_large_slot_is_sampled() {
     let keyspace = keyspace(16, 2, 1 << 30, 3);

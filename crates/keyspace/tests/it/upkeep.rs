@@ -39,8 +39,9 @@ fn set_fields(keyspace: &Keyspace, key: &[u8], fields: impl Iterator<Item = (u32
     });
 }
 
-/// Half of a large hash is due together, the other half much later. Pages of the first half merge, and took their bounds
-/// with them to nodes that then led nowhere: the step never ended, in most hashes (which secret, which pages).
+/// Half of a large hash is due together, the other half much later. Pages of the first half merge, and took
+/// their bounds with them to nodes that then led nowhere: the step never ended, in most hashes (which secret,
+/// which pages).
 #[test]
 fn a_large_hash_of_two_lifetimes_expires() {
     let fields = if cfg!(miri) { 300 } else { 40_000 };
@@ -59,7 +60,8 @@ fn a_large_hash_of_two_lifetimes_expires() {
     }
 }
 
-/// The same for keys of one slot, whose directory has two levels as well.
+/// Half of the keys of a large slot expire together, the other half much later: the step ends there too. The
+/// slot's directory has two levels as well.
 #[test]
 fn a_large_slot_of_two_lifetimes_expires() {
     let keys = if cfg!(miri) { 300 } else { 60_000 };
@@ -94,7 +96,8 @@ fn fields_of_a_flushed_hash_are_not_counted() {
     keyspace.check_invariants();
 }
 
-/// Times that were prolonged leave their bounds behind: all of them are looked at when those come, a few a step.
+/// Times that were prolonged leave their bounds behind: all of them are looked at when those come, a few a
+/// step.
 #[test]
 fn prolonged_times_are_looked_at_in_steps() {
     let many = if cfg!(miri) { 100 } else { 20_000 };
@@ -121,7 +124,7 @@ fn prolonged_times_are_looked_at_in_steps() {
     keyspace.check_invariants();
 }
 
-/// One database, or the fields, which always have more to do do not keep the others from their turn.
+/// A database that always has more to do does not keep the others from their turn, nor do the fields.
 #[test]
 fn databases_take_turns() {
     let keyspace = world(1, 4);
@@ -144,8 +147,8 @@ fn databases_take_turns() {
     assert!(left(Db(0)) < 2_000 && left(Db(2)) < 2_000 && fields > 0);
 }
 
-/// Keys that had a time and were persisted leave bounds behind. Eviction of volatile keys looks at some of them at a
-/// time, and finds the one that is left.
+/// Keys that had a time and were persisted leave bounds behind. Eviction of volatile keys looks at some of
+/// them at a time, and finds the one that is left.
 #[test]
 fn eviction_passes_over_persisted_keys_in_steps() {
     let keys: u64 = if cfg!(miri) { 200 } else { 30_000 };
@@ -255,8 +258,8 @@ fn what_is_freed_for_no_client_is_counted() {
     assert_eq!(keyspace.lazy_frees(), (0, 3));
 }
 
-/// Collections that leave together are freed in later steps, and removed ones that a snapshot has yet to emit are not
-/// looked at again and again.
+/// Collections that leave together are freed in later steps, and removed ones that a snapshot has yet to emit
+/// are not looked at again and again.
 #[test]
 fn removed_collections_are_freed_in_steps() {
     let many = if cfg!(miri) { 5 } else { 300 };

@@ -1,4 +1,5 @@
-//! Waiters: who is noted as ready when, that each is ended once by whichever thread, and that none is left in a list.
+//! Waiters: who is noted as ready when, that each is ended once by whichever thread, and that none is left in
+//! a list.
 
 use crate::support::OnDrop;
 use isotherm_keyspace::*;
@@ -122,7 +123,8 @@ fn waiters_for_a_removal_are_woken_by_it() {
     }
 }
 
-/// Threads push and serve, others give up: each client that has waited is ended exactly once, and each push is taken once.
+/// Threads push and serve, others give up: each client that has waited is ended exactly once, and each push
+/// is taken once.
 #[test]
 fn each_waiter_is_ended_once() {
     const CLIENTS: u64 = 4000;
@@ -279,8 +281,8 @@ impl<'k> Serve<'k> for Reading<'k> {
     }
 }
 
-/// What a thread looks at, at most under one lock and in all, while `count` clients wait for one key, some of them without a result
-/// or no longer, and are served by one change.
+/// Returns what a thread looks at, at most under one lock and in all, while `count` clients wait for one key,
+/// some of them without a result or no longer, and are served by one change.
 fn look_at_clients(count: u64) -> (u64, u64) {
     let keyspace = keyspace(4);
     let woken = Arc::default();
@@ -332,8 +334,8 @@ fn a_hold_serves_so_many_and_hands_the_rest_on() {
     }
 }
 
-/// One client waits for very many keys: its coming, a SWAPDB and its going look at each of them some times, not at all of
-/// them for each.
+/// A client that waits for very many keys causes no scan: its coming, a SWAPDB and its going look at each of
+/// the keys some times, not at all of them for each.
 #[test]
 fn very_many_keys_are_no_scan() {
     let work = |count: u64| {

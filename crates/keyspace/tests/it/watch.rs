@@ -1,5 +1,5 @@
-//! WATCH: a flag is raised exactly when Valkey would raise it. The model beside the keyspace is Valkey's algorithm
-//! (touchWatchedKey, touchAllWatchedKeysInDb, isWatchedKeyExpired) over a plain map.
+//! WATCH: a flag is raised exactly when Valkey would raise it. The model beside the keyspace is Valkey's
+//! algorithm (touchWatchedKey, touchAllWatchedKeysInDb, isWatchedKeyExpired) over a plain map.
 
 use crate::support::*;
 use isotherm_keyspace::*;
@@ -11,7 +11,7 @@ const DATABASES: u64 = 3;
 
 struct Client {
     watcher: Arc<Watcher>,
-    /// What is watched, and whether it was past its time at WATCH.
+    /// Keys that are watched, and whether each was past its time at WATCH.
     watched: BTreeMap<Name, bool>,
     dirty: bool,
 }
@@ -303,7 +303,7 @@ fn flags_are_raised_as_valkey_raises_them() {
     }
 }
 
-/// The same key watched by several, in several databases, and by one client twice.
+/// Several clients may watch the same key, in several databases, and one client may watch it twice.
 #[test]
 fn several_watchers() {
     let keyspace = keyspace(4, 1, 1 << 30, 4);
@@ -338,7 +338,8 @@ fn several_watchers() {
     });
 }
 
-/// Many clients watch one key: each is looked at once for its WATCH, and once for its UNWATCH or for the first change.
+/// Many clients watch one key: each is looked at once for its WATCH, and once for its UNWATCH or for the
+/// first change.
 #[test]
 fn many_watchers_of_one_key_are_no_scan() {
     let work = |clients: u64| {

@@ -1,8 +1,10 @@
-//! Leases under every interleaving that shuttle thinks of: scripts that take long, commands that need their keys, the gate.
+//! Leases under every interleaving that shuttle thinks of: scripts that take long, commands that need their
+//! keys, the gate.
 //!
-//! Two numbers lie in two partitions, and only scripts change them, one after the other and both by one. So a thread that has both, and
-//! finds neither leased, finds them equal; and so does one that has the gate. A script meets the second key in its middle, so it has the
-//! token; one without a token has named its key before. Shuttle finds by itself where no thread goes on.
+//! Two numbers lie in two partitions, and only scripts change them, one after the other and both by one. So a
+//! thread that has both, and finds neither leased, finds them equal; and so does one that has the gate. A
+//! script meets the second key in its middle, so it has the token; one without a token has named its key
+//! before. Shuttle finds by itself where no thread goes on.
 
 use isotherm_keyspace::*;
 use shuttle::sync::{Condvar, Mutex};
@@ -13,7 +15,7 @@ use std::sync::Arc;
 const PARTITIONS: u16 = 4;
 const ITERATIONS: usize = 1000;
 
-/// What parked connections wait for: `WorkerMessage::ScriptsChanged`.
+/// Changes that parked connections wait for: `WorkerMessage::ScriptsChanged`.
 #[derive(Default)]
 struct Changes {
     count: Mutex<u64>,
@@ -94,7 +96,8 @@ impl World {
         txn.set(Db(0), &self.key(at), NewValue::Int(value + 1), Expiry::Clear).expect("there is room");
     }
 
-    /// Locks the partitions of these keys when none of them is another's: a command, or the beginning of a script.
+    /// Locks the partitions of these keys when none of them is another's: a command, or the beginning of a
+    /// script.
     fn lock_free(&self, held: &mut Held<'_>, keys: &[usize]) {
         let mut partitions: Vec<u16> = keys.iter().map(|&at| self.partition(at)).collect();
         partitions.sort_unstable();

@@ -1,5 +1,6 @@
-//! The locks under every interleaving that a scheduler of our own thinks of: shuttle takes the place of the mutex, runs one
-//! thread at a time and switches at each lock. It finds a deadlock by itself; mutual exclusion is asserted.
+//! The locks under every interleaving that a scheduler of our own thinks of: shuttle takes the place of the
+//! mutex, runs one thread at a time and switches at each lock. It finds a deadlock by itself; mutual
+//! exclusion is asserted.
 //!
 //! Run by `cargo xtask locks`.
 
@@ -14,7 +15,7 @@ const ITERATIONS: usize = 2000;
 
 struct World {
     keyspace: Keyspace,
-    /// Whether a thread believes that it holds the partition.
+    /// Flags by partition: a thread believes that it holds it.
     held: [AtomicBool; PARTITIONS as usize],
     done: AtomicU64,
 }
@@ -41,7 +42,8 @@ impl World {
             .expect("every partition has keys")
     }
 
-    /// Locks, checks that no other thread is there, adds one to the counter of every partition, and looks again.
+    /// Locks, checks that no other thread is there, adds one to the counter of every partition, and looks
+    /// again.
     fn work(&self, held: &mut Held<'_>, want: Want<'_>) {
         held.acquire(want);
         let all: Vec<u16> = (0..PARTITIONS).collect();
@@ -74,7 +76,7 @@ impl World {
         self.done.fetch_add(partitions.len() as u64, SeqCst);
     }
 
-    /// Nothing that was counted is lost.
+    /// Checks that no count is lost.
     fn check(&self) {
         let mut held = Held::new(&self.keyspace);
         held.acquire(Want::All);
@@ -144,7 +146,8 @@ fn batches_go_from_want_to_want() {
     });
 }
 
-/// What cron and others do beside the workers: compaction only tries the locks, the rest takes one at a time or all.
+/// Cron and others work at the same time as the workers: compaction only tries the locks, the rest takes one
+/// at a time or all.
 #[test]
 fn cron_beside_workers() {
     explore(ITERATIONS / 4, || {

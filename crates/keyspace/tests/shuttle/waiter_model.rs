@@ -1,16 +1,17 @@
-//! The protocol of waiters under interleavings that a scheduler of our own chooses. What is explored is the code of the
-//! keyspace (`waiter`, `serving`, `ready`, the locks); beneath it lies a small server: two workers with a mailbox each,
-//! and two kinds of commands.
+//! The protocol of waiters under interleavings that a scheduler of our own chooses. What is explored is the
+//! code of the keyspace (`waiter`, `serving`, `ready`, the locks); beneath it lies a small server: two
+//! workers with a mailbox each, and two kinds of commands.
 //!
 //! ```text
 //! list     a key holds a number of elements, as a number; pop takes one, and the last takes the key away
 //! stream   a key holds the number of its last entry; read is served once that is above what it has seen
 //! ```
-//! So a stream's key may be there with nothing new for a waiter, as with XREAD. Keys `a` and `d` lie in two partitions.
+//! So a stream's key may be there with nothing new for a waiter, as with XREAD. Keys `a` and `d` lie in two
+//! partitions.
 //!
-//! Checked when all is quiet, and nothing is on its way: no waiter waits while there is something for it; what was pushed
-//! was delivered once or is still there; each waiter has ended once; what was killed has taken nothing after the kill had
-//! returned; no waiter is left in a list.
+//! Checked when all is quiet, and nothing is on its way: no waiter waits while there is something for it;
+//! what was pushed was delivered once or is still there; each waiter has ended once; what was killed has
+//! taken nothing after the kill had returned; no waiter is left in a list.
 //!
 //! Run by `cargo xtask locks`.
 
@@ -25,7 +26,7 @@ const ITERATIONS: usize = 1500;
 const NOW: UnixMs = UnixMs(1);
 const DB: Db = Db(0);
 
-/// What a client waits for.
+/// Request of a client that waits.
 enum Request {
     /// The first element of one of its lists.
     Pop,
@@ -218,7 +219,7 @@ impl<'w> Worker<'w> {
         self.serve();
     }
 
-    /// What lies in the mailbox of a worker.
+    /// Reads the messages in the mailbox of a worker.
     fn read_messages(&mut self, worker: usize) {
         while let Some(message) = self.world.take(worker) {
             match message {
@@ -241,7 +242,7 @@ impl<'w> Worker<'w> {
         self.held.forget(waiter);
     }
 
-    /// Its time is over, or its connection is gone: its worker sees it.
+    /// Ends the wait of a waiter: its time is over, or its connection is gone, which its worker sees.
     fn time_out(&mut self, waiter: &Arc<Waiter>) {
         if waiter.end() {
             self.leave(waiter);
@@ -264,7 +265,7 @@ impl<'w> Worker<'w> {
     }
 }
 
-/// What `Node::kill` does with the waiter of a client.
+/// Does to the waiter of a client what `Node::kill` does.
 fn kill(waiter: &Waiter) {
     waiter.end();
 }
@@ -450,7 +451,8 @@ fn elements_are_taken_once() {
     });
 }
 
-/// A client is killed while others push: what it was served before is delivered, and afterwards it takes nothing.
+/// A client is killed while others push: what it was served before is delivered, and afterwards it takes
+/// nothing.
 #[test]
 fn a_killed_client_takes_nothing() {
     explore(|world| {
@@ -474,8 +476,8 @@ fn a_killed_client_takes_nothing() {
     });
 }
 
-/// A command that needs a key which the client that pushed does not hold is run by its own worker, and those behind it
-/// are served then; the databases are swapped meanwhile.
+/// A command that needs a key which the client that pushed does not hold is run by its own worker, and those
+/// behind it are served then; the databases are swapped meanwhile.
 #[test]
 fn what_is_passed_on_arrives() {
     explore(|world| {

@@ -1,8 +1,8 @@
 //! Random operations on a keyspace, and what each means for a plain map.
 //!
-//! An [`Op`] is a value: it can be run on a keyspace, run on the map beside it, and replayed. Tests draw ops from seeds,
-//! the fuzz target from bytes. A state is compared without the entries that are past their time: when those leave is
-//! the keyspace's own business.
+//! An [`Op`] is a value: it can be run on a keyspace, run on the map beside it, and replayed. Tests draw ops
+//! from seeds, the fuzz target from bytes. A state is compared without the entries that are past their time:
+//! when those leave is the keyspace's own business.
 
 // Every test program compiles all of this and uses some of it.
 #![allow(dead_code)]
@@ -11,7 +11,8 @@ use isotherm_keyspace::*;
 use isotherm_stdx::Prng;
 use std::collections::BTreeMap;
 
-/// Runs when it is dropped, also by a failed check: threads of a scope that are not stopped would hang the test.
+/// Runs when it is dropped, also by a failed check: threads of a scope that are not stopped would hang the
+/// test.
 pub struct OnDrop<F: FnMut()>(pub F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {
@@ -88,11 +89,11 @@ pub enum Op {
     },
 }
 
-/// What names and values look like.
+/// Shape of names and values.
 #[derive(Clone, Copy)]
 pub struct Shape {
     pub keys: u64,
-    /// Whether keys and values of all sizes come, or only small ones.
+    /// True if keys and values of all sizes come, not only small ones.
     pub long: bool,
     /// The databases `first_db .. first_db + databases` are used.
     pub first_db: u16,
