@@ -4,8 +4,9 @@
 //!   payload   the bytes of the block, laid out anew, without what its node begins with
 //!   stub      see `nodes`; what the collection knows of the block (its chain) stays
 //! ```
-//! A reader that meets a stub notes it, is shown elements without meaning in its place, or none, and runs again when it was read. What is
-//! about to change blocks looks first whether they are in memory, and changes nothing if not (`reading_to_change`).
+//! A reader that meets a stub notes it, is shown elements without meaning in its place, or none, and runs
+//! again when it was read. What is about to change blocks looks first whether they are in memory, and changes
+//! nothing if not (`reading_to_change`).
 //!
 //! Both ends leave as the others do: of a list that no one has used they are up to a quarter.
 
@@ -20,23 +21,23 @@ use isotherm_stdx::UnixMs;
 /// A smaller block saves too little: it may be one that is about to grow.
 const PAYLOAD_BYTES_MIN: usize = 256;
 
-/// Where the blocks of a partition are, to change them.
+/// Returns access to the blocks of a partition, to change them.
 pub(crate) fn room_of(store: &mut Store, now: UnixMs) -> Room<'_> {
     let Store { heap, large, cold, snapshot, .. } = store;
     Room { heap, large, cold, now, epoch: snapshot.version() }
 }
 
-/// The same to read.
+/// Returns access to the blocks of a partition, to read them.
 pub(crate) fn reading_of(store: &Store) -> Reading<'_> {
     Reading { heap: &store.heap, large: &store.large, cold: &store.cold, wants: false }
 }
 
-/// The same for a command that is about to change what it looks at.
+/// Returns access to the blocks of a partition for a command that is about to change what it reads.
 pub(crate) fn reading_to_change(store: &Store) -> Reading<'_> {
     Reading { wants: true, ..reading_of(store) }
 }
 
-/// What is known of the blocks of a type.
+/// Operations on the blocks of a collection, by its type.
 pub(crate) trait Blocks {
     fn nodes(&self) -> &Nodes;
     fn nodes_mut(&mut self) -> &mut Nodes;
@@ -64,7 +65,7 @@ impl<T: Blocks> Nodewise for T {
         self.nodes().reference_at(&store.heap, index)
     }
 
-    /// None: a command that changes something says itself what it needs, by positions and ids.
+    /// Returns no blocks: a command that changes something says itself what it needs, by positions and ids.
     fn needed(&self, _: &Store, _: &[&[u8]], _: bool) -> Vec<u32> {
         Vec::new()
     }

@@ -1,14 +1,14 @@
-//! What a partition knows of values that are not in memory: how many there are, who keeps them, and those that are lent.
+//! Values of a partition that are not in memory: how many there are, who keeps them, and those that are lent.
 //!
 //! ```text
 //!   lend   bytes that were read lie beside the entry, by its reference; the entry stays as it is
 //!   find   shows them as the value                                       (a use is counted)
-//!   drop   the oldest go when they are too many and had their time       (those used often come home instead)
+//!   drop   the oldest go when they are too many and had their time       (those used often come back instead)
 //! ```
 //! Values that are lent while memory has no room go as soon as their command lets go of its locks.
 //!
-//! So a scan of all keys displaces nothing and writes nothing. Invariants: what is lent belongs to a reference that an entry has;
-//! `bytes` is the sum of what is lent.
+//! A scan of all keys displaces no value and writes nothing. Invariants: each lent value belongs to a
+//! reference that an entry has; `bytes` is their sum.
 
 use crate::layout::cold::{ColdKeeper, ColdRef};
 use crate::layout::entry::BodyRef;
@@ -22,32 +22,31 @@ use std::sync::Arc;
 
 /// Tables with more places go when nothing is lent.
 const TABLE_MIN: usize = 64;
-/// For so long a value is lent in any case: its command is on its way, and may use it more than once.
+/// Time for which a value is lent in any case: its command is on its way, and may use it more than once.
 const LENT_MS_MIN: i64 = 100;
-/// The same of one that was not used yet: a command that needs thousands may wait for its turn, and if some of them went it would begin again,
-/// for ever on a machine that is busy enough.
+/// Time for which a value that was not used yet is lent in any case. A command that needs thousands may wait
+/// for its turn. If some of them went meanwhile it would begin again, on a busy machine for ever.
 const UNUSED_MS_MIN: i64 = 5000;
-/// Above it, in one partition, they stay no longer than others: clients that are gone left them.
+/// Bytes of such values in a partition above which they stay no longer than others: their clients are gone.
 const UNUSED_BYTES_MAX: usize = 4 << 20;
-/// So many of the oldest are looked at for one that may go.
+/// Oldest values that are looked at for one that may go.
 const OLDEST_LOOKS_MAX: usize = 16;
-/// Number of partitions up to which each has the bounds below. Of more partitions each has less, so that all
-/// of them come to no more: 450 MB.
+/// Partitions up to which each has the bounds below. Of more each has less: all come to 450 MB at most.
 const BOUND_PARTITIONS: usize = 64;
-/// So many keys that a record was read for and did not have are remembered in a partition, 2 MB. It is more than one command looks for: of
-/// a million keys that do not exist some thousands seem to be in a record.
+/// Limit of the keys of a partition for which a record was read that did not have them: 2 MB. It is more than
+/// one command looks for: of a million keys that do not exist some thousands seem to be in a record.
 const ABSENT_MAX: usize = 1 << 16;
-/// So long a node stays that came back for a command, whatever is short: the command is about to run.
+/// Time for which a node stays that came back for a command, whatever is short: the command is about to run.
 const GIVEN_MS: i64 = 500;
-/// So many records are kept of nodes that came back: 2 MB in a partition.
+/// Limit of the records of a partition that are kept for nodes that came back: 2 MB.
 const CLEAN_MAX: usize = 1 << 16;
-/// So many of them are remembered: 3 MB in a partition.
+/// Limit of the nodes of a partition that came back for a command and are remembered: 3 MB.
 const GIVEN_MAX: usize = 1 << 17;
 /// Part, one in so many, of what may be lent that is kept while memory has no room: what many clients ask for
 /// at once is not read for each of them.
 const SHORT_DIVISOR: usize = 16;
 
-/// Of one partition. Without a keeper no value ever leaves memory.
+/// State of a partition's values that are not in memory. Without a keeper no value ever leaves memory.
 #[derive(Default)]
 pub(crate) struct Cold {
     pub keeper: Option<Arc<dyn ColdKeeper>>,
@@ -64,21 +63,22 @@ pub(crate) struct Cold {
     pub node_bytes: u64,
     /// Nodes that came back to memory.
     pub nodes_home: u64,
-    /// Those that came back and were not changed since: their records are kept, so that they can leave again without being written.
+    /// Records of nodes that came back and were not changed since: the nodes can leave again unwritten.
     clean: HashMap<NodeName, ColdRef>,
-    /// Those that came back lately because a command needs them, and when.
+    /// Nodes that came back lately because a command needs them, and the time at which each came.
     given: HashMap<NodeName, SteadyMs>,
-    /// What a command has met of these, and whether it can be read; whether one could not, and the command is not to change anything.
+    /// Nodes outside memory that a command has met, and whether each can be read.
     missed: RefCell<Vec<(NodeName, bool)>>,
+    /// True if one could not be shown: the command must not change anything.
     failed: Cell<bool>,
-    /// What is met is read before the command runs again.
+    /// True if nodes that are met are read before the command runs again.
     collects: Cell<bool>,
-    /// Bundles that a key was looked for in and not found, with the hash of the key. That stays true as long as the bundle is there.
+    /// Bundles in which a key was not found, with its hash. That stays true as long as the bundle is there.
     absent: BTreeSet<(u64, u64)>,
     lent: HashMap<ColdRef, Lent>,
-    /// Values in the order of their loans; some were given back since. Those that go behind their command
-    /// are apart.
+    /// Values in the order of their loans; some were given back since.
     order: VecDeque<ColdRef>,
+    /// Values that go once their command has run.
     passing: VecDeque<ColdRef>,
     /// References out of `passing` that commands have used.
     passed: RefCell<Vec<ColdRef>>,
@@ -87,7 +87,7 @@ pub(crate) struct Cold {
     lent_heap_bytes: usize,
     /// Uses of what was lent.
     hits: Cell<u64>,
-    /// Those that the keeper knows of.
+    /// Uses that the keeper knows of.
     hits_known: u64,
     /// Values that came back to memory.
     came_home: u64,
@@ -97,11 +97,11 @@ pub(crate) struct Cold {
     pub lost: u64,
 }
 
-/// What partitions know of values that are not in memory, in all.
+/// Counts of the values that are not in memory, over all partitions.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ColdCounts {
     pub keys: u64,
-    /// Of the values of these keys.
+    /// Bytes of the values of these keys.
     pub bytes: u64,
     pub frozen_keys: u64,
     pub bundles: u64,
@@ -110,7 +110,7 @@ pub struct ColdCounts {
     pub node_bytes: u64,
     pub nodes_home: u64,
     pub lent_values: u64,
-    /// What those take in memory, with their tables.
+    /// Bytes that lent values take in memory, with their tables.
     pub lent_bytes: u64,
     pub lent_hits: u64,
     pub came_home: u64,
@@ -136,7 +136,7 @@ impl ColdCounts {
     }
 }
 
-/// Of a map that has room for so many pairs: it is filled to seven eighths, with a byte for each place.
+/// Returns the bytes of a map with room for `capacity` pairs: filled to seven eighths, and a byte a place.
 fn map_bytes(capacity: usize, pair_bytes: usize) -> usize {
     if capacity == 0 { 0 } else { (capacity * 8 / 7).next_power_of_two() * (pair_bytes + 1) }
 }
@@ -213,7 +213,7 @@ impl Cold {
         self.give_back(reference);
     }
 
-    /// A node came back, and no stub refers to its record. That is kept until the node changes, if `keeps` and there are not too many.
+    /// Notes that a node came back, to whose record no stub refers. With `keeps` that stays until it changes.
     pub fn node_came_home(&mut self, name: NodeName, reference: ColdRef, keeps: bool) {
         self.nodes -= 1;
         self.node_bytes -= reference.value_bytes() as u64;
@@ -227,7 +227,7 @@ impl Cold {
         }
     }
 
-    /// Where the record of a node in memory is that was not changed since it was read.
+    /// Returns the reference to the record of a node in memory that was not changed since it was read.
     pub fn clean(&self, name: NodeName) -> Option<ColdRef> {
         self.clean.get(&name).copied()
     }
@@ -238,7 +238,7 @@ impl Cold {
         unawaited.take(count_max).collect()
     }
 
-    /// All of them.
+    /// Returns the references to the records of all such nodes.
     pub fn all_clean(&self) -> impl Iterator<Item = ColdRef> {
         self.clean.values().copied()
     }
@@ -255,12 +255,12 @@ impl Cold {
         }
     }
 
-    /// The same, and its record stays: a stub is about to refer to it.
+    /// Takes out the record of a node that is about to change or to go. The record stays, for a stub.
     pub fn take_clean(&mut self, name: NodeName) -> Option<ColdRef> {
         self.clean.remove(&name)
     }
 
-    /// The keeper has the record of a node in memory elsewhere. Whether it was there.
+    /// The keeper has the record of a node in memory elsewhere. Returns whether it was there.
     pub fn move_clean(&mut self, name: NodeName, from: ColdRef, to: ColdRef) -> bool {
         let Some(reference) = self.clean.get_mut(&name).filter(|reference| **reference == from) else {
             return false;
@@ -283,7 +283,7 @@ impl Cold {
         self.given.insert(name, now);
     }
 
-    /// Whether a node came back so recently that its command may not have run yet.
+    /// Returns whether a node came back so recently that its command may not have run yet.
     pub fn was_given(&self, name: NodeName, now: UnixMs) -> bool {
         let now = SteadyMs::of(now);
         self.given.get(&name).is_some_and(|at| now.ms_since(*at) < GIVEN_MS)
@@ -312,7 +312,7 @@ impl Cold {
         self.failed.set(self.failed.get() || !is_readable);
     }
 
-    /// A command that has changed nothing yet has met a node that is not in memory: it is read, and the command runs again.
+    /// Notes a node that has to be read before the command, which must have changed nothing yet, runs again.
     pub fn note_wanted(&self, name: NodeName, reference: ColdRef) {
         let wanted = (name, !self.is_unreadable(reference));
         let mut missed = self.missed.borrow_mut();
@@ -326,7 +326,7 @@ impl Cold {
         self.lent.get(&reference).is_some_and(|lent| lent.value.is_none())
     }
 
-    /// What could not be read is tried again; what is lent stays.
+    /// Forgets that a record could not be read, so that it is tried again. A lent value stays.
     pub fn forget_failure(&mut self, reference: ColdRef) {
         if self.is_unreadable(reference) {
             self.take_back(reference);
@@ -339,12 +339,12 @@ impl Cold {
         self.failed.set(true);
     }
 
-    /// Whether the command at hand has met something that it could not be shown: it is not to change anything any more.
+    /// Returns whether the command at hand was not shown something that it met: it must change nothing then.
     pub fn has_failed(&self) -> bool {
         self.failed.get()
     }
 
-    /// Whether what the command at hand meets is read, and it runs again.
+    /// Sets whether the nodes that the command at hand meets are read, and the command runs again.
     pub fn set_collects(&self, collects: bool) {
         self.collects.set(collects);
     }
@@ -441,13 +441,13 @@ impl Cold {
         lent.value.as_deref()
     }
 
-    /// Of a value that is lent, what leads through its bytes, and these.
+    /// Returns the image of a lent value, which leads through its bytes, and the bytes.
     pub fn image<T: 'static>(&self, reference: ColdRef) -> Option<(&T, &[u8])> {
         let bytes = self.used(reference)?;
         Some((self.lent.get(&reference)?.image.as_ref()?.as_any().downcast_ref()?, bytes))
     }
 
-    /// Whether any key or value is not in memory.
+    /// Returns whether any key or value is not in memory.
     #[inline]
     pub fn any(&self) -> bool {
         self.keys + self.frozen_keys + self.nodes > 0
@@ -495,8 +495,8 @@ impl Cold {
         Some(lent)
     }
 
-    /// Frees the tables of what is lent, which a partition keeps at a size of up to `TABLE_MIN` for the next loan:
-    /// nothing that could be lent is left.
+    /// Frees the tables of what is lent, which a partition keeps at a size of up to `TABLE_MIN` for the next
+    /// loan: nothing that could be lent is left.
     pub fn free_unused_tables(&mut self) {
         if self.any() || self.bundles > 0 || !self.lent.is_empty() {
             return;

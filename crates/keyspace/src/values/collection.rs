@@ -1,4 +1,4 @@
-//! What all collections share: where one is stored, the limits that name its encoding, and how one is changed.
+//! Basis of all collections: where one is stored, the limits that name its encoding, and how one is changed.
 //!
 //! ```text
 //!   entry --(packed bytes)--> PackedBuf --+                             +--> the same, or a longer entry
@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Reading goes by views (`Value::Hash(view)` and so on), which never copy. A change is one closure on an
-//! [`Editing`] in the clothes of its type (`HashEdit`, ...); whatever it leaves is stored when it returns.
+//! [`Editing`], wrapped for its type (`HashEdit`, ...); whatever the closure leaves is stored when it
+//! returns.
 
 use crate::layout::kind::{Form, Full};
 use crate::layout::packed::PackedBuf;
@@ -18,7 +19,7 @@ use isotherm_stdx::UnixMs;
 /// Up to this many bytes a collection is packed; each change copies it.
 pub(crate) const PACKED_BYTES_MAX: usize = 1024;
 
-/// What the configuration says about the encodings of collections, in the names of its parameters.
+/// Limits from the configuration for the encodings of collections, under the names of its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     pub hash_max_listpack_entries: usize,
@@ -51,7 +52,7 @@ impl Default for Limits {
     }
 }
 
-/// Where a collection is stored, to read it.
+/// Place at which a collection is stored, to read it.
 #[derive(Clone, Copy)]
 pub(crate) enum Stored<'a> {
     Packed(&'a [u8], Form),
@@ -59,7 +60,7 @@ pub(crate) enum Stored<'a> {
 }
 
 impl PartialEq for Stored<'_> {
-    /// The same place.
+    /// Returns whether both are the same object, or have equal packed bytes.
     fn eq(&self, other: &Self) -> bool {
         match (self, other) {
             (Stored::Packed(a, _), Stored::Packed(b, _)) => a == b,
@@ -95,10 +96,10 @@ impl From<Full> for EditError {
     }
 }
 
-/// What a change was to its key.
+/// Outcome of a change for its key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Edited<R> {
-    /// What the closure returned.
+    /// Result of the closure.
     pub result: R,
     pub changed: bool,
     /// The key was not there before, and is now.
@@ -123,7 +124,8 @@ pub(crate) struct Editing<'e> {
     pub absent: bool,
     /// The hash and slot of the key: an object's home.
     pub home: u64,
-    /// It has become so small that it may be packed again: that is tried when the change is done.
+    /// True if the collection has become so small that it may be packed again: that is tried when the change
+    /// is done.
     pub has_shrunk: bool,
 }
 
@@ -149,8 +151,8 @@ impl Editing<'_> {
         }
     }
 
-    /// From now on it is an object. `make` gets the store, the object's number and the packed elements; if it finds no
-    /// memory, all stays as it was.
+    /// Makes the collection an object. `make` gets the store, the object's number and the packed elements. If
+    /// it finds no memory, all stays as it was.
     pub fn promote(
         &mut self,
         make: impl FnOnce(&mut Store, u32, &PackedBuf) -> Result<Object, Full>,

@@ -8,11 +8,13 @@
 //!   the walk                                  piece by piece of the cut's chain: what was saved, else what is there
 //! ```
 //!
-//! A block that is not in memory stays so: what takes the snapshot reads its record. One that the cut has yet to see does not leave.
+//! A block that is not in memory stays so: what takes the snapshot reads its record. One that the cut has yet
+//! to see does not leave.
 //!
-//! A block that the walk has seen carries the snapshot's epoch, and so does one that was born after the cut: neither is
-//! saved. What a cut takes follows what was written: what is cut off ten million elements at once is kept, not copied.
-//! An orphan keeps its number; the number of a large body may be taken anew, for a body that the cut does not have.
+//! A block that the walk has seen carries the snapshot's epoch, and so does one that was born after the cut:
+//! neither is saved. What a cut takes follows what was written: what is cut off ten million elements at once
+//! is kept, not copied. An orphan keeps its number; the number of a large body may be taken anew, for a body
+//! that the cut does not have.
 
 use crate::layout::chain::{At, Chain, Counted};
 use crate::layout::cold::ColdRef;
@@ -21,7 +23,7 @@ use crate::layout::node_name::NodeName;
 use crate::values::nodes::{NodeId, Nodes, Room};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What stands for a few elements in a row.
+/// Item of a chain that stands for a few elements in a row.
 pub(crate) trait Piece: Counted + Copy {
     fn body(&self) -> Body;
     /// Bytes of a node, by its head.
@@ -31,14 +33,14 @@ pub(crate) trait Piece: Counted + Copy {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Body {
     Node(NodeId),
-    /// Of the store's large bodies.
+    /// Number among the store's large bodies.
     Large(u32),
 }
 
 /// A piece as it was.
 pub(crate) enum PieceBytes<'a> {
     Node(&'a [u8]),
-    /// It is not in memory.
+    /// A node that is not in memory.
     Away(NodeName, ColdRef),
     Large(Shared),
 }
@@ -49,11 +51,12 @@ pub(crate) struct Cut<P> {
     saved_bytes: u64,
     orphans: BTreeSet<NodeId>,
     large: BTreeMap<u32, Shared>,
-    /// What had been cut off before, and was not freed yet.
+    /// Pieces that had been cut off before, and were not freed yet.
     waste: Chain<P>,
-    /// What the walk emits next.
+    /// Piece that the walk emits next.
     next: Option<At>,
-    /// The snapshot ended before all was emitted: nothing is saved any more, and what was is dropped in steps.
+    /// The snapshot ended before all was emitted: nothing is saved any more, and what was is dropped in
+    /// steps.
     is_abandoned: bool,
 }
 
@@ -92,7 +95,7 @@ impl<P: Piece> Cut<P> {
         }
     }
 
-    /// Has to come before a body is freed. Whether it is to stay instead.
+    /// Has to come before a body is freed. Returns whether it is to stay instead.
     pub fn keeps(&mut self, room: &mut Room<'_>, nodes: &Nodes, body: Body) -> bool {
         match body {
             _ if self.is_abandoned => false,
@@ -104,7 +107,7 @@ impl<P: Piece> Cut<P> {
         }
     }
 
-    /// Emits the next piece's bytes as they were. False if there is none left.
+    /// Emits the next piece's bytes as they were. Returns false if there is none left.
     pub fn emit_next(
         &mut self,
         room: &mut Room<'_>,
@@ -149,7 +152,7 @@ impl<P: Piece> Cut<P> {
         }
     }
 
-    /// Whether all of it was emitted, or forgotten.
+    /// Returns whether all pieces were emitted, or forgotten.
     pub fn is_over(&self) -> bool {
         self.chain.is_empty() && self.saved.is_empty() && self.orphans.is_empty()
     }
@@ -162,7 +165,8 @@ impl<P: Piece> Cut<P> {
         self.is_abandoned
     }
 
-    /// Drops about `pieces_max` pieces of what is not to be emitted any more. True when nothing is left.
+    /// Drops about `pieces_max` pieces of what is not to be emitted any more. Returns true when nothing is
+    /// left.
     pub fn forget_step(&mut self, room: &mut Room<'_>, nodes: &mut Nodes, pieces_max: usize) -> bool {
         self.next = None;
         for _ in 0..pieces_max {
@@ -188,7 +192,7 @@ impl<P: Piece> Cut<P> {
         self.waste.last().map(|at| self.waste.remove(at))
     }
 
-    /// All of it.
+    /// Returns all pieces that are to be freed.
     pub fn into_waste(self) -> Chain<P> {
         self.waste
     }
@@ -211,7 +215,7 @@ impl<P: Piece> Cut<P> {
         self.next.is_none()
     }
 
-    /// Drops what it has of the chain in steps. True when nothing is left; everything was emitted.
+    /// Drops what it has of the chain in steps. Returns true when nothing is left; everything was emitted.
     pub fn drop_step(&mut self, groups_max: usize) -> bool {
         debug_assert!(self.is_emitted() && self.saved.is_empty() && self.orphans.is_empty());
         self.chain.drop_step(groups_max)

@@ -5,8 +5,8 @@
 //!   large   `fields`: pages of entries, as the keyspace's own
 //! ```
 //!
-//! A field past its time is hidden from every reader, counts in the length, and leaves by the active cycle or when it
-//! is stored again: as in Valkey.
+//! A field past its time is hidden from every reader, counts in the length, and leaves by the active cycle or
+//! when it is stored again: as in Valkey.
 
 use crate::layout::kind::{Encoding, Form, Full, NewValue, packed_encoding};
 use crate::layout::packed::{Element, Packed, PackedBuf};
@@ -69,7 +69,7 @@ impl<'a> HashView<'a> {
         }
     }
 
-    /// Whether any field has a time.
+    /// Returns whether any field has a time.
     pub fn has_volatile(&self) -> bool {
         match self.stored {
             Stored::Packed(_, form) => form == Form::TimedHash,
@@ -136,7 +136,8 @@ impl<'a> HashView<'a> {
         }
     }
 
-    /// The same of some fields: goes on at `cursor` until `count` were seen; the next cursor, 0 at the end.
+    /// Calls `visit` with some fields, their values and their times. Goes on at `cursor` until `count` fields
+    /// were seen, and returns the next cursor: 0 at the end.
     pub fn scan_with_expiry(
         &self,
         cursor: u64,
@@ -158,8 +159,8 @@ impl<'a> HashView<'a> {
         }
     }
 
-    /// HSCAN: goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. What Valkey would keep in
-    /// one piece comes in one.
+    /// HSCAN: goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. What Valkey would
+    /// keep in one piece comes in one.
     pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(Element<'a>, Element<'a>)) -> u64 {
         // COMPAT(hashes): A hash of more than 1 KB that still reports `listpack` returns its fields in the order
         // of their hashes, not in the order of insertion. Why: it is already stored in pages.
@@ -177,34 +178,38 @@ impl<'a> HashView<'a> {
     }
 }
 
-/// What a first draw may miss in any hash, however small.
+/// Misses that the first draw may have in any hash, however small.
 const MISSES_FIRST: u64 = 100;
-/// One more miss for so many fields of the hash: a page has about as many, so all misses cost no more than a walk.
+/// Number of fields of the hash that allow one more miss: a page has about as many, so all misses cost no
+/// more than a walk.
 const MISSES_FIELDS: u64 = 16;
-/// What each field that was found allows to miss for the next: while one of seventeen is visible nothing is walked.
+/// Misses that each field that was found allows for the next draw: while one of seventeen is visible nothing
+/// is walked.
 const MISSES_PER_HIT: u64 = 16;
 
 /// Draws fields that are visible from a hash in which others may be past their time and not collected yet.
 ///
-/// A draw that meets a hidden field is repeated. When hidden ones were met too often, so that few are visible, all those are
-/// gathered by one walk, and the draws go on among them. So a visible field is found if there is one; every field is as
-/// likely as another; and any number of draws looks at so many fields: 17 a draw, a sixteenth of the hash, the hash once.
+/// A draw that meets a hidden field is repeated. When hidden ones were met too often, so that few are
+/// visible, all those are gathered by one walk, and the draws go on among them. So a visible field is found
+/// if there is one; every field is as likely as another; and any number of draws looks at so many fields: 17
+/// a draw, a sixteenth of the hash, the hash once.
 pub struct Draws<'a> {
     view: HashView<'a>,
     misses_left: u64,
-    /// How many were not in memory.
+    /// Number of drawn fields that were not in memory.
     missed: u64,
     /// All that is visible, once it was gathered.
     visible: Option<Vec<(Element<'a>, Element<'a>)>>,
 }
 
 impl<'a> Draws<'a> {
-    /// How many of those drawn were not in memory.
+    /// Returns the number of drawn fields that were not in memory.
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// `None` if no field is visible, or if it is not in memory: then the command runs again when it is.
+    /// Draws a field. `None` if no field is visible, or if the field is not in memory: then the command runs
+    /// again when it is.
     pub fn next(&mut self, random: &mut dyn FnMut(u64) -> u64) -> Option<(Element<'a>, Element<'a>)> {
         let (root, store) = match self.view.stored {
             Stored::Packed(_, Form::TimedHash) => return self.next_visible(random),
@@ -230,7 +235,7 @@ impl<'a> Draws<'a> {
         self.next_visible(random)
     }
 
-    /// Of all that are visible.
+    /// Draws one of all fields that are visible.
     fn next_visible(&mut self, random: &mut dyn FnMut(u64) -> u64) -> Option<(Element<'a>, Element<'a>)> {
         let view = self.view;
         let visible = self.visible.get_or_insert_with(|| {
@@ -242,12 +247,12 @@ impl<'a> Draws<'a> {
     }
 }
 
-/// What storing a field met.
+/// State of a field before it was stored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FieldSet {
-    /// It was not there, or past its time.
+    /// True if the field was not there, or past its time.
     pub is_new: bool,
-    /// It was there, past its time.
+    /// True if the field was there, past its time.
     pub was_expired: bool,
 }
 
@@ -266,7 +271,7 @@ impl HashEdit<'_, '_> {
         self.len() == 0
     }
 
-    /// Whether the key was absent before.
+    /// Returns whether the key was absent before.
     pub fn is_absent(&self) -> bool {
         self.editing.absent
     }
@@ -301,7 +306,7 @@ impl HashEdit<'_, '_> {
         }
     }
 
-    /// Whether a field is there that is not visible.
+    /// Returns whether a field is there that is not visible.
     pub fn is_hidden(&self, field: &[u8]) -> bool {
         match &self.editing.body {
             EditBody::Packed(_) => false,
@@ -312,7 +317,8 @@ impl HashEdit<'_, '_> {
         }
     }
 
-    /// Before several fields are stored: too many of them, or too long ones, end the compact encoding at once.
+    /// Prepares for several fields to be stored: too many of them, or too long ones, end the compact encoding
+    /// at once.
     pub fn expect(&mut self, fields: usize, longest_bytes: usize) -> Result<(), Full> {
         let limits = self.editing.limits;
         if fields > limits.hash_max_listpack_entries || longest_bytes > limits.hash_max_listpack_value {
@@ -404,7 +410,7 @@ impl HashEdit<'_, '_> {
         }
     }
 
-    /// After a change of the packed form: whether it still is one.
+    /// Ends the packed form if it has become too large by a change.
     fn keep_small(&mut self) -> Result<(), Full> {
         let (limits, len) = (self.editing.limits, self.len());
         if len > limits.hash_max_listpack_entries as u64 {

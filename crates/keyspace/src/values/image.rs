@@ -8,8 +8,9 @@
 //!                                         quicklist, hashtable,  Quicklist, TableHash, TableSet, Skiplist
 //!                                         skiplist
 //! ```
-//! An image is read as a packed collection is, element by element from its beginning, so only a short one is lent: a command that asks a
-//! long one for many elements would look at all of it each time. Others come home when they are read, streams always.
+//! An image is read as a packed collection is, element by element from its beginning, so only a short one is
+//! lent: a command that asks a long one for many elements would look at all of it each time. Others come home
+//! when they are read, streams always.
 //!
 //! Not as a whole: what takes more than `SOURCE_BYTES_MAX` or has more than `ELEMENTS_MAX`.
 
@@ -28,22 +29,23 @@ use crate::values::timed::{self, Timed};
 use crate::values::zset::{ZsetView, tree_from};
 use isotherm_stdx::UnixMs;
 
-/// What a collection may take that leaves as a whole.
+/// Memory up to which a collection leaves as a whole.
 const SOURCE_BYTES_MAX: u64 = 64 << 10;
-/// And how many elements it may have: all are looked at under a lock, some 100 us. The count of a packed collection has two bytes.
+/// Elements up to which a collection leaves as a whole: all are looked at under a lock, some 100 us. The
+/// count of a packed collection has two bytes.
 const ELEMENTS_MAX: u64 = 4096;
 const _: () = assert!(ELEMENTS_MAX <= u16::MAX as u64);
-/// A longer one is not lent.
+/// Bytes up to which an image is lent.
 const LENT_BYTES_MAX: usize = 4 << 10;
 
 /// Fields that have no time are there at any moment.
 const ANY_TIME: UnixMs = UnixMs(i64::MIN);
 
-/// Where images are made: kept for the next one.
+/// Buffers in which images are made: kept for the next one.
 #[derive(Default)]
 pub(crate) struct ImageRoom {
     packed: PackedBuf,
-    /// Of the fields of a hash.
+    /// Times of the fields of a hash.
     times: Vec<Option<UnixMs>>,
     pairs: Vec<u8>,
     pub bytes: Vec<u8>,
@@ -58,14 +60,15 @@ pub(crate) fn element_count(root: &Root) -> u64 {
     }
 }
 
-/// Whether an object leaves memory node by node: it is too large, or has begun so.
+/// Returns whether an object leaves memory node by node: it is too large to leave as a whole, or has begun to
+/// leave by nodes.
 pub(crate) fn goes_by_nodes(root: &Root) -> bool {
     root.body.structure().away_nodes() > 0
         || root.memory_bytes() > SOURCE_BYTES_MAX
         || element_count(root) > ELEMENTS_MAX
 }
 
-/// Whether an object can leave memory as a whole now: not with garbage, which is freed soon.
+/// Returns whether an object can leave memory as a whole now: not with garbage, which is freed soon.
 pub(crate) fn has_image(root: &Root) -> bool {
     let structure = root.body.structure();
     !goes_by_nodes(root)
@@ -109,7 +112,7 @@ pub(crate) fn write(root: &Root, store: &Store, room: &mut ImageRoom) -> Form {
     form
 }
 
-/// In packed form a text that is an integer is one.
+/// Returns a text that is an integer as a number, as it is in packed form.
 fn as_number(element: Element<'_>) -> Element<'_> {
     match element {
         Element::Bytes(text) => Element::of(text),
@@ -129,16 +132,17 @@ fn form_of(root: &Root) -> Form {
     }
 }
 
-/// Whether bytes of this form are an image: in memory they are an object.
+/// Returns whether bytes of this form are an image: in memory they are an object.
 #[inline]
 pub(crate) fn is_image(form: Form, bytes: usize) -> bool {
     form.is_of_images() || form == Form::Stream || form.is_collection() && bytes > PACKED_BYTES_MAX
 }
 
-/// Whether a value can be read as it is, while it is lent.
+/// Returns whether a value can be read as it is, while it is lent.
 pub(crate) fn can_be_lent(form: Form, bytes: usize) -> bool {
-    // A skiplist answers ranges by member otherwise than a listpack, if scores differ. A stream would be taken apart for it, and
-    // fields that have a time are hidden, and found by the active cycle, where they are in memory.
+    // A skiplist answers ranges by member otherwise than a listpack, if scores differ. A stream would be
+    // taken apart for it, and fields that have a time are hidden, and found by the active cycle, where they
+    // are in memory.
     !is_image(form, bytes)
         || bytes <= LENT_BYTES_MAX && !matches!(form, Form::Skiplist | Form::Stream | Form::TimedHash)
 }

@@ -1,8 +1,8 @@
-//! What all partitions keep for a snapshot, in bytes, and whether that is more than it may be.
+//! Account of the bytes that all partitions keep for a snapshot, with their limit.
 //!
-//! It becomes full above the limit, and stays so until a little of it is gone: who waits for that waits for
-//! milliseconds, again and again, and not once for half of it. Nothing here waits: what is full is for the
-//! caller to see, who lets changes wait where nothing is held.
+//! The account becomes full above the limit, and stays full until a little of it is gone. A change that waits
+//! for that waits for milliseconds, again and again, and not once for half of it. No method here waits: the
+//! caller sees that the account is full, and lets changes wait where no lock is held.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
@@ -54,7 +54,7 @@ impl KeptAccount {
         }
     }
 
-    /// From now on; `u64::MAX`: without a limit.
+    /// Sets the limit from now on; `u64::MAX` means no limit.
     pub fn set_limit(&self, bytes_max: u64) {
         self.bytes_max.store(bytes_max, Relaxed);
         if bytes_max != u64::MAX {

@@ -5,7 +5,7 @@ use isotherm_stdx::{SteadyMs, UnixMs};
 use std::any::Any;
 use std::cell::Cell;
 
-/// So often a value was used while it was lent that it is worth its place in memory.
+/// Uses of a lent value from which on it is worth its place in memory.
 const HOME_USES_MIN: u32 = 2;
 
 /// A way through the bytes of a lent value.
@@ -18,13 +18,13 @@ pub(crate) trait LentImage: Send {
 pub(crate) struct Lent {
     pub db: Db,
     pub key: Box<[u8]>,
-    /// `None`: the keeper cannot read it.
+    /// Bytes of the value; `None` if the keeper cannot read it.
     pub value: Option<Box<[u8]>>,
-    /// Of a stream.
+    /// Image of a stream, which leads through its bytes.
     pub(super) image: Option<Box<dyn LentImage>>,
     pub(super) since: SteadyMs,
     pub(super) uses: Cell<u32>,
-    /// There was no room for it: it goes when it was used.
+    /// True if there was no room for the value: it goes when it was used.
     pub(super) is_passing: bool,
 }
 

@@ -6,14 +6,15 @@
 //!   spread  splits until the entries of a dense page part         keys that come in an order made by their hashes
 //! ```
 //!
-//! Pages are split in turn, not where they are full: with hashes in random order that is enough. Keys that are copied in the
-//! order of SCAN (SCAN and COPY to another database, HSCAN and HSET to another hash) share their lowest bits for a long
-//! time; the page that they all belong to is split again and again without effect, until it takes no more entry. So a page near its
-//! limits is made room for: its entries part at the lowest bit in which their hashes differ, and as many pages are added as
-//! that bit needs. Most of them are empty, at 8 B each, and will be filled if the copy goes on.
+//! Pages are split in turn, not where they are full: with hashes in random order that is enough. Keys that
+//! are copied in the order of SCAN (SCAN and COPY to another database, HSCAN and HSET to another hash) share
+//! their lowest bits for a long time; the page that they all belong to is split again and again without
+//! effect, until it takes no more entry. So a page near its limits is made room for: its entries part at the
+//! lowest bit in which their hashes differ, and as many pages are added as that bit needs. Most of them are
+//! empty, at 8 B each, and will be filled if the copy goes on.
 //!
-//! The record says all there is to know: its `pages` is the state of the hashing (`record::buddy`). What a page's owner
-//! has to do before the page changes (a snapshot may need it as it is) is an argument.
+//! The record says all there is to know: its `pages` is the state of the hashing (`record::buddy`). What a
+//! page's owner has to do before the page changes (a snapshot may need it as it is) is an argument.
 
 use crate::layout::directory;
 use crate::layout::entry::EntryBytes;
@@ -24,20 +25,21 @@ use crate::values::store::Store;
 use isotherm_arena::Handle;
 use isotherm_stdx::{UnixMs, steps};
 
-/// The mean page: 17 entries of 16 + 16 B. 320 would make inserts 20 % cheaper for 1.3 B a key (research: memory 2.5).
+/// The mean page: 17 entries of 16 + 16 B. 320 would make inserts 20 % cheaper for 1.3 B a key (research:
+/// memory 2.5).
 const PAGE_BYTES_TARGET: u64 = 640;
 /// Larger entries get larger pages: with fewer than this many, header and rounding weigh too much.
 const PAGE_ENTRIES_TARGET: u64 = 8;
 
-/// Whether the pages are so full that one is to be split.
+/// Returns whether the pages are so full that one is to be split.
 #[inline]
 pub(crate) fn is_overfull(record: &Record) -> bool {
     let (pages, keys) = (u64::from(record.pages), u64::from(record.keys));
     record.page_bytes() > PAGE_BYTES_TARGET * pages && keys > PAGE_ENTRIES_TARGET * pages
 }
 
-/// The pages that so many entries, of so many bytes together, have when they came one by one; `width`: bytes of an access
-/// stamp. Of a page's columns half a word is free on average.
+/// The pages that so many entries, of so many bytes together, have when they came one by one; `width`: bytes
+/// of an access stamp. Of a page's columns half a word is free on average.
 pub(crate) fn pages_for(entries: u64, entry_bytes: u64, width: u64) -> u32 {
     const FREE_ENTRIES: u64 = 4;
     let head = page::HEADER_BYTES as u64 + FREE_ENTRIES * (2 + width);
@@ -46,8 +48,8 @@ pub(crate) fn pages_for(entries: u64, entry_bytes: u64, width: u64) -> u32 {
     u32::try_from(pages).unwrap_or(u32::MAX)
 }
 
-/// Whether one page less would do: a fifth below the point where it would be split again, so that it does not go to and
-/// fro.
+/// Returns whether one page less would do. The limit is a fifth below the point where that page would be
+/// split again, so that pages are not split and merged in turns.
 #[inline]
 pub(crate) fn is_sparse(record: &Record) -> bool {
     let Some(fewer @ 1..) = u64::from(record.pages).checked_sub(1) else { return false };
@@ -56,27 +58,28 @@ pub(crate) fn is_sparse(record: &Record) -> bool {
     small || few
 }
 
-/// Entries from which on a page counts as dense. With the smallest entries a mean page has 128, and one that has yet to
-/// be split up to twice as many as one that was.
+/// Entries from which on a page counts as dense. With the smallest entries a mean page has 128, and one that
+/// has yet to be split up to twice as many as one that was.
 const DENSE_ENTRIES: usize = 200;
-/// The same for a page that has hardly any bytes left; fewer entries than this are large ones, which lie outside then.
+/// Entries from which on a page counts as dense if it has hardly any bytes left. Fewer entries are large
+/// ones, which lie outside then.
 const DENSE_ENTRIES_OF_FULL: usize = 32;
 const DENSE_BYTES: usize = page::PAGE_BYTES_MAX - 512;
 const _: () = assert!(DENSE_ENTRIES < page::ENTRIES_MAX);
 
-/// Pages to which `spread` goes where there are not as many keys: 512 KB of directory, 1 ms under the lock. That parts
-/// the first keys of a SCAN over 65,536 x 200 = 13 M keys of one slot.
+/// Pages to which `spread` goes where there are not as many keys: 512 KB of directory, 1 ms under the lock.
+/// That parts the first keys of a SCAN over 65,536 x 200 = 13 M keys of one slot.
 const SPREAD_PAGES_MAX: u32 = 1 << 16;
 
-/// Whether a page is so near its limits that it has to lose entries soon.
+/// Returns whether a page is so near its limits that it has to lose entries soon.
 #[inline]
 pub(crate) fn is_dense(page: Page<'_>) -> bool {
     let len = page.len();
     len >= DENSE_ENTRIES || len >= DENSE_ENTRIES_OF_FULL && page.used() > DENSE_BYTES
 }
 
-/// How many pages it takes until entries of one page with these hashes lie in two. `None` if the bits that choose a page
-/// are the same in all.
+/// Returns the number of pages at which entries of one page with these hashes lie in two. `None` if the bits
+/// that choose a page are the same in all.
 pub(crate) fn pages_to_part(mut hashes: impl Iterator<Item = u64>) -> Option<u32> {
     let first = hashes.next()? as u32;
     let parts_at = hashes.fold(0, |bits, hash| bits | (hash as u32 ^ first)).trailing_zeros();
@@ -85,7 +88,7 @@ pub(crate) fn pages_to_part(mut hashes: impl Iterator<Item = u64>) -> Option<u32
     Some((first & (bit - 1) | bit).saturating_add(1))
 }
 
-/// Adds pages until the entries of a page that is dense part. Whether any was added.
+/// Adds pages until the entries of a page that is dense part. Returns whether any was added.
 #[cold]
 pub(crate) fn spread(
     store: &mut Store,
@@ -109,7 +112,8 @@ pub(crate) fn spread(
     record.pages > pages_before
 }
 
-/// One page more. After an error everything is as it was. A page that is not in memory is not split.
+/// Adds a page, which takes entries of its buddy. After an error everything is as it was. A page that is not
+/// in memory is not split.
 pub(crate) fn split(
     store: &mut Store,
     record: &mut Record,
@@ -143,7 +147,8 @@ pub(crate) fn split(
     Ok(())
 }
 
-/// One page less. Without memory for the merged page, or where one is not in memory, both stay.
+/// Merges the last page into its buddy. Without memory for the merged page, or if one of the two is not in
+/// memory, both stay.
 pub(crate) fn merge(
     store: &mut Store,
     record: &mut Record,
@@ -176,7 +181,7 @@ pub(crate) fn merge(
     Ok(())
 }
 
-/// Where an entry is among the pages of a record, or would be.
+/// Place of an entry among the pages of a record, or the place that it would have.
 #[derive(Clone, Copy)]
 pub(crate) struct PagePlace {
     pub index: u32,
@@ -184,8 +189,9 @@ pub(crate) struct PagePlace {
     pub spot: Option<Spot>,
 }
 
-/// Writes the bytes of an entry into its page, which may move to another class; where it is then. `first_page` makes the
-/// page if there is none yet. After an error the record may have its first page, which is empty; all else is as it was.
+/// Writes the bytes of an entry into its page, which may move to another class; where it is then.
+/// `first_page` makes the page if there is none yet. After an error the record may have its first page, which
+/// is empty; all else is as it was.
 #[inline]
 pub(crate) fn put(
     store: &mut Store,

@@ -10,8 +10,8 @@
 //! A stub says its own size where blocks of streams (10) and of lists (16) say theirs.
 //!
 //!
-//! Compaction meets a node by its address, reads from its head whose it is, and has that object change its table.
-//! Whatever else refers to a node does so by its id.
+//! Compaction meets a node by its address, reads from its head whose it is, and has that object change its
+//! table. Whatever else refers to a node does so by its id.
 
 use crate::layout::cold::ColdRef;
 use crate::layout::handles::Table;
@@ -33,7 +33,7 @@ const REFERENCE: usize = 24;
 const STUB_BYTES: usize = REFERENCE + size_of::<ColdRef>();
 const _: () = assert!(node_bytes(STUB_BYTES) == STUB_BYTES);
 
-/// Where a structure keeps its nodes and its large elements, to change them.
+/// Access to the nodes and the large elements of a structure, to change them.
 pub(crate) struct Room<'a> {
     pub heap: &'a mut Heap,
     pub large: &'a mut Large,
@@ -43,13 +43,14 @@ pub(crate) struct Room<'a> {
     pub epoch: u8,
 }
 
-/// The same to read.
+/// Access to the nodes and the large elements of a structure, to read them.
 #[derive(Clone, Copy)]
 pub(crate) struct Reading<'a> {
     pub heap: &'a Heap,
     pub large: &'a Large,
     pub cold: &'a Cold,
-    /// A change is about to come: what it meets that is not in memory is read before, and the command runs again.
+    /// A change is about to come: what it meets that is not in memory is read before, and the command runs
+    /// again.
     pub wants: bool,
 }
 
@@ -67,7 +68,7 @@ pub(crate) struct Nodes {
     handles: Table,
     /// Bytes of the classes of all nodes.
     bytes: u64,
-    /// How many are stubs.
+    /// Number of nodes that are stubs.
     away: u32,
 }
 
@@ -85,7 +86,7 @@ impl Nodes {
         self.bytes as usize + self.table_bytes()
     }
 
-    /// Of the global allocator.
+    /// Returns the bytes that the table takes from the global allocator.
     pub fn table_bytes(&self) -> usize {
         self.handles.memory_bytes()
     }
@@ -159,7 +160,7 @@ impl Nodes {
         self.handles.set(id, to);
     }
 
-    /// Whose node this is, and which one.
+    /// Returns the object that a node belongs to, and the node's id.
     pub fn owner(heap: &Heap, handle: Handle) -> (u32, NodeId) {
         let head = heap.bytes(handle, NODE_HEAD_BYTES);
         let word = |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
@@ -193,7 +194,7 @@ impl Nodes {
         NodeName::new(self.object, id)
     }
 
-    /// Where a node is, if it is not in memory.
+    /// Returns the reference to a node, if it is not in memory.
     #[inline]
     pub fn reference_at(&self, heap: &Heap, id: NodeId) -> Option<ColdRef> {
         if self.away == 0 { None } else { self.stub_at(heap, id) }
@@ -209,7 +210,8 @@ impl Nodes {
         })
     }
 
-    /// Whether a node is in memory. If not that is noted: its command runs again when it was read.
+    /// Returns whether a node is in memory. If it is not, that is noted: the command runs again when the node
+    /// was read.
     #[inline]
     pub fn is_shown(&self, reading: Reading<'_>, id: NodeId) -> bool {
         let Some(reference) = self.reference_at(reading.heap, id) else { return true };
@@ -237,7 +239,7 @@ impl Nodes {
         }
     }
 
-    /// Puts a stub in the place of a node of this size. Whether there was memory for it.
+    /// Puts a stub in the place of a node of this size. Returns whether there was memory for it.
     pub fn put_stub(&mut self, room: &mut Room<'_>, id: NodeId, size: usize, reference: ColdRef) -> bool {
         let version = self.version(room.heap, id);
         self.drop_clean(room.cold, id);
@@ -261,8 +263,8 @@ impl Nodes {
         stub[REFERENCE..].copy_from_slice(&to.raw().to_le_bytes());
     }
 
-    /// A node of `bytes` takes the place of its stub, if that still refers there; `fill` writes it. Whether it did. `keeps`: its record stays
-    /// until it changes.
+    /// A node of `bytes` takes the place of its stub, if that still refers there; `fill` writes it. Returns
+    /// whether it did. `keeps`: its record stays until it changes.
     pub fn take_stub(
         &mut self,
         room: &mut Room<'_>,

@@ -5,11 +5,12 @@
 //!   node  [number u32][id u32] ...                   so compaction finds the one reference to it: in its object
 //! ```
 //!
-//! A root lies in the global allocator and never moves; entries name it by number, so an entry may move as it likes.
-//! The pages of hashes and sets are the exception to the node's head: they keep the number behind their columns.
+//! A root lies in the global allocator and never moves; entries name it by number, so an entry may move as it
+//! likes. The pages of hashes and sets are the exception to the node's head: they keep the number behind
+//! their columns.
 //!
-//! A removed object is **pending free**: it cannot be found any more, and cron frees it, some nodes at a time. One that a
-//! snapshot has yet to emit waits until it has been emitted.
+//! A removed object is **pending free**: it cannot be found any more, and cron frees it, some nodes at a
+//! time. One that a snapshot has yet to emit waits until it has been emitted.
 
 use crate::accounting::tally::{Class, Tallied};
 use crate::layout::kind::{Encoding, Form, Full};
@@ -30,69 +31,73 @@ use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// A removed object of no more elements is freed at once: some 60 pages, 5 us. Eviction counts on that for most.
+/// A removed object of no more elements is freed at once: some 60 pages, 5 us. Eviction counts on that for
+/// most.
 pub(crate) const FREED_AT_ONCE_MAX: u64 = 1000;
-/// The same where a whole page of keys leaves in one hold: one page of elements each.
+/// Elements up to which a removed object is freed at once where a whole page of keys leaves in one hold: one
+/// page of elements each.
 pub(crate) const FREED_AT_ONCE_MAX_BY_EXPIRY: u64 = 16;
 
 const CHUNK: usize = 1024;
-/// What a root and its place in the table take.
+/// Bytes of a root and its place in the table.
 pub(crate) const ROOT_BYTES: u64 = size_of::<Root>() as u64 + 8;
 
-/// What every large collection can do, whatever it is made of. No method has a default: a type that lacks one does not
-/// compile, instead of missing from snapshots, copies or what is freed.
+/// Operations of every large collection, whatever it is made of. No method but `away_nodes` has a default: a
+/// type that lacks one does not compile, instead of missing from snapshots, copies or what is freed.
 pub(crate) trait Structure {
     /// Elements: fields, members, entries.
     fn len(&self) -> u64;
     /// Bytes of its nodes, rounded up to their classes, and of what it has of the global allocator.
     fn memory_bytes(&self) -> u64;
-    /// The same in parts, for memory accounting.
+    /// Returns the memory in parts, for memory accounting.
     fn footprint(&self) -> Footprint;
     fn encoding(&self) -> Encoding;
     /// Nodes of a list, blocks of a stream; 0 of others.
     fn nodes(&self) -> u64;
-    /// Moves its node `id`, which lies at `handle`, to another place (`heap.reallocate` with its own size), and notes
-    /// the new one. False if it stays.
+    /// Moves its node `id`, which lies at `handle`, to another place (`heap.reallocate` with its own size),
+    /// and notes the new one. Returns false if it stays.
     fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool;
-    /// Frees about `nodes_max` nodes. True when nothing is left.
+    /// Frees about `nodes_max` nodes. Returns true when nothing is left.
     fn free_step(&mut self, store: &mut Store, nodes_max: usize) -> bool;
-    /// The same again, under another number. On an error nothing is left of it.
+    /// Makes a copy under another number. On an error nothing is left of it.
     fn duplicate(&self, store: &mut Store, number: u32) -> Result<Object, Full>;
-    /// The same again in another store than its own, which is `from`.
+    /// Makes a copy in another store than its own, which is `from`.
     fn duplicate_from(&self, from: &Store, store: &mut Store, number: u32) -> Result<Object, Full>;
-    /// From now on every node is saved before its first change, or no longer.
+    /// Sets whether every node is saved before its first change from now on.
     fn set_saving(&mut self, saving: bool);
     /// Emits a node at most as it was at the cut, saved or not changed since, and stamps it with
-    /// `store.snapshot.version()`. `cursor` is 0 at first and then what the last call left. True when all is emitted.
+    /// `store.snapshot.version()`. `cursor` is 0 at first and then what the last call left. Returns true when
+    /// all is emitted.
     fn emit_step(&mut self, store: &mut Store, cursor: &mut u64, receiver: &mut dyn Receiver) -> bool;
-    /// Drops about `nodes_max` nodes of what it keeps for a snapshot that ended before it had emitted them. True when
-    /// nothing is left of that.
+    /// Drops about `nodes_max` nodes of what it keeps for a snapshot that ended before it had emitted them.
+    /// Returns true when nothing is left of that.
     fn forget_step(&mut self, store: &mut Store, nodes_max: usize) -> bool;
     /// Bytes that it keeps for a snapshot beside those that it counts as its own.
     fn kept_bytes(&self) -> u64;
-    /// What has to be freed one by one: its elements, and whatever else there is as many of.
+    /// Returns the number of parts that have to be freed one by one: its elements, and whatever else it has
+    /// in such numbers.
     fn parts(&self) -> u64;
-    /// Whether something was cut off it that is still to be freed.
+    /// Returns whether something was cut off it that is still to be freed.
     fn has_garbage(&self) -> bool;
-    /// Frees about `nodes_max` nodes of what was cut off it. True when nothing is left of that.
+    /// Frees about `nodes_max` nodes of what was cut off it. Returns true when nothing is left of that.
     fn sweep_step(&mut self, store: &mut Store, nodes_max: usize) -> bool;
-    /// How many of its nodes are not in memory.
+    /// Returns the number of its nodes that are not in memory.
     fn away_nodes(&self) -> u64 {
         0
     }
     /// Asserts its invariants; how many objects of the arena it has.
     fn check_invariants(&self, store: &Store, number: u32) -> u64;
-    /// How many large bodies of the store are its own.
+    /// Returns the number of large bodies of the store that are its own.
     fn large_bodies(&self, store: &Store) -> u64;
 }
 
-/// Where the bytes of objects are, but for their nodes: the arena knows those by their kind, and large elements have
-/// accounts of their own.
+/// Bytes of objects by their place, without their nodes and large elements: the arena knows nodes by their
+/// kind, and large elements have accounts of their own.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Footprint {
-    /// In use in pages of the arena (hashes and sets).
+    /// Bytes in use in pages of the arena (hashes and sets).
     pub page_bytes: u64,
-    /// Of the global allocator: roots and tables.
+    /// Bytes of the global allocator: roots and tables.
     pub malloc_bytes: u64,
     /// Kept for a snapshot.
     pub kept_bytes: u64,
@@ -133,7 +138,7 @@ impl Object {
         }
     }
 
-    /// Its nodes as they leave memory one by one.
+    /// Returns the collection as nodes that leave memory one by one.
     pub fn nodewise(&self) -> &dyn Nodewise {
         match self {
             Object::Hash(fields) | Object::Set(fields) => fields,
@@ -172,13 +177,13 @@ pub(crate) struct Root {
     pub references: u8,
     /// The last snapshot that emitted it, or saw its birth.
     pub seen: u8,
-    /// What it was at the cut of the snapshot under way, once it has changed since.
+    /// Outline at the cut of the snapshot under way, once the object has changed since.
     pub cut: Option<Outline>,
-    /// What its slot and its table count for it.
+    /// Account that the object's slot and table count for it.
     pub tallied: Tallied,
-    /// What `Objects` counts for it.
+    /// Footprint that `Objects` counts for the object.
     footprint: Footprint,
-    /// Whether its table counts it among the hashes that have fields with a time.
+    /// True if the table counts the object among the hashes that have fields with a time.
     pub timed: bool,
     /// Removed, and counted in `LazyFrees`.
     pub is_lazy: bool,
@@ -186,7 +191,7 @@ pub(crate) struct Root {
 }
 
 impl Root {
-    /// One that no entry names yet: nothing counts it.
+    /// Makes the root of an object that no entry names yet: it is counted nowhere.
     pub fn new(body: Object, seen: u8) -> Box<Root> {
         let tallied = Tallied {
             class: Class::new(body.form().kind(), body.structure().encoding()),
@@ -207,7 +212,7 @@ impl Root {
         })
     }
 
-    /// What is to be counted for it.
+    /// Returns the account that is to be counted for the object.
     pub fn tally(&self) -> Tallied {
         let structure = self.body.structure();
         Tallied {
@@ -217,7 +222,7 @@ impl Root {
         }
     }
 
-    /// What Valkey would take it for to free: 1 if it is one piece of memory there.
+    /// Returns the effort that Valkey would count to free the object: 1 if it is one piece of memory there.
     pub fn free_effort(&self) -> u64 {
         let structure = self.body.structure();
         match (&self.body, structure.encoding()) {
@@ -232,7 +237,7 @@ impl Root {
         matches!(&self.body, Object::Hash(fields) if fields.record.volatile > 0)
     }
 
-    /// Whether a field of a hash may come due between these moments.
+    /// Returns whether a field of a hash may come due between these moments.
     pub fn has_fields_due(&self, from: UnixMs, to: UnixMs) -> bool {
         let bound = match &self.body {
             Object::Hash(fields) if fields.record.volatile > 0 => fields.record.bound,
@@ -241,7 +246,7 @@ impl Root {
         bound >= bound_of(from) && is_due(bound, to)
     }
 
-    /// As it is now.
+    /// Returns the outline of the object as it is now.
     pub fn outline(&self) -> Outline {
         let structure = self.body.structure();
         Outline {
@@ -280,7 +285,7 @@ pub(crate) struct Objects {
     kept_before: Pile<u32>,
     with_garbage: BTreeSet<u32>,
     footprint: Footprint,
-    /// What all partitions keep for a snapshot.
+    /// Account of the memory that all partitions keep for a snapshot.
     kept_total: Arc<KeptAccount>,
 }
 
@@ -351,7 +356,7 @@ impl Objects {
         self.footprint
     }
 
-    /// What the table of numbers and its lists take of the global allocator.
+    /// Returns the bytes that the table of numbers and its lists take from the global allocator.
     pub fn table_bytes(&self) -> usize {
         self.chunks.len() * CHUNK * size_of::<Option<Box<Root>>>()
             + self.free.memory_bytes()
@@ -383,7 +388,8 @@ impl Objects {
         self.free.push(number);
     }
 
-    /// An entry that named it is gone; whether it was the last. Then the object is pending free, or kept for a snapshot.
+    /// An entry that named it is gone; whether it was the last. Then the object is pending free, or kept for
+    /// a snapshot.
     pub fn release(&mut self, number: u32, keeps: bool) -> bool {
         let root = self.get_mut(number);
         root.references -= 1;
@@ -403,19 +409,21 @@ impl Objects {
         self.pending_free.last().copied()
     }
 
-    /// A snapshot begins: nodes of what is pending free already carry the epoch before it and would be saved when they are
-    /// freed, so they stay.
+    /// A snapshot begins: nodes of what is pending free already carry the epoch before it and would be saved
+    /// when they are freed, so they stay.
     pub fn keep_pending_free(&mut self) {
         debug_assert!(self.kept.is_empty() && self.kept_before.is_empty());
         std::mem::swap(&mut self.pending_free, &mut self.kept_before);
     }
 
-    /// The snapshot is over: what was removed before is pending free. `doom_step` has to follow for what it kept.
+    /// The snapshot is over: what was removed before is pending free. `doom_step` has to follow for what it
+    /// kept.
     pub fn doom_kept(&mut self) {
         self.pending_free.append(&mut self.kept_before);
     }
 
-    /// Without a snapshot under way, which has to be so: what the last one kept is pending free, some of it after each call.
+    /// Marks up to `objects_max` objects that the last snapshot kept as pending free. No snapshot may be
+    /// under way.
     pub fn doom_step(&mut self, objects_max: usize) {
         for _ in 0..objects_max {
             let Some(number) = self.kept.pop_first() else { return };
@@ -427,7 +435,7 @@ impl Objects {
         !self.kept.is_empty()
     }
 
-    /// The snapshot has emitted an object: if it is removed, it is pending free now. Whether it is.
+    /// The snapshot has emitted an object: if it is removed, it is pending free now. Returns whether it is.
     pub fn doom_emitted(&mut self, number: u32) -> bool {
         let is_removed = self.kept.remove(&number);
         if is_removed {
@@ -469,7 +477,7 @@ impl Objects {
         has_garbage
     }
 
-    /// One of which something is to be freed; from now on it is no longer listed.
+    /// Takes out an object that has something to be freed: it is no longer listed.
     pub fn take_garbage(&mut self) -> Option<u32> {
         self.with_garbage.pop_first()
     }

@@ -1,7 +1,7 @@
 //! Pages as runs of entries: entries come, are replaced and leave; pages split, merge and get smaller.
 //!
-//! A page is changed here without knowing which slot or object it belongs to. Every function that may move a page to
-//! another size class returns its handle.
+//! A page is changed here without knowing which slot or object it belongs to. Every function that may move a
+//! page to another size class returns its handle.
 
 use crate::layout::entry::{EntryBytes, Place, set_form};
 use crate::layout::key::{Key, tag_of};
@@ -166,7 +166,8 @@ impl Store {
         self.heap.resize_page(handle, used, used).unwrap_or(handle)
     }
 
-    /// Two new pages from one: entries that stay, and those that `moves` sends to the new page, with their bounds.
+    /// Two new pages from one: entries that stay, and those that `moves` sends to the new page, with their
+    /// bounds.
     pub fn split_page(
         &mut self,
         source: Handle,
@@ -216,7 +217,8 @@ impl Store {
         if let Some(owner) = page.owner() {
             return self.heap.new_owned_page(owner, entries, bytes, version);
         }
-        // Where (nearly) all entries stay in a page at its limit, columns that have become wider find no room.
+        // Where (nearly) all entries stay in a page at its limit, columns that have become wider find no
+        // room.
         let (_, need) = page::size_for(entries, self.access.width(), bytes);
         let width = if need > page::PAGE_BYTES_MAX { page.width() } else { self.access.width() };
         let stamp = page.stamp();
@@ -309,10 +311,11 @@ impl Store {
     }
 }
 
-/// Whether a page of `bytes` that needs only `need` is to move to a smaller place.
+/// Returns whether a page of `bytes` that needs only `need` is to move to a smaller place.
 #[inline]
 pub(crate) fn is_worth_tightening(need: usize, bytes: usize) -> bool {
-    /// Of a page: deleting entries of 36 B copies one of 640 B every third time.
+    /// Divisor of a page's bytes: this share of them has to be saved. Deleting entries of 36 B then copies a
+    /// page of 640 B every third time.
     const SAVING_SHARE_MIN: usize = 6;
     const SAVING_BYTES_MIN: usize = 64;
     need + SAVING_BYTES_MIN.max(bytes / SAVING_SHARE_MIN) <= bytes

@@ -17,7 +17,7 @@ use crate::layout::packed::Element;
 use crate::values::stream::StreamPart;
 use isotherm_stdx::UnixMs;
 
-/// What is known of a collection before its first part.
+/// Data of a collection that is known before its first part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Outline {
     pub kind: Type,
@@ -26,23 +26,23 @@ pub struct Outline {
     pub len: u64,
     /// Nodes of a list, blocks of a stream; 0 of others.
     pub nodes: u64,
-    /// Whether fields of a hash have times.
+    /// True if fields of a hash have times.
     pub is_volatile: bool,
 }
 
 /// A part of a collection.
 #[derive(Clone, Copy, Debug)]
 pub enum Part<'a> {
-    /// Of a hash: field, value, and the field's time.
+    /// Field of a hash, its value, and the field's time.
     Field(Element<'a>, Element<'a>, Option<UnixMs>),
-    /// Of a set.
+    /// Member of a set.
     Member(Element<'a>),
-    /// Of a sorted set.
+    /// Member of a sorted set, and its score.
     Scored(Element<'a>, f64),
     /// A node of a list begins. `alone`: its one element is too large to lie with others.
     Node { alone: bool },
-    /// Of a list, in its node.
+    /// Element of a list, in its node.
     Item(Element<'a>),
-    /// Of a stream, which has several.
+    /// Part of a stream, which has several kinds.
     Stream(StreamPart<'a>),
 }

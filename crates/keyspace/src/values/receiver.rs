@@ -1,4 +1,5 @@
-//! Where the parts of a collection go when a snapshot emits it: short ones under the lock, long ones behind it.
+//! Receiver of the parts of a collection that a snapshot emits: short ones under the lock, long ones after it
+//! was released.
 //!
 //! ```text
 //!   part    handed on at once; what it weighs is taken from the step
@@ -16,15 +17,15 @@ use crate::values::parts::Part;
 use crate::values::saved::SavedField;
 use std::sync::Arc;
 
-/// So many bytes weigh as much as an item.
+/// Bytes that weigh as much as an item.
 pub(crate) const ITEM_BYTES: usize = 64;
-/// What a page may weigh to be emitted at once, whatever is left of a step. A heavier one is copied aside, and emitted
-/// one entry after the other.
+/// Weight up to which a page is emitted at once, whatever is left of a step. A heavier one is copied aside,
+/// and emitted one entry after the other.
 pub(crate) const PAGE_WEIGHT_MAX: u64 = 250;
 /// Longer strings are handed on behind the lock.
 pub(crate) const SHORT_BYTES_MAX: usize = 4096;
 
-/// What it costs to hand on an item of so many bytes.
+/// Returns the cost of handing on an item of `bytes` bytes.
 pub(crate) fn weight_of(bytes: usize) -> u64 {
     1 + (bytes / ITEM_BYTES) as u64
 }
@@ -32,7 +33,7 @@ pub(crate) fn weight_of(bytes: usize) -> u64 {
 pub(crate) trait Receiver {
     fn part(&mut self, part: Part<'_>);
     fn long(&mut self, part: LongPart);
-    /// Whether nothing more should come in this step.
+    /// Returns whether nothing more should come in this step.
     fn is_full(&self) -> bool;
 }
 
@@ -64,7 +65,7 @@ pub(crate) struct NodePart {
     pub of: NodeOf,
 }
 
-/// Of which type a collection is.
+/// Type of the collection that a node is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NodeOf {
     Hash,
@@ -82,6 +83,6 @@ pub(crate) enum LongPart {
     Scored(Arc<[u8]>, f64),
     /// An element of a list, alone in its node.
     Item(Shared),
-    /// Of a stream.
+    /// Block of a stream.
     Block(Shared),
 }

@@ -1,4 +1,5 @@
-//! What a partition keeps for the snapshot under way: entries and fields as they were before their page changed.
+//! Data that a partition keeps for the snapshot under way: entries and fields as they were before their page
+//! changed.
 
 use crate::layout::bundle::{BundleName, Expiring};
 use crate::layout::cold::{ColdRef, ColdValue};
@@ -13,31 +14,33 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-/// What a partition knows of the snapshot under way.
+/// State of the snapshot under way in a partition.
 pub(crate) struct SnapshotState {
     pub epoch: u8,
     /// The last epoch that every page was stamped with.
     pub complete: u8,
     pub active: bool,
-    /// Those that it is of, if not all.
+    /// Slots that the snapshot is of, if not all.
     pub slots: Option<RangeInclusive<u16>>,
     /// Entries that were saved before their page changed.
     pub saved: Pile<Saved>,
     /// Bundles that were saved before they changed.
     pub bundles: Pile<SavedBundle>,
-    /// The collection that is being emitted, and objects whose entries were met or saved, still to be emitted.
+    /// The collection that is being emitted, and objects whose entries were met or saved, still to be
+    /// emitted.
     pub collection: Option<Pending>,
     pub pending: Pile<Pending>,
     /// Fields and members of objects that were saved before their page changed.
     pub fields: HashMap<u32, Pile<SavedField>>,
     /// Objects that may keep something for it, or for one that ended early.
     pub keeping: Pile<u32>,
-    /// What `saved` and `fields` take; the same of all partitions, with what objects keep.
+    /// Bytes that `saved` and `fields` take. `kept_total` counts these of all partitions, and what objects
+    /// keep.
     kept_bytes: u64,
     kept_total: Arc<KeptAccount>,
 }
 
-/// What was saved for a snapshot that ended: dropped without the lock.
+/// Data saved for a snapshot that ended: dropped without the lock.
 pub(crate) type Leftovers = (Pile<Saved>, Pile<SavedBundle>, Pile<Pending>, HashMap<u32, Pile<SavedField>>);
 
 /// Epochs whose versions may be on pages of a partition at once. One byte distinguishes 256.
@@ -49,7 +52,7 @@ pub(crate) struct Pending {
     pub expiry: Option<UnixMs>,
     pub access: Option<AccessStamp>,
     pub number: u32,
-    /// Where the collection goes on.
+    /// Position at which the collection goes on.
     pub cursor: u64,
 }
 
@@ -70,7 +73,7 @@ impl Saved {
         }
     }
 
-    /// Its form, and its bytes if they are in memory.
+    /// Returns the form of the value, and its bytes if they are in memory.
     pub fn value(&self) -> (Form, Result<&[u8], ColdValue>) {
         match &self.value {
             SavedValue::Cold(value) => (value.form, Err(*value)),
@@ -80,7 +83,8 @@ impl Saved {
         }
     }
 
-    /// By a rule over the form, the bytes of the key and those of the value.
+    /// Returns the weight by a rule over the form, the bytes of the key and those of the value. A shared
+    /// value weighs 1.
     pub fn weight(&self, rule: impl Fn(Form, usize, usize) -> u64) -> u64 {
         match &self.value {
             SavedValue::Bytes(form, bytes) => rule(*form, self.key.len(), bytes.len()),
@@ -89,7 +93,7 @@ impl Saved {
         }
     }
 
-    /// Whether it is to be handed on behind the lock.
+    /// Returns whether it is to be handed on after the lock was released.
     pub fn is_long(&self) -> bool {
         // Of what is not in memory the visitor reads the value from disk.
         matches!(self.value, SavedValue::Shared(..) | SavedValue::Cold(..))
@@ -107,7 +111,7 @@ pub(crate) struct SavedBundle {
     pub slot: Slot,
     pub name: BundleName,
     pub reference: ColdRef,
-    /// Of each key in the order of the record; 0: it has left.
+    /// Hash bits of each key in the order of the record; 0 for a key that has left.
     pub prints: Box<[u16]>,
     pub expiring: Option<Expiring>,
 }
@@ -119,7 +123,7 @@ impl SavedBundle {
 }
 
 pub(crate) enum SavedValue {
-    /// Of a string or a small collection.
+    /// Bytes of a string or a small collection.
     Bytes(Form, Box<[u8]>),
     /// Not in memory.
     Cold(ColdValue),
@@ -145,18 +149,18 @@ impl SnapshotState {
         }
     }
 
-    /// What `saved` and `fields` take.
+    /// Returns the bytes that `saved` and `fields` take.
     pub fn kept_bytes(&self) -> u64 {
         self.kept_bytes
     }
 
-    /// So many bytes more are kept.
+    /// Counts `bytes` more as kept.
     pub fn note_kept(&mut self, bytes: usize) {
         self.kept_bytes += bytes as u64;
         self.kept_total.add(bytes as u64);
     }
 
-    /// So many bytes are no longer kept.
+    /// Counts `bytes` as no longer kept.
     pub fn note_given(&mut self, bytes: usize) {
         self.kept_bytes -= bytes as u64;
         self.kept_total.subtract(bytes as u64);
@@ -185,7 +189,8 @@ impl SnapshotState {
         Some(saved)
     }
 
-    /// Nothing of it is to be emitted any more. What was saved is the caller's to drop.
+    /// Ends the snapshot early: no item of it is to be emitted any more. The caller drops what was saved,
+    /// which is returned.
     pub fn abort(&mut self) -> Leftovers {
         (self.active, self.collection) = (false, None);
         self.note_given(self.kept_bytes as usize);
@@ -205,7 +210,7 @@ impl SnapshotState {
     pub fn fields_of(&mut self, number: u32) -> &mut Pile<SavedField> {
         self.fields.entry(number).or_default()
     }
-    /// One of the fields that were saved of an object; `None` if there are no more.
+    /// Takes one of the fields that were saved of an object; `None` if there are no more.
     pub fn pop_field(&mut self, number: u32) -> Option<SavedField> {
         let one = self.fields.get_mut(&number)?.pop();
         match &one {

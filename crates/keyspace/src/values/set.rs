@@ -103,8 +103,8 @@ impl<'a> SetView<'a> {
         ints.into_iter().for_each(|int| visit(Element::Int(int)));
     }
 
-    /// SSCAN: goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. What Valkey would keep in
-    /// one piece comes in one.
+    /// SSCAN: goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. What Valkey would
+    /// keep in one piece comes in one.
     pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(Element<'a>)) -> u64 {
         match self.stored {
             // COMPAT(sets): A set of more than 1 KB that still reports `listpack` returns its members in the order
@@ -119,7 +119,8 @@ impl<'a> SetView<'a> {
         }
     }
 
-    /// A random member, each equally likely. `None`: it is not in memory, and the command runs again when it is.
+    /// A random member, each equally likely. `None`: it is not in memory, and the command runs again when it
+    /// is.
     pub fn random(&self, random: &mut dyn FnMut(u64) -> u64) -> Option<Element<'a>> {
         Some(match self.stored {
             Stored::Packed(bytes, _) if self.ints => {
@@ -165,8 +166,8 @@ impl SetEdit<'_, '_> {
         }
     }
 
-    /// Before `members` members are added, of which `first` is the first: Valkey chooses the encoding by their
-    /// number.
+    /// Prepares for `members` members to be added, of which `first` is the first: Valkey chooses the encoding
+    /// by their number.
     pub fn expect(&mut self, first: &[u8], members: usize) -> Result<(), Full> {
         let limits = self.editing.limits;
         if self.is_empty() && self.editing.absent {
@@ -251,7 +252,7 @@ impl SetEdit<'_, '_> {
         fields.set(store, member, NewValue::Bytes(b""), None, false, now)
     }
 
-    /// Of a set of integers: digits of the longest.
+    /// Returns the number of digits of the longest integer in a set of integers; 0 for other sets.
     fn longest_int(&self) -> usize {
         match &self.editing.body {
             EditBody::Packed(buf) if self.editing.form == Form::IntSet && buf.len() > 0 => {

@@ -1,5 +1,5 @@
-//! What the databases of a partition share: memory, the bodies of entries, what entries count for, and large objects. The
-//! pages are in `pages`.
+//! Store that the databases of a partition share: memory, the bodies of entries, the accounts of entries, and
+//! large objects. The pages are in `pages`.
 
 use crate::accounting::lazy::{LAZY_EFFORT_MIN, LazyFrees};
 use crate::accounting::tally::{Account, Class, InlineAccount, items_of};
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// What all databases of a partition share.
+/// Memory and settings that all databases of a partition share.
 pub(crate) struct Store {
     pub heap: Heap,
     pub large: Large,
@@ -38,14 +38,14 @@ pub(crate) struct Store {
     pub objects: Objects,
     /// A removed object of no more elements is freed at once.
     pub freed_at_once_max: u64,
-    /// What was removed may wait for `free_step`: read without the lock.
+    /// Flag that something removed may wait for `free_step`: read without the lock.
     pub unfreed: Arc<AtomicBool>,
     pub lazy: Arc<LazyFrees>,
-    /// Whether collections that are removed are counted there. Those of flushed databases are not: their keys are.
+    /// True if removed collections are counted in `lazy`. Those of flushed databases are not: their keys are.
     pub counts_lazy: bool,
     /// Hashes that have fields with a time, by the lower bound of these.
     pub field_bounds: BTreeSet<(u32, u32)>,
-    /// Where a small collection is changed, and what becomes of it: kept for the next one.
+    /// Buffers in which a small collection is changed and encoded again: kept for the next one.
     pub scratch: PackedBuf,
     pub scratch_bytes: Vec<u8>,
     pub cold: Cold,
@@ -53,7 +53,8 @@ pub(crate) struct Store {
     pub lent: Option<Shared>,
 }
 
-/// What an entry counts for whose value lies in it; none: ask the store that has its body.
+/// Returns the account of an entry whose value lies in it. `None` for other entries: ask the store that has
+/// the body.
 #[inline(always)]
 pub(crate) fn inline_account(entry: EntryBytes<'_>) -> Option<InlineAccount> {
     let parts = entry.parts();
@@ -99,7 +100,7 @@ impl Store {
         }
     }
 
-    /// Whether a body is a hash that has fields with a time, as its table counts it.
+    /// Returns whether a body is a hash that has fields with a time, as its table counts it.
     pub fn is_timed(&self, body: BodyRef) -> bool {
         match body.place {
             Place::Object => self.objects.get(body.raw).timed,
@@ -107,7 +108,7 @@ impl Store {
         }
     }
 
-    /// What a body takes, in units of 16 B.
+    /// Returns the memory of a body, in units of 16 B.
     pub fn body_units(&self, body: BodyRef) -> u64 {
         let bytes = match body.place {
             Place::Object => return self.objects.get(body.raw).tallied.units.get(),
@@ -181,7 +182,7 @@ impl Store {
         entry.is_seen_to_be(key) || self.is_key_beyond(entry, key)
     }
 
-    /// The same for entries of every kind.
+    /// Returns whether an entry has this key, for entries of every kind.
     fn is_key_beyond(&self, entry: EntryBytes<'_>, key: &[u8]) -> bool {
         match entry.inline_key() {
             Some(inline) => inline == key,
@@ -220,7 +221,7 @@ impl Store {
 
     // ---- what is counted ----
 
-    /// What an entry of one of the tables counts for.
+    /// Returns the account of an entry of one of the tables.
     #[inline(always)]
     pub fn account(&self, entry: EntryBytes<'_>) -> Account {
         match inline_account(entry) {
@@ -257,7 +258,7 @@ impl Store {
 
     // ---- access stamps, and values changed in place ----
 
-    /// Refreshes an entry's access stamp. False if its page has no column for it.
+    /// Refreshes an entry's access stamp. Returns false if its page has no column for it.
     #[inline]
     pub fn touch(&mut self, page: Handle, index: usize, now: UnixMs) -> bool {
         let view = self.heap.page(page);
@@ -313,8 +314,9 @@ impl Store {
         }
     }
 
-    /// Puts a value over an inline one of the same form and length, expiry and all else staying as they are: nothing
-    /// moves, and nothing is to be counted. False if it does not fit so, or if a snapshot has to see the old one first.
+    /// Puts a value over an inline one of the same form and length, expiry and all else staying as they are:
+    /// nothing moves, and nothing is to be counted. Returns false if it does not fit so, or if a snapshot has
+    /// to see the old one first.
     #[inline]
     pub fn overwrite(
         &mut self,
@@ -376,13 +378,14 @@ impl Store {
         root
     }
 
-    /// Whether a snapshot has yet to emit an object that is about to change or to go.
+    /// Returns whether a snapshot has yet to emit an object that is about to change or to go.
     fn snapshot_needs(&self, root: &Root) -> bool {
         let state = &self.snapshot;
         state.is_active() && root.seen != state.version() && state.covers(|| slot_of_blob_head(root.home))
     }
 
-    /// Lets an object drop about `nodes_max` nodes of what it kept for a snapshot that ended early. False if there is none.
+    /// Lets an object drop about `nodes_max` nodes of what it kept for a snapshot that ended early. Returns
+    /// false if there is none.
     pub fn forget_step(&mut self, nodes_max: usize) -> bool {
         if self.snapshot.is_active() {
             return false;
@@ -403,7 +406,8 @@ impl Store {
         true
     }
 
-    /// A copy of an object, which no entry names yet. `from` is the store that it lies in, if that is another than ours.
+    /// A copy of an object, which no entry names yet. `from` is the store that it lies in, if that is another
+    /// than ours.
     pub fn copy_object(&mut self, from: Option<&Store>, root: &Root) -> Result<u32, Full> {
         let number = self.objects.reserve();
         let structure = root.body.structure();
@@ -424,7 +428,7 @@ impl Store {
         Ok(number)
     }
 
-    /// Where the active cycle finds a hash that has fields with a time: under its bound.
+    /// Lists a hash that has fields with a time under its bound, where the active cycle finds it.
     pub fn list_bound(&mut self, number: u32) {
         let root = self.objects.get_mut(number);
         let Object::Hash(fields) = &mut root.body else { return };
@@ -479,7 +483,7 @@ impl Store {
 
     // ---- objects that are gone ----
 
-    /// Frees about `nodes_max` nodes of removed objects. False when none is left that may go.
+    /// Frees about `nodes_max` nodes of removed objects. Returns false when none is left that may go.
     pub fn free_pending(&mut self, nodes_max: usize) -> bool {
         if !self.snapshot.is_active() {
             self.objects.doom_step(nodes_max);
@@ -492,7 +496,7 @@ impl Store {
         true
     }
 
-    /// Goes on freeing the object that was removed last; there is one. True if it is gone.
+    /// Goes on freeing the object that was removed last; there is one. Returns true if it is gone.
     fn free_next_pending(&mut self, nodes_max: usize) -> bool {
         let number = self.objects.next_pending_free().expect("an object is pending free");
         let mut root = self.open_object(number);

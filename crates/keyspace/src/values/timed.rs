@@ -29,7 +29,7 @@ impl<'a> Timed<'a> {
         Timed { times, packed }
     }
 
-    /// Of each field, in the order of the pairs.
+    /// Returns the time of each field, in the order of the pairs.
     pub fn times(&self) -> impl ExactSizeIterator<Item = Option<UnixMs>> + use<'a> {
         self.times.chunks_exact(TIME_BYTES).map(time_of)
     }

@@ -1,4 +1,4 @@
-//! What a command sees of an entry: never a byte layout.
+//! View of an entry for commands: never a byte layout.
 
 use crate::accounting::tally::is_embstr;
 use crate::layout::bundle::Item;
@@ -32,8 +32,8 @@ pub enum Value<'a> {
     Set(SetView<'a>),
     Zset(ZsetView<'a>),
     Stream(StreamView<'a>),
-    /// Not in memory. A command whose declaration says what it needs never meets one of which it needs more than its type and
-    /// length: its values are fetched first.
+    /// Not in memory. A command whose declaration says what it needs never meets one of which it needs more
+    /// than its type and length: its values are fetched first.
     Cold(ColdValue),
 }
 
@@ -122,7 +122,7 @@ impl ColdValue {
 pub struct ReadValue<'a> {
     form: Form,
     bytes: &'a [u8],
-    /// Of a stream: what leads through its bytes.
+    /// Index of a stream, which leads through its bytes.
     stream: Option<StreamImage>,
 }
 
@@ -181,7 +181,7 @@ impl<'a> Entry<'a> {
         self.value.kind()
     }
 
-    /// What OBJECT ENCODING reports. Computed when asked, which GET never does.
+    /// Returns the encoding that OBJECT ENCODING reports. Computed when asked, which GET never does.
     pub fn encoding(&self) -> Encoding {
         self.meta.encoding()
     }
@@ -208,7 +208,7 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// What an entry view needs to report its access stamp and its memory, when asked.
+/// Data with which an entry view reports its access stamp and its memory, when asked.
 #[derive(Clone, Copy)]
 struct EntryMeta<'a> {
     store: &'a Store,

@@ -5,11 +5,13 @@
 //!             an entry with a body has in place of the body's handle where that begins in the payload
 //!   memory    a stub of 32 B in the page's place in the directory
 //! ```
-//! The record (`Record`) counts a page that is away as if it were there, so that the collection splits and merges as it would; what it
-//! takes less is counted beside it (`Away`). Bodies are counted by what is in memory.
+//! The record (`Record`) counts a page that is away as if it were there, so that the collection splits and
+//! merges as it would; what it takes less is counted beside it (`Away`). Bodies are counted by what is in
+//! memory.
 //!
-//! A reader that meets a stub notes it and is shown nothing: its command runs again when the page is back (`Cold::note_missed`). What
-//! changes a page has it brought back first, and waits for the disk if no one has read it before.
+//! A reader that meets a stub notes it and is shown nothing: its command runs again when the page is back
+//! (`Cold::note_missed`). What changes a page has it brought back first, and waits for the disk if no one has
+//! read it before.
 
 use super::Fields;
 use crate::layout::cold::ColdRef;
@@ -50,13 +52,14 @@ impl Away {
         self.stub_bytes -= stub as u64;
     }
 
-    /// What is in memory of pages with so many bytes in use.
+    /// Returns the bytes in memory of pages that have `page_bytes` bytes in use: stubs count in place of
+    /// pages that are away.
     pub fn of(&self, page_bytes: u64) -> u64 {
         page_bytes - self.used_bytes + self.stub_bytes
     }
 }
 
-/// Where the bytes of a page end and its bodies begin in a payload.
+/// Returns the offset in a payload at which the page ends and its bodies begin.
 fn used_of(payload: &[u8]) -> usize {
     Page(payload).used()
 }
@@ -78,7 +81,8 @@ impl Fields {
         store.cold.drop_clean(NodeName::new(self.number, page_index(hash, self.record.pages)));
     }
 
-    /// Makes the bodies of the entries of a page anew, which has their places in the payload. On an error nothing is left of them.
+    /// Makes the bodies of the entries of a page anew, which has their places in the payload. On an error
+    /// nothing is left of them.
     fn place_bodies(&mut self, store: &mut Store, bare: &mut [u8], payload: &[u8]) -> Result<(), Full> {
         let mut made = Vec::new();
         for (spot, body) in bodies_of(Page(bare)) {
@@ -106,7 +110,8 @@ impl Fields {
         Ok(())
     }
 
-    /// The page of an element that is about to be looked at by a change. Where it cannot be brought home that is noted, and the command fails.
+    /// The page of an element that is about to be looked at by a change. Where it cannot be brought home that
+    /// is noted, and the command fails.
     pub fn bring_element_home(&mut self, store: &mut Store, element: &[u8], now: UnixMs) {
         if self.away.pages > 0 {
             let index = self.page_of(store, element);
@@ -114,7 +119,8 @@ impl Fields {
         }
     }
 
-    /// A page that is about to change is in memory: the command waits for the disk. As a rule it was read before.
+    /// A page that is about to change is in memory: the command waits for the disk. As a rule it was read
+    /// before.
     #[inline]
     pub(super) fn bring_home(&mut self, store: &mut Store, index: u32, now: UnixMs) -> Result<(), Full> {
         if self.away.pages == 0 {
@@ -123,7 +129,8 @@ impl Fields {
         self.bring_home_slowly(store, index, now)
     }
 
-    /// The same for what a change can do without. Whether the page is in memory.
+    /// Brings a page to memory for a change that can be left for later. Returns whether the page is in
+    /// memory.
     #[inline]
     pub(super) fn is_brought_home(&mut self, store: &mut Store, index: u32, now: UnixMs) -> bool {
         self.away.pages == 0 || self.is_brought_home_slowly(store, index, now)
@@ -139,7 +146,7 @@ impl Fields {
         payload.is_some_and(|payload| self.warm(store, index, &payload, from, false, now) == Ok(true))
     }
 
-    /// Whether the pages that the next merge is of are in memory.
+    /// Returns whether the pages that the next merge joins are in memory.
     pub(super) fn has_last_pages(&self, store: &Store) -> bool {
         let last = self.record.pages.saturating_sub(1);
         self.away_at(store, last).is_none() && self.away_at(store, buddy(last.max(1))).is_none()
@@ -194,7 +201,7 @@ impl Nodewise for Fields {
         NodeName::new(self.number, index)
     }
 
-    /// Where page `index` is, if it is not in memory.
+    /// Returns the reference to page `index`, if it is not in memory.
     fn away_at(&self, store: &Store, index: u32) -> Option<ColdRef> {
         if self.away.pages == 0 || index >= self.record.pages {
             return None;
@@ -211,7 +218,7 @@ impl Nodewise for Fields {
         needed
     }
 
-    /// Of a page that may leave: the bytes of its payload, and when it was changed last.
+    /// Returns the bytes of the page's payload and the seconds since its last change, if the page may leave.
     fn leaving(&self, store: &Store, index: u32, now: UnixMs) -> Option<(usize, u32)> {
         let page = store.heap.page(directory::get(&store.heap, &self.record, index).0?);
         let snapshot = &store.snapshot;
@@ -244,7 +251,7 @@ impl Nodewise for Fields {
         }
     }
 
-    /// Puts a stub in the place of a page. Whether there was memory for it.
+    /// Puts a stub in the place of a page. Returns whether there was memory for it.
     fn leave(&mut self, store: &mut Store, index: u32, reference: ColdRef) -> bool {
         let Ok((stub, stub_bytes)) = store.heap.allocate(Kind::Page, stub::STUB_BYTES) else { return false };
         let old = directory::get(&store.heap, &self.record, index).0.expect("it may leave");
@@ -268,7 +275,8 @@ impl Nodewise for Fields {
         stub::set_reference(store.heap.page_mut(stub), to);
     }
 
-    /// A page comes back, if it still is where its payload was read. Whether it did. `keeps`: its record stays until it changes.
+    /// A page comes back, if it still is where its payload was read. Returns whether it did. `keeps`: its
+    /// record stays until it changes.
     fn warm(
         &mut self,
         store: &mut Store,
@@ -315,7 +323,7 @@ pub(crate) struct ReadPage<'p> {
 }
 
 impl<'p> ReadPage<'p> {
-    /// `None` if the bytes are no page.
+    /// Returns the page of a payload, or `None` if the bytes are no page.
     pub fn of(payload: &'p [u8]) -> Option<ReadPage<'p>> {
         if payload.len() < page::HEADER_BYTES {
             return None;

@@ -4,12 +4,13 @@
 //!   Root -> Fields { record } -> page | directory -> pages       entry: see `entry`
 //! ```
 //!
-//! Entries, pages, directory and linear hashing (`linear`) are those of a slot, so is the cost: 1 B in the entry, 2 B of
-//! columns. A field's time is its entry's expiry; bounds lead to what is due. What differs: a page names its owner (the
-//! object) behind its columns, has no access column, and long values are nodes of the arena, so that compaction finds
-//! the way back. A member of a set is a field without a value.
+//! Entries, pages, directory and linear hashing (`linear`) are those of a slot, so is the cost: 1 B in the
+//! entry, 2 B of columns. A field's time is its entry's expiry; bounds lead to what is due. What differs: a
+//! page names its owner (the object) behind its columns, has no access column, and long values are nodes of
+//! the arena, so that compaction finds the way back. A member of a set is a field without a value.
 //!
-//! A snapshot under way gets the entries of a page before its first change (`before_change`, the one choke point).
+//! A snapshot under way gets the entries of a page before its first change (`before_change`, the one choke
+//! point).
 
 mod cold;
 mod copy;
@@ -34,21 +35,22 @@ use cold::Away;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, Steps, UnixMs, steps};
 
-/// What a page takes beyond its used bytes: half a step of its size class, and its place in the directory.
+/// Bytes that a page takes beyond its used bytes: half a step of its size class, and its place in the
+/// directory.
 const PAGE_ROUNDING_BYTES: u64 = 16 + directory::CHILD_BYTES as u64;
 
 pub(crate) struct Fields {
     number: u32,
     /// `keys` are the fields, `volatile` those with a time.
     pub record: Record,
-    /// What OBJECT ENCODING says: listpack or intset while the limits were never crossed.
+    /// Encoding that OBJECT ENCODING reports: listpack or intset while the limits were never crossed.
     pub encoding: Encoding,
     is_set: bool,
     /// The bound under which the store lists it for the active cycle.
     pub listed: u32,
     /// A snapshot has yet to emit it: pages are saved before they change.
     pub saving: bool,
-    /// Where a freeing or emitting walk goes on.
+    /// Page at which a freeing or emitting walk goes on.
     next_page: u32,
     /// Pages that are not in memory.
     away: Away,
@@ -90,7 +92,7 @@ impl Fields {
         PagePlace { index, page, spot }
     }
 
-    /// The same to change it: its page is in memory.
+    /// Returns the place of a field to change it. Its page is brought to memory first.
     fn locate_home(
         &mut self,
         store: &mut Store,
@@ -155,7 +157,7 @@ impl Fields {
         Some(field_of(store, page.entry(page.spot(at))))
     }
 
-    /// The same to change it; `None` if its page cannot be read.
+    /// Returns a random field to change it, each equally likely; `None` if its page cannot be read.
     pub fn random_home<'a>(
         &mut self,
         store: &'a mut Store,
@@ -294,8 +296,8 @@ impl Fields {
         true
     }
 
-    /// Removes fields whose time has come until the budget is spent; `gone` gets their names. If the budget lasts, the
-    /// bound is exact afterwards.
+    /// Removes fields whose time has come until the budget is spent; `gone` gets their names. If the budget
+    /// lasts, the bound is exact afterwards.
     pub fn expire(&mut self, store: &mut Store, now: UnixMs, steps: &mut Steps, gone: &mut Vec<Vec<u8>>) {
         let (mut from, due) = (0, |bound| is_due(bound, now));
         loop {
@@ -437,8 +439,8 @@ impl Fields {
         put.map(|(page, _)| page)
     }
 
-    /// Has to be called before a page changes: a snapshot that has not emitted it yet gets its entries first, and what was read from disk is
-    /// no longer what it is.
+    /// Has to be called before a page changes: a snapshot that has not emitted it yet gets its entries first,
+    /// and what was read from disk is no longer what it is.
     fn before_change(&self, store: &mut Store, page: Handle) {
         if self.saving && store.heap.page(page).version() != store.snapshot.version() {
             self.save_page(store, page);

@@ -44,7 +44,8 @@ impl Fields {
         moved != handle
     }
 
-    /// Emits the fields of one page as they are, or has them saved if they weigh too much to be emitted at once.
+    /// Emits the fields of one page as they are, or has them saved if they weigh too much to be emitted at
+    /// once.
     fn emit_page(&self, store: &mut Store, page: Handle, receiver: &mut dyn Receiver) {
         let view = store.heap.page(page);
         if let Some(reference) = view.away() {
@@ -149,7 +150,7 @@ impl Structure for Fields {
         self.encoding
     }
 
-    /// Its nodes are bodies: `id` is the lower half of the field's hash.
+    /// Moves a body: the nodes of this structure are bodies, and `id` is the lower half of the field's hash.
     fn relocate(&mut self, store: &mut Store, id: u32, handle: Handle) -> bool {
         let index = page_index(u64::from(id), self.record.pages);
         let page = directory::get(&store.heap, &self.record, index).0.expect("a body's page is there");
@@ -202,7 +203,7 @@ impl Structure for Fields {
         true
     }
 
-    /// What it saved is the store's.
+    /// Forgets nothing and returns true: what the structure saved belongs to the store.
     fn forget_step(&mut self, _: &mut Store, _: usize) -> bool {
         true
     }
@@ -242,7 +243,7 @@ impl Structure for Fields {
         u64::from(self.away.pages)
     }
 
-    /// What it saves lies with the snapshot.
+    /// Returns 0: what the structure saves lies with the snapshot.
     fn kept_bytes(&self) -> u64 {
         0
     }
@@ -251,7 +252,7 @@ impl Structure for Fields {
         Structure::len(self)
     }
 
-    /// Nothing is ever cut off it: what leaves is freed at once.
+    /// Returns false: parts are never cut off the structure, but freed at once when they leave.
     fn has_garbage(&self) -> bool {
         false
     }

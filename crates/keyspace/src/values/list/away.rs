@@ -1,7 +1,8 @@
-//! Blocks of a list that are not in memory (see `crate::values::blocks`): what a change needs, and what their bytes are.
+//! Blocks of a list that are not in memory (see `crate::values::blocks`): what a change needs, and what their
+//! bytes are.
 //!
-//! A change wants the blocks that it writes to or looks at; those that it drops as a whole it does not read, and nothing is joined with one
-//! that is away. A push to an end that is away begins a block of its own.
+//! A change wants the blocks that it writes to or looks at; those that it drops as a whole it does not read,
+//! and nothing is joined with one that is away. A push to an end that is away begins a block of its own.
 
 use super::block::{self, Block, HEAD_BYTES};
 use super::{End, List, Piece};
@@ -24,7 +25,8 @@ impl List {
         self.want(reading, self.chain.find(index).map(|(at, _)| at))
     }
 
-    /// Elements up to or from these are about to be taken out: blocks that lose some, and not all, are written.
+    /// Elements up to or from these are about to be taken out: blocks that lose some, and not all, are
+    /// written.
     #[inline]
     pub(super) fn want_edges(&self, reading: Reading<'_>, edges: [u64; 2]) -> Result<(), Full> {
         if self.nodes.away() == 0 {
@@ -65,7 +67,7 @@ impl List {
         self.refuse_wanted(reading)
     }
 
-    /// What was looked at before may be missing too.
+    /// Returns an error if something that the command has looked at is not in memory, here or before.
     fn refuse_wanted(&self, reading: Reading<'_>) -> Result<(), Full> {
         if reading.cold.has_failed() { Err(Full) } else { Ok(()) }
     }

@@ -16,24 +16,25 @@
 //!          either side
 //! ```
 //!
-//! Appending moves nothing, and taking from either end moves nothing: `start` and `dead` go up. What is freed so comes
-//! back when the block is laid out anew (`lay_out`).
+//! Appending moves nothing, and taking from either end moves nothing: `start` and `dead` go up. What is freed
+//! so comes back when the block is laid out anew (`lay_out`).
 //!
-//! Blocks end at 7680 B: 17 of them fill a slab of 128 KB to 0.3 %, which 8 KB would miss by 6 %. Of 16-byte elements,
-//! all equally long: (7680 - 24) / 16 = 478 in a block, 16.07 B each.
+//! Blocks end at 7680 B: 17 of them fill a slab of 128 KB to 0.3 %, which 8 KB would miss by 6 %. Of 16-byte
+//! elements, all equally long: (7680 - 24) / 16 = 478 in a block, 16.07 B each.
 
 use crate::layout::packed::{Coded, Element, LONG_TAG, fixed_bytes};
 use isotherm_stdx::steps;
 
 pub(super) const HEAD_BYTES: usize = 24;
 pub(super) const BLOCK_BYTES_MAX: usize = 7680;
-/// Elements of a block. Small numbers have no data at all, and a place is found by adding up what is before it.
+/// Elements of a block. Small numbers have no data at all, and a place is found by adding up what is before
+/// it.
 pub(super) const BLOCK_ELEMENTS_MAX: usize = 2048;
 /// Data of one element that a block can hold; above it the element lies alone, in the global allocator.
 pub(super) const DATA_BYTES_MAX: usize = BLOCK_BYTES_MAX - HEAD_BYTES - 1;
 const LONG_LENGTHS_BYTES: usize = 4;
 
-/// What lies in front belongs to the node.
+/// Offset of the flags. The bytes in front belong to the node.
 const FLAGS: usize = 9;
 const STAMP: usize = 22;
 const REVERSED: u8 = 1;
@@ -133,7 +134,7 @@ impl<'a> Block<'a> {
         if tag == LONG_TAG { self.u16(at) + LONG_LENGTHS_BYTES } else { fixed_bytes(tag) }
     }
 
-    /// Where an element lies: its index in the block's own order.
+    /// Returns the index of an element in the block's own order, in which the elements lie.
     #[inline]
     fn lying(self, index: usize) -> usize {
         if self.is_reversed() { self.count() - 1 - index } else { index }
@@ -232,7 +233,7 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// Whether the element at a cell is this one.
+    /// Returns whether the element at a cell is the wanted one.
     #[inline]
     pub fn is(self, cell: Cell, wanted: &Coded<'_>) -> bool {
         if cell.tag != wanted.tag() {
@@ -242,7 +243,8 @@ impl<'a> Block<'a> {
         if cell.tag == LONG_TAG { &data[2..data.len() - 2] == wanted.body() } else { data == wanted.body() }
     }
 
-    /// Whether an element may be put at the end of the block's own order where it lies.
+    /// Returns whether an element can be put at the end of the block's own order without laying out the block
+    /// anew.
     #[inline]
     pub fn has_gap_for(self, coded: &Coded<'_>) -> bool {
         let count = self.count();
@@ -261,7 +263,8 @@ impl<'a> Block<'a> {
         coded.tag() == self.common_tag() || self.count() == 0 && coded.tag() != LONG_TAG
     }
 
-    /// Whether an element may be put at the beginning of the block's own order where it lies.
+    /// Returns whether an element can be put at the beginning of the block's own order without laying out the
+    /// block anew.
     pub fn has_front_for(self, coded: &Coded<'_>) -> bool {
         let tag_fits = if self.is_uniform() { coded.tag() == self.common_tag() } else { self.dead() > 0 };
         tag_fits && self.start() - HEAD_BYTES >= data_bytes(coded)
@@ -409,7 +412,8 @@ pub(super) fn overwrite(block: &mut [u8], cell: Cell, coded: &Coded<'_>) {
     block[cell.from..cell.to].copy_from_slice(coded.body());
 }
 
-/// Copies the elements of `old` into `new`, an area of another size (its common head written), without freed bytes.
+/// Copies the elements of `old` into `new`, an area of another size (its common head written), without freed
+/// bytes.
 pub(super) fn lay_out(old: &[u8], new: &mut [u8]) {
     let view = Block(old);
     init(new, view.is_reversed(), view.stamp());

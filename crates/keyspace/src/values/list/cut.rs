@@ -1,4 +1,5 @@
-//! A list as it was at the cut of a snapshot: its `crate::values::cut::Cut`, as long as it has yet to be emitted.
+//! A list as it was at the cut of a snapshot: its `crate::values::cut::Cut`, as long as it has yet to be
+//! emitted.
 
 use super::block::{self, Block};
 use super::{List, Piece};
@@ -27,7 +28,7 @@ fn emit_block(block: Block<'_>, visit: &mut dyn FnMut(Part<'_>)) {
     block.cells().for_each(|cell| visit(Part::Item(block.element(cell))));
 }
 
-/// The parts of a block that was read. False if its payload is none.
+/// The parts of a block that was read. Returns false if its payload is none.
 pub(crate) fn read_payload(payload: &[u8], visit: &mut dyn FnMut(Part<'_>)) -> bool {
     let block = block::of_payload(payload);
     block.into_iter().for_each(|block| emit_block(block, visit));
@@ -48,7 +49,7 @@ impl List {
         }
     }
 
-    /// Drops some of what is kept for a snapshot that ended early. True when nothing is left of that.
+    /// Drops some of what is kept for a snapshot that ended early. Returns true when nothing is left of that.
     pub fn forget_cut(&mut self, room: &mut Room<'_>, pieces_max: usize) -> bool {
         let Some(cut) = self.cut.as_mut().filter(|cut| cut.is_abandoned()) else { return true };
         let done = cut.forget_step(room, &mut self.nodes, pieces_max);
@@ -77,13 +78,13 @@ impl List {
         block::set_stamp(room.heap.bytes_mut(handle, block::HEAD_BYTES), stamp(room.now));
     }
 
-    /// Has to come before a piece is freed. Whether it is to stay instead.
+    /// Has to come before a piece is freed. Returns whether it is to stay instead.
     #[inline]
     pub(super) fn is_kept(&mut self, room: &mut Room<'_>, piece: Piece) -> bool {
         self.cut.as_mut().is_some_and(|cut| cut.keeps(room, &self.nodes, piece.body()))
     }
 
-    /// Emits the next block of the list as it was at the cut. True when that was all.
+    /// Emits the next block of the list as it was at the cut. Returns true when that was all.
     pub fn emit_cut(&mut self, room: &mut Room<'_>, receiver: &mut dyn Receiver) -> bool {
         self.keep_cut(true);
         let cut = self.cut.as_mut().expect("it was just begun");

@@ -50,7 +50,7 @@ impl List {
         Ok(())
     }
 
-    /// Whether the block at that end took the element.
+    /// Pushes an element to the block at that end. Returns whether the block took it.
     fn push_to_block(
         &mut self,
         room: &mut Room<'_>,
@@ -173,7 +173,8 @@ impl List {
         Ok(())
     }
 
-    /// Takes out elements equal to this one, up to `count` of them, beginning at an end. How many there were.
+    /// Takes out elements equal to this one, up to `count` of them, beginning at an end. Returns how many
+    /// there were.
     pub fn remove_equal(
         &mut self,
         room: &mut Room<'_>,
@@ -240,7 +241,7 @@ impl List {
         Ok(gone)
     }
 
-    /// Frees what was cut off, up to `pieces_max` pieces. True when there is nothing left of it.
+    /// Frees what was cut off, up to `pieces_max` pieces. Returns true when there is nothing left of it.
     pub fn sweep(&mut self, room: &mut Room<'_>, pieces_max: usize) -> bool {
         for _ in 0..pieces_max {
             if let Some(piece) = self.cut.as_mut().and_then(|cut| cut.take_waste()) {
@@ -254,7 +255,7 @@ impl List {
         self.debris.is_empty()
     }
 
-    /// Frees everything in steps of `pieces_max` pieces. True when it is done.
+    /// Frees everything in steps of `pieces_max` pieces. Returns true when it is done.
     pub fn free_pieces(&mut self, room: &mut Room<'_>, pieces_max: usize) -> bool {
         self.debris.append(std::mem::replace(&mut self.chain, crate::layout::chain::Chain::new()));
         self.listpack_bytes = 0;
@@ -383,7 +384,8 @@ impl List {
         }
     }
 
-    /// In the block (or large element) at `at`: `old` elements from `index` on become `new`, if there is one.
+    /// Replaces `old` elements from `index` on by `new`, if there is one, in the block (or large element) at
+    /// `at`.
     fn splice(
         &mut self,
         room: &mut Room<'_>,
@@ -405,7 +407,8 @@ impl List {
         Ok(())
     }
 
-    /// Writes what is left of the elements of a block over all of them: without memory for a smaller block it stays.
+    /// Writes what is left of the elements of a block over all of them: without memory for a smaller block it
+    /// stays.
     #[cold]
     fn rewrite_block(&mut self, room: &mut Room<'_>, at: At, node: NodeId, draft: &Draft) {
         self.before_change(room, node);
@@ -417,7 +420,8 @@ impl List {
         self.count_in(at, draft.len() as i32 - old.count() as i32, bytes as i64 - old.listpack() as i64);
     }
 
-    /// What a splice puts in the place of a piece. A large element that stays is not among it.
+    /// Makes the pieces that a splice puts in the place of a piece. A large element that stays is not among
+    /// them.
     fn new_pieces(
         &mut self,
         room: &mut Room<'_>,

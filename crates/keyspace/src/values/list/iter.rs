@@ -16,15 +16,15 @@ pub struct Iter<'a> {
     inside: Inside<'a>,
 }
 
-/// Where in a piece the next element is.
+/// Position of the next element in a piece.
 enum Inside<'a> {
     /// At the piece's edge; it was not looked at yet.
     Edge,
-    /// In a block: the element's index there and where it lies.
+    /// A block, the element's index in it, and the element's cell.
     Block(Block<'a>, usize, Cell),
-    /// In a block that is not in memory: how many elements of it are still to come.
+    /// A block that is not in memory: the number of its elements that are still to come.
     Away(u64),
-    /// It is one element.
+    /// A large element, alone in its piece.
     Large(&'a [u8]),
 }
 
@@ -49,7 +49,7 @@ impl<'a> Iter<'a> {
         }
     }
 
-    /// At the next piece's edge that was not looked at.
+    /// Goes to the edge of the next piece, which was not looked at yet.
     fn leave(&mut self, at: At) {
         let chain = &self.list.chain;
         self.at = if self.forward { chain.next(at) } else { chain.previous(at) };
@@ -64,7 +64,8 @@ impl<'a> Iter<'a> {
         }
     }
 
-    /// One of a block that is not in memory: they are passed one by one, so that who counts them comes as far as it will.
+    /// Passes one element of a block that is not in memory. The elements are passed one by one, so that a
+    /// caller that counts them comes as far as it will.
     #[cold]
     fn pass_one(&mut self, at: At, left: u64) -> Element<'a> {
         match left {
@@ -101,12 +102,13 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// A search ends, and begins again when these were read, once it has met so many blocks that are not in memory, and half as many as it has met
-/// in all.
+/// A search ends, and begins again when these were read, once it has met so many blocks that are not in
+/// memory, and half as many as it has met in all.
 const UNSEEN_MAX: u64 = 64;
 
-/// How many elements come before each one that equals `wanted`, of the next `left` ones. Of blocks that are not in memory none is met, so
-/// that an element may be found before all of them were read.
+/// Positions of the elements that equal `wanted`, among the next `left` ones: for each, the number of
+/// elements before it. No element is met in blocks that are not in memory, so that one may be found before
+/// all of them were read.
 pub struct Search<'a, 'w> {
     elements: Iter<'a>,
     wanted: Element<'w>,

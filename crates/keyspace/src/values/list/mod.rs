@@ -5,17 +5,18 @@
 //!          nodes  id -> handle                                      see `nodes`; a block's bytes: see `block`
 //! ```
 //!
-//! The ends grow in place: the first block is reversed, so that pushing to the front appends too. In the middle a
-//! block is written anew, split in two when it gets too large and joined with a neighbour when it gets small. An
-//! element too large for any block lies alone, in the global allocator.
+//! The ends grow in place: the first block is reversed, so that pushing to the front appends too. In the
+//! middle a block is written anew, split in two when it gets too large and joined with a neighbour when it
+//! gets small. An element too large for any block lies alone, in the global allocator.
 //!
-//! Beside its elements (16.07 B of 16 B, see `block`) a block costs 4 B in the table and 12 B in the chain: 0.03 B.
+//! Beside its elements (16.07 B of 16 B, see `block`) a block costs 4 B in the table and 12 B in the chain:
+//! 0.03 B.
 //!
-//! What is cut off in one go (LTRIM, LPOP with a count) leaves the chain at once and is freed in steps from `debris`,
-//! so that ten million elements stall no client.
+//! What is cut off in one go (LTRIM, LPOP with a count) leaves the chain at once and is freed in steps from
+//! `debris`, so that ten million elements stall no client.
 //!
-//! `mod` is the structure and reading, `edit` changes, `block` bytes, `cut` the state at a snapshot, `away` blocks that
-//! are not in memory, `view` what commands see.
+//! `mod` is the structure and reading, `edit` changes, `block` bytes, `cut` the state at a snapshot, `away`
+//! blocks that are not in memory, `view` what commands see.
 
 mod away;
 mod block;
@@ -40,14 +41,14 @@ pub use iter::Iter;
 pub use view::{Elements, ListEdit, ListView};
 pub(crate) use view::{blocks_from, pack_again};
 
-/// One end of a list.
+/// Front or back of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
     Front,
     Back,
 }
 
-/// What stands for a few elements in a row.
+/// Item of the chain, which stands for a few elements in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Piece {
     Block {
@@ -55,7 +56,7 @@ enum Piece {
         count: u16,
         listpack: u32,
     },
-    /// One element, by its number among the large bodies.
+    /// A single element, by its number among the large bodies.
     Large {
         number: u32,
         listpack: u32,
@@ -64,7 +65,8 @@ enum Piece {
 
 const _: () = assert!(size_of::<Piece>() == 12);
 
-/// What a reader is shown of each element that is not in memory: its reply is thrown away, and it runs again when that was read.
+/// Placeholder that a reader is shown for each element that is not in memory: the reply is thrown away, and
+/// the command runs again when the element was read.
 const ABSENT: Element<'static> = Element::Int(0);
 
 impl Piece {
@@ -96,7 +98,7 @@ pub(crate) struct List {
     large_bytes: u64,
     /// Bytes of the entries in one listpack of all elements.
     listpack_bytes: u64,
-    /// What OBJECT ENCODING reports: a quicklist (see `view`).
+    /// True if OBJECT ENCODING reports a quicklist (see `view`).
     quick: bool,
     /// The list as it was when the snapshot under way began, if that has yet to emit it.
     cut: Option<Box<Cut<Piece>>>,
@@ -136,7 +138,7 @@ impl List {
         self.nodes.memory_bytes() + self.table_bytes() + self.large_bytes as usize
     }
 
-    /// Of the global allocator, beside the nodes' table.
+    /// Returns the bytes that the list takes from the global allocator, without the nodes' table.
     fn table_bytes(&self) -> usize {
         self.chain.memory_bytes() + self.debris.memory_bytes()
     }

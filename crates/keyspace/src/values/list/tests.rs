@@ -80,7 +80,7 @@ fn random_text(prng: &mut Prng, style: u64) -> Vec<u8> {
     }
 }
 
-/// What a snapshot should see, and what it has seen.
+/// Elements that a snapshot should see, and those that it has seen.
 #[derive(Default)]
 struct Seen {
     wanted: Vec<Vec<u8>>,

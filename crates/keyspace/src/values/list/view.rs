@@ -1,8 +1,8 @@
 //! A list as commands see it, whatever it is stored as: packed bytes while it is small, blocks above.
 //!
-//! What OBJECT ENCODING says follows Valkey's rules, not the storage: a list is a "listpack" while all of it would
-//! fit into one under `list-max-listpack-size`, then a "quicklist", until it has shrunk to half of the limit. A packed
-//! list is always the former; blocks know (`List::quick`).
+//! What OBJECT ENCODING says follows Valkey's rules, not the storage: a list is a "listpack" while all of it
+//! would fit into one under `list-max-listpack-size`, then a "quicklist", until it has shrunk to half of the
+//! limit. A packed list is always the former; blocks know (`List::quick`).
 
 use super::{End, Iter, List};
 use crate::layout::kind::{Encoding, Full, packed_encoding};
@@ -19,10 +19,10 @@ use isotherm_stdx::{UnixMs, steps};
 
 /// Blocks whose elements take no more than this in a listpack are packed again.
 const PACKED_AGAIN_BYTES: u64 = PACKED_BYTES_MAX as u64 / 2;
-/// What a limit by count still allows in bytes.
+/// Bytes that a limit by count still allows.
 const COUNTED_LISTPACK_BYTES_MAX: u64 = 8192;
 
-/// What is changed without a command has no time of its own.
+/// Time of a change that is made without a command.
 pub(super) const NO_TIME: UnixMs = UnixMs(0);
 
 /// A list to read.
@@ -106,8 +106,9 @@ impl<'a> Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// How many elements come before each one that equals `wanted`, of the next `len_max` ones. It may be found before all blocks were read
-    /// that are not in memory.
+    /// Returns the positions of the elements that equal `wanted`, among the next `len_max` ones: for each,
+    /// the number of elements before it. An element may be found before all blocks were read that are not in
+    /// memory.
     pub fn search<'w>(self, wanted: Element<'w>, len_max: u64) -> impl Iterator<Item = u64> + use<'a, 'w> {
         let (packed, blocks) = match self {
             Elements::Packed(elements) => (Some(elements), None),
@@ -264,7 +265,7 @@ impl ListEdit<'_, '_> {
         if kept.start > 0 { self.remove(0, kept.start) } else { Ok(()) }
     }
 
-    /// Takes out elements equal to a text, up to `count`, beginning at an end. How many there were.
+    /// Takes out elements equal to a text, up to `count`, beginning at an end. Returns how many there were.
     pub fn remove_equal(&mut self, from: End, count: u64, text: &[u8]) -> Result<u64, Full> {
         let element = Element::of(text);
         let removed = if let Some(buf) = self.editing.buf() {
@@ -318,8 +319,8 @@ impl ListEdit<'_, '_> {
 
     // ---- encodings ----
 
-    /// Texts are about to come: the list may become a "quicklist". As Valkey does it, before it is known whether they
-    /// will be put in at all.
+    /// Texts are about to come: the list may become a "quicklist". As Valkey does it, before it is known
+    /// whether they will be put in at all.
     pub fn before_growth<'t>(&mut self, texts: impl Iterator<Item = &'t [u8]>) -> Result<(), Full> {
         let (mut bytes, mut count) = (LISTPACK_EMPTY_BYTES, self.len());
         for text in texts {
@@ -427,7 +428,7 @@ fn remove_equal_packed(buf: &mut PackedBuf, from: End, count: u64, element: Elem
     count as u64
 }
 
-/// What one listpack may hold.
+/// Limit of one listpack.
 #[derive(Clone, Copy)]
 struct Limit {
     bytes: u64,
@@ -435,7 +436,8 @@ struct Limit {
 }
 
 impl Limit {
-    /// Of `list-max-listpack-size`: so many elements, or one of five sizes if it is negative.
+    /// Returns the limit for a `list-max-listpack-size`: a number of elements, or one of five sizes if it is
+    /// negative.
     fn of(size: i32) -> Limit {
         const SIZES: [u64; 5] = [4096, 8192, 16_384, 32_768, 65_536];
         match size {
@@ -444,7 +446,7 @@ impl Limit {
         }
     }
 
-    /// What a list that shrinks has to come down to.
+    /// Returns the limit that a shrinking list has to come down to.
     fn half(self) -> Limit {
         if self.count == u64::MAX {
             Limit { bytes: self.bytes / 2, ..self }

@@ -1,8 +1,10 @@
-//! Blocks of a stream that are not in memory (see `crate::values::blocks`): what a change needs, and what their bytes are.
+//! Blocks of a stream that are not in memory (see `crate::values::blocks`): what a change needs, and what
+//! their bytes are.
 //!
-//! A change wants the blocks that it writes to, and the one that its first entry will be in; blocks that it drops as a whole are not read. A
-//! command that makes several changes wants all of them before the first one. How long a block was idle is read from the time in its last id,
-//! and, as ids need not be times, from a coarse stamp.
+//! A change wants the blocks that it writes to, and the one that its first entry will be in; blocks that it
+//! drops as a whole are not read. A command that makes several changes wants all of them before the first
+//! one. How long a block was idle is read from the time in its last id, and, as ids need not be times, from a
+//! coarse stamp.
 
 use super::Stream;
 use super::block::{self, Block, SHARED_HEAD_BYTES};
@@ -34,8 +36,8 @@ impl Stream {
         if self.nodes.away() == 0 { Ok(()) } else { self.want(reading, at) }
     }
 
-    /// Entries are about to be deleted. If all of a block go, the first one of the next may be the stream's first, and an id that is not there
-    /// is looked for in the block before.
+    /// Entries are about to be deleted. If all of a block go, the first one of the next may be the stream's
+    /// first, and an id that is not there is looked for in the block before.
     #[inline]
     pub fn want_ids(&self, reading: Reading<'_>, ids: &[StreamId]) -> Result<(), Full> {
         if self.nodes.away() == 0 {
@@ -81,7 +83,8 @@ impl Stream {
                     Trim::Len(_) => !whole,
                     Trim::From(id) => self.chain.get(at).first < id,
                 };
-                // The first entry of what is left is in it, or, if what it loses is all that it has, in the next.
+                // The first entry of what is left is in it, or, if what it loses is all that it has, in the
+                // next.
                 let behind = next.filter(|_| loses_some && matches!(keep, Trim::From(_)));
                 let behind = behind.and_then(|at| self.chain.next(at));
                 next = next.filter(|_| gone > 0 || loses_some);

@@ -1,5 +1,5 @@
-//! A block of a stream: the names of the fields once, then entry after entry, each stored as its difference to the one
-//! before.
+//! A block of a stream: the names of the fields once, then entry after entry, each stored as its difference
+//! to the one before.
 //!
 //! ```text
 //!   0            4       8           9    12        16           20            24        28
@@ -18,11 +18,12 @@
 //!   counts and ids are 7 bits a byte, the low ones first
 //! ```
 //!
-//! Two values of 16 B in the millisecond of the entry before: 1 + 32 = 33 B; some milliseconds later 34. The head and the
-//! names are shared by some 92 entries: 64 + 15 B, 0.86 each.
+//! Two values of 16 B in the millisecond of the entry before: 1 + 32 = 33 B; some milliseconds later 34. The
+//! head and the names are shared by some 92 entries: 64 + 15 B, 0.86 each.
 //!
-//! Where a block ends follows Valkey's own rule (`stream-node-max-bytes` of a listpack, `stream-node-max-entries`),
-//! because XTRIM ~ and XINFO show it. `listpack` is what Valkey's block would take.
+//! Where a block ends follows Valkey's own rule (`stream-node-max-bytes` of a listpack,
+//! `stream-node-max-entries`), because XTRIM ~ and XINFO show it. `listpack` is what Valkey's block would
+//! take.
 
 use super::id::StreamId;
 use crate::layout::last_used;
@@ -31,9 +32,10 @@ use crate::layout::packed::{Coded, Element, LONG_TAG, fixed_bytes};
 use isotherm_stdx::{UnixMs, steps};
 
 pub(super) const HEAD_BYTES: usize = 64;
-/// What each node begins with, its stamp and its room: not part of what a block says.
+/// Bytes at the start of each node, which end with its stamp and its room: not part of what a block says.
 pub(super) const SHARED_HEAD_BYTES: usize = 12;
-/// When the node was changed or came, in seven bits; the eighth says that it is a stub (see `values::nodes`).
+/// Offset of the stamp: the time at which the node was changed or came, in seven bits. The eighth bit says
+/// that it is a stub (see `values::nodes`).
 const STAMP: usize = 9;
 const STAMP_SHIFT: u32 = 9;
 const STAMP_MASK: u8 = 0x7f;
@@ -87,7 +89,8 @@ impl<'a> Block<'a> {
         self.id(48)
     }
 
-    /// How many fields the first entry had when it was added, and where their names begin.
+    /// Returns the number of fields that the first entry had when it was added, and the offset at which their
+    /// names begin.
     fn names(self) -> (usize, usize) {
         let mut at = HEAD_BYTES;
         let count = read_number(self.0, &mut at) as usize;
@@ -109,7 +112,7 @@ impl<'a> Block<'a> {
         Entries { block: self, fields: count, names_at, at, before: None, tags_at: 0 }
     }
 
-    /// Whether these fields are those of the first entry.
+    /// Returns whether these fields have the names of the first entry's.
     fn has_names(self, fields: &[&[u8]]) -> bool {
         let (count, mut at) = self.names();
         count * 2 == fields.len()
@@ -135,7 +138,7 @@ pub(super) fn set_stamp(node: &mut [u8], now: UnixMs) {
     node[STAMP] = (last_used::stamp(now) >> STAMP_SHIFT) as u8;
 }
 
-/// No more seconds have passed since, but for 18 hours and their multiples.
+/// Returns the most seconds that may have passed since the stamp, apart from 18 hours and their multiples.
 pub(super) fn idle_seconds_max(node: &[u8], now: UnixMs) -> u32 {
     let now = (last_used::stamp(now) >> STAMP_SHIFT) as u8;
     let steps = now.wrapping_sub(Block(node).stamp()) & STAMP_MASK;
@@ -147,7 +150,7 @@ pub(super) fn idle_seconds_max(node: &[u8], now: UnixMs) -> u32 {
 pub struct StreamBlock<'a>(pub(super) Block<'a>);
 
 impl<'a> StreamBlock<'a> {
-    /// What it takes, entries and all.
+    /// Returns the bytes of the block, entries and all.
     pub(crate) fn byte_count(&self) -> usize {
         self.0.0.len()
     }
@@ -157,7 +160,7 @@ impl<'a> StreamBlock<'a> {
         self.0.field_names()
     }
 
-    /// How many entries it has: at least one.
+    /// Returns the number of entries: at least one.
     #[allow(clippy::len_without_is_empty, reason = "a block without entries is freed")]
     pub fn len(&self) -> u64 {
         u64::from(self.0.live())
@@ -174,13 +177,13 @@ impl std::fmt::Debug for StreamBlock<'_> {
     }
 }
 
-/// One entry of a block.
+/// Entry of a block.
 #[derive(Clone, Copy, Debug)]
 pub struct StreamEntry<'a> {
     pub id: StreamId,
     bytes: &'a [u8],
     flags: u8,
-    /// Where it begins and ends.
+    /// Offset at which the entry begins; `end` is the offset at which it ends.
     pub(super) start: usize,
     end: usize,
     count: usize,
@@ -194,12 +197,12 @@ impl<'a> StreamEntry<'a> {
         self.flags & DELETED != 0
     }
 
-    /// Whether its fields are called as its block says.
+    /// Returns whether its fields have the names that the block gives.
     pub fn shares_names(&self) -> bool {
         self.flags & OWN_FIELDS == 0
     }
 
-    /// How many fields it has.
+    /// Returns the number of its fields.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -355,17 +358,18 @@ pub(super) struct Addition {
     pub bytes: Vec<u8>,
     id: StreamId,
     listpack: u64,
-    /// Where the tags of this entry are within `bytes`, if it has new ones for the fields of the block.
+    /// Offset of this entry's tags within `bytes`, if it has new ones for the fields of the block.
     tags_at: Option<usize>,
 }
 
-/// What an entry of so many names and values usually adds to a block, at most: flags and id, and a tag each.
+/// Returns the bytes that an entry of `texts` names and values usually adds to a block, at most: flags and
+/// id, and a tag for each text.
 pub(super) fn addition_bytes(texts: usize, text_bytes: usize) -> usize {
     16 + texts + text_bytes
 }
 
-/// The beginning of a block whose first entry has these fields (names and values in turns), that entry included. All
-/// behind the head.
+/// The beginning of a block whose first entry has these fields (names and values in turns), that entry
+/// included. All behind the head.
 pub(super) fn begin(id: StreamId, fields: &[&[u8]], out: &mut Vec<u8>) -> Addition {
     let mut bytes = std::mem::take(out);
     bytes.clear();
@@ -382,14 +386,15 @@ pub(super) fn begin(id: StreamId, fields: &[&[u8]], out: &mut Vec<u8>) -> Additi
     addition
 }
 
-/// A block that comes as a whole, with the entries that share it already: written entry by entry, then stored at once.
-/// Names are repeated for no entry, which `Stream::add` could not promise: it ends blocks by the limits in force here.
+/// A block that comes as a whole, with the entries that share it already: written entry by entry, then stored
+/// at once. Names are repeated for no entry, which `Stream::add` could not promise: it ends blocks by the
+/// limits in force here.
 pub struct NewBlock {
     bytes: Vec<u8>,
 }
 
 impl NewBlock {
-    /// Of entries from `first` on; `names` are those that they may share.
+    /// Makes a block of entries from `first` on; `names` are those that they may share.
     pub fn new<'t>(first: StreamId, names: impl ExactSizeIterator<Item = &'t [u8]>) -> NewBlock {
         let mut bytes = vec![0; HEAD_BYTES];
         init(&mut bytes, first);
@@ -450,7 +455,7 @@ impl NewBlock {
     }
 }
 
-/// One more entry of a block.
+/// Encodes one more entry of a block.
 pub(super) fn addition(block: Block<'_>, id: StreamId, fields: &[&[u8]], out: &mut Vec<u8>) -> Addition {
     let mut bytes = std::mem::take(out);
     bytes.clear();
@@ -531,7 +536,7 @@ fn count_in_listpack(addition: &mut Addition, apart: StreamId, fields: &[&[u8]],
         };
 }
 
-/// What a number takes in Valkey's block.
+/// Returns the bytes of a number in Valkey's block.
 fn number_bytes(number: u64) -> u64 {
     entry_bytes(Element::Int(number as i64))
 }

@@ -1,11 +1,12 @@
-//! A stream as it was at the cut of a snapshot: its blocks (see `crate::values::cut`), what it knew of itself, and its groups.
+//! A stream as it was at the cut of a snapshot: its blocks (see `crate::values::cut`), what it knew of
+//! itself, and its groups.
 //!
 //! ```text
 //!   emitted   Block, Entry ..., State, for each group: Group, Pending ..., for each of its consumers: Consumer, Owned ...
 //! ```
 //!
-//! Groups are shared until they change. The first change of a group after the cut copies its consumers, and of what is
-//! pending the places of bunches: a thousandth of a byte for each.
+//! Groups are shared until they change. The first change of a group after the cut copies its consumers, and
+//! of what is pending the places of bunches: a thousandth of a byte for each.
 
 use super::block::{self, Block, StreamBlock};
 use super::group::{ConsumerGroup, ConsumerGroups, Pending};
@@ -22,10 +23,10 @@ use std::sync::Arc;
 /// Ids that are emitted for one node of the walk's budget.
 const IDS_PER_NODE: usize = 64;
 
-/// What a snapshot emits of a stream, in this order.
+/// Part of a stream that a snapshot emits. The parts come in the order of the variants.
 #[derive(Clone, Copy, Debug)]
 pub enum StreamPart<'a> {
-    /// Its entries follow.
+    /// A block; its entries follow.
     Block(StreamBlock<'a>),
     Entry(StreamEntry<'a>),
     /// The groups follow.
@@ -33,7 +34,7 @@ pub enum StreamPart<'a> {
         state: StreamState,
         groups: usize,
     },
-    /// What is pending in it follows, then its consumers.
+    /// A group; its pending entries follow, then its consumers.
     Group {
         name: &'a [u8],
         last_id: StreamId,
@@ -59,15 +60,15 @@ pub(super) struct StreamCut {
     walk: Walk,
 }
 
-/// What is emitted next.
+/// Position of the walk: the part that is emitted next.
 enum Walk {
     Blocks,
     State,
     /// The group behind this one.
     Group(Option<Box<[u8]>>),
-    /// Of a group, from an id on.
+    /// Pending entries of a group, from an id on.
     Pending(Box<[u8]>, StreamId),
-    /// Of a group, the consumer behind this one.
+    /// Consumer of a group, the next one after this name.
     Consumer(Box<[u8]>, Option<Arc<[u8]>>),
     Owned(Box<[u8]>, Arc<[u8]>, StreamId),
     Done,
@@ -102,7 +103,7 @@ impl Stream {
         }
     }
 
-    /// Drops some of what is kept for a snapshot that ended early. True when nothing is left of that.
+    /// Drops some of what is kept for a snapshot that ended early. Returns true when nothing is left of that.
     pub fn forget_cut(&mut self, room: &mut Room<'_>, pieces_max: usize) -> bool {
         let Some(cut) = self.cut.as_mut().filter(|cut| cut.blocks.is_abandoned()) else { return true };
         let done = cut.blocks.forget_step(room, &mut self.nodes, pieces_max);
@@ -130,12 +131,13 @@ impl Stream {
         block::set_stamp(room.heap.bytes_mut(handle, block::SHARED_HEAD_BYTES), now);
     }
 
-    /// Has to come before a block is freed. Whether it is to stay instead.
+    /// Has to come before a block is freed. Returns whether it is to stay instead.
     pub(super) fn is_kept(&mut self, room: &mut Room<'_>, piece: Piece) -> bool {
         self.cut.as_mut().is_some_and(|cut| cut.blocks.keeps(room, &self.nodes, piece.body()))
     }
 
-    /// Emits what comes next of the stream as it was at the cut, a block of it at most. True when that was all.
+    /// Emits what comes next of the stream as it was at the cut, a block of it at most. Returns true when
+    /// that was all.
     pub fn emit_cut(&mut self, room: &mut Room<'_>, receiver: &mut dyn Receiver) -> bool {
         self.keep_cut(true);
         let cut = self.cut.as_mut().expect("it was just begun");
@@ -183,7 +185,7 @@ pub(crate) fn emit_block(bytes: &[u8], visit: &mut dyn FnMut(StreamPart<'_>)) {
     block.entries().for_each(|entry| visit(StreamPart::Entry(entry)));
 }
 
-/// The parts of a block that was read. False if its payload is none.
+/// The parts of a block that was read. Returns false if its payload is none.
 pub(crate) fn read_payload(payload: &[u8], visit: &mut dyn FnMut(StreamPart<'_>)) -> bool {
     let is_one = payload.len() > block::HEAD_BYTES && Block(payload).used() == payload.len();
     if is_one {

@@ -26,12 +26,12 @@ const GHOSTS_AT_ONCE: usize = 2;
 /// Valkey's block is never larger, whatever the configuration says.
 const LISTPACK_BYTES_MAX: usize = 1 << 30;
 
-/// What XTRIM keeps.
+/// Entries that XTRIM keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Trim {
-    /// So many entries.
+    /// The given number of entries.
     Len(u64),
-    /// Those from this id on.
+    /// The entries from this id on.
     From(StreamId),
 }
 
@@ -210,7 +210,7 @@ impl Stream {
         Ok(room.heap.bytes_mut(handle, size))
     }
 
-    /// Deletes an entry. Whether it was there.
+    /// Deletes an entry. Returns whether it was there.
     pub fn delete(&mut self, room: &mut Room<'_>, id: StreamId) -> Result<bool, Full> {
         let Some(at) = self.find(id) else { return Ok(false) };
         self.want_block(room.reading(), Some(at))?;
@@ -249,8 +249,8 @@ impl Stream {
         self.state.first_id = first.unwrap_or(StreamId::MIN);
     }
 
-    /// Takes entries from the front. `whole`: only whole blocks (XTRIM ~). At most `limit` entries, if it is not 0.
-    /// How many went.
+    /// Takes entries from the front. `whole`: only whole blocks (XTRIM ~). At most `limit` entries, if it is
+    /// not 0. Returns how many went.
     pub fn trim(&mut self, room: &mut Room<'_>, keep: Trim, whole: bool, limit: u64) -> Result<u64, Full> {
         self.want_trim(room.reading(), keep, (whole, limit), 0)?;
         self.sweep(room, DEBRIS_LATER);
@@ -288,7 +288,7 @@ impl Stream {
         Ok(gone)
     }
 
-    /// Whether a block of this many entries, of so many that are left, goes as a whole.
+    /// Returns whether a block of `live` entries goes as a whole, if `left` entries are left.
     pub(super) fn goes_whole(&self, reading: Reading<'_>, at: At, keep: Trim, left: u64, live: u64) -> bool {
         match keep {
             Trim::Len(len) => left - live >= len,
@@ -324,7 +324,7 @@ impl Stream {
         Ok(starts.len() as u64)
     }
 
-    /// Frees what was cut off, up to `pieces_max` pieces. True when there is nothing left of it.
+    /// Frees what was cut off, up to `pieces_max` pieces. Returns true when there is nothing left of it.
     pub fn sweep(&mut self, room: &mut Room<'_>, pieces_max: usize) -> bool {
         for _ in 0..pieces_max {
             if let Some(piece) = self.cut.as_mut().and_then(|cut| cut.blocks.take_waste()) {
@@ -339,17 +339,17 @@ impl Stream {
         !self.has_garbage()
     }
 
-    /// Whether something is to be freed, in steps.
+    /// Returns whether something is to be freed, in steps.
     pub fn has_garbage(&self) -> bool {
         !self.debris.is_empty() || !self.gone.is_empty() || self.groups.has_garbage()
     }
 
-    /// Takes out some entries that were pending with consumers who are gone. False if there are none.
+    /// Takes out some entries that were pending with consumers who are gone. Returns false if there are none.
     fn sweep_groups(&mut self) -> bool {
         self.groups.has_garbage() && Arc::make_mut(&mut self.groups).sweep(GHOSTS_AT_ONCE)
     }
 
-    /// Drops some of the groups that are gone. False if there are none.
+    /// Drops some of the groups that are gone. Returns false if there are none.
     fn drop_gone(&mut self) -> bool {
         let Some(last) = self.gone.last_mut() else { return false };
         // One that a snapshot shares is the snapshot's to drop.
@@ -359,7 +359,7 @@ impl Stream {
         true
     }
 
-    /// Removes a group. Whether it was there.
+    /// Removes a group. Returns whether it was there.
     pub fn remove_group(&mut self, name: &[u8]) -> bool {
         let removed = Arc::make_mut(&mut self.groups).remove(name);
         let there = removed.is_some();
@@ -367,7 +367,7 @@ impl Stream {
         there
     }
 
-    /// Frees everything in steps of `pieces_max` pieces. True when it is done.
+    /// Frees everything in steps of `pieces_max` pieces. Returns true when it is done.
     pub fn free_pieces(&mut self, room: &mut Room<'_>, pieces_max: usize) -> bool {
         self.debris.append(std::mem::replace(&mut self.chain, Chain::new()));
         self.state.first_id = StreamId::MIN;
@@ -409,7 +409,8 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Fills this empty stream with copies of the blocks of one that lies elsewhere. Groups are the caller's to set.
+    /// Fills this empty stream with copies of the blocks of one that lies elsewhere. Groups are the caller's
+    /// to set.
     pub fn copy_from(&mut self, room: &mut Room<'_>, other: &Shown<'_>) -> Result<(), Full> {
         for piece in other.chain.iter() {
             let block = other.bodies.block(piece);

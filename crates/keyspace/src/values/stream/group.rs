@@ -6,12 +6,12 @@
 //!                    consumers  name -> times, pending [id]                       16 B each, another one
 //! ```
 //!
-//! What all of it takes is known at any time: every change of a group goes through a `GroupEdit`, which adds up the
-//! difference when it is dropped. A group that goes is dropped in steps, however much is pending.
+//! What all of it takes is known at any time: every change of a group goes through a `GroupEdit`, which adds
+//! up the difference when it is dropped. A group that goes is dropped in steps, however much is pending.
 //!
-//! A consumer that goes leaves at once too, but what was pending with it is taken out of the group's chain in steps. Until
-//! then it lies there as *ghosts*: they name the allocation of the name of a consumer who is no longer listed (another may be
-//! called the same by now), count for no consumer and are passed over.
+//! A consumer that goes leaves at once too, but what was pending with it is taken out of the group's chain in
+//! steps. Until then it lies there as *ghosts*: they name the allocation of the name of a consumer who is no
+//! longer listed (another may be called the same by now), count for no consumer and are passed over.
 
 use super::id::StreamId;
 use crate::layout::chain::{At, Chain, Counted};
@@ -19,12 +19,12 @@ use std::collections::BTreeMap;
 use std::ops::{Bound, Deref, DerefMut};
 use std::sync::Arc;
 
-/// What a place in a map takes beside key and value, about.
+/// Bytes that a place in a map takes in addition to key and value, about.
 const PLACE_BYTES: usize = 24;
 /// Ghosts that leave with their consumer: some 50 us.
 const GHOSTS_AT_ONCE: usize = 256;
 
-/// By name, in the order of their bytes.
+/// Groups by name, in the order of the names' bytes.
 #[derive(Clone, Default)]
 pub struct ConsumerGroups {
     by_name: BTreeMap<Box<[u8]>, Arc<ConsumerGroup>>,
@@ -74,8 +74,8 @@ impl ConsumerGroups {
         debug_assert!(old.is_none(), "a group is made once");
     }
 
-    /// Groups that come together, in the order of their names: the places of the map are then all in use, where one by one
-    /// they would be half.
+    /// Groups that come together, in the order of their names: the places of the map are then all in use,
+    /// where one by one they would be half.
     pub(super) fn of(groups: impl Iterator<Item = (Box<[u8]>, ConsumerGroup)>) -> ConsumerGroups {
         let by_name: BTreeMap<_, _> = groups.map(|(name, group)| (name, Arc::new(group))).collect();
         let bytes = by_name.iter().map(|(name, group)| place_bytes(name) + group.memory_bytes()).sum();
@@ -93,7 +93,7 @@ impl ConsumerGroups {
         self.with_garbage > 0
     }
 
-    /// Takes out up to so many ghosts of one group. False if there are none.
+    /// Takes out up to so many ghosts of one group. Returns false if there are none.
     pub(super) fn sweep(&mut self, ghosts_max: usize) -> bool {
         let with_garbage =
             self.by_name.iter().find(|(_, group)| group.has_garbage()).map(|(name, _)| name.clone());
@@ -123,7 +123,7 @@ fn place_bytes(name: &[u8]) -> usize {
     name.len() + size_of::<Box<[u8]>>() + PLACE_BYTES
 }
 
-/// What comes behind a name, or all.
+/// Returns the range of the names after this one, or of all names.
 fn behind(name: Option<&[u8]>) -> (Bound<&[u8]>, Bound<&[u8]>) {
     (name.map_or(Bound::Unbounded, Bound::Excluded), Bound::Unbounded)
 }
@@ -163,26 +163,28 @@ impl Drop for GroupEdit<'_> {
 pub struct ConsumerGroup {
     /// The last id that was delivered to any of its consumers.
     pub last_id: StreamId,
-    /// How many entries of all ever added it has read; `None` if that is not known.
+    /// Number of entries that the group has read, of all ever added; `None` if that is not known.
     pub entries_read: Option<u64>,
     /// Boxed, because a map takes places for eleven at once, and most groups have few consumers.
     consumers: BTreeMap<Arc<[u8]>, Box<Consumer>>,
-    /// Of the consumers.
+    /// Bytes of the consumers.
     bytes: usize,
     pending: Chain<Pending>,
-    /// Of the pending ones.
+    /// Number of ghosts among the pending entries.
     ghosts: u64,
-    /// Nothing while no ghosts are left.
+    /// Consumers that were removed; `None` while no ghosts are left.
     leaving: Option<Box<Leaving>>,
 }
 
-/// Consumers that were removed, by their names' allocations, and the ids under which ghosts of theirs may be left.
+/// Consumers that were removed, by their names' allocations, and the ids under which ghosts of theirs may be
+/// left.
 #[derive(Clone, Default)]
 struct Leaving(Vec<(Arc<[u8]>, Chain<StreamId>)>);
 
 #[derive(Clone)]
 pub struct Consumer {
-    /// When it last tried anything, and when it last got something (-1: never).
+    /// Time at which the consumer last tried anything. `active_ms` is the time at which it last got something
+    /// (-1: never).
     pub seen_ms: i64,
     pub active_ms: i64,
     pending: Chain<StreamId>,
@@ -227,7 +229,7 @@ impl Consumer {
             + self.pending.memory_bytes()
     }
 
-    /// Its pending ids from `from` on.
+    /// Returns its pending ids from `from` on.
     pub fn pending_from(&self, from: StreamId) -> impl Iterator<Item = StreamId> + '_ {
         walk(&self.pending, self.pending.partition_point(|id| *id < from)).copied()
     }
@@ -255,7 +257,7 @@ impl ConsumerGroup {
         self.consumers.range::<[u8], _>(behind(name)).next().map(|(name, consumer)| (name, &**consumer))
     }
 
-    /// To note when it was active.
+    /// Returns a consumer, to note when it was active.
     pub fn consumer_mut(&mut self, name: &[u8]) -> Option<&mut Consumer> {
         self.consumers.get_mut(name).map(|consumer| &mut **consumer)
     }
@@ -281,7 +283,7 @@ impl ConsumerGroup {
         self.pending.count() - self.ghosts
     }
 
-    /// What there is to free: ghosts too.
+    /// Returns the number of pending entries that are to be freed, ghosts included.
     pub(super) fn parts(&self) -> u64 {
         self.pending.count()
     }
@@ -318,7 +320,7 @@ impl ConsumerGroup {
         self.pending(self.consumers.values().filter_map(|consumer| last(consumer)).max()?)
     }
 
-    /// Where an entry lies, be it a ghost.
+    /// Returns the place of a pending entry, be it a ghost.
     fn find(&self, id: StreamId) -> Option<At> {
         let at = self.pending.partition_point(|pending| pending.id < id)?;
         (self.pending.get(at).id == id).then_some(at)
@@ -379,7 +381,7 @@ impl ConsumerGroup {
         });
     }
 
-    /// An entry is no longer pending. Whether it was.
+    /// An entry is no longer pending. Returns whether it was.
     pub fn acknowledge(&mut self, id: StreamId) -> bool {
         let Some(at) = self.find_living(id) else { return false };
         let pending = self.pending.remove(at);
@@ -406,7 +408,8 @@ impl ConsumerGroup {
         self.leaving.is_some()
     }
 
-    /// Takes out up to so many ghosts. Who had an entry last may not have it any more: then it is no ghost of theirs.
+    /// Takes out up to so many ghosts. Who had an entry last may not have it any more: then it is no ghost of
+    /// theirs.
     pub(super) fn sweep(&mut self, ghosts_max: usize) {
         let mut left = ghosts_max;
         while let Some(leaving) = &mut self.leaving {
@@ -431,7 +434,7 @@ impl ConsumerGroup {
         }
     }
 
-    /// Drops about `groups_max` groups of what is pending. True when nothing is left.
+    /// Drops about `groups_max` groups of what is pending. Returns true when nothing is left.
     pub(super) fn drop_step(&mut self, groups_max: usize) -> bool {
         if !self.pending.drop_step(groups_max) {
             return false;

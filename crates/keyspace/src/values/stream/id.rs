@@ -13,7 +13,7 @@ impl StreamId {
     pub const MIN: StreamId = StreamId { ms: 0, seq: 0 };
     pub const MAX: StreamId = StreamId { ms: u64::MAX, seq: u64::MAX };
 
-    /// `None` behind the last possible one.
+    /// Returns the next id; `None` after the last possible one.
     pub fn next(self) -> Option<StreamId> {
         match self.seq.checked_add(1) {
             Some(seq) => Some(StreamId { seq, ..self }),
@@ -21,7 +21,7 @@ impl StreamId {
         }
     }
 
-    /// `None` before the first possible one.
+    /// Returns the id before; `None` before the first possible one.
     pub fn previous(self) -> Option<StreamId> {
         match self.seq.checked_sub(1) {
             Some(seq) => Some(StreamId { seq, ..self }),

@@ -10,8 +10,9 @@
 //!
 //!   counts and numbers are 7 bits a byte, as in a block; an id is two of them, a name is [length][bytes]
 //! ```
-//! Blocks keep their bytes, deleted entries included, so what Valkey would have made of them (XINFO STREAM, XTRIM ~) stays what it was.
-//! What is pending with consumers who are gone is swept before: a stream with garbage has no image.
+//! Blocks keep their bytes, deleted entries included, so what Valkey would have made of them (XINFO STREAM,
+//! XTRIM ~) stays what it was. What is pending with consumers who are gone is swept before: a stream with
+//! garbage has no image.
 
 use super::block::{Block, HEAD_BYTES, SHARED_HEAD_BYTES, push_number, read_number};
 use super::group::{Consumer, ConsumerGroup, ConsumerGroups, Pending};
@@ -23,7 +24,7 @@ use crate::values::lent::LentImage;
 use std::any::Any;
 use std::sync::Arc;
 
-/// What there is to find the parts of an image, whose bytes lie elsewhere.
+/// Index of an image, which leads to its parts. Their bytes lie elsewhere.
 pub(crate) struct StreamImage {
     /// The number of a piece is where it begins.
     chain: Chain<Piece>,
@@ -47,7 +48,7 @@ pub(super) fn write(stream: &Shown<'_>, out: &mut Vec<u8>) {
     stream.groups.iter().for_each(|(name, group)| push_group(out, name, group));
 }
 
-/// The same beside a value of this form, if it is a stream.
+/// Makes the index of a value of this form, to be kept with its bytes, if it is a stream.
 pub(crate) fn of_form(form: Form, value: Option<&[u8]>) -> Option<Box<dyn LentImage>> {
     let bytes = value.filter(|_| form == Form::Stream)?;
     Some(Box::new(StreamImage::open(bytes)))

@@ -6,12 +6,12 @@
 //!           groups  name -> last id, pending entries, consumers          see `group`
 //! ```
 //!
-//! A stream is never packed: it is made to grow. A block that one long entry has made too large for the arena lies with
-//! the global allocator. What XTRIM cuts off is freed in steps, as a list's.
+//! A stream is never packed: it is made to grow. A block that one long entry has made too large for the arena
+//! lies with the global allocator. What XTRIM cuts off is freed in steps, as a list's.
 //!
-//! `mod` is the structure and reading, `edit` changes, `block` bytes, `group` consumer groups, `cut` the state at a
-//! snapshot, `image` how it leaves memory as a whole, `away` blocks that left it, `shown` reading of any,
-//! `view` what commands see.
+//! `mod` is the structure and reading, `edit` changes, `block` bytes, `group` consumer groups, `cut` the
+//! state at a snapshot, `image` how it leaves memory as a whole, `away` blocks that left it, `shown` reading
+//! of any, `view` what commands see.
 
 mod away;
 mod block;
@@ -90,7 +90,7 @@ impl Stream {
         self.nodes.memory_bytes() + self.table_bytes() + self.large_bytes as usize
     }
 
-    /// Of the global allocator, beside the nodes' table.
+    /// Returns the bytes that the stream takes from the global allocator, without the nodes' table.
     fn table_bytes(&self) -> usize {
         self.chain.memory_bytes() + self.debris.memory_bytes() + self.groups.memory_bytes()
     }
@@ -99,13 +99,14 @@ impl Stream {
         block_of(&self.nodes, reading, piece)
     }
 
-    /// All of it, to read.
+    /// Returns the whole stream, to read it.
     fn shown<'a>(&'a self, reading: Reading<'a>) -> Shown<'a> {
         let bodies = Bodies::Nodes(&self.nodes, reading);
         Shown { chain: &self.chain, state: &self.state, groups: &self.groups, bodies }
     }
 
-    /// Asks for the memory that `add` will touch, in `PREFETCH_STEPS` steps: each reads what the ones before have asked for.
+    /// Asks for the memory that `add` will touch, in `PREFETCH_STEPS` steps: each reads what the ones before
+    /// have asked for.
     pub fn prefetch(&self, heap: &Heap, step: usize) {
         if step < chain::PREFETCH_STEPS {
             return self.chain.prefetch_last(step);
@@ -140,7 +141,7 @@ impl Stream {
         self.shown(reading).range(from, to)
     }
 
-    /// The same, the highest first.
+    /// Returns the entries from the higher to the lower id, both included.
     pub fn range_back<'a>(&'a self, reading: Reading<'a>, from: StreamId, to: StreamId) -> RangeBack<'a> {
         self.shown(reading).range_back(from, to)
     }

@@ -1,4 +1,5 @@
-//! Reading a stream, be it in memory or in its image: what there is to find its blocks by, and walks over its entries.
+//! Reading a stream, be it in memory or in its image: what there is to find its blocks by, and walks over its
+//! entries.
 
 use super::block::{self, Block, StreamBlock, StreamEntry};
 use super::group::ConsumerGroups;
@@ -6,7 +7,7 @@ use super::id::StreamId;
 use crate::layout::chain::{At, Chain, Counted};
 use crate::values::nodes::{Nodes, Reading};
 
-/// What stands for the entries of a block.
+/// Item of the chain, which stands for the entries of a block.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Piece {
     /// The id of its first entry, deleted or not.
@@ -24,10 +25,10 @@ impl Counted for Piece {
     }
 }
 
-/// What a stream knows of all its entries, those that are gone included.
+/// State of a stream over all its entries, those that are gone included.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct StreamState {
-    /// Of the entries that are there; 0-0 if there are none.
+    /// Lowest id of the entries that are there; 0-0 if there are none.
     pub first_id: StreamId,
     /// The highest one ever.
     pub last_id: StreamId,
@@ -52,7 +53,7 @@ pub(super) fn block_of<'a>(nodes: &Nodes, reading: Reading<'a>, piece: &Piece) -
     Block(reading.heap.bytes(handle, room))
 }
 
-/// Where the bytes of blocks are.
+/// Source of the bytes of blocks.
 #[derive(Clone, Copy)]
 pub(super) enum Bodies<'a> {
     Nodes(&'a Nodes, Reading<'a>),
@@ -60,7 +61,7 @@ pub(super) enum Bodies<'a> {
 }
 
 impl<'a> Bodies<'a> {
-    /// Of a block that is in memory.
+    /// Returns a block that is in memory.
     pub fn block(self, piece: &Piece) -> Block<'a> {
         match self {
             Bodies::Nodes(nodes, reading) => block_of(nodes, reading, piece),
@@ -68,7 +69,7 @@ impl<'a> Bodies<'a> {
         }
     }
 
-    /// `None`: the block is not in memory, which was noted.
+    /// Returns a block. `None` if it is not in memory, which was noted.
     pub fn shown(self, piece: &Piece) -> Option<Block<'a>> {
         match self {
             Bodies::Nodes(nodes, reading) if !piece.large && !nodes.is_shown(reading, piece.number) => None,
@@ -118,12 +119,12 @@ pub struct Range<'a> {
     to: StreamId,
     at: Option<At>,
     block: Option<block::Entries<'a>>,
-    /// So many entries are still to come, those counted that are not in memory.
+    /// Number of entries that are still to come, those counted that are not in memory.
     left: u64,
 }
 
 impl Range<'_> {
-    /// No more than so many, nor blocks read for more.
+    /// Limits the range to `entries` entries: no blocks are read for more.
     pub fn at_most(mut self, entries: usize) -> Self {
         self.left = entries as u64;
         self
@@ -175,14 +176,14 @@ pub struct RangeBack<'a> {
     to: StreamId,
     /// The block to look at next.
     at: Option<At>,
-    /// Those of the block before it that are still to come.
+    /// Entries still to come of the block that was read before.
     entries: Vec<StreamEntry<'a>>,
-    /// As of `Range`.
+    /// Number of entries that are still to come, as in `Range`.
     left: u64,
 }
 
 impl RangeBack<'_> {
-    /// No more than so many, nor blocks read for more.
+    /// Limits the range to `entries` entries: no blocks are read for more.
     pub fn at_most(mut self, entries: usize) -> Self {
         self.left = entries as u64;
         self

@@ -18,7 +18,7 @@ use isotherm_arena::Handle;
 use isotherm_stdx::UnixMs;
 use std::sync::Arc;
 
-/// What is changed without a command has no time of its own.
+/// Time of a change that is made without a command.
 const NO_TIME: UnixMs = UnixMs(0);
 
 /// A stream to read.
@@ -28,7 +28,7 @@ pub struct StreamView<'a> {
 }
 
 impl PartialEq for StreamView<'_> {
-    /// The same place.
+    /// Returns whether both views have the same state in memory.
     fn eq(&self, other: &Self) -> bool {
         std::ptr::eq(self.shown.state, other.shown.state)
     }
@@ -50,7 +50,7 @@ impl<'a> StreamView<'a> {
         StreamView { shown: stream.shown(reading_of(store)) }
     }
 
-    /// Of one that is not in memory, by its image, which these are the bytes of.
+    /// Makes a view of a stream that is not in memory, from its image and the bytes of the image.
     pub(crate) fn of_image(image: &'a StreamImage, bytes: &'a [u8]) -> StreamView<'a> {
         StreamView { shown: image.shown(bytes) }
     }
@@ -81,7 +81,7 @@ impl<'a> StreamView<'a> {
         self.shown.range(from, to)
     }
 
-    /// The same, the highest first.
+    /// Returns the entries from the higher to the lower id, both included.
     pub fn range_back(&self, from: StreamId, to: StreamId) -> RangeBack<'a> {
         self.shown.range_back(from, to)
     }
@@ -109,7 +109,7 @@ impl StreamEdit<'_, '_> {
         self.editing.promote(|_, number, _| Ok(Object::Stream(Stream::new(number))))
     }
 
-    /// Whether it is not there (yet).
+    /// Returns whether the stream is not there (yet).
     pub fn is_absent(&self) -> bool {
         matches!(self.editing.body, EditBody::Packed(_))
     }
@@ -141,7 +141,7 @@ impl StreamEdit<'_, '_> {
         if self.is_absent() { StreamState::default() } else { self.stream().state }
     }
 
-    /// To set ids and counters; the stream is there.
+    /// Returns the state, to set ids and counters. The stream is there.
     pub fn state_mut(&mut self) -> &mut StreamState {
         self.editing.changed = true;
         &mut self.parts().0.state
@@ -151,7 +151,8 @@ impl StreamEdit<'_, '_> {
         (!self.is_absent()).then(|| &*self.stream().groups)
     }
 
-    /// A new group; the stream is there. Clients that watch the key are not flagged by changes of groups, as in Valkey.
+    /// A new group; the stream is there. Clients that watch the key are not flagged by changes of groups, as
+    /// in Valkey.
     pub fn add_group(&mut self, name: &[u8], group: ConsumerGroup) {
         Arc::make_mut(&mut self.parts().0.groups).insert(name, group);
     }
@@ -168,7 +169,7 @@ impl StreamEdit<'_, '_> {
         Arc::make_mut(&mut self.parts().0.groups).edit(name)
     }
 
-    /// Removes a group. Whether it was there.
+    /// Removes a group. Returns whether it was there.
     pub fn remove_group(&mut self, name: &[u8]) -> bool {
         self.groups().is_some_and(|groups| groups.contains_key(name)) && self.parts().0.remove_group(name)
     }
@@ -190,8 +191,8 @@ impl StreamEdit<'_, '_> {
         added
     }
 
-    /// What is not in memory of what a command is about to change is noted: it runs again when that was read. Here an entry is put behind the
-    /// others, then some are taken from the front.
+    /// Notes the blocks that a command is about to change and that are not in memory: it runs again when they
+    /// were read. Here an entry is put after the others, then some are taken from the front.
     pub fn want_add(&self, trim: Option<(Trim, bool, u64)>) -> Result<(), Full> {
         if self.is_absent() {
             return Ok(());
@@ -204,13 +205,15 @@ impl StreamEdit<'_, '_> {
         last.and(trimmed)
     }
 
-    /// The same of entries that are deleted.
+    /// Notes the blocks of entries that are deleted, if they are not in memory: the command runs again when
+    /// they were read.
     pub fn want_ids(&self, ids: &[StreamId]) -> Result<(), Full> {
         let reading = reading_to_change(self.editing.store);
         if self.is_absent() { Ok(()) } else { self.stream().want_ids(reading, ids) }
     }
 
-    /// The same of entries that are looked at. Whether all are there.
+    /// Notes the blocks of entries that are looked at, if they are not in memory. Returns whether all are
+    /// there.
     pub fn wants(&self, ids: impl Iterator<Item = StreamId>) -> bool {
         if self.has_away() {
             let (stream, reading) = (self.stream(), reading_to_change(self.editing.store));
@@ -219,13 +222,13 @@ impl StreamEdit<'_, '_> {
         self.was_shown()
     }
 
-    /// Whether a block is not in memory.
+    /// Returns whether a block is not in memory.
     #[inline]
     pub fn has_away(&self) -> bool {
         !self.is_absent() && self.stream().nodes.away() > 0
     }
 
-    /// Whether all that the command has looked at was in memory. If not it is to change nothing.
+    /// Returns whether all that the command has looked at was in memory. If not it must change nothing.
     pub fn was_shown(&self) -> bool {
         !self.editing.store.cold.has_failed()
     }
@@ -238,7 +241,7 @@ impl StreamEdit<'_, '_> {
         stream.put_block(&mut room, block)
     }
 
-    /// Deletes an entry. Whether it was there.
+    /// Deletes an entry. Returns whether it was there.
     pub fn delete(&mut self, id: StreamId) -> Result<bool, Full> {
         let (stream, mut room) = self.parts();
         let deleted = stream.delete(&mut room, id)?;
@@ -246,12 +249,14 @@ impl StreamEdit<'_, '_> {
         Ok(deleted)
     }
 
-    /// The id of the first entry that is in a block, deleted or not; the highest possible one if there is none.
+    /// The id of the first entry that is in a block, deleted or not; the highest possible one if there is
+    /// none.
     pub fn first_of_blocks(&self) -> StreamId {
         self.stream().blocks().next().unwrap_or(StreamId::MAX)
     }
 
-    /// Takes entries from the front. `whole`: only whole blocks. At most `limit` entries, if it is not 0. How many went.
+    /// Takes entries from the front. `whole`: only whole blocks. At most `limit` entries, if it is not 0.
+    /// Returns how many went.
     pub fn trim(&mut self, keep: Trim, whole: bool, limit: u64) -> Result<u64, Full> {
         let (stream, mut room) = self.parts();
         let gone = stream.trim(&mut room, keep, whole, limit)?;
@@ -264,7 +269,7 @@ impl StreamEdit<'_, '_> {
         self.stream().range(reading_to_change(self.editing.store), from, to)
     }
 
-    /// The same, the highest first.
+    /// Returns the entries from the higher to the lower id, both included.
     pub fn range_back(&self, from: StreamId, to: StreamId) -> RangeBack<'_> {
         self.stream().range_back(reading_to_change(self.editing.store), from, to)
     }

@@ -15,7 +15,7 @@ pub struct ZsetEdit<'c, 'e> {
     pub(crate) editing: &'c mut Editing<'e>,
 }
 
-/// What became of one member.
+/// Scores of a member before and after a change.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct ZsetUpdate {
     pub old: Option<f64>,
@@ -63,8 +63,8 @@ impl ZsetEdit<'_, '_> {
         self.len() == 0
     }
 
-    /// What is not in memory of a range is noted: a command that has changed nothing by then runs again when it was read. Whether all is
-    /// there.
+    /// Notes the leaves of a range that are not in memory: a command that has changed nothing by then runs
+    /// again when they were read. Returns whether all are there.
     pub fn wants_range(&self, rank: u64, count: u64) -> bool {
         match self.source() {
             Source::Tree(tree, store) => tree.wants_range(reading_of(store), rank, count),
@@ -72,7 +72,8 @@ impl ZsetEdit<'_, '_> {
         }
     }
 
-    /// The same of members that are about to be taken out.
+    /// Notes the leaves of members that are about to be taken out, if they are not in memory: a command that
+    /// has changed nothing by then runs again when they were read. Returns whether all are there.
     pub fn wants_members(&self, members: &[&[u8]]) -> bool {
         match self.source() {
             Source::Tree(tree, store) => tree.wants_members(store, members),
@@ -80,8 +81,9 @@ impl ZsetEdit<'_, '_> {
         }
     }
 
-    /// How many members lie in front of a boundary, before anything was changed. What decides is noted in the same way; then the answer is
-    /// less, and nothing can be changed.
+    /// Returns the number of members in front of a boundary, before anything was changed. A leaf that decides
+    /// and is not in memory is noted, as `wants_range` does; then the result is too small, and nothing can be
+    /// changed.
     pub fn rank_of(&self, bound: ZsetBound<'_>) -> u64 {
         match self.source() {
             Source::Tree(tree, store) => tree.rank_wanted(reading_of(store), bound),
@@ -89,7 +91,8 @@ impl ZsetEdit<'_, '_> {
         }
     }
 
-    /// As `ZsetView::lex_range`, and as `rank_of`.
+    /// Returns the range that `ZsetView::lex_range` returns. Leaves that decide and are not in memory are
+    /// noted, as `rank_of` does.
     pub fn lex_range(&self, start: ZsetBound<'_>, end: ZsetBound<'_>, forward: bool) -> (u64, u64) {
         match self.source() {
             Source::Tree(tree, _) if !tree.compact => {
@@ -118,8 +121,8 @@ impl ZsetEdit<'_, '_> {
         }
     }
 
-    /// So many members come, the longest of so many bytes: what is too much for a listpack ends it now, even if some
-    /// of them turn out to be there already.
+    /// Prepares for `members` members, the longest with `longest_bytes` bytes: what is too much for a
+    /// listpack ends it now, even if some of them turn out to be there already.
     pub fn expect(&mut self, members: usize, longest_bytes: usize) -> Result<(), Full> {
         let limits = self.editing.limits;
         if members <= limits.zset_max_listpack_entries && longest_bytes <= limits.zset_max_listpack_value {
@@ -137,8 +140,8 @@ impl ZsetEdit<'_, '_> {
         self.editing.promote(|store, number, buf| tree_from(store, number, buf, true, now))
     }
 
-    /// Calls `visit` with `count` members from `rank` on, in order; backward, `rank` counts from the end. With none if some cannot be brought
-    /// to memory: then nothing changes any more.
+    /// Calls `visit` with `count` members from `rank` on, in order; backward, `rank` counts from the end.
+    /// With none if some cannot be brought to memory: then nothing changes any more.
     pub fn for_each(&mut self, rank: u64, count: u64, forward: bool, visit: impl FnMut(Element<'_>, f64)) {
         let first = if forward { rank } else { self.len().saturating_sub(rank + count) };
         if self.bring_range_home(first, count).is_ok() {
@@ -223,7 +226,8 @@ impl ZsetEdit<'_, '_> {
         removed
     }
 
-    /// Takes out `count` members from `rank` on. How many went: all, unless some cannot be brought to memory.
+    /// Takes out `count` members from `rank` on. Returns how many went: all, unless some cannot be brought to
+    /// memory.
     pub fn remove_range(&mut self, rank: u64, count: u64) -> u64 {
         if count == 0 || self.bring_range_home(rank, count).is_err() {
             return 0;

@@ -5,9 +5,9 @@
 //!   large   `tree`: leaves in order and a member index
 //! ```
 //!
-//! Ranges are ranks: a boundary of any kind is turned into a count of the members in front of it, and a range is read
-//! from one rank on. A set reports the encoding listpack as long as it has stayed within the limits that the
-//! configuration gives for one, wherever it is stored.
+//! Ranges are ranks: a boundary of any kind is turned into a count of the members in front of it, and a range
+//! is read from one rank on. A set reports the encoding listpack as long as it has stayed within the limits
+//! that the configuration gives for one, wherever it is stored.
 
 mod edit;
 mod packed_set;
@@ -20,7 +20,7 @@ pub use view::ZsetView;
 pub(crate) use edit::tree_from;
 pub(crate) use tree::{ZsetTree, read_payload};
 
-/// Where a range begins or ends.
+/// Boundary of a range: its beginning or its end.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum ZsetBound<'a> {
     /// Before the first member.
@@ -35,7 +35,7 @@ pub enum ZsetBound<'a> {
 }
 
 impl ZsetBound<'_> {
-    /// Whether the boundary lies behind a member, by the member alone.
+    /// Returns whether the boundary lies after a member, by the member alone.
     fn is_behind(self, member: &[u8]) -> bool {
         match self {
             ZsetBound::Start => false,

@@ -1,4 +1,4 @@
-//! What a sorted set asks of its packed form.
+//! Operations of a sorted set on its packed form.
 
 use super::ZsetBound;
 use crate::layout::packed::{Cell, Element, Packed, TextRoom};
@@ -41,7 +41,7 @@ impl<'a> PackedSet<'a> {
         self.rows().take_while(is_before).count()
     }
 
-    /// Where a member with a score belongs.
+    /// Returns the row at which a member with a score belongs.
     pub fn place_of(self, member: &[u8], score: f64) -> usize {
         let mut room = TextRoom::default();
         let mut cells = self.0.cells();

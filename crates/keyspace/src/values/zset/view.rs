@@ -15,7 +15,7 @@ pub struct ZsetView<'a> {
     stored: Stored<'a>,
 }
 
-/// Where the members are.
+/// Place of the members, to read them.
 #[derive(Clone, Copy)]
 pub(super) enum Source<'a> {
     Packed(PackedSet<'a>),
@@ -56,7 +56,7 @@ impl<'a> ZsetView<'a> {
         self.source().score(member)
     }
 
-    /// How many members lie in front of this one, and its score.
+    /// Returns the number of members in front of this one, and its score.
     pub fn rank(&self, member: &[u8]) -> Option<(u64, f64)> {
         match self.source() {
             Source::Packed(set) => set.find(member).map(|(rank, score)| (rank as u64, score)),
@@ -64,24 +64,24 @@ impl<'a> ZsetView<'a> {
         }
     }
 
-    /// How many members lie in front of a boundary.
+    /// Returns the number of members in front of a boundary.
     pub fn rank_of(&self, bound: ZsetBound<'_>) -> u64 {
         self.source().rank_of(bound)
     }
 
-    /// The members between two boundaries by member: (rank of the first, count). Where scores differ, a listpack is
-    /// read from one end, as Valkey does: `forward` says from which.
+    /// The members between two boundaries by member: (rank of the first, count). Where scores differ, a
+    /// listpack is read from one end, as Valkey does: `forward` says from which.
     pub fn lex_range(&self, start: ZsetBound<'_>, end: ZsetBound<'_>, forward: bool) -> (u64, u64) {
         self.source().lex_range(start, end, forward)
     }
 
-    /// Calls `visit` with `count` members from `rank` on, in order; backward, `rank` counts from the end. Members that are not in memory are
-    /// noted and left out.
+    /// Calls `visit` with `count` members from `rank` on, in order; backward, `rank` counts from the end.
+    /// Members that are not in memory are noted and left out.
     pub fn for_each(&self, rank: u64, count: u64, forward: bool, visit: impl FnMut(Element<'a>, f64)) {
         self.source().for_each(rank, count, forward, visit);
     }
 
-    /// The same, until `visit` says that it is enough.
+    /// Calls `visit` with members as `for_each` does, until `visit` returns false.
     pub fn for_each_while(
         &self,
         rank: u64,
@@ -99,8 +99,8 @@ impl<'a> ZsetView<'a> {
         found
     }
 
-    /// ZSCAN: goes on at `cursor` until `count` members were seen; the next cursor, 0 at the end. What is a listpack to
-    /// the outside comes at once.
+    /// ZSCAN: goes on at `cursor` until `count` members were seen; the next cursor, 0 at the end. What is a
+    /// listpack to the outside comes at once.
     pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(Element<'a>, f64)) -> u64 {
         let Source::Tree(tree, store) = self.source() else {
             self.for_each(0, self.len(), true, visit);

@@ -5,11 +5,12 @@
 //!   stub      0     13             21           23
 //!             [head][reference u64][used u16]                32 B, under the leaf's number; the head has its count, and 0 for `used`
 //! ```
-//! Inner nodes and the index stay, so counts and ranks are known, and which leaf to read. Leaves with long members, and those that would
-//! save little, stay too.
+//! Inner nodes and the index stay, so counts and ranks are known, and which leaf to read. Leaves with long
+//! members, and those that would save little, stay too.
 //!
-//! Who looks for something meets a stub (`Away`): a reader notes that, is shown nothing, and runs again when the leaf was read; a writer
-//! brings it home first (`at_home`), from the disk if no one has read it before. A merge is left for later if that fails.
+//! Who looks for something meets a stub (`Away`): a reader notes that, is shown nothing, and runs again when
+//! the leaf was read; a writer brings it home first (`at_home`), from the disk if no one has read it before.
+//! A merge is left for later if that fails.
 
 use super::index::PAGE_MEMBERS;
 use super::leaf::{self, Leaf};
@@ -61,7 +62,7 @@ pub(super) fn used_there(bytes: &[u8]) -> usize {
     }
 }
 
-/// Members and scores of a leaf whose payload was read. False if that is none.
+/// Members and scores of a leaf whose payload was read. Returns false if that is none.
 pub(crate) fn read_payload(payload: &[u8], visit: &mut dyn FnMut(&[u8], f64)) -> bool {
     if payload.len() < node::HEAD_BYTES + 4
         || node::used(payload) != payload.len()
@@ -80,7 +81,7 @@ impl ZsetTree {
         NodeName::new(self.nodes.object, leaf)
     }
 
-    /// Where a leaf is, if it is not in memory.
+    /// Returns the reference to a leaf, if it is not in memory.
     pub(super) fn reference_at(&self, heap: &Heap, leaf: u32) -> Option<ColdRef> {
         if self.away == 0 {
             return None;
@@ -92,7 +93,7 @@ impl ZsetTree {
 
     // ---- for readers ----
 
-    /// What was found. Nothing if a leaf is away, which is noted.
+    /// Returns what was found. `None` if a leaf is away, which is noted.
     pub(super) fn shown<T>(&self, at: Reading<'_>, found: Result<T, Away>) -> Option<T> {
         found.map_err(|away| self.note_missed(at, away.leaf)).ok()
     }
@@ -136,7 +137,8 @@ impl ZsetTree {
         }
     }
 
-    /// A leaf that is about to be looked at by a change is in memory: the command waits for the disk. As a rule it was read before.
+    /// A leaf that is about to be looked at by a change is in memory: the command waits for the disk. As a
+    /// rule it was read before.
     #[cold]
     pub(super) fn bring_home(&mut self, room: &mut Room<'_>, leaf: u32) -> Result<(), Full> {
         if room.cold.has_failed() {
@@ -150,13 +152,14 @@ impl ZsetTree {
         Err(Full)
     }
 
-    /// The same for a change that can be left for later. Whether the leaf is in memory.
+    /// Brings a leaf to memory for a change that can be left for later. Returns whether the leaf is in
+    /// memory.
     #[cold]
     pub(super) fn is_brought_home(&mut self, room: &mut Room<'_>, leaf: u32) -> bool {
         !room.cold.has_failed() && self.read_home(room, leaf) == Ok(true)
     }
 
-    /// Whether it could be read, or was there.
+    /// Reads a leaf that is not in memory. Returns whether it could be read, or was there.
     fn read_home(&mut self, room: &mut Room<'_>, leaf: u32) -> Result<bool, Full> {
         let Some(from) = self.reference_at(room.heap, leaf) else { return Ok(true) };
         let Some(payload) = room.cold.read_node(from, self.name_of(leaf)) else { return Ok(false) };
@@ -188,7 +191,8 @@ impl ZsetTree {
         Ok(true)
     }
 
-    /// Before members of a range are taken out: its leaves are in memory. If one cannot be read, none is to go.
+    /// Brings the leaves of a range to memory, before its members are taken out. If one cannot be read, no
+    /// member is to go.
     pub fn bring_range_home(&mut self, room: &mut Room<'_>, rank: u64, count: u64) -> Result<(), Full> {
         for leaf in self.away_in_range(room.heap, rank, count) {
             self.bring_home(room, leaf)?;
@@ -196,14 +200,16 @@ impl ZsetTree {
         if room.cold.has_failed() { Err(Full) } else { Ok(()) }
     }
 
-    /// Whether the leaves of a range are in memory. If not, a command that has changed nothing yet, and does not, runs again when they are.
+    /// Returns whether the leaves of a range are in memory. If not, a command that has changed nothing yet,
+    /// and does not, runs again when they are.
     pub fn wants_range(&self, at: Reading<'_>, rank: u64, count: u64) -> bool {
         let away = self.away_in_range(at.heap, rank, count);
         away.iter().for_each(|leaf| self.note_wanted(at, *leaf));
         away.is_empty()
     }
 
-    /// The same of the leaves of members that are about to be taken out.
+    /// Returns whether the leaves of members that are about to be taken out are in memory. If not, a command
+    /// that has changed nothing yet, and does not, runs again when they are.
     pub fn wants_members(&self, store: &Store, members: &[&[u8]]) -> bool {
         if self.away == 0 {
             return true;
@@ -215,7 +221,9 @@ impl ZsetTree {
         away.is_empty()
     }
 
-    /// The same of the leaf that a boundary leads to: as `rank_of`.
+    /// Returns the number of members in front of a boundary, as `rank_of` does. If the leaf that the boundary
+    /// leads to is not in memory, a command that has changed nothing yet, and does not, runs again when it
+    /// is.
     pub fn rank_wanted(&self, at: Reading<'_>, bound: ZsetBound<'_>) -> u64 {
         self.look_rank(at.heap, bound).unwrap_or_else(|away| {
             self.note_wanted(at, away.leaf);
@@ -269,7 +277,7 @@ impl ZsetTree {
         self.nodes.release(room.heap, handle);
     }
 
-    /// Puts a stub in the place of a leaf. Whether there was memory for it.
+    /// Puts a stub in the place of a leaf. Returns whether there was memory for it.
     fn put_stub(&mut self, room: &mut Room<'_>, leaf: u32, reference: ColdRef) -> bool {
         let Ok(stub) = self.nodes.allocate(room, leaf, STUB_BYTES) else { return false };
         let old = self.leaves.get(leaf);
@@ -340,7 +348,8 @@ impl Nodewise for ZsetTree {
         self.reference_at(&store.heap, index)
     }
 
-    /// Of elements that are a number and a member, as ZADD and ZINCRBY have them, also where that member would come to lie.
+    /// Returns the leaves that elements need. Elements that are a number and a member, as ZADD and ZINCRBY
+    /// have them, also need the leaf in which that member would come to lie.
     fn needed(&self, store: &Store, elements: &[&[u8]], reshapes: bool) -> Vec<u32> {
         let (heap, mut needed) = (&store.heap, Vec::new());
         if self.len == 0 {
@@ -407,7 +416,8 @@ impl Nodewise for ZsetTree {
 }
 
 impl ZsetTree {
-    /// Leaves that the next pages of the index need which are about to be made of them, when so many members come.
+    /// Leaves that the next pages of the index need which are about to be made of them, when so many members
+    /// come.
     fn leaves_to_split(&self, heap: &Heap, more: u64) -> Vec<u32> {
         let pages = u64::from(self.pages.len());
         if self.away == 0 || pages == 0 || self.len + more < pages * PAGE_MEMBERS {

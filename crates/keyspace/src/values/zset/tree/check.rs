@@ -15,7 +15,7 @@ struct Limits {
     high: u64,
 }
 
-/// What was found below a node.
+/// Counts of what was found below a node.
 #[derive(Default)]
 struct Found {
     members: u64,
@@ -83,7 +83,7 @@ impl ZsetTree {
         found.longs += leaf.cells().filter(|cell| cell.tag == leaf::LONG).count();
     }
 
-    /// From leaf to leaf, too.
+    /// Checks that members are in order, from leaf to leaf too.
     fn check_order(&self, at: Reading<'_>) {
         let mut last: Option<(u64, &[u8])> = None;
         for (member, score) in self.members(at, 0, self.len, true) {

@@ -1,4 +1,5 @@
-//! Members in order, from any rank, in both directions. Those of leaves that are not in memory are passed over, and the leaves noted.
+//! Members in order, from any rank, in both directions. Those of leaves that are not in memory are passed
+//! over, and the leaves noted.
 
 use super::ZsetTree;
 use super::leaf::Leaf;
@@ -39,7 +40,7 @@ impl<'a> Members<'a> {
         Some(Members { zset, at, path, leaf, index, place, forward, left })
     }
 
-    /// Whether there is one with members of the range.
+    /// Goes to the next leaf in memory. Returns whether there is one with members of the range.
     fn next_leaf(&mut self) -> bool {
         let more = self.zset.step_leaf(self.at.heap, &mut self.path, self.forward);
         assert!(more, "the counts say that there are more members");
@@ -53,7 +54,8 @@ impl<'a> Members<'a> {
     }
 }
 
-/// From the path's leaf on, the first that is in memory, and the place where its members begin: `start` in the path's own.
+/// Finds the first leaf in memory, from the path's leaf on, and the index at which its members begin: `start`
+/// in the path's own leaf.
 fn find_leaf<'a>(
     zset: &'a ZsetTree,
     at: Reading<'a>,

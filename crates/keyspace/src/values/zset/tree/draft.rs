@@ -3,7 +3,7 @@
 use super::leaf::{self, Cell, EVEN_LONG, EVEN_NONE, Form, LONG, Leaf, MEMBERS_MAX, cell_bytes};
 use std::ops::Range;
 
-/// One more than a leaf holds: the one that makes it split.
+/// Members of a draft: one more than a leaf holds, the one that makes it split.
 const DRAFT_MAX: usize = MEMBERS_MAX + 1;
 /// Members of a full leaf that gets one more, or of two that are merged.
 const AREA_BYTES: usize = 2048;
@@ -61,7 +61,7 @@ impl Draft {
         self.tags[..index].iter().map(|&tag| cell_bytes(tag)).sum()
     }
 
-    /// Where to cut so that the halves have nearly equal bytes: neither is empty.
+    /// Returns the index at which to cut so that the halves have nearly equal bytes: neither is empty.
     pub fn middle(&self) -> usize {
         debug_assert!(self.len >= 2);
         let half = (self.area_len + 8 * self.len) / 2;

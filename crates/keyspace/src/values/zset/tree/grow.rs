@@ -1,9 +1,9 @@
 //! Insertion into the tree, and splits.
 //!
-//! A leaf that has no room for one more is cut in the middle. At the right edge of the tree it stays full and the new
-//! member begins a leaf of its own (at the left edge likewise): scores that only rise make full leaves and move no member.
-//! Full inner nodes above are cut before, from the top down, each cut leaving a tree that is right: if memory ends in
-//! between, nothing has to be taken back.
+//! A leaf that has no room for one more is cut in the middle. At the right edge of the tree it stays full and
+//! the new member begins a leaf of its own (at the left edge likewise): scores that only rise make full
+//! leaves and move no member. Full inner nodes above are cut before, from the top down, each cut leaving a
+//! tree that is right: if memory ends in between, nothing has to be taken back.
 
 use super::ZsetTree;
 use super::draft::Draft;
@@ -151,7 +151,7 @@ impl ZsetTree {
 
     // ---- splits ----
 
-    /// Whether the place is at the end (or the beginning) of the whole set.
+    /// Returns whether the place is at the end of the whole set.
     fn at_right_edge(&self, room: &Room<'_>, path: &Path) -> bool {
         path.rank == self.len && self.leaf(room.heap, path.leaf).len() == path.index
     }
@@ -210,7 +210,8 @@ impl ZsetTree {
         Ok(number)
     }
 
-    /// Adds a child beside the one that the path goes through, which has one member more than before, wherever it is.
+    /// Adds a child beside the one that the path goes through, which has one member more than before,
+    /// wherever it is.
     fn add_child(&mut self, room: &mut Room<'_>, path: &Path, child: Child, behind: bool) {
         self.count_path(room, path, 1);
         let (parent, index) = path.steps[path.len - 1];
@@ -220,8 +221,8 @@ impl ZsetTree {
         inner::insert(bytes, index + usize::from(behind), child);
     }
 
-    /// Makes sure that the leaf's parent has room for another child, with a new root and cuts of inner nodes if it
-    /// must be. The path is still one afterwards.
+    /// Makes sure that the leaf's parent has room for another child, with a new root and cuts of inner nodes
+    /// if it must be. The path is still one afterwards.
     fn make_room(&mut self, room: &mut Room<'_>, path: &mut Path) -> Result<(), Full> {
         let full = path.steps[..path.len]
             .iter()
@@ -282,7 +283,8 @@ impl ZsetTree {
         }
     }
 
-    /// Cuts the full inner node at `level` of the path in two; the one above has fewer children than it may have.
+    /// Cuts the full inner node at `level` of the path in two; the one above has fewer children than it may
+    /// have.
     fn split_inner(&mut self, room: &mut Room<'_>, path: &mut Path, level: usize) -> Result<(), Full> {
         let (number, child) = path.steps[level];
         let (parent, place) = path.steps[level - 1];

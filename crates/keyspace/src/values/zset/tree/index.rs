@@ -6,14 +6,15 @@
 //!   ref      bits 0-23 the leaf's number, bits 24-31 the hash's bits base .. base + 8
 //! ```
 //!
-//! Pages grow by linear hashing, as the keyspace's do: `page_index` of the hash's low bits. Print and bits propose a
-//! leaf, the leaf's members decide: of 40 entries of a page one in 1600 proposes a wrong leaf.
+//! Pages grow by linear hashing, as the keyspace's do: `page_index` of the hash's low bits. Print and bits
+//! propose a leaf, the leaf's members decide: of 40 entries of a page one in 1600 proposes a wrong leaf.
 //!
-//! *What a split needs* is the hash bit of its level, and it stands in the entries as long as the level lies in
-//! base .. base + 8. When it has left them, in every eighth doubling, the page is made anew from the leaves that it names.
+//! *What a split needs* is the hash bit of its level, and it stands in the entries as long as the level lies
+//! in base .. base + 8. When it has left them, in every eighth doubling, the page is made anew from the
+//! leaves that it names.
 //!
-//! *When leaves split or merge*, members change their leaf: an entry with the member's print and bits and the old leaf
-//! gets the new number. Several such entries are interchangeable, so no member needs to be compared.
+//! *When leaves split or merge*, members change their leaf: an entry with the member's print and bits and the
+//! old leaf gets the new number. Several such entries are interchangeable, so no member needs to be compared.
 //!
 //! The index is derived from the leaves; snapshots do not know it.
 
@@ -32,12 +33,14 @@ use isotherm_stdx::steps;
 const BASE: usize = node::HEAD_BYTES;
 const PRINTS: usize = BASE + 1;
 const REF_BYTES: usize = 4;
-/// What is fetched ahead: 40 members of an index page, and of a leaf so much that the processor goes on by itself.
+/// Cache lines that are fetched ahead: 40 members of an index page (`PAGE_LINES`), and enough of a leaf that
+/// the processor goes on by itself (`LEAF_LINES`).
 const PAGE_LINES: usize = size(40).div_ceil(64);
 const LEAF_LINES: usize = 8;
 const ENTRIES_MAX: usize = 255;
 
-/// A page with so many has to lose some soon: members may come in an order made by their hashes (see `linear`).
+/// A page with so many has to lose some soon: members may come in an order made by their hashes (see
+/// `linear`).
 const DENSE_ENTRIES: usize = 200;
 const _: () = assert!(DENSE_ENTRIES < ENTRIES_MAX);
 /// Pages that are added for that, where there are not as many members: some 600 KB, 2 ms under the lock.
@@ -207,7 +210,8 @@ impl ZsetTree {
         }
     }
 
-    /// Makes room in the member's page, so that `index_insert` finds it. Called while every member is in the index.
+    /// Makes room in the member's page, so that `index_insert` finds it. Called while every member is in the
+    /// index.
     pub(super) fn index_prepare(&mut self, room: &mut Room<'_>, hash: u64) -> Result<(), Full> {
         if self.pages.len() == 0 {
             let handle = self.nodes.allocate(room, INDEX, size(1))?;
@@ -281,7 +285,8 @@ impl ZsetTree {
         set_reference(page, index, make_ref(to, window));
     }
 
-    /// The members that lie in a leaf now have moved between two leaves; but for `skip`, which is not in the index.
+    /// The members that lie in a leaf now have moved between two leaves; but for `skip`, which is not in the
+    /// index.
     pub(super) fn repoint_leaf(
         &mut self,
         room: &mut Room<'_>,
@@ -395,7 +400,7 @@ impl ZsetTree {
         }
     }
 
-    /// One more page: the next one in turn gives away about half of its entries.
+    /// Adds a page: the next one in turn gives away about half of its entries.
     fn split_page(&mut self, room: &mut Room<'_>) -> Result<(), Full> {
         let new = self.pages.len();
         let level = new.ilog2();

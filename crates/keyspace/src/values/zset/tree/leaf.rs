@@ -12,8 +12,8 @@
 //!   score  8 - lead - trail bytes, big endian, of `score::bits_of`
 //! ```
 //!
-//! Random doubles between 0 and 1, a million of them: a leaf's share their first 3 bytes; 40 members of 16 B take
-//! 17 + 3 + 40 x (5 + 16) = 860 B, where plain scores and lengths would take 1015.
+//! Random doubles between 0 and 1, a million of them: a leaf's share their first 3 bytes; 40 members of 16 B
+//! take 17 + 3 + 40 x (5 + 16) = 860 B, where plain scores and lengths would take 1015.
 //!
 //! Invariants: members are in order of (score, member); `used` is the end of the last member.
 
@@ -46,9 +46,9 @@ pub(super) const MEMBERS_MAX: usize = 255;
 /// A member as it lies in a leaf.
 #[derive(Clone, Copy)]
 pub(super) struct Cell<'a> {
-    /// Its length, or `LONG`.
+    /// Length of the member, or `LONG`.
     pub tag: u8,
-    /// Its bytes, or the number of a long one.
+    /// Bytes of the member, or the number of a long one.
     pub raw: &'a [u8],
 }
 
@@ -64,7 +64,7 @@ pub(super) fn cell_bytes(tag: u8) -> usize {
     if tag == LONG { LONG_REF_BYTES } else { usize::from(tag) }
 }
 
-/// How scores and lengths are written.
+/// Format of the scores and lengths in a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Form {
     pub lead: usize,
@@ -85,7 +85,7 @@ impl Form {
     }
 }
 
-/// Where things are in a leaf.
+/// Layout of a leaf.
 #[derive(Clone, Copy)]
 struct Shape {
     count: usize,
@@ -94,7 +94,7 @@ struct Shape {
     scores: usize,
     lens: usize,
     members: usize,
-    /// What every score has: its first bytes, and its last ones.
+    /// Bytes that every score has: its first ones, and its last ones.
     shared: u64,
 }
 
@@ -135,7 +135,7 @@ impl Shape {
         if self.is_even() { self.form.even } else { bytes[self.lens + index] }
     }
 
-    /// Where member `index` begins.
+    /// Returns the offset at which member `index` begins.
     #[inline]
     fn place(&self, bytes: &[u8], index: usize) -> usize {
         let before = match self.form.even {
@@ -148,7 +148,7 @@ impl Shape {
         self.members + before
     }
 
-    /// Whether a member can be written in the leaf's form.
+    /// Returns whether a member can be written in the leaf's form.
     #[inline]
     fn fits(&self, bits: u64, tag: u8) -> bool {
         let tag_fits = match self.form.even {
@@ -192,15 +192,15 @@ fn sum(bytes: &[u8], lens: usize, count: usize) -> usize {
     sum + column[whole..count].iter().map(|&len| usize::from(len)).sum::<usize>()
 }
 
-/// What a search looks for: a boundary in the order of the members.
+/// Target of a search: a boundary in the order of the members.
 pub(super) trait Target {
-    /// Whether members of a score lie on the left of the boundary, if the score decides.
+    /// Returns whether members of a score lie on the left of the boundary, if the score decides.
     fn by_order(&self, order: u64) -> Option<bool>;
-    /// Whether this member does.
+    /// Returns whether this member lies on the left of the boundary.
     fn includes(&self, order: u64, member: &[u8]) -> bool;
 }
 
-/// When it was changed last, or came to memory.
+/// Returns the stamp of the leaf's last change, or of its coming to memory.
 pub(super) fn stamp(bytes: &[u8]) -> u16 {
     u16::from_le_bytes([bytes[STAMP], bytes[STAMP + 1]])
 }
@@ -210,7 +210,7 @@ pub(super) fn set_stamp(bytes: &mut [u8], stamp: u16) {
     bytes[STAMP..LEAD].copy_from_slice(&stamp.to_le_bytes());
 }
 
-/// Whether some members may not lie in the leaf.
+/// Returns whether some members may lie outside the leaf.
 pub(super) fn has_longs(bytes: &[u8]) -> bool {
     bytes[EVEN] == EVEN_LONG
 }
@@ -295,7 +295,7 @@ impl<'a> Leaf<'a> {
         self.used() + self.shape.form.width() + usize::from(!self.shape.is_even()) + cell.raw.len()
     }
 
-    /// How many members lie on the left of a boundary.
+    /// Returns the number of members on the left of a boundary.
     pub fn partition(&self, target: &impl Target) -> usize {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -312,7 +312,8 @@ impl<'a> Leaf<'a> {
 
     /// The member's index, by looking at all of them.
     pub fn find(&self, member: &[u8]) -> Option<usize> {
-        // A leaf has a bound; how often another one has to be looked at for nothing depends on how full the index is.
+        // A leaf has a bound; how often another one has to be looked at for nothing depends on how full the
+        // index is.
         steps::note(1);
         let even = self.shape.form.even;
         if even >= EVEN_LONG || member.is_empty() {

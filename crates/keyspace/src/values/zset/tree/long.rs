@@ -55,7 +55,7 @@ impl Longs {
         self.free.push(number);
     }
 
-    /// Drops up to about `members_max` of those that are left. Whether none is.
+    /// Drops up to about `members_max` of those that are left. Returns whether none is.
     pub fn free_step(&mut self, members_max: usize) -> bool {
         let gone = self.chunks.len().min(members_max.div_ceil(CHUNK));
         self.chunks.truncate(self.chunks.len() - gone);

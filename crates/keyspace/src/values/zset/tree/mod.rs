@@ -12,8 +12,9 @@
 //!   numbers -> handles    tables of leaves, inner nodes, index pages: nodes know each other by number only
 //! ```
 //!
-//! The score of a member stands once, in its leaf: ZSCORE goes index, leaf; ZRANK then goes down the tree with the
-//! score and adds up what lies to the left. Of 16-byte members with random doubles as scores, bytes a member:
+//! The score of a member stands once, in its leaf: ZSCORE goes index, leaf; ZRANK then goes down the tree
+//! with the score and adds up what lies to the left. Of 16-byte members with random doubles as scores, bytes
+//! a member:
 //!
 //! ```text
 //!   leaf      5 score + 16 member + 1 head and class rounding       22
@@ -22,12 +23,13 @@
 //!   slabs     2 %                                                    0.6
 //! ```
 //!
-//! No operation on one member touches more than a path of the tree, two leaves and two index pages; growth and
-//! shrinking happen a node at a time.
+//! No operation on one member touches more than a path of the tree, two leaves and two index pages; growth
+//! and shrinking happen a node at a time.
 //!
 //! A leaf may leave memory: what else there is stays (`away`).
 //!
-//! Reading order: `score`, `leaf`, `draft`, `inner`, `node`, `seek`, `grow`, `shrink`, `index`, `cursor`, `saved`, `away`.
+//! Reading order: `score`, `leaf`, `draft`, `inner`, `node`, `seek`, `grow`, `shrink`, `index`, `cursor`,
+//! `saved`, `away`.
 
 mod away;
 mod check;
@@ -76,7 +78,8 @@ pub(crate) struct ZsetTree {
     longs: Longs,
     /// Leaves that are not in memory.
     away: u32,
-    /// A snapshot is under way that has yet to see some leaves: what it has not seen is saved before it changes.
+    /// A snapshot is under way that has yet to see some leaves: what it has not seen is saved before it
+    /// changes.
     saving: bool,
     saved: Pile<SavedLeaf>,
     saved_bytes: u64,
@@ -121,7 +124,7 @@ impl ZsetTree {
         Some(self.leaf(at.heap, leaf).score(index))
     }
 
-    /// How many members lie in front of this one, and its score.
+    /// Returns the number of members in front of this one, and its score.
     pub fn rank(&self, at: Reading<'_>, member: &[u8]) -> Option<(u64, f64)> {
         let (leaf, index) = self.shown(at, self.find_member(at.heap, at.hasher, member))??;
         let leaf = self.leaf(at.heap, leaf);
@@ -129,7 +132,8 @@ impl ZsetTree {
         Some((path.rank - 1, leaf.score(index)))
     }
 
-    /// How many members lie in front of a boundary. Less than that, where a leaf that decides is not in memory.
+    /// Returns the number of members in front of a boundary. The result is smaller if a leaf that decides is
+    /// not in memory.
     pub fn rank_of(&self, at: Reading<'_>, bound: ZsetBound<'_>) -> u64 {
         self.look_rank(at.heap, bound).unwrap_or_else(|away| {
             self.note_missed(at, away.leaf);
@@ -231,7 +235,8 @@ impl ZsetTree {
         if self.update_in_leaf(room, leaf, index, member, score::bits_of(score)) {
             return Ok(());
         }
-        // In first, so that a lack of memory changes nothing. The index learns of it before anything can merge.
+        // In first, so that a lack of memory changes nothing. The index learns of it before anything can
+        // merge.
         let to = self.insert_member(room, member, score)?;
         self.len += 1;
         let mut path = Path::new();
@@ -310,7 +315,7 @@ impl ZsetTree {
         while !self.free_nodes(room, usize::MAX) {}
     }
 
-    /// Frees up to `nodes_max` nodes of a set that is not used any more. Whether nothing is left.
+    /// Frees up to `nodes_max` nodes of a set that is not used any more. Returns whether nothing is left.
     fn free_nodes(&mut self, room: &mut Room<'_>, nodes_max: usize) -> bool {
         self.len = 0;
         for _ in 0..nodes_max {

@@ -1,4 +1,5 @@
-//! What leaves, inner nodes and index pages have in common: a head, a number, and a table that says where each is.
+//! Parts that leaves, inner nodes and index pages share: a head, a number, and a table with the place of each
+//! node.
 //!
 //! ```text
 //!   0            4            8        9      10      12     13
@@ -35,18 +36,18 @@ pub(super) const INDEX: u32 = 1 << 31;
 /// A leaf's number takes 24 bits in the member index.
 pub(super) const LEAVES_MAX: u32 = 1 << 24;
 
-/// What a change of a sorted set needs from its partition.
+/// Access to the parts of a partition that a change of a sorted set needs.
 pub(crate) struct Room<'a> {
     pub heap: &'a mut Heap,
     pub hasher: &'a KeyHasher,
-    /// What is not in memory.
+    /// State of what is not in memory.
     pub cold: &'a mut Cold,
     /// The version that nodes are born with.
     pub version: u8,
     pub now: UnixMs,
 }
 
-/// The same to read.
+/// Access to the parts of a partition that a read of a sorted set needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Reading<'a> {
     pub heap: &'a Heap,
@@ -171,7 +172,7 @@ impl Nodes {
         heap.release(handle);
     }
 
-    /// Whether a node of `have` bytes that needs only `need` is worth a copy: two classes are saved.
+    /// Returns whether a node of `have` bytes that needs only `need` is worth a copy: two classes are saved.
     pub fn is_loose(have: usize, need: usize) -> bool {
         isotherm_arena::class_bytes(Kind::Node, need) + 2 * CLASS_UNIT_BYTES <= have
     }

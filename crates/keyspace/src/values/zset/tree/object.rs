@@ -10,19 +10,19 @@ use crate::values::store::Store;
 use isotherm_arena::Handle;
 use isotherm_stdx::UnixMs;
 
-/// What a change of a sorted set needs of the store; the objects are left alone.
+/// Returns access to the parts of the store that a change of a sorted set needs; the objects are left alone.
 pub(crate) fn room_of(store: &mut Store, now: UnixMs) -> Room<'_> {
     let Store { heap, hasher, cold, snapshot, .. } = store;
     Room { heap, hasher, cold, version: snapshot.version(), now }
 }
 
-/// The same to read.
+/// Returns access to the parts of the store that a read of a sorted set needs.
 #[inline]
 pub(crate) fn reading_of(store: &Store) -> Reading<'_> {
     Reading { heap: &store.heap, hasher: &store.hasher, cold: &store.cold }
 }
 
-/// For what gives no leaf a time of its own.
+/// Time for a change that gives no leaf a time of its own.
 const NO_TIME: UnixMs = UnixMs(0);
 
 impl Structure for ZsetTree {
@@ -103,7 +103,7 @@ impl Structure for ZsetTree {
         Structure::len(self)
     }
 
-    /// Nothing is ever cut off it: what leaves is freed at once.
+    /// Returns false: parts are never cut off the set, but freed at once when they leave.
     fn has_garbage(&self) -> bool {
         false
     }
@@ -146,7 +146,7 @@ impl ZsetTree {
         Err(Full)
     }
 
-    /// The same set again: every node copied by `copy`, under the same numbers.
+    /// Makes a copy of the set: every node is copied by `copy`, under the same number.
     fn copy_with(
         &self,
         store: &mut Store,

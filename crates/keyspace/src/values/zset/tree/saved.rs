@@ -1,13 +1,13 @@
-//! What a snapshot sees of a sorted set while it changes.
+//! State of a sorted set that a snapshot sees while the set changes.
 //!
 //! ```text
 //!   leaf.version != the snapshot's   not seen yet: the walk emits its members and stamps it;
 //!                                    a writer copies them aside first (`before_change`) and stamps it
 //! ```
 //!
-//! The walk goes over leaves by number, not by order: the reader of the members puts them in order again. A number that
-//! is given out anew belongs to a leaf that carries the snapshot's version, and is passed over. The index and the inner
-//! nodes follow from the leaves and are not saved.
+//! The walk goes over leaves by number, not by order: the reader of the members puts them in order again. A
+//! number that is given out anew belongs to a leaf that carries the snapshot's version, and is passed over.
+//! The index and the inner nodes follow from the leaves and are not saved.
 
 use super::leaf::Leaf;
 use super::node::{self, Room};
@@ -18,7 +18,8 @@ use crate::values::parts::Part;
 use crate::values::receiver::{LongPart, NodeOf, NodePart, Receiver, SHORT_BYTES_MAX};
 use std::sync::Arc;
 
-/// Members of one leaf as they were: [score bits u64][len u32][member] one behind another. Long members are shared.
+/// Members of one leaf as they were: [score bits u64][len u32][member] one behind another. Long members are
+/// shared.
 pub(super) struct SavedLeaf {
     bytes: Box<[u8]>,
     longs: Vec<(f64, Arc<[u8]>)>,
@@ -114,8 +115,8 @@ impl ZsetTree {
         node::set_version(node::bytes_mut(room.heap, handle), room.version);
     }
 
-    /// Emits the members of a saved leaf, or else of the next other one; `at` begins at 0 and is the walk's own. Whether
-    /// all have been emitted.
+    /// Emits the members of a saved leaf, or else of the next other one; `at` begins at 0 and is the walk's
+    /// own. Returns whether all have been emitted.
     pub(super) fn emit_leaf(
         &mut self,
         room: &mut Room<'_>,

@@ -6,8 +6,8 @@
 //!   -0.0       7fff_ffff_ffff_ffff, just below +0.0     distinguished, but `order_of` makes the two equal
 //! ```
 //!
-//! Scores of neighbours share their first bytes, and whole numbers end in bytes of 00 (negative ones of ff): a leaf
-//! leaves both out.
+//! Scores of neighbours share their first bytes, and whole numbers end in bytes of 00 (negative ones of ff):
+//! a leaf leaves both out.
 
 const SIGN: u64 = 1 << 63;
 const NEGATIVE_ZERO: u64 = SIGN - 1;
@@ -23,7 +23,7 @@ pub(super) fn score_of(bits: u64) -> f64 {
     f64::from_bits(if bits & SIGN == 0 { !bits } else { bits & !SIGN })
 }
 
-/// What decides the order: the two zeros are one score.
+/// Returns the bits that decide the order: the two zeros are one score.
 #[inline]
 pub(super) fn order_of(bits: u64) -> u64 {
     bits + u64::from(bits == NEGATIVE_ZERO)

@@ -1,7 +1,8 @@
 //! The way down: to a member's leaf, to the place of a boundary, to a rank.
 //!
-//! Separators hold scores only. Where a score ties, the first member below the child decides, which lies in the child's
-//! leftmost leaf: a few more steps, paid only among equal scores. If a leaf that decides is not in memory, the way ends there (`Away`).
+//! Separators hold scores only. Where a score ties, the first member below the child decides, which lies in
+//! the child's leftmost leaf: a few more steps, paid only among equal scores. If a leaf that decides is not
+//! in memory, the way ends there (`Away`).
 
 use super::away::Away;
 use super::inner;
@@ -11,14 +12,15 @@ use super::{ZsetTree, node};
 use crate::layout::heap::Heap;
 use isotherm_stdx::steps;
 
-/// Children of the smallest inner node but one: merging keeps two neighbours above 3/4 of a full node together, so that
-/// 12 levels hold more than memory does.
+/// Children of the smallest inner node but one: merging keeps two neighbours above 3/4 of a full node
+/// together, so that 12 levels hold more than memory does.
 pub(super) const LEVELS_MAX: usize = 16;
 
-/// From the root to a leaf.
+/// Path from the root to a leaf.
 #[derive(Clone, Copy)]
 pub(super) struct Path {
-    /// Inner nodes from the root down, and which child the way goes through: two words, which are zeroed without gaps.
+    /// Inner nodes from the root down, and which child the way goes through: two words, which are zeroed
+    /// without gaps.
     pub steps: [(u32, u32); LEVELS_MAX],
     pub len: usize,
     pub leaf: u32,
@@ -74,7 +76,8 @@ impl Target for ByScore {
     }
 }
 
-/// Members below a member, or up to it, whatever their scores (which are equal where this is used with sense).
+/// Members below a member, or up to it, whatever their scores (which are equal where this is used with
+/// sense).
 pub(super) struct ByMember<'a> {
     pub member: &'a [u8],
     pub with_equal: bool,
@@ -119,7 +122,8 @@ impl ZsetTree {
         self.descend_by(heap, target, &mut path).map(|()| path)
     }
 
-    /// The same into a path that is there: it is long to copy.
+    /// Goes from the root to a boundary, and writes the way into `path`: a path is long to copy. The set has
+    /// members.
     pub(super) fn descend_by(&self, heap: &Heap, target: &impl Target, path: &mut Path) -> Result<(), Away> {
         (path.len, path.rank) = (0, 0);
         let mut at = self.root;
@@ -139,8 +143,8 @@ impl ZsetTree {
         Ok(())
     }
 
-    /// The last child whose first member lies on the left of the boundary, or the first one. `below` levels of inner
-    /// nodes lie under the children. Where a leaf decides that is not in memory: that leaf.
+    /// The last child whose first member lies on the left of the boundary, or the first one. `below` levels
+    /// of inner nodes lie under the children. Where a leaf decides that is not in memory: that leaf.
     fn choose(&self, heap: &Heap, bytes: &[u8], below: usize, target: &impl Target) -> Result<usize, u32> {
         let (mut low, mut high) = (0, node::count(bytes) - 1);
         while low < high {
@@ -158,8 +162,8 @@ impl ZsetTree {
         Ok(low)
     }
 
-    /// The way to a member whose leaf is in memory, whichever others are not: by looking at all leaves that may have it. For what cannot be
-    /// given up any more when one of the others cannot be read.
+    /// The way to a member whose leaf is in memory, whichever others are not: by looking at all leaves that
+    /// may have it. For what cannot be given up any more when one of the others cannot be read.
     #[cold]
     pub(super) fn search(&self, heap: &Heap, member: &UpTo<'_>) -> Path {
         let mut path = Path::new();
@@ -224,7 +228,7 @@ impl ZsetTree {
         path
     }
 
-    /// Moves a path to the leaf behind (or in front of) its own. Whether there is one.
+    /// Moves a path to the leaf behind (or in front of) its own. Returns whether there is one.
     pub(super) fn step_leaf(&self, heap: &Heap, path: &mut Path, forward: bool) -> bool {
         for level in (0..path.len).rev() {
             let (number, child) = path.steps[level];

@@ -1,8 +1,8 @@
 //! Removal from the tree, and merges.
 //!
-//! A leaf that has become small takes in a neighbour, or goes into it, as soon as the two leave a quarter of a leaf free
-//! together; inner nodes likewise. The one with more members keeps its number, so that fewer entries of the member
-//! index change. A merge that finds no memory is left for the next removal.
+//! A leaf that has become small takes in a neighbour, or goes into it, as soon as the two leave a quarter of
+//! a leaf free together; inner nodes likewise. The one with more members keeps its number, so that fewer
+//! entries of the member index change. A merge that finds no memory is left for the next removal.
 
 use super::ZsetTree;
 use super::away::used_there;
@@ -22,8 +22,8 @@ const MERGED_CHILDREN_MAX: usize = 24;
 const _: () = assert!(MERGED_CHILDREN_MAX < CHILDREN_MAX);
 
 impl ZsetTree {
-    /// Takes out the member that stands before the path's place. The member index is the caller's; no member of the
-    /// leaf but this one may be missing there.
+    /// Takes out the member that stands before the path's place. The member index is the caller's; no member
+    /// of the leaf but this one may be missing there.
     pub(super) fn remove_at(&mut self, room: &mut Room<'_>, path: &Path) {
         let index = path.index - 1;
         self.before_change(room, path.leaf);
@@ -70,7 +70,8 @@ impl ZsetTree {
         behind.into_iter().chain(index.checked_sub(1))
     }
 
-    /// The pairs of leaves that may be merged: the path's own and a neighbour, and the place of the left one in their parent.
+    /// The pairs of leaves that may be merged: the path's own and a neighbour, and the place of the left one
+    /// in their parent.
     pub(super) fn pairs_of<'a>(
         &'a self,
         heap: &'a Heap,
@@ -81,7 +82,8 @@ impl ZsetTree {
         pairs.map(|left| (left, inner::number(parent, left), inner::number(parent, left + 1)))
     }
 
-    /// Merges the path's leaf with a neighbour, if they are small enough together. One that is away is read if they are.
+    /// Merges the path's leaf with a neighbour, if they are small enough together. One that is away is read
+    /// if they are.
     fn merge_leaf(&mut self, room: &mut Room<'_>, path: &Path) -> bool {
         let level = path.len - 1;
         let mut pairs = [None; 2];
