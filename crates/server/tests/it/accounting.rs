@@ -1,4 +1,5 @@
-//! Memory accounting: every byte that is used is accounted for by purpose, and what is resident is explained to the system's figure.
+//! Memory accounting: every byte that is used is accounted for by purpose, and what is resident is explained
+//! to the system's figure.
 //!
 //! `cargo xtask allocators` runs this under each of the four.
 
@@ -6,8 +7,8 @@ use crate::common::{Client, Server, encode, wait_until};
 use std::collections::BTreeMap;
 
 const KEYS: usize = 4000;
-/// What the accounting may miss of used memory: threads that rest know up to 4 KB each alone, those at work 64 KB; what the
-/// allocator rounds of tables that are counted by their lengths; buffers of workers.
+/// What the accounting may miss of used memory: threads that rest know up to 4 KB each alone, those at work
+/// 64 KB; what the allocator rounds of tables that are counted by their lengths; buffers of workers.
 const UNBOOKED_BYTES_MAX: i64 = 192 << 10;
 /// More with `swap-mode`: 227 KB in all were seen since the thread that writes values can evict keys.
 const UNBOOKED_TIER_BYTES_MAX: i64 = 96 << 10;

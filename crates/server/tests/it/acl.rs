@@ -312,7 +312,8 @@ fn the_configuration_has_users() {
     );
 }
 
-/// A right that is taken away is gone when the reply leaves: nothing passes afterwards, however many are under way.
+/// A right that is taken away is gone when the reply leaves: nothing passes afterwards, however many are
+/// under way.
 #[test]
 fn a_right_that_is_taken_away_is_gone() {
     for workers in [1, 2, 16] {

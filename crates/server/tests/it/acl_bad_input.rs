@@ -1,4 +1,5 @@
-//! Users whose rules are too long, too many, or made to be slow; those who guess passwords; and a disk that takes nothing.
+//! Users whose rules are too long, too many, or made to be slow; those who guess passwords; and a disk that
+//! takes nothing.
 
 use crate::common::{Client, OnDrop, Server, encode, scaled};
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
-//! Random users and commands, here and at a real Valkey: the same rules are refused, users are shown the same, and what is
-//! permitted and denied is the same, asked by ACL DRYRUN and really sent. Needs `ISOTHERM_PEER_BIN`; `ISOTHERM_DECISIONS` says how many.
+//! Random users and commands, here and at a real Valkey: the same rules are refused, users are shown the
+//! same, and what is permitted and denied is the same, asked by ACL DRYRUN and really sent. Needs
+//! `ISOTHERM_PEER_BIN`; `ISOTHERM_DECISIONS` says how many.
 
 use crate::common::{Client, Server, encode};
 use crate::peers;

@@ -1,4 +1,5 @@
-//! The allocator that the server was built with: it starts, its figures are there, and what is freed goes back.
+//! The allocator that the server was built with: it starts, its figures are there, and what is freed goes
+//! back.
 //!
 //! `cargo xtask allocators` runs this for each of the four.
 
@@ -49,7 +50,8 @@ fn what_is_freed_goes_back_without_requests() {
     let full = server.resident_bytes();
     // The server looks ten times a second at how much there is.
     std::thread::sleep(std::time::Duration::from_millis(300));
-    // The first tenth stays. One of ten between the others would hold all of mimalloc's pages, of 16 such blocks each.
+    // The first tenth stays. One of ten between the others would hold all of mimalloc's pages, of 16 such
+    // blocks each.
     for key in KEYS / 10..KEYS {
         client.send(encode(&["DEL", &format!("key:{key}")]));
         client.expect(":1\r\n");

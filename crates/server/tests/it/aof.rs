@@ -216,7 +216,8 @@ fn number(reply: &str) -> u64 {
 
 #[test]
 fn a_read_waits_for_what_it_shows() {
-    // Replies to reads and to blocked clients come by the same way as those to writes; none may be forgotten there.
+    // Replies to reads and to blocked clients come by the same way as those to writes; none may be forgotten
+    // there.
     let data = Data::new();
     let server = data.start(2, &["--appendfsync", "always"]);
     let (mut writer, mut reader, mut waiter) = (server.client(), server.client(), server.client());
@@ -255,7 +256,8 @@ fn a_torn_tail_is_cut_off() {
     }
 }
 
-/// Three writes of 2 KB each, synced one by one: each is a commit with its line. The file, and where the commits begin.
+/// Three writes of 2 KB each, synced one by one: each is a commit with its line. The file, and where the
+/// commits begin.
 fn three_commits(data: &Data, more: &[&str]) -> (Vec<u8>, Vec<usize>) {
     let mut server = data.start(1, more);
     let mut client = server.client();
@@ -492,7 +494,8 @@ fn a_full_log_makes_writes_wait_and_they_go_on() {
     clients[0].check("PING", "+PONG\r\n");
 }
 
-/// Behind one character `K` is the number of a key, `N` a number, `E` an element, `T` milliseconds: one, or many.
+/// Behind one character `K` is the number of a key, `N` a number, `E` an element, `T` milliseconds: one, or
+/// many.
 const RANDOM: &[&str] = &[
     "SET sK N",
     "SET sK E PX T",
@@ -747,7 +750,8 @@ fn a_base_of_commands_begins_with_its_second() {
     server.client().check("GET a", "$1\r\n1\r\n");
 }
 
-/// Commands of one key run on several threads, others alone: what comes of it is what one thread makes, which runs them in order.
+/// Commands of one key run on several threads, others alone: what comes of it is what one thread makes, which
+/// runs them in order.
 #[test]
 fn several_threads_play_back_what_one_does() {
     let data = Data::new();
@@ -792,7 +796,8 @@ fn several_threads_play_back_what_one_does() {
     assert!(said.contains(&format!("at offset {bad}, error: unknown command 'NOSUCH'")), "{said}");
 }
 
-/// Strings that a log begins with are gathered and built at once: the data is what comes of running each command by itself.
+/// Strings that a log begins with are gathered and built at once: the data is what comes of running each
+/// command by itself.
 #[test]
 fn what_is_gathered_of_a_log_is_what_its_commands_make() {
     for seed in 0..6 {
@@ -827,7 +832,8 @@ fn what_is_gathered_of_a_log_is_what_its_commands_make() {
             let server = data.start(workers, &[]);
             let mut client = server.client();
             client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
-            // The digest has keys whose time is over until the expiry cycle removes them; KEYS does not show them.
+            // The digest has keys whose time is over until the expiry cycle removes them; KEYS does not show
+            // them.
             for db in 0..2 {
                 client.check(&format!("SELECT {db}"), "+OK\r\n");
                 wait_until("expired keys are gone", || {

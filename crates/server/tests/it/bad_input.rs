@@ -7,7 +7,8 @@
 //! >> *1\r\n$x\r\n   bytes on a connection of their own
 //! = ...<closed>     all that comes back, and whether the connection ends
 //! ```
-//! Where `ISOTHERM_PEER_BIN` says where Valkey's programs are, the same is played to Valkey, so that the files are right.
+//! Where `ISOTHERM_PEER_BIN` says where Valkey's programs are, the same is played to Valkey, so that the
+//! files are right.
 
 use crate::common::{PATIENCE, Server, encode, free_port, read_some};
 use isotherm_stdx::args_split::{Dialect, args_split};

@@ -1,5 +1,5 @@
-//! Too few addresses, too little memory, or a clock that steps. The server logs the reason and ends with an exit code, or
-//! it refuses the request that it cannot serve and goes on; it never crashes.
+//! Too few addresses, too little memory, or a clock that steps. The server logs the reason and ends with an
+//! exit code, or it refuses the request that it cannot serve and goes on; it never crashes.
 
 use crate::common::{Client, Server, binary, encode, free_port, wait_until};
 use std::io::{Read, Write};
@@ -39,8 +39,9 @@ fn starts(server: &mut Server) -> bool {
 
 // ---- addresses ----
 
-/// `ulimit -v` from far too little to plenty: each server works, or ends with exit code 1 and a reason. Below some 30 MB
-/// the program, its allocator's first pages and its table of commands do not fit, and the process is aborted.
+/// `ulimit -v` from far too little to plenty: each server works, or ends with exit code 1 and a reason. Below
+/// some 30 MB the program, its allocator's first pages and its table of commands do not fit, and the process
+/// is aborted.
 #[test]
 fn any_limit_on_addresses() {
     let (mut working, mut refused) = (0, 0);
@@ -102,7 +103,8 @@ fn memory_that_runs_out() {
     let gone: Vec<String> = (0..100).map(|number| format!("k:0:{number}")).collect();
     other.check(&format!("DEL {}", gone.join(" ")), ":100\r\n");
     other.check(&format!("SET again {}", "w".repeat(1000)), OK);
-    // A value for which the query buffer has no memory closes its connection or is refused; other connections go on.
+    // A value for which the query buffer has no memory closes its connection or is refused; other connections
+    // go on.
     let mut large = server.client();
     let mut request = b"*3\r\n$3\r\nSET\r\n$5\r\nlarge\r\n$209715200\r\n".to_vec();
     request.resize(request.len() + 200 * MB, b'x');
@@ -122,7 +124,8 @@ fn memory_that_runs_out() {
     assert!(server.is_alive());
 }
 
-/// Memory for small values ends far below `maxmemory`: keys are evicted, as above the limit, and writes are served.
+/// Memory for small values ends far below `maxmemory`: keys are evicted, as above the limit, and writes are
+/// served.
 #[test]
 fn memory_that_runs_out_evicts() {
     let mut server = limited(
@@ -150,7 +153,8 @@ fn memory_that_runs_out_evicts() {
     assert!(refused < 4000 && refused_late < 100, "{refused} writes were refused, {refused_late} at the end");
 }
 
-/// Under strict accounting the reserved addresses must not count. The test runs only where the machine has this setting.
+/// Under strict accounting the reserved addresses must not count. The test runs only where the machine has
+/// this setting.
 #[test]
 fn strict_accounting_of_memory() {
     let setting = std::fs::read_to_string("/proc/sys/vm/overcommit_memory").unwrap_or_default();

@@ -387,8 +387,8 @@ fn a_group_that_is_destroyed_ends_the_waiting_for_it() {
     });
 }
 
-/// Reads of two streams, one of which is touched all the time while an entry comes to the other: whatever thread has the
-/// reader in hand at that moment, the entry is read.
+/// Reads of two streams, one of which is touched all the time while an entry comes to the other: whatever
+/// thread has the reader in hand at that moment, the entry is read.
 #[test]
 fn a_stream_that_has_nothing_new_hides_no_other() {
     const ROUNDS: usize = 300;
@@ -436,7 +436,8 @@ fn a_stream_that_has_nothing_new_hides_no_other() {
     });
 }
 
-/// A try that finds nothing for its client meets a key whose time has come. A client that waits for that key learns of it.
+/// A try that finds nothing for its client meets a key whose time has come. A client that waits for that key
+/// learns of it.
 #[test]
 fn a_key_that_expires_in_a_try_is_reported() {
     let server = Server::with_workers(1, &["--enable-debug-command", "yes"]);

@@ -236,8 +236,8 @@ fn unauthenticated_clients_may_leave_little() {
     server.client().check("GET k", refused);
 }
 
-/// A client that waits for keys takes their names, several times, and what lists it; that is shown, counts for the limit, and
-/// is given back when the wait is over.
+/// A client that waits for keys takes their names, several times, and what lists it; that is shown, counts
+/// for the limit, and is given back when the wait is over.
 #[test]
 fn waiting_for_keys_is_accounted_for() {
     const KEYS: usize = 20_000;
@@ -278,8 +278,8 @@ fn waiting_for_keys_is_accounted_for() {
     asking.check(&format!("LLEN {}", words[9]), ":1\r\n");
 }
 
-/// A large collection that is evicted is not in the keyspace any more, but in memory for a moment: nothing else leaves for
-/// it, and no write is refused.
+/// A large collection that is evicted is not in the keyspace any more, but in memory for a moment: nothing
+/// else leaves for it, and no write is refused.
 #[test]
 fn one_large_key_makes_room() {
     for policy in ["allkeys-random", "allkeys-lru"] {

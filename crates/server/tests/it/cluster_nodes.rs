@@ -313,7 +313,8 @@ fn two_processes_do_not_share_one_file() {
     );
 }
 
-/// A file system has lost the bytes of nodes.conf: another node must not take the slots of the keys that are found.
+/// A file system has lost the bytes of nodes.conf: another node must not take the slots of the keys that are
+/// found.
 #[test]
 fn a_node_does_not_start_as_another_beside_its_data() {
     let mut node = Node::start(&[]);
@@ -437,7 +438,8 @@ fn a_replica_that_restarts_again_and_again_goes_on_in_its_history() {
     assert!(stats.contains("sync_full:1\r\n") && stats.contains("sync_partial_ok:4\r\n"), "{stats}");
 }
 
-/// The slots of the primary become another node's while its snapshot is loaded: that load ends, and goes, before the next begins.
+/// The slots of the primary become another node's while its snapshot is loaded: that load ends, and goes,
+/// before the next begins.
 #[test]
 fn the_primary_changes_in_the_middle_of_a_load() {
     const KEYS: usize = 500;

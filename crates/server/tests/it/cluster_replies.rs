@@ -1,4 +1,5 @@
-//! Large replies that show the cluster: whole and in their place for each client, and in memory once for all of them.
+//! Large replies that show the cluster: whole and in their place for each client, and in memory once for all
+//! of them.
 
 use std::fmt::Write as _;
 use std::io::{Read, Write};

@@ -117,7 +117,8 @@ fn descriptors_of_threads_are_counted() {
     drop(idle);
 }
 
-/// Without file descriptors connections wait; the server neither spins nor ends, and goes on when there are some again.
+/// Without file descriptors connections wait; the server neither spins nor ends, and goes on when there are
+/// some again.
 #[test]
 fn accepting_rests_when_files_run_out() {
     let server = Server::start(&[]);
@@ -270,8 +271,8 @@ impl Two {
         Two { server, client, late }
     }
 
-    /// While the first client holds all locks, before it does `what` under them, the second sends its request, is let in
-    /// and waits for its locks.
+    /// While the first client holds all locks, before it does `what` under them, the second sends its
+    /// request, is let in and waits for its locks.
     fn wait_behind(&mut self, what: &str, reply: &str, request: &str) {
         self.server.hold_all_locks(&mut self.client, &[what]);
         self.late.send(format!("{request}\r\n"));
@@ -311,8 +312,8 @@ fn a_command_paused_while_it_waits_for_its_locks_waits_on() {
     two.late.expect_silence();
 }
 
-/// A command that begins in the millisecond in which the clock was read last, and then waits for its locks, goes by the time
-/// at which it has them.
+/// A command that begins in the millisecond in which the clock was read last, and then waits for its locks,
+/// goes by the time at which it has them.
 #[test]
 fn time_is_that_of_the_lock() {
     const TTL: Duration = Duration::from_secs(100);
@@ -477,7 +478,8 @@ fn an_end_before_a_wait_for_a_key_is_noticed() {
     slow.stream.shutdown(Shutdown::Write).unwrap();
     wait_until("it is stopped", || observer.unread_bytes(id) > 10 << 20);
     assert_eq!(slow.read_to_end().len(), REPLIES * ("$1048576\r\n\r\n".len() + (1 << 20)));
-    // Stopped until it has been handed what it listens to. Requests and end come in one event: the worker is busy.
+    // Stopped until it has been handed what it listens to. Requests and end come in one event: the worker is
+    // busy.
     let mut listener = server.client();
     listener.ask("HELLO 3");
     listener.ask("SUBSCRIBE channel");
@@ -561,8 +563,8 @@ fn every_connection_has_a_worker_and_all_see_the_same() {
     assert_eq!(total, 400);
 }
 
-/// A failover tool prolongs a pause again and again while many clients wait: they wait behind one moment, not behind a
-/// timer each, so that prolonging costs nothing and the others are served.
+/// A failover tool prolongs a pause again and again while many clients wait: they wait behind one moment, not
+/// behind a timer each, so that prolonging costs nothing and the others are served.
 #[test]
 fn a_pause_that_is_prolonged_is_one_wait() {
     const WRITERS: usize = 150;
@@ -586,7 +588,8 @@ fn a_pause_that_is_prolonged_is_one_wait() {
     }
     let grown = server.resident_bytes().saturating_sub(resident_bytes);
     assert!(grown < 8 << 20, "{grown} bytes for waiting");
-    // Some hundreds of requests take some milliseconds; a pass over all that wait, each millisecond, would take seconds.
+    // Some hundreds of requests take some milliseconds; a pass over all that wait, each millisecond, would
+    // take seconds.
     let used = server.cpu() - cpu;
     assert!(used < Duration::from_secs(1), "{used:?} for waiting");
     pauser.check("GET n", "$-1\r\n");

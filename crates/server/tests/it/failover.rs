@@ -1,5 +1,5 @@
-//! FAILOVER: who may ask for it, what becomes of writes meanwhile, and that no answered write is lost. Other ends are Isotherm,
-//! scripted replicas that answer what they like, and Valkey.
+//! FAILOVER: who may ask for it, what becomes of writes meanwhile, and that no answered write is lost. Other
+//! ends are Isotherm, scripted replicas that answer what they like, and Valkey.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -185,7 +185,8 @@ fn a_replica_that_lags_or_dies() {
     assert_eq!(client.ask("CONFIG GET replicaof"), "*2\r\n$9\r\nreplicaof\r\n$0\r\n\r\n");
 }
 
-/// A failover to a scripted node, with a write that waits for its end: what that one is asked, and a hand to answer with.
+/// A failover to a scripted node, with a write that waits for its end: what that one is asked, and a hand to
+/// answer with.
 fn ask_scripted(server: &Server, client: &mut Client, writer: &mut Client) -> (Replica, Replica, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -370,7 +371,8 @@ fn one_that_was_promoted_meanwhile_refuses() {
     two.expect("+OK\r\n");
     wait_for_state(&mut one, "no-failover");
     assert!(is_primary(&mut two));
-    // Which of the two came first is open; a handover that was refused leaves two primaries, as REPLICAOF NO ONE has asked for.
+    // Which of the two came first is open; a handover that was refused leaves two primaries, as REPLICAOF NO
+    // ONE has asked for.
     if is_primary(&mut one) {
         first.wait_for_log("aborted: Failover target rejected psync request");
     }
@@ -402,8 +404,8 @@ fn siblings_and_the_former_primary_go_on_without_a_snapshot() {
 
 // ---- under load ----
 
-/// Writes to whichever of the servers takes it, one request after the other, until it is stopped. Returns how many were answered,
-/// each a key of its own.
+/// Writes to whichever of the servers takes it, one request after the other, until it is stopped. Returns how
+/// many were answered, each a key of its own.
 fn write(ports: [u16; 2], name: &str, pipeline: usize, stop: &AtomicBool) -> Vec<usize> {
     let (mut answered, mut number, mut at) = (Vec::new(), 0, 0);
     'connections: while !stop.load(Ordering::Relaxed) {
@@ -438,7 +440,8 @@ fn write(ports: [u16; 2], name: &str, pipeline: usize, stop: &AtomicBool) -> Vec
     answered
 }
 
-/// Hands over again and again between the two while clients write, and looks for each answered write afterwards.
+/// Hands over again and again between the two while clients write, and looks for each answered write
+/// afterwards.
 fn hand_over_under_load(first: &Server, second: &Server, times: usize) {
     let stop = AtomicBool::new(false);
     let ports = [first.port, second.port];

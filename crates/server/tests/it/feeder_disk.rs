@@ -1,5 +1,5 @@
-//! The files of the thread that feeds replicas are on a disk that does not answer: the replicas that need them wait, or start over, and
-//! nothing else does.
+//! The files of the thread that feeds replicas are on a disk that does not answer: the replicas that need
+//! them wait, or start over, and nothing else does.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,5 +1,5 @@
-//! FUNCTION and FCALL: what they answer, what a library may do while it loads, and what others see of it. Most of it is
-//! sent to Valkey too, where that is installed.
+//! FUNCTION and FCALL: what they answer, what a library may do while it loads, and what others see of it.
+//! Most of it is sent to Valkey too, where that is installed.
 
 use crate::common::{Client, Server, encode, field, wait_until};
 use crate::peers;

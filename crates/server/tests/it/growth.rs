@@ -1,9 +1,10 @@
-//! Growth is measured, of the server's own commands: one that takes many channels, patterns, keys, ids or names, or waits for
-//! them, looks at 17 times as much for 16 times as many, at most. As `crates/commands/tests/it/growth.rs` does it for data
-//! commands, over a socket: DEBUG STEPS shows what the one worker has looked at.
+//! Growth is measured, of the server's own commands: one that takes many channels, patterns, keys, ids or
+//! names, or waits for them, looks at 17 times as much for 16 times as many, at most. As
+//! `crates/commands/tests/it/growth.rs` does it for data commands, over a socket: DEBUG STEPS shows what the
+//! one worker has looked at.
 //!
-//! A scene that counts less than one look an item would not notice a loop that grows: it fails, and its loop needs a
-//! `steps::note`.
+//! A scene that counts less than one look an item would not notice a loop that grows: it fails, and its loop
+//! needs a `steps::note`.
 //!
 //! Which commands these are COMMAND DOCS says, of all that are not data commands.
 #![cfg(debug_assertions)]
@@ -20,8 +21,8 @@ const GROWTH_MAX: u64 = 17;
 const LOOKS: u64 = 1;
 const DEBUG: &[&str] = &["--enable-debug-command", "yes"];
 
-/// What a new client sends; then the line that is measured, and what another client then does. What stands in brackets is
-/// repeated, with `#` for its number; a line that ends with `*` is sent for each number.
+/// What a new client sends; then the line that is measured, and what another client then does. What stands in
+/// brackets is repeated, with `#` for its number; a line that ends with `*` is sent for each number.
 struct Scene {
     name: &'static str,
     /// How many there are of them at first; then 16 times as many.
@@ -205,7 +206,8 @@ fn looked(scene: &Scene, count: usize) -> u64 {
     steps(&mut other) - before
 }
 
-/// Names of commands and subcommands with an argument that repeats, without those that are tested beside their code.
+/// Names of commands and subcommands with an argument that repeats, without those that are tested beside
+/// their code.
 fn that_take_many(client: &mut Client) -> BTreeSet<String> {
     let data: BTreeSet<&str> = isotherm_commands::COMMANDS
         .iter()

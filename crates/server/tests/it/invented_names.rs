@@ -11,7 +11,8 @@ const OK: &str = "+OK\r\n";
 fn names() -> usize {
     scaled(50_000, 0.1)
 }
-/// Memory that a kind may take more behind its second round than before it: 200 B a name. Some 76 KB are seen.
+/// Memory that a kind may take more behind its second round than before it: 200 B a name. Some 76 KB are
+/// seen.
 const GROWTH_BYTES_MAX: u64 = 1 << 20;
 
 /// A kind of names: who sends them, and its requests, with `#` for the name.

@@ -3,16 +3,16 @@
 //! ```text
 //!   [REDIS0011][what a test makes][ff, no checksum] --> server --> peak of its resident bytes (VmHWM), over that of an empty one
 //! ```
-//! The files are those of which few bytes make much: keys of one byte, a database for each key, streams and groups without
-//! entries, numbers of elements that never come.
+//! The files are those of which few bytes make much: keys of one byte, a database for each key, streams and
+//! groups without entries, numbers of elements that never come.
 
 use crate::common::{Server, wait_until};
 
 /// Resident bytes at most for a byte of the file.
 const GROWTH_MAX: u64 = 64;
 const SLACK_BYTES: u64 = 1 << 20;
-/// What the first keys of a database take beside that, when they lie in all parts of it: 256 runs of 64 slots, each with its
-/// records and a first page (measured: 0.6 MB).
+/// What the first keys of a database take beside that, when they lie in all parts of it: 256 runs of 64
+/// slots, each with its records and a first page (measured: 0.6 MB).
 const DATABASE_BYTES: u64 = 700_000;
 const DATABASES: u64 = 16;
 

@@ -55,8 +55,8 @@ fn holds_are_counted_by_command() {
     assert_eq!(figure(&info, "gate_debug", "holds").unwrap_or(0), 0, "{info}");
 }
 
-/// The work of the server itself has names of its own, and a second after a hold is over it no longer counts for the last
-/// second.
+/// The work of the server itself has names of its own, and a second after a hold is over it no longer counts
+/// for the last second.
 #[test]
 fn work_of_the_server_has_names() {
     let server = Server::with_workers(2, &["--enable-debug-command", "yes"]);
@@ -127,8 +127,8 @@ fn long_holds_are_events() {
     client.check("LATENCY RESET lock", ":1\r\n");
 }
 
-/// What a COUNT asks for is the client's own work, also where ten entries are looked at for each: builds with debug
-/// assertions end when a hold looks at more than its bound.
+/// What a COUNT asks for is the client's own work, also where ten entries are looked at for each: builds with
+/// debug assertions end when a hold looks at more than its bound.
 #[test]
 fn a_count_asks_for_more() {
     let server = Server::with_workers(1, &[]);

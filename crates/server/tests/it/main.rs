@@ -1,4 +1,5 @@
-//! Tests of the server from outside, over sockets. One program, because each costs its own building and linking.
+//! Tests of the server from outside, over sockets. One program, because each costs its own building and
+//! linking.
 
 mod accounting;
 mod acl;

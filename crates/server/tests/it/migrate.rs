@@ -1,4 +1,5 @@
-//! MIGRATE between two servers, also of Valkey: replies, and what becomes of keys that change, leave or are cut off on their way.
+//! MIGRATE between two servers, also of Valkey: replies, and what becomes of keys that change, leave or are
+//! cut off on their way.
 
 use std::io::Read;
 use std::net::TcpListener;

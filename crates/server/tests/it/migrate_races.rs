@@ -1,4 +1,5 @@
-//! MIGRATE beside clients that write, over connections that are cut, and in a cluster: nothing is lost, doubled or stale.
+//! MIGRATE beside clients that write, over connections that are cut, and in a cluster: nothing is lost,
+//! doubled or stale.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -102,7 +103,8 @@ fn a_connection_that_is_cut_anywhere_loses_nothing() {
 const ADD: &str =
     "if redis.call('exists', KEYS[1]) == 1 then return redis.call('incr', KEYS[1]) else return -1 end";
 
-/// Random schedules: writers add to counters wherever these are, some delete and make anew, while MIGRATE moves them.
+/// Random schedules: writers add to counters wherever these are, some delete and make anew, while MIGRATE
+/// moves them.
 #[test]
 fn nothing_is_lost_doubled_or_stale_beside_writers() {
     const KEYS: usize = 6;

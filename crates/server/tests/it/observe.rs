@@ -1,5 +1,5 @@
-//! What the server reports about its commands over a socket: the logs of slow and large ones, how long they take, what
-//! is counted.
+//! What the server reports about its commands over a socket: the logs of slow and large ones, how long they
+//! take, what is counted.
 
 use crate::common;
 use crate::common::{Client, Server, encode, wait_until};
@@ -305,8 +305,8 @@ fn metrics_over_http() {
     );
 }
 
-/// Clients that send a byte now and then stop no other client, and are closed. Once one thread served the port, and its
-/// patience began anew with every byte: such a client kept the port for any time.
+/// Clients that send a byte now and then stop no other client, and are closed. Once one thread served the
+/// port, and its patience began anew with every byte: such a client kept the port for any time.
 #[test]
 fn slow_clients_of_the_metrics_port() {
     use std::io::{Read, Write};

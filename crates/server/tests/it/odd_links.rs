@@ -22,7 +22,8 @@ fn is_up(client: &mut Client) -> bool {
     text_field(&client.ask("INFO replication"), "master_link_status") == "up"
 }
 
-/// A node that follows itself, and a ring of three: there is no primary, so no link comes up and no data is lost.
+/// A node that follows itself, and a ring of three: there is no primary, so no link comes up and no data is
+/// lost.
 #[test]
 fn who_follows_itself_has_no_primary() {
     let nodes: Vec<Server> = (0..3).map(|_| start(&[])).collect();
@@ -134,7 +135,8 @@ fn a_transaction_that_was_queued_before_a_load() {
     wait_until("the data is served", || empty.ask("GET j") == "$1\r\n1\r\n");
 }
 
-/// The disk takes no more of the snapshot: the data that there is is served, and the sync is tried again until there is room.
+/// The disk takes no more of the snapshot: the data that there is is served, and the sync is tried again
+/// until there is room.
 #[test]
 fn a_full_disk_while_receiving() {
     let data = Data::new();
@@ -176,7 +178,8 @@ fn a_full_disk_while_receiving() {
     assert!(primary.replica.is_alive());
 }
 
-/// Either end stands still for longer than `repl-timeout`: the other gives it up, and afterwards it goes on where it was.
+/// Either end stands still for longer than `repl-timeout`: the other gives it up, and afterwards it goes on
+/// where it was.
 #[test]
 fn an_end_that_stands_still() {
     let primary = start(&["--repl-timeout", "1", "--repl-ping-replica-period", "1"]);
@@ -206,7 +209,8 @@ fn a_primary_with_another_clock() {
     let mut client = primary.replica.client();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
     const HOUR: i64 = 3_600_000;
-    // An hour behind: what it has just given a minute is over here. It is hidden, and there until the primary removes it.
+    // An hour behind: what it has just given a minute is over here. It is hidden, and there until the primary
+    // removes it.
     let mut end = 70 + link.send_command("SELECT 0");
     end += link.send_command(&format!("SET behind 1 PXAT {}", now - HOUR + 60_000));
     end += link.send_command(&format!("SET ahead 1 PXAT {}", now + HOUR + 60_000));

@@ -1,5 +1,6 @@
-//! Files that a real Valkey or Redis has written, and ours in them: equal data by DEBUG DIGEST. Needs `ISOTHERM_PEER_BIN`,
-//! the folder of their programs (`cargo xtask peers` prints it); a reported skip without.
+//! Files that a real Valkey or Redis has written, and ours in them: equal data by DEBUG DIGEST. Needs
+//! `ISOTHERM_PEER_BIN`, the folder of their programs (`cargo xtask peers` prints it); a reported skip
+//! without.
 
 use crate::common::{self, Client, Server, encode, wait_until};
 use std::path::PathBuf;

@@ -484,7 +484,8 @@ fn what_has_expired_stays_behind() {
     assert_eq!(client.info("persistence", "rdb_last_load_keys_expired"), 1);
 }
 
-/// Under an LFU policy a file has the counters of its keys, of strings as of large collections, and under another one nothing of it.
+/// Under an LFU policy a file has the counters of its keys, of strings as of large collections, and under
+/// another one nothing of it.
 #[test]
 fn what_is_known_of_the_use_of_keys_is_saved() {
     let folder = Folder::new("use");

@@ -33,7 +33,8 @@ fn it_ends_at_a_signal() {
     }
 }
 
-/// Who has asked for the end, and starts the next server when its connection ends, does not meet the one that ends.
+/// Who has asked for the end, and starts the next server when its connection ends, does not meet the one that
+/// ends.
 #[test]
 fn after_shutdown_no_connection_is_accepted() {
     for _ in 0..10 {
@@ -48,7 +49,8 @@ fn after_shutdown_no_connection_is_accepted() {
     }
 }
 
-/// The program starts again in the same process, on what it has saved: its file, and parameters that were changed.
+/// The program starts again in the same process, on what it has saved: its file, and parameters that were
+/// changed.
 #[test]
 fn debug_restart_keeps_process_and_data() {
     let folder = std::env::temp_dir().join(format!("isotherm-restart-{}", std::process::id()));
@@ -97,7 +99,8 @@ fn a_broken_pipe_is_no_reason_to_end() {
     assert!(server.is_alive());
 }
 
-/// A terminal is closed, a log is rotated, an operator says `reload`: everything is in memory, and stays there.
+/// A terminal is closed, a log is rotated, an operator says `reload`: everything is in memory, and stays
+/// there.
 #[test]
 fn a_hangup_is_no_reason_to_end() {
     let mut server = Server::with_workers(2, &[]);
@@ -308,7 +311,8 @@ fn an_end_can_be_called_off_or_refused() {
     client.check("SHUTDOWN SAVE", "-ERR Errors trying to SHUTDOWN. Check logs.\r\n");
     server.wait_for_log("Error trying to save the DB, can't exit.");
     server.signal("TERM");
-    // The client has got the first of these lines; a signal that is not taken by then would wait with the next.
+    // The client has got the first of these lines; a signal that is not taken by then would wait with the
+    // next.
     wait_until("the signal is refused", || {
         server.log().matches("Errors trying to shut down the server.").count() >= 2
     });
@@ -325,7 +329,8 @@ fn an_end_can_be_called_off_or_refused() {
     assert_eq!(server.wait().code(), Some(0));
 }
 
-/// The second thread that is asked for the end would end the save of the first, and with it the pause of writes.
+/// The second thread that is asked for the end would end the save of the first, and with it the pause of
+/// writes.
 #[test]
 fn a_signal_leaves_the_last_save_alone() {
     let delayed = ["--enable-debug-command", "yes", "--save", "", "--rdb-key-save-delay", "1000"];

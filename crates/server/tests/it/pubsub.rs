@@ -94,8 +94,8 @@ fn subscribers_in_resp2_may_do_little() {
     client.expect_end();
 }
 
-/// A client that publishes to its own channel gets the reply first, then the message; inside a transaction, the message
-/// comes behind the reply of EXEC.
+/// A client that publishes to its own channel gets the reply first, then the message; inside a transaction,
+/// the message comes behind the reply of EXEC.
 #[test]
 fn publishing_to_oneself() {
     let server = Server::with_workers(2, &[]);
@@ -139,8 +139,8 @@ fn messages_come_without_replies() {
     hears.check("CLIENT REPLY ON", OK);
 }
 
-/// Several publishers and subscribers on several workers, with replies between the messages: nothing is lost, torn or out
-/// of order, and all subscribers of a channel hear one and the same order.
+/// Several publishers and subscribers on several workers, with replies between the messages: nothing is lost,
+/// torn or out of order, and all subscribers of a channel hear one and the same order.
 #[test]
 fn order_across_workers() {
     const SUBSCRIBERS: usize = 6;
@@ -337,8 +337,9 @@ fn messages_are_not_refused_as_replies() {
     });
 }
 
-/// More is published than may wait undelivered while the subscribers' worker delivers nothing: so much waits and no more, the
-/// publishers with the rest wait too, and other clients are answered. Then the subscribers get all of it.
+/// More is published than may wait undelivered while the subscribers' worker delivers nothing: so much waits
+/// and no more, the publishers with the rest wait too, and other clients are answered. Then the subscribers
+/// get all of it.
 #[test]
 fn a_burst_of_large_messages() {
     const PUBLISHERS: usize = 60;
@@ -350,7 +351,8 @@ fn a_burst_of_large_messages() {
     const STANDSTILL: Duration = Duration::from_secs(3);
     let arguments = ["--client-output-buffer-limit", "pubsub 0 0 0", "--enable-debug-command", "yes"];
     let server = Server::with_workers(2, &arguments);
-    // Connections go to the two workers in turn: of each pair the first one has the worker of the subscribers.
+    // Connections go to the two workers in turn: of each pair the first one has the worker of the
+    // subscribers.
     let mut pairs: Vec<[Client; 2]> = (0..PUBLISHERS).map(|_| [server.client(), server.client()]).collect();
     pairs.iter_mut().flatten().for_each(|client| client.check("PING", "+PONG\r\n"));
     let (firsts, publishers): (Vec<_>, Vec<_>) =

@@ -1,5 +1,5 @@
-//! Commands under other names, and under none (`rename-command`): clients have to use these, while replies, statistics, the
-//! append-only file and the stream of a primary do not depend on them.
+//! Commands under other names, and under none (`rename-command`): clients have to use these, while replies,
+//! statistics, the append-only file and the stream of a primary do not depend on them.
 
 use crate::aof::Data;
 use crate::common::{Server, encode, wait_until};

@@ -1,5 +1,5 @@
-//! This server as a replica: of a primary that a test plays line by line, and of a real Valkey (`ISOTHERM_PEER_BIN`, else a
-//! reported skip).
+//! This server as a replica: of a primary that a test plays line by line, and of a real Valkey
+//! (`ISOTHERM_PEER_BIN`, else a reported skip).
 
 use crate::aof::Data;
 use crate::common::{Client, Server, command, encode, read_some, text_field, wait_until};
@@ -11,7 +11,8 @@ use std::time::Duration;
 pub const ID: &str = "0123456789012345678901234567890123456789";
 const MARK: &str = "mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm";
 pub const OTHER_ID: &str = "abcdefabcdefabcdefabcdefabcdefabcdefabcd";
-/// A silence of so many seconds is too long. A primary that a test plays says nothing by itself, and its machine may be busy.
+/// A silence of so many seconds is too long. A primary that a test plays says nothing by itself, and its
+/// machine may be busy.
 const TIMEOUT_SECONDS: &str = "20";
 
 // ---- a primary that a test plays ----
@@ -428,7 +429,8 @@ fn bad_snapshots_leave_the_data() {
     }
 }
 
-/// What a module has written cannot be kept: the sync fails by its name, and the next one that has none is taken.
+/// What a module has written cannot be kept: the sync fails by its name, and the next one that has none is
+/// taken.
 #[test]
 fn a_snapshot_with_the_data_of_a_module() {
     const MODULE_VALUE: u8 = 7;
@@ -611,7 +613,8 @@ fn messages_of_the_primary_reach_subscribers() {
     listener.expect("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n");
 }
 
-/// As on a Valkey: the transaction in the order MULTI, its commands, EXEC, and nothing that administrators send.
+/// As on a Valkey: the transaction in the order MULTI, its commands, EXEC, and nothing that administrators
+/// send.
 #[test]
 fn the_stream_is_monitored() {
     let primary = Primary::start(&["--bind-source-addr", "127.0.0.3"]);
@@ -710,7 +713,8 @@ fn a_writable_replica_expires_what_its_clients_wrote() {
     assert_eq!(tracked(&mut client), "0");
 }
 
-/// The same host comes back with another history and without data: a process that was started again too soon, or on another disk.
+/// The same host comes back with another history and without data: a process that was started again too soon,
+/// or on another disk.
 #[test]
 fn an_empty_primary_is_not_followed() {
     for diskless in ["disabled", "flush-before-load"] {

@@ -1,5 +1,5 @@
-//! A replica whose memory ends within the stream: nothing is refused because of `maxmemory`, and a transaction of which a part was
-//! applied is never taken for a place in the history.
+//! A replica whose memory ends within the stream: nothing is refused because of `maxmemory`, and a
+//! transaction of which a part was applied is never taken for a place in the history.
 
 use crate::aof::{Data, kill};
 use crate::bad_world::limited;
@@ -23,7 +23,8 @@ fn transaction(from: usize, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Sends keys until the replica has no memory for one, and closes the link. The numbers of the keys that it may have are lower.
+/// Sends keys until the replica has no memory for one, and closes the link. The numbers of the keys that it
+/// may have are lower.
 fn fill(link: &mut Link) -> usize {
     const KEYS_MAX: usize = 400_000;
     let sent = (0..KEYS_MAX).find(|number| !link.try_send(&set(*number)));

@@ -1,4 +1,5 @@
-//! A member of a cluster with one node: slots that leave and come back, and what becomes of the clients that follow them.
+//! A member of a cluster with one node: slots that leave and come back, and what becomes of the clients that
+//! follow them.
 
 use crate::common::{Client, Server, encode, free_port, wait_until};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -61,7 +62,8 @@ fn a_slot_that_leaves_lets_go_of_its_clients() {
     }
 }
 
-/// What is sent once DELSLOTS has answered is refused, and what was sent before has run or is refused: none runs later.
+/// What is sent once DELSLOTS has answered is refused, and what was sent before has run or is refused: none
+/// runs later.
 #[test]
 fn no_command_runs_on_a_slot_that_has_left() {
     const ROUNDS: u64 = 60;

@@ -1,5 +1,5 @@
-//! What was once a hole in servers that run scripts, and lies in the server around the interpreter. (Those of Lua and of the
-//! libraries are tests of the crate `script`.)
+//! What was once a hole in servers that run scripts, and lies in the server around the interpreter. (Those of
+//! Lua and of the libraries are tests of the crate `script`.)
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -30,7 +30,8 @@ fn kill(others: &mut [Client], client: &Client) {
     });
 }
 
-/// A full synchronization replaces what a running script looks at: the data, and the libraries that functions come from.
+/// A full synchronization replaces what a running script looks at: the data, and the libraries that functions
+/// come from.
 #[test]
 fn cve_2026_23631_full_sync_while_a_script_runs() {
     let primary = Primary::start(&[]);

@@ -1,5 +1,6 @@
-//! A real sentinel of Valkey: what it finds, whom it promotes, and what it takes for down. Needs `ISOTHERM_PEER_BIN`, a reported
-//! skip without. `cargo xtask stress sentinel` has three sentinels, writers and kills.
+//! A real sentinel of Valkey: what it finds, whom it promotes, and what it takes for down. Needs
+//! `ISOTHERM_PEER_BIN`, a reported skip without. `cargo xtask stress sentinel` has three sentinels, writers
+//! and kills.
 
 use std::net::TcpStream;
 use std::path::Path;
@@ -24,7 +25,8 @@ fn sentinel(program: &Path, primary: &Server, folder: &Path) -> Server {
     command.arg(file).arg("--sentinel");
     let sentinel = Server::spawn(port, command);
     wait_until("the sentinel listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
-    // Its own 10 s, and 2 s four times, would be most of the test. Its 1 s between pings is half of what makes a node down.
+    // Its own 10 s, and 2 s four times, would be most of the test. Its 1 s between pings is half of what
+    // makes a node down.
     sentinel.client().check("SENTINEL DEBUG info-period 200 publish-period 200 ping-period 500", OK);
     sentinel
 }

@@ -1,4 +1,5 @@
-//! CLIENT MAINT_NOTIFICATIONS: clients hear of slots that leave their node, in the words that libraries send and read.
+//! CLIENT MAINT_NOTIFICATIONS: clients hear of slots that leave their node, in the words that libraries send
+//! and read.
 
 use crate::cluster_nodes::{Node, cluster};
 use crate::common::{Client, Server};
@@ -75,7 +76,8 @@ fn it_is_unknown_to_a_lone_server_and_where_it_is_not_switched_on() {
     let mut client = modern(&node.server);
     client.check(ON, unknown);
     client.check("CLIENT MAINT_NOTIFICATIONS", unknown);
-    // So it is in every list; and a user without a right to it whose library sends it makes no entry in the log.
+    // So it is in every list; and a user without a right to it whose library sends it makes no entry in the
+    // log.
     let lists = ["COMMAND LIST", "COMMAND DOCS client", "COMMAND INFO client", "ACL CAT connection"];
     let is_named = |client: &mut Client| {
         lists.map(|list| client.ask(list).contains("maint_notifications")).iter().filter(|is| **is).count()

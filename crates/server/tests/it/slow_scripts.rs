@@ -100,7 +100,8 @@ fn a_script_is_killed_unless_it_has_written() {
     });
 }
 
-/// One that needs all keys in its middle waits for those that run, and not for those that would begin meanwhile.
+/// One that needs all keys in its middle waits for those that run, and not for those that would begin
+/// meanwhile.
 #[test]
 fn who_needs_all_keys_in_its_middle_is_not_passed_by_for_ever() {
     let server = Server::with_workers(4, &[]);
@@ -428,7 +429,8 @@ fn what_waits_for_all_scripts_gets_its_turn() {
     });
 }
 
-/// What the process does of itself waits too, and holds up nothing else: the thread that begins it takes new connections.
+/// What the process does of itself waits too, and holds up nothing else: the thread that begins it takes new
+/// connections.
 #[test]
 fn a_save_that_is_due_waits_for_its_end_and_nothing_waits_for_the_save() {
     let server = Server::with_workers(2, &["--save", "1 1"]);

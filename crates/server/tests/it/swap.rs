@@ -106,7 +106,8 @@ fn more_data_than_memory_is_there() {
     assert_eq!(swap(&mut client, "swap_unreadable"), 0);
 }
 
-/// Elements of a collection: small ones lie in their entry, of the larger ones Valkey would say hashtable, skiplist, quicklist.
+/// Elements of a collection: small ones lie in their entry, of the larger ones Valkey would say hashtable,
+/// skiplist, quicklist.
 fn element_count(number: usize) -> usize {
     if number.is_multiple_of(3) { 150 } else { 12 }
 }
@@ -287,7 +288,8 @@ fn transactions_scripts_and_patterns_have_their_values() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// A value that was damaged on disk is an error for its command alone, and no other value; the key can be written again.
+/// A value that was damaged on disk is an error for its command alone, and no other value; the key can be
+/// written again.
 #[test]
 fn what_cannot_be_read_is_an_error() {
     let folder = Folder::new("damaged");

@@ -1,5 +1,5 @@
-//! `swap-mode yes` and nothing else set: keys freeze when values alone are not enough, and without `maxmemory` the
-//! machine's memory is the limit.
+//! `swap-mode yes` and nothing else set: keys freeze when values alone are not enough, and without
+//! `maxmemory` the machine's memory is the limit.
 
 use crate::common::{Client, Server, encode, field};
 use crate::swap::{self, Folder, swap};
@@ -11,12 +11,14 @@ fn used(client: &mut Client) -> u64 {
     field(&client.ask("INFO memory"), "used_memory")
 }
 
-/// A key in one of few slots: fewer than four keys of a slot do not freeze, and little memory holds few of each.
+/// A key in one of few slots: fewer than four keys of a slot do not freeze, and little memory holds few of
+/// each.
 fn tagged(number: usize) -> String {
     format!("{{{}}}:{number}", number % 64)
 }
 
-/// Values of 400 bytes leave alone at first; what their keys leave in memory, 35 B each, would soon be all of it.
+/// Values of 400 bytes leave alone at first; what their keys leave in memory, 35 B each, would soon be all of
+/// it.
 #[test]
 fn keys_freeze_when_their_entries_take_too_much() {
     let folder = Folder::new("alone-entries");

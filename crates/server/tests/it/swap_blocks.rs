@@ -1,4 +1,5 @@
-//! Large lists and streams of which blocks are on disk: they answer as a server does that has all of it in memory, whatever asks.
+//! Large lists and streams of which blocks are on disk: they answer as a server does that has all of it in
+//! memory, whatever asks.
 
 use crate::common::{Client, Server, field, wait_until};
 use crate::swap::{Folder, swap};

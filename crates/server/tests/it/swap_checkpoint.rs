@@ -265,7 +265,8 @@ fn what_waits_is_freed_by_a_new_base() {
     assert_eq!(server.client().ask("DEBUG DIGEST"), digest);
 }
 
-/// Without a manifest a folder that is said to be referred to would be refused: a crash before the first one is listed leaves none.
+/// Without a manifest a folder that is said to be referred to would be refused: a crash before the first one
+/// is listed leaves none.
 #[test]
 fn the_first_base_has_all_values() {
     let folder = Folder::new("first");
@@ -281,7 +282,8 @@ fn the_first_base_has_all_values() {
     assert!(begins_with(&folder.base(), b"ISOTHERM1") && folder.owner().exists());
 }
 
-/// A failed sync is not repeated: the old base stands, the next one has all values, and when the segment is gone bases refer again.
+/// A failed sync is not repeated: the old base stands, the next one has all values, and when the segment is
+/// gone bases refer again.
 #[test]
 fn a_sync_that_fails_leaves_the_old_base() {
     let folder = Folder::new("sync");
@@ -319,7 +321,8 @@ fn a_sync_that_fails_leaves_the_old_base() {
     assert_eq!(server.client().ask("DEBUG DIGEST"), digest);
 }
 
-/// The same if it is switched off while the first base that refers is being synced: the folder has no owner before that is over.
+/// The same if it is switched off while the first base that refers is being synced: the folder has no owner
+/// before that is over.
 #[test]
 fn switched_off_while_the_first_base_is_written_the_base_has_all_values() {
     let folder = Folder::new("off-early");

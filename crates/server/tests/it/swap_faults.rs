@@ -1,4 +1,5 @@
-//! A disk of cold values that is full, fails, hangs or is gone: nothing is lost, no other value is answered, and it comes back by itself.
+//! A disk of cold values that is full, fails, hangs or is gone: nothing is lost, no other value is answered,
+//! and it comes back by itself.
 
 use crate::common::{Client, Server, encode, field, text_field, wait_until};
 use crate::migrate::migrate;
@@ -147,7 +148,8 @@ fn a_read_that_hangs_is_given_up_and_hot_keys_feel_nothing() {
     client.expect("$4\r\nhere\r\n");
     assert!(began.elapsed() >= Duration::from_millis(300));
     assert_eq!((swap(&mut other, "swap_timeouts"), state(&mut other)), (1, "ok".to_string()));
-    // In a transaction it is an error of its element, in a script one that it can see; both wait under their locks at most so long.
+    // In a transaction it is an error of its element, in a script one that it can see; both wait under their
+    // locks at most so long.
     client.check("MULTI", "+OK\r\n");
     client.check("SET hot there", "+QUEUED\r\n");
     client.check(&format!("GET {}", name(2)), "+QUEUED\r\n");
@@ -163,7 +165,8 @@ fn a_read_that_hangs_is_given_up_and_hot_keys_feel_nothing() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// All readers wait for locks that a transaction has, which waits for a value under them: one more thread reads for such as that one alone.
+/// All readers wait for locks that a transaction has, which waits for a value under them: one more thread
+/// reads for such as that one alone.
 #[test]
 fn a_read_under_locks_needs_no_reader_that_waits_for_them() {
     let folder = Folder::new("read-now");
@@ -188,8 +191,8 @@ fn a_read_under_locks_needs_no_reader_that_waits_for_them() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// A script reads a thousand values under its locks, one after the other, and more than may be lent. None of them goes before the command runs that needs
-/// all: it would begin again for ever.
+/// A script reads a thousand values under its locks, one after the other, and more than may be lent. None of
+/// them goes before the command runs that needs all: it would begin again for ever.
 #[test]
 fn what_a_command_reads_under_its_locks_stays_until_it_has_run() {
     const VALUES: usize = 1000;
@@ -287,7 +290,8 @@ fn what_failed_under_locks_is_tried_again() {
     check(&mut client, 0..20, 0);
 }
 
-/// A condition of EXEC on a value that cannot be read aborts the transaction; whether a key is there is known without its value.
+/// A condition of EXEC on a value that cannot be read aborts the transaction; whether a key is there is known
+/// without its value.
 #[test]
 fn conditions_on_what_cannot_be_read_abort() {
     let folder = Folder::new("conditions");
@@ -415,7 +419,8 @@ impl Drop for Unmount<'_> {
     }
 }
 
-/// A key whose value cannot be read does not pass for one that is not there, and stays; others of the same command leave.
+/// A key whose value cannot be read does not pass for one that is not there, and stays; others of the same
+/// command leave.
 #[test]
 fn what_cannot_be_read_is_not_migrated() {
     let folder = Folder::new("migrate");

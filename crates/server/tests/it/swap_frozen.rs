@@ -1,4 +1,5 @@
-//! `swap-freeze`: small keys that leave memory with their values are answered as if they lay there, whatever names them.
+//! `swap-freeze`: small keys that leave memory with their values are answered as if they lay there, whatever
+//! names them.
 
 use crate::common::{Client, Server, encode, field, wait_until};
 use crate::swap::{Folder, swap};
@@ -158,7 +159,8 @@ fn whatever_names_a_key_finds_it() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// A process that is killed has in its append-only file what was outside memory, whether the base refers to values on disk or has them.
+/// A process that is killed has in its append-only file what was outside memory, whether the base refers to
+/// values on disk or has them.
 #[test]
 fn nothing_frozen_is_lost_with_the_process() {
     for checkpoint in ["no", "yes"] {
@@ -199,7 +201,8 @@ fn nothing_frozen_is_lost_with_the_process() {
     }
 }
 
-/// Keys that expire: frozen ones are counted, seen by none when their time is over, and then leave as any other.
+/// Keys that expire: frozen ones are counted, seen by none when their time is over, and then leave as any
+/// other.
 #[test]
 fn frozen_keys_expire() {
     const STAY: usize = 2000;
@@ -299,7 +302,8 @@ fn a_record_that_cannot_be_read_is_an_error() {
     // What walks over all keys has no reply for that: the next command has its own.
     client.ask("DEBUG DIGEST");
     client.check("SET another 1", "+OK\r\n");
-    // Of COPY and MOVE the key in the other database is not fetched before they run: nothing is written beside the old value.
+    // Of COPY and MOVE the key in the other database is not fetched before they run: nothing is written
+    // beside the old value.
     client.check("SELECT 1", "+OK\r\n");
     client.check(&format!("SET {} x", name(9)), "+OK\r\n");
     client.check(&format!("COPY {0} {0} DB 0 REPLACE", name(9)), ERROR);
@@ -315,7 +319,8 @@ fn a_record_that_cannot_be_read_is_an_error() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// Of a pipeline the keys behind the one that waits are read with it, whatever names them: here those behind a command that blocks.
+/// Of a pipeline the keys behind the one that waits are read with it, whatever names them: here those behind
+/// a command that blocks.
 #[test]
 fn a_pipeline_reads_ahead_whatever_names_keys() {
     let folder = Folder::new("frozen-ahead");
@@ -392,7 +397,8 @@ fn a_record_that_cannot_be_read_is_given_up() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// A read that did not come back, or one that failed while no other file could be read, is no reason to give up a record.
+/// A read that did not come back, or one that failed while no other file could be read, is no reason to give
+/// up a record.
 #[test]
 fn a_record_that_cannot_be_read_now_is_not_given_up() {
     const AWAY: &str = "-ERR the disk does not answer: what cannot be read is not given up before it does (see INFO swap)\r\n";
@@ -412,7 +418,8 @@ fn a_record_that_cannot_be_read_now_is_not_given_up() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// Written over again and again, by few clients at once: the disk does not grow with that, and all is as it was left.
+/// Written over again and again, by few clients at once: the disk does not grow with that, and all is as it
+/// was left.
 #[test]
 fn records_are_cleaned() {
     let folder = Folder::new("frozen-clean");

@@ -1,4 +1,5 @@
-//! `swap-freeze` with `swap-checkpoint`: the base of the append-only file refers to keys that lie outside memory, and a start leaves them there.
+//! `swap-freeze` with `swap-checkpoint`: the base of the append-only file refers to keys that lie outside
+//! memory, and a start leaves them there.
 
 use crate::common::{Client, encode, field, text_field, wait_until};
 use crate::swap::swap;
@@ -99,7 +100,8 @@ fn frozen_keys_stay_where_they_are_over_a_restart() {
     assert_eq!(server.client().ask("DEBUG DIGEST"), digest);
 }
 
-/// While a base is written keys come home and records are moved: it has what was there at its beginning, where that lay then.
+/// While a base is written keys come home and records are moved: it has what was there at its beginning,
+/// where that lay then.
 #[test]
 fn a_base_has_what_was_frozen_at_its_beginning() {
     let folder = Folder::new("frozen-moves");

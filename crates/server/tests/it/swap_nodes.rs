@@ -1,4 +1,5 @@
-//! Large hashes and sets of which parts are on disk: they answer as if all of it lay in memory, whatever asks.
+//! Large hashes and sets of which parts are on disk: they answer as if all of it lay in memory, whatever
+//! asks.
 
 use crate::common::{Client, Server, encode, field, text_field, wait_until};
 use crate::swap::{Folder, swap};

@@ -1,4 +1,5 @@
-//! Two servers that get the same commands: parts of the collections of one are on disk, the other has all of its in memory.
+//! Two servers that get the same commands: parts of the collections of one are on disk, the other has all of
+//! its in memory.
 
 use crate::common::{Client, Server, wait_until};
 use crate::swap::{Folder, swap};

@@ -1,4 +1,5 @@
-//! Slots that move to another node of a cluster while their data is on disk: frozen keys, values, parts of large collections.
+//! Slots that move to another node of a cluster while their data is on disk: frozen keys, values, parts of
+//! large collections.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -325,7 +326,8 @@ fn step(caller: &mut Caller, tag: &str, half: usize, random: &mut u64) {
     caller.line(&line);
 }
 
-/// Writers change, delete and make anew the keys while all that may leaves memory on both nodes, and the slots go forth and back.
+/// Writers change, delete and make anew the keys while all that may leaves memory on both nodes, and the
+/// slots go forth and back.
 #[test]
 fn slots_move_beside_writers_while_all_leaves_memory() {
     let mut world = World::new("writers", &[]);

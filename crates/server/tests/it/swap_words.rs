@@ -197,7 +197,8 @@ fn set_rule(client: &mut Client, rule: &str) {
     client.expect("+OK\r\n");
 }
 
-/// Values that are used often come home while the rule is met, and what had left within the minute before is counted.
+/// Values that are used often come home while the rule is met, and what had left within the minute before is
+/// counted.
 #[test]
 fn a_rule_says_when_values_come_home() {
     let folder = Folder::new("load-rule");

@@ -1,4 +1,5 @@
-//! Large sorted sets of which leaves are on disk: they answer as a server does that has all of it in memory, whatever asks.
+//! Large sorted sets of which leaves are on disk: they answer as a server does that has all of it in memory,
+//! whatever asks.
 
 use crate::common::{field, wait_until};
 use crate::swap::{Folder, swap};

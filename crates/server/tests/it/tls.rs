@@ -1,4 +1,5 @@
-//! Clients under TLS: what they get, what they have to show, and what becomes of those that do something else.
+//! Clients under TLS: what they get, what they have to show, and what becomes of those that do something
+//! else.
 
 use crate::common::{Client, PATIENCE, Server, encode, free_port, scaled, wait_until};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};

@@ -305,8 +305,9 @@ fn invalidations_for_another_connection() {
     }
 }
 
-/// Readers and a writer on several workers: a value that is kept is never older than what its last invalidation allows.
-/// The writer changes its key to a larger number, each reader keeps the last value that it read until its invalidation.
+/// Readers and a writer on several workers: a value that is kept is never older than what its last
+/// invalidation allows. The writer changes its key to a larger number, each reader keeps the last value that
+/// it read until its invalidation.
 #[test]
 fn no_change_falls_between() {
     const ROUNDS: usize = 300;
@@ -337,10 +338,10 @@ fn no_change_falls_between() {
     }
 }
 
-/// Another worker serves a client that waits, notes what the client has read in a table that is full, and has to remove
-/// another key of the same client: the message about that key and the reply behind it wake the client's worker. Once both
-/// lay in the worker's queue until it woke for another reason, up to a second later; builds with debug assertions check that
-/// a message to a sleeping worker wakes it.
+/// Another worker serves a client that waits, notes what the client has read in a table that is full, and has
+/// to remove another key of the same client: the message about that key and the reply behind it wake the
+/// client's worker. Once both lay in the worker's queue until it woke for another reason, up to a second
+/// later; builds with debug assertions check that a message to a sleeping worker wakes it.
 #[test]
 fn a_client_served_by_another_worker_gets_its_messages_at_once() {
     let server = Server::with_workers(2, &["--tracking-table-max-keys", "1"]);
@@ -367,8 +368,9 @@ fn a_client_served_by_another_worker_gets_its_messages_at_once() {
     }
 }
 
-/// Invalidations for a connection of another worker wait in its mailbox, as messages do: when they are much, what would cause
-/// more of them waits. Meanwhile that worker runs a transaction that locks nothing; should it be too short, a longer one.
+/// Invalidations for a connection of another worker wait in its mailbox, as messages do: when they are much,
+/// what would cause more of them waits. Meanwhile that worker runs a transaction that locks nothing; should
+/// it be too short, a longer one.
 #[test]
 fn redirected_invalidations_are_bounded() {
     const KEY_BYTES: usize = 1 << 20;
@@ -416,8 +418,8 @@ fn redirected_invalidations_are_bounded() {
     assert!(has_waited, "the worker had no message to deliver, or nothing waited for that");
 }
 
-/// A client that tracks gets the messages about keys that were evicted for its command before the reply, but does not wait
-/// until nothing is left to evict.
+/// A client that tracks gets the messages about keys that were evicted for its command before the reply, but
+/// does not wait until nothing is left to evict.
 #[test]
 fn a_command_waits_once_for_what_it_has_evicted() {
     const KEYS: i64 = 5_000;

@@ -325,7 +325,8 @@ fn very_many_keys_are_watched() {
     });
 }
 
-/// CONFIG SET takes all locks for some parameters: EXEC waits for that before it has its own, not behind them.
+/// CONFIG SET takes all locks for some parameters: EXEC waits for that before it has its own, not behind
+/// them.
 #[test]
 fn a_transaction_may_change_parameters_beside_another_client() {
     let server = Server::with_workers(2, &["--enable-debug-command", "yes"]);

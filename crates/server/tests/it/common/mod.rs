@@ -12,13 +12,15 @@ use std::time::{Duration, Instant};
 /// Whatever takes longer than this has failed.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// `whole` where ISOTHERM_SCALE is 1, and a part of it otherwise: what a test does by itself, it does in seconds.
+/// `whole` where ISOTHERM_SCALE is 1, and a part of it otherwise: what a test does by itself, it does in
+/// seconds.
 pub fn scaled(whole: usize, part: f64) -> usize {
     let scale = std::env::var("ISOTHERM_SCALE").map_or(part, |scale| scale.parse().expect("a number"));
     (whole as f64 * scale) as usize
 }
 
-/// Runs when it is dropped, also by a failed check: threads of a scope that are not stopped would hang the test.
+/// Runs when it is dropped, also by a failed check: threads of a scope that are not stopped would hang the
+/// test.
 pub struct OnDrop<F: FnMut()>(pub F);
 
 impl<F: FnMut()> Drop for OnDrop<F> {
@@ -27,8 +29,8 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// Looks again and again until it is so. What a test waits for it waits for here: a sleep that is long enough on an idle
-/// machine is too short on a busy one.
+/// Looks again and again until it is so. What a test waits for it waits for here: a sleep that is long enough
+/// on an idle machine is too short on a busy one.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -93,9 +95,9 @@ impl Server {
         wait_until(&format!("{text:?} in the log"), || self.log().contains(text));
     }
 
-    /// A transaction of `client` holds all locks for `HOLD`, then runs `requests` under them. It holds them when this
-    /// returns, and not yet at the moment that is returned. The reply of EXEC is still to be read: two times OK, then the
-    /// replies to the requests. Needs `--enable-debug-command`.
+    /// A transaction of `client` holds all locks for `HOLD`, then runs `requests` under them. It holds them
+    /// when this returns, and not yet at the moment that is returned. The reply of EXEC is still to be read:
+    /// two times OK, then the replies to the requests. Needs `--enable-debug-command`.
     pub fn hold_all_locks(&self, client: &mut Client, requests: &[&str]) -> Instant {
         self.hold_all_locks_for(HOLD, client, requests)
     }
@@ -270,8 +272,8 @@ impl<S: Read + Write> Client<S> {
         self.info("clients", "blocked_clients")
     }
 
-    /// A field of a line of CLIENT LIST: of the client with the field `of`, such as `name=ann` or `id=7`. `None` if there
-    /// is no such client.
+    /// A field of a line of CLIENT LIST: of the client with the field `of`, such as `name=ann` or `id=7`.
+    /// `None` if there is no such client.
     pub fn listed(&mut self, of: &str, name: &str) -> Option<String> {
         let list = self.ask("CLIENT LIST");
         let line = list.lines().find(|line| line.split(' ').any(|part| part == of))?;
