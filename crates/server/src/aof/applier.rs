@@ -4,16 +4,17 @@
 //!   SELECT 3 | SET a b | MULTI | INCR c | DEL d | EXEC | ...
 //!      db        run       |---- kept ----|       run together, under one hold
 //! ```
-//! What a log holds makes the same change at any moment, so no gate is asked and no expired key is removed: the log removes it.
-//! The commands of an unfinished transaction have no effect. `maxmemory` refuses nothing here; where there is no memory at all, the
-//! caller hears whether a part was applied (`Refused::HalfApplied`), and must not go on then.
+//! What a log holds makes the same change at any moment, so no gate is asked and no expired key is removed:
+//! the log removes it. The commands of an unfinished transaction have no effect. `maxmemory` refuses nothing
+//! here; where there is no memory at all, the caller hears whether a part was applied
+//! (`Refused::HalfApplied`), and must not go on then.
 //!
 //! **Errors.** A log holds what has changed data, so a command of it that is answered with an error here
 //! means that the data differ, or that this server lacks a command. It is refused, unless
 //! `propagation-error-behavior` says that such errors are passed over.
 //!
-//! It does not know where the commands come from: a file, or a primary. What is special about a primary's: they stop when another
-//! primary is followed, and messages are published.
+//! It does not know where the commands come from: a file, or a primary. What is special about a primary's:
+//! they stop when another primary is followed, and messages are published.
 
 use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::AclCategories;
@@ -57,16 +58,16 @@ pub struct Applier {
     is_within: bool,
     /// The link that the commands come from; none if it is a file.
     link: Option<Generation>,
-    /// Its connection, as clients see it.
+    /// Connection of that link, as clients see it.
     client: Option<Arc<ClientShared>>,
     /// Commands that were passed over though they replied with an error, which they did not where they were
     /// recorded.
     pub failed: u64,
     /// The last of them.
     pub failure: Option<CommandFailure>,
-    /// What was run, and holds what it has locked until `end_hold`.
+    /// Command that was run last. Its locks are held until `end_hold`.
     ran: Option<&'static Entry>,
-    /// What this thread reads for commands that are to come.
+    /// Reader of frozen keys that commands to come will name.
     pub together: Together,
 }
 
@@ -76,9 +77,9 @@ pub struct Generation(pub u64);
 
 #[derive(Default)]
 struct Transaction {
-    /// What was selected before it.
+    /// Database that was selected before the transaction.
     db_before: Db,
-    /// Of libraries of functions: FUNCTION and its arguments.
+    /// FUNCTION commands that change libraries, with their arguments.
     functions: Vec<ArgsBuf>,
     commands: Vec<(Db, &'static Entry, ArgsBuf)>,
     bytes: usize,
@@ -89,7 +90,7 @@ impl Applier {
         Applier::of(Exec::of_control(node))
     }
 
-    /// For the link to a primary.
+    /// Makes an applier for the link to a primary.
     pub fn of_link(node: &'static Node, generation: Generation, db: Db) -> Applier {
         Applier { db, link: Some(generation), ..Applier::of(Exec::of_link(node)) }
     }
@@ -119,37 +120,38 @@ impl Applier {
         self.client = Some(Arc::clone(client));
     }
 
-    /// What was selected where the log begins; 0 if that is not known.
+    /// Selects the database that is selected where the log begins; 0 if that is not known.
     pub fn select_db(&mut self, db: Option<i64>) {
         self.db = Db(db.and_then(|db| u16::try_from(db).ok()).unwrap_or(0));
     }
 
-    /// What the commands have selected.
+    /// Returns the database that the commands have selected.
     pub fn db(&self) -> Db {
         self.db
     }
 
-    /// As if the commands had selected it.
+    /// Selects a database, as if the commands had done so.
     pub fn set_db(&mut self, db: Db) {
         self.db = db;
     }
 
-    /// Whether all partitions are held from the beginning to the end.
+    /// Returns whether all partitions are held from the beginning to the end.
     pub fn is_within(&self) -> bool {
         self.is_within
     }
 
-    /// Whether nothing follows from a command but its change of the data: no event has a subscriber, the log no reader.
+    /// Returns whether a command has no consequence but its change of the data: no event has a subscriber,
+    /// and the log has no reader.
     pub fn is_unobserved(&self) -> bool {
         !self.exec.hot.events.any() && !self.exec.pump.is_logging()
     }
 
-    /// Whether a transaction has begun, and not ended.
+    /// Returns whether a transaction has begun and not ended.
     pub fn is_in_transaction(&self) -> bool {
         self.transaction.is_some()
     }
 
-    /// Whether something is held, so that no other thread sees what was changed.
+    /// Returns whether something is held, so that no other thread sees what was changed.
     pub fn holds_any(&self) -> bool {
         self.exec.held.holds_any()
     }
@@ -162,7 +164,8 @@ impl Applier {
         self.check_current()
     }
 
-    /// What was changed is in the log to this place: who sees it waits for that.
+    /// Notes that the log has the changes up to `end`. A thread that sees the changed data waits for that
+    /// place.
     pub fn stamp(&mut self, end: LogOffset) {
         if self.exec.node.mail.tasks().has(Tasks::GATED) {
             self.exec.held.stamps().for_each(|stamp| stamp.store(end.0, Relaxed));
@@ -179,7 +182,7 @@ impl Applier {
         prefetch::prefetch(&self.exec.node.keyspace, self.db, requests);
     }
 
-    /// What is held keeps the role as it is.
+    /// Fails if this node follows another primary by now. The locks that are held keep the role as it is.
     fn check_current(&self) -> Result<(), Refused> {
         match self.link {
             Some(Generation(generation)) if self.exec.node.replication.generation() != generation => {
@@ -189,8 +192,8 @@ impl Applier {
         }
     }
 
-    /// For a thread that holds all partitions, and goes on doing so. The clients that wait for keys are served by what ends the
-    /// hold.
+    /// Makes an applier for a thread that holds all partitions and goes on holding them. The clients that
+    /// wait for keys are served by the code that ends the hold.
     pub fn within(node: &'static Node, held: Held<'static>) -> Applier {
         let mut applier = Applier::new(node);
         applier.exec.held = held;
@@ -198,7 +201,7 @@ impl Applier {
         applier
     }
 
-    /// What `within` was given.
+    /// Returns the partitions that `within` was given.
     pub fn into_held(mut self) -> Held<'static> {
         self.exec.pump.flush();
         self.exec.held
@@ -211,14 +214,14 @@ impl Applier {
         }
     }
 
-    /// Runs one command of the log, or keeps it for its EXEC. What it has locked stays locked while the next ones need the
-    /// same; `release` ends that.
+    /// Runs one command of the log, or keeps it for its EXEC. What it has locked stays locked while the next
+    /// ones need the same; `release` ends that.
     pub fn apply(&mut self, args: Args<'_>) -> Result<(), Refused> {
         let node = self.exec.node;
         self.apply_resolved(&resolve::resolve_logged(&node.commands, &node.keyspace, args))
     }
 
-    /// The same of a command that was looked up.
+    /// Runs or keeps a command that was looked up, as `apply` does.
     pub fn apply_resolved(&mut self, request: &Request<'_>) -> Result<(), Refused> {
         let args = request.args;
         let name = args.get(0);
@@ -275,7 +278,8 @@ impl Applier {
         Ok(())
     }
 
-    /// Locks what a command needs, and what no script of this node has leased: a script of a replica has read it.
+    /// Locks what a command needs, and what no script of this node has leased: a script of a replica has read
+    /// it.
     #[inline]
     fn lock(&mut self, request: &Request<'_>, command: &'static Entry) {
         self.lock_now(request, command);
@@ -435,7 +439,8 @@ impl Applier {
             ran.map_err(|why| why.of_part(is_first, is_whole))
         });
         self.exec.pump.log.end_transaction();
-        // Not before: what follows a FLUSHALL lets others have the partitions that the rest of the transaction needs.
+        // Not before: what follows a FLUSHALL lets others have the partitions that the rest of the
+        // transaction needs.
         if let Some((_, command, _)) = transaction.commands.last() {
             self.note_ran(command);
         }
@@ -450,7 +455,7 @@ impl Applier {
         }
     }
 
-    /// What follows the command that was run: its waiters are served, what it has flushed is freed.
+    /// Does what follows the command that was run: serves its waiters and frees what it has flushed.
     pub fn end_hold(&mut self) {
         if let Some(command) = self.ran.take()
             && !self.is_within
@@ -470,7 +475,7 @@ impl Applier {
         }
     }
 
-    /// What the command needs is held.
+    /// Runs a command. What it needs is held.
     fn run(&mut self, db: Db, command: &'static Entry, args: Args<'_>) -> Result<(), Refused> {
         self.show(db, Some(command), args);
         let Some(Handler::Data(handler)) = command.handler else {
@@ -539,7 +544,8 @@ impl Applier {
         }
     }
 
-    /// A message of the primary's clients reaches those of this node. What was recorded in a file was delivered then.
+    /// A message of the primary's clients reaches those of this node. What was recorded in a file was
+    /// delivered then.
     fn publish(&self, command: &Entry, args: Args<'_>) {
         if self.link.is_some() {
             let node = self.exec.node;
@@ -550,8 +556,8 @@ impl Applier {
     }
 }
 
-/// Whether a command that finds no memory has changed nothing: a string is replaced as a whole or not at all, and so is one element
-/// added; of several, some may have been.
+/// Returns whether a command that finds no memory has changed nothing. A string is replaced as a whole or not
+/// at all, and one element is added or not. Of several elements, some may have been added.
 fn makes_one_change(command: &Entry, args: Args<'_>) -> bool {
     const KEY_AND_ELEMENT: usize = 3;
     let is_string = command.spec.acl.has(AclCategories::STRING);

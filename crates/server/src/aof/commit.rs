@@ -1,4 +1,4 @@
-//! How a write of the log stands in its file: as it is, or behind the line of a commit.
+//! Writes of the log as they stand in its file: as they are, or after the line of a commit.
 //!
 //! ```text
 //!   small, within one sector   [ frames ]
@@ -18,7 +18,7 @@ use std::io;
 /// A commit of fewer bytes goes to the system in one call.
 const COPIED_BYTES_MAX: u64 = 64 << 10;
 
-/// How commits stand in a file.
+/// Layout of the commits in a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Layout {
     Plain,
@@ -26,16 +26,17 @@ pub enum Layout {
     Prepared { file_bytes: u64 },
 }
 
-/// What is written as one commit.
+/// Part of the log that is written as one commit.
 pub struct Commit<'p> {
-    /// Where it begins in the file.
+    /// Offset in the file at which the commit begins.
     pub at: u64,
-    /// So much of the file is durable.
+    /// Length of the durable part of the file.
     pub durable_bytes: u64,
     /// Stands before the frames, in the file only; mostly nothing.
     pub unlogged: &'p [u8],
     pub pieces: &'p [Piece],
-    /// The second in which it is written, if it is the first of it. Before the line: a file that is cut there ends whole.
+    /// The second in which it is written, if it is the first of it. Before the line: a file that is cut there
+    /// ends whole.
     pub timestamp_seconds: Option<i64>,
 }
 
@@ -65,7 +66,7 @@ impl Commit<'_> {
         Ok((before.len() + behind.len()) as u64 + len)
     }
 
-    /// What stands before its frames and behind them.
+    /// Returns the bytes that stand before the frames of the commit, and those after them.
     fn frame(&self, layout: Layout, len: u64) -> (Vec<u8>, Vec<u8>) {
         let frames = || std::iter::once(self.unlogged).chain(self.pieces.iter().map(|piece| &**piece));
         let len = self.unlogged.len() as u64 + len;
@@ -83,7 +84,8 @@ impl Commit<'_> {
             before.extend_from_slice(self.unlogged);
             return (before, Vec::new());
         };
-        // A commit begins a sector: the stamp is part of it, and the first one stands behind the first sector.
+        // A commit begins a sector: the stamp is part of it, and the first one stands behind the first
+        // sector.
         let stamp = std::mem::take(&mut before);
         if self.at == 0 {
             before.extend_from_slice(&commit::prepared_head(file_bytes));

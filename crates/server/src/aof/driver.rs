@@ -1,13 +1,14 @@
-//! The threads behind the append-only file: one that writes, one that syncs. What is done when is the machine's
-//! (`isotherm_log::writer::AofWriter`); here are its hands.
+//! The threads behind the append-only file: one that writes, one that syncs. What is done when is the
+//! machine's (`isotherm_log::writer::AofWriter`); here are its hands.
 //!
 //! ```text
 //!   workers --append--> log --collect--> AofWriter --Write, Create, List--> this thread --> disk
 //!           --wake-->                              --Sync----------------> aof-sync     --> disk
 //!           <--Durable, RefuseWrites---------------
 //! ```
-//! Under `everysec` and `no` the writer sleeps a moment after it has written, so that a busy server makes one write of many
-//! commands; what was answered is in the kernel that moment later. Under `always` it is woken by each batch.
+//! Under `everysec` and `no` the writer sleeps a moment after it has written, so that a busy server makes one
+//! write of many commands; what was answered is in the kernel that moment later. Under `always` it is woken
+//! by each batch.
 
 use isotherm_disk::File;
 use isotherm_log::writer::{AofWriter, FileId, FsyncPolicy, Input, List, Ms, Output};
@@ -42,11 +43,11 @@ use crate::request::reply_gate::Part;
 /// Between two writes of a busy log.
 const GATHERING: Duration = Duration::from_millis(1);
 
-/// Where the writing begins.
+/// Starting point of the writer.
 pub enum First {
-    /// Behind the last of these files, at this place of the log; they are loaded.
+    /// Start after the last of these files, at this place of the log; the files are loaded.
     Behind(List, LogOffset),
-    /// There is data, and these files know nothing of it.
+    /// Start without a base: there is data that these files do not have.
     AwaitingBase { before: List, start: LogOffset },
 }
 
@@ -58,19 +59,19 @@ pub struct Driver {
     mail: &'static Mail,
     files: AofFiles,
     preparation: Preparation,
-    /// So much of the log file is written.
+    /// Bytes that are written of the log file.
     used_bytes: u64,
-    /// So much of the file before it counts, if it was prepared.
+    /// Bytes that count of the previous file, if that was prepared.
     closed_len: Option<u64>,
     machine: AofWriter,
     reader: ReaderId,
-    /// Where a file may begin without a SELECT behind it, within the stream of a primary or after a failed sync: what is selected
-    /// there, but 0.
+    /// Databases that are selected at places of the log where a file may begin without a SELECT: within the
+    /// stream of a primary, or after a failed sync. Places where 0 is selected are left out.
     selected: BTreeMap<LogOffset, Database>,
     /// The first write of this file goes behind so many bytes: they have its SELECT.
     begun: Option<(FileId, u64)>,
     open: BTreeMap<FileId, Arc<dyn File>>,
-    /// None behind its end.
+    /// Queue of the sync thread; `None` after the thread's end.
     sync: Option<Sender<ToSync>>,
     syncing: Running,
     is_syncing: bool,
@@ -231,7 +232,8 @@ impl Driver {
         }
     }
 
-    /// One round: what was asked for, what was appended, what follows from it. Whether something was written.
+    /// Runs one round: handles the requests, writes what was appended, and does what follows from it. Returns
+    /// whether something was written.
     fn turn(&mut self, outputs: &mut Vec<Output>) -> bool {
         // Writers wait when twice as much is not durable.
         self.machine.set_unsynced_bytes_max(self.log.limit_bytes() / 2);
@@ -292,7 +294,7 @@ impl Driver {
         self.machine.written() > before
     }
 
-    /// If the new base is listed, and the files before it are removed.
+    /// Ends the rewrite if the new base is listed and the files before it are removed.
     fn end_rewrite(&mut self) {
         let number = self.files.base_number();
         if let Some(base) = self.base.take_if(|base| base.file.seq as u64 == number) {
@@ -336,12 +338,13 @@ impl Driver {
         }
     }
 
-    /// What a file that begins there has before its first command.
+    /// Returns the bytes that stand before the first command in a file that begins at `start`.
     fn unlogged_at(&self, start: LogOffset) -> Vec<u8> {
         self.selected.get(&start).map(|database| unlogged(&select(*database))).unwrap_or_default()
     }
 
-    /// What was noted of the same place before is of no more interest: there a file ends, and what follows brings its SELECT.
+    /// Notes the database that is selected at `start`. An earlier note of the same place is of no more
+    /// interest: a file ends there, and what follows brings its SELECT.
     fn note_selected(&mut self, start: LogOffset, database: Database) {
         match database {
             0 => _ = self.selected.remove(&start),
@@ -349,8 +352,9 @@ impl Driver {
         }
     }
 
-    /// Makes a file, with the SELECT that its first command needs: durable, and never written again. It may stay the last without a
-    /// command, or with one that was torn, and a base of commands does not say what is selected behind it.
+    /// Makes a file, with the SELECT that its first command needs: durable, and never written again. It may
+    /// stay the last without a command, or with one that was torn, and a base of commands does not say what
+    /// is selected behind it.
     fn create(&mut self, file: FileId) -> io::Result<()> {
         let was_prepared = self.preparation.current_bytes().is_some();
         self.closed_len = was_prepared.then_some(self.used_bytes);
@@ -373,7 +377,8 @@ impl Driver {
         Ok(())
     }
 
-    /// How much of a file stands before the first write, for which the machine has no place.
+    /// Returns how many bytes of a file stand before the first write. The places of the state machine do not
+    /// count them.
     fn begun_bytes(&self, file: FileId) -> u64 {
         self.begun.filter(|begun| begun.0 == file).map_or(0, |begun| begun.1)
     }
@@ -400,7 +405,8 @@ impl Driver {
             })),
             Output::List(list) => Some(self.ended(|driver| {
                 let spikes = driver.store.spikes;
-                // A file has bytes of one history only: where it changes a file ends, and is listed with this.
+                // A file has bytes of one history only: where it changes a file ends, and is listed with
+                // this.
                 driver.files.set_replid(driver.store.replication.state().history.id());
                 spikes.time(Event::AofRename, || driver.files.save(&list))
             })),
@@ -443,7 +449,8 @@ impl Driver {
                 }
                 None
             }
-            // It was switched off while the disk did not answer: what comes of its last requests concerns no write.
+            // It was switched off while the disk did not answer: what comes of its last requests concerns no
+            // write.
             Output::RefuseWrites(_) | Output::GiveUp if self.state.is_writer_ending() => None,
             Output::Exit(_) if self.state.is_writer_ending() => {
                 report::warning(NOT_SYNCED);

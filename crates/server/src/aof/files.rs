@@ -38,7 +38,7 @@ pub struct AofFiles {
     old_name: Vec<u8>,
     /// The base that the manifest lists, the names of its log files, and those that are of no more use.
     base: Option<AofFile>,
-    /// Those that are complete and not listed yet. While the list cannot be written, another one may come.
+    /// Complete bases that are not listed yet. While the list cannot be written, another one may be added.
     bases_next: Vec<AofFile>,
     listed: BTreeMap<u64, Vec<u8>>,
     history: Vec<Vec<u8>>,
@@ -78,7 +78,7 @@ impl AofFiles {
         }
     }
 
-    /// What the manifest says from now on of the history that the log is of.
+    /// Sets the history of the log that manifests name from now on.
     pub fn set_replid(&mut self, id: ReplId) {
         self.replid = Some(id);
     }
@@ -145,7 +145,8 @@ impl AofFiles {
         self.disk.sync_dir(self.folder.parent().unwrap_or(Path::new("")))
     }
 
-    /// Makes the folder, and takes the lock of these files: two processes must not write them. The log says why not.
+    /// Makes the folder, and takes the lock of these files: two processes must not write them. The log says
+    /// why not.
     pub fn lock(&self) -> Result<Box<dyn Lock>, ()> {
         let name = [b".", &self.old_name[..], b".lock"].concat();
         let locked = self.prepare().and_then(|()| self.disk.lock(&self.path(&name)));
@@ -216,7 +217,7 @@ impl AofFiles {
         })
     }
 
-    /// What was found in the folder is there after a power failure too.
+    /// Syncs the folder, so that the files that were found in it are still there after a power failure.
     pub fn sync_folder(&self) -> Result<(), ()> {
         self.disk.sync_dir(&self.folder).map_err(|error| {
             let folder = self.folder.display();
@@ -233,7 +234,8 @@ impl AofFiles {
         self.disk.open(&self.path(name), Mode::Update)
     }
 
-    /// A file that has only what the first write begins with. What an earlier one of that name held does not come back.
+    /// A file that has only what the first write begins with. What an earlier one of that name held does not
+    /// come back.
     pub fn create(&self, file: FileId, beginning: &[u8]) -> io::Result<Arc<dyn File>> {
         let created = self.disk.open(&self.log_path(file), Mode::Truncate)?;
         write_all_at(&*created, beginning, 0).map_err(|error| error.error)?;
@@ -278,8 +280,9 @@ impl AofFiles {
         let _ = self.disk.remove(&self.path(&self.names.temp_manifest()));
     }
 
-    /// Removes files of an earlier list, which a process has left that ended before it could. Their numbers are lower than the last
-    /// that is listed; what has a higher one was never listed, and its name is taken again.
+    /// Removes files of an earlier list, which a process has left that ended before it could. Their numbers
+    /// are lower than the last that is listed; what has a higher one was never listed, and its name is taken
+    /// again.
     pub fn remove_outdated(&self) {
         let base = self.base.as_ref().map(|base| base.seq);
         let incr_last = self.listed.keys().next_back().map(|number| *number as i64);
@@ -296,7 +299,7 @@ impl AofFiles {
         }
     }
 
-    /// Where a base is written before it gets its name.
+    /// Returns the path at which a base is written before it gets its name.
     pub fn temporary_base(&self) -> PathBuf {
         self.folder.join(format!("{TEMPORARY_BASE}{}.aof", std::process::id()))
     }

@@ -1,13 +1,15 @@
-//! Reading the log files of an append-only file: each command is handed on as it is parsed, to be applied (`replay`).
+//! Reading the log files of an append-only file: each command is handed on as it is parsed, to be applied
+//! (`replay`).
 //!
 //! ```text
 //!   #TS:1700000000 | *3 SET a b | *1 MULTI | ... | *1 EXEC | *3 SET c         torn
 //!        skipped        run          kept           run        |
 //!                                                         valid |<- cut off, in the last file only
 //! ```
-//! A file may end in the middle of a command or a transaction: a machine that loses power leaves that. Of a commit of several
-//! sectors it may leave any part; so a commit is checked before its first command is applied. Anything else that cannot be read
-//! ends the start, for what stands behind it would be lost without a word.
+//! A file may end in the middle of a command or a transaction: a machine that loses power leaves that. Of a
+//! commit of several sectors it may leave any part; so a commit is checked before its first command is
+//! applied. Anything else that cannot be read ends the start, for what stands behind it would be lost without
+//! a word.
 
 use isotherm_disk::File;
 use isotherm_persist::aof::commit::{CommitCheck, LINE_BYTES_MAX, Lines, durable_by};
@@ -37,12 +39,13 @@ pub enum LoadError {
     Format(StreamError),
     /// The command at this place.
     Command(u64, Refused),
-    /// The file ends within a command or a transaction, or its last commits were torn; what is valid ends here.
+    /// The file ends within a command or a transaction, or its last commits were torn; what is valid ends
+    /// here.
     Torn {
         valid: Loaded,
         in_transaction: bool,
     },
-    /// What stands here was durable once, to the second place at least.
+    /// Unreadable bytes at `at` that were durable once: the file was durable up to `durable` at least.
     Damaged {
         at: u64,
         durable: u64,
@@ -55,18 +58,19 @@ impl From<Failed> for LoadError {
     }
 }
 
-/// How much of a file was loaded.
+/// Extent of a file that was loaded.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Loaded {
     pub file_bytes: u64,
-    /// Those of them that are part of the log: all but comments, and what they take out (`UNLOGGED`).
+    /// Bytes of the file that are part of the log: all but comments, and the commands that comments take out
+    /// (`UNLOGGED`).
     pub log_bytes: u64,
 }
 
-/// One log file, from its start.
+/// Log file that is loaded from its start.
 pub struct LogFile<'f> {
     pub file: &'f dyn File,
-    /// Its commands begin here.
+    /// Offset of the first command.
     pub start: u64,
     /// The bytes that count.
     pub bytes: u64,
@@ -168,9 +172,9 @@ impl LogFile<'_> {
     }
 }
 
-/// What stands behind the sound part of a file.
+/// Bytes after the sound part of a file.
 struct Rest {
-    /// What its commits say of how far the file was durable; none without a commit.
+    /// Durable length of the file, as its commits state it; `None` without a commit.
     durable: Option<u64>,
     is_zeros: bool,
 }
@@ -199,7 +203,8 @@ impl Reading<'_> {
             }
             done += len;
             let is_unused = self.check.as_ref().is_some_and(|check| check.unused_from().is_some());
-            // Behind the comment alone the next command of the log would be taken for that which it takes out.
+            // Behind the comment alone the next command of the log would be taken for that which it takes
+            // out.
             if self.parser.end_of_valid() == self.parser.position() && !is_unused && !self.is_unlogged {
                 self.valid = Loaded { file_bytes: self.parser.position(), log_bytes: self.log_bytes };
             }
@@ -229,8 +234,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Reads the rest of a commit, of which the buffer has the beginning from `from` on. Whether it is sound. Its length, which
-    /// nothing vouches for yet, takes no memory.
+    /// Reads the rest of a commit, of which the buffer has the beginning from `from` on. Whether it is sound.
+    /// Its length, which nothing vouches for yet, takes no memory.
     fn look_ahead(&mut self, from: usize) -> io::Result<bool> {
         let check = self.check.as_mut().expect("a commit has begun");
         let rest_bytes = |check: &CommitCheck| usize::try_from(check.rest_bytes()).unwrap_or(usize::MAX);
@@ -254,8 +259,8 @@ impl Reading<'_> {
         self.bad(LoadError::Damaged { at, durable: 0 })
     }
 
-    /// What is behind the valid part makes no sense. In a file whose writer writes lines that is a write that power failure has
-    /// torn, unless a later line says that it had been durable.
+    /// Returns the error for unreadable bytes after the valid part. In a file whose writer writes lines, they
+    /// are a write that a power failure has torn, unless a later line says that it had been durable.
     fn bad(&self, error: LoadError) -> LoadError {
         let Some(check) = &self.check else { return error };
         let at = self.valid.file_bytes;

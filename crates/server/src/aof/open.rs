@@ -5,7 +5,8 @@
 //!   single file of versions before 7.0 --> becomes the base
 //!   no file, or one that was switched off before the RDB file was written: the RDB file --> a first base --> the log begins
 //! ```
-//! The last log file may end within a command (`aof-load-truncated`): it is cut there. What else cannot be read ends the start.
+//! The last log file may end within a command (`aof-load-truncated`): it is cut there. What else cannot be
+//! read ends the start.
 
 use isotherm_log::LogOffset;
 use isotherm_log::writer::List;
@@ -153,7 +154,8 @@ fn exists(node: &Node, path: &Path) -> Result<bool, CannotLoad> {
     })
 }
 
-/// The single file of versions before 7.0 becomes the base. The manifest is first: `move_old` goes on after a crash.
+/// The single file of versions before 7.0 becomes the base. The manifest is first: `move_old` goes on after a
+/// crash.
 fn adopt(node: &Node, files: &mut AofFiles) -> Result<Manifest, CannotLoad> {
     let base = AofFile { name: files.old_name().as_os_str().as_bytes().to_vec(), seq: 1, place: None };
     files.announce_base(base.clone());
@@ -195,7 +197,7 @@ fn name_history(node: &Node, files: &mut AofFiles, list: &List) -> io::Result<()
     files.save(&going_on(list))
 }
 
-/// From here on changes are logged.
+/// Starts the writer. From here on changes are logged.
 fn begin(
     node: &'static Node,
     mut files: AofFiles,
@@ -203,7 +205,8 @@ fn begin(
     end: LogOffset,
     history: &History,
 ) -> io::Result<()> {
-    // With a quorum the log is kept from the start on, before it is known where it begins; `gating` keeps it again.
+    // With a quorum the log is kept from the start on, before it is known where it begins; `gating` keeps it
+    // again.
     feeder::let_go(node);
     node.log.go_on_at(end, 0);
     if role::take_over(node, history) == TakenOver::Renamed {
@@ -228,14 +231,14 @@ fn begin(
     Ok(())
 }
 
-/// One file of the manifest that is there.
+/// File that the manifest lists and that exists.
 struct Found<'m> {
     listed: &'m AofFile,
     name: String,
     file: Arc<dyn File>,
-    /// Its commands begin here.
+    /// Offset of the first command.
     start: u64,
-    /// What of it counts.
+    /// Bytes of the file that count.
     bytes: u64,
 }
 
@@ -296,7 +299,8 @@ fn load_all(
             return Err(CannotLoad);
         }
         if cfg!(test) {
-            // As Valkey reads it: what is selected where it begins has to stand in it. Files of earlier versions may lack that.
+            // As Valkey reads it: what is selected where it begins has to stand in it. Files of earlier
+            // versions may lack that.
             applier.select_db(None);
         }
         let loaded = load_log(node, files, found_file, &mut applier, at + 1 == found.len())?;
@@ -324,8 +328,9 @@ fn load_all(
     Ok((list, end, History { id, offset, db }))
 }
 
-/// A process before this one may have ended behind a sync that failed: then the kernel has pages that it takes for clean, and no
-/// sync writes them. So what no commit says to have been durable is written once more, as it is, before it is synced.
+/// A process before this one may have ended behind a sync that failed: then the kernel has pages that it
+/// takes for clean, and no sync writes them. So what no commit says to have been durable is written once
+/// more, as it is, before it is synced.
 fn make_durable(node: &Node, files: &AofFiles, last: &AofFile, bytes: u64) -> io::Result<()> {
     /// More than some seconds of commits that are too small to have a line.
     const IN_DOUBT_BYTES_MAX: u64 = 16 << 20;
@@ -336,7 +341,8 @@ fn make_durable(node: &Node, files: &AofFiles, last: &AofFile, bytes: u64) -> io
     let durable = durable_by(&tail, from).unwrap_or(0).clamp(from, bytes);
     if let Err(failed) = write_all_at(&*file, &tail[(durable - from) as usize..], durable) {
         log::warning(format!("Can't write the end of {} once more: {}", shown(last), os_text(&failed.error)));
-        // A file system that never overwrites wants room for it. What is there stays as it is, and is no reason not to start.
+        // A file system that never overwrites wants room for it. What is there stays as it is, and is no
+        // reason not to start.
         if failed.error.kind() != io::ErrorKind::StorageFull {
             return Err(failed.error);
         }
@@ -349,8 +355,8 @@ fn shown(file: &AofFile) -> Cow<'_, str> {
     String::from_utf8_lossy(&file.name)
 }
 
-/// Loads the data on which the log files build: a snapshot, commands, or commands behind a snapshot. Returns the file's bytes, and
-/// where a snapshot stands in the log.
+/// Loads the data on which the log files build: a snapshot, commands, or commands behind a snapshot. Returns
+/// the file's bytes, and where a snapshot stands in the log.
 fn load_base(
     node: &'static Node,
     files: &AofFiles,
@@ -397,7 +403,7 @@ fn load_base(
     Ok((bytes, history))
 }
 
-/// Whether a base is a snapshot, or begins with one.
+/// Returns whether a base is a snapshot, or begins with one.
 pub fn starts_with_rdb(file: &dyn File) -> bool {
     let mut magic = [0; 6];
     let read = file.read_at(&mut magic, 0).unwrap_or(0);

@@ -6,10 +6,10 @@
 //!   prepared file    [ head ][ commit    .][ commit .][ unused ][ unused ] ... [ unused ]
 //!                     512 B   whole sectors                                             ^ the file is cut to its commits at its end
 //! ```
-//! A sync behind an append commits the file system's journal, because the length has changed; one behind an overwrite of blocks that
-//! were written before does not, and takes a fraction of the time on many disks. So under `appendfsync always`, when commits
-//! are many, the log goes on in a file whose blocks are there already. What its sectors hold meanwhile are comments, which
-//! every loader skips.
+//! A sync behind an append commits the file system's journal, because the length has changed; one behind an
+//! overwrite of blocks that were written before does not, and takes a fraction of the time on many disks. So
+//! under `appendfsync always`, when commits are many, the log goes on in a file whose blocks are there
+//! already. What its sectors hold meanwhile are comments, which every loader skips.
 
 use isotherm_disk::{Disk, File, Mode, write_all_at};
 use isotherm_persist::aof::commit::{prepared_head, unused_sector};
@@ -22,7 +22,7 @@ use crate::process::log::{self as report, os_text};
 use crate::process::routines::{self, Routine, Running};
 use crate::process::time::{elapsed, instant};
 
-/// From so many syncs a second on a prepared file is worth its preparation.
+/// Syncs per second at which a prepared file becomes worth its preparation.
 const SYNCS_PER_SECOND_MIN: u32 = 50;
 
 /// Between a preparation that failed and the next.
@@ -43,7 +43,7 @@ enum Next {
     Ready(Arc<dyn File>, u64),
 }
 
-/// What the writing thread knows of it.
+/// Preparation of the next log file, as the writing thread knows it.
 pub struct Preparation {
     disk: Arc<dyn Disk>,
     path: PathBuf,
@@ -89,7 +89,8 @@ impl Preparation {
         self.syncs += 1;
     }
 
-    /// Whether the file that is written, of which so many bytes are used, ends here: the next one is ready.
+    /// Returns whether the current file, of which `used_bytes` are used, ends here because the next one is
+    /// ready.
     pub fn ends_file(&mut self, used_bytes: u64) -> bool {
         let is_used = self.current_bytes.is_none_or(|bytes| used_bytes >= bytes - bytes / RESERVE);
         let ends = is_used && used_bytes > 0 && !self.is_ending && matches!(self.next, Next::Ready(..));
@@ -97,7 +98,8 @@ impl Preparation {
         ends
     }
 
-    /// Begins to prepare a file of so many bytes if it is worth it. `ended` gets the result, on another thread.
+    /// Begins to prepare a file of so many bytes if it is worth it. `ended` gets the result, on another
+    /// thread.
     pub fn begin(
         &mut self,
         file_bytes: u64,
@@ -166,7 +168,7 @@ impl Preparation {
         let _ = self.disk.remove(&self.path);
     }
 
-    /// What was prepared is of no use any more.
+    /// Removes the prepared file, which is of no use any more.
     pub fn discard(&mut self) {
         if matches!(self.next, Next::Ready(..)) {
             self.next = Next::None;

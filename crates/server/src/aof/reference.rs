@@ -1,4 +1,5 @@
-//! A base that refers to values in the swap log (`swap-checkpoint`): from the question what may be referred to, to a base in force.
+//! A base that refers to values in the swap log (`swap-checkpoint`): from the question what may be referred
+//! to, to a base in force.
 //!
 //! ```text
 //!   cut -> ask -> answer -> base written -> segments synced -> listed by the manifest -> in force: what only the old one named is freed
@@ -6,7 +7,8 @@
 //!                    not now: a base with all    failed: the old base stands; the segment is cleaned, and until that is over
 //!                    values                      bases have all values
 //! ```
-//! The snapshot is held until the answer is there: what is emptied since its cut is kept as long as it is under way, and named.
+//! The snapshot is held until the answer is there: what is emptied since its cut is kept as long as it is
+//! under way, and named.
 
 use isotherm_tier::Checkpoint;
 use std::sync::Arc;
@@ -24,7 +26,7 @@ use crate::tier::checkpoint::{Ask, Ticket};
 /// The log's thread is waited for so long: meanwhile the snapshot keeps what is changed.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
-/// What a rewrite refers to.
+/// Checkpoint of the swap log that a rewrite refers to.
 pub struct Reference {
     node: &'static Node,
     ticket: Option<Ticket>,
@@ -41,7 +43,7 @@ impl Reference {
         self.node.tier()
     }
 
-    /// Whether an answer is to be waited for. The cut is done.
+    /// Asks for a checkpoint, after the cut. Returns whether an answer is to be waited for.
     pub fn ask(&mut self) -> bool {
         let config = &self.node.config;
         let tier = self.tier().filter(|_| config.swaps() && config.swap_checkpoints());
@@ -82,12 +84,12 @@ impl Reference {
         Ok(true)
     }
 
-    /// For the head of the base.
+    /// Returns the description of the swap log for the head of the base.
     pub fn swap_log(&self) -> Option<Vec<u8>> {
         self.checkpoint.as_ref().map(Checkpoint::write)
     }
 
-    /// What the base refers to is durable. Before it is listed.
+    /// Makes durable what the base refers to. Called before the base is listed.
     pub fn sync(&self) -> Result<(), SaveError> {
         let Some((checkpoint, tier)) = self.checkpoint.as_ref().zip(self.tier()) else { return Ok(()) };
         tier.files.sync(checkpoint).map_err(|failed| {
@@ -102,7 +104,8 @@ impl Reference {
         })
     }
 
-    /// The base is about to be listed: what becomes of it is heard by `in_force`, or not at all. Whether it refers.
+    /// The base is about to be listed: what becomes of it is heard by `in_force`, or not at all. Whether it
+    /// refers.
     pub fn hand_over(&mut self) -> bool {
         self.ticket.take().is_some()
     }

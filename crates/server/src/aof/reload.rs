@@ -1,10 +1,11 @@
-//! DEBUG LOADAOF: the data goes, and comes back from the append-only file, as if the server had stopped in between.
+//! DEBUG LOADAOF: the data goes, and comes back from the append-only file, as if the server had stopped in
+//! between.
 //!
 //! ```text
 //!   all partitions held --> what was logged is synced --> the log loses its reader --> flush, base, log files --> the log goes on
 //! ```
-//! Everything stays locked, so no client sees a part of the data, and nothing is logged meanwhile: what is played back stands in the
-//! file already. It is for tests: nothing else waits for a disk under a lock.
+//! Everything stays locked, so no client sees a part of the data, and nothing is logged meanwhile: what is
+//! played back stands in the file already. It is for tests: nothing else waits for a disk under a lock.
 
 use isotherm_keyspace::{Conditions, Held, Txn};
 use isotherm_persist::aof::manifest::{AofFile, Manifest};
@@ -89,13 +90,13 @@ fn load_all(node: &'static Node, held: &mut Held<'static>) -> Result<(), CannotR
     played_back
 }
 
-/// One log file that is there.
+/// Log file that exists.
 struct Log {
     name: String,
     file: Arc<dyn File>,
-    /// Its commands begin here.
+    /// Offset of the first command.
     start: u64,
-    /// What of it counts.
+    /// Bytes of the file that count.
     bytes: u64,
     is_ours: bool,
 }

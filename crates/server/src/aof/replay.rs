@@ -5,11 +5,13 @@
 //!                           \--> window 1, of partitions 1, k + 1 ...  --> helper 1  and runs it
 //!   any other command, MULTI ... EXEC:  all that came before is run, then it is, alone
 //! ```
-//! Commands of one key each change nothing that those of other partitions see, and those of one partition stay in their order. So
-//! the data is at each command of several partitions what it was when that was recorded. A window that is ended early by one of
-//! these is run by the reader itself: two threads do not wait for each other at each of many transactions.
+//! Commands of one key each change nothing that those of other partitions see, and those of one partition
+//! stay in their order. So the data is at each command of several partitions what it was when that was
+//! recorded. A window that is ended early by one of these is run by the reader itself: two threads do not
+//! wait for each other at each of many transactions.
 //!
-//! What a log begins with is gathered, as far as it sets strings (`staged`): until a command comes that is to be run alone.
+//! What a log begins with is gathered, as far as it sets strings (`staged`): until a command comes that is to
+//! be run alone.
 
 use isotherm_keyspace::{Db, Slot};
 use isotherm_resp::Args;
@@ -26,7 +28,8 @@ use crate::request::entry::{Entry, Handler};
 use crate::request::resolve::{Found, Request};
 use crate::tier::pace;
 
-/// A window is full with so many bytes of commands, or so many commands: it stays in the cache from the reader to the helper.
+/// A window is full with so many bytes of commands, or so many commands: it stays in the cache from the
+/// reader to the helper.
 const WINDOW_BYTES: usize = 64 << 10;
 const WINDOW_COMMANDS: usize = 1024;
 /// Windows that wait for each helper at most.
@@ -51,7 +54,7 @@ struct Window {
     bytes: Vec<u8>,
     spans: Vec<Span>,
     commands: Vec<Command>,
-    /// What was gathered is built behind it.
+    /// The strings gathered so far are built after this window.
     ends_staging: bool,
 }
 
@@ -68,12 +71,12 @@ struct Command {
 
 pub struct Replay<'r> {
     applier: &'r mut Applier,
-    /// One for each helper that there is or will be.
+    /// Windows of the helpers, also of those that will be started.
     windows: Vec<Window>,
     helpers: Vec<Helper>,
     /// The next full window starts the helpers, or the gathering.
     may_start: bool,
-    /// What the reader has gathered, without helpers.
+    /// Strings that the reader has gathered itself, without helpers.
     staged: Option<Staged>,
     /// Each helper gathers.
     helpers_stage: bool,
@@ -226,7 +229,7 @@ impl<'r> Replay<'r> {
         self.applier.abandon_transaction();
     }
 
-    /// Nothing is held, and what the helpers have counted is added up.
+    /// Ends the helpers and adds up what they have counted. Nothing is held afterwards.
     pub fn end(mut self) -> Result<(), Failed> {
         let settled = self.settle();
         self.applier.release();
@@ -243,7 +246,7 @@ fn span(range: &Range<usize>) -> Span {
     Span { start: range.start as u32, len: range.len() as u32 }
 }
 
-/// Where the only key is of a command that changes nothing beside it.
+/// Returns the place of the only key, if the command changes nothing else.
 fn key_of(entry: &Entry, args: &[Range<usize>]) -> Option<Range<usize>> {
     let is_alone = entry.first_key > 0
         && entry.has_one_key(args.len())
@@ -348,7 +351,7 @@ impl Window {
         Ok(others)
     }
 
-    /// Where in the file its first command is.
+    /// Returns the place of its first command in the file.
     fn place(&self) -> u64 {
         self.commands.first().map_or(0, |first| first.place)
     }
@@ -368,7 +371,7 @@ struct Helper {
 type Counted = (u64, Option<CommandFailure>);
 
 impl Helper {
-    /// `None`: the system gives no thread.
+    /// Starts a helper. Returns `None` if the system gives no thread.
     fn start(node: &'static Node, mut staged: Option<Staged>) -> Option<Helper> {
         let (windows, waiting) = sync_channel::<Window>(WAITING_MAX);
         let (answer, answers) = sync_channel(WAITING_MAX + 1);

@@ -1,4 +1,4 @@
-//! What INFO says of the append-only file while it is on.
+//! Lines of INFO about the append-only file while it is on.
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,4 +1,4 @@
-//! What other threads ask of the thread that writes the append-only file.
+//! Requests of other threads to the thread that writes the append-only file.
 
 use isotherm_disk::File;
 use isotherm_log::LogOffset;
@@ -43,9 +43,9 @@ pub struct Moment {
 /// A new base, which is complete and durable.
 pub struct Base {
     pub file: AofFile,
-    /// What it holds ends here.
+    /// Place of the log at which its contents end.
     pub cut: LogOffset,
-    /// What follows when it is listed.
+    /// Work that follows when the base is listed.
     pub finish: Box<dyn FnOnce() + Send>,
 }
 

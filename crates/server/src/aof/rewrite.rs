@@ -7,7 +7,8 @@
 //! ```
 //! With `swap-checkpoint` the base refers to values on disk (`reference`).
 //!
-//! Until the new list is durable, a start reads the old files, which are complete too. A rewrite that fails or is ended leaves them.
+//! Until the new list is durable, a start reads the old files, which are complete too. A rewrite that fails
+//! or is ended leaves them.
 
 use isotherm_disk::Lock;
 use isotherm_keyspace::Held;
@@ -32,7 +33,7 @@ use crate::process::routines::{self, Routine};
 use crate::process::time::{elapsed, instant};
 use crate::request::gating;
 
-/// Whether a rewrite is under way, to its last step.
+/// Returns whether a rewrite is under way, up to its last step.
 pub fn is_running(node: &Node) -> bool {
     let walks = node.persistence.saving().running.is_some_and(|running| running.job == Job::Rewrite);
     walks || node.aof.rewrites().listing.is_some()
@@ -155,7 +156,7 @@ impl Rewrite {
         is_known && matches!(files.manifest(), Ok(Some(_)))
     }
 
-    /// Whether there is more.
+    /// Makes one step. Returns whether there is more to do.
     fn try_step(&mut self) -> Result<bool, SaveError> {
         let node = self.node;
         match std::mem::replace(&mut self.stage, Stage::Over) {
@@ -260,7 +261,7 @@ fn end(node: &Node, result: &Result<(), SaveError>, began: Instant) {
     }
 }
 
-/// What a rewrite that begins now writes.
+/// Returns whether a rewrite that begins now writes its base as RDB.
 fn has_rdb_base(node: &Node) -> bool {
     const PREAMBLE: Id = id("aof-use-rdb-preamble");
     node.config.flag(PREAMBLE)
@@ -270,7 +271,8 @@ fn has_rdb_base(node: &Node) -> bool {
 struct BaseWriting {
     files: AofFiles,
     base: AofFile,
-    /// One of the other form may have been left by a rewrite that was killed before its base was listed.
+    /// Base of the other form. A rewrite that was killed before its base was listed may have left such a
+    /// file.
     other: AofFile,
     temporary: String,
     writing: Writing,
@@ -343,7 +345,8 @@ fn list_first(node: &'static Node, base_bytes: u64, refers: bool, began: Instant
     let mut rewrites = node.aof.rewrites();
     rewrites.base_bytes = base_bytes;
     rewrites.size_then_bytes = base_bytes + node.aof.log_bytes.load(Relaxed);
-    // `swap-mode no` came before the folder had an owner: a start without it needs a base that has all values.
+    // `swap-mode no` came before the folder had an owner: a start without it needs a base that has all
+    // values.
     rewrites.is_scheduled |= refers && !node.config.swaps();
     drop(rewrites);
     end(node, &Ok(()), began);
@@ -404,7 +407,8 @@ pub fn write_first(node: &'static Node, files: &mut AofFiles) -> Result<u64, Sav
 
 // ---- the cron ----
 
-/// Begins what was scheduled, or what the growth of the files asks for. Whether it has to wait for scripts; nothing was done then.
+/// Begins what was scheduled, or what the growth of the files asks for. Whether it has to wait for scripts;
+/// nothing was done then.
 pub fn tick(node: &'static Node) -> bool {
     const PERCENT: Id = id("auto-aof-rewrite-percentage");
     const LEAST: Id = id("auto-aof-rewrite-min-size");

@@ -1,4 +1,4 @@
-//! What is known of rewrites: for INFO, and for the cron, which begins them.
+//! State of rewrites: for INFO, and for the cron, which begins them.
 //!
 //! After three failures in a row the cron waits a minute, then two, then four, up to an hour.
 
@@ -9,22 +9,22 @@ use crate::process::log;
 const FAILURES_BEFORE_REST: u32 = 3;
 const REST_MINUTES_MAX: u64 = 60;
 
-/// What is known of rewrites.
+/// State of the rewrites.
 #[derive(Clone, Debug)]
 pub struct Rewrites {
-    /// One is to begin as soon as nothing else walks the keyspace.
+    /// A rewrite is to begin as soon as no other walk of the keyspace is under way.
     pub is_scheduled: bool,
     /// The base is complete, and the writer has not listed it yet. Since when the rewrite is under way.
     pub listing: Option<Instant>,
     pub begun: u64,
     pub last_failed: bool,
     pub failures_in_row: u32,
-    /// How long the last one took; -1 for none.
+    /// Duration of the last rewrite; -1 if there was none.
     pub last_took_seconds: i64,
     pub base_bytes: u64,
     /// The size of all files when the base was new, or the server started.
     pub size_then_bytes: u64,
-    /// How long the next try of the cron rests, and until when.
+    /// Duration of the rest before the next try of the cron; `rest_until` is its end.
     rest_minutes: u64,
     rest_until: Option<Instant>,
 }
@@ -47,7 +47,7 @@ impl Default for Rewrites {
 }
 
 impl Rewrites {
-    /// Whether the cron leaves it for now.
+    /// Returns whether the cron does not try a rewrite for now.
     pub fn rests(&mut self, now: Instant) -> bool {
         if self.failures_in_row < FAILURES_BEFORE_REST {
             (self.rest_minutes, self.rest_until) = (0, None);

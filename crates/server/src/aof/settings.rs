@@ -1,4 +1,4 @@
-//! What the parameters say of the append-only file.
+//! Parameters of the append-only file.
 
 use isotherm_disk::Disk;
 use isotherm_log::writer::FsyncPolicy;
@@ -29,7 +29,7 @@ pub fn has_lines(node: &Node) -> bool {
     node.config.flag(HAS_LINES)
 }
 
-/// How the writer frames commands: with lines that are checked, and with timestamps.
+/// Sets how the writer frames commands: with lines that are checked, and with timestamps.
 pub fn frame(node: &Node) {
     const HAS_TIMESTAMPS: Id = id("aof-timestamp-enabled");
     const PREPARE_BYTES: Id = id("aof-prepare-bytes");

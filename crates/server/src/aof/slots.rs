@@ -1,4 +1,5 @@
-//! Commands about slots that come from a primary: CLUSTER SETSLOT, which its replicas know before it obeys, and FLUSHSLOT.
+//! Commands about slots that come from a primary: CLUSTER SETSLOT, which its replicas know before it obeys,
+//! and FLUSHSLOT.
 
 use isotherm_cluster::machine::{Request, SlotAction};
 use isotherm_cluster::{NodeId, Slot};
@@ -14,7 +15,7 @@ use crate::process::time::unix_now;
 pub enum Words {
     SetSlot(Request),
     FlushSlot(Slot),
-    /// Of no effect on a replica.
+    /// Subcommand that has no effect on a replica.
     Other,
 }
 

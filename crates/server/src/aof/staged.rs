@@ -4,9 +4,10 @@
 //!   SET a 1 | SET b 2 | SET a 3 PXAT .. | SADD c x | SET a 4 | ...         a, c: in one group of slots; b in another one
 //!   gathered  gathered  gathered          built: a 3, run    run
 //! ```
-//! An insert by itself misses the cache four times, and its page is copied with each step of its growth (`Staging`). SETs of
-//! different keys may change places, so only the other commands of a key see that its SETs wait: the first one that comes for
-//! a slot has what was gathered for its group built, and the group closed: from then on its commands are run as they come.
+//! An insert by itself misses the cache four times, and its page is copied with each step of its growth
+//! (`Staging`). SETs of different keys may change places, so only the other commands of a key see that its
+//! SETs wait: the first one that comes for a slot has what was gathered for its group built, and the group
+//! closed: from then on its commands are run as they come.
 //!
 //! It does not know threads: each has its own, of its own partitions, and holds none when it calls.
 
@@ -27,7 +28,7 @@ pub struct Staged {
     /// SET.
     set: Option<&'static Entry>,
     now: UnixMs,
-    /// None before the first string: it is the database of all.
+    /// Gathered strings, all of one database; `None` before the first string.
     staging: Option<Staging>,
     builder: Builder,
     is_closed: Box<[bool; STAGED_GROUPS]>,
@@ -38,7 +39,7 @@ pub struct Staged {
 }
 
 impl Staged {
-    /// For an empty keyspace.
+    /// Makes one for an empty keyspace.
     pub fn new(node: &'static Node) -> Staged {
         Staged {
             node,
@@ -52,7 +53,8 @@ impl Staged {
         }
     }
 
-    /// What a command sets, if it is to be gathered (`add`). Otherwise it is to be run, behind the next `add`.
+    /// Returns the string that a command sets, if it is to be gathered (`add`). Otherwise the command is to
+    /// be run after the next `add`.
     #[inline]
     pub fn string<'a>(
         &mut self,

@@ -1,4 +1,4 @@
-//! What other threads see of the append-only file, and what they ask of its writer.
+//! State of the append-only file that other threads see, and their requests to its writer.
 
 use isotherm_disk::Lock;
 use isotherm_log::LogOffset;
@@ -14,7 +14,7 @@ use crate::config::{Config, Id, id};
 use crate::process::routines::{self, Running};
 use crate::process::time::elapsed;
 
-/// Of `appendfsync`.
+/// Number of `always` as a value of `appendfsync`.
 pub const ALWAYS: i64 = 1;
 
 pub struct AofState {
@@ -35,12 +35,12 @@ pub struct AofState {
     has_timestamps: AtomicBool,
     /// `aof-prepare-bytes`
     prepare_bytes: AtomicU64,
-    /// It was switched on while there was data, and nothing counts before its first base.
+    /// The append-only file was switched on while there was data. It does not count before its first base.
     pub awaits_base: AtomicBool,
-    /// The generation of replication that suspended it last (`switch::suspend`): it rests until the data of another history is there.
-    /// 0: none did, for no link has that generation.
+    /// The generation of replication that suspended it last (`switch::suspend`): it rests until the data of
+    /// another history is there. 0: none did, for no link has that generation.
     suspended_by: AtomicU64,
-    /// What the listed log files hold.
+    /// Bytes of the listed log files.
     pub log_bytes: AtomicU64,
     /// Syncs that have succeeded.
     pub commits: AtomicU64,
@@ -106,7 +106,7 @@ impl AofState {
         routines::lock_within(&self.switching, at_most)
     }
 
-    /// The same for a thread that does not wait.
+    /// Takes the right to switch, without waiting. Returns `None` if another thread has it.
     pub fn try_switching(&self) -> Option<MutexGuard<'_, ()>> {
         routines::try_lock(&self.switching)
     }
@@ -116,7 +116,7 @@ impl AofState {
         self.suspended_by.fetch_max(generation, SeqCst);
     }
 
-    /// What suspended it in this generation is over. Whether nothing else has done so since.
+    /// Ends the suspension by this generation. Returns whether no other one has suspended the file since.
     pub fn resume(&self, generation: u64) -> bool {
         self.suspended_by.compare_exchange(generation, 0, SeqCst, SeqCst).is_ok()
     }
@@ -143,7 +143,7 @@ impl AofState {
         self.writer().take()
     }
 
-    /// This writer was asked to end, and waits for the disk.
+    /// Notes a writer that was asked to end and waits for the disk.
     pub fn set_ending(&self, ending: Ending) {
         *self.ending() = Some(ending);
     }
@@ -241,7 +241,7 @@ impl AofState {
         self.has_lines.load(SeqCst)
     }
 
-    /// How long a prepared file is; 0 if none is to be prepared.
+    /// Returns the length of a prepared file; 0 if none is to be prepared.
     pub fn prepare_bytes(&self) -> u64 {
         self.prepare_bytes.load(SeqCst)
     }

@@ -107,7 +107,8 @@ impl Patient {
     }
 }
 
-/// `None`: scripts are in the way, and nothing was done.
+/// Makes `appendonly` and the other settings hold. Returns `None` if scripts are in the way; nothing was done
+/// then.
 fn apply_alone(node: &'static Node, patient: Patient) -> Option<Result<(), &'static str>> {
     if node.aof.is_suspended() {
         return Some(Ok(()));
@@ -126,8 +127,8 @@ fn apply_alone(node: &'static Node, patient: Patient) -> Option<Result<(), &'sta
             node.aof.inbox.post(&node.log, Request::Policy(policy));
             gating::apply(node);
             if was_gated && policy != FsyncPolicy::Always {
-                // Replies of commands that have begun before still wait, and under `no` nothing else would sync.
-                // What scripts in their middle have done is logged at their end.
+                // Replies of commands that have begun before still wait, and under `no` nothing else would
+                // sync. What scripts in their middle have done is logged at their end.
                 Held::new(&node.keyspace).acquire_beside_leases();
                 node.aof.inbox.post(&node.log, Request::Flush);
             }
@@ -218,7 +219,8 @@ impl Folder {
         Ok(Folder { files, lock, before })
     }
 
-    /// The log is written from here on; nothing of it counts before a base is listed. Everything is held. Returns the place.
+    /// The log is written from here on; nothing of it counts before a base is listed. Everything is held.
+    /// Returns the place.
     fn begin(self, node: &'static Node) -> Result<LogOffset, ()> {
         let Folder { files, lock, before } = self;
         let names = files.clone();
@@ -246,14 +248,15 @@ fn unread(manifest: &Manifest) -> List {
     List { base, segments: segments(manifest, &none, &lengths) }
 }
 
-/// What the link of this generation had suspended it for is over: the control thread makes `appendonly` hold again.
+/// Ends the suspension by the link of this generation. The control thread makes `appendonly` hold again.
 pub fn resume(node: &Node, generation: Generation) {
     if node.aof.resume(generation.0) {
         node.mail.post_control(ControlMessage::Aof);
     }
 }
 
-/// The same whichever link has suspended it: none is followed any more.
+/// Ends the suspension by any link: none is followed any more. The control thread makes `appendonly` hold
+/// again.
 pub fn resume_any(node: &Node) {
     node.aof.resume_any();
     node.mail.post_control(ControlMessage::Aof);
@@ -266,8 +269,9 @@ pub struct Received {
     pub saves: u64,
 }
 
-/// The log goes on at `place`, and the RDB file has the data there, durably: it becomes the base, and no other is written. What had
-/// suspended the append-only file still does. An error if another base is needed: the file may be where it was then, or not.
+/// The log goes on at `place`, and the RDB file has the data there, durably: it becomes the base, and no
+/// other is written. What had suspended the append-only file still does. An error if another base is needed:
+/// the file may be where it was then, or not.
 ///
 /// ```text
 ///   rename to ...base.rdb, sync both folders     a start reads the list of before, or without one begins empty
@@ -326,8 +330,8 @@ fn adopt(node: &Node, files: &AofFiles, rdb: &Path) -> Result<AofFile, ()> {
     Ok(base)
 }
 
-/// Ends the writing for a while: another history is about to begin. The files stay as they are, and are what a start reads; `resume`
-/// begins anew. The caller holds nothing. An error if the disk does not answer.
+/// Ends the writing for a while: another history is about to begin. The files stay as they are, and are what
+/// a start reads; `resume` begins anew. The caller holds nothing. An error if the disk does not answer.
 pub fn suspend(node: &'static Node, generation: Generation) -> Result<(), ()> {
     let _alone = node.aof.switching();
     node.aof.suspend(generation.0);
@@ -443,7 +447,8 @@ fn look_at_ending(node: &Node) {
 
 /// The process is about to end: no further command runs, and all that was logged is made durable.
 pub fn close(node: &'static Node) {
-    // One that was switched off a moment ago is still written; and what waits for this switches nothing on any more.
+    // One that was switched off a moment ago is still written; and what waits for this switches nothing on
+    // any more.
     std::mem::forget(await_switch(node));
     if !node.aof.is_on() {
         return await_ending(node, PATIENCE);
@@ -462,7 +467,8 @@ fn await_ending(node: &Node, at_most: Duration) {
     }
 }
 
-/// `None`: another thread switches, and waits for a disk that does not answer, or for a script that SHUTDOWN NOSAVE has given up.
+/// Waits for the right to switch. Returns `None` if another thread has it and waits for a disk that does not
+/// answer, or for a script that SHUTDOWN NOSAVE has given up.
 fn await_switch(node: &'static Node) -> Option<MutexGuard<'static, ()>> {
     let begun = instant();
     loop {

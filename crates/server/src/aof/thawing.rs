@@ -4,7 +4,8 @@ use isotherm_keyspace::{Db, Key};
 
 use super::applier::Applier;
 
-/// Nothing is held afterwards; a thread that holds everything goes on doing so, and its commands read by themselves.
+/// Thaws these keys. Nothing is held afterwards. A thread that holds everything goes on doing so, and its
+/// commands read by themselves.
 pub fn thaw<'k>(applier: &mut Applier, keys: impl Iterator<Item = (Db, Key<'k>)>) {
     let node = applier.node();
     let tier = node.tier().filter(|tier| !applier.is_within() && tier.may_have_frozen());

@@ -1,4 +1,4 @@
-//! What a snapshot emits that is not in memory: it is read from disk before a file gets it.
+//! Items of a snapshot that are not in memory: they are read from disk before a file gets them.
 //!
 //! ```text
 //!   entry   its value      bundle   its keys      node   parts of the collection at hand
@@ -16,11 +16,11 @@ use crate::tier::in_order::InOrder;
 use crate::tier::reads::GivesUp;
 use crate::tier::{ReadError, damaged_text};
 
-/// What reads for one file.
+/// Reader of records on disk, for one file.
 pub struct Reading {
     in_order: InOrder,
     job: Job,
-    /// Of the collection whose parts come.
+    /// Key of the collection whose parts are being read.
     key: Vec<u8>,
 }
 
@@ -60,7 +60,7 @@ impl Reading {
         }
     }
 
-    /// What an item belongs to, for the server's log.
+    /// Returns the owner of an item, for the server's log.
     pub fn owner_of(&self, store: Store<'_>, item: &SnapshotItem<'_>) -> String {
         let key = match item {
             // Which keys these are only their record says.

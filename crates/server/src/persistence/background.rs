@@ -1,4 +1,4 @@
-//! When a file is written, and on which thread.
+//! Moments at which a file is written, and the threads that write it.
 //!
 //! ```text
 //! SHUTDOWN               on the thread that asks
@@ -25,7 +25,7 @@ use crate::process::time::{elapsed, instant, unix_now};
 /// After a failure the save points rest so long.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// What became of a save that a client has asked for.
+/// Result of a save that a client has asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asked {
     Started,
@@ -295,7 +295,7 @@ impl Routine for AskedSave {
     }
 }
 
-/// What BGSAVE CANCEL has found.
+/// State of saving that BGSAVE CANCEL has found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cancelled {
     Running,
@@ -385,7 +385,8 @@ fn watch_writers(store: Store<'static>) {
     save::let_writers_go_on(store);
 }
 
-/// Begins what was scheduled, or what a save point asks for. Whether it has to wait for scripts; nothing was done then.
+/// Begins what was scheduled, or what a save point asks for. Whether it has to wait for scripts; nothing was
+/// done then.
 pub fn tick(store: Store<'static>, used_memory_bytes: u64) -> bool {
     watch_writers(store);
     let saving = store.state.saving();

@@ -5,8 +5,8 @@ use crate::process::routines;
 use crate::process::time::{elapsed, instant};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// `rdb-key-save-delay`, for tests: so many microseconds for each key, or a microsecond for so many. A save that is
-/// cancelled, or whose delay is changed, goes on at once.
+/// `rdb-key-save-delay`, for tests: so many microseconds for each key, or a microsecond for so many. A save
+/// that is cancelled, or whose delay is changed, goes on at once.
 pub fn delay(store: Store<'static>, keys: u64) {
     let delay_us = store.config.save_delay_us();
     let micros = match delay_us {

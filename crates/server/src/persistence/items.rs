@@ -1,9 +1,9 @@
-//! What makes bytes of the items of a snapshot: an RDB file, or commands.
+//! Writers that turn the items of a snapshot into bytes: an RDB file, or commands.
 
 use isotherm_codec::{CommandWriter, ItemWriter};
 use isotherm_keyspace::{Db, SnapshotItem};
 
-/// What makes bytes of items.
+/// Writer that makes bytes of items.
 pub enum Items {
     Rdb(Box<ItemWriter<Vec<u8>>>),
     Commands(CommandWriter),
@@ -24,7 +24,7 @@ impl Items {
         }
     }
 
-    /// Whether values that are not in memory stay where they are.
+    /// Returns whether values that are not in memory stay where they are.
     pub fn refers(&self) -> bool {
         matches!(self, Items::Rdb(writer) if writer.refers())
     }

@@ -1,4 +1,4 @@
-//! What is written to disk, and read at start: the RDB file.
+//! Data that is written to disk and read at start: the RDB file.
 //!
 //! ```text
 //! SAVE, save points, BGSAVE --> cut (all partitions held for a moment) --> Snapshot
@@ -8,13 +8,12 @@
 //!
 //! start --> dump.rdb in portions --> FileReader --> load_piece --> keyspace;   clients hear -LOADING meanwhile
 //! ```
-//! `save` writes a file, `background` decides when and on which thread, `load` reads one,
-//! `state` is what others ask about, `watch` what the
-//! log says meanwhile.
-//! Nothing here knows a session or the node: it gets [`Store`], the parts that it needs.
+//! `save` writes a file, `background` decides when and on which thread, and `load` reads one. `state` answers
+//! the questions of others, and `watch` writes the progress to the log. Nothing here knows a session or the
+//! node: it gets [`Store`], the parts that it needs.
 //!
-//! **Invariants.** The file of that name is always a whole one: a save that fails or is ended leaves the one before. What
-//! cannot be read ends the start: nothing half loaded is served. One save at a time.
+//! **Invariants.** The file of that name is always a whole one: a save that fails or is ended leaves the one
+//! before. A file that cannot be read ends the start: nothing half loaded is served. One save runs at a time.
 
 mod away;
 pub mod background;
@@ -42,7 +41,7 @@ use crate::scripting::libraries::Libraries;
 use crate::tier::Tier;
 use state::Persistence;
 
-/// What saving and loading work with.
+/// Parts of the node that saving and loading work with.
 #[derive(Clone, Copy)]
 pub struct Store<'n> {
     pub keyspace: &'n Keyspace,
@@ -61,7 +60,7 @@ pub struct Store<'n> {
 }
 
 impl Store<'_> {
-    /// Where the file is; absolute, since the working directory may change.
+    /// Returns the folder of the file. The path is absolute, since the working directory may change.
     pub fn folder(&self) -> PathBuf {
         self.config.folder()
     }

@@ -1,4 +1,4 @@
-//! What INFO says of saving and loading.
+//! Lines of INFO about saving and loading.
 
 use isotherm_stdx::steady::SteadyMs;
 use std::sync::atomic::Ordering::Relaxed;
@@ -34,13 +34,13 @@ impl SavingReport {
         self.is_running(Job::BackgroundSave) || self.is_running(Job::Stream)
     }
 
-    /// How long such a walk has been under way; -1 for none.
+    /// Returns for how many seconds a walk for this job has been under way; -1 if there is none.
     pub fn running_seconds(&self, job: Job) -> i64 {
         let running = self.saving.running.filter(|running| running.job == job);
         running.map_or(-1, |running| running.began.elapsed().as_secs() as i64)
     }
 
-    /// How far the save is, by keys.
+    /// Returns the progress of the save in percent, by keys.
     pub fn percent(&self) -> f64 {
         if self.keys_total == 0 { 0.0 } else { self.keys as f64 * 100.0 / self.keys_total as f64 }
     }

@@ -1,13 +1,14 @@
-//! Whether what is loaded fits `maxmemory` and the machine: the log says what it needs and what there is.
+//! Warnings about data that exceeds `maxmemory` or the machine: the log says what it needs and what there is.
 //!
 //! ```text
 //!   need = used_memory * bytes of the files / bytes loaded       from a twentieth of them on, once a second
 //!   need = used_memory                                           at the end
 //! ```
-//! A load goes on beyond `maxmemory`, as Valkey's does: eviction, or the refusal of writes, begins when it is over. Beyond the
-//! memory there is the kernel ends the process; the files stay as they are.
+//! A load goes on beyond `maxmemory`, as Valkey's does: eviction, or the refusal of writes, begins when the
+//! load is over. If the data exceeds the memory of the machine, the kernel ends the process; the files stay
+//! as they are.
 //!
-//! It does not know what is loaded, nor when this is asked.
+//! This module does not know what is loaded, nor when it is called.
 
 use isotherm_stdx::units::human_bytes;
 
@@ -17,7 +18,7 @@ use crate::process::{log, system};
 /// Below this part of the files the estimate is worth nothing: 1 of so many.
 const PART_MIN: u64 = 20;
 
-/// What may be taken.
+/// Limits of the memory that may be taken.
 #[derive(Clone, Copy)]
 struct Limits {
     /// `maxmemory`; 0: there is none.
@@ -38,7 +39,7 @@ impl Limits {
     }
 }
 
-/// Of one load: what was said already.
+/// Warnings of one load that were given already.
 #[derive(Default)]
 pub struct Room {
     is_maxmemory_noted: bool,
@@ -46,7 +47,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// So much is used after so much of the files.
+    /// Warns if the data will need too much memory. `used_bytes` are used after `loaded_bytes` of the files.
     pub fn note(&mut self, store: Store<'_>, used_bytes: u64, loaded_bytes: u64, total_bytes: u64) {
         let Some(need) = estimate(used_bytes, loaded_bytes, total_bytes) else { return };
         self.lines(need, "needs about", Limits::of(store)).into_iter().for_each(log::warning);
@@ -80,7 +81,7 @@ pub fn warn_of_result(store: Store<'_>, used_bytes: u64) {
     Room::default().lines(used_bytes, "takes", Limits::of(store)).into_iter().for_each(log::warning);
 }
 
-/// What the whole will take.
+/// Estimates the memory that the whole will take; `None` while too little is loaded.
 fn estimate(used_bytes: u64, loaded_bytes: u64, total_bytes: u64) -> Option<u64> {
     if loaded_bytes == 0 || loaded_bytes < total_bytes / PART_MIN {
         return None;

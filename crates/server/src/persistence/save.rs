@@ -1,8 +1,9 @@
 //! Writing a file: the cut, the walk in steps, the bytes to disk.
 //!
-//! A step encodes some hundred items into memory under one partition's lock; what it made is written when the lock is
-//! gone. The file begins as version 11, which every Valkey and Redis 7.2 read. Only behind the last key is known whether a
-//! hash has a field with a TTL: then its first nine bytes are written again, and the sum is corrected for it.
+//! A step encodes some hundred items into memory under one partition's lock; what it made is written when the
+//! lock is gone. The file begins as version 11, which every Valkey and Redis 7.2 read. Only behind the last
+//! key is known whether a hash has a field with a TTL: then its first nine bytes are written again, and the
+//! sum is corrected for it.
 
 use isotherm_codec::{CommandWriter, ItemWriter};
 use isotherm_disk::{File, Mode, WriteError, write_all_at};
@@ -32,9 +33,10 @@ use crate::scripting::libraries::Catalog;
 
 /// Items of one step: some 20 us of small keys.
 const STEP_ITEMS: u64 = 500;
-/// So much is gathered for one write.
+/// Bytes that are gathered for one write.
 const WRITE_BYTES: usize = 256 << 10;
-/// With `rdb-save-incremental-fsync`: written bytes reach the disk in such portions, instead of all at the end.
+/// With `rdb-save-incremental-fsync`: written bytes reach the disk in such portions, instead of all at the
+/// end.
 const SYNC_BYTES: u64 = 16 << 20;
 
 /// The state at one moment, which is still to be walked.
@@ -48,7 +50,7 @@ pub struct Cut {
     /// `Values::dirty` at this moment.
     pub changes: u64,
     used_memory_bytes: u64,
-    /// Where the log stands, if it is one that replicas may follow.
+    /// Place of the log at the cut, if it is a log that replicas may follow.
     pub place: Option<Place>,
 }
 
@@ -98,7 +100,7 @@ pub enum SaveError {
 /// Walks the rest of a cut: by steps of its own, or under what is held (DEBUG RELOAD).
 type Step<'s> = dyn FnMut(&mut Snapshot<'static>, u64, &mut dyn FnMut(SnapshotItem<'_>)) -> bool + 's;
 
-/// What is written.
+/// Format of a written file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
     Rdb,
@@ -108,7 +110,7 @@ pub enum Format {
     Commands,
 }
 
-/// Where a file comes to stand, and what it is for.
+/// Paths and purpose of a file that is written.
 #[derive(Clone)]
 pub struct Target {
     /// Written first, then renamed to `path`; both are in `folder`.
@@ -118,7 +120,7 @@ pub struct Target {
     pub format: Format,
     /// Written bytes reach the disk in portions, instead of all at the end.
     pub syncs: bool,
-    /// Of a base: it refers to values in the swap log, of which it says this.
+    /// Description of the swap log, for a base that refers to values in it.
     pub swap_log: Option<Vec<u8>>,
 }
 
@@ -139,7 +141,7 @@ pub fn write(store: Store<'static>, cut: Cut) -> Result<(), SaveError> {
     writing.all_by(&mut |snapshot, items, visit| snapshot.step(items, visit)).map(drop)
 }
 
-/// The same for a thread that holds everything.
+/// Writes the file for a thread that holds everything.
 pub fn write_held(store: Store<'static>, cut: Cut, held: &mut Held<'static>) -> Result<(), SaveError> {
     let mut writing = Writing::new(store, cut, Target::db_file(store));
     let written = writing.all_by(&mut |snapshot, items, visit| snapshot.step_in(held, items, visit));
@@ -154,7 +156,7 @@ pub struct Writing {
     store: Store<'static>,
     target: Target,
     stage: Stage,
-    /// Of a file that failed: not over yet.
+    /// Snapshot of a file that failed; it is not over yet.
     left: Option<Snapshot<'static>>,
 }
 
@@ -162,7 +164,7 @@ enum Stage {
     Begin(Cut),
     Walk(Output, Snapshot<'static>, Items),
     End(Output, Items),
-    /// It has so many bytes, and no name yet.
+    /// File that has this many bytes, and no name yet.
     Move(u64),
     Over,
 }
@@ -373,8 +375,8 @@ fn rdb(
     (snapshot, Items::Rdb(Box::new(items)))
 }
 
-/// An RDB file on its way to a place that takes bytes in order only. So its version is decided beforehand: 80, or 11, which has no
-/// place for fields with a TTL.
+/// An RDB file on its way to a place that takes bytes in order only. So its version is decided beforehand:
+/// 80, or 11, which has no place for fields with a TTL.
 pub struct Streaming {
     store: Store<'static>,
     is_80: bool,

@@ -1,4 +1,4 @@
-//! What is known of saving and loading, for INFO and for those who decide whether to save.
+//! State of saving and loading, for INFO and for the code that decides whether to save.
 
 use isotherm_disk::Disk;
 use isotherm_stdx::UnixMs;
@@ -26,14 +26,15 @@ pub struct Persistence {
     pub loading: Loading,
 }
 
-/// What the save under way has done.
+/// Progress of the save under way.
 #[derive(Default)]
 pub struct Progress {
     pub keys: AtomicU64,
     pub keys_total: AtomicU64,
     /// Written to the file.
     pub bytes: AtomicU64,
-    /// Of all saves: steps of the walk, and how often writers had to wait because too much was kept.
+    /// Steps of the walks of all saves. `writer_waits` counts how often writers had to wait because too much
+    /// was kept.
     pub steps: AtomicU64,
     pub writer_waits: AtomicU64,
 }
@@ -46,7 +47,7 @@ pub struct Loading {
     pub begun_ms: AtomicI64,
     pub total_bytes: AtomicU64,
     pub loaded_bytes: AtomicU64,
-    /// What the server that wrote the file used.
+    /// Memory that was used by the server that wrote the file.
     pub used_memory_bytes: AtomicU64,
     pub keys_loaded: AtomicU64,
     pub keys_expired: AtomicU64,
@@ -68,19 +69,20 @@ pub struct Saving {
     pub running: Option<Running>,
     /// BGSAVE SCHEDULE came while another save was under way.
     pub is_scheduled: bool,
-    /// The last save that succeeded, or the start: in Unix seconds for clients, and by a clock that does not go back.
+    /// The last save that succeeded, or the start: in Unix seconds for clients, and by a clock that does not
+    /// go back.
     pub last_save_seconds: i64,
     pub last_save: Instant,
     /// The last one in the background that began.
     pub last_try: Option<Instant>,
     pub last_failed: bool,
-    /// How long the last one in the background took; -1 for none.
+    /// Duration of the last save in the background; -1 if there was none.
     pub last_took_seconds: i64,
     /// Changes that the last file has (`Values::dirty` at its cut).
     pub saved_changes: u64,
     /// Saves that were begun.
     pub saves: u64,
-    /// How long everything was held for the last cut, and how many cuts there were.
+    /// Time for which everything was held for the last cut; `cuts` is the number of cuts.
     pub cut_us: u64,
     pub cuts: u64,
     /// The steps that there were when the cron last saw more of them, and when that was.
@@ -94,7 +96,7 @@ pub struct Running {
     pub job: Job,
 }
 
-/// What the keyspace is walked for.
+/// Purpose of a walk over the keyspace.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Job {
     /// SAVE, SHUTDOWN: the thread that asked writes.

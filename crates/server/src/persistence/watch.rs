@@ -1,11 +1,11 @@
-//! How far a load or a save is, in the log, once a second while it lasts.
+//! Progress of a load or a save, in the log, once a second while it lasts.
 //!
 //! ```text
 //!   Loading: 42.0 % of 812.3 MB, 2650000 keys, 1200000 keys/s, 180.2 MB/s, 3 s left
 //!   Saving: 42.0 % of 6320000 keys, 2100000 keys/s, 74.1 MB/s, 2 s left
 //! ```
-//! The rates are those of the last second; what is left takes as long as what was done, from the begin on. What is over within a
-//! second leaves no line.
+//! The rates are those of the last second. The rest is assumed to take as long as the part that was done,
+//! from the beginning on. Work that is over within a second leaves no line.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ struct Done {
     bytes: u64,
 }
 
-/// What is under way, since when, and what the last line said.
+/// Work that is under way, its beginning, and the contents of the last line about it.
 struct Seen {
     work: Work,
     began: Instant,

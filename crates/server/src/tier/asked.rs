@@ -9,7 +9,7 @@ use std::time::Duration;
 
 pub struct Asked {
     keys: Mutex<VecDeque<(Db, Box<[u8]>)>>,
-    /// As `keys` has it.
+    /// Length of `keys`.
     len: AtomicUsize,
     came: Condvar,
     keys_max: usize,
@@ -21,7 +21,7 @@ impl Asked {
         Asked { keys, len: AtomicUsize::new(0), came, keys_max }
     }
 
-    /// Whether it was noted: not if too many are.
+    /// Notes a key. Returns whether it was noted: it is not if too many are.
     pub fn push(&self, db: Db, key: &[u8]) -> bool {
         let mut keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         let has_room = keys.len() < self.keys_max;

@@ -1,11 +1,12 @@
-//! What the head of the base in force says of the swap log: read before anything else, as the secret of the key hash depends on it, and what
-//! of the folder is kept.
+//! Fields about the swap log in the head of the base in force. They are read before anything else: the secret
+//! of the key hash depends on them, and so does the part of the folder that is kept.
 //!
 //! ```text
 //!   the manifest  -->  the base  -->  [swap-log]          which log, its segments       (`start`, `files`)
 //!                                     [swap-key-secret]   of a base with bundles        (`process::start`: the keyspace is made with it)
 //! ```
-//! Bundles have sixteen bits of the hash of each key, and lie where hashes put them. A start that hashed otherwise would have to read them all.
+//! Bundles have sixteen bits of the hash of each key, and lie where hashes put them. A start that hashed
+//! otherwise would have to read them all.
 
 use isotherm_disk::Disk;
 use isotherm_persist::Limits;
@@ -26,17 +27,17 @@ pub type KeySecret = [u8; KEY_SECRET_BYTES];
 /// A base that refers.
 pub struct BaseHead {
     pub checkpoint: Checkpoint,
-    /// Of one with bundles.
+    /// Secret that the keys are hashed with, of a base with bundles.
     pub key_secret: Option<KeySecret>,
 }
 
 pub struct Found {
     pub has_manifest: bool,
-    /// `None`: there is no base, or it has all values.
+    /// Head of the base; `None` if there is no base, or it has all values.
     pub base: Option<BaseHead>,
 }
 
-/// What the keys of the base are hashed with, if it depends on that.
+/// Returns the secret that the keys of the base are hashed with, if the base depends on it.
 pub fn key_secret(disk: &Arc<dyn Disk>, config: &Config) -> Result<Option<KeySecret>, String> {
     if !config.swaps() {
         return Ok(None);
@@ -57,7 +58,7 @@ pub fn find(disk: &Arc<dyn Disk>, config: &Config) -> Result<Found, String> {
     Ok(Found { has_manifest, base })
 }
 
-/// `None`: it has all values.
+/// Reads the head of a base; `None` if the base has all values.
 fn read(disk: &dyn Disk, path: &Path) -> Result<Option<BaseHead>, String> {
     let of_file =
         |what: &str| format!("Can't use the base of the append-only file {}: {what}", path.display());

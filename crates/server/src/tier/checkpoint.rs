@@ -1,4 +1,5 @@
-//! A base of the append-only file that refers to the log: what its thread and the one that writes the log say to each other.
+//! A base of the append-only file that refers to the log: what its thread and the one that writes the log say
+//! to each other.
 //!
 //! ```text
 //!   rewrite      cut                    Name ->                     -> answer: segments and lengths, or: not now
@@ -6,8 +7,9 @@
 //!   AOF writer   the manifest lists it                              InForce ->
 //!   rewrite      failed or ended                                    GivenUp ->
 //! ```
-//! The log's thread alone knows its segments, so it is asked. From its answer on none of what it named is freed or written over, until it
-//! hears what became of the base; if it never does, until a later base is in force.
+//! The log's thread alone knows its segments, so it is asked. From its answer on none of what it named is
+//! freed or written over, until it hears what became of the base; if it never does, until a later base is in
+//! force.
 
 use isotherm_tier::{Checkpoint, SegmentNumber};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -25,11 +27,11 @@ pub enum Ask {
     Doubt(SegmentNumber),
 }
 
-/// Of one base: an answer to an earlier question is none to this one.
+/// Number of the question for one base. An answer to an earlier question does not answer this one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Ticket(u64);
 
-/// What the log's thread answers; `None`: a base cannot refer to the log now.
+/// Answer of the log's thread; `None`: a base cannot refer to the log now.
 pub type Answer = Option<Checkpoint>;
 
 #[derive(Default)]

@@ -4,9 +4,10 @@
 //!   due (as much as wins the space of what was just written)   read a stretch, append what lives     again and again
 //!   the segment is through                                     write, flip, free
 //! ```
-//! Stretches of one segment come one after the other between groups of values that leave memory, so that these, and who waits for them,
-//! hardly wait for cleaning. If a segment is lacking all the same, cleaning goes on until one is free. A segment that is emptied while a
-//! snapshot is under way is kept until that has ended, as it may have places there that no entry has any more.
+//! Stretches of one segment come one after the other between groups of values that leave memory, so that
+//! these, and who waits for them, hardly wait for cleaning. If a segment is lacking all the same, cleaning
+//! goes on until one is free. A segment that is emptied while a snapshot is under way is kept until that has
+//! ended, as it may have places there that no entry has any more.
 
 use isotherm_keyspace::{ColdRef, Held, Want};
 use isotherm_tier::{Cleaning, Full, Place, Record, SEGMENT_BYTES, SegmentNumber, Snapshots, Stream};
@@ -23,16 +24,17 @@ use super::space::Space;
 use crate::process::log;
 use crate::process::time::{elapsed, instant};
 
-/// Segments that are kept free ahead of those who write: fewer, and they would wait; more, and cleaning would copy more.
+/// Segments that are kept free ahead of those who write: fewer, and they would wait; more, and cleaning would
+/// copy more.
 const SEGMENTS_AHEAD: u32 = 1;
-/// With `swap-checkpoint` one part in so many of the log: what is cleaned is free only when the next base is in force, and until then
-/// others have to do.
+/// With `swap-checkpoint` one part in so many of the log: what is cleaned is free only when the next base is
+/// in force, and until then others have to do.
 const CHECKPOINT_AHEAD_DIVISOR: u32 = 8;
 /// Bytes that have to be dead in segments that can be cleaned, unless the log is full.
 const USEFUL_BYTES: u64 = SEGMENT_BYTES / 2;
 /// Part of what cleaning wins that does not count as dead: keys and padding.
 const UNSEEN_DIVISOR: u64 = 8;
-/// In one step of the thread.
+/// Stretches that are cleaned in one step of the thread.
 const STRETCHES_PER_STEP: u32 = 16;
 /// SWAP CLEAN leaves one part in so many that is dead.
 const DEAD_LEFT_DIVISOR: u64 = 20;
@@ -44,7 +46,7 @@ pub struct UnderWay {
     cleaning: Cleaning,
     /// The stretch that was read.
     bytes: Vec<u8>,
-    /// It was asked for by name, or a sync of it failed: to its end, due or not.
+    /// The segment is cleaned to its end, due or not: it was asked for by name, or a sync of it failed.
     is_wanted: bool,
     /// Keys that the policy lets go of are evicted instead of copied (`dropping`).
     drops: bool,
@@ -70,7 +72,7 @@ impl Sinker {
         }
     }
 
-    /// What was being cleaned died meanwhile.
+    /// Ends the cleaning of a segment in which nothing lives any more.
     fn end_if_dead(&mut self) {
         let live = self.log.live();
         if let Some(it) = self.cleaning.take_if(|it| live.units(it.cleaning.segment()) == 0) {
@@ -160,7 +162,8 @@ impl Sinker {
         self.log.cleanable_bytes() >= useful_bytes
     }
 
-    /// One that a sync failed of, or SWAP CLEAN: as long as there is much to win, and no longer than one round.
+    /// Begins to clean a segment that a sync failed for, or one for SWAP CLEAN: as long as there is much to
+    /// win, and no longer than one round. Returns whether it has begun one.
     fn begin_wanted(&mut self) -> bool {
         if self.log.free_segments() > 0 && self.log.can_clean_doubtful() {
             return self.begin(true);
@@ -256,7 +259,8 @@ impl Sinker {
         false
     }
 
-    /// What could not be copied lives where it is: the segment is not free before it is gone.
+    /// Ends a cleaning. What could not be copied lives where it is: the segment is not free before that is
+    /// gone.
     fn end_cleaning(&mut self, cleaning: Cleaning) {
         self.log.seal(Stream::Survivors);
         self.settle_writes();
@@ -310,7 +314,8 @@ impl Sinker {
         }
     }
 
-    /// There is one at a time. One that is not cut yet counts as the last one: then what waits for that waits a little longer.
+    /// Returns the state of the snapshots. There is one at a time. One that is not cut yet counts as the last
+    /// one: what waits for that one waits a little longer then.
     pub(super) fn snapshots(&self) -> Snapshots {
         let keyspace = &self.node.keyspace;
         let begun = keyspace.snapshots_begun();
@@ -318,7 +323,8 @@ impl Sinker {
     }
 
     fn unneeded(&mut self) -> Vec<SegmentNumber> {
-        // No snapshot is cut while a partition is held: one that begins later refers to nothing that is found empty here.
+        // No snapshot is cut while a partition is held: one that begins later refers to nothing that is found
+        // empty here.
         let mut held = Held::new(&self.node.keyspace);
         held.acquire(Want::One(0));
         let snapshots = self.snapshots();

@@ -1,4 +1,5 @@
-//! Bases that refer to the log, on a disk that loses power at any call and fails syncs by a seed: what the manifest in force names is there.
+//! Bases that refer to the log, on a disk that loses power at any call and fails syncs by a seed: what the
+//! manifest in force names is there.
 //!
 //! `SEEDS=0..10000 cargo test --profile fast -p isotherm --bins tier::crashes` for more seeds.
 
@@ -29,13 +30,13 @@ type Entries = HashMap<Vec<u8>, Value>;
 
 const FOLDER: &str = "cold";
 const MANIFEST: &str = "manifest";
-/// A base that has all values. Not empty, as none is: of an empty file a failed sync can leave what it was before, and the next sync does
-/// not mend it.
+/// A base that has all values. Not empty, as none is: of an empty file a failed sync can leave what it was
+/// before, and the next sync does not mend it.
 const PLAIN: &[u8] = b"plain";
 const SEGMENTS: u64 = 6;
 /// Files are closed and opened again.
 const OPEN_MAX: usize = 2;
-/// What is to be seen are calls of the disk, not bytes: a seed takes some milliseconds.
+/// Size of a segment. The test looks at calls of the disk, not at bytes: a seed takes some milliseconds.
 const SMALL_SEGMENT_BYTES: u64 = 1 << 20;
 const VALUE_BYTES_MAX: u64 = 8000;
 
@@ -45,7 +46,7 @@ struct World {
     files: Files,
     log: Log,
     entries: Entries,
-    /// What each base has that was written.
+    /// Contents of each base that was written.
     bases: HashMap<u64, Entries>,
     next_base: u64,
     /// The last one that was listed without a doubt.
@@ -88,7 +89,7 @@ fn read_file(disk: &SimDisk, path: &str) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// As the writer of the append-only file does it.
+/// Writes a file as the writer of the append-only file does.
 fn write_file(disk: &SimDisk, path: &str, bytes: &[u8]) -> io::Result<()> {
     let beside = Path::new("beside");
     let file = disk.open(beside, Mode::Truncate)?;

@@ -86,7 +86,8 @@ impl Sinker {
         !is_vain && self.may_clean() && self.drop_policy().is_some()
     }
 
-    /// Returns the policy if it may act, as for the sake of memory, and while the log has room for what it does.
+    /// Returns the policy if it may act, as for the sake of memory, and while the log has room for what it
+    /// does.
     fn drop_policy(&self) -> Option<EvictionPolicy> {
         let node = self.node;
         let is_kept = node.mail.tasks().has(Tasks::PAUSES.or(Tasks::LOADING))

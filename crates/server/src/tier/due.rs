@@ -1,11 +1,12 @@
-//! The thread that reads frozen keys whose time is over: they come to memory, where the expiry cycle removes them as any other, with their
-//! events, for the log and for replicas.
+//! The thread that reads frozen keys whose time is over: they come to memory, where the expiry cycle removes
+//! them as any other, with their events, for the log and for replicas.
 //!
 //! ```text
 //!   a round every few seconds    bundles whose bound is over by [`READ_AFTER_MS`]  -->  read, without a lock  -->  what is due comes
 //! ```
-//! So a key is gone within half a minute, and keys of one record that expire one after the other are read together. Where the expiry cycle
-//! does not remove keys, nothing is read: on a replica the primary's DEL names them.
+//! So a key is gone within half a minute, and keys of one record that expire one after the other are read
+//! together. Where the expiry cycle does not remove keys, nothing is read: on a replica the primary's DEL
+//! names them.
 
 use isotherm_keyspace::{BundleAt, DueHand, Held, UnixMs, Want};
 use std::sync::Arc;
@@ -18,11 +19,11 @@ use crate::process::routines::Routine;
 use crate::process::time::unix_now;
 use crate::upkeep::cron;
 
-/// So long after the first key of a bundle is due its record is read.
+/// Time between the moment at which the first key of a bundle is due and the read of its record.
 const READ_AFTER_MS: i64 = 20_000;
 /// Between two rounds.
 const REST: Duration = Duration::from_secs(5);
-/// The same with DEBUG SWAP-CHAOS, where records are read at once.
+/// Rest between two rounds with DEBUG SWAP-CHAOS, where records are read at once.
 const REST_IN_HASTE: Duration = Duration::from_millis(20);
 
 pub struct Due {
@@ -70,7 +71,8 @@ impl Due {
         held.due_step(&mut self.hand, UnixMs(unix_now().0 - after_ms))
     }
 
-    /// One that was moved meanwhile is no longer there, and met again in the next round.
+    /// Thaws the due keys of a bundle. A bundle that was moved meanwhile is no longer there, and is met again
+    /// in the next round.
     fn thaw(&self, due: BundleAt) {
         let BundleAt { db, slot, name, reference } = due;
         let Ok(payload) = self.tier.read_again(reference, name.as_bytes()) else { return };

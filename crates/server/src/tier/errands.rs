@@ -1,5 +1,5 @@
-//! Reads that a worker hands to the threads of the tier: all of them where it has no ring, and keys that could not be
-//! read at once.
+//! Reads that a worker hands to the threads of the tier: all of them where it has no ring, and keys that
+//! could not be read at once.
 //!
 //! ```text
 //!   begin(file, at, len)   [room 0: errand][room 1: errand] ...    kept
@@ -8,10 +8,11 @@
 //!   a thread               reads one and lays it into `ends`; where there was none, the worker gets a message
 //!   next_ended()           takes what lies there, all of it, and shows one after the other
 //! ```
-//! A room is a number: the bytes of a read come with its end, so one that hangs holds nothing of the worker's but that.
+//! A room is a number: the bytes of a read come with its end, so one that hangs holds nothing of the worker's
+//! but that.
 //!
-//! Invariant: a room is free, or one errand of its number is kept, queued, with a thread, or ended and not shown. An
-//! errand that is dropped has ended.
+//! Invariant: a room is free, or one errand of its number is kept, queued, with a thread, or ended and not
+//! shown. An errand that is dropped has ended.
 
 use isotherm_commands::call::ColdKey;
 use isotherm_disk::{File, RING_READ_BYTES_MAX, RING_READS_MAX, Refusal, read_exact_at};
@@ -108,7 +109,7 @@ impl Drop for Errand {
     }
 }
 
-/// Of one worker.
+/// Errands of one worker.
 pub struct Errands {
     ends: Arc<Ends>,
     /// Number of rooms that there have been, and those of them that are free.
@@ -116,7 +117,7 @@ pub struct Errands {
     free: Vec<u32>,
     begun: Vec<Errand>,
     taken: vec::IntoIter<(u32, End)>,
-    /// What [`Port::next_ended`] has shown last.
+    /// Bytes that [`Port::next_ended`] has shown last.
     shown: Vec<u8>,
 }
 
@@ -258,7 +259,8 @@ mod tests {
         notified
     }
 
-    /// Many rounds of a few and of all that can be under way: each read ends once, and a worker that sleeps until it is notified misses none.
+    /// Many rounds of a few and of all that can be under way: each read ends once, and a worker that sleeps
+    /// until it is notified misses none.
     #[test]
     fn each_errand_ends_once_and_the_worker_hears_of_it() {
         let reads = Arc::default();
@@ -312,7 +314,8 @@ mod tests {
         }
     }
 
-    /// A key is read, however many are under way; one whose job was given up is not, and its room is free again.
+    /// A key is read, however many are under way; one whose job was given up is not, and its room is free
+    /// again.
     #[test]
     fn keys_are_read_for_jobs_that_wait() {
         let reads: Arc<Reads<()>> = Arc::default();

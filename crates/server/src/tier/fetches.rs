@@ -1,4 +1,5 @@
-//! Values that a worker reads by itself: it hands reads to the system and goes on, until its event loop says that some have ended.
+//! Values that a worker reads by itself: it hands reads to the system and goes on, until its event loop says
+//! that some have ended.
 //!
 //! ```text
 //!   add(ticket, keys)      [job: key key key]  [job: key]      each takes its turn, key by key
@@ -10,17 +11,18 @@
 //! ```
 //! Bytes that jobs have read or are reading are bounded (`Source::bytes_max`). Beyond that each may have one
 //! value, so that short ones get on; of long ones the oldest goes on, if it has the one turn for that of all
-//! workers (`Turnstile`), and the others are **held back** until bytes are free. Those do not expire: who is in
-//! front of them ends, or expires.
+//! workers (`Turnstile`), and the others are **held back** until bytes are free. Those do not expire: who is
+//! in front of them ends, or expires.
 //!
-//! Behind the keys of its command a job may have some that requests behind it will need. It ends when they have come too, or have failed; but
-//! what fails of them, or hangs, does not matter to the command.
+//! Behind the keys of its command a job may have some that requests behind it will need. It ends when they
+//! have come too, or have failed; but what fails of them, or hangs, does not matter to the command.
 //!
-//! Only what goes well is done here. A key that meets anything else - an error, a record that does not verify, a value that is too long, a
-//! disk that is to fail - is for threads (`Port::begin_again`), which look where it is, try again, and judge. Its job waits on.
+//! Only what goes well is done here. A key that meets anything else - an error, a record that does not
+//! verify, a value that is too long, a disk that is to fail - is for threads (`Port::begin_again`), which
+//! look where it is, try again, and judge. Its job waits on.
 //!
-//! All values of a command are handed over at one moment, so that the first one is not dropped while the last one is read.
-//! Invariant: a job ends once, by `collect`, `advance` or `expire`.
+//! All values of a command are handed over at one moment, so that the first one is not dropped while the last
+//! one is read. Invariant: a job ends once, by `collect`, `advance` or `expire`.
 
 use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_disk::{File, Refusal};
@@ -100,11 +102,11 @@ pub trait Port<V> {
     fn next_ended(&mut self) -> Option<(usize, Read<'_, V>)>;
 }
 
-/// Where a key is. `P` is a place on disk, `V` what becomes of a value.
+/// Whereabouts of a key. `P` is a place on disk, `V` the form in which a value is returned.
 pub enum Look<P, V> {
-    /// It needs no reading any more.
+    /// The key needs no reading any more.
     Here,
-    /// It is in memory, but not where it is to be.
+    /// Value that is in memory, but not where it is to be.
     Lent(V),
     Away {
         place: P,
@@ -116,12 +118,12 @@ pub enum Look<P, V> {
     Elsewhere,
 }
 
-/// What knows keys, places and records.
+/// Access to keys, places and records.
 pub trait Source<P, V> {
     fn look(&mut self, cold: &ColdKey) -> Look<P, V>;
     /// Returns what `bytes`, read since then, hold of a key. `None`: the key has to be tried again.
     fn verify(&self, cold: &ColdKey, place: P, bytes: io::Result<&[u8]>, since: Instant) -> Option<V>;
-    /// The same of one that is not waited for any more.
+    /// Notes the end of a read that is not waited for any more.
     fn came_late(&self, is_read: bool);
     /// Bytes of records that jobs may read together.
     fn bytes_max(&self) -> usize;
@@ -129,17 +131,17 @@ pub trait Source<P, V> {
     fn turn(&self) -> Option<Turn>;
 }
 
-/// How a job has ended.
+/// Result of a job.
 pub enum End<V> {
     All(Vec<(ColdKey, V)>),
     /// Ended since nothing more has come of it for too long, with what had.
     Late(Vec<(ColdKey, V)>),
 }
 
-/// What a job is to read.
+/// Keys that a job is to read.
 pub struct Wanted {
     keys: Vec<ColdKey>,
-    /// So many are of the command that waits.
+    /// Number of the keys that the waiting command needs; they come first.
     own: usize,
 }
 
@@ -174,7 +176,7 @@ struct Job<V> {
     bytes: usize,
     /// The first key that was not looked at.
     next: usize,
-    /// Whose end is awaited, and how many of those are of its command.
+    /// Number of keys whose end is awaited; `own_left` is the part of them that the job's command needs.
     left: usize,
     own_left: usize,
     values: Vec<(usize, V)>,
@@ -182,7 +184,7 @@ struct Job<V> {
     sign: Option<Arc<Sign>>,
 }
 
-/// One key of a job.
+/// Key of a job that is being read.
 struct UnderWay<T, P> {
     ticket: T,
     key: usize,
@@ -194,7 +196,7 @@ struct UnderWay<T, P> {
 /// `T` names a job; later ones are greater.
 pub struct Fetches<T, P, V> {
     jobs: BTreeMap<T, Job<V>>,
-    /// Those with keys that were not looked at. Some are over.
+    /// Jobs with keys that were not looked at. Some of these jobs are over.
     queue: VecDeque<T>,
     /// Jobs with keys that were not looked at, and the length of the next record: it is their turn when there
     /// is room for that.
@@ -203,7 +205,7 @@ pub struct Fetches<T, P, V> {
     exceeding: Option<(T, Turn)>,
     /// Bytes of all jobs.
     bytes: usize,
-    /// By the number of the port.
+    /// Keys that are being read, by the number that the port gave them.
     under_way: Vec<Option<UnderWay<T, P>>>,
     ended: Vec<(T, End<V>)>,
 }

@@ -5,16 +5,18 @@
 //!   <swap-dir>/owner            which log this is, once a base of the append-only file refers to it (`owner`)
 //!   <swap-dir>/00000017.cold    segment 17: at most 64 MB, read and written past the page cache where the file system can
 //! ```
-//! Readers have no lock on a file while they read it: a segment that is freed and written anew meanwhile shows them bytes that do not
-//! verify, since a record proves its place and its key.
+//! Readers have no lock on a file while they read it: a segment that is freed and written anew meanwhile
+//! shows them bytes that do not verify, since a record proves its place and its key.
 //!
-//! **Start.** Nothing is removed or cut before all that the base in force refers to was found: its log, each segment, its length, the sum of
-//! its first block. Then what the base does not name goes, and what lies behind a named length.
+//! **Start.** Nothing is removed or cut before all that the base in force refers to was found: its log, each
+//! segment, its length, the sum of its first block. Then what the base does not name goes, and what lies
+//! behind a named length.
 //!
 //! **Descriptors.** A segment needs none while no thread reads it: [`OpenFiles`] keeps the most used ones
 //! open, within a bound.
 //!
-//! **Sync.** Only what a base is about to name is synced, and of that what no base has named yet. A failed sync is not repeated.
+//! **Sync.** Only what a base is about to name is synced, and of that what no base has named yet. A failed
+//! sync is not repeated.
 
 use isotherm_disk::{Disk, File, Lock, Mode, direct_rooms_bytes, read_exact_at, write_all_at};
 use isotherm_keyspace::ColdRef;
@@ -37,7 +39,7 @@ pub enum ReadError {
     /// The segment has no file: it was freed.
     NoFile,
     Io(io::Error),
-    /// What is there is no record of this place and key.
+    /// Bytes that are no record of this place and key.
     Damaged(Damage),
     OtherKey,
     /// Given up by the thread that waited for it.
@@ -79,7 +81,7 @@ struct SegmentFile {
     in_order: Arc<Handle>,
     /// End of the last write that the disk has taken.
     written_bytes: AtomicU64,
-    /// So much of it is durable.
+    /// Length of the durable part.
     synced_bytes: AtomicU64,
     /// [`block_sum`]; 0: its first group was not written.
     first_block: AtomicU32,
@@ -88,7 +90,7 @@ struct SegmentFile {
 /// Why what a base refers to is not durable.
 #[derive(Debug)]
 pub struct NotSynced {
-    /// `None`: the names in the folder.
+    /// Segment that could not be synced; `None`: the names in the folder.
     pub segment: Option<SegmentNumber>,
     pub error: io::Error,
 }
@@ -125,7 +127,8 @@ pub struct Files {
     _lock: Mutex<Box<dyn Lock>>,
 }
 
-/// Whether files of a folder can be read and written past the page cache: some file systems open them so, and then refuse.
+/// Returns whether files of a folder can be read and written past the page cache. This is tried out: some
+/// file systems open files so, and then refuse.
 fn can_be_direct(disk: &dyn Disk, folder: &Path) -> bool {
     let path = folder.join("probe");
     let tried = disk.open_direct(&path, Mode::Truncate).and_then(|file| {
@@ -273,7 +276,8 @@ impl Files {
         self.segments().len() as u64
     }
 
-    /// What its table, its open files and the rooms of those who read past the page cache take in memory, about.
+    /// Returns about how much memory its table takes, together with its open files and the buffers for reads
+    /// past the page cache.
     pub fn memory_bytes(&self) -> u64 {
         const OPEN_BYTES: usize = 64;
         // Without a look at each of them: there may be very many.
@@ -359,7 +363,7 @@ impl Files {
         self.disk.remove(&self.path(segment))
     }
 
-    /// Whether anything can be read: of some files, or of the folder while there are none.
+    /// Returns whether anything can be read: from some files, or from the folder while there are none.
     pub fn probe(&self) -> bool {
         let segments = self.segments();
         let with_file =
@@ -390,7 +394,8 @@ impl Files {
         Checkpoint { log: self.log, segments: segments.collect() }
     }
 
-    /// Makes durable what a base refers to, and says in the folder whose it is. Before its manifest is written.
+    /// Makes durable what a base refers to, and says in the folder whose it is. Before its manifest is
+    /// written.
     pub fn sync(&self, checkpoint: &Checkpoint) -> Result<(), NotSynced> {
         for NamedSegment { named, .. } in &checkpoint.segments {
             let Some(found) = self.get(named.segment) else { continue };
@@ -420,7 +425,7 @@ impl Files {
         self.is_doubtful.load(Relaxed)
     }
 
-    /// Whether a base may refer to the folder.
+    /// Returns whether a base may refer to the folder.
     pub fn has_owner(&self) -> bool {
         self.has_owner.load(Relaxed)
     }
@@ -437,7 +442,8 @@ impl Files {
         }
     }
 
-    /// What a base in force may refer to, for one who asks for many records.
+    /// Returns the parts of the segments that a base in force may refer to, for a caller that asks for many
+    /// records.
     pub fn durable(&self) -> Durable {
         let bytes = |found: &Option<Arc<SegmentFile>>| {
             found.as_ref().map_or(0, |found| found.synced_bytes.load(Relaxed))
@@ -456,7 +462,8 @@ impl Files {
         Files::read_from(&*self.file_of(place.segment())?, place, key)
     }
 
-    /// The same for one who reads many, about in the order in which they were written.
+    /// Reads a value as `read` does, for a caller that reads many, about in the order in which they were
+    /// written.
     pub fn read_in_order(&self, place: Place, key: &[u8]) -> Result<Vec<u8>, ReadError> {
         Files::read_from(&*self.file_in_order(place.segment())?, place, key)
     }
@@ -507,13 +514,13 @@ impl Files {
     }
 }
 
-/// So much of each segment is durable: it gets no less as long as a base refers to it.
+/// Durable length of each segment. It gets no less as long as a base refers to the segment.
 pub struct Durable {
     bytes: Vec<u64>,
 }
 
 impl Durable {
-    /// Whether the record of a key of so many bytes lies within.
+    /// Returns whether the record of a key of this length lies within the durable part.
     pub fn has(&self, reference: ColdRef, key_bytes: usize) -> bool {
         let place = Place::from_raw(reference.raw());
         let end = place.offset() + record_bytes(key_bytes, place.payload_bytes()) as u64;

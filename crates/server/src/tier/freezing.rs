@@ -8,9 +8,9 @@
 //!   a whole round over all slots found nothing to move   integers and values below swap-min-value are left;
 //!                                                        off again below half of the limit
 //! ```
-//! Freezing early matters: a key whose value is on disk already does not freeze, as its record would have to be read.
-//! The quarter leaves three quarters of the limit for hot data, and at 3 to 11 B a key for 60 to 250 M frozen keys in
-//! 1 GB.
+//! Freezing early matters: a key whose value is on disk already does not freeze, as its record would have to
+//! be read. The quarter leaves three quarters of the limit for hot data, and at 3 to 11 B a key for 60 to 250
+//! M frozen keys in 1 GB.
 
 use crate::config::FreezeRule;
 
@@ -40,7 +40,8 @@ impl Freezing {
         }
     }
 
-    /// Judges memory: `cold_keys` have values on disk and entries in memory, `used_bytes` of `limit_bytes` are in use.
+    /// Judges memory: `cold_keys` have values on disk and entries in memory, `used_bytes` of `limit_bytes`
+    /// are in use.
     pub fn judge(&mut self, cold_keys: u64, used_bytes: u64, limit_bytes: u64) {
         let divisor = if self.by_entries { ENDS_DIVISOR } else { BEGINS_DIVISOR };
         self.by_entries = cold_keys * COLD_ENTRY_BYTES > limit_bytes / divisor;

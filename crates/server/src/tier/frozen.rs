@@ -25,14 +25,15 @@ const TTL_MS_MIN: i64 = 300_000;
 
 pub const FORM: u8 = isotherm_keyspace::Freezable::FORM_NUMBER;
 
-/// What was gathered, in bytes of keys and values.
+/// Size of what was gathered; `bytes` counts keys and values.
 #[derive(Clone, Copy, Default)]
 pub struct Gathered {
     pub bytes: u64,
     pub keys: u64,
 }
 
-/// What leaves: keys that were not used for so long. In haste all that may (DEBUG SWAP-CHAOS).
+/// Returns the limits for keys that leave: they were not used for `idle_seconds_min`. In haste (DEBUG
+/// SWAP-CHAOS) keys leave also if their time is near, and a bundle may have one key.
 pub fn limits(idle_seconds_min: u32, in_haste: bool) -> FreezeLimits {
     let ttl_ms_min = if in_haste { 0 } else { TTL_MS_MIN };
     FreezeLimits {
@@ -48,7 +49,7 @@ pub fn keys_min(in_haste: bool) -> usize {
     if in_haste { 1 } else { KEYS_MIN }
 }
 
-/// One hold of the hand's slot: writes what may freeze to the log.
+/// Writes what may freeze to the log, in one hold of the hand's slot.
 pub fn gather(
     (keyspace, log): (&Keyspace, &mut Log),
     hand: &mut SlotHand,
@@ -80,7 +81,8 @@ pub fn gather(
     (gathered, result)
 }
 
-/// A record is on disk: its keys leave memory, or if it was moved its bundle refers to it. How many keys left.
+/// A record is on disk: its keys leave memory, or if it was moved its bundle refers to it. How many keys
+/// left.
 pub fn flip(
     keyspace: &Keyspace,
     record: &Record<'_>,
@@ -122,7 +124,7 @@ pub fn evict(
     (evicted, held.bundle_keys(&bundle).is_none())
 }
 
-/// Whether a bundle refers to a record.
+/// Returns whether a bundle refers to a record.
 pub fn lives(keyspace: &Keyspace, place: Place, record: &Record<'_>) -> bool {
     let (db, reference) = (Db(record.database as u16), ColdRef::new(place.raw()));
     let mut held = Held::new(keyspace);

@@ -1,7 +1,8 @@
-//! What was read is handed over: it is lent, or comes home.
+//! Hand-over of values that were read: they are lent, or loaded into memory to stay.
 //!
-//! All values of a command have one moment, that of the first: what is lent later displaces only what is older than that, so however long it takes to
-//! hand thousands over the last one does not drop the first.
+//! All values of a command have one moment, that of the first. A value that is lent later displaces only
+//! values that are older than that. So the last one does not drop the first, however long it takes to hand
+//! over thousands.
 
 use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_keyspace::{Held, UnixMs};
@@ -12,7 +13,8 @@ use super::target::{Fetched, RECORDS_PER_KEY_MAX, Target};
 use crate::process::time::unix_now;
 
 impl Tier {
-    /// Hands over what was read. The partition of the key is held. `now`: when its command was begun to be served.
+    /// Hands over what was read. The partition of the key is held. `now`: when its command was begun to be
+    /// served.
     pub fn hand_over(&self, held: &mut Held<'_>, cold: &ColdKey, fetched: &Fetched, now: UnixMs) {
         self.hand_over_within(self.lent_bytes_max(), held, cold, fetched, now);
     }
@@ -51,8 +53,10 @@ impl Tier {
         held.lend(cold.db, &key, value, fetched.from, lent_bytes_max, now);
     }
 
-    /// For a command that cannot be interrupted any more: it waits for the values, and holds what it holds. What it was lent before (`is_first`: it
-    /// was lent nothing) stays, as it runs again from its beginning; what commands before it were lent goes as ever. Whether all could be read.
+    /// Reads values for a command that cannot be interrupted any more: it waits for the values, and keeps its
+    /// locks. Values that were lent to it before stay, as it runs again from its beginning. Values that were
+    /// lent to commands before it go as ever. `is_first`: nothing was lent to it yet. Returns whether all
+    /// could be read.
     pub fn fetch_held(&self, held: &mut Held<'_>, keys: &ColdKeys, is_first: bool) -> bool {
         let (now, mut has_all) = (unix_now(), true);
         let lent_bytes_max = if is_first { self.lent_bytes_max() } else { usize::MAX };

@@ -1,4 +1,5 @@
-//! What the disk of cold values can do, judged by how its calls end. No clock, no threads, no files: `step(event, now)`.
+//! State of the disk of cold values, judged by how its calls end. No clock, no threads, no files:
+//! `step(event, now)`.
 //!
 //! ```text
 //!   Works ---- no room on disk ------------------------------------> Full      a write is tried each second
@@ -7,18 +8,19 @@
 //!     |        or so many were given up while none came back ------> Failed    who needs a cold value gets an error at once
 //!     '<------ the write that is tried succeeds; a read or a probe does --------'
 //! ```
-//! Values that were to leave are in memory until a write has succeeded, so a failed one loses nothing. `Full` for want of segments
-//! ends when cleaning has freed some: no write has to be tried.
+//! Values that were to leave are in memory until a write has succeeded, so a failed one loses nothing. `Full`
+//! for want of segments ends when cleaning has freed some: no write has to be tried.
 //!
-//! One damaged place is no failed disk: before reads fail at once, a reader probes other files. It does so behind any read that failed or did not come
-//! back, as nothing is cleaned before one does, and where nothing else is read none would.
+//! One damaged place is no failed disk: before reads fail at once, a reader probes other files. It does so
+//! after any read that failed or did not return. Nothing is cleaned before a read succeeds, and where nothing
+//! else is read none would.
 
-/// So many failed writes within [`ERRORS_WITHIN_MS`]: the disk is degraded.
+/// Failed writes within [`ERRORS_WITHIN_MS`] after which the disk is degraded.
 const WRITE_ERRORS_MAX: usize = 5;
 const ERRORS_WITHIN_MS: u64 = 60_000;
-/// So many reads failed, one after the other: a probe decides at once whether the disk has.
+/// Reads that fail one after the other until a probe decides at once whether the disk has failed.
 const READ_ERRORS_MAX: u32 = 8;
-/// So many commands gave up waiting while no read came back.
+/// Commands that give up waiting while no read comes back, until the disk has failed.
 const TIMEOUTS_MAX: u32 = 8;
 /// A disk without room is tried again.
 const REST_FULL_MS: u64 = 1000;
@@ -36,11 +38,11 @@ pub enum State {
     Works = 0,
     /// No room is left on disk: nothing leaves memory until there is.
     Full = 1,
-    /// Nothing that may leave is left in memory.
+    /// No value that may leave is left in memory.
     Idle = 2,
     /// Writes fail: values are read, and none leaves memory.
     Degraded = 3,
-    /// Reads fail too: who needs a cold value gets an error at once.
+    /// Reads fail too: a command that needs a cold value gets an error at once.
     Failed = 4,
     /// `swap-mode no` since: nothing leaves memory, and what is on disk comes home.
     Off = 5,
@@ -87,10 +89,10 @@ pub enum Event {
     WriteHangs,
     /// The log has no segment for what leaves memory.
     NoSegment,
-    /// It has again.
+    /// The log has a segment again.
     SegmentFreed,
     ReadDone,
-    /// By an error of the system; a record that does not verify says nothing of the disk.
+    /// A read has failed by an error of the system. A record that does not verify says nothing of the disk.
     ReadFailed,
     /// A command has given up.
     ReadTimedOut,
@@ -107,9 +109,9 @@ pub struct Health {
     lacks_segments: bool,
     /// Until then no write is tried, and why.
     rest: Option<(Rest, Ms)>,
-    /// How long the next rest of a degraded disk is.
+    /// Length of the next rest of a degraded disk.
     rest_ms: u64,
-    /// When the last writes failed, the oldest first.
+    /// Times of the last failed writes, the oldest first.
     write_errors: Vec<Ms>,
     /// Since the last one that succeeded.
     read_errors: u32,
@@ -200,12 +202,13 @@ impl Health {
         }
     }
 
-    /// Whether a write may be tried. In a rest of a degraded disk that is over one is, and its end decides.
+    /// Returns whether a write may be tried. When a rest of a degraded disk is over, one write is tried, and
+    /// its end decides.
     pub fn may_write(&self, now: Ms) -> bool {
         !self.has_failed && self.rest.is_none_or(|(_, until)| now >= until)
     }
 
-    /// Whether a reader is to probe the disk now. Asked once for each probe.
+    /// Returns whether a reader is to probe the disk now. Asked once for each probe.
     pub fn take_probe(&mut self, now: Ms) -> bool {
         let is_due = self.probe_at.is_some_and(|at| now >= at);
         if is_due {
@@ -215,7 +218,7 @@ impl Health {
         is_due
     }
 
-    /// Whether a read that succeeds is news.
+    /// Returns whether a read that succeeds would change the state: reads have failed or timed out before.
     pub fn suspects_reads(&self) -> bool {
         self.read_errors > 0 || self.timeouts > 0 || self.has_failed
     }
@@ -308,7 +311,8 @@ mod tests {
         assert!(health.may_write(7012));
     }
 
-    /// Where nothing else is read, no read that succeeds would say that the disk is well.
+    /// After a failed read a probe decides: where nothing else is read, no other read could show that the
+    /// disk is well.
     #[test]
     fn behind_one_failed_read_a_probe_decides() {
         for event in [Event::ReadFailed, Event::ReadTimedOut] {

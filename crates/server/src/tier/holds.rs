@@ -2,7 +2,8 @@
 
 /// Entries and pages that are looked at under one lock.
 pub const LOOKS_PER_HOLD: u64 = 200;
-/// So many bytes of values are copied under one lock, and one more value: some 300 us. The others wait for the next round.
+/// Bytes of values that are copied under one lock, and one more value: some 300 us. The others wait for the
+/// next round.
 pub const BYTES_PER_HOLD: u64 = 1 << 20;
 /// An element that is gathered counts as so many bytes: it takes as long as to copy them.
 pub const BYTES_PER_ELEMENT: u64 = 256;

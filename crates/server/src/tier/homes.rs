@@ -1,12 +1,12 @@
-//! What comes home: whether values may that are only read (`swap-load-upper-limit`, `swap-load-rule`), and what came back soon after it
-//! had left.
+//! Rules for values that come back to memory: whether a value that is only read may (`swap-load-upper-limit`,
+//! `swap-load-rule`), and a count of the values that came back soon after they had left.
 //!
 //! ```text
 //!   rule    [seconds, hits]     met when values on disk were used so often within so many seconds, until as long has passed without that
 //!   marks   [from, to, second]  a stretch of the log, and when it was written; of the last minute, one for each second and segment
 //! ```
-//! A key remembers nothing of this: where a value lay says when it was written. Of what the cleaner has moved meanwhile that is not known, and
-//! it does not count as soon.
+//! A key remembers nothing of this: the place of a value says when it was written. For values that the
+//! cleaner has moved meanwhile that is not known, and they do not count as soon.
 
 use isotherm_keyspace::ColdRef;
 use isotherm_tier::{ADDRESS_UNIT_BYTES, BLOCK_BYTES, Place, Record};
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-/// What comes home within so many seconds should not have left.
+/// Time within which a value that has left memory should not come back.
 const SOON_S: u64 = 60;
 
 pub struct Homes {
@@ -62,7 +62,7 @@ impl Homes {
         }
     }
 
-    /// As it is now: called some times a second.
+    /// Notes whether memory has room, and judges the rules as of now. Called some times a second.
     pub fn judge(&self, has_room: bool) {
         self.has_room.store(has_room, Relaxed);
         let mut rules = self.rules.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,14 +93,14 @@ impl Homes {
     }
 }
 
-/// One of them is enough; without one all come home.
+/// Rules of which one is enough; without a rule all values come back to memory.
 #[derive(Default)]
 struct Rules(Vec<Rule>);
 
 struct Rule {
     seconds: u64,
     hits: u64,
-    /// When the stretch of time under way began, and how many hits there had been by then.
+    /// Beginning of the stretch of time under way; `hits_before` is the number of hits until then.
     since_ms: u64,
     hits_before: u64,
     is_met: bool,
@@ -135,7 +135,7 @@ impl Rule {
     }
 }
 
-/// What was written lately: the newest behind all others.
+/// Stretches of the log that were written lately, the newest last.
 #[derive(Default)]
 struct Recent(VecDeque<Mark>);
 
@@ -167,7 +167,7 @@ impl Recent {
     }
 }
 
-/// Nothing but the end of a group lies between them.
+/// Returns whether nothing but the end of a group lies between two places.
 fn is_near(to: u64, from: u64) -> bool {
     (from - to) * ADDRESS_UNIT_BYTES <= 2 * BLOCK_BYTES as u64
 }

@@ -6,14 +6,16 @@
 //!   segment 3   ...[r1][r4][r5]...      stretch A: r1, r4, r5 ...
 //!   segment 9   ...[r2][r3][r6]...      stretch B: r2, r3, r6 ...
 //! ```
-//! A stretch is what one read has brought. The one behind it is twice as long, up to 128 KB, so some hundred values share a
-//! call; a place that no stretch leads to is read to the end of its block, as nothing says that more is wanted.
+//! A stretch is what one read has brought. The one behind it is twice as long, up to 128 KB, so some hundred
+//! values share a call; a place that no stretch leads to is read to the end of its block, as nothing says
+//! that more is wanted.
 //!
 //! A thread of the tier reads (`reads`): a snapshot whose disk hangs can be ended, and leaves that thread
 //! behind.
 //!
-//! Once written, the bytes of a segment's file do not change, and a segment that is written anew has another file. But a stretch may end in
-//! bytes that were not written yet: what does not verify in a stretch is read again, alone.
+//! Once written, the bytes of a segment's file do not change, and a segment that is written anew has another
+//! file. But a stretch may end in bytes that were not written yet: what does not verify in a stretch is read
+//! again, alone.
 
 use isotherm_disk::File;
 use isotherm_keyspace::ColdRef;
@@ -27,13 +29,13 @@ use std::time::Instant;
 use super::reads::GivesUp;
 use super::{ReadError, Tier};
 
-/// So many places are followed. With the longest stretches they take 1 MB.
+/// Places that are followed at most. With the longest stretches they take 1 MB.
 const STRETCHES_MAX: usize = 8;
 const STRETCH_BYTES_MAX: usize = 128 << 10;
 /// A longer record is read alone: it gains nothing.
 const RECORD_BYTES_MAX: usize = STRETCH_BYTES_MAX / 2;
 
-/// Where a payload lies in the first stretch.
+/// Range of a payload in the first stretch.
 type Found = Range<usize>;
 
 #[derive(Default)]
@@ -186,7 +188,7 @@ impl Stretch {
         self.start <= at && at + len as u64 <= self.end()
     }
 
-    /// Whether a place lies in it, or no further behind it than it is long.
+    /// Returns whether a place lies in the stretch, or after it by no more than its length.
     fn leads_to(&self, at: u64) -> bool {
         self.start <= at && at <= self.end() + self.bytes.len() as u64
     }

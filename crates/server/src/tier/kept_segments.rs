@@ -17,8 +17,8 @@ use super::state::Tier;
 const WAITING_DIVISOR: u64 = 10;
 
 impl Tier {
-    /// Notes whether segments in which nothing lives are kept for a base or a snapshot, while values need them.
-    /// Returns since how many milliseconds.
+    /// Notes whether segments in which nothing lives are kept for a base or a snapshot, while values need
+    /// them. Returns since how many milliseconds.
     pub(super) fn note_segments_kept(&self, are_kept: bool) -> u64 {
         let since = &self.segments_kept_since_ms;
         match (are_kept, since.load(Relaxed)) {

@@ -1,4 +1,5 @@
-//! Values that are not in memory: the files they lie in, the threads that read and write them, and what the rest of the server asks.
+//! Values that are not in memory: the files they lie in, the threads that read and write them, and what the
+//! rest of the server asks.
 //!
 //! ```text
 //!   memory is short        sinker (1 thread)   keyspace::sink_step -> tier::Log -> segment files -> keyspace::chill
@@ -13,12 +14,14 @@
 //!   SWAP VERIFY, or off    round (1 thread)    goes over all cold entries, and reads their values
 //!   fields are due         round               the active cycle asked -> read -> keyspace::warm
 //! ```
-//! Without `swap-checkpoint` the files are scratch: what is durable is the append-only file or the RDB file, which have all values. So they
-//! are removed at start, and never synced. With it a base of the append-only file refers to them (`checkpoint`, `owner`, `start`).
+//! Without `swap-checkpoint` the files are scratch: what is durable is the append-only file or the RDB file,
+//! which have all values. So they are removed at start, and never synced. With it a base of the append-only
+//! file refers to them (`checkpoint`, `owner`, `start`).
 //!
-//! **Who waits.** A client whose value is read: its connection is parked, no thread of a worker waits. Writers, while memory is above
-//! its limit by more than [`pace`] allows and the sinker can still free some. Under a partition's lock nothing is read from
-//! disk, but by scripts and transactions that have begun (`fetch_held`).
+//! **Who waits.** A client whose value is read: its connection is parked, no thread of a worker waits.
+//! Writers, while memory is above its limit by more than [`pace`] allows and the sinker can still free some.
+//! Under a partition's lock nothing is read from disk, but by scripts and transactions that have begun
+//! (`fetch_held`).
 //!
 //! Nothing here knows commands or sessions.
 

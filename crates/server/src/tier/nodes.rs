@@ -18,7 +18,7 @@ use crate::process::time::unix_now;
 
 pub const FORM: u8 = SinkableNode::FORM_NUMBER;
 
-/// What is gathered in one hold.
+/// Limits of what is gathered in one hold.
 #[derive(Clone, Copy)]
 pub struct Limits {
     pub by_nodes: ByNodes,
@@ -34,11 +34,11 @@ pub struct Gathered {
     pub taken_bytes: u64,
     /// Some can leave in a moment.
     pub has_awaited: bool,
-    /// So many have left without being written.
+    /// Number of nodes that have left without being written.
     pub clean: u64,
 }
 
-/// One hold of the hand's partition: writes what may leave to the log.
+/// Writes what may leave to the log, in one hold of the hand's partition.
 pub fn gather(
     (keyspace, log): (&Keyspace, &mut Log),
     hand: &mut NodeHand,
@@ -78,8 +78,8 @@ pub fn gather(
     (gathered, result)
 }
 
-/// A record is on disk: the node leaves memory, or if the record was moved its stub refers to it. Whether a node left. The partition of the
-/// record's slot is held.
+/// A record is on disk: the node leaves memory, or if the record was moved its stub refers to it. Whether a
+/// node left. The partition of the record's slot is held.
 pub fn flip(held: &mut Held<'_>, record: &Record<'_>, before: Option<Place>, to: Place) -> bool {
     let (at, to) = (at_of(record), ColdRef::new(to.raw()));
     match before {
@@ -91,7 +91,7 @@ pub fn flip(held: &mut Held<'_>, record: &Record<'_>, before: Option<Place>, to:
     }
 }
 
-/// Whether anything refers to a record.
+/// Returns whether anything refers to a record.
 pub fn lives(keyspace: &Keyspace, place: Place, record: &Record<'_>) -> bool {
     let mut held = Held::new(keyspace);
     held.acquire(Want::One(keyspace.partition_of(record.slot)));

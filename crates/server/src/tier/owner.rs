@@ -1,13 +1,15 @@
-//! Whose the folder of `swap-dir` is: a file in it that says which log it has, and which append-only file refers to that.
+//! Owner of the folder of `swap-dir`: a file in it says which log it has, and which append-only file refers
+//! to that.
 //!
 //! ```text
 //!   isotherm swap log
 //!   id 8371445ee47ffb2b7dc81f60a2b9d1c5
 //!   manifest /var/lib/isotherm/appendonlydir/appendonly.aof.manifest
 //! ```
-//! It is written before the first base that refers is in force, and removed when one is that has all values itself. So a folder without it is
-//! scratch; one with it is emptied only by a process whose own manifest shows that nothing is referred to any more. One that was
-//! restored without the other, or belongs to another server, is refused.
+//! The file is written before the first base that refers to the log is in force. It is removed when a base is
+//! in force that has all values itself. So a folder without it is scratch. A folder with it is emptied only
+//! by a process whose own manifest shows that nothing is referred to any more. A folder that was restored
+//! without its append-only file, or the other way round, is refused, and so is one of another server.
 
 use isotherm_disk::{Disk, Mode, read_exact_at, write_all_at};
 use isotherm_tier::{Checkpoint, LogId, OWNER_BYTES_MAX, OWNER_FILE_NAME};
@@ -18,11 +20,11 @@ use std::path::{Path, PathBuf};
 const FIRST_LINE: &str = "isotherm swap log";
 const TEMPORARY_NAME: &str = "temp-owner";
 
-/// What the append-only file of this server says of the folder.
+/// Claim of this server's append-only file to the folder.
 pub struct Claim {
-    /// What its base in force refers to.
+    /// Checkpoint that its base in force refers to.
     pub checkpoint: Option<Checkpoint>,
-    /// Of a log that is begun.
+    /// Name for a log that is begun.
     pub new_log: LogId,
     pub manifest: PathBuf,
     pub has_manifest: bool,
@@ -30,7 +32,7 @@ pub struct Claim {
 
 #[cfg(test)]
 impl Claim {
-    /// There is no append-only file.
+    /// Makes the claim of a server without an append-only file.
     pub fn of_nothing() -> Claim {
         Claim {
             checkpoint: None,
@@ -45,7 +47,8 @@ pub fn path(folder: &Path) -> PathBuf {
     folder.join(OWNER_FILE_NAME)
 }
 
-/// Whether the folder has an owner. An error if that is not this server, or not what its base refers to.
+/// Returns whether the folder has an owner. Fails if the owner is not this server, or if the folder is not
+/// what its base refers to.
 pub fn check(disk: &dyn Disk, folder: &Path, claim: &Claim) -> Result<bool, String> {
     let unreadable = |error: io::Error| format!("Can't read {}: {error}", path(folder).display());
     let text = read(disk, folder).map_err(unreadable)?;
@@ -61,7 +64,7 @@ pub fn check(disk: &dyn Disk, folder: &Path, claim: &Claim) -> Result<bool, Stri
     if is_meant { Ok(true) } else { Err(refusal(folder, "the folder has another log")) }
 }
 
-/// What the base refers to is not there.
+/// Returns the error for a folder without the values that the base refers to.
 pub fn refusal(folder: &Path, why: &str) -> String {
     format!(
         "The base of the append-only file refers to values in the folder '{}' of swap-dir, which are not there: {why}. Nothing was \
@@ -97,7 +100,7 @@ fn read(disk: &dyn Disk, folder: &Path) -> io::Result<Option<String>> {
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-/// Its name is durable when the folder is synced.
+/// Writes the owner's file. Its name is durable when the folder is synced.
 pub fn write(disk: &dyn Disk, folder: &Path, log: LogId, manifest: &Path) -> io::Result<()> {
     let text = format!("{FIRST_LINE}\n{}\n{}\n", log.owner_line(), manifest_line(manifest));
     let beside = folder.join(TEMPORARY_NAME);

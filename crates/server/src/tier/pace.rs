@@ -1,12 +1,12 @@
-//! How those who fill memory are slowed to the pace at which values leave it.
+//! Slowing of the clients that fill memory to the pace at which values leave it.
 //!
 //! ```text
 //!   limit   limit + 1/64
 //!     |        | writers wait
 //!     |     |    and go on, each time some of it has left
 //! ```
-//! So a writer waits for one group of values at a time, some milliseconds, instead of once for all that is too much. Loading, which
-//! has no client that could wait, pauses by itself.
+//! So a writer waits for one group of values at a time, some milliseconds, instead of once for all that is
+//! too much. Loading, which has no client that could wait, pauses by itself.
 
 use std::time::Duration;
 
@@ -19,7 +19,8 @@ use crate::upkeep::memory::{Apart, Memory};
 
 /// Writers wait when memory exceeds its limit by one part in so many,
 const BEHIND_DIVISOR: u64 = 64;
-/// and go on when it has come down from there by so much, or half of the way: what leaves memory in 1 to 2 ms.
+/// and go on when it has come down from there by so much, or half of the way: what leaves memory in 1 to 2
+/// ms.
 const RELIEF_BYTES_MAX: u64 = 128 << 10;
 
 pub fn waits_above(limit_bytes: u64) -> u64 {
@@ -41,12 +42,12 @@ pub fn hold_writers(mail: &Mail, tier: &Tier) {
     }
 }
 
-/// How long it rests before it looks again.
+/// Rest between two looks.
 const REST: Duration = Duration::from_millis(1);
 /// The sinker makes no step for so long: it is waited for no longer.
 const RESTS_MAX: u32 = 10_000;
 
-/// Whether memory is above its limit and values can leave it.
+/// Returns whether memory is above its limit and values can leave it.
 pub fn is_short(store: Store<'_>) -> bool {
     let limit = store.config.memory_target_bytes();
     let can_leave = store.tier.is_some_and(|tier| tier.state().can_sink());
@@ -59,7 +60,7 @@ fn pressing_bytes(store: Store<'_>) -> u64 {
     Memory::used_bytes(store.keyspace).saturating_sub(apart.total() + copies)
 }
 
-/// Nothing is held.
+/// Waits while memory is short and the sinker works. Nothing is held.
 pub fn await_sinker(store: Store<'_>) {
     let Some(tier) = store.tier else { return };
     for _ in 0..RESTS_MAX {

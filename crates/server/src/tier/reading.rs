@@ -158,8 +158,8 @@ impl Tier {
         }
     }
 
-    /// The value at a place whose partition is held: for a command that cannot be interrupted any more. Its thread waits for a reader,
-    /// not for the disk. `None`: it did not come in time.
+    /// The value at a place whose partition is held: for a command that cannot be interrupted any more. Its
+    /// thread waits for a reader, not for the disk. `None`: it did not come in time.
     pub(super) fn read_held(&self, reference: ColdRef, key: &[u8]) -> Option<Result<Vec<u8>, ReadError>> {
         if self.state() == State::Failed && !self.reads.is_alone() {
             return None;

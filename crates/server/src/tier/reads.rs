@@ -1,5 +1,5 @@
-//! Threads that read what others wait for: a queue, and threads that take from it. Only these threads meet the disk, so that
-//! who waits for a read can give up, though the thread hangs in the kernel.
+//! Threads that read what others wait for: a queue, and threads that take from it. Only these threads meet
+//! the disk, so that who waits for a read can give up, though the thread hangs in the kernel.
 //!
 //! ```text
 //!   add_errands(errands)         [errand][errand]  a worker's (`errands`): reads where it has no ring, keys that are tried again
@@ -50,7 +50,8 @@ enum Work<T> {
 
 struct Queue<T> {
     works: VecDeque<Work<T>>,
-    /// Threads that wait for any work and were not woken yet. After one has gone on without cause it may say more.
+    /// Threads that wait for any work and were not woken yet. After one has gone on without cause it may say
+    /// more.
     resting: usize,
 }
 
@@ -70,13 +71,13 @@ pub struct Reads<T> {
     pub is_alone: std::sync::atomic::AtomicBool,
 }
 
-/// What a reader can do.
+/// Operations of the threads that read.
 pub trait Reader {
     /// The value of a key, wherever it is by now, tried more than once. `None`: it needs no reading any more.
     fn read_key(&self, cold: &ColdKey) -> Option<Fetched>;
     /// Makes a call for which a command waits under its locks.
     fn time(&self, call: impl FnOnce());
-    /// Whether anything can be read.
+    /// Returns whether anything can be read.
     fn probe(&self) -> bool;
     /// Errands of this worker have ended.
     fn notify(&self, worker: u16);
@@ -111,7 +112,7 @@ impl<T> Reads<T> {
         self.wake(queue, count);
     }
 
-    /// So much has come. Threads that do not rest look into the queue before they do.
+    /// Wakes threads for `works` new works. Threads that do not rest look into the queue before they do.
     fn wake(&self, mut queue: MutexGuard<'_, Queue<T>>, works: usize) {
         let woken = works.min(queue.resting);
         queue.resting -= woken;

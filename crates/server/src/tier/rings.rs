@@ -1,4 +1,5 @@
-//! What reads that workers do themselves need of the tier: where a key is, and whether what was read is its value (`fetches`).
+//! Part of the tier that workers need for reads of their own: where a key is, and whether the bytes that were
+//! read are its value (`fetches`).
 
 use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;
@@ -14,7 +15,7 @@ use super::health::Event;
 use super::state::Tier;
 use super::target::{Fetched, Target, slot_of};
 
-/// Whether workers read by rings of their own.
+/// State of the rings by which workers read, if they are on.
 #[derive(Default)]
 pub struct Rings {
     is_on: AtomicBool,
@@ -35,12 +36,13 @@ impl Rings {
         self.is_on.load(Relaxed)
     }
 
-    /// As INFO names it.
+    /// Returns the name that INFO shows.
     pub fn backend(&self) -> &'static str {
         if self.is_on() { "io_uring" } else { "threads" }
     }
 
-    /// So many jobs of a worker wait for a place in its ring; before it were so many.
+    /// Notes how many jobs of a worker wait for a place in its ring. `before` is the number that was noted
+    /// last.
     pub fn note_waiting(&self, before: &mut u64, now: u64) {
         if *before != now {
             self.waiting.fetch_add(now, Relaxed);
@@ -70,7 +72,7 @@ impl Rings {
     }
 }
 
-/// For a worker, which holds nothing.
+/// Source for a worker, which holds nothing.
 pub struct TierSource<'s> {
     pub keyspace: &'static Keyspace,
     pub tier: &'s Tier,

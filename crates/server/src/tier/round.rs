@@ -1,4 +1,5 @@
-//! The thread that goes round all cold keys when it is asked to: it verifies what is on disk, or brings all of it home.
+//! The thread that goes round all cold keys when it is asked to: it verifies what is on disk, or brings all
+//! of it home.
 //!
 //! ```text
 //!   SWAP VERIFY          each value is read and checked against its key; none is changed. 64 MB a second at most
@@ -26,13 +27,13 @@ use crate::process::time::unix_now;
 
 /// Entries and pages that are looked at under one lock.
 const LOOKS_PER_HOLD: u64 = 200;
-/// What verifying reads at most, so that those who wait for values hardly feel it.
+/// Bytes that verifying reads at most, so that clients that wait for values hardly feel it.
 const VERIFY_BYTES_PER_S: u64 = 64 << 20;
 /// Without work.
 const REST: Duration = Duration::from_millis(100);
 /// After a round that could not bring all home.
 const REST_LEFT: Duration = Duration::from_secs(1);
-/// So many damaged values of a round are named in the server's log.
+/// Damaged values of a round that are named in the server's log.
 const NAMED_MAX: u64 = 10;
 /// Hashes with fields that are due, between two looks at the rest.
 const DUE_PER_STEP: usize = 64;
@@ -41,9 +42,9 @@ pub struct Round {
     node: &'static Node,
     tier: Arc<Tier>,
     hand: SlotHand,
-    /// It goes first.
+    /// Hand for parts of large collections. It goes first.
     node_hand: NodeHand,
-    /// What `hand.rounds` is when this round is over. `None`: there is none.
+    /// Value of `hand.rounds` at which this round is over; `None`: no round is under way.
     ends_at: Option<u64>,
     verifies: bool,
     bytes: u64,
@@ -178,14 +179,14 @@ impl Round {
         }
     }
 
-    /// One that cannot be read.
+    /// Counts a value that cannot be read, and names the first ones in the log.
     fn note_bad(&self, why: &ReadError, owner: impl FnOnce() -> String) {
         if self.tier.verify.bad.fetch_add(1, Relaxed) < NAMED_MAX {
             log::warning(format!("A value on disk cannot be read ({why}): {}", owner()));
         }
     }
 
-    /// One that was moved meanwhile waits for the next round.
+    /// Verifies a part of a collection. One that was moved meanwhile waits for the next round.
     fn verify_node(&mut self, node: NodeAt, reference: ColdRef) {
         let payload = self.tier.read_again(reference, node.name.as_bytes());
         let keyspace = &self.node.keyspace;
@@ -205,7 +206,8 @@ impl Round {
 
     // ---- bundles ----
 
-    /// Verifies a bundle, or brings its keys home. One that was moved meanwhile is no longer there, and waits for the next round.
+    /// Verifies a bundle, or brings its keys home. One that was moved meanwhile is no longer there, and waits
+    /// for the next round.
     fn visit_bundle(&mut self, at: BundleAt) {
         let BundleAt { db, slot, name, reference } = at;
         if !self.verifies && !self.may_bring_home() {
@@ -253,7 +255,8 @@ impl Round {
         !is_full
     }
 
-    /// Hashes that have fields that are due, so that the active cycle finds them. What cannot be read now is asked for again.
+    /// Hashes that have fields that are due, so that the active cycle finds them. What cannot be read now is
+    /// asked for again.
     fn bring_due_home(&self) {
         let keyspace = &self.node.keyspace;
         for (db, key) in self.tier.due.take(DUE_PER_STEP) {

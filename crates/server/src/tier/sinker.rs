@@ -8,8 +8,8 @@
 //! ```
 //! An entry is in memory until the disk has its bytes; no entry is "moving".
 //!
-//! What goes: what was not used for `threshold` at least, which falls when a stretch of slots shows too little and rises when
-//! memory is below the limit.
+//! What goes: what was not used for `threshold` at least, which falls when a stretch of slots shows too
+//! little and rises when memory is below the limit.
 
 use isotherm_keyspace::{
     ByNodes, Chilled, ColdRef, Held, Key, NodeHand, SinkLimits, SinkRoom, Sinkable, SlotHand, Survey, Want,
@@ -42,9 +42,11 @@ use crate::upkeep::shortage::{self, SpaceRelief, SpaceShort};
 const SLOTS_PER_NODE_LOOK: u32 = 16;
 /// Slots that are gone through in one step of the routine.
 const SLOTS_PER_STEP: u32 = 256;
-/// The same while writers wait: they go on when what it found is on disk, 2 ms later.
+/// Slots of one step while writers wait. They go on when the values that the step found are on disk, 2 ms
+/// later.
 const SLOTS_PER_STEP_BEHIND: u32 = 64;
-/// If so many slots have given less than a part in [`LITTLE_DIVISOR`] of what could leave, more recent values go too.
+/// Slots that are looked at before they are judged. If they have given less than a part in [`LITTLE_DIVISOR`]
+/// of what could leave, more recent values go too.
 const SLOTS_PER_JUDGEMENT: u32 = 1024;
 const SLOTS_PER_JUDGEMENT_BEHIND: u32 = 64;
 const LITTLE_DIVISOR: u64 = 8;
@@ -54,12 +56,12 @@ const THRESHOLD_MAX_S: u32 = 3600;
 const REST: Duration = Duration::from_millis(100);
 /// After two rounds that found nothing.
 const REST_IDLE: Duration = Duration::from_secs(1);
-/// The same, however much others ask.
+/// Shortest and longest rest after rounds that found nothing, however much others ask.
 const REST_IDLE_MIN: Duration = Duration::from_millis(20);
 const REST_IDLE_MAX: Duration = Duration::from_secs(2);
-/// If not asked: so many times as long as it had looked.
+/// Rest if nothing asks, as a multiple of the time that the last look took.
 const REST_IDLE_FACTOR: u32 = 20;
-/// Nothing leaves before a snapshot has come on.
+/// Rest while nothing can leave before a snapshot has come on.
 const REST_SNAPSHOT: Duration = Duration::from_millis(5);
 /// DEBUG SWAP-CHAOS
 const REST_CHAOS: Duration = Duration::from_millis(1);
@@ -80,14 +82,14 @@ pub struct Sinker {
     /// Cleaning for values that have had no room lately.
     pub(super) hurry: Option<Hurry>,
     hand: SlotHand,
-    /// Of parts of large collections: a step beside each of the other hand.
+    /// Hand for parts of large collections. It makes a step with each step of the other hand.
     node_hand: NodeHand,
-    /// In the slot of the other hand, and in front of it.
+    /// Hand for keys that freeze: in the slot of the other hand, and ahead of it.
     freeze_hand: SlotHand,
     /// Keys of the slot in hand are on their way: its small values are not to leave alone.
     freezes_slot: bool,
     freezing: Freezing,
-    /// Its last step has shown some.
+    /// The last step of the node hand has shown some nodes.
     has_nodes: bool,
     /// Nodes were met that can leave in a moment.
     has_awaited: bool,
@@ -152,7 +154,8 @@ impl Routine for Sinker {
             }
             State::Idle if self.node.debug.swap_chaos.is_on() => std::thread::sleep(REST_CHAOS),
             State::Idle => {
-                // To look without effect takes as long as there are keys: it is no more than a part of the time.
+                // To look without effect takes as long as there are keys: it is no more than a part of the
+                // time.
                 self.rest_idle(self.look.took().clamp(REST_IDLE_MIN, REST_IDLE_MAX));
                 self.tier.await_wake((self.look.took() * REST_IDLE_FACTOR).max(REST_IDLE));
             }
@@ -253,7 +256,8 @@ impl Sinker {
         self.log.waiting_for_snapshot() > 0 && self.node.keyspace.is_snapshot_active()
     }
 
-    /// What those who write bases have asked and said. All that entries refer to is on disk.
+    /// Answers what the writers of bases have asked, and notes what they have said. All that entries refer to
+    /// is on disk.
     fn answer(&mut self) {
         let snapshots = self.snapshots();
         let Sinker { tier, log, .. } = self;
@@ -327,7 +331,8 @@ impl Sinker {
             if self.hand.rounds > self.last_round + 1 && self.threshold_s == 0 {
                 self.log.seal(Stream::Fresh);
                 self.last_round = self.hand.rounds;
-                // What a snapshot has yet to see may leave behind it, and what a command waits for when that ran.
+                // What a snapshot has yet to see may leave behind it, and what a command waits for when that
+                // ran.
                 let has_more =
                     self.node.keyspace.is_snapshot_active() || std::mem::take(&mut self.has_awaited);
                 match has_more {
@@ -401,7 +406,7 @@ impl Sinker {
         (self.slots_seen, self.shown_bytes, self.taken_bytes) = (0, 0, 0);
     }
 
-    /// One hold of the hand's slot.
+    /// Gathers values in one hold of the hand's slot.
     fn gather(&mut self) -> Result<(), Full> {
         if self.node.debug.swap_chaos.is_on() {
             self.threshold_s = 0;
@@ -445,7 +450,7 @@ impl Sinker {
         result
     }
 
-    /// The same of keys that leave with their values.
+    /// Gathers keys that leave with their values, in one hold of the hand's slot.
     fn gather_frozen(&mut self) -> Result<(), Full> {
         let limits = frozen::limits(self.threshold_s, self.is_in_haste());
         let Sinker { node, log, freeze_hand, .. } = self;
@@ -582,7 +587,7 @@ impl Sinker {
     }
 }
 
-/// Which collections go by nodes.
+/// Returns which collections leave by nodes.
 fn by_nodes(node: &Node) -> ByNodes {
     if node.debug.swap_chaos_nodes.is_on() { ByNodes::Some } else { ByNodes::Large }
 }

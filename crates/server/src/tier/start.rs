@@ -127,7 +127,7 @@ fn warn_of_files(node: &Node) {
     }
 }
 
-/// Who reads what commands wait for.
+/// Chooses how values are read that commands wait for: by rings of the workers, or by threads.
 fn choose_backend(node: &'static Node, tier: &Tier) {
     let refused = match node.config.swaps_by_rings() {
         true => Ring::try_out().err().map(|error| format!("io_uring: {}", os_text(&error))),
@@ -140,8 +140,8 @@ fn choose_backend(node: &'static Node, tier: &Tier) {
     });
 }
 
-/// What the append-only file of this server says of the folder. It is read whether `appendonly` is on or not: values that its base refers
-/// to are kept until there is another base.
+/// Returns the claim of this server's append-only file to the folder. The file is read whether `appendonly`
+/// is on or not: values that its base refers to are kept until there is another base.
 fn claim(node: &'static Node) -> Result<Claim, String> {
     let new_log = LogId(random_bytes()?);
     let manifest = settings::files(node).manifest_path();
@@ -184,7 +184,7 @@ pub fn configure(node: &Node) -> Result<(), String> {
     }
 }
 
-/// What the threads do that read.
+/// Reader for the threads that read.
 struct TierReader {
     node: &'static Node,
     tier: Arc<Tier>,

@@ -1,4 +1,4 @@
-//! What all threads share of the values that are not in memory.
+//! State that all threads share about the values that are not in memory.
 
 use isotherm_allocator as allocator;
 use isotherm_disk::Disk;
@@ -35,7 +35,8 @@ const HANGS_MS: u64 = 2000;
 
 /// Keys whose values are asked to leave memory, and not gone yet.
 const ASKED_MAX: usize = 1024;
-/// Hashes with fields that are due, and that were not read yet: some 100 B each. Others are asked for again a second later.
+/// Hashes with fields that are due, and that were not read yet: some 100 B each. Others are asked for again a
+/// second later.
 const DUE_MAX: usize = 8192;
 
 /// Counted since the start.
@@ -60,20 +61,20 @@ pub struct Counters {
     pub read_errors: AtomicU64,
     /// Records that were read and do not verify.
     pub damaged: AtomicU64,
-    /// How long reads took.
+    /// Times that reads took.
     pub read_times: Times,
     /// Commands that write waited for the sinker, so long in all.
     pub slowed_ms: AtomicU64,
-    /// As the sinker last saw it.
+    /// Bytes of the log, as the sinker last saw it; so are the next two.
     pub file_bytes: AtomicU64,
     pub dead_bytes: AtomicU64,
     pub free_segments: AtomicU64,
-    /// What its groups, and its tables, take in memory.
+    /// Memory that the groups of the log take; `table_bytes` is that of its tables.
     pub group_bytes: AtomicU64,
     pub table_bytes: AtomicU64,
     /// Kept only because the base in force names them.
     pub waiting_segments: AtomicU64,
-    /// Of the whole log.
+    /// Segments of the whole log.
     pub segments: AtomicU64,
     /// Bytes of the log that values can take.
     pub usable_bytes: AtomicU64,
@@ -91,7 +92,8 @@ pub struct Tier {
     pub checkpoints: Checkpoints,
     /// The base that refers to the log is being loaded: what lives is not known yet.
     pub is_restoring: AtomicBool,
-    /// Nothing can leave memory before a base is in force, or a snapshot is through.
+    /// The sinker waits for segments: nothing can leave memory before a base is in force, or a snapshot is
+    /// through.
     pub is_awaiting_segments: AtomicBool,
     /// Time since which all segments that nothing lives in are kept for those; 0: they are not.
     pub(super) segments_kept_since_ms: AtomicU64,
@@ -104,14 +106,14 @@ pub struct Tier {
     pub(super) read_warnings: ReadWarnings,
     pub homes: Homes,
     health: Mutex<Health>,
-    /// As `health` has it.
+    /// State of `health`; `suspects_reads` is a copy from there too.
     state: AtomicU8,
     suspects_reads: AtomicBool,
     pub(super) is_probing: AtomicBool,
     pub lent: Lent,
-    /// Nothing that may leave is left in memory,
+    /// No value that may leave is left in memory.
     is_idle: AtomicBool,
-    /// of which so much was in use then.
+    /// Bytes that were in use as the look began that has set `is_idle`.
     idle_at_bytes: AtomicU64,
     is_off: AtomicBool,
     pub verify: Verify,
@@ -136,10 +138,10 @@ pub struct Tier {
     wanted: Condvar,
 }
 
-/// What the configuration says of the files.
+/// Settings of the files, from the configuration.
 pub struct Terms {
     pub disk_bytes_max: u64,
-    /// Of what is lent.
+    /// Bytes that may be lent.
     pub cache_bytes: u64,
     pub access: Access,
 }
@@ -255,11 +257,12 @@ impl Tier {
         self.files.segments_max()
     }
 
-    /// What the values on disk take there, with their heads: in memory they take about as much.
+    /// Returns whether files are read and written past the page cache.
     pub fn is_direct(&self) -> bool {
         self.files.is_direct()
     }
 
+    /// Returns what the values on disk take there, with their heads: in memory they take about as much.
     pub fn live_bytes(&self) -> u64 {
         self.live.bytes()
     }
@@ -316,7 +319,7 @@ impl Tier {
         self.health().may_write(self.now_ms())
     }
 
-    /// Whether reads have failed lately.
+    /// Returns whether reads have failed lately.
     pub fn suspects_reads(&self) -> bool {
         self.suspects_reads.load(Relaxed)
     }
@@ -353,7 +356,7 @@ impl Tier {
         since_ms > 0 && self.now_ms().saturating_sub(since_ms) >= HANGS_MS
     }
 
-    /// `None`: who waits for a value waits as long as it takes.
+    /// Sets how long commands wait for a value; `None`: as long as it takes.
     pub fn set_read_timeout(&self, timeout: Option<Duration>) {
         self.read_timeout_ms.store(timeout.map_or(0, |timeout| timeout.as_millis() as u64), Relaxed);
     }
@@ -363,12 +366,12 @@ impl Tier {
         self.home_below_bytes.store(bytes, Relaxed);
     }
 
-    /// Of one partition.
     /// Returns the bytes of copies of what is on disk, and of buffers for those: no key leaves for them.
     pub fn copies_bytes(&self) -> u64 {
         self.lent.bytes() + self.rings.bytes() + isotherm_disk::direct_rooms_bytes() as u64
     }
 
+    /// Returns how many bytes one partition may have lent.
     pub fn lent_bytes_max(&self) -> usize {
         self.lent.bytes_max()
     }
@@ -378,7 +381,7 @@ impl Tier {
         self.undeclared_reads.load(Relaxed)
     }
 
-    /// Whether keys may lie on disk themselves.
+    /// Returns whether keys may lie on disk themselves.
     pub fn may_have_frozen(&self) -> bool {
         self.counters.frozen_keys.load(Relaxed) > 0
     }

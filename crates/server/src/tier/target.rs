@@ -1,14 +1,16 @@
-//! What is read for a key, and what came of it.
+//! Record that is read for a key, and the result of the read.
 
 use isotherm_commands::call::ColdKey;
 use isotherm_keyspace::{
     BundleAt, BundleName, ColdRef, Held, Keyspace, NodeName, Slot, WalkRecord, Whereabouts,
 };
 
-/// Of a hundred frozen keys one or so seems to be in another record too.
+/// Records that are read for one key at most. Of a hundred frozen keys one or so seems to be in another
+/// record too.
 pub const RECORDS_PER_KEY_MAX: usize = 8;
 
-/// What is to be read for a key: its value, the record that may have it with its value, or a part of its collection.
+/// Record that is to be read for a key: its value, the record that may have the key with its value, or a part
+/// of its collection.
 #[derive(Clone, Copy)]
 pub struct Target {
     pub from: ColdRef,
@@ -22,7 +24,7 @@ enum Record {
     Node(NodeName),
 }
 
-/// What there is to read, and what is lent of one that is to come home.
+/// Target that is to be read, and the lent copy of a value that is to come back to memory.
 pub type Found = (Target, Option<Box<[u8]>>);
 
 impl Target {
@@ -47,7 +49,7 @@ impl Target {
         Some((target, lent))
     }
 
-    /// What the record has as its key.
+    /// Returns the key in the head of the record.
     pub fn name<'n>(&'n self, key: &'n [u8]) -> &'n [u8] {
         match &self.record {
             Record::Value => key,
@@ -56,7 +58,7 @@ impl Target {
         }
     }
 
-    /// Whether keys are in it beside their values.
+    /// Returns whether the record has keys in addition to their values.
     pub fn is_bundle(&self) -> bool {
         matches!(self.record, Record::Bundle(_))
     }
@@ -72,14 +74,14 @@ pub fn slot_of(keyspace: &Keyspace, cold: &ColdKey) -> Slot {
     named.unwrap_or_else(|| keyspace.key(&cold.key).slot)
 }
 
-/// What was read of a key.
+/// Result of a read for a key.
 #[derive(Clone)]
 pub struct Fetched {
-    /// Where it was.
+    /// Place of the record.
     pub from: ColdRef,
-    /// It was read from a record of several keys.
+    /// The record has several keys.
     pub is_bundle: bool,
-    /// `None`: it cannot be read.
+    /// Payload of the record; `None`: it cannot be read.
     pub value: Option<Vec<u8>>,
     /// Others can: it is damaged. Of what a walk over keys needs only.
     pub is_lost: bool,

@@ -1,4 +1,4 @@
-//! How long reads took: counts by time, of many threads.
+//! Times that reads took: counts by time, of many threads.
 //!
 //! ```text
 //! cell    0     1  2  3     4  5  6  7     8  9 10 11      ...

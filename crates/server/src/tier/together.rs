@@ -1,11 +1,11 @@
-//! Records of frozen keys that commands of a log will name, read together before these run: else each command would wait for the disk, one
-//! after the other.
+//! Records of frozen keys that commands of a log will name, read together before these run: else each command
+//! would wait for the disk, one after the other.
 //!
 //! ```text
 //!   keys of a window  --look, some in a hold-->  records, each once  --64 at a time, no lock-->  their keys come to memory
 //! ```
-//! It is a guess, and no command depends on it: what cannot be read here, or has not come in time, is read by its command, which judges the
-//! disk. A key that comes to memory is no change of the data.
+//! It is a guess, and no command depends on it: what cannot be read here, or has not come in time, is read by
+//! its command, which judges the disk. A key that comes to memory is no change of the data.
 
 use isotherm_disk::{Ended, Ring};
 use isotherm_keyspace::{BundleName, ColdRef, Db, Held, Key, Keyspace, Want, Whereabouts};
@@ -22,11 +22,11 @@ const KEYS_PER_HOLD: usize = 32;
 /// A disk that brings nothing for so long is left to the commands.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Of one thread.
+/// Reader of one thread.
 #[derive(Default)]
 pub struct Together {
     ring: Option<Ring>,
-    /// There can be none, or the disk brought nothing.
+    /// The thread has no ring: there can be none, or the disk brought nothing.
     is_refused: bool,
 }
 
@@ -39,7 +39,8 @@ struct Wanted {
 }
 
 impl Together {
-    /// Those of the keys that are frozen come to memory. Nothing is held; keys of a partition lie together.
+    /// Thaws those of the keys that are frozen. Nothing is held. In `keys`, those of a partition lie
+    /// together.
     pub fn thaw(&mut self, (keyspace, tier): (&Keyspace, &Tier), keys: &[(Db, Key<'_>)]) {
         if self.is_refused || !tier.rings.is_on() || !tier.may_have_frozen() {
             return;

@@ -1,4 +1,4 @@
-//! How far SWAP VERIFY is.
+//! Progress of SWAP VERIFY.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
@@ -10,6 +10,6 @@ pub struct Verify {
     pub keys: AtomicU64,
     pub bytes: AtomicU64,
     pub bad: AtomicU64,
-    /// That are complete.
+    /// Rounds that are complete.
     pub rounds: AtomicU64,
 }

@@ -21,19 +21,19 @@ use crate::node::Node;
 use crate::process::routines::Routine;
 use crate::process::time::unix_now;
 
-/// How much later than its time a wait may end.
+/// Time between two looks: a wait may end later than its time by this much.
 const LOOK: Duration = Duration::from_millis(50);
 const LOOKS_PER_TRIM: u32 = 20;
 /// Lent values that go under one lock.
 const TRIMS_PER_HOLD: usize = 64;
-/// Of one partition in one look.
+/// Holds of one partition in one look.
 const HOLDS_PER_TRIM: u32 = 100;
 
 pub struct Watch {
     node: &'static Node,
     tier: Arc<Tier>,
     looks: u32,
-    /// One of each partition.
+    /// Slots, one of each partition.
     slots: Vec<Slot>,
 }
 

@@ -1,7 +1,9 @@
-//! Keys of a base that refers to the swap log: they are stored as they are, without a look at their values, or stay where they are as bundles.
+//! Keys of a base that refers to the swap log: they are stored as they are, without a look at their values,
+//! or stay where they are as bundles.
 //!
-//! Whether the log has what is referred to was seen before the first key (`tier::files`): which log it is, that its segments are there, and
-//! how long they are. Here each reference has to lie within them; that its record is the one of this key is proven when it is read.
+//! Whether the log has what is referred to was seen before the first key (`tier::files`): which log it is,
+//! that its segments are there, and how long they are. Here each reference has to lie within them; that its
+//! record is the one of this key is proven when it is read.
 
 use isotherm_codec::LoadError;
 use isotherm_keyspace::{
@@ -15,7 +17,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::{Load, LoadFailure, PIECES_PER_HOLD};
 use crate::tier::Tier;
 
-/// None: there is no such slot.
+/// Returns the slot of this number; `None` if there is no such slot.
 fn slot_of(number: u16) -> Option<Slot> {
     (usize::from(number) < Slot::COUNT).then(|| Slot::new(number))
 }

@@ -4,8 +4,9 @@
 //!   reader --> batch of some hundred keys --> helper: gathers by slot  |  all are through:
 //!                                         \-> helper                   |  each takes slots, and builds their pages
 //! ```
-//! With one worker, and for a small file, the reader does it all. What is gathered takes about the memory of the pages that are
-//! made of it. It goes as they come, and is given back to the system: freed memory that the allocator keeps would count twice.
+//! With one worker, and for a small file, the reader does it all. What is gathered takes about the memory of
+//! the pages that are made of it. It goes as they come, and is given back to the system: freed memory that
+//! the allocator keeps would count twice.
 
 use isotherm_keyspace::{
     AccessNote, BuildError, Builder, Db, NewString, Repeats, STAGED_GROUPS, StagedGroup, Staging, UnixMs,
@@ -18,8 +19,8 @@ use std::thread::{Builder as Threads, JoinHandle};
 
 use crate::persistence::Store;
 
-/// What a batch has when it is full: of 32 B each, seven keys of each group. It stays in the cache from the reader to the helper.
-/// The simulation's files are small, and are to have several.
+/// Size of a full batch. It has seven keys of each group, of 32 B each, and stays in the cache from the
+/// reader to the helper. The simulation's files are small, and are to have several batches.
 const BATCH_BYTES: usize = if cfg!(test) { 64 } else { 256 << 10 };
 /// Batches that wait at most.
 const BATCHES_MAX: usize = 8;
@@ -42,7 +43,7 @@ struct Batch {
 }
 
 struct BatchKey {
-    /// Where in the bytes its name begins; the text is behind it.
+    /// Offset in the bytes at which its name begins; the text follows the name.
     at: u32,
     key_bytes: u8,
     text_bytes: u8,
@@ -55,7 +56,7 @@ pub struct Gathering {
     now: UnixMs,
     db: Db,
     batch: Batch,
-    /// What the reader has gathered itself.
+    /// Keys that the reader has gathered itself.
     own: Option<Gatherer>,
     helpers: Option<Helpers>,
 }
@@ -65,7 +66,7 @@ impl Gathering {
         Gathering { store, now, db: Db(0), batch: Batch::default(), own: None, helpers: None }
     }
 
-    /// Whether a string of so many bytes is for `add`.
+    /// Returns whether a string of this size is for `add`.
     pub fn takes(key_bytes: usize, text_bytes: usize) -> bool {
         Staging::takes(key_bytes, text_bytes)
     }
@@ -146,7 +147,7 @@ impl Batch {
     }
 }
 
-/// What a file knows of the use of a key.
+/// Returns the use of a key, as the file has it.
 fn access_note(key: &Key<'_>) -> Option<AccessNote> {
     match (key.frequency, key.idle_seconds) {
         (Some(frequency), _) => Some(AccessNote::Frequency(frequency)),
@@ -155,7 +156,7 @@ fn access_note(key: &Key<'_>) -> Option<AccessNote> {
     }
 }
 
-/// One thread's keys.
+/// Keys that one thread gathers.
 struct Gatherer {
     store: Store<'static>,
     now: UnixMs,
@@ -188,7 +189,7 @@ struct Helpers {
 }
 
 impl Helpers {
-    /// `None`: the system gives no thread.
+    /// Starts the helpers. Returns `None` if the system gives no thread.
     fn start(store: Store<'static>, db: Db, now: UnixMs, count: usize) -> Option<Helpers> {
         let (batches, waiting) = sync_channel(BATCHES_MAX);
         let waiting = Arc::new(Mutex::new(waiting));

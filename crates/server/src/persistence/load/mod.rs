@@ -4,8 +4,9 @@
 //!   Portions --> FileReader --> pieces --> large strings, collections: stored one by one
 //!                                  \-----> short strings: gathered by slot, their pages built at the end (`gathering`)
 //! ```
-//! The file is read in portions; a large collection is stored in pieces. So loading takes the memory of what it
-//! builds, and little beside it. Between some hundred keys the partition's lock is let go: INFO looks at partitions too.
+//! The file is read in portions; a large collection is stored in pieces. So loading takes the memory of what
+//! it builds, and little beside it. Between some hundred keys the partition's lock is let go: INFO looks at
+//! partitions too.
 //!
 //! It does not know where the bytes come from, nor what follows from a failure.
 
@@ -48,7 +49,7 @@ const PIECES_PER_HOLD: u32 = 100;
 #[derive(Debug)]
 pub struct LoadFailure(pub Vec<String>);
 
-/// What was loaded.
+/// Counts of what was loaded.
 #[derive(Default, Clone, Copy, Debug)]
 pub struct Counts {
     pub loaded: u64,
@@ -61,14 +62,15 @@ pub struct Counts {
 #[derive(Debug)]
 pub struct Ended {
     pub counts: Counts,
-    /// Where it ended in what the portions have.
+    /// Offset at which the file ended in the bytes of the portions.
     pub end: u64,
-    /// What was read and lies behind the end.
+    /// Bytes that were read and lie after the end.
     pub rest: Vec<u8>,
     pub history: History,
 }
 
-/// Where in a log of changes the file stands (`repl-id`, `repl-offset`, `repl-stream-db`), as far as it says so.
+/// Place of the file in a log of changes (`repl-id`, `repl-offset`, `repl-stream-db`), as far as the file
+/// states it.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct History {
     pub id: Option<Vec<u8>>,
@@ -76,35 +78,36 @@ pub struct History {
     pub db: Option<i64>,
 }
 
-/// Where the keys go, and who holds what meanwhile.
+/// Destination of the keys, and the locks that are held meanwhile.
 pub enum Target<'h> {
-    /// Into an empty keyspace, of which clients see nothing while this goes on (-LOADING). Locks are taken, and let go soon.
+    /// Into an empty keyspace, of which clients see nothing while this goes on (-LOADING). Locks are taken,
+    /// and let go soon.
     Empty,
-    /// By a thread that holds everything and goes on doing so; keys that are there are replaced.
+    /// Keyspace of a thread that holds everything and goes on doing so. Keys that are there are replaced.
     Held(&'h mut Held<'static>),
-    /// The same, and libraries of functions that are there are replaced.
+    /// Keyspace as for `Held`. Libraries of functions that are there are replaced too.
     Merged(&'h mut Held<'static>),
 }
 
-/// What becomes of keys and fields that have expired.
+/// Treatment of keys and fields that have expired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Expired {
-    /// They stay behind, unless replicas may go on behind this data.
+    /// Not loaded, unless replicas may continue from this data.
     Dropped,
-    /// They stay behind in any case: no replica and no log has them.
+    /// Not loaded in any case: no replica and no log has them.
     DroppedHere,
     /// A log of changes follows, which removes them, or has given them more time.
     Kept,
 }
 
-/// Whether a file begins like this: asked before data makes way for it.
+/// Checks that a file begins as an RDB file does. Called before data makes way for the file.
 pub fn check_head(file: &FilePortions, strict_version: bool) -> Result<(), LoadFailure> {
     let unread = |error| LoadFailure(vec![format!("{}: {}", file.name(), os_text(&error))]);
     let head = file.head::<MAGIC_BYTES>().map_err(unread)?;
     check_magic(&head, &file.name(), strict_version)
 }
 
-/// The same of its first bytes, `MAGIC_BYTES` of them.
+/// Checks the first `MAGIC_BYTES` bytes of a file.
 pub fn check_magic(head: &[u8], name: &str, strict_version: bool) -> Result<(), LoadFailure> {
     let limits = Limits::default();
     let mut reader = FileReader::new(Options { limits, strict_version, checksum: false, references: false });
@@ -113,7 +116,7 @@ pub fn check_magic(head: &[u8], name: &str, strict_version: bool) -> Result<(), 
     reader.step().map(drop).map_err(refused)
 }
 
-/// Whether a file has no key. As much of it is read as comes before the first one.
+/// Returns whether a file has no key. Reads only what comes before the first key.
 pub fn is_empty(portions: &mut dyn Portions) -> io::Result<bool> {
     let mut reader = FileReader::new(Options {
         limits: Limits::default(),
@@ -139,7 +142,8 @@ pub fn is_empty(portions: &mut dyn Portions) -> io::Result<bool> {
     }
 }
 
-/// Loads all of it, and counts in `store.state.loading` as it goes. After a failure the keyspace has a part of the file.
+/// Loads all of it, and counts in `store.state.loading` as it goes. After a failure the keyspace has a part
+/// of the file.
 pub fn load(
     store: Store<'static>,
     portions: &mut dyn Portions,
@@ -150,7 +154,7 @@ pub fn load(
     load_options(store, portions, target, expired, (checks_sum, false))
 }
 
-/// The same of the base of the append-only file, which may refer to values in the swap log.
+/// Loads the base of the append-only file, which may refer to values in the swap log.
 pub fn load_base(
     store: Store<'static>,
     portions: &mut dyn Portions,
@@ -168,8 +172,8 @@ fn load_options(
 ) -> Result<Ended, LoadFailure> {
     let now = unix_now();
     store.state.loading.begin(now, portions.bytes_total().unwrap_or(0));
-    // A packed node may be longer than any string; what is too long for the keyspace is refused there. Memory is taken as the
-    // bytes come.
+    // A packed node may be longer than any string; what is too long for the keyspace is refused there. Memory
+    // is taken as the bytes come.
     let limits = Limits { text_bytes_max: u64::from(u32::MAX), unfolded_bytes_max: u64::MAX };
     let reader = FileReader::new(Options {
         limits,
@@ -222,9 +226,9 @@ struct Load<'l> {
     held: &'l mut Held<'static>,
     is_held: bool,
     merges: bool,
-    /// For what the file has of libraries.
+    /// Engine that the libraries of the file are loaded with.
     functions: FunctionEngine,
-    /// `None`: keys may be there already, and are replaced.
+    /// Strings that are gathered and stored together. `None`: keys may be there already, and are replaced.
     gathering: Option<Gathering>,
     now: UnixMs,
     terms: FileTerms<'l>,
@@ -233,9 +237,9 @@ struct Load<'l> {
     history: History,
     /// Since the lock was taken.
     pieces: u32,
-    /// What a key on disk may refer to; from the first such key on.
+    /// Durable part of the swap log, to which a key on disk may refer. Set from the first such key on.
     durable: Option<Durable>,
-    /// What keys on disk are hashed with.
+    /// Secret with which keys on disk are hashed.
     key_secret: Option<KeySecret>,
 }
 
@@ -283,7 +287,7 @@ impl Load<'_> {
         read.map_err(|why| LoadFailure(vec![self.portions.failure(at, &why)]))
     }
 
-    /// What does not fit leaves memory as the file is read.
+    /// Waits while memory is short: values leave memory as the file is read.
     fn keep_below_limit(&mut self) -> Result<(), LoadFailure> {
         if self.is_held || !pace::is_short(self.store) {
             return Ok(());
@@ -325,7 +329,7 @@ impl Load<'_> {
         Ok(())
     }
 
-    /// `None`: it is to be stored at once.
+    /// Gathers a string. Returns `None` if the piece is to be stored at once.
     fn gather(&mut self, db: Db, piece: &Piece<'_>) -> Result<Option<Loaded>, LoadFailure> {
         let (Some(gathering), PieceValue::Text(text)) = (&mut self.gathering, piece.value) else {
             return Ok(None);
@@ -374,7 +378,7 @@ impl Load<'_> {
         }
     }
 
-    /// What is beside the values.
+    /// Notes an item that is not a value.
     fn note(&mut self, item: &Item<'_>) -> Result<(), LoadFailure> {
         match *item {
             Item::Aux { name, value } if name == SWAP_KEY_SECRET.as_bytes() => {

@@ -1,12 +1,12 @@
-//! Where the bytes of an RDB file come from: a file, or the connection to a primary.
+//! Sources of the bytes of an RDB file: a file, or the connection to a primary.
 //!
 //! ```text
 //!   portions --> FileReader --> keys
 //!           [REDIS0011 ... ff sum][behind the end: commands of the log, a mark, nothing]
 //!                                  ^ Ended::rest, and what the portions still have
 //! ```
-//! An RDB file says itself where it ends, so the number of its bytes need not be known. What was read and lies behind the end
-//! is handed back.
+//! An RDB file says itself where it ends, so the number of its bytes need not be known. Bytes that were read
+//! and lie after the end are handed back.
 
 use isotherm_disk::{Disk, File, Mode, read_exact_at};
 use std::io;
@@ -17,19 +17,19 @@ use super::LoadFailure;
 use crate::persistence::Store;
 use crate::process::log::os_text;
 
-/// One after the other, from the first byte of the RDB file on.
+/// Source of the bytes of an RDB file: they come in order, from the first byte on.
 pub trait Portions {
-    /// Fills a part of `room` with what comes next, and says how much: 0 if nothing more comes. It may wait. An error ends the
-    /// load, `Interrupted` too.
+    /// Fills a part of `room` with what comes next, and says how much: 0 if nothing more comes. It may wait.
+    /// An error ends the load, `Interrupted` too.
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize>;
 
-    /// How many bytes come in all, if that is known. It is shown, and nothing depends on it.
+    /// Returns how many bytes come in all, if that is known. The number is shown, and nothing depends on it.
     fn bytes_total(&self) -> Option<u64>;
 
-    /// What the log calls it.
+    /// Returns its name for the log.
     fn name(&self) -> String;
 
-    /// What the log says of a failed `read` at this place.
+    /// Returns the log line for a failed `read` at this place.
     fn failure(&self, at: u64, why: &io::Error) -> String {
         format!("Error reading the RDB file {} at offset {at}: {}", self.name(), os_text(why))
     }
@@ -49,7 +49,7 @@ impl FilePortions {
         FilePortions::open_at(store, store.file())
     }
 
-    /// The same of any file.
+    /// Opens the file at `path`; `None` if there is none.
     pub fn open_at(store: Store<'_>, path: PathBuf) -> Result<Option<FilePortions>, LoadFailure> {
         FilePortions::open_on(&*store.state.disk, path)
     }

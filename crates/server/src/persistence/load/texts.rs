@@ -1,4 +1,5 @@
-//! What the log says of a file: what its writer has noted in it, and why it cannot be loaded. The lines are Valkey's.
+//! Log lines about a file: the notes of its writer, and the reason why it cannot be loaded. The lines are
+//! Valkey's.
 
 use isotherm_codec::LoadError;
 use isotherm_keyspace::{BuildError, Db};
@@ -17,10 +18,10 @@ use crate::scripting::library_head::Refused;
 /// Skipped keys that are named in the log.
 const EMPTY_NAMED_MAX: u64 = 10;
 
-/// One load, as the log calls it.
+/// Log lines and errors of one load.
 pub struct Texts {
     pub store: Store<'static>,
-    /// Of the file.
+    /// Name of the file.
     pub name: String,
 }
 
@@ -65,7 +66,8 @@ impl Texts {
         }
     }
 
-    /// So many keys without elements were skipped, this one last.
+    /// Logs that a key without elements was skipped, unless too many were. `count` were so far, this one
+    /// included.
     pub fn note_empty(&self, count: u64, name: &[u8]) {
         if count <= EMPTY_NAMED_MAX {
             let name = self.name_of(name).map_or(String::new(), |name| format!(": {name}"));
@@ -87,7 +89,7 @@ impl Texts {
         )])
     }
 
-    /// The same of keys that lie there.
+    /// Returns the failure for a reference to keys that the swap log does not have.
     pub fn failure_of_bundle(&self, db: Db) -> LoadFailure {
         LoadFailure(vec![format!(
             "A reference to keys that the swap log does not have, or that no server writes ({}, database {})",
@@ -138,7 +140,7 @@ impl Texts {
         LoadFailure(lines)
     }
 
-    /// Of a key that was gathered.
+    /// Returns the failure for a key that was gathered.
     pub fn failure_to_build(&self, NotStored { db, error }: NotStored) -> LoadFailure {
         match error {
             BuildError::Repeated(name) => self.failure_to_store(db, &name, LoadError::RepeatedKey),

@@ -85,7 +85,7 @@ impl Port<u8> for Manual {
 /// A key is a byte: 0..100 lie at their own place, 100.. are here, 200.. lent, 250.. elsewhere.
 struct Bytes {
     file: Arc<dyn File>,
-    /// Of each record.
+    /// Length of each record.
     len: usize,
     turnstile: Turnstile,
     late: std::cell::Cell<(u32, u32)>,
