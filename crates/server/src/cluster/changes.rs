@@ -1,12 +1,12 @@
-//! What the bus thread changes: the topology, and the words of slots with all that hangs on a slot.
+//! Changes by the bus thread: the topology, and the words of slots with all that hangs on a slot.
 //!
 //! ```text
 //!   flip     partition by partition, under its lock:   the words are set
 //!            a slot that is lost                       its watches rise, clients that wait for its keys are answered (MOVED)
 //!   behind it                                          clients that listen to its channels hear that it is over (sunsubscribe)
 //! ```
-//! A client that registers for a slot (BLPOP, WATCH, SSUBSCRIBE) reads its word under the same lock: either it is found here, or it
-//! finds that the slot is lost.
+//! A client that registers for a slot (BLPOP, WATCH, SSUBSCRIBE) reads its word under the same lock: either
+//! it is found here, or it finds that the slot is lost.
 
 use isotherm_cluster::topology::{State, Topology};
 use isotherm_cluster::{Slot, SlotSet};
@@ -19,7 +19,7 @@ use crate::mail::message::{Without, WorkerMessage};
 use crate::node::Node;
 use crate::request::blocking;
 
-/// Whether nothing follows from a topology but that clients are answered from it.
+/// Returns whether a topology has no other consequence than that clients are answered from it.
 pub fn wakes_no_client(node: &Node, topology: &Topology) -> bool {
     let member = node.cluster.get().expect("the bus thread runs in a member of a cluster");
     topology.state == State::Ok && member.slot_listeners.load(Acquire) == 0
@@ -36,8 +36,8 @@ pub fn publish(node: &'static Node, topology: Arc<Topology>) {
     }
 }
 
-/// Slots become what `changes` says. When it returns no command runs on a slot that is lost. It takes the locks of partitions,
-/// one after the other: a thread that must not wait leaves it to another one.
+/// Slots become what `changes` says. When it returns no command runs on a slot that is lost. It takes the
+/// locks of partitions, one after the other: a thread that must not wait leaves it to another one.
 pub fn flip(node: &'static Node, changes: &[(Slot, SlotState)]) {
     let keyspace = &node.keyspace;
     let mut changes = changes.to_vec();
@@ -61,7 +61,8 @@ pub fn flip(node: &'static Node, changes: &[(Slot, SlotState)]) {
     }
 }
 
-/// Slots of one partition, which is held. `lost`: those whose readers are sent on; `moved`: those of another owner.
+/// Slots of one partition, which is held. `lost`: those whose readers are sent on; `moved`: those of another
+/// owner.
 fn flip_held(
     node: &Node,
     held: &mut Held<'_>,
@@ -92,12 +93,12 @@ fn flip_held(
     }
 }
 
-/// Whether clients that read of replicas are served, and those that listen.
+/// Returns whether a slot serves clients that read from replicas, and clients that listen.
 fn is_readable(state: SlotState) -> bool {
     matches!(state.owner, Owner::Myself | Owner::MyPrimary) || state.importing
 }
 
-/// Whether a client that writes was served, and is no longer.
+/// Returns whether a slot has served clients that write, and no longer does.
 fn left_for_writes(before: SlotState, state: SlotState) -> bool {
     let is_served = |state: SlotState| state.owner == Owner::Myself || state.importing;
     is_served(before) && !is_served(state)

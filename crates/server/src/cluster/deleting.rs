@@ -1,4 +1,5 @@
-//! The keys of a slot are deleted, some at a time: those of a slot that is flushed, or that is another node's.
+//! The keys of a slot are deleted, some at a time: those of a slot that is flushed, or that is another
+//! node's.
 //!
 //! Records of frozen keys are read between the steps, while nothing is held: a step names what the next one
 //! needs (`Held::walk`). What does not come is deleted unread.
@@ -19,7 +20,7 @@ const KEYS_PER_HOLD_MAX: usize = 200;
 /// A record that does not come within this time is given up: its keys are deleted unread.
 const READ_MAX: Duration = Duration::from_secs(5);
 
-/// What was done under one lock.
+/// Result of the work under one lock.
 pub struct Step {
     pub deleted: usize,
     pub is_over: bool,
@@ -58,8 +59,8 @@ pub fn give_up_records(walk: &mut Walk) {
     walk.take_wanted().into_iter().for_each(|bundle| walk.add(bundle.reference, WalkRecord::Lost));
 }
 
-/// Deletes some keys of a slot whose partition is held; those that a script has leased stay. `are_gone`: they are
-/// not at another node either, so keyspace events report them. The log gets them one by one.
+/// Deletes some keys of a slot whose partition is held; those that a script has leased stay. `are_gone`: they
+/// are not at another node either, so keyspace events report them. The log gets them one by one.
 pub fn delete_some(
     held: &mut Held<'static>,
     pump: &mut Pump,
@@ -90,14 +91,15 @@ pub fn delete_some(
     }
     let is_over = has_all && (deleted == 0 && stay > 0 || !held.has_frozen_in(slot));
     if !are_gone {
-        // Clients that have waited for them were sent on, and are about to be taken out: no command is to serve them.
+        // Clients that have waited for them were sent on, and are about to be taken out: no command is to
+        // serve them.
         while held.take_ready().is_some() {}
     }
     Step { deleted, is_over }
 }
 
-/// Nothing of the slot is in memory, and so many frozen keys, its first ones, could not be read: they go. Their names are not known, so the log
-/// gets a command that deletes whatever is there.
+/// Drops `count` frozen keys of the slot, its first ones, which could not be read. Nothing of the slot is in
+/// memory. Their names are not known, so the log gets a command that deletes whatever is there.
 fn drop_unreadable(held: &mut Held<'static>, pump: &mut Pump, slot: Slot, count: u64) {
     let looked_before = steps::looked();
     held.drop_frozen(slot, count);

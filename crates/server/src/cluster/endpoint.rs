@@ -1,4 +1,4 @@
-//! How a node is named to clients: its host and its port.
+//! Host and port by which a node is named to clients.
 
 use isotherm_cluster::Slot;
 use isotherm_cluster::topology::Node;
@@ -8,7 +8,8 @@ use std::io::Write;
 use crate::config::{Config, Id, id};
 use crate::session::{ClientShared, Transport};
 
-/// How a client is connected, and what is preferred, as far as it decides on what a node is called.
+/// Returns how a client is connected and which endpoint type is preferred, as far as that decides on the name
+/// that a node is shown by.
 pub fn asker_of(client: &ClientShared, config: &Config) -> Asker {
     const TYPE: Id = id("cluster-preferred-endpoint-type");
     let endpoint = match config.number(TYPE) {

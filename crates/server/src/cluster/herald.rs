@@ -1,5 +1,5 @@
-//! What clients that have asked for it (CLIENT MAINT_NOTIFICATIONS) hear of slots that leave this node, so that they learn it from
-//! one message instead of a MOVED for each slot.
+//! Pushes about slots that leave this node, for clients that have asked for them (CLIENT
+//! MAINT_NOTIFICATIONS). They learn it from one message instead of a MOVED for each slot.
 //!
 //! ```text
 //!   slots    1 opens  1 goes         2 opens 2 goes  3 opens 3 goes   4 opens
@@ -7,16 +7,18 @@
 //!   pushed   SMIGRATING 1                                                        SMIGRATED 2-3
 //!                            SMIGRATED 1                                         SMIGRATING 4
 //! ```
-//! A client loads the topology anew with each SMIGRATED, and redis-py connects anew to the node that the slots have left. So the first
-//! change is said at once, and those of the next second with one push. Only the node that slots leave says so: its clients are those that
-//! would go to the wrong place, and a client that is connected to all nodes hears of a move once.
+//! A client loads the topology anew with each SMIGRATED, and redis-py connects anew to the node that the
+//! slots have left. So the first change is pushed at once, and those of the next second in one push. Only the
+//! node that slots leave pushes: its clients are those that would go to the wrong place, and a client that is
+//! connected to all nodes hears of a move once.
 //!
-//! "At once" is a tenth of a second later: clients load the topology from any node, and the others are to have heard of the change by
-//! then. A node that has lost its last slot does not wait for the end of the second, for it may be about to be taken away; a library that
-//! was sent to it by an old topology then would be lost there.
+//! "At once" is a tenth of a second later: clients load the topology from any node, and the others are to
+//! have heard of the change by then. A node that has lost its last slot does not wait for the end of the
+//! second, since it may be about to be taken away. A client library that an old topology still sends to it
+//! would be lost there.
 //!
-//! Clients wait longer for replies between SMIGRATING and the next SMIGRATED, and some count the first ones. So a second SMIGRATING
-//! comes only behind an SMIGRATED.
+//! Clients wait longer for replies between SMIGRATING and the next SMIGRATED, and some count the first ones.
+//! So a second SMIGRATING comes only after an SMIGRATED.
 //!
 //! It knows no sessions and no clock: two topologies and the time in, pushes out.
 
@@ -33,15 +35,16 @@ use std::sync::Arc;
 const PAUSE_MS: i64 = 1000;
 /// Until other nodes have heard of a change too.
 const SETTLES_MS: i64 = 100;
-/// A number of a push is the time in ms, and so many bits of this node's id: clients take two pushes with one number for one and the
-/// same, from whichever nodes they come. It stays below 2^53, which scripting languages still count in.
+/// A number of a push is the time in ms, and so many bits of this node's id: clients take two pushes with one
+/// number for one and the same, from whichever nodes they come. It stays below 2^53, which scripting
+/// languages still count in.
 const NODE_BITS: u32 = 12;
 
 #[derive(Default)]
 pub struct Herald {
-    /// Those that have left this node, which no client was sent yet.
+    /// Slots that have left this node and were not announced to clients yet.
     left: SlotSet,
-    /// When the first of them did.
+    /// Time at which the first of them left.
     left_at: Option<UnixMs>,
     migrated_at: Option<UnixMs>,
     migrating_at: Option<UnixMs>,
@@ -50,7 +53,7 @@ pub struct Herald {
     last_number: i64,
 }
 
-/// One push.
+/// Push to clients.
 pub struct News {
     number: i64,
     what: What,
@@ -60,12 +63,13 @@ pub struct News {
 #[derive(PartialEq, Eq, Debug)]
 enum What {
     Migrating(Box<SlotSet>),
-    /// By the node that has them now.
+    /// Slots by the node that has them now.
     Migrated(BTreeMap<NodeIndex, SlotSet>),
 }
 
 impl Herald {
-    /// The topology was `before` and is `after`; it is called several times a second, whether they differ or not.
+    /// The topology was `before` and is `after`; it is called several times a second, whether they differ or
+    /// not.
     pub fn look(&mut self, before: &Topology, after: &Arc<Topology>, now: UnixMs) -> Vec<News> {
         self.note_left(before, after, now);
         let mut pushes = Vec::new();
@@ -121,7 +125,7 @@ impl Herald {
     }
 }
 
-/// Whether `last` is long enough ago. A clock that was set back does not silence them.
+/// Returns whether `last` is long enough ago. A clock that was set back does not silence the pushes.
 fn is_due(last: Option<UnixMs>, pause_ms: i64, now: UnixMs) -> bool {
     last.is_none_or(|last| !(0..pause_ms).contains(&(now.0 - last.0)))
 }
@@ -138,7 +142,7 @@ fn by_owner(slots: &SlotSet, topology: &Topology) -> BTreeMap<NodeIndex, SlotSet
 }
 
 impl News {
-    /// As a client of this kind gets it, with the addresses that CLUSTER SLOTS shows it.
+    /// Returns the push for a client of this kind, with the addresses that CLUSTER SLOTS shows to it.
     pub fn push(&self, asker: Asker) -> Vec<u8> {
         let mut reply = Reply::new(Protocol::Resp3);
         reply.push(3);

@@ -9,11 +9,13 @@
 //!   ^
 //!   +--- requests: what CLUSTER commands ask of it
 //! ```
-//! A command runs only if the word of its slot, read under the lock that it runs under, lets it; so from the moment when a slot
-//! is flipped no command runs on it any more. A word that is read without the lock is a hint, which is good enough for MOVED.
+//! A command runs only if the word of its slot, read under the lock that it runs under, lets it; so from the
+//! moment when a slot is flipped no command runs on it any more. A word that is read without the lock is a
+//! hint, which is good enough for MOVED.
 //!
-//! **Order.** A loss: the topology is published, then the slots are flipped. A gain: the slots are flipped, then the topology is
-//! published. So a thread that reads that a slot is not this node's finds its owner in the newest topology.
+//! **Order.** A loss: the topology is published, then the slots are flipped. A gain: the slots are flipped,
+//! then the topology is published. So a thread that reads that a slot is not this node's finds its owner in
+//! the newest topology.
 
 pub mod bus;
 pub mod changes;

@@ -4,13 +4,13 @@ use isotherm_cluster::Slot;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// Its keys lie in several slots.
+    /// The keys of the request lie in several slots.
     CrossSlot,
     /// Some of its keys are here, and some elsewhere.
     TryAgain,
     /// The cluster is down.
     Down,
-    /// The same, but it reads.
+    /// The cluster is down, but it serves reads.
     DownReadOnly,
     /// The slot has no owner.
     Unbound,
@@ -21,7 +21,7 @@ pub enum Refusal {
 }
 
 impl Refusal {
-    /// Those that name another node are written by `route`.
+    /// Returns the text of the error. Refusals that name another node are written by `route`.
     pub fn text(self) -> &'static str {
         match self {
             Refusal::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot",

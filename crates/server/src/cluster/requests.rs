@@ -1,4 +1,4 @@
-//! What CLUSTER commands ask of the bus thread, and how it answers.
+//! Requests of CLUSTER commands to the bus thread, and its answers.
 //!
 //! ```text
 //!   CLUSTER MEET ...   worker: its client is parked  --->  ClusterRequest   the mailbox of the bus thread
@@ -31,17 +31,18 @@ pub struct ClusterRequest {
 /// A request that depends on whether this node has keys, with what was found.
 pub struct Looked {
     pub request: Request,
-    /// As it came.
+    /// Arguments as they came.
     pub args: ArgsBuf,
     pub asker: Asker,
 }
 
-/// What other threads send to the bus thread.
+/// Messages of other threads to the bus thread.
 pub enum BusMessage {
     Request(ClusterRequest),
-    /// CLUSTER SETSLOT that replicas were to have first. The error is what its client gets if they have it not.
+    /// CLUSTER SETSLOT that replicas were to have first. The error is what its client gets if they have it
+    /// not.
     Replicated(Looked, Result<(), Vec<u8>>),
-    /// One whose answer is of no interest.
+    /// Request whose answer is of no interest.
     Order(Request),
     /// A request whose keys were looked at.
     Looked(Looked),
@@ -49,7 +50,7 @@ pub enum BusMessage {
     Applied(CommitNumber),
     /// The addresses of a node's host name.
     Resolved(NodeId, Vec<IpAddr>),
-    /// For the subscribers of other nodes.
+    /// Message for the subscribers of other nodes.
     Publish {
         channel: Box<[u8]>,
         message: Box<[u8]>,
@@ -67,7 +68,7 @@ pub enum BusMessage {
 
 pub type BusSender = Sender<BusMessage>;
 
-/// Who has asked. One that is dropped leaves its client without a reply, until that leaves.
+/// Sender of a request. If it is dropped, its client gets no reply until it disconnects.
 pub struct Asker {
     way: Way,
     pub proto: Protocol,
@@ -102,7 +103,7 @@ impl Asker {
         self.answer(reply);
     }
 
-    /// From any thread. No lock is needed.
+    /// Sends the reply, from any thread. No lock is needed.
     pub fn answer(self, reply: Reply) {
         match self.way {
             Way::Client(waiter, answer) => answer(&waiter, reply),
@@ -123,7 +124,7 @@ pub struct Bus {
     counts: Mutex<Counts>,
     links: AtomicUsize,
     link_bytes: AtomicUsize,
-    /// Of messages of clients that came since it last looked at its links.
+    /// Bytes of clients' messages that came since the bus last looked at its links.
     published_bytes: AtomicUsize,
 }
 
@@ -141,7 +142,7 @@ impl Bus {
         self.sender.get().expect("it was asked whether there is one").post(BusMessage::Request(request));
     }
 
-    /// The same without a client that waits for the answer.
+    /// Sends a request without a client that waits for the answer.
     pub fn order(&self, request: Request) {
         if let Some(sender) = self.sender.get() {
             sender.post(BusMessage::Order(request));
@@ -164,8 +165,8 @@ impl Bus {
         }
     }
 
-    /// A parameter was changed. `waits`: until clients see what follows, or for a moment if that takes long; the caller holds no
-    /// partition then.
+    /// A parameter was changed. `waits`: until clients see what follows, or for a moment if that takes long;
+    /// the caller holds no partition then.
     pub fn configured(&self, waits: bool) {
         const PATIENCE: Duration = Duration::from_millis(500);
         let Some(sender) = self.sender.get() else { return };
@@ -177,7 +178,7 @@ impl Bus {
         }
     }
 
-    /// What clients have published before is counted when this returns, unless that takes long.
+    /// Waits until what clients have published before is counted, unless that takes long.
     pub fn await_counts(&self) {
         const PATIENCE: Duration = Duration::from_millis(50);
         let Some(sender) = self.sender.get().filter(|_| self.published_bytes.load(Relaxed) > 0) else {
@@ -197,7 +198,8 @@ impl Bus {
         self.set_counts(Counts::default());
     }
 
-    /// How many connections the bus has, and what they take; so much of what clients have published is part of that, or is gone.
+    /// Notes how many connections the bus has, and the bytes that they take. Of what clients have published,
+    /// `published_bytes` bytes are part of that, or are gone.
     pub fn set_links(&self, count: usize, bytes: usize, published_bytes: usize) {
         self.links.store(count, Relaxed);
         self.link_bytes.store(bytes, Relaxed);
@@ -208,7 +210,7 @@ impl Bus {
         self.links.load(Relaxed)
     }
 
-    /// As of the last look at the links, and what came since.
+    /// Returns the bytes of the links as of the last look at them, and of what came since.
     pub fn link_bytes(&self) -> usize {
         self.link_bytes.load(Relaxed) + self.published_bytes.load(Relaxed)
     }
@@ -217,7 +219,7 @@ impl Bus {
         *self.counts.lock().unwrap_or_else(PoisonError::into_inner) = counts;
     }
 
-    /// What has gone over the bus, as of its last look.
+    /// Returns the counts of the traffic on the bus, as of its last look.
     pub fn counts(&self) -> Counts {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -230,12 +232,12 @@ impl Bus {
         self.invalid_packets.load(Relaxed)
     }
 
-    /// What the bus thread has used of a processor.
+    /// Notes the processor time that the bus thread has used.
     pub fn note_cpu(&self, cpu: Duration) {
         self.cpu_us.store(cpu.as_micros() as u64, Relaxed);
     }
 
-    /// As of its last tick.
+    /// Returns the processor time of the bus thread as of its last tick.
     pub fn cpu_us(&self) -> u64 {
         self.cpu_us.load(Relaxed)
     }
@@ -252,7 +254,7 @@ impl Bus {
         !self.save_failed.load(Relaxed)
     }
 
-    /// When nodes.conf was last written.
+    /// Returns the time at which nodes.conf was last written.
     pub fn saved_unix_s(&self) -> u64 {
         self.saved_unix_s.load(Relaxed)
     }

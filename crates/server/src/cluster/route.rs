@@ -1,13 +1,15 @@
-//! Where a request is to run: here, or which error sends its client elsewhere.
+//! Choice of the node that runs a request: this one, or another to which an error sends the client.
 //!
 //! ```text
 //! gate      behind authentication, before maxmemory     its keys lie in one slot? the word of that: a hint, which is enough for MOVED
 //! locks     its partition is held                       the word again, which holds now: else the gates are asked anew
 //! ```
-//! A word that is `MINE` lets any command run. For the others it is judged in Valkey's order: a slot without an owner, keys that are
-//! missing while a slot is on its way (counted under the lock of its partition), a cluster that is down, ASKING, READONLY.
+//! A word that is `MINE` lets any command run. For the others it is judged in Valkey's order: a slot without
+//! an owner, keys that are missing while a slot is on its way (counted under the lock of its partition), a
+//! cluster that is down, ASKING, READONLY.
 //!
-//! A worker keeps the topology that it compares once a batch; where it is to name another node it takes the newest.
+//! A worker keeps the topology, and compares it once a batch. When it is to name another node it takes the
+//! newest.
 
 use isotherm_cluster::topology::State;
 use isotherm_cluster::{Flags as NodeFlags, Slot};
@@ -31,24 +33,24 @@ use crate::request::gate_bits::Gates;
 use crate::request::lock_set::LockSet;
 use crate::session::{ClientShared, Queued, Session};
 
-/// What a thread that runs commands knows of the cluster. Of a lone server it is nothing, and costs a test.
+/// View of the cluster of a thread that runs commands. In a lone server it is empty, and costs a test.
 pub struct Route {
     pub member: Option<&'static Member>,
-    /// Of `topology`.
+    /// Generation of `topology`.
     generation: u64,
     topology: Option<Arc<Published>>,
     /// The gates that matter for its commands.
     pub gates: Gates,
-    /// That of the request which the gate has looked at last, if it has one.
+    /// Slot of the request that the gate has looked at last, if that request has one.
     pub slot: Option<Slot>,
     /// Kept for its memory.
     pub text: Vec<u8>,
 }
 
-/// What the word of a request's one key says, before it is locked.
+/// Hint from the word of a request's one key, before the key is locked.
 pub enum Hint {
     Here,
-    /// It is another node's, and nothing else is to be asked.
+    /// The slot is another node's, and nothing else is to be asked.
     Moved(Slot),
     Ask,
 }
@@ -84,7 +86,7 @@ impl Route {
         (self.generation, self.topology) = (generation, Some(topology));
     }
 
-    /// As of the last `refresh`. Only a member of a cluster has one.
+    /// Returns the topology as of the last `refresh`. Only a member of a cluster has one.
     pub fn topology(&self) -> &Arc<Published> {
         self.topology.as_ref().expect("a member of a cluster has a topology")
     }
@@ -103,7 +105,7 @@ impl Route {
 
 const OTHERS: Word = Word::new(SlotState::of(Owner::Other));
 
-/// What a request is judged with, of the thread that runs it.
+/// State of the thread that runs a request, with which the request is judged.
 pub struct Desk<'d> {
     pub node: &'static Node,
     pub route: &'d mut Route,
@@ -111,14 +113,14 @@ pub struct Desk<'d> {
     pub clock: &'d mut CommandClock,
     pub pump: &'d mut Pump,
     pub locks: &'d mut LockSet,
-    /// Keys that may be in a record on disk are looked up there under the lock. Else they count as there: the command reads them before it
-    /// runs, and is judged again.
+    /// Keys that may be in a record on disk are looked up there under the lock. Else they count as there: the
+    /// command reads them before it runs, and is judged again.
     pub reads_now: bool,
 }
 
 // ---- the gate ----
 
-/// Which slot a request has to do with; none if it names no key.
+/// Returns the slot of a request; none if the request names no key.
 pub fn slot_of(desk: &mut Desk<'_>, command: &Entry, args: Args<'_>) -> Result<Option<Slot>, Refusal> {
     let positions = desk.locks.find_slot_keys(command, args);
     let mut slots = positions.iter().map(|(at, _)| Slot::of_key(args.get(*at)));
@@ -126,7 +128,7 @@ pub fn slot_of(desk: &mut Desk<'_>, command: &Entry, args: Args<'_>) -> Result<O
     if slots.all(|slot| slot == first) { Ok(Some(first)) } else { Err(Refusal::CrossSlot) }
 }
 
-/// The same of a transaction. The slots of its commands were found when they were queued.
+/// Returns the slot of a transaction. The slots of its commands were found when they were queued.
 fn slot_of_queue(session: &Session) -> Result<Option<Slot>, Refusal> {
     let queue = session.multi.as_ref().map_or(&[][..], |multi| &multi.queue);
     let mut slots = queue.iter().filter_map(|queued| queued.slot);
@@ -134,7 +136,8 @@ fn slot_of_queue(session: &Session) -> Result<Option<Slot>, Refusal> {
     if slots.all(|slot| slot == first) { Ok(Some(first)) } else { Err(Refusal::CrossSlot) }
 }
 
-/// Whether a request is refused, before it has its locks. `flags`: those of the command, of its queue, or of its script.
+/// Decides whether a request is refused, before it has its locks. `flags`: those of the command, of its
+/// queue, or of its script.
 pub fn ask(
     desk: &mut Desk<'_>,
     session: &Session,
@@ -164,7 +167,7 @@ pub fn ask(
 
 // ---- under the locks ----
 
-/// Whether a command whose slot is this, and not simply this node's, still may run. Its partition is held.
+/// Returns whether a command may still run whose slot is not simply this node's. Its partition is held.
 #[cold]
 pub fn judges(desk: &mut Desk<'_>, session: &Session, command: &Entry, args: Args<'_>, slot: Slot) -> bool {
     desk.route.refresh();
@@ -184,7 +187,7 @@ pub struct Asked<'a> {
     pub who: Who<'a>,
 }
 
-/// Who sends it, as far as that matters.
+/// Sender of a request, as far as it matters.
 #[derive(Clone, Copy)]
 pub struct Who<'a> {
     pub db: Db,
@@ -192,9 +195,9 @@ pub struct Who<'a> {
     pub reads_of_replica: bool,
     /// ASKING
     pub asking: bool,
-    /// It is queued, and its keys are counted at EXEC.
+    /// The request is queued, and its keys are counted at EXEC.
     pub is_queued: bool,
-    /// What EXEC is to run.
+    /// Commands that EXEC is to run.
     pub queue: Option<&'a [Queued]>,
 }
 
@@ -212,20 +215,21 @@ impl<'a> Who<'a> {
     }
 }
 
-/// Of the keys of a request.
+/// Counts of the keys of a request.
 #[derive(Default)]
 struct Counts {
     missing: usize,
     existing: usize,
     /// Some of these were not looked up.
     are_presumed: bool,
-    /// There are two that differ.
+    /// Two of the keys differ.
     are_several: bool,
-    /// One that is missing is on its way to another node.
+    /// A missing key is on its way to another node.
     are_under_way: bool,
 }
 
-/// The whole of Valkey's rules, in its order. Where a slot is on its way the lock of its partition is taken, unless it is held.
+/// The whole of Valkey's rules, in its order. Where a slot is on its way the lock of its partition is taken,
+/// unless it is held.
 pub fn judge(desk: &mut Desk<'_>, asked: Asked<'_>) -> Result<(), Refusal> {
     let Some(member) = desk.route.member else { return Ok(()) };
     let (slot, flags, who) = (asked.slot, asked.flags, asked.who);
@@ -301,7 +305,8 @@ fn check_down(node: &Node, flags: Flags) -> Result<(), Refusal> {
 
 // ---- the keys of a slot that is on its way ----
 
-/// The partition of the keys is held. What is queued is counted at EXEC; what names two databases is refused at once.
+/// The partition of the keys is held. What is queued is counted at EXEC; what names two databases is refused
+/// at once.
 fn count_keys(desk: &mut Desk<'_>, asked: Asked<'_>) -> Result<Counts, Refusal> {
     let (mut counts, mut first, mut db) = (Counts::default(), None, asked.who.db);
     let counts_keys = !asked.who.is_queued && !asked.flags.has(Flags::PUBSUB);
@@ -356,7 +361,8 @@ impl Desk<'_> {
 
 // ---- what is answered ----
 
-/// The error of a request that is refused. None if its slot has come to this node meanwhile: it is to be judged anew.
+/// The error of a request that is refused. None if its slot has come to this node meanwhile: it is to be
+/// judged anew.
 pub fn text_of(desk: &mut Desk<'_>, refusal: Refusal, client: &ClientShared) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     match refusal {
@@ -374,7 +380,7 @@ pub fn text_of(desk: &mut Desk<'_>, refusal: Refusal, client: &ClientShared) -> 
     }
 }
 
-/// Whether there is another node that is to be asked.
+/// Writes a redirection. Returns whether there is another node that is to be asked.
 pub fn write_redirection(
     desk: &mut Desk<'_>,
     (word, slot): (&str, Slot),

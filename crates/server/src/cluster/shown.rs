@@ -1,4 +1,5 @@
-//! Replies that show the topology, ready-made: the same bytes for all clients that ask in the same way, until what they show has changed.
+//! Replies that show the topology, ready-made: the same bytes for all clients that ask in the same way, until
+//! what they show has changed.
 //!
 //! ```text
 //!   topology 7   SLOTS  [made, asked for]        SHARDS [made]       NODES [made]
@@ -7,8 +8,8 @@
 //!      |                  | nothing is shown of        |                 | it shows the times of pings
 //!   topology 9   SLOTS  [the same one]           SHARDS [the same]   NODES [ ]
 //! ```
-//! They stand beside the topology that they show, so who has compared a generation needs no lock, and no reply is older than the
-//! topology that MOVED is taken from. What no client asks for is not made.
+//! They stand beside the topology that they show, so who has compared a generation needs no lock, and no
+//! reply is older than the topology that MOVED is taken from. What no client asks for is not made.
 
 use isotherm_cluster::topology::Topology;
 use isotherm_cluster::topology::ready::{self, SlotTexts, Slots};
@@ -29,12 +30,12 @@ pub enum Kind {
 pub struct Published {
     topology: Arc<Topology>,
     texts: OnceLock<Arc<SlotTexts>>,
-    /// Of an earlier topology.
+    /// Texts of an earlier topology.
     texts_before: Option<Arc<SlotTexts>>,
     slots: [SlotsForm; FORMS],
     shards: [OnceLock<Parts>; FORMS],
     nodes: [OnceLock<Parts>; FORMS],
-    /// What the parts take.
+    /// Memory that the parts take.
     pub account: SharedAccount,
 }
 
@@ -43,7 +44,7 @@ type Parts = Arc<[Arc<SharedBytes>]>;
 #[derive(Default)]
 struct SlotsForm {
     made: OnceLock<Arc<MadeSlots>>,
-    /// Of an earlier topology, which shows something else.
+    /// Slots of an earlier topology, which shows something else.
     before: Option<Arc<MadeSlots>>,
 }
 
@@ -87,8 +88,8 @@ impl Published {
         }
     }
 
-    /// The one behind this one, with all of its replies that show the same. CLUSTER SLOTS is made anew if a client has asked for it
-    /// since it was made: then some will do so again, all at once.
+    /// The one behind this one, with all of its replies that show the same. CLUSTER SLOTS is made anew if a
+    /// client has asked for it since it was made: then some will do so again, all at once.
     pub fn next(&self, topology: Arc<Topology>) -> Published {
         let mut next = Published {
             texts_before: self.texts.get().or(self.texts_before.as_ref()).cloned(),
@@ -165,7 +166,7 @@ impl Published {
 }
 
 impl SlotsForm {
-    /// For this topology, or an earlier one.
+    /// Returns whether the slots were made for this topology or an earlier one.
     fn is_made(&self) -> bool {
         self.made.get().is_some() || self.before.is_some()
     }

@@ -1,6 +1,7 @@
-//! What a member of a cluster knows, for all threads: the words of its slots, its newest topology, and the way to the bus thread.
+//! State of a member of a cluster, for all threads: the words of its slots, its newest topology, and the way
+//! to the bus thread.
 //!
-//! A lone server has nothing of it (`is_enabled`), which is decided at start and never changes.
+//! A lone server has none of this (`is_enabled`), which is decided at start and never changes.
 
 use isotherm_cluster::Slot;
 use isotherm_cluster::topology::{State, Topology};
@@ -13,7 +14,7 @@ use crate::cluster::words::{Owner, SlotWords};
 
 pub struct ClusterState(Option<Box<Member>>);
 
-/// Of a member of a cluster.
+/// State of a member of a cluster.
 pub struct Member {
     pub words: SlotWords,
     pub topologies: Topologies,
@@ -23,12 +24,12 @@ pub struct Member {
 }
 
 impl Member {
-    /// Whether who listens to a shard channel of this slot gets what is published.
+    /// Returns whether the subscribers of this slot's shard channels get what is published.
     pub fn serves_channels(&self, slot: Slot) -> bool {
         self.is_of_shard(slot) || self.words.get(slot).state().importing
     }
 
-    /// What the words, the newest topology and the replies that show it take.
+    /// Returns the memory that the words, the newest topology and the replies that show it take.
     pub fn memory_bytes(&self) -> u64 {
         let (_, topology) = self.topologies.newest();
         let nodes: usize = topology
@@ -39,7 +40,7 @@ impl Member {
         (size_of_val(&*topology.owners) + nodes + SlotWords::BYTES + topology.account.bytes()) as u64
     }
 
-    /// Whether the slot is this node's, or its primary's.
+    /// Returns whether the slot is this node's, or its primary's.
     pub fn is_of_shard(&self, slot: Slot) -> bool {
         matches!(self.words.get(slot).state().owner, Owner::Myself | Owner::MyPrimary)
     }
@@ -69,10 +70,10 @@ impl ClusterState {
 
 /// The newest topology.
 pub struct Topologies {
-    /// Of `newest`; written behind it.
+    /// Generation of `newest`; written after it.
     generation: AtomicU64,
     newest: Mutex<Arc<Published>>,
-    /// What `newest` says of it.
+    /// The cluster is down, as `newest` has it.
     is_down: AtomicBool,
 }
 
@@ -95,12 +96,13 @@ impl Topologies {
         (generation, Arc::clone(&self.newest.lock().unwrap_or_else(PoisonError::into_inner)))
     }
 
-    /// Whether commands are refused for the state of the cluster.
+    /// Returns whether commands are refused for the state of the cluster.
     pub fn is_down(&self) -> bool {
         self.is_down.load(Ordering::SeqCst)
     }
 
-    /// From now on everyone gets this one. Whether the cluster is down since. One thread does this at a time.
+    /// Makes this topology the newest: everyone gets it from now on. Returns whether the cluster has gone
+    /// down with it. One thread calls this at a time.
     pub(super) fn set(&self, topology: Arc<Topology>) -> bool {
         let is_down = topology.state != State::Ok;
         let next = Arc::new(self.newest().1.next(topology));
@@ -110,7 +112,7 @@ impl Topologies {
     }
 }
 
-/// What a node knows that has not met any other: itself.
+/// Returns the topology of a node that has not met any other: itself.
 #[cfg(test)]
 pub fn alone(
     id: isotherm_cluster::NodeId,

@@ -393,7 +393,8 @@ fn what_a_member_says_of_itself() {
     assert!(member.run_as(0, "HELLO").contains("$4 mode $7 cluster"));
 }
 
-/// It was deleted while a MIGRATE had it, and the target may not have heard of that.
+/// A client that misses a key waits while a MIGRATE has the key: it was deleted meanwhile, and the target may
+/// not have heard of that.
 #[test]
 fn who_misses_a_key_that_is_on_its_way_waits() {
     let mut member = Member::start(&[]);
@@ -527,7 +528,7 @@ fn port_in_slots(shown: &Published, slot: Slot) -> Option<u16> {
     })
 }
 
-/// Who reads of a word that a slot is another node's finds that one in CLUSTER SLOTS.
+/// A client that reads from a word that a slot is another node's finds that node in CLUSTER SLOTS.
 #[test]
 fn slots_are_shown_before_clients_are_sent_on() {
     let mut member = Member::start(&[]);

@@ -1,32 +1,32 @@
-//! One word a slot: who owns it, and whether it is on its way. A byte each, since every command reads one: 16 KB lie in the nearest
-//! cache. Only where this node is a member of a cluster.
+//! Words of the slots, one each: its owner, and whether it is on its way. A word is a byte, since every
+//! command reads one: 16 KB lie in the nearest cache. Only a member of a cluster has them.
 //!
-//! Invariant: a word is written while the lock of its slot's partition is held. A thread that reads it under that lock reads
-//! what holds until the lock is let go of; without the lock it is a hint.
+//! Invariant: a word is written while the lock of its slot's partition is held. A thread that reads it under
+//! that lock reads a state that holds until the lock is let go of. Without the lock the word is a hint.
 
 use isotherm_cluster::topology::Topology;
 use isotherm_cluster::{NodeId, Slot};
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// Whose a slot is, as far as its commands are concerned. Where the others are is the topology's.
+/// Owner of a slot, as far as its commands are concerned. The topology says where the other nodes are.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Owner {
     #[default]
     Unassigned,
     Myself,
-    /// This node is a replica, and the slot is its primary's.
+    /// Primary of this node, which is a replica.
     MyPrimary,
     Other,
 }
 
-/// What commands have to know of a slot.
+/// State of a slot, as far as commands have to know it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct SlotState {
     pub owner: Owner,
-    /// Its keys are on their way to another node: what is not here any more is there.
+    /// The slot's keys are on their way to another node: a key that is not here any more is there.
     pub migrating: bool,
-    /// Its keys are on their way to this node.
+    /// The slot's keys are on their way to this node.
     pub importing: bool,
 }
 
@@ -50,7 +50,7 @@ impl SlotState {
     }
 }
 
-/// The same as a word.
+/// State of a slot as one byte.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Word(u8);
 
@@ -59,7 +59,7 @@ const MIGRATING: u8 = 4;
 const IMPORTING: u8 = 8;
 
 impl Word {
-    /// This node's, and not on its way: any command runs.
+    /// Word of a slot that is this node's and not on its way: any command runs.
     pub const MINE: Word = Word::new(SlotState::MINE);
 
     pub const fn new(state: SlotState) -> Word {

@@ -1,4 +1,4 @@
-//! What is sent to a target at once, and what it answers.
+//! Commands that are sent to a target at once, and its answers.
 
 use isotherm_allocator::class_bytes;
 use isotherm_codec::Payload;
@@ -9,7 +9,7 @@ use super::sockets::{Lost, Patience, Target};
 /// A payload that is longer is not copied.
 const COPIED_BYTES_MAX: usize = 64 << 10;
 
-/// What a line of the target answers.
+/// Command of a batch that the target answers with one line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asked {
     /// RESTORE of the key with this number.
@@ -21,7 +21,7 @@ pub enum Asked {
 }
 
 impl Asked {
-    /// Whether the target has done it.
+    /// Returns whether the target has done it.
     fn is_done(self, line: &[u8]) -> bool {
         match self {
             Asked::Value(_) | Asked::Leave => line == b"+OK",
@@ -129,10 +129,10 @@ impl Fault {
     }
 }
 
-/// What came of it.
+/// Result of sending a batch.
 #[derive(Default)]
 pub struct Exchange {
-    /// What the target has done.
+    /// Commands that the target has done.
     pub done: Vec<Asked>,
     /// Lines of it that were answered.
     pub answered: usize,

@@ -1,4 +1,5 @@
-//! The course of one MIGRATE, on its thread: rounds of what is done under locks and what is done on the network.
+//! The course of one MIGRATE, on its thread: rounds of what is done under locks and what is done on the
+//! network.
 //!
 //! ```text
 //!   of a key      open --load--> sent --exchange--> done --settle--> over: it has left, or stays for good
@@ -33,20 +34,22 @@ use crate::request::blocking;
 use crate::request::execute::{self, Exec, Invocation};
 use crate::tls;
 
-/// From this round on the keys are leased.
+/// First round in which the keys are leased.
 const LEASED_ROUND: u32 = 3;
 /// A leased key changes no more, but its time may come.
 const ROUNDS_MAX: u32 = 8;
 /// Keys that are looked at, or leave, under one hold.
 const KEYS_PER_HOLD: usize = 64;
-/// Parts of a collection on disk that are looked for in one hold, and so often before a value is written: a million of them.
+/// Parts of a collection on disk that are looked for in one hold, and so often before a value is written: a
+/// million of them.
 const NODES_PER_HOLD: usize = 256;
 const READ_HOLDS_MAX: u32 = 4096;
-/// How often it is looked whether a script, or a pause, has ended.
+/// Time between two looks whether a script or a pause has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Between two portions of a large value others have its partition for as long as a portion took, but for at least and at most so
-/// long: who waits for the lock is woken, and may have to wait for a processor, before it has it.
+/// Between two portions of a large value others have its partition for as long as a portion took, but for at
+/// least and at most so long: who waits for the lock is woken, and may have to wait for a processor, before
+/// it has it.
 const BREATH: Duration = Duration::from_micros(50);
 const BREATH_MAX: Duration = Duration::from_millis(2);
 
@@ -54,10 +57,10 @@ const ROLE_CHANGED: &str =
     "UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)";
 const KEEPS_CHANGING: &str = "ERR The keys of MIGRATE do not stop to change";
 
-/// One key of a MIGRATE.
+/// Key of a MIGRATE.
 struct Moving {
     name: Arc<[u8]>,
-    /// It is still to be sent, or to be deleted over there.
+    /// The key is still to be sent, or to be deleted on the target.
     is_open: bool,
     /// The target has said OK to an earlier value of it.
     is_there: bool,
@@ -75,14 +78,14 @@ pub struct Course<'j> {
     has_leases: bool,
     has_sent: bool,
     error: Option<Vec<u8>>,
-    /// What was spent under locks.
+    /// Time spent under locks.
     ticks: u64,
-    /// How long the last hold was.
+    /// Duration of the last hold.
     hold: Duration,
     carried: Carried<'static>,
 }
 
-/// Whether the keys may be looked at, and leave.
+/// Permission to look at the keys and to let them leave.
 enum Standing {
     Fine,
     /// Not now.
@@ -91,13 +94,13 @@ enum Standing {
     Over(Vec<u8>),
 }
 
-/// What came of a portion of a value.
+/// Result of taking a portion of a value.
 enum Portion {
     More,
     Last {
         ttl_ms: i64,
     },
-    /// It is no longer what the portion before was of.
+    /// The value is no longer the one that the portion before was part of.
     Changed,
     Missing,
 }
@@ -209,7 +212,7 @@ impl<'j> Course<'j> {
 
     // ---- under locks ----
 
-    /// Whether this node may still give away keys of these slots. Their partitions are held.
+    /// Decides whether this node may still give away keys of these slots. Their partitions are held.
     fn standing(&self, exec: &Exec, slots: impl Iterator<Item = Slot>) -> Standing {
         let tasks = self.node.mail.tasks();
         if tasks.has(Tasks::REPLICA) != self.job.order.is_replica || !exec.knows_role() {
@@ -227,8 +230,8 @@ impl<'j> Course<'j> {
         if tasks.has(Tasks::PAUSES) { Standing::Wait } else { Standing::Fine }
     }
 
-    /// Does something with these keys once their partitions are held, no script has leased one of them and no pause holds them
-    /// up. Nothing is held afterwards.
+    /// Does something with these keys once their partitions are held, no script has leased one of them and no
+    /// pause holds them up. Nothing is held afterwards.
     fn held<T>(
         &mut self,
         exec: &mut Exec,
@@ -264,7 +267,8 @@ impl<'j> Course<'j> {
                 Standing::Wait => {
                     exec.release();
                     drop(turn);
-                    // The pause may be that of a handover, which waits for leases; and keys do not change while it lasts.
+                    // The pause may be that of a handover, which waits for leases; and keys do not change
+                    // while it lasts.
                     self.free_leases(exec);
                     std::thread::sleep(LOOK);
                     continue;
@@ -280,7 +284,7 @@ impl<'j> Course<'j> {
         }
     }
 
-    /// It has the turn, under whose number this is counted.
+    /// Counts a hold under the number that the threads of MIGRATE share. The caller has the turn.
     fn note_hold(&mut self, ticks: u64, cpu_ns: u64) {
         let (sinks, thread) = (self.node.hold_sinks(), self.node.migrations_number());
         let cause = self.node.commands.find(b"migrate").expect("it is a command").index;
@@ -295,7 +299,8 @@ impl<'j> Course<'j> {
         (0..self.keys.len()).filter(|number| self.keys[*number].is_open).collect()
     }
 
-    /// The keys that are not over are leased from here on, all of them at one moment: who has leases waits for no one who has.
+    /// The keys that are not over are leased from here on, all of them at one moment: who has leases waits
+    /// for no one who has.
     fn lease_keys(&mut self, exec: &mut Exec) -> Result<(), Stopped> {
         if self.has_leases {
             return Ok(());
@@ -328,7 +333,7 @@ impl<'j> Course<'j> {
         drop(turn);
     }
 
-    /// What is to be sent of the keys that are not over. They are watched from here on.
+    /// Returns the commands for the keys that are not over. The keys are watched from here on.
     fn load(&mut self, exec: &mut Exec, is_first: bool) -> Result<Batch, Stopped> {
         let mut batch = Batch::default();
         let settings = &exec.hot.settings;
@@ -341,8 +346,8 @@ impl<'j> Course<'j> {
         Ok(batch)
     }
 
-    /// Parts of a large collection that are on disk come to memory, read without a lock. What is not there afterwards, or cannot be read, is for
-    /// `load_portion`, which waits for it.
+    /// Parts of a large collection that are on disk come to memory, read without a lock. What is not there
+    /// afterwards, or cannot be read, is for `load_portion`, which waits for it.
     fn read_nodes(&mut self, exec: &mut Exec, number: usize) -> Result<(), Stopped> {
         let (node, db) = (self.node, self.job.db);
         let Some(tier) = node.tier() else { return Ok(()) };
@@ -455,7 +460,8 @@ impl<'j> Course<'j> {
         }
     }
 
-    /// What the target has done is what it should be, or is to be done once more. What it has not done stays as it is.
+    /// Checks what the target has done: it is what it should be, or is to be done once more. What the target
+    /// has not done stays as it is.
     fn settle(&mut self, exec: &mut Exec, asked: &[Asked], done: &[Asked]) -> Result<(), Stopped> {
         let mut sent = Vec::new();
         for asked in asked {

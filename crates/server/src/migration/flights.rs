@@ -1,8 +1,9 @@
 //! Keys that are on their way to another server.
 //!
-//! A key is on its way in one MIGRATE only: another one that names it waits. In a member of a cluster a client is not sent on to the
-//! target (ASK) for a key that is on its way and missing here: it was deleted after it was sent, and until the target has heard of that
-//! the client would find it there, or its new value would be taken for the old one. It waits until the MIGRATE is over.
+//! A key is on its way in one MIGRATE only: another one that names it waits. In a member of a cluster a
+//! client is not sent on to the target (ASK) for a key that is on its way and missing here: it was deleted
+//! after it was sent, and until the target has heard of that the client would find it there, or its new value
+//! would be taken for the old one. It waits until the MIGRATE is over.
 
 use isotherm_keyspace::Db;
 use std::collections::{HashMap, HashSet};
@@ -32,7 +33,8 @@ impl Flights {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// These keys are on their way from now on, all of them or, while another MIGRATE has one, none. The caller holds nothing.
+    /// Marks these keys as on their way, all of them at once. Waits while another MIGRATE has one of them;
+    /// none is marked until then. The caller holds nothing.
     pub fn begin<'n>(&self, db: Db, names: impl Iterator<Item = &'n Arc<[u8]>> + Clone) {
         let mut keys = self.keys();
         while names.clone().any(|name| keys.has(db, name)) {
@@ -41,7 +43,7 @@ impl Flights {
         keys.of.entry(db).or_default().extend(names.cloned());
     }
 
-    /// They are so no longer. Whether a client has waited for the end of some key.
+    /// Ends what `begin` has marked. Returns whether a client has waited for the end of some key.
     pub fn end<'n>(&self, db: Db, names: impl Iterator<Item = &'n Arc<[u8]>>) -> bool {
         let mut keys = self.keys();
         if let Some(of_db) = keys.of.get_mut(&db) {
@@ -54,8 +56,8 @@ impl Flights {
         std::mem::take(&mut keys.is_awaited)
     }
 
-    /// Whether a key, which is missing here, is on its way. The lock of its partition is held, and the caller is going to wait
-    /// until its worker hears of the end (`WorkerMessage::ScriptsChanged`).
+    /// Returns whether a key that is missing here is on its way. The lock of its partition is held, and the
+    /// caller is going to wait until its worker hears of the end (`WorkerMessage::ScriptsChanged`).
     pub fn await_end(&self, db: Db, key: &[u8]) -> bool {
         let mut keys = self.keys();
         let is_under_way = keys.has(db, key);

@@ -9,7 +9,7 @@ use super::request::Request;
 use crate::request::caller::Caller;
 use crate::session::ClientShared;
 
-/// What the handler has found out, before its client is parked.
+/// Findings of the handler, made before its client is parked.
 pub struct Order {
     pub request: Request,
     /// The keys that were there, as often as they were named.

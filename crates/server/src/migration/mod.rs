@@ -9,26 +9,30 @@
 //!                        changed again? once more, leased: who needs it waits
 //!   the reply       <--- over
 //! ```
-//! Nothing is locked while the network is waited for, and no worker waits. There are few threads (`THREADS_MAX`), which begin with
-//! the first MIGRATEs.
+//! Nothing is locked while the network is waited for, and no worker waits. There are few threads
+//! (`THREADS_MAX`), which begin with the first MIGRATEs.
 //!
-//! **Here or there.** A key leaves only under the lock under which it was found to be what the target has said OK to. So whatever
-//! happens to the target, to the connection or to this process, it is here, or it is there; after an error it may be in both, as in
-//! Valkey, and is served here. What its clients do meanwhile is not lost:
+//! **Here or there.** A key leaves only under the lock under which it was found to be what the target has
+//! said OK to. So whatever happens to the target, to the connection or to this process, it is here, or it is
+//! there; after an error it may be in both, as in Valkey, and is served here. What its clients do meanwhile
+//! is not lost:
 //!
 //! ```text
 //!   its value changes       it is sent again
 //!   it is deleted, expires  the target is to delete it too, if it has said OK to it
 //!   it is made anew         it is sent again
 //! ```
-//! Where a cluster's slot is on its way a client would be sent on to the target for a key that is missing here; while the key is
-//! on its way (`flights`) it waits instead. Between two servers without a cluster who writes to the key at the target meanwhile may
-//! find that the MIGRATE has written over it, or has deleted it.
+//! Where a cluster's slot is on its way a client would be sent on to the target for a key that is missing
+//! here; while the key is on its way (`flights`) it waits instead. Between two servers without a cluster who
+//! writes to the key at the target meanwhile may find that the MIGRATE has written over it, or has deleted
+//! it.
 //!
-//! **The third time** the keys are leased as those of a long script are (`keyspace` `lease`): commands that need one of them wait, all
-//! others run, and what stops the whole node waits too. That lasts as long as the client's timeout at most.
+//! **The third time** the keys are leased as those of a long script are (`keyspace` `lease`): commands that
+//! need one of them wait, all others run, and what stops the whole node waits too. That lasts as long as the
+//! client's timeout at most.
 //!
-//! A client that leaves, or is killed, does not end its MIGRATE once that has begun: half of it may have happened.
+//! A client that leaves, or is killed, does not end its MIGRATE once that has begun: half of it may have
+//! happened.
 
 mod batch;
 mod course;

@@ -1,11 +1,11 @@
-//! What a client has asked for: the arguments of MIGRATE.
+//! Request of a client: the arguments of MIGRATE.
 
 use isotherm_commands::spec::KeyFlags;
 use isotherm_resp::{Args, errors};
 use isotherm_stdx::parse_i64;
 use std::time::Duration;
 
-/// Where the options begin.
+/// Position of the first option.
 const OPTIONS_AT: usize = 6;
 const KEY_AT: usize = 3;
 const TIMEOUT_DEFAULT: Duration = Duration::from_millis(1000);
@@ -13,7 +13,7 @@ const TIMEOUT_DEFAULT: Duration = Duration::from_millis(1000);
 const KEY_AND_KEYS: &str =
     "ERR When using MIGRATE KEYS option, the key argument must be set to the empty string";
 
-/// One option: its word, and where it stands.
+/// Word of an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Word {
     Copy,
@@ -84,7 +84,7 @@ pub struct Request {
     pub host: Box<[u8]>,
     pub port: Box<[u8]>,
     pub db: i64,
-    /// Of each step: to connect, to write some more, to read a line.
+    /// Time limit of each step: to connect, to write some more, to read a line.
     pub timeout: Duration,
     pub copy: bool,
     pub replace: bool,

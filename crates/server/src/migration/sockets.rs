@@ -1,7 +1,7 @@
 //! Connections to targets: kept for some seconds, since one MIGRATE mostly follows another.
 //!
-//! A step - to connect, to write 64 KB, to read a line - has so much time as the client has given; its thread looks meanwhile, some
-//! times a second, whether the process is about to end.
+//! A step - to connect, to write 64 KB, to read a line - has so much time as the client has given; its thread
+//! looks meanwhile, some times a second, whether the process is about to end.
 
 use isotherm_reactor::{Stream, connect};
 use std::io::{ErrorKind, Read, Write};
@@ -12,13 +12,13 @@ use crate::tls::TlsState;
 
 /// Connections that are kept.
 pub const KEPT_MAX: usize = 64;
-/// How long one is kept that is not used.
+/// Time for which an unused connection is kept.
 const KEPT_FOR: Duration = Duration::from_secs(10);
 const WRITE_BYTES: usize = 64 << 10;
 const READ_BYTES: usize = 16 << 10;
 /// A line that is longer is no reply.
 const LINE_BYTES_MAX: usize = 64 << 10;
-/// How long a thread waits for a socket before it looks around.
+/// Time that a thread waits for a socket before it looks around.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A connection is of no use any more.
@@ -30,11 +30,11 @@ pub struct Lost {
 const BROKEN: Lost = Lost { is_timeout: false };
 const TIMEOUT: Lost = Lost { is_timeout: true };
 
-/// For how long a step is waited for.
+/// Limits of the time that a step is waited for.
 #[derive(Clone, Copy)]
 pub struct Patience<'p> {
     pub step: Duration,
-    /// When all steps together have to be over.
+    /// Moment at which all steps together have to be over.
     pub until: Option<Instant>,
     pub is_over: &'p dyn Fn() -> bool,
 }
@@ -45,7 +45,7 @@ impl Patience<'_> {
         self.until.map_or(step, |until| Some(step.map_or(until, |step| step.min(until))))
     }
 
-    /// How long to wait for the socket now.
+    /// Returns how long to wait for the socket now.
     fn slice(&self, deadline: Option<Instant>) -> Result<Duration, Lost> {
         let left = deadline.map_or(LOOK, |deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_zero() || (self.is_over)() { Err(TIMEOUT) } else { Ok(left.min(LOOK)) }
@@ -62,14 +62,14 @@ pub struct Target {
     input: Vec<u8>,
     /// Bytes of `input` that were read as lines.
     taken: usize,
-    /// What the socket waits for at most, as it knows.
+    /// Longest wait of the socket, as the socket has it.
     slice: Duration,
 }
 
 /// Host and port, as the client has written them.
 type Name = (Box<[u8]>, Box<[u8]>);
 
-/// As C reads a number: what stands in front of anything else.
+/// Parses a number as C does: the digits that stand in front of anything else.
 fn port_number(text: &[u8]) -> u16 {
     let digits: String =
         text.iter().take_while(|byte| byte.is_ascii_digit()).map(|byte| char::from(*byte)).collect();
@@ -77,8 +77,8 @@ fn port_number(text: &[u8]) -> u16 {
 }
 
 impl Target {
-    /// A target that refuses is `BROKEN`; one that there is no way to is `TIMEOUT`, as is one that does not answer.
-    /// Under TLS if there is something to make that with.
+    /// A target that refuses is `BROKEN`; one that there is no way to is `TIMEOUT`, as is one that does not
+    /// answer. Under TLS if there is something to make that with.
     pub fn connect(
         host: &[u8],
         port: &[u8],
@@ -180,7 +180,7 @@ impl Target {
         read.map(|_| ())
     }
 
-    /// Whether all that it has sent was asked for.
+    /// Returns whether all that the target has sent was asked for.
     fn is_in_step(&self) -> bool {
         self.taken == self.input.len()
     }

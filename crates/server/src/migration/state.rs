@@ -11,9 +11,9 @@ use super::job::Job;
 use super::request::Request;
 use super::sockets::{Sockets, Target};
 
-/// So many MIGRATEs are under way at a time; more wait for the end of one.
+/// MIGRATEs that are under way at a time; more wait for the end of one.
 const THREADS_MAX: usize = 4;
-/// How often sockets that are not used are looked at.
+/// Time between two looks at unused sockets.
 const SWEEP: Duration = Duration::from_secs(1);
 
 type Spawn = Box<dyn Fn() -> io::Result<()> + Send + Sync>;
@@ -24,14 +24,15 @@ pub struct Migrations {
     work: Condvar,
     sockets: Mutex<Sockets>,
     pub flights: Flights,
-    /// Its holder counts under the number that all these threads have in the statistics. It is taken before anything is locked.
+    /// Turn to count: its holder counts under the number that all these threads have in the statistics. It is
+    /// taken before anything is locked.
     turn: Mutex<()>,
     spawn: OnceLock<Spawn>,
-    /// Of values that are on their way, as they are sent.
+    /// Bytes of values that are on their way, as they are sent.
     bytes: AtomicU64,
 }
 
-/// What one MIGRATE has of values that are on their way, until it is dropped.
+/// Bytes of values that one MIGRATE has on their way, until it is dropped.
 pub struct Carried<'m> {
     total: &'m AtomicU64,
     bytes: u64,
@@ -64,12 +65,13 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Migrations {
-    /// What starts a thread. Set once.
+    /// Sets the function that starts a thread. Called once.
     pub fn attach(&self, spawn: impl Fn() -> io::Result<()> + Send + Sync + 'static) {
         assert!(self.spawn.set(Box::new(spawn)).is_ok(), "it is said once");
     }
 
-    /// The client of this job is parked. It is answered when the job is over. Those that no thread can be had for come back.
+    /// The client of this job is parked. It is answered when the job is over. Those that no thread can be had
+    /// for come back.
     pub fn begin(&self, job: Job) -> Result<(), (Vec<Job>, io::Error)> {
         let mut line = lock(&self.line);
         line.jobs.push_back(job);
@@ -108,7 +110,7 @@ impl Migrations {
         Carried { total: &self.bytes, bytes: 0 }
     }
 
-    /// What values that are on their way take.
+    /// Returns the memory that values on their way take.
     pub fn memory_bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }

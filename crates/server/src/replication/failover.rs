@@ -18,7 +18,7 @@ pub struct Failover {
     plan: Mutex<Plan>,
 }
 
-/// Which replica is to be the primary, and until when it may take to catch up.
+/// Replica that is to be the primary, and the deadline until which it may catch up.
 #[derive(Clone, Default)]
 pub struct Plan {
     /// Any replica, if it is not stated.
@@ -34,9 +34,9 @@ pub struct Target {
     pub port: u16,
 }
 
-/// What is to be done next.
+/// Next action of a failover.
 pub enum Due {
-    /// It has all, and takes over.
+    /// The replica has the whole log, and takes over.
     Synced(Arc<ReplicaShared>),
     /// The time is over, and it takes over with what it has.
     Forced(Target),
@@ -50,7 +50,7 @@ pub const WAITS: u8 = 1;
 pub const IN_PROGRESS: u8 = 2;
 
 impl Failover {
-    /// As INFO shows it.
+    /// Returns the state as INFO shows it.
     pub fn name(&self) -> &'static str {
         match self.phase.load(SeqCst) {
             NONE => "no-failover",
@@ -77,17 +77,18 @@ impl Failover {
         self.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether it was so.
+    /// Changes the phase from `from` to `to`. Returns whether it was `from`.
     pub fn change(&self, from: u8, to: u8) -> bool {
         self.phase.compare_exchange(from, to, SeqCst, SeqCst).is_ok()
     }
 
-    /// What it was before.
+    /// Ends the failover. Returns the phase that it was in.
     pub fn end(&self) -> u8 {
         self.phase.swap(NONE, SeqCst)
     }
 
-    /// Whether a replica has the log to its `end`, or time is over.
+    /// Returns the next action, if there is one: a replica has the log to its `end`, the time is over, or the
+    /// log has grown since ACKs were asked for.
     pub fn due(&self, primary: &Primary, end: LogOffset, now: SteadyMs) -> Option<Due> {
         if self.phase.load(SeqCst) != WAITS {
             return None;

@@ -4,8 +4,8 @@
 //!   stream    cut --walk--> spool ($EOF:mark, RDB, mark) --> replicas, while it is made
 //!   file      cut --walk--> dump.rdb --> replicas, with its length first, once it is there
 //! ```
-//! The cut is made by the thread that feeds replicas, the walk by a thread of its own. There is one walk at a time, for whatever
-//! it is: a sync waits for a save or a rewrite of the AOF.
+//! The cut is made by the thread that feeds replicas, the walk by a thread of its own. There is one walk at a
+//! time, for whatever it is: a sync waits for a save or a rewrite of the AOF.
 
 use isotherm_disk::{File, Mode};
 use isotherm_keyspace::Held;
@@ -26,13 +26,13 @@ use crate::process::random::random_bytes;
 use crate::process::routines::{self, Routine};
 use crate::request::leases::try_gate;
 
-/// How long the walk rests where neither memory nor the disk has room for what it has made.
+/// Time that the walk rests while neither memory nor the disk has room for its output.
 const FULL_REST: Duration = Duration::from_millis(20);
 
 pub struct FullSync {
     pub place: Place,
     pub source: Source,
-    /// What its members asked for.
+    /// Kind of snapshot that the replicas of this sync asked for.
     pub group: Group,
 }
 
@@ -182,7 +182,7 @@ impl Routine for Walk {
 }
 
 impl Walk {
-    /// Whether there is more.
+    /// Takes one step of the walk. Returns whether there is more.
     fn try_step(&mut self) -> Result<bool, SaveError> {
         let Walk { node, streaming, spool, mark, has_begun } = self;
         let mut put = |bytes: &mut Vec<u8>| put(node, spool, bytes);

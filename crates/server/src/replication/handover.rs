@@ -7,15 +7,16 @@
 //!       writes go on here, and get -READONLY <-- +CONTINUE, +FULLRESYNC <--------------------+
 //!       this node stays, or is again, the primary; writes go on <-- anything else, ABORT <---+
 //! ```
-//! The thread that feeds replicas notices that one has all, and the control thread acts: it looks again while everything is held, and
-//! the role changes under the same locks. So a command that was under way when writes paused is with the replica, or this node still
-//! is the primary. The link to the new primary reports what came of the request.
+//! The thread that feeds replicas notices that one has all, and the control thread acts: it looks again while
+//! everything is held, and the role changes under the same locks. So a command that was under way when writes
+//! paused is with the replica, or this node still is the primary. The link to the new primary reports what
+//! came of the request.
 //!
 //! That thread waits for no script: with one in its middle the next step is tried again, and a time limit
 //! ends the pause beside it.
 //!
-//! Invariants: the phase changes while everything is held, but for the end of a handover that has succeeded; while it is
-//! `IN_PROGRESS` the node is a replica; writes pause exactly as long as the phase is not `NONE`.
+//! Invariants: the phase changes while everything is held, but for the end of a handover that has succeeded;
+//! while it is `IN_PROGRESS` the node is a replica; writes pause exactly as long as the phase is not `NONE`.
 
 use isotherm_keyspace::Held;
 
@@ -48,9 +49,9 @@ pub fn begin(node: &Node, plan: Plan) {
 /// Outcome of the next step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Acted {
-    /// Nothing more is to be done now.
+    /// All that is due now is done.
     Done,
-    /// This node follows another from here on: the link to it is to begin.
+    /// The node follows another from here on: the link to it is to begin.
     Follows,
     /// A script is in its middle.
     Later,
@@ -113,7 +114,8 @@ pub fn succeed(node: &Node) {
     }
 }
 
-/// This node stays, or is again, what it was. Everything is held. Whether there was something to call off.
+/// Calls the handover off: this node stays, or is again, the primary. Everything is held. Returns whether
+/// there was a handover to call off.
 pub fn abort(node: &'static Node, held: &mut Held<'static>, why: &str) -> bool {
     let failover = &node.replication.failover;
     let before = failover.end();

@@ -1,4 +1,5 @@
-//! What other threads see of the link to the primary: INFO, ROLE, CLIENT LIST. Its thread writes, all others read.
+//! State of the link to the primary that other threads see: INFO, ROLE, CLIENT LIST. The link's thread writes
+//! it, all others read it.
 
 use isotherm_replication::link::Phase;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
@@ -9,20 +10,23 @@ use crate::process::time::steady_now;
 #[derive(Default)]
 pub struct LinkView {
     phase: AtomicU8,
-    /// When something last came, and since when the link is down, in Unix seconds; 0 for never.
+    /// Times at which bytes came last, and at which the link went down, in seconds of the steady clock; 0 for
+    /// never.
     heard_seconds: AtomicI64,
     down_since_seconds: AtomicI64,
-    /// The snapshot that is received: its bytes, 0 where only a mark ends it, -1 until that is known; and those that came.
+    /// The snapshot that is received: its bytes, 0 where only a mark ends it, -1 until that is known; and
+    /// those that came.
     pub sync_bytes: AtomicI64,
     pub sync_read_bytes: AtomicI64,
-    /// What came of the stream, and what was applied of it, as offsets.
+    /// Offsets of the stream that have come, and that were applied.
     pub read_offset: AtomicU64,
     /// Commands of the stream that this server does not know.
     pub unknown_commands: AtomicU64,
-    /// The primary has come back without data, and is not followed; REPLICAOF, if it is repeated, says that it is to be.
+    /// The primary has come back without data, and is not followed; REPLICAOF, if it is repeated, says that
+    /// it is to be.
     pub refuses_empty: AtomicBool,
     pub accepts_empty: AtomicBool,
-    /// There was no memory for a command of the stream, and the link is down since.
+    /// True while the link is down because there was no memory for a command of the stream.
     pub lacks_memory: AtomicBool,
     /// The error that a command of the stream was answered with, because of which the link is down.
     failed_with: Mutex<Option<String>>,

@@ -1,5 +1,5 @@
-//! The keys that clients have given a TTL on a replica that takes writes (`replica-read-only no`): the primary knows nothing of
-//! them, so no DEL of it will ever come, and the replica expires them itself.
+//! The keys that clients have given a TTL on a replica that takes writes (`replica-read-only no`): the
+//! primary knows nothing of them, so no DEL of it will ever come, and the replica expires them itself.
 //!
 //! ```text
 //!   by_key   (db, key) -> due         one entry a key, the last one stated
@@ -7,8 +7,8 @@
 //! ```
 //! A client's write puts its keys here, or takes out those that have no TTL any more (`own_expiry`).
 //!
-//! Invariants: both have the same keys; they take no more than `KEYS_MAX` keys of `BYTES_MAX` bytes. On a replica that takes no writes
-//! of clients this is empty, and costs nothing.
+//! Invariants: both have the same keys; they take no more than `KEYS_MAX` keys of `BYTES_MAX` bytes. On a
+//! replica that takes no writes of clients this is empty, and costs nothing.
 
 use isotherm_allocator::class_bytes;
 use isotherm_keyspace::{Db, UnixMs};
@@ -20,7 +20,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 // the TTL or not, in all databases, up to 65,536 keys of 8 MB; the keys beyond stay hidden when their time is over, until the primary
 // removes them. Valkey remembers the keys whose TTL a client has set, of databases 0 to 63, without a limit. Why: the memory is bounded.
 const KEYS_MAX: usize = 1 << 16;
-/// Of all keys, each of which is kept twice: 16 MB.
+/// Maximum for the bytes of all keys. Each key is kept twice: 16 MB.
 const BYTES_MAX: usize = 8 << 20;
 
 pub type Name = (Db, Box<[u8]>);
@@ -32,8 +32,9 @@ pub struct OwnKeys {
     inner: Mutex<Inner>,
 }
 
-/// What a key takes beside its names: a place in `by_key` (a name, a time, a byte of the table; an eighth is empty at least, a third on
-/// the average) and in a node of `by_due`, of which a third is empty.
+/// Bytes that a key takes in addition to its names: a place in `by_key` (a name, a time, a byte of the table;
+/// an eighth is empty at least, a third on the average) and a place in a node of `by_due`, where a third is
+/// empty.
 const KEY_BYTES: usize = ((size_of::<Name>() + 8 + 1) + (size_of::<Name>() + 8)) * 3 / 2;
 
 #[derive(Default)]

@@ -1,6 +1,7 @@
-//! What other threads see of the replicas of this node, and of the log that is kept for them.
+//! State of this node's replicas, and of the log that is kept for them, as other threads see it.
 //!
-//! The thread that feeds replicas writes it, a replica's figures as they change. Others read: INFO, ROLE, WAIT, the gates.
+//! The thread that feeds replicas writes it, including the figures of each replica as they change. Others
+//! read it: INFO, ROLE, WAIT, the gates.
 
 use isotherm_keyspace::SteadyMs;
 use isotherm_log::LogOffset;
@@ -20,7 +21,7 @@ pub const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n"
 
 #[derive(Default)]
 pub struct Primary {
-    /// In the order in which they came.
+    /// Replicas in the order in which they came.
     replicas: Mutex<Vec<Arc<ReplicaShared>>>,
     /// The thread runs, or was begun.
     is_begun: Mutex<bool>,
@@ -31,11 +32,11 @@ pub struct Primary {
     is_ack_wanted: AtomicBool,
     /// The last request for ACKs ends here in the log.
     acks_asked_to: AtomicU64,
-    /// Those that were heard of within `min-replicas-max-lag`.
+    /// Number of replicas that were heard of within `min-replicas-max-lag`.
     pub good_replicas: AtomicUsize,
-    /// What snapshots for replicas have in memory.
+    /// Bytes of snapshots for replicas in memory.
     pub spool_bytes: Arc<AtomicU64>,
-    /// What is on disk of the log, beside the append-only file: its first offset, and its bytes.
+    /// First offset and number of bytes of the log on disk, apart from the append-only file.
     pub ring_first: AtomicU64,
     pub ring_bytes: AtomicU64,
 }
@@ -43,7 +44,7 @@ pub struct Primary {
 #[derive(Default)]
 struct Backlog {
     is_kept: AtomicBool,
-    /// What came before it is of another history.
+    /// Offset at which the log of the current history begins; the log before it is of another history.
     start: AtomicU64,
 }
 
@@ -68,10 +69,10 @@ impl SyncCounts {
     }
 }
 
-/// One replica.
+/// State of one replica that other threads see.
 pub struct ReplicaShared {
     pub client: Arc<ClientShared>,
-    /// Where it listens, as far as it has said so.
+    /// Address at which the replica listens, as far as it has announced it.
     pub address: Box<str>,
     pub port: i64,
     pub seen: ReplicaSeen,
@@ -84,7 +85,7 @@ pub struct ReplicaSeen {
     synced: AtomicU64,
     /// Moment at which it was heard of last, as a `SteadyMs`.
     heard_ms: AtomicI64,
-    /// What was sent of the log ends here.
+    /// Offset in the log up to which it was sent.
     sent: AtomicU64,
 }
 
@@ -152,7 +153,7 @@ impl Primary {
         Ok(())
     }
 
-    /// Whether the log is kept for replicas.
+    /// Returns whether the log is kept for replicas.
     pub fn has_backlog(&self) -> bool {
         self.backlog.is_kept.load(SeqCst)
     }
@@ -168,8 +169,8 @@ impl Primary {
         first.max(LogOffset(self.backlog.start.load(SeqCst)))
     }
 
-    /// Counts the replicas that were heard of within `min-replicas-max-lag`, in whole seconds as Valkey does. Threads read their
-    /// configuration again where it changes whether there are enough of them.
+    /// Counts the replicas that were heard of within `min-replicas-max-lag`, in whole seconds as Valkey does.
+    /// Threads read their configuration again where it changes whether there are enough of them.
     pub fn count_good(&self, config: &Config) -> usize {
         const LEAST: Id = id("min-replicas-to-write");
         const LAG_MAX: Id = id("min-replicas-max-lag");
@@ -201,8 +202,9 @@ impl Primary {
         LogOffset(self.acks_asked_to.load(SeqCst))
     }
 
-    /// Whether the replica has the log to its `end`. An ACK that answers a request states where the request began, so one to there
-    /// will do if nothing but the request, which the replica was sent, is behind it.
+    /// Returns whether the replica has the log to its `end`. An ACK that answers a request states the offset
+    /// at which the request began. So an ACK of that offset is enough if only the request follows it and was
+    /// sent to the replica.
     pub fn has_all(&self, replica: &ReplicaShared, end: LogOffset) -> bool {
         let seen = &replica.seen;
         let acked = seen.acked();
@@ -213,7 +215,7 @@ impl Primary {
                 && acked <= end
     }
 
-    /// Those that lack something of the log to its `end`.
+    /// Returns the replicas that lack a part of the log to its `end`.
     pub fn lagging(&self, end: LogOffset) -> Vec<Arc<ReplicaShared>> {
         self.replicas().iter().filter(|replica| !self.has_all(replica, end)).cloned().collect()
     }

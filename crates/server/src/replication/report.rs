@@ -1,4 +1,4 @@
-//! What INFO says of replication.
+//! Lines of INFO about replication.
 
 use isotherm_replication::ReplId;
 use isotherm_replication::link::Phase;
@@ -78,11 +78,11 @@ fn of_replica(node: &Node, upstream: &Upstream) -> Vec<Line> {
     lines
 }
 
-/// What the node keeps in memory for replicas.
+/// Memory that the node uses for replicas.
 pub struct Buffers {
     /// The bytes of the log, if they are kept for replicas.
     pub log: u64,
-    /// Those of `log` that are within `repl-backlog-size`.
+    /// Bytes of `log` that are within `repl-backlog-size`.
     pub backlog: u64,
     /// Snapshots on their way.
     pub spools: u64,
@@ -104,7 +104,7 @@ impl Buffers {
         self.log + self.spools + self.own_keys
     }
 
-    /// What is beside the backlog.
+    /// Returns the bytes apart from the backlog.
     pub fn of_replicas(&self) -> u64 {
         self.log + self.spools - self.backlog
     }
@@ -117,7 +117,7 @@ impl Buffers {
     }
 }
 
-/// Those that follow this node.
+/// Returns the lines about the replicas that follow this node.
 fn of_replicas(node: &Node) -> Vec<Line> {
     const LEAST: Id = id("min-replicas-to-write");
     const LAG_MAX: Id = id("min-replicas-max-lag");

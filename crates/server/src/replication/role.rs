@@ -3,9 +3,9 @@
 //! ```text
 //!   hold everything --> role, history, Tasks::REPLICA, whether commands write the log --> new generation --> let go
 //! ```
-//! A command that was admitted before, and gets its locks afterwards, finds that the role is another than it was prepared for
-//! (`Exec::knows_role`) and asks the gates again. What the link to the former primary still has is not applied: it looks at
-//! `Replication::generation` under its locks.
+//! A command that was admitted before, and gets its locks afterwards, finds that the role is another than it
+//! was prepared for (`Exec::knows_role`) and asks the gates again. What the link to the former primary still
+//! has is not applied: it looks at `Replication::generation` under its locks.
 
 use isotherm_keyspace::{Held, Want};
 use isotherm_log::LogOffset;
@@ -57,7 +57,8 @@ pub fn follow(node: &'static Node, held: &mut Held<'static>, upstream: Upstream)
     }
 }
 
-/// The same without an end for clients that wait for a key: the other node may refuse to be the primary.
+/// Makes this node follow another without an end of the waits of clients for keys: the other node may refuse
+/// to be the primary.
 pub fn follow_for_now(node: &'static Node, held: &mut Held<'static>, upstream: Upstream) {
     let was_primary = node.replication.upstream().is_none();
     let was_up = node.replication.is_link_up();
@@ -77,7 +78,8 @@ pub fn follow_for_now(node: &'static Node, held: &mut Held<'static>, upstream: U
     }
 }
 
-/// The process starts: with `replicaof` the node is a replica before it has any data. Its link begins when that is loaded.
+/// The process starts: with `replicaof` the node is a replica before it has any data. Its link begins when
+/// that is loaded.
 pub fn begin(node: &'static Node) -> Result<(), String> {
     const REPLICA_OF: Id = id("replicaof");
     let text = String::from_utf8_lossy(&node.config.text(REPLICA_OF)).into_owned();
@@ -96,25 +98,27 @@ pub fn begin_behind(node: &'static Node, upstream: Upstream) {
     take(node, &mut held, Role::Replica(upstream));
 }
 
-/// What became of the history that a file states.
+/// Outcome for the history that a file states.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TakenOver {
     /// The file states none.
     Nothing,
-    /// This node is a replica, and goes on in it.
+    /// The node is a replica, and goes on in the history.
     Continued,
-    /// This node is a primary: those who know it may go on in this node's own.
+    /// The node is a primary: replicas that know the history may go on in this node's own.
     Renamed,
 }
 
-/// The data was loaded from a file that says where in a history it stands. A replica goes on there; a primary begins a history
-/// of its own, in which those who know the one of the file may continue. No command runs yet.
+/// The data was loaded from a file that says where in a history it stands. A replica goes on there; a primary
+/// begins a history of its own, in which those who know the one of the file may continue. No command runs
+/// yet.
 pub fn take_over(node: &'static Node, loaded: &LoadedHistory) -> TakenOver {
     let LoadedHistory { id: Some(id), offset: Some(offset), db } = loaded else { return TakenOver::Nothing };
     let (Some(id), Ok(offset)) = (ReplId::parse(id), u64::try_from(*offset)) else {
         return TakenOver::Nothing;
     };
-    // With a quorum the log is kept from the start on, before it is known where it begins; `keep_log` keeps it again.
+    // With a quorum the log is kept from the start on, before it is known where it begins; `keep_log` keeps
+    // it again.
     feeder::let_go(node);
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
@@ -133,8 +137,8 @@ pub fn take_over(node: &'static Node, loaded: &LoadedHistory) -> TakenOver {
     TakenOver::Renamed
 }
 
-/// The data is loaded. A primary whose history others may know keeps what it logs from here on: they may come at once. So does
-/// one whose replies wait for replicas.
+/// The data is loaded. A primary whose history others may know keeps what it logs from here on: they may come
+/// at once. So does one whose replies wait for replicas.
 pub fn keep_log(node: &'static Node) {
     let state = node.replication.state();
     let is_known = matches!(state.role, Role::Primary) && state.history.second().is_some();
@@ -157,7 +161,7 @@ pub fn promote(node: &'static Node, held: &mut Held<'static>) -> bool {
     true
 }
 
-/// From here on the log is this node's own. Everything is held.
+/// Begins a history of this node's own: from here on the log belongs to it. Everything is held.
 fn begin_history(node: &'static Node) {
     let name = random_bytes().map(ReplId::new).expect("the system had random bytes at the start");
     let end = node.log.end();
@@ -181,8 +185,9 @@ fn begin_history(node: &'static Node) {
 // COMPAT(replication): A replica that has no memory for a command of the stream takes its link down (`master_refused:memory` in INFO)
 // and tries again; if a part of a transaction was applied, it asks for all data. Valkey ends when the system refuses memory. Why: what
 // it has can be read meanwhile, and is never taken for a state that it is not.
-/// The data is no state of any history now (a part of a transaction is in it, or all is replaced): no one goes on from here. What was
-/// changed is held, so that a snapshot, which holds everything, comes before or behind this.
+/// The data is no state of any history now (a part of a transaction is in it, or all is replaced): no one
+/// goes on from here. What was changed is held, so that a snapshot, which holds everything, comes before or
+/// behind this.
 pub fn lose_place(node: &Node) {
     let name = random_bytes().map(ReplId::new).expect("the system had random bytes at the start");
     let mut state = node.replication.state();
@@ -190,7 +195,8 @@ pub fn lose_place(node: &Node) {
     state.has_position = false;
 }
 
-/// The history has a new name: a file of the log has bytes of one only, and is listed with it. Everything is held.
+/// The history has a new name: a file of the log has bytes of one only, and is listed with it. Everything is
+/// held.
 pub fn end_file(node: &'static Node) {
     node.log.cut(true);
     node.log.wake(LogReader::Aof);

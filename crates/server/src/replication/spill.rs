@@ -5,13 +5,16 @@
 //!   log       [  ring, at offset % size ][ on its way ][  memory: repl-backlog-size  ]
 //!   file      ...end][ ....... ][first...      a byte of the log has its place; what is `size` further writes over it
 //! ```
-//! Nothing is written while all replicas have what leaves memory. What a replica may lack - one that is slow, waits for its snapshot, or
-//! left a while ago - is written as it leaves, so the ring is contiguous with memory.
+//! Nothing is written while all replicas have what leaves memory. What a replica may lack - one that is slow,
+//! waits for its snapshot, or left a while ago - is written as it leaves, so the ring is contiguous with
+//! memory.
 //!
-//! It does no I/O: it says what is to be written or read where, and hears what became of it. Jobs are carried out in the order in which
-//! they were made, so one that reads has what it was to read, even where a later one writes over it.
+//! It does no I/O: it says what is to be written or read where, and hears what became of it. Jobs are carried
+//! out in the order in which they were made, so one that reads has what it was to read, even where a later
+//! one writes over it.
 //!
-//! Invariants: `end - first <= size`; with what is being written too; the ring ends where memory begins, or is empty.
+//! Invariants: `end - first <= size`; with what is being written too; the ring ends where memory begins, or
+//! is empty.
 
 use isotherm_disk::{Disk, File, write_all_at};
 use isotherm_log::{LogOffset, Piece};
@@ -22,7 +25,7 @@ use std::time::Instant;
 
 use super::spool::open_nameless;
 
-/// What is read at once.
+/// Maximum of bytes that are read at once.
 const READ_BYTES_MAX: u64 = 256 << 10;
 
 pub struct Spill {
@@ -95,8 +98,8 @@ impl Spill {
         self.generation += 1;
     }
 
-    /// The job that adds the bytes of the log from `from` on, `size` of them at most. If they are not those behind its end, it begins
-    /// anew. What they write over is gone from now on, whatever comes of it.
+    /// The job that adds the bytes of the log from `from` on, `size` of them at most. If they are not those
+    /// behind its end, it begins anew. What they write over is gone from now on, whatever comes of it.
     pub fn begin_write(&mut self, size: u64, from: LogOffset, pieces: Vec<Piece>) -> RingWrite {
         assert!(self.writing.is_none(), "one after the other");
         if from != self.end || size != self.size {
@@ -120,7 +123,7 @@ impl Spill {
         self.check_invariants();
     }
 
-    /// Where some of what stands at `at` is to be read, which is covered.
+    /// Returns the place in the file of bytes from `at` on, an offset that the ring covers.
     pub fn range_at(&self, at: LogOffset) -> FileRange {
         assert!(self.covers(at), "{at}");
         let file = Arc::clone(self.file.as_ref().expect("what it covers was written"));
@@ -212,7 +215,7 @@ mod tests {
         assert!(spill.is_empty());
     }
 
-    /// What is on its way when the ring is given up comes to a file that nothing else uses.
+    /// A write that is on its way when the ring is given up goes to a file that nothing else uses.
     #[test]
     fn a_write_that_was_given_up_changes_nothing() {
         let log = Log::new(LogOffset(0), u64::MAX);

@@ -1,11 +1,13 @@
-//! A snapshot on its way to replicas: bytes that one thread makes at full speed and others take when they can.
+//! A snapshot on its way to replicas: bytes that one thread makes at full speed and others take when they
+//! can.
 //!
 //! ```text
 //!   walk --append--> [ memory ][ memory ][ file ][ file ][ memory ] --read--> a replica
 //!                        ^ dropped once all have it   \ of which nothing but the disk is used
 //! ```
-//! What no replica has taken yet lies in memory to `MEMORY_BYTES_MAX`, beyond that in a file without a name in the folder of the
-//! data. So the walk never waits for a socket, and a slow replica costs disk. If there is no room on the disk, the walk waits.
+//! What no replica has taken yet lies in memory to `MEMORY_BYTES_MAX`, beyond that in a file without a name
+//! in the folder of the data. So the walk never waits for a socket, and a slow replica costs disk. If there
+//! is no room on the disk, the walk waits.
 
 use isotherm_disk::{Disk, File, Mode, write_all_at};
 use std::collections::VecDeque;
@@ -21,14 +23,14 @@ pub struct Spool {
     disk: Arc<dyn Disk>,
     folder: PathBuf,
     inner: Mutex<Inner>,
-    /// What all spools have in memory.
+    /// Bytes that all spools have in memory.
     total_bytes: Arc<AtomicU64>,
 }
 
 #[derive(Default)]
 struct Inner {
     segments: VecDeque<Segment>,
-    /// Where the last one ends.
+    /// End of the last segment.
     end: u64,
     memory_bytes: u64,
     file: Option<Arc<dyn File>>,
@@ -48,20 +50,20 @@ enum Body {
     File(u64),
 }
 
-/// How it ended.
+/// Outcome of the snapshot in a spool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
     Whole,
     Failed,
 }
 
-/// What there is at a place.
+/// Content at a place of a snapshot.
 pub enum Found {
-    /// From this byte of it on.
+    /// Bytes in memory, from this index on.
     Memory(Arc<Vec<u8>>, usize),
-    /// So many bytes, at this place of a file.
+    /// Bytes in a file: the file, their place in it, and their number.
     File(Arc<dyn File>, u64, u64),
-    /// Nothing yet.
+    /// No bytes yet.
     Later,
     End(Ended),
 }
@@ -76,7 +78,8 @@ impl Spool {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Puts bytes at the end, and empties `bytes`. `Err` where neither memory nor disk has room; then nothing was taken.
+    /// Puts bytes at the end, and empties `bytes`. `Err` where neither memory nor disk has room; then nothing
+    /// was taken.
     pub fn append(&self, bytes: &mut Vec<u8>) -> io::Result<()> {
         if bytes.is_empty() {
             return Ok(());

@@ -1,7 +1,7 @@
-//! What other threads see of replication: the role, the history, the link.
+//! State of replication that other threads see: the role, the history, the link.
 //!
-//! The mutex is held for moments. What commands ask is beside it: `Tasks::REPLICA` says whether the node follows another, and
-//! changes only while everything is held (`role`).
+//! The mutex is held for moments. Commands do not need it: `Tasks::REPLICA` says whether the node follows
+//! another, and changes only while everything is held (`role`).
 
 use isotherm_log::{Log, LogOffset};
 use isotherm_replication::link::Position;
@@ -21,8 +21,8 @@ pub struct Replication {
     state: Mutex<State>,
     /// The link to the primary is up: what this node has is what the primary had a moment ago.
     is_link_up: AtomicBool,
-    /// Moves with each change of the primary that is followed, while everything is held: what was begun for the one before has
-    /// no more effect.
+    /// Moves with each change of the primary that is followed, while everything is held: what was begun for
+    /// the one before has no more effect.
     generation: AtomicU64,
     /// Behind the generation whose link was begun last: each has one.
     link_begun: AtomicU64,
@@ -31,9 +31,9 @@ pub struct Replication {
     /// The node's own files are loaded. A link begins behind that.
     is_starting: AtomicBool,
     pub link: LinkView,
-    /// What this node expires by itself although it is a replica.
+    /// Keys that this node expires by itself although it is a replica.
     pub own_keys: OwnKeys,
-    /// Its replicas.
+    /// State of this node as a primary: its replicas.
     pub primary: Primary,
     pub failover: Failover,
 }
@@ -113,12 +113,14 @@ impl Replication {
         self.generation.load(Acquire)
     }
 
-    /// Whether the link of this generation begins now. The thread that has loaded the files asks again.
+    /// Returns whether the link of this generation is to begin now, and notes that it does. The thread that
+    /// has loaded the files asks again.
     pub fn begins_link(&self, generation: u64) -> bool {
         !self.is_starting.load(Acquire) && self.link_begun.fetch_max(generation + 1, AcqRel) <= generation
     }
 
-    /// Waits until no link loads a snapshot. The caller holds nothing. A superseded link ends its load when it has read the next portion.
+    /// Waits until no link loads a snapshot. The caller holds nothing. A superseded link ends its load when
+    /// it has read the next portion.
     pub fn installing(&self) -> MutexGuard<'_, ()> {
         routines::lock(&self.installing)
     }
@@ -132,7 +134,8 @@ impl Replication {
         self.generation.fetch_add(1, Release) + 1
     }
 
-    /// Where the log stands, if others may go on from there. Everything is held: what comes behind it brings its SELECT.
+    /// Returns the place in the history at the end of the log, if others may go on from there. Everything is
+    /// held; the log after it begins with its SELECT.
     pub fn place(&self, log: &Log) -> Option<Place> {
         let state = self.state();
         let (is_of_use, db) = match state.role {
@@ -142,8 +145,8 @@ impl Replication {
         is_of_use.then(|| Place { id: state.history.id(), offset: log.cut(false), db })
     }
 
-    /// Clients of a replica get no data while its link is down (`replica-serve-stale-data no`). Asked when the configuration is
-    /// cached, so what changes the link's state makes a new generation of it.
+    /// Clients of a replica get no data while its link is down (`replica-serve-stale-data no`). Asked when
+    /// the configuration is cached, so what changes the link's state makes a new generation of it.
     pub fn refuses_stale_reads(&self, config: &Config) -> bool {
         const SERVES_STALE: Id = id("replica-serve-stale-data");
         !config.flag(SERVES_STALE) && !self.is_link_up.load(Relaxed)
@@ -160,7 +163,7 @@ impl Replication {
 }
 
 impl State {
-    /// Where a primary is asked to go on; `end` is the end of the log.
+    /// Returns the position from which a primary is asked to go on; `end` is the end of the log.
     pub fn position(&self, end: isotherm_log::LogOffset) -> Option<Position> {
         self.has_position.then(|| Position { id: self.history.id(), end })
     }

@@ -4,21 +4,22 @@
 //!   buffer   [ ran, appended ][ PING | MULTI | INCR a | ... |  SET b ...  | SE      ]
 //!            freed            from                          parsed                 end of what came
 //! ```
-//! Up to 32 commands are framed and looked up, the memory that they touch is fetched, and then they run in order. The bytes of a
-//! command are appended while what it has locked is held, so that everything that is held at one moment is the data at the end of
-//! the log. Commands that lock nothing (PING, SELECT, a message) are appended with the next one, or at the end of the batch; a
-//! transaction is appended as a whole.
+//! Up to 32 commands are framed and looked up, the memory that they touch is fetched, and then they run in
+//! order. The bytes of a command are appended while what it has locked is held, so that everything that is
+//! held at one moment is the data at the end of the log. Commands that lock nothing (PING, SELECT, a message)
+//! are appended with the next one, or at the end of the batch; a transaction is appended as a whole.
 //!
-//! **No memory.** A command that changes one thing has changed nothing then: the link goes down, and it is asked for again. Where others of
-//! its transaction have run, the data is that of no place in the history: it loses its name and its place before others see it, so
-//! no one goes on from there, and the next attempt asks for all data. The log, and so the append-only file, has nothing of it.
+//! **No memory.** A command that changes one thing has changed nothing then: the link goes down, and it is
+//! asked for again. Where others of its transaction have run, the data is that of no place in the history: it
+//! loses its name and its place before others see it, so no one goes on from there, and the next attempt asks
+//! for all data. The log, and so the append-only file, has nothing of it.
 //!
 //! **Errors.** A command that is answered with an error here did something there, so the data differ: the
 //! link goes down, and all data is asked for (`link::faults`), unless `propagation-error-behavior` passes
 //! over it.
 //!
-//! Invariants: `from <= parsed <= buffer.len()`; the log ends with what lies before `from`. The bytes of an unfinished transaction
-//! or command are bounded (`client-query-buffer-limit`).
+//! Invariants: `from <= parsed <= buffer.len()`; the log ends with what lies before `from`. The bytes of an
+//! unfinished transaction or command are bounded (`client-query-buffer-limit`).
 
 use arrayvec::ArrayVec;
 use isotherm_log::LogOffset;
@@ -74,13 +75,13 @@ impl From<Refused> for Fault {
 /// A command that did not do here what it did there.
 #[derive(Debug)]
 pub struct Divergence {
-    /// As its client would have been answered.
+    /// Reply that the client of the command would have got.
     pub reply: String,
     pub command: String,
     pub is_unknown: bool,
 }
 
-/// What was seen while commands were applied.
+/// Events that were seen while commands were applied.
 #[derive(Default, Debug)]
 pub struct Seen {
     /// The primary asks for an ACK.
@@ -98,7 +99,7 @@ pub struct Stream {
     found: Vec<Found>,
 }
 
-/// One command in the buffer.
+/// Command in the buffer.
 #[derive(Clone, Copy)]
 struct Found {
     start: usize,
@@ -108,7 +109,7 @@ struct Found {
 }
 
 impl Stream {
-    /// What comes next is appended to this.
+    /// Returns the buffer to which the bytes of the stream that come next are appended.
     pub fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.buffer
     }
@@ -118,7 +119,7 @@ impl Stream {
         self.buffer.len() - self.from
     }
 
-    /// Nothing of what came before is of use: the stream begins anew behind the log's end.
+    /// Drops everything that came before: the stream begins anew after the end of the log.
     pub fn clear(&mut self) {
         *self = Stream::default();
     }

@@ -36,28 +36,28 @@ use crate::request::leases::await_gate;
 
 /// Written bytes reach the disk in such portions.
 const SYNC_BYTES: u64 = 8 << 20;
-/// What ends an RDB file: a mark, and the sum of all before it.
+/// Bytes at the end of an RDB file: a mark, and the checksum of everything before it.
 const END_BYTES: usize = 9;
 const END_MARK: u8 = 0xff;
 
 /// The snapshot does not take the place of the data; why stands in the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Why {
-    /// What was received is no snapshot that this node reads.
+    /// The received bytes are no snapshot that this node reads.
     Unusable,
-    /// This node cannot take it.
+    /// The node cannot take the snapshot.
     GivenUp,
 }
 
 /// A snapshot as it is loaded.
 pub trait Snapshot: Portions {
-    /// How many bytes stand behind it that are no part of it, once all was read.
+    /// Returns the number of bytes after the snapshot that are no part of it, once all was read.
     fn mark_bytes(&self) -> usize;
 
-    /// What the log calls where it comes from.
+    /// Returns the name of the snapshot's source in the log.
     fn from(&self) -> &'static str;
 
-    /// Its file, which has nothing else and is durable.
+    /// Returns the file of the snapshot, if it holds the snapshot alone and is durable.
     fn file(&self) -> Option<&Received>;
 }
 
@@ -68,7 +68,7 @@ pub struct Receiving {
     path: PathBuf,
     at: u64,
     synced: u64,
-    /// Of all bytes but `tail`, which may be the end of the file, and a mark behind it.
+    /// Checksum of all bytes but `tail`, which may be the end of the file, and a mark after it.
     sum: u64,
     tail: Vec<u8>,
     is_kept: bool,
@@ -129,8 +129,8 @@ impl Receiving {
 
     // COMPAT(replication): A snapshot that is received to disk is checked by its checksum before it takes the place of the file and
     // the data; Valkey finds a damaged one when its data is gone already. Why: the data that there is is better than none.
-    /// All has come; so many of the last bytes are no part of it. The file is `dbfilename` afterwards, if no save is under way that
-    /// may replace it.
+    /// All has come; so many of the last bytes are no part of it. The file is `dbfilename` afterwards, if no
+    /// save is under way that may replace it.
     pub fn keep(mut self, mark_bytes: usize, position: Position) -> Result<Option<Received>, Why> {
         self.tail.truncate(self.tail.len().saturating_sub(mark_bytes));
         let Some((rest, end)) = self.tail.split_last_chunk::<END_BYTES>() else {
@@ -289,7 +289,8 @@ fn bytes_behind(snapshot: &mut dyn Snapshot, read: usize) -> io::Result<usize> {
     }
 }
 
-/// Whether this node has data of the same primary, which has come back with another history and none.
+/// Returns whether this node refuses an empty primary: it has data of that primary, which has come back with
+/// another history and no data.
 pub fn refuses_empty(node: &Node, position: Position) -> bool {
     const REFUSES: Id = id("replica-refuse-empty-primary");
     let state = node.replication.state();
@@ -327,7 +328,7 @@ fn make_way(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
 /// The disk that a save of the former data writes to is waited for so long. This thread is the link's own.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
-/// What else walks or writes the data ends. Everything is held afterwards, if there was no error.
+/// Ends all else that walks or writes the data. Everything is held afterwards, if there was no error.
 fn end_others(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
     let node = exec.node;
     // What is left behind would go on with the data of before.
@@ -366,7 +367,8 @@ fn flush(exec: &mut Exec) {
     free_flushed(node);
 }
 
-/// What was removed is freed by the time the snapshot is loaded, or (`replica-lazy-flush`) while it is.
+/// Frees the entries that were removed: by the time the snapshot is loaded, or (`replica-lazy-flush`) while
+/// it is.
 fn free_flushed(node: &'static Node) {
     /// Entries freed in one hold: some 20 us.
     const STEPS_A_HOLD: usize = 200;

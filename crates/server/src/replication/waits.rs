@@ -22,7 +22,7 @@ pub const NOTHING_SYNCED: &str =
 #[derive(Default)]
 pub struct Waits {
     list: Mutex<Vec<(Arc<Waiter>, Wish)>>,
-    /// Those in the list, for threads that have news much more often than anyone waits.
+    /// Number of waits in the list, for threads that have news much more often than a client waits.
     count: AtomicUsize,
 }
 
@@ -51,7 +51,8 @@ impl Waits {
     }
 }
 
-/// How far a wish has come. `durable`: what this node has synced, if it has an append-only file.
+/// Returns how far a wish has come. `durable`: the offset to which this node has synced, if it has an
+/// append-only file.
 pub fn reached(primary: &Primary, wish: &Wish, durable: Option<LogOffset>) -> Reached {
     let replicas = primary.replicas();
     let online = replicas.iter().filter(|replica| replica.seen.state().is_online());

@@ -1,4 +1,5 @@
-//! Disturbances that no call of the disk shows: a routine that does not come on, and a wall clock that is set.
+//! Disturbances that no call of the disk shows: a routine that does not come on, and a wall clock that is
+//! set.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The end of a life: the disk works again or does not, the process is gone, and what is there is looked at once more.
+//! The end of a life: the disk works again or does not, the process is gone, and what is there is looked at
+//! once more.
 
 use isotherm_disk::{Damage, Plan};
 use isotherm_log::writer::FsyncPolicy;
@@ -91,7 +92,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Nothing more runs: the power fails, the process is killed, or it is shut down.
+    /// Ends the life, so that nothing more runs: the power fails, the process is killed, or it is shut down.
     pub fn end(&mut self, process: Process) -> Result<(), Violation> {
         self.counts.calls += self.disk.calls();
         if let Some(code) = routines::simulated::exit_code() {

@@ -1,4 +1,5 @@
-//! A replica with an append-only file, on the same disk: what it has of its primary's history after each crash.
+//! A replica with an append-only file, on the same disk: what it has of its primary's history after each
+//! crash.
 //!
 //! ```text
 //!   seed --> the primary     SELECT | SET a b | MULTI INCR c EXEC ...      a list of frames, which only grows
@@ -7,9 +8,10 @@
 //!                 |
 //!   crash --> start --> the place that it would ask for (PSYNC)            is the end of a frame, and not before what was durable
 //! ```
-//! Checked after each start, beside what `machine` checks: the place is one between two frames, the database that is selected
-//! there is the primary's, the name of the history is one that the primary had, and the stream goes on from there. Now and then the
-//! primary has a new name (a failover among others), and the replica is promoted, writes, and follows again.
+//! Checked after each start, beside what `machine` checks: the place is one between two frames, the database
+//! that is selected there is the primary's, the name of the history is one that the primary had, and the
+//! stream goes on from there. Now and then the primary has a new name (a failover among others), and the
+//! replica is promoted, writes, and follows again.
 
 use isotherm_keyspace::{Db, Held, Want};
 use isotherm_log::LogOffset;
@@ -164,7 +166,7 @@ impl Primary {
     }
 }
 
-/// What the link does at +CONTINUE.
+/// Renames the history of the node, as the link does at +CONTINUE.
 fn rename(process: &Process, id: ReplId) {
     let node = process.node;
     let mut held = Held::new(&node.keyspace);
@@ -207,7 +209,7 @@ fn parameters(prng: &mut Prng) -> Vec<String> {
     text.split(' ').map(String::from).collect()
 }
 
-/// How much of what there was.
+/// Counts of the events in all runs.
 #[derive(Default, Debug)]
 struct Counts {
     frames: u64,

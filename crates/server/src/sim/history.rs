@@ -1,11 +1,11 @@
-//! What the data was at each place of the log, and what a start may not lose.
+//! Data at each offset of the log, and the part of it that a start must not lose.
 //!
 //! ```text
 //!   log     |----step----|--step--|---------step of several frames---------|
 //!   digest  d0           d1       d2       d2 ^ share of the keys named so far  ^ d3
 //! ```
-//! A step is one command, one EXEC, or one round of the cron. Within a step of several frames each frame stands for the keys that
-//! it names.
+//! A step is one command, one EXEC, or one round of the cron. Within a step of several frames each frame
+//! stands for the keys that it names.
 
 use super::state::{self, Name, State};
 use isotherm_log::LogOffset;
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::effects::change_log::ChangeLog;
 
-/// What a step has changed.
+/// Changes of one step.
 struct Step {
     from: LogOffset,
     to: LogOffset,
@@ -29,9 +29,10 @@ pub struct History {
     start_digest: u64,
     steps: Vec<Step>,
     pub state: State,
-    /// Where each key was last changed.
+    /// Offset at which each key was last changed.
     changed_at: BTreeMap<Name, LogOffset>,
-    /// What no crash may take: shown by a reply that left under `always`, or announced as durable.
+    /// Offset up to which no crash may lose anything: a reply that left under `always` has shown it, or it
+    /// was announced as durable.
     pub required: LogOffset,
 }
 
@@ -79,12 +80,13 @@ impl History {
         Ok(())
     }
 
-    /// What one who sees this key sees of the log. A key that is not there is seen too.
+    /// Returns the offset of the log that a client sees by looking at this key. A look at a missing key
+    /// counts too.
     pub fn seen(&self, name: &Name) -> LogOffset {
         self.changed_at.get(name).copied().unwrap_or(self.start)
     }
 
-    /// The same of any key of a database.
+    /// Returns the offset of the log that a client sees by looking at any key of a database.
     pub fn seen_in(&self, db: u16) -> LogOffset {
         let of_db = self.changed_at.iter().filter(|((of, _), _)| *of == db).map(|(_, at)| *at);
         of_db.max().unwrap_or(self.start)
@@ -114,7 +116,8 @@ fn read(log: &ChangeLog, from: LogOffset, to: LogOffset) -> Result<Vec<u8>, Stri
 }
 
 impl History {
-    /// The keys that the whole commands between two places name; an error if the second is within a command or a transaction.
+    /// The keys that the whole commands between two places name; an error if the second is within a command
+    /// or a transaction.
     fn named(&self, from: LogOffset, to: LogOffset, log: &ChangeLog) -> Result<BTreeSet<Name>, String> {
         // The database is that of the last SELECT, wherever it was.
         let bytes = read(log, self.start, to)?;

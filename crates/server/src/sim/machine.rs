@@ -27,7 +27,7 @@ const FOLDER: &str = "appendonlydir";
 pub const UNREADABLE: &str = "unreadable, and known to be";
 const BEGIN_MS: u64 = 1_750_000_000_000;
 
-/// What was wrong.
+/// Text about a broken rule.
 pub type Violation = String;
 
 /// A save that was begun: what it holds, and whether it is complete.
@@ -50,13 +50,15 @@ pub struct Machine {
     pub counts: Counts,
     folder: PathBuf,
     pub history: Option<History>,
-    /// What a start finds as long as the first base is not listed that follows `CONFIG SET appendonly yes`.
+    /// Older history. A start finds it as long as the first base after `CONFIG SET appendonly yes` is not
+    /// listed.
     before: Option<History>,
-    /// The data at rewrites that were begun while the append-only file was off: one replaces all files by a base.
+    /// The data at rewrites that were begun while the append-only file was off: one replaces all files by a
+    /// base.
     alone: Vec<State>,
     /// The append-only file is switched off: nothing more is logged.
     pub is_off: bool,
-    /// Of the life at hand.
+    /// Replies that wait in the current life.
     pub waiting: Vec<Waiting>,
     pub saves: Vec<Save>,
     saves_seen: u64,
@@ -179,7 +181,7 @@ impl Machine {
         }
     }
 
-    /// What this process has found is right.
+    /// Takes the data that this process has found as the right one.
     pub fn adopt(&mut self, process: &Process) {
         self.history = Some(History::new(process.node.log.end(), process.state()));
         self.old_log = Some(&process.node.log);
@@ -256,7 +258,7 @@ impl Machine {
         Ok(())
     }
 
-    /// Whether the folder has what its manifest lists, and nothing else.
+    /// Checks that the folder has the files that its manifest lists, and no others.
     fn check_files(&self) -> Result<(), Violation> {
         let folder = self.folder.join(FOLDER);
         let Ok(names) = self.disk.list(&folder) else { return Ok(()) };
@@ -329,7 +331,7 @@ impl Machine {
         }
     }
 
-    /// Whether the process is there and runs.
+    /// Returns whether the process exists and runs.
     pub fn is_alive(&self) -> bool {
         !self.disk.is_stopped() && routines::simulated::exit_code().is_none()
     }
@@ -428,7 +430,7 @@ impl Machine {
         self.write(process, session, &[b"EXEC".to_vec()])
     }
 
-    /// The same of the first client.
+    /// Runs a request of the first client, whose reply shows the changes that the request made.
     pub fn request_of(&mut self, process: &mut Process, words: &[Vec<u8>]) -> Result<(), Violation> {
         self.write(process, 0, words)
     }
@@ -484,7 +486,8 @@ impl Machine {
         Ok(())
     }
 
-    /// The append-only file may have been switched on or off in the step at hand, which has changed nothing else.
+    /// The append-only file may have been switched on or off in the step at hand, which has changed nothing
+    /// else.
     fn note_switch(&mut self, process: &Process) {
         let is_off = !process.node.aof.is_on();
         if std::mem::replace(&mut self.is_off, is_off) && !is_off {
@@ -570,7 +573,7 @@ impl Machine {
     }
 }
 
-/// Whether these are the keys of a save, as they are loaded at this time.
+/// Returns whether `found` has the keys of a save, as they are loaded at this time.
 pub fn equals_saved(saved: &State, found: &State, now_ms: i64) -> bool {
     let living = |(_, key): &(&state::Name, &state::KeyState)| key.expiry_ms.is_none_or(|at| at >= now_ms);
     let is_same = |name: &state::Name, saved: &state::KeyState| match found.get(name) {

@@ -1,4 +1,4 @@
-//! One life of the server: from its start on a disk to the moment when it is gone.
+//! Life of the server: from its start on a disk to the moment when it is gone.
 
 use isotherm_cluster::NodeId;
 use isotherm_cluster::topology::Address;
@@ -34,13 +34,13 @@ use crate::worker;
 
 const WORKERS: usize = 2;
 const PARTITIONS: usize = 4;
-/// So often a command runs again.
+/// Most runs of one command.
 const READS_MAX: u32 = 100;
 pub const DATABASES: u16 = 3;
 /// The history of a life is read from the log's memory.
 const BACKLOG_BYTES: u64 = 1 << 30;
 
-/// What all lives of one thread share, as it costs descriptors or is never freed.
+/// Objects that all lives of one thread share, because they cost descriptors or are never freed.
 struct Lasting {
     commands: Commands,
     workers: Vec<(isotherm_reactor::Events, Mailbox<WorkerMessage>)>,
@@ -70,13 +70,13 @@ pub struct Process {
     last: RefCell<State>,
 }
 
-/// What a client got.
+/// Answer to a client.
 pub struct Answer {
     pub reply: Vec<u8>,
-    /// It leaves when the log is durable up to here.
+    /// Offset up to which the log must be durable before the reply leaves.
     pub not_before: LogOffset,
     pub was_gated: bool,
-    /// The command could not run now.
+    /// True if the command could not run now.
     pub is_parked: bool,
 }
 
@@ -176,7 +176,8 @@ impl Process {
         self.sessions[session].db.0
     }
 
-    /// What is on the disk cannot be seen any more once that has stopped, nor does anything that is done get there.
+    /// Returns the data. If values are on a disk that has stopped, they cannot be read, and no change gets
+    /// there any more: the data is that of the last look.
     pub fn state(&self) -> State {
         if self.node.tier().is_some() && self.disk.is_stopped() {
             return self.last.borrow().clone();
@@ -266,12 +267,12 @@ impl Process {
         of_ticket
     }
 
-    /// What lies in the mailbox of a worker.
+    /// Takes the messages out of the mailbox of a worker.
     pub fn messages(&self, worker: usize) -> Vec<WorkerMessage> {
         LASTING.with(|lasting| lasting.workers[worker].1.take().into_iter().collect())
     }
 
-    /// Who is parked because of what a session has waited for.
+    /// Returns a session, and the dispatcher of its worker.
     pub fn session(&mut self, session: usize) -> (&mut Dispatcher, &mut Session) {
         let session = &mut self.sessions[session];
         (&mut self.workers[usize::from(session.shared.worker)], session)
@@ -290,7 +291,7 @@ impl Process {
         self.tick(prng);
     }
 
-    /// The same without expiry, as on a replica.
+    /// Runs a round of the cron as far as it concerns persistence, but without expiry, as on a replica.
     pub fn tick(&mut self, prng: &mut Prng) {
         if prng.one_in(2) {
             background::tick(self.node.store(), self.node.used_memory_bytes());

@@ -26,7 +26,7 @@ pub struct KeyState {
 
 pub type State = BTreeMap<Name, KeyState>;
 
-/// What a key adds to the digest of a state.
+/// Returns the share of a key in the digest of a state.
 pub fn share(name: &Name, state: &KeyState) -> u64 {
     let mut hasher = DefaultHasher::new();
     (name, state.value, state.expiry_ms).hash(&mut hasher);
@@ -37,7 +37,8 @@ pub fn digest(state: &State) -> u64 {
     state.iter().fold(0, |digest, (name, key)| digest ^ share(name, key))
 }
 
-/// Parts of collections come to memory for it, as for DEBUG DIGEST: they are what they were when they left, so they leave again unwritten.
+/// Parts of collections come to memory for it, as for DEBUG DIGEST: they are what they were when they left,
+/// so they leave again unwritten.
 pub fn of(node: &Node) -> State {
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::All);
@@ -76,7 +77,7 @@ fn fetch_nodes(node: &Node, held: &mut Held<'_>) {
     tier.fetch_held(held, &ColdKeys { keys: nodes }, true);
 }
 
-/// Of a value wherever it is.
+/// Reads the state of a key whose value is in memory or on disk.
 fn read_state(node: &Node, key: &[u8], entry: &Entry<'_>) -> KeyState {
     let Value::Cold(cold) = entry.value else { return key_state(entry) };
     let tier = node.tier().expect("values leave memory to a disk");

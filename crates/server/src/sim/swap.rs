@@ -1,13 +1,14 @@
-//! The same with `swap-mode`: values and small keys leave memory for the disk that fails, and the base of the
-//! append-only file refers to them.
+//! Simulation with `swap-mode`: values and small keys leave memory for the disk that fails, and the base of
+//! the append-only file refers to them.
 //!
 //! ```text
 //!   seed --> as `seeds`, and
 //!              a client        names keys of few slots, so that many lie in one bundle
 //!              swap-writer     some rounds over all slots, with DEBUG SWAP-CHAOS: all leaves that may
 //! ```
-//! **Checked besides**: what is read of a key is what was stored, wherever it is; no key changes but by the log; what the log on disk counts as
-//! living is what the keyspace refers to; its own invariants hold after each step of its thread.
+//! **Checked in addition**: a value that is read is the one that was stored, wherever it is; no key changes
+//! except by the log; the bytes that the log on disk counts as live are those that the keyspace refers to;
+//! the invariants of the log on disk hold after each step of its thread.
 
 use isotherm_disk::{Call, Damage, Fault, Plan, RandomFault};
 use isotherm_keyspace::{ColdRef, Held, NodeHand, Slot, SlotHand, Want};
@@ -25,13 +26,13 @@ use crate::process::routines;
 use crate::process::time::simulated as clock;
 
 const LIVES: u64 = 5;
-/// Of slots that the writer's thread comes to in the first step of a round.
+/// Hash tags of slots that the thread of the writer reaches in the first step of a round.
 const TAGS: [&str; 3] = ["2977", "460", "2281"];
 const KEYS: u64 = 24;
-/// So many steps of the writer's thread are a round, and one more: it begins within.
+/// Steps of the writer's thread in a round, and one more, as it begins within a round.
 const STEPS_PER_ROUND: u64 = 65;
 
-/// What has happened, in all lives.
+/// Counts of the events in all lives.
 #[derive(Default, Clone, Copy, Debug)]
 struct Seen {
     frozen: u64,
@@ -82,7 +83,7 @@ struct Away {
     values: Vec<ColdRef>,
     parts: Vec<ColdRef>,
     bundles: Vec<ColdRef>,
-    /// Of parts that have come back and were not changed since.
+    /// References of parts that have come back to memory and were not changed since.
     clean: Vec<ColdRef>,
 }
 
@@ -105,14 +106,15 @@ impl Away {
         away
     }
 
-    /// As the log counts them.
+    /// Returns the bytes of all references, as the log counts them.
     fn bytes(&self) -> u64 {
         let all = self.values.iter().chain(&self.parts).chain(&self.bundles).chain(&self.clean);
         all.map(|reference| ((HEAD_BYTES + reference.value_bytes()) as u64).next_multiple_of(16)).sum()
     }
 }
 
-/// Whether what the log counts as living is what the keyspace refers to, if it can be seen now.
+/// Checks that the bytes that the log counts as live are those that the keyspace refers to. Skipped while
+/// that cannot be seen.
 fn check_accounting(node: &Node) -> Result<(), Violation> {
     if node.keyspace.is_snapshot_active() || tier(node).counters.group_bytes.load(Relaxed) > 0 {
         return Ok(());
@@ -243,7 +245,8 @@ impl Machine {
         }
     }
 
-    /// The thread that writes goes on for a while, or a round; perhaps a base begins before anything comes back.
+    /// The thread that writes goes on for a while, or a round; perhaps a base begins before anything comes
+    /// back.
     fn let_leave(&mut self, process: &mut Process) -> Result<(), Violation> {
         let steps = if self.prng.one_in(2) { STEPS_PER_ROUND } else { 1 + self.prng.below(5) };
         for _ in 0..steps {
@@ -329,7 +332,7 @@ fn go(machine: &mut Machine, process: &mut Process) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Whether the course came to its end before the crash.
+/// Returns whether the course ended before the crash.
 fn crash_at(call: u64) -> Result<bool, Violation> {
     let mut machine = Machine::new(call);
     machine.starts_fail = false;

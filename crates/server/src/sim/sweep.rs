@@ -1,4 +1,4 @@
-//! One course of everything that persistence does, and a crash at each call of it.
+//! Course of everything that persistence does, with a crash at each of its disk calls.
 
 use isotherm_disk::{Call, Damage, Disk, Fault, Mode, Plan, RandomFault, write_all_at};
 use std::path::Path;
@@ -27,7 +27,7 @@ fn parameters(text: &str) -> Vec<String> {
     ["--appendonly", "yes"].into_iter().chain(text.split(' ')).map(String::from).collect()
 }
 
-/// What the course does: commits, EXEC, a rotation by a failed sync, a rewrite, saves.
+/// Runs the course: commits, EXEC, a rotation by a failed sync, a rewrite, saves.
 fn go(machine: &mut Machine, process: &mut Process) -> Result<(), Violation> {
     let long = format!("APPEND k1 {}", "x".repeat(2000));
     let round = [
@@ -59,7 +59,7 @@ fn go(machine: &mut Machine, process: &mut Process) -> Result<(), Violation> {
     machine.settle(process, 1500)
 }
 
-/// Whether the course came to its end before the crash.
+/// Returns whether the course ended before the crash.
 fn crash_at((course, seed): (&str, u64), call: u64) -> Result<bool, Violation> {
     let mut machine = Machine::new(seed);
     machine.starts_fail = false;

@@ -62,7 +62,7 @@ pub fn command(prng: &mut Prng, now_ms: i64) -> Words {
     words(&text)
 }
 
-/// What a request shows of the data.
+/// Part of the data that a reply shows.
 pub enum Shown {
     Key(String),
     Database,

@@ -1,6 +1,7 @@
 //! The bytes of one link: what came and is no whole message yet, and what waits to be sent.
 //!
-//! Messages that keep the cluster together pass those that clients publish: a subscriber that is slow elsewhere delays no PONG.
+//! Messages that keep the cluster together pass those that clients publish: a subscriber that is slow
+//! elsewhere delays no PONG.
 
 use isotherm_reactor::Stream;
 use isotherm_reactor::stream::Progress;
@@ -27,7 +28,7 @@ pub struct BusConnection {
     queue: Option<Box<Queue>>,
 }
 
-/// What waits to be sent.
+/// Messages that wait to be sent.
 #[derive(Default)]
 struct Queue {
     control: VecDeque<Arc<[u8]>>,
@@ -48,13 +49,13 @@ enum Stage {
     Ready,
 }
 
-/// How far a handshake has come.
+/// Progress of a handshake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shaken {
     Not,
-    /// There was none, or it is over already.
+    /// No handshake is left: there was none, or it is over already.
     Ready,
-    /// It was done now, of a connection that this node has begun or not.
+    /// The handshake has ended now, on a connection that this node has begun or not.
     Now {
         is_ours: bool,
     },
@@ -62,7 +63,7 @@ pub enum Shaken {
 }
 
 pub enum Incoming {
-    /// What was kept, and what came now; and whether that was all there is for now.
+    /// Bytes that were kept and bytes that came now; and whether that was all there is for now.
     Bytes(Vec<u8>, bool),
     Nothing,
     Ended,
@@ -101,7 +102,7 @@ impl BusConnection {
         Ok(self.stage == Stage::Ready)
     }
 
-    /// Which address of this machine it is from.
+    /// Returns the address of this machine that the connection is from.
     pub fn local_ip(&self) -> Option<String> {
         self.stream.addresses().map(|(_, local)| local.ip().to_canonical().to_string())
     }
@@ -130,7 +131,7 @@ impl BusConnection {
         Shaken::Failed
     }
 
-    /// Nothing more is read without a further event.
+    /// Returns whether nothing more can be read without a further event.
     pub fn is_drained(&self) -> bool {
         self.stream.is_drained(0, 1)
     }
@@ -148,7 +149,8 @@ impl BusConnection {
         }
     }
 
-    /// What stands behind `from` is no whole message yet. One that comes in many reads is not copied with each.
+    /// Keeps the bytes from `from` on, which are no whole message yet. A message that comes in many reads is
+    /// not copied with each.
     pub fn keep(&mut self, mut bytes: Vec<u8>, from: usize) {
         bytes.drain(..from);
         if bytes.is_empty() {
@@ -184,12 +186,12 @@ impl BusConnection {
         true
     }
 
-    /// Of messages that wait to be sent.
+    /// Returns the bytes of messages that wait to be sent.
     pub fn queued_bytes(&self) -> usize {
         self.queue.as_ref().map_or(0, |queue| queue.bytes)
     }
 
-    /// What is allocated for it.
+    /// Returns the memory that is allocated for the connection.
     pub fn memory_bytes(&self) -> usize {
         let queue = self.queue.as_ref().map_or(0, |queue| size_of::<Queue>() + queue.bytes);
         size_of::<BusConnection>() + self.input.capacity() + queue

@@ -1,5 +1,5 @@
-//! What the bus thread leaves to another one, since it takes the locks of partitions: slots change hands, keys of slots are counted
-//! and deleted, and the node follows another primary.
+//! Work that the bus thread leaves to another thread, since it takes the locks of partitions: slots change
+//! hands, keys of slots are counted and deleted, and the node follows another primary.
 
 use isotherm_cluster::Slot;
 use isotherm_cluster::machine::CommitNumber;
@@ -33,11 +33,13 @@ pub enum Work {
         others: Vec<Slot>,
     },
     Publish(Arc<Topology>),
-    /// What was handed before is done: a thread waits until the sender is dropped.
+    /// Signal that all works before it are done: a thread waits until the sender is dropped.
     Drop(Sender<()>),
-    /// Whether this node has keys, in a slot or at all: it comes back with the answer.
+    /// Request that depends on whether this node has keys, in a slot or at all. It comes back with the
+    /// answer.
     Look(Looked),
-    /// What a look has closed, if nothing came of it: the word is as the topology has it again.
+    /// Slot that a look has closed for a request that has failed: its word becomes that of the topology
+    /// again.
     Restore(Slot),
     DeleteKeys(Vec<Slot>),
     Follow {
@@ -54,16 +56,16 @@ struct Hands {
     state: Arc<State>,
 }
 
-/// What the bus thread sees of the other one.
+/// State of this thread that the bus thread sees.
 #[derive(Default)]
 struct State {
-    /// What was handed and is not done.
+    /// Works that were handed over and are not done.
     undone: AtomicUsize,
     /// The herald has something to say later, or may have.
     has_news: AtomicBool,
 }
 
-/// By which the bus thread hands its work to the other one.
+/// Channel by which the bus thread hands its work to the other thread.
 pub struct Hand {
     works: Sender<Work>,
     state: Arc<State>,
@@ -83,7 +85,8 @@ impl Hand {
         self.works.send(work).expect("the hands live as long");
     }
 
-    /// All that was handed is done, and nothing of it is left to be said: what comes next is not before it, whichever thread does it.
+    /// All that was handed is done, and nothing of it is left to be said: what comes next is not before it,
+    /// whichever thread does it.
     pub fn are_at_rest(&self) -> bool {
         self.state.undone.load(Ordering::Acquire) == 0 && !self.state.has_news.load(Ordering::Relaxed)
     }
@@ -147,7 +150,7 @@ fn delete_keys(node: &'static Node, slots: &[Slot]) {
     }
 }
 
-/// In steps, with other commands between them.
+/// Deletes the keys of a slot in steps, with other commands between them.
 fn delete_slot(exec: &mut Exec, slot: Slot) {
     let node = exec.node;
     let member = node.cluster.get().expect("the bus belongs to a member of a cluster");

@@ -49,12 +49,12 @@ pub use open::{Opened, open};
 use pulse::Pulse;
 
 const TICK: Duration = Duration::from_millis(100);
-/// One buffer for all links.
+/// Size of the one buffer for all links.
 const READ_BYTES: usize = 64 << 10;
-/// Of one link in a turn.
+/// Reads from one link in a turn.
 const READS_PER_TURN: usize = 16;
 const ACCEPTS_PER_TURN: usize = 64;
-/// Of a message of clients over a link that no node has named itself on.
+/// Limit of a client's message over a link on which no node has named itself.
 const UNKNOWN_SENDER_BYTES_MAX: usize = 64 << 10;
 /// Tokens of links are their numbers, which grow from 1; those of listeners stand at the other end.
 const LISTENER_TOKENS: usize = usize::MAX - 64;
@@ -64,7 +64,7 @@ pub struct BusThread {
     events: Events,
     mailbox: Mailbox<BusMessage>,
     listeners: Vec<Listener>,
-    /// That they listen on.
+    /// Port that the listeners listen on.
     port: u16,
     machine: Machine,
     /// On their own, since a leaf of the map is half empty where numbers only grow.
@@ -79,14 +79,15 @@ pub struct BusThread {
     failed: Vec<LinkId>,
     accepted: u64,
     asked: u64,
-    /// Of requests that are under way, with the slot whose word was closed for one.
+    /// Clients and workers whose requests are under way, each with the slot whose word was closed for the
+    /// request.
     askers: BTreeMap<RequestId, (Asker, Option<Slot>)>,
     hands: hands::Hand,
     replicas_first: std::sync::mpsc::Sender<Looked>,
     saver: std::sync::mpsc::Sender<saver::Job>,
     names: std::sync::mpsc::Sender<names::Question>,
     counts: Counts,
-    /// Of messages of clients, since the last report.
+    /// Bytes of clients' messages since the last report.
     published_bytes: usize,
     /// Something was sent or has come since the counts were shown.
     has_news: bool,
@@ -162,7 +163,8 @@ impl BusThread {
         let wait = if self.unfinished.is_empty() { wait } else { Duration::ZERO };
         self.events.wait(Some(wait))?;
         let ready: Vec<Ready> = self.events.ready().collect();
-        // Before what other nodes have sent: where one was asked for something behind this node, it comes behind it.
+        // Before what other nodes have sent: where one was asked for something behind this node, it comes
+        // behind it.
         if self.mailbox.has_messages() {
             for message in self.mailbox.take() {
                 self.message(message);
@@ -521,7 +523,7 @@ impl BusThread {
         }
     }
 
-    /// What INFO and CLUSTER INFO show.
+    /// Updates the counts that INFO and CLUSTER INFO show.
     fn report(&mut self) {
         let bytes = self.connections.values().map(|connection| connection.memory_bytes()).sum::<usize>();
         self.bus().set_counts(self.counts.clone());

@@ -1,4 +1,4 @@
-//! What the process does at start to be a member of a cluster: it locks and reads nodes.conf and opens the bus's port.
+//! Steps of the start of a member of a cluster: it locks and reads nodes.conf and opens the bus's port.
 
 use isotherm_cluster::conf;
 use isotherm_cluster::machine::{Machine, Ms, Now};

@@ -1,6 +1,7 @@
-//! Whether the workers serve clients: each is sent a beat once a second and answers it. One that does not, for as long as
-//! `cluster-stall-timeout` says, stands still or waits for a lock whose holder does, and the bus falls silent: a node that serves no
-//! client must not look alive, or no other node takes its place.
+//! Test whether the workers serve clients: each is sent a beat once a second and answers it. A worker that
+//! does not answer for as long as `cluster-stall-timeout` says stands still, or waits for a lock whose holder
+//! does. Then the bus falls silent: a node that serves no client must not look alive, or no other node takes
+//! its place.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -13,7 +14,7 @@ use crate::node::Node;
 const BEAT_MS: u64 = 1000;
 
 pub struct Pulse {
-    /// Of each worker, with the moment of the beat that it was sent last.
+    /// Moment of the beat that each worker was sent last, and the beat that it has answered.
     workers: Vec<(u64, Arc<AtomicU64>)>,
 }
 

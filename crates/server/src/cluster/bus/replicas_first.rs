@@ -1,8 +1,8 @@
-//! CLUSTER SETSLOT reaches the replicas of this node before it is obeyed here: one that takes the place of its primary in the middle
-//! of a slot's move knows of the move.
+//! CLUSTER SETSLOT reaches the replicas of this node before it is obeyed here: one that takes the place of
+//! its primary in the middle of a slot's move knows of the move.
 //!
-//! It stands in the stream like a command, and is passed on once all replicas that are online have acknowledged it. A thread of its
-//! own waits for them, one request after the other.
+//! It stands in the stream like a command, and is passed on once all replicas that are online have
+//! acknowledged it. A thread of its own waits for them, one request after the other.
 
 use isotherm_resp::ArgsBuf;
 use std::io;
@@ -24,7 +24,7 @@ pub fn start(node: &'static Node, bus: BusSender) -> io::Result<Sender<Looked>> 
     Ok(sender)
 }
 
-/// Whether there is a replica to hear of it first.
+/// Returns whether a replica has to get the request first.
 pub fn are_wanted(node: &Node) -> bool {
     node.replication.upstream().is_none()
         && node.replication.primary.replicas().iter().any(|replica| replica.seen.state().is_online())
@@ -52,7 +52,8 @@ fn append(node: &'static Node, args: &ArgsBuf) {
     exec.release();
 }
 
-/// Whether all have it in time. None: as long as it takes.
+/// Waits until all online replicas have the stream. Returns whether they have it in time; `None`: waits as
+/// long as it takes.
 fn await_acks(node: &'static Node, timeout: Option<Duration>) -> bool {
     let (end, begun) = (node.log.end(), Instant::now());
     loop {

@@ -1,6 +1,8 @@
-//! CLUSTER MEET, ADDSLOTS, SETSLOT and their like: words of a client to a request of the machine, its answer to a reply.
+//! CLUSTER MEET, ADDSLOTS, SETSLOT and their like: words of a client to a request of the machine, its answer
+//! to a reply.
 //!
-//! What depends on the keys of this node is looked at before, by the thread that may take the locks of partitions.
+//! What depends on the keys of this node is looked at before, by the thread that may take the locks of
+//! partitions.
 
 use isotherm_cluster::machine::{Answer, Input, Request, RequestId, SlotAction};
 use isotherm_cluster::{NodeId, Slot};
@@ -31,8 +33,9 @@ pub fn look(mut looked: Looked, node: &'static Node) -> Looked {
     looked
 }
 
-/// Whether the slot has keys. One of this node's that has none takes no more from now on: who asks for a key in it is sent on, and
-/// so none is added behind the look. Whatever comes of the request, the word is as the topology has it afterwards.
+/// Closes a slot that has no keys, and returns whether it has keys. A closed slot of this node takes no keys
+/// from now on: clients that ask for a key in it are redirected, so none is added after the look. Whatever
+/// comes of the request, the word is as the topology has it afterwards.
 fn close_if_empty(node: &'static Node, slot: Slot) -> bool {
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::One(node.keyspace.partition_of(slot)));
@@ -60,7 +63,8 @@ impl BusThread {
         }
     }
 
-    /// What depends on keys is known. Replicas hear of SETSLOT first, of one that will be obeyed only.
+    /// Goes on with a request once it is known which keys there are. Replicas get a SETSLOT first, but only
+    /// one that will be obeyed.
     pub(super) fn looked(&mut self, looked: Looked) {
         let is_for_replicas =
             matches!(looked.request, Request::SetSlot { .. }) && replicas_first::are_wanted(self.node);
@@ -82,8 +86,8 @@ impl BusThread {
         }
     }
 
-    /// A slot that this node has no part in goes from one other to the next whatever it has here. Where replicas hear of that
-    /// first it may have a part in it by then.
+    /// A slot that this node has no part in goes from one other to the next whatever it has here. Where
+    /// replicas hear of that first it may have a part in it by then.
     fn depends_on_keys(&self, request: &Request) -> bool {
         match request {
             Request::SetSlot { slot, action: SlotAction::Node { .. }, .. } => {
@@ -210,7 +214,7 @@ fn parse_ranges(args: Args<'_>) -> Result<Vec<(Slot, Slot)>, Vec<u8>> {
     (2..args.len()).step_by(2).map(range).collect()
 }
 
-/// What no node is called is no node's name.
+/// Parses the name of a node. Text that cannot be a name gets the error for an unknown node.
 fn known_id(text: &[u8]) -> Result<NodeId, Vec<u8>> {
     NodeId::parse(text).ok_or_else(|| errors::with_bytes("ERR Unknown node ", text, ""))
 }
@@ -241,7 +245,7 @@ fn parse_set_slot(args: Args<'_>) -> Parsed {
     Ok(Request::SetSlot { slot, action, is_replicated: false })
 }
 
-/// How long SETSLOT waits for replicas at most; None: without end.
+/// Returns how long SETSLOT waits for replicas at most; `None`: without end.
 pub fn parse_timeout(args: Args<'_>) -> Result<Option<Duration>, Vec<u8>> {
     const USUAL: Duration = Duration::from_millis(2000);
     let Some(at) = (4..args.len()).find(|at| args.get(*at).eq_ignore_ascii_case(b"timeout")) else {

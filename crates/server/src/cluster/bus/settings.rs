@@ -10,7 +10,7 @@ use crate::tls;
 
 /// Without `cluster-port` the bus listens so many ports above the clients'.
 pub const BUS_PORT_OFFSET: u16 = 10_000;
-/// What `cluster-link-sendbuf-limit 0` means here: a link that does not take so much is broken.
+/// Limit that `cluster-link-sendbuf-limit 0` stands for here: a link with more bytes to send is broken.
 const QUEUE_BYTES_MAX: usize = 64 << 20;
 
 pub fn bus_port(config: &Config) -> u16 {
@@ -21,12 +21,13 @@ pub fn bus_port(config: &Config) -> u16 {
     }
 }
 
-/// That of the clients which speak as the nodes do.
+/// Returns the port of the clients that connect as the nodes do, with TLS or without.
 pub fn default_port(config: &Config) -> u16 {
     if tls::is_for_cluster(config) { config.tls_port() } else { config.port() }
 }
 
-/// With what DEBUG has switched. The bus listens where it did at the start, whatever has become of the clients' port.
+/// With what DEBUG has switched. The bus listens where it did at the start, whatever has become of the
+/// clients' port.
 pub fn read_all(node: &Node, listening_port: u16) -> Settings {
     const ANNOUNCED: Id = id("cluster-announce-bus-port");
     let announced = node.config.number(ANNOUNCED) as u16;

@@ -41,7 +41,7 @@ impl World {
         news
     }
 
-    /// The same without their numbers.
+    /// Returns the pushes that follow from a topology, without their numbers.
     fn becomes(&mut self, after: Arc<Topology>, now_ms: i64) -> Vec<String> {
         let news = self.pushes(after, now_ms);
         news.iter().map(|news| shown(news, Asker::default())).collect()

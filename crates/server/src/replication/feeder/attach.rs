@@ -24,7 +24,7 @@ use crate::session::{Attention, ClientShared};
 
 pub const BACKLOG_BYTES: Id = id("repl-backlog-size");
 
-/// As the log of the process calls a replica.
+/// Returns the name of a replica in the log of the process.
 pub fn name_of(announced: &Announced, client: &ClientShared) -> Box<str> {
     let address = address_of(announced, client);
     match announced.listening_port {
@@ -204,7 +204,8 @@ impl Feeder {
         true
     }
 
-    /// A snapshot that is being written to disk serves another one that wants the same, while all of the log behind it is there.
+    /// A snapshot that is being written to disk serves another one that wants the same, while all of the log
+    /// behind it is there.
     fn sync_to_join(&self, replica: &Replica) -> Option<Arc<crate::replication::full_sync::FullSync>> {
         let of_others = self.replicas.iter().flatten();
         let awaiting = of_others.filter(|other| {
@@ -223,8 +224,10 @@ impl Feeder {
             .next()
     }
 
-    /// From now on the log is kept, under a name that no one has heard before: what was not logged until now is in no one's log.
-    /// False if a script is in its middle, of which only the rest would be logged: nothing was done.
+    /// Keeps the log from now on. A primary that has not logged all of its history takes a new name for it:
+    /// no other log contains the changes that were not logged until now. Returns false, and does nothing,
+    /// while a script is in its middle, because only the rest of it would be logged. Returns true also if
+    /// there are no random bytes: then it logs why and keeps nothing.
     pub(super) fn open_backlog(&mut self) -> bool {
         let node = self.node;
         if self.kept.is_some() {
@@ -242,7 +245,8 @@ impl Feeder {
             return false;
         }
         node.log.set_backlog_bytes(node.config.number(BACKLOG_BYTES) as u64);
-        // A replica has the history of its primary, and keeps it; so does a node that has logged all of its own.
+        // A replica has the history of its primary, and keeps it; so does a node that has logged all of its
+        // own.
         let is_renamed = !node.mail.tasks().has(Tasks::REPLICA) && node.log.has_gap();
         if is_renamed {
             node.log.close_gap();

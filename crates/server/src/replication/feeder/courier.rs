@@ -3,8 +3,8 @@
 //! ```text
 //!   feeder --Write, Read--> [ one job after the other ] --Read, Written--> the feeder's mailbox
 //! ```
-//! There is one write on its way at most, and one read for each replica. A disk that hangs holds up the replicas that need its bytes;
-//! the others, and who waits for their ACKs, go on.
+//! There is one write on its way at most, and one read for each replica. A disk that hangs holds up the
+//! replicas that need its bytes; the others, and who waits for their ACKs, go on.
 //!
 //! It begins with the first job. Where the system gives no thread the feeder carries jobs out itself.
 
@@ -28,7 +28,7 @@ enum Job {
     Read { reader: Reader, range: FileRange, bytes: Vec<u8> },
 }
 
-/// Who gets what is read: a replica by the number of its client, and which of its reads this is.
+/// Receiver of the bytes that are read: a replica by the number of its client, and the number of its read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Reader {
     pub client: u64,

@@ -1,4 +1,5 @@
-//! When a cut is made, for whom, and what follows when a snapshot is on its way.
+//! Cuts of the log for replicas: when one is made and for which replicas, and the steps once a snapshot is on
+//! its way.
 
 use isotherm_replication::feed::{FeedState, Terms, Waiting, next_group};
 use std::sync::Arc;

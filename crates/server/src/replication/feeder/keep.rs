@@ -1,14 +1,15 @@
-//! What of the log is kept for replicas, and where.
+//! Parts of the log that are kept for replicas, and their places.
 //!
 //! ```text
 //!   offset      ring.first           kept.from           end - repl-backlog-size        end
 //!               [ ring, on disk      ][ in memory, to be looked at ][ in memory          ]
 //!                     ^ a slow replica             ^ needed           ^ others
 //! ```
-//! In memory stays `repl-backlog-size`. What leaves memory goes to the ring if a replica may lack it: one that is connected and has not
-//! acknowledged it, or one that left less than `repl-backlog-ttl` ago. The courier writes it, and memory keeps it until that is done.
-//! Without a ring, or where the disk refuses it or does not answer, memory keeps
-//! what connected replicas lack, as Valkey does, and `client-output-buffer-limit replica` bounds that.
+//! `repl-backlog-size` bytes stay in memory. The part that leaves memory goes to the ring if a replica may
+//! lack it: one that is connected and has not acknowledged it, or one that left less than `repl-backlog-ttl`
+//! ago. The courier writes it, and memory keeps it until that is done. Without a ring, or where the disk
+//! refuses it or does not answer, memory keeps the part that connected replicas lack, as Valkey does, and
+//! `client-output-buffer-limit replica` bounds that.
 
 use isotherm_disk::File;
 use isotherm_log::{LogOffset, ReaderKind};
@@ -25,11 +26,11 @@ use crate::process::log::{self, os_text};
 use crate::replication::full_sync::Source;
 use crate::replication::spool::Spool;
 
-/// So much is looked at, and written to the ring, at once.
+/// Bytes that are looked at, and written to the ring, at once.
 const STEP_BYTES: u64 = 1 << 20;
 /// Replicas that left and are remembered.
 const DEPARTED_MAX: usize = 64;
-/// What one job writes. The log keeps it in memory meanwhile.
+/// Maximum of bytes that one job writes. The log keeps them in memory meanwhile.
 const WRITE_BYTES_MAX: u64 = 8 << 20;
 /// A disk that has refused the ring is tried again after so long.
 const REFUSED_REST: Duration = Duration::from_secs(1);
@@ -45,7 +46,7 @@ pub struct Departed {
 }
 
 impl Feeder {
-    /// What no replica needs any more is given back.
+    /// Gives back the parts of the log and the snapshots that no replica needs any more.
     pub(super) fn release(&mut self, end: LogOffset) {
         self.release_spools();
         let attached = || self.replicas.iter().flatten().filter(|replica| replica.needs_log());
@@ -145,7 +146,7 @@ impl Feeder {
         if self.ring.is_empty() { memory } else { memory.min(self.ring.first()) }
     }
 
-    /// From now on the log is kept from `from` on, if it is still there.
+    /// Keeps the log from `from` on, if it is still there. Returns whether it is.
     pub(super) fn keep_from(&mut self, from: LogOffset) -> bool {
         let is_in_ring = self.ring.covers(from);
         match &mut self.kept {
@@ -177,7 +178,7 @@ impl Feeder {
         }
     }
 
-    /// It has come back.
+    /// Forgets a replica that has come back.
     pub(super) fn forget(&mut self, address: &str, port: i64) {
         self.departed.retain(|departed| *departed.address != *address || departed.port != port);
     }
@@ -188,7 +189,8 @@ impl Feeder {
 
     // ---- what a replica may take ----
 
-    /// Whether the replica takes more memory than it may: what memory keeps of the log for it, not what the ring has.
+    /// Returns whether the replica takes more memory than it may. The log that memory keeps for it counts,
+    /// and not the part that the ring has.
     pub(super) fn is_above_limit(&self, replica: &mut Replica, end: LogOffset) -> bool {
         if !replica.needs_log() {
             return false;

@@ -1,4 +1,5 @@
-//! What a replica says once it is one: REPLCONF ACK. Whatever else it says, it is no client any more.
+//! Input of a connection that has become a replica: REPLCONF ACK. Any other input does not make it a client
+//! again.
 
 use isotherm_commands::Flags;
 use isotherm_log::LogOffset;
@@ -21,7 +22,8 @@ const REQUEST_BYTES_MAX: usize = 16 << 10;
 const READS_MAX: usize = 16;
 
 impl Feeder {
-    /// Reads what there is; `to_end` where the connection may have ended. False if the replica is to be closed.
+    /// Reads what there is; `to_end` where the connection may have ended. False if the replica is to be
+    /// closed.
     pub(super) fn listen(&mut self, replica: &mut Replica, to_end: bool) -> bool {
         let mut bytes = [0; 4 << 10];
         for _ in 0..READS_MAX {
@@ -133,7 +135,7 @@ impl Feeder {
         self.note_quorum();
     }
 
-    /// Which place of the log enough replicas have come to.
+    /// Notes the offset in the log that enough replicas have reached.
     fn note_quorum(&self) {
         const QUORUM: Id = id("repl-ack-quorum");
         const SYNCED: Id = id("repl-ack-quorum-fsync");

@@ -1,4 +1,5 @@
-//! The thread that feeds replicas: it owns their sockets, sends them snapshots and the log, and hears their ACKs.
+//! The thread that feeds replicas: it owns their sockets, sends them snapshots and the log, and hears their
+//! ACKs.
 //!
 //! ```text
 //!   worker --PSYNC--> attach --+--> +CONTINUE, the log from there
@@ -6,12 +7,14 @@
 //!   workers --append--> log --gather--> pieces --> each replica's socket
 //!   a replica --REPLCONF ACK--> its counters, the clients that wait for them
 //! ```
-//! It is a reader of the log beside the writer of the append-only file. A busy log is gathered for a moment, so that one call
-//! sends many commands. Who waits for ACKs ends that moment.
+//! It is a reader of the log beside the writer of the append-only file. A busy log is gathered for a moment,
+//! so that one call sends many commands. Who waits for ACKs ends that moment.
 //!
-//! It reads and writes no file: the `courier` does, so a disk that hangs holds up no replica but those that need it.
+//! It reads and writes no file: the `courier` does, so a disk that hangs holds up no replica but those that
+//! need it.
 //!
-//! It begins with the first replica. What is sent and when a replica is given up is decided by `Feed`; here are its hands.
+//! It begins with the first replica. What is sent and when a replica is given up is decided by `Feed`; here
+//! are its hands.
 
 mod attach;
 mod courier;
@@ -50,13 +53,13 @@ use replica::{Replica, Sent, Sources};
 
 /// Between two looks at a busy log.
 const GATHERING: Duration = Duration::from_millis(1);
-/// The same while no replica is there, and the log is only kept.
+/// Time between two looks at the log while no replica is there, and the log is only kept.
 const KEEPING: Duration = Duration::from_millis(20);
 
-/// The same while a failover, or the end of the process, waits for replicas.
+/// Time between two looks at the log while a failover, or the end of the process, waits for replicas.
 const WATCHED_LOOK: Duration = Duration::from_millis(50);
 
-/// What is sent at the end comes in so many turns at most.
+/// Maximum number of turns in which the rest is sent at the end.
 const FLUSH_TURNS_MAX: usize = 1000;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -67,11 +70,11 @@ pub struct Feeder {
     node: &'static Node,
     events: Events,
     mailbox: Mailbox<FeederMessage>,
-    /// By token.
+    /// Replicas by token.
     replicas: Vec<Option<Box<Replica>>>,
     /// While the log is kept: what is behind its place is kept beyond the backlog too.
     kept: Option<Kept>,
-    /// What left memory and is lacked.
+    /// Ring on disk of the log that has left memory and that replicas still lack.
     ring: Spill,
     ring_refused: Option<Instant>,
     departed: Vec<Departed>,
@@ -125,8 +128,8 @@ pub fn start(node: &'static Node) -> io::Result<()> {
     Ok(())
 }
 
-/// This node follows a primary: it keeps the log, so that the others that follow the same may come here when it is promoted.
-/// It does so when this returns; the caller holds nothing.
+/// Keeps the log of a node that follows a primary, so that the other replicas of that primary may connect
+/// here when this node is promoted. The log is kept when this returns. The caller holds nothing.
 pub fn keep(node: &'static Node) {
     let (done, is_done) = std::sync::mpsc::channel();
     begin_to_keep(node, Some(done));
@@ -134,7 +137,7 @@ pub fn keep(node: &'static Node) {
     let _ = is_done.recv();
 }
 
-/// The same a moment later, for a caller that may hold something.
+/// Begins to keep the log a moment later, for a caller that may hold something.
 pub fn keep_soon(node: &'static Node) {
     begin_to_keep(node, None);
 }
@@ -146,7 +149,8 @@ fn begin_to_keep(node: &'static Node, done: Option<std::sync::mpsc::Sender<()>>)
     }
 }
 
-/// The same of a primary that has just loaded a file of its history; what is logged behind this is kept.
+/// Keeps the log of a primary that has just loaded a file of its history. Everything that is logged after
+/// this is kept.
 pub fn keep_now(node: &'static Node) {
     /// The thread has little else to do yet.
     const PATIENCE: Duration = Duration::from_secs(10);
@@ -162,7 +166,8 @@ pub fn disconnect(node: &Node) {
     node.mail.post_feeder(FeederMessage::Disconnect);
 }
 
-/// Disconnects all replicas and lets go of the log, which is about to become that of another history. The caller holds nothing.
+/// Disconnects all replicas and lets go of the log, which is about to become that of another history. The
+/// caller holds nothing.
 pub fn let_go(node: &Node) {
     let (done, is_done) = std::sync::mpsc::channel();
     node.mail.post_feeder(FeederMessage::LetGo(done));
@@ -204,7 +209,7 @@ impl Feeder {
         }
     }
 
-    /// How long there is nothing to do.
+    /// Returns the time for which there is nothing to do.
     fn rest(&self) -> Duration {
         let until_tick = self.next_tick.saturating_duration_since(Instant::now());
         let log = &self.node.log;
@@ -311,7 +316,8 @@ impl Feeder {
 
     // ---- the log ----
 
-    /// Appends a command of this thread's own, and returns where it ends. A replica's log has the commands of its primary only.
+    /// Appends a command of this thread's own, and returns where it ends. A replica's log has the commands of
+    /// its primary only.
     fn append(&mut self, command: &[u8]) -> Option<LogOffset> {
         let node = self.node;
         // The role changes while everything is held: as long as this is, it stays.
@@ -335,7 +341,8 @@ impl Feeder {
         }
     }
 
-    /// The control thread acts on what is due: it holds all locks for that, and the feeder is not to wait for them.
+    /// The control thread acts on what is due: it holds all locks for that, and the feeder is not to wait for
+    /// them.
     fn look_at_failover(&self) {
         let node = self.node;
         let (replication, now) = (&node.replication, steady_now());
@@ -348,7 +355,8 @@ impl Feeder {
         }
     }
 
-    /// The end of the process waits for replicas: its time is watched by the control thread, and their ACKs are here.
+    /// The end of the process waits for replicas: its time is watched by the control thread, and their ACKs
+    /// are here.
     fn look_at_end(&self) {
         let (node, primary) = (self.node, &self.node.replication.primary);
         if !node.process.ending.is_under_way() {
@@ -381,7 +389,7 @@ impl Feeder {
         self.release(end);
     }
 
-    /// `None` if the replica is lost.
+    /// Sends to a replica all that its socket takes. Returns `None` if the replica is lost.
     fn send_to(&mut self, mut replica: Box<Replica>, end: LogOffset) -> Option<Box<Replica>> {
         let (before, now) = (replica.sent_bytes, self.now());
         let state = replica.feed.state();
@@ -417,7 +425,7 @@ impl Feeder {
         }
     }
 
-    /// What a replica was to get of a file is here.
+    /// Hands a replica the bytes that were read from a file for it.
     fn bring(&mut self, reader: Reader, bytes: io::Result<Vec<u8>>) {
         let mut replicas = self.replicas.iter_mut().flatten();
         if let Some(replica) = replicas.find(|replica| replica.shared.client.id == reader.client) {

@@ -1,10 +1,10 @@
-//! One replica: its socket, and what is sent to it.
+//! Replica as the feeder knows it: its socket, and the bytes that are sent to it.
 //!
 //! ```text
 //!   to send    out (replies, the length of a file) | the snapshot | the log
 //! ```
-//! Bytes of the log are written from the log's own memory, those of a snapshot from the spool's. What lies in a file is asked for, a piece
-//! at a time, and sent when the courier has brought it.
+//! Bytes of the log are written from the log's own memory, those of a snapshot from the spool's. Bytes in a
+//! file are asked for, a piece at a time, and sent when the courier has read them.
 
 use isotherm_log::{Log, LogOffset};
 use isotherm_reactor::Stream;
@@ -23,9 +23,9 @@ use crate::replication::spill::{FileRange, Spill};
 use crate::replication::spool::{Ended, Found};
 use crate::replication::state::Place;
 
-/// One replica sends so much before the others have their turn.
+/// Maximum of bytes that one replica sends before the others have their turn.
 const TURN_BYTES_MAX: u64 = 4 << 20;
-/// What is read of a file at once.
+/// Bytes that are read from a file at once.
 pub const FILE_PIECE_BYTES: usize = 256 << 10;
 
 pub struct Replica {
@@ -35,34 +35,34 @@ pub struct Replica {
     pub feed: Feed,
     /// While it waits for a cut.
     pub waiting: Waiting,
-    /// For the log of the process.
+    /// Name of the replica in the log of the process.
     pub name: Box<str>,
     pub parser: Parser,
     pub input: Vec<u8>,
     /// Short things that come before all else.
     out: Vec<u8>,
     pub sync: Option<Arc<FullSync>>,
-    /// How much of the snapshot was sent.
+    /// Bytes of the snapshot that were sent.
     sync_at: u64,
-    /// What is sent of the log begins here; what is before is not needed for it any more.
+    /// Offset in the log of the next byte to send. The log before it is not needed for this replica any more.
     pub at: LogOffset,
     /// The log is sent.
     pub gets_log: bool,
     /// The socket has not refused bytes since the last event.
     pub is_writable: bool,
-    /// So many bytes were sent.
+    /// Bytes that were sent.
     pub sent_bytes: u64,
-    /// Its log begins here: what is before it has.
+    /// Offset at which the replica's log begins: it has everything before.
     begins: LogOffset,
     /// Since when it takes more memory than the soft limit.
     pub soft_since: Option<Instant>,
-    /// What it gets of a file.
+    /// Piece of a file that the replica gets.
     fetch: Option<Box<Fetch>>,
-    /// So many pieces of files were asked for.
+    /// Number of pieces of files that were asked for.
     reads: u64,
 }
 
-/// Where a replica's bytes come from.
+/// Sources of a replica's bytes.
 pub struct Sources<'s> {
     pub log: &'s Log,
     pub ring: &'s Spill,
@@ -73,7 +73,7 @@ pub struct Sources<'s> {
 struct Fetch {
     read: u64,
     of: FileOf,
-    /// Where it begins: an offset of the log, or of the snapshot.
+    /// Start of the piece: an offset in the log, or in the snapshot.
     at: u64,
     state: FetchState,
 }
@@ -94,17 +94,17 @@ enum FetchState {
 /// Why nothing more is sent now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sent {
-    /// There is nothing to send.
+    /// No bytes are ready to be sent now.
     All,
     /// The socket takes no more.
     Full,
-    /// There is more.
+    /// More is to be sent, in the next turn.
     Turn,
     /// The snapshot has come to nothing.
     SyncFailed,
     /// The bytes that it needs are not there any more.
     Gone,
-    /// It has got what it wanted.
+    /// The replica has got what it asked for.
     Done,
     Broken,
 }
@@ -153,7 +153,7 @@ impl Replica {
         }
     }
 
-    /// Its snapshot is on its way.
+    /// Begins the full sync of the replica, whose snapshot is on its way.
     pub fn begin_sync(&mut self, sync: &Arc<FullSync>) {
         self.feed.cut(sync.group.transfer);
         (self.sync, self.sync_at) = (Some(Arc::clone(sync)), 0);
@@ -168,12 +168,12 @@ impl Replica {
         (self.at, self.begins) = (at, at);
     }
 
-    /// What it may lack if it comes back begins here.
+    /// Returns the offset from which on the replica may lack the log if it comes back.
     pub fn lacks(&self) -> LogOffset {
         self.at.min(self.feed.acked().max(self.begins))
     }
 
-    /// Whether the log from `at` on is still to be sent to it.
+    /// Returns whether the log from `at` on is still to be sent to the replica.
     pub fn needs_log(&self) -> bool {
         !self.announced.wants_snapshot_only && self.feed.state() != FeedState::AwaitsCut
     }
@@ -224,7 +224,7 @@ impl Replica {
         Sent::All
     }
 
-    /// What it lacks has left memory.
+    /// Sends the part of the log that the replica lacks and that has left memory.
     fn send_ring(&mut self, ring: &Spill, courier: &mut Courier) -> Option<Sent> {
         let (of, at) = (FileOf::Ring(ring.generation()), self.at.0);
         // What is on its way, or here, is right even where the ring has been written over since.
@@ -302,13 +302,13 @@ impl Replica {
 
     // ---- what comes from files ----
 
-    /// Whether what stands there is here, or on its way.
+    /// Returns whether the bytes at `at` are here, or on their way.
     fn has_fetched(&self, of: FileOf, at: u64) -> bool {
         self.fetch.as_ref().is_some_and(|fetch| fetch.of == of && fetch.has(at))
     }
 
-    /// Sends what is here of a file from `at` on, or asks for it: then nothing is sent, and nothing is to be sent before it is here.
-    /// Returns what stopped it, and how many bytes were sent.
+    /// Sends what is here of a file from `at` on, or asks for it: then nothing is sent, and nothing is to be
+    /// sent before it is here. Returns what stopped it, and how many bytes were sent.
     fn send_fetched(
         &mut self,
         of: FileOf,
@@ -373,7 +373,7 @@ impl Replica {
 }
 
 impl Fetch {
-    /// Whether what stands at `at` is in it, or will be.
+    /// Returns whether the piece has the byte at `at`, or will have it.
     fn has(&self, at: u64) -> bool {
         match &self.state {
             FetchState::Here(bytes) => (self.at..self.at + bytes.len() as u64).contains(&at),

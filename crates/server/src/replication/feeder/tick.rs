@@ -1,4 +1,5 @@
-//! Once a second: pings, empty lines, timeouts, the cut that is due, and the end of a backlog that serves no one.
+//! Once a second: pings, empty lines, timeouts, the cut that is due, and the end of a backlog that serves no
+//! one.
 
 use isotherm_replication::feed::{Act, Closing};
 

@@ -1,4 +1,4 @@
-//! What this node could not do with the stream of its primary: what the log says of it, and how the link goes on.
+//! Faults in applying the stream of the primary: their lines in the log, and how the link goes on.
 //!
 //! ```text
 //!   no commands, too large        asked for again; a second time at the same place: all data
@@ -19,7 +19,8 @@ use crate::process::log;
 use crate::replication::stream::{Divergence, Fault};
 
 impl LinkThread {
-    /// The stream cannot be applied: it is asked for again, and if that was so before at this place, the whole data is.
+    /// The stream cannot be applied: it is asked for again, and if that was so before at this place, the
+    /// whole data is.
     pub(super) fn stop_for(&mut self, fault: &Fault) {
         log::warning(fault.to_string());
         let end = self.node.log.end().0;
@@ -70,8 +71,8 @@ impl LinkThread {
         self.step(Input::GivenUp);
     }
 
-    /// What is in memory is in no file: the append-only file rests, and is what a start reads, until all data has come or this node
-    /// is a primary. Nothing is held.
+    /// Suspends the append-only file, because the data in memory is in no file. A start reads the suspended
+    /// file, until all data has come or this node is a primary. Nothing is held.
     fn rest_half_applied(&self) {
         log::warning(
             "A part of a transaction of the primary is in the data, for there was no memory for the rest, or it failed: this replica asks for \

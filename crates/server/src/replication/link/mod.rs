@@ -1,12 +1,12 @@
-//! The thread of the link to a primary: socket, clock and data on one side, the machine that decides (`isotherm_replication::link`)
-//! on the other.
+//! The thread of the link to a primary: socket, clock and data on one side, the machine that decides
+//! (`isotherm_replication::link`) on the other.
 //!
 //! ```text
 //!   REPLICAOF --> generation n --> thread n     connects, syncs, applies the stream, until generation n is over
 //!                 generation n+1 --> thread n+1
 //! ```
-//! A new primary gets a new thread: one that waits for the network keeps no other waiting. What an older thread still does has no
-//! effect: it looks at the generation under its locks before it changes anything.
+//! A new primary gets a new thread: one that waits for the network keeps no other waiting. What an older
+//! thread still does has no effect: it looks at the generation under its locks before it changes anything.
 
 mod divergences;
 mod faults;
@@ -46,11 +46,11 @@ use divergences::Divergences;
 use settings::{TIMEOUT, settings};
 use sources::{Arrived, Beating, FromSocket, loads_from_socket};
 
-/// How long the thread waits at a time, so that it hears of a new generation, and of CLIENT KILL.
+/// Maximum time of one wait of the thread, so that it notices a new generation and CLIENT KILL.
 const LOOK: Duration = Duration::from_millis(100);
 /// While the append-only file or a save has no room for more.
 const STALL_LOOK: Duration = Duration::from_millis(1);
-/// What is sent is little: it waits so long for room.
+/// Time that a send waits for room in the socket: all messages are small.
 const SEND_PATIENCE: Duration = Duration::from_secs(5);
 /// A log that has no reader is tidied after so many bytes of the stream.
 const GATHER_BYTES: u64 = 256 << 10;
@@ -86,17 +86,17 @@ struct LinkThread {
     /// A snapshot that was announced, and the file that it is received into.
     position: Option<Position>,
     receiving: Option<Receiving>,
-    /// The same of one that is loaded without a file.
+    /// Bytes of a snapshot that is loaded without a file.
     arrived: Option<Arrived>,
     is_loading: bool,
-    /// What the machine had to say, to be carried out.
+    /// Outputs of the state machine of the link that are to be carried out.
     outputs: Vec<Output>,
     gathered: u64,
     /// The stream could not be read at this place before.
     garbage_at: Option<u64>,
     /// PSYNC was sent, and not answered.
     has_asked: bool,
-    /// How far the last attempt came.
+    /// Phase that the last attempt came to.
     failed_in: Option<Phase>,
     /// Something of the stream may wait for the end of a pause.
     was_paused: bool,
@@ -483,7 +483,8 @@ impl LinkThread {
         feeder::keep_now(node);
     }
 
-    /// This node has what its primary had a moment ago. Everything is held, and the primary is the one that is followed.
+    /// Notes that the link is up: this node has all that its primary had a moment ago. Everything is held,
+    /// and the primary is the one that is followed.
     fn note_up(&self) {
         let node = self.node;
         node.replication.set_link_up(true);

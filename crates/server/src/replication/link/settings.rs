@@ -1,4 +1,4 @@
-//! What the configuration says of the link.
+//! Settings of the link, from the configuration.
 
 use isotherm_cluster::Flags;
 use isotherm_replication::link::Settings;

@@ -1,4 +1,4 @@
-//! Where the bytes of a snapshot come from as it is loaded: the file that it was received into, or the connection.
+//! Sources of the bytes of a snapshot as it is loaded: the file that it was received into, or the connection.
 
 use isotherm_replication::link::{Input, Phase, Position};
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use crate::persistence::load::{self, FilePortions, LoadFailure, Portions};
 use crate::process::log;
 use crate::replication::sync::{self, Snapshot, Why};
 
-/// What has come of a snapshot that is loaded from the socket, and was not read yet.
+/// Bytes that have come of a snapshot which is loaded from the socket, and that were not read yet.
 #[derive(Default)]
 pub struct Arrived {
     pub bytes: VecDeque<u8>,
@@ -128,7 +128,8 @@ impl LinkThread {
         if self.is_current() { Ok(()) } else { Err(io::ErrorKind::ConnectionAborted.into()) }
     }
 
-    /// `rdb-del-sync-files`: a node that keeps no data on disk keeps the primary's file no longer than it has to.
+    /// `rdb-del-sync-files`: a node that keeps no data on disk keeps the primary's file no longer than it has
+    /// to.
     pub fn remove_file(&self) {
         const REMOVES: Id = id("rdb-del-sync-files");
         const APPENDS: Id = id("appendonly");
@@ -145,7 +146,7 @@ impl LinkThread {
 /// The file, read by a thread that lets the primary know that it is still there.
 pub struct Beating<'t> {
     pub file: FilePortions,
-    /// What is known of the file that it has.
+    /// Received file, if it holds the snapshot alone and is durable.
     pub received: Option<Received>,
     pub thread: &'t mut LinkThread,
     pub beaten: Instant,

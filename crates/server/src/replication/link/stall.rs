@@ -1,4 +1,4 @@
-//! When the stream of the primary rests: the log has no room for more, or commands are paused.
+//! Stalls of the primary's stream: the log has no room for more, or commands are paused.
 //!
 //! ```text
 //!   socket --> buffer, to client-query-buffer-limit --|pause|--> batches --|log is full|--> applied
@@ -12,7 +12,8 @@ use crate::process::time::unix_now;
 use crate::replication::stream;
 
 impl LinkThread {
-    /// What has come cannot be applied now, and no more is to be read: the log has no room, or a pause has filled the buffer.
+    /// Returns whether the bytes that have come cannot be applied now, and no more are to be read: the log
+    /// has no room, or a pause has filled the buffer.
     pub fn has_stalled(&self) -> bool {
         !stream::has_room(self.node)
             || self.stream.unapplied_bytes() >= self.node.config.query_buffer_bytes_max() && self.is_paused()
@@ -30,7 +31,7 @@ impl LinkThread {
         node.mail.tasks().has(Tasks::PAUSES)
     }
 
-    /// Whether the next batch of the stream may be applied.
+    /// Returns whether the next batch of the stream may be applied.
     pub fn may_apply(&mut self) -> bool {
         self.was_paused = self.is_paused();
         self.link.phase() == Phase::Connected && !self.was_paused && stream::has_room(self.node)
