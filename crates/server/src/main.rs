@@ -53,8 +53,8 @@ fn main() -> ExitCode {
     process::start::run(&program, &words.collect::<Vec<_>>())
 }
 
-/// Makes a panic of any thread end the process, as it does in a release (`panic = "abort"`). Builds for tests unwind, since
-/// the tests inside this crate are built with them; these do not come through `main`.
+/// Makes a panic of any thread end the process, as it does in a release (`panic = "abort"`). Builds for tests
+/// unwind, since the tests inside this crate are built with them; these do not come through `main`.
 #[cfg(panic = "unwind")]
 fn abort_after_panics() {
     let print = std::panic::take_hook();

@@ -1,8 +1,8 @@
-//! A node: what all workers share. It is made once and lives as long as the process, so it is handed around as
-//! `&'static Node`.
+//! A node: what all workers share. It is made once and lives as long as the process, so it is handed around
+//! as `&'static Node`.
 //!
-//! It is wiring: each part owns its state and its functions, takes what it needs as arguments, and knows no node. What is
-//! here joins two parts that do not know each other.
+//! It is wiring: each part owns its state and its functions, takes what it needs as arguments, and knows no
+//! node. What is here joins two parts that do not know each other.
 
 use isotherm_commands::spec::Spec;
 use isotherm_disk::Disk;
@@ -54,7 +54,7 @@ use isotherm_resp::Args;
 
 pub struct Node {
     tier: OnceLock<Arc<Tier>>,
-    /// What was changed, in order.
+    /// Changes of the data, in order.
     pub log: ChangeLog,
     pub aof: AofState,
     /// Up to where replies may leave.
@@ -79,7 +79,7 @@ pub struct Node {
     pub debug: DebugSwitches,
     pub persistence: Persistence,
     pub replication: Replication,
-    /// Nothing, unless it is a member of a cluster.
+    /// State of the cluster, which is empty unless this node is a member of one.
     pub cluster: ClusterState,
     pub scripts: Scripts,
     pub libraries: Libraries,
@@ -89,7 +89,7 @@ pub struct Node {
     pub tls: TlsState,
 }
 
-/// What a node is made of beside its configuration.
+/// Parts from which a node is made.
 pub struct Parts {
     pub keyspace: Keyspace,
     pub config: Config,
@@ -150,12 +150,12 @@ impl Node {
         self.mail.worker_count()
     }
 
-    /// Where the control thread counts.
+    /// Returns the counters of the control thread.
     pub fn control_stats(&self) -> &ThreadStats {
         self.stats.thread(self.worker_count())
     }
 
-    /// Where the link to a primary counts.
+    /// Returns the counters of the link to a primary.
     pub fn link_stats(&self) -> &ThreadStats {
         self.stats.thread(self.worker_count() + 1)
     }
@@ -165,7 +165,7 @@ impl Node {
         self.worker_count() + 2
     }
 
-    /// What saving and loading need of it.
+    /// Returns the parts that saving and loading use.
     pub fn store(&self) -> Store<'_> {
         let Node {
             keyspace, config, stats, mail, log, replication, gate, libraries, persistence: state, ..
@@ -225,7 +225,7 @@ impl Node {
         Apart::of(&self.keyspace, &self.log, &self.replication.primary.spool_bytes)
     }
 
-    /// What is compared with `maxmemory`.
+    /// Returns the bytes that are compared with `maxmemory`.
     pub fn counted_memory_bytes(&self) -> u64 {
         (self.used_memory_bytes() + self.memory.excess_bytes()).saturating_sub(self.apart().total())
     }
@@ -241,13 +241,14 @@ impl Node {
         self.used_memory_bytes().saturating_sub(self.apart().total() + copies)
     }
 
-    /// Whether there is memory for more, below `maxmemory` and in every arena.
+    /// Returns whether there is memory for more, below `maxmemory` and in every arena.
     #[inline]
     pub fn has_room(&self) -> bool {
         self.has_room_below(self.config.memory_target_bytes())
     }
 
-    /// The same for a worker, which has the limit at hand and asks before each command that may take some.
+    /// Returns whether there is memory for more below `limit_bytes`, and in every arena. Workers have the
+    /// limit at hand and ask before each command that may take memory.
     #[inline(always)]
     pub fn has_room_below(&self, limit_bytes: u64) -> bool {
         let Some(live_bytes) = self.keyspace.live_bytes_unless_full() else { return false };
@@ -261,7 +262,8 @@ impl Node {
         self.pressing_memory_bytes() <= limit_bytes
     }
 
-    /// A replica evicts nothing and refuses nothing for its memory: its primary does (`replica-ignore-maxmemory`).
+    /// A replica evicts nothing and refuses nothing for its memory: its primary does
+    /// (`replica-ignore-maxmemory`).
     pub fn leaves_memory_to_primary(&self) -> bool {
         const IGNORES_LIMIT: Id = id("replica-ignore-maxmemory");
         self.mail.tasks().has(Tasks::REPLICA) && self.config.flag(IGNORES_LIMIT)
@@ -280,7 +282,7 @@ impl Node {
 
     // ---- what waits for replicas and the disk ----
 
-    /// What this node has synced of the log, if it has an append-only file.
+    /// Returns the offset up to which this node has synced the log; `None` without an append-only file.
     pub fn durable(&self) -> Option<LogOffset> {
         self.aof.is_on().then(|| self.aof.durable())
     }
@@ -294,7 +296,7 @@ impl Node {
         waits::reached(&self.replication.primary, wish, self.durable())
     }
 
-    /// How a client with this wish is answered, if it is.
+    /// Returns the answer to a client that waits with this wish; `None` if it has to wait longer.
     pub fn answer_of(&self, wish: &Wish) -> Option<Without> {
         match () {
             () if wish.here && !self.aof.is_on() => Some(Without::NothingSynced),
@@ -341,14 +343,14 @@ impl Node {
         self.monitors.feed(&self.mail, &self.config, from, session.db, spec, args);
     }
 
-    /// The same of a command that a script of the session has called.
+    /// Sends a command that a script of the session has called to the clients of MONITOR.
     pub fn feed_monitors_from_script(&self, session: &Session, spec: &Spec, args: Args<'_>) {
         let client = &session.shared;
         let from = monitor::From { client, worker: Some(client.worker), is_script: true };
         self.monitors.feed(&self.mail, &self.config, from, session.db, spec, args);
     }
 
-    /// The same of a command of the primary that this node follows.
+    /// Sends a command of the primary that this node follows to the clients of MONITOR.
     pub fn feed_monitors_from_link(&self, client: &ClientShared, db: Db, spec: &Spec, args: Args<'_>) {
         let from = monitor::From { client, worker: None, is_script: false };
         self.monitors.feed(&self.mail, &self.config, from, db, spec, args);

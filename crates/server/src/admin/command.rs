@@ -139,7 +139,7 @@ enum ListFilter<'a> {
     None,
     Category(Option<AclCategories>),
     Pattern(&'a [u8]),
-    /// There are no modules, so no command is of one.
+    /// Filter by module. It matches no command, as there are no modules.
     Module,
 }
 

@@ -208,7 +208,7 @@ fn auth(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-/// Whether it is the user; the error is written if not.
+/// Authenticates the session as this user. Returns whether that worked; if not, the error is written.
 fn authenticate(call: &mut AdminCall<'_>, user: &[u8], password: &[u8]) -> bool {
     let (users, session) = (&call.node.users, &mut *call.session);
     let seen = users.generation();

@@ -1,7 +1,8 @@
 //! HOTKEYS: the keys that are used most, as far as sampled commands show.
 //!
-//! The words are those of Redis 8.6 where they mean the same. It has to be started there, measures for a while and adds up
-//! time and bytes of a key; here it goes on all the time and counts uses, so there is nothing to start or to stop.
+//! The words are those of Redis 8.6 where they mean the same. It has to be started there, measures for a
+//! while and adds up time and bytes of a key; here it goes on all the time and counts uses, so there is
+//! nothing to start or to stop.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
@@ -103,7 +104,8 @@ fn write_key(reply: &mut Reply, key: &HotKey, usec: u64, ratio: u64) {
     }
 }
 
-/// What may belong to another key, and twice the standard deviation of a count of samples (19 of 20 are within).
+/// Returns the error of a key's uses: the uses that may belong to another key, plus twice the standard
+/// deviation of a count of samples (19 of 20 counts are within).
 fn uses_error(key: &HotKey, ratio: u64) -> u64 {
     let of_samples = (key.uses as f64 * (1.0 - 1.0 / ratio.max(1) as f64)).sqrt();
     ratio * (key.error + (2.0 * of_samples).ceil() as u64)

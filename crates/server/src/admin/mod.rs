@@ -41,7 +41,7 @@ use crate::users::sight::Sight;
 
 pub type AdminHandler = fn(&mut AdminCall<'_>) -> Outcome;
 
-/// One call of a session or server command.
+/// Call of a session or server command.
 pub struct AdminCall<'c> {
     pub node: &'static Node,
     pub session: &'c mut Session,
@@ -52,9 +52,9 @@ pub struct AdminCall<'c> {
     /// Read once for this command (or EXEC).
     pub now: UnixMs,
     pub conditions: Conditions,
-    /// Of its worker. What the declaration asked for (key specs, `Reach::All`) is held.
+    /// State of the worker. Partitions that the declaration asked for (key specs, `Reach::All`) are locked.
     pub exec: &'c mut Exec,
-    /// Who of this worker listens to what.
+    /// Subscriptions of this worker's clients.
     pub audience: &'c mut Audience,
     /// Inside EXEC, what the system says if a command of it reports that.
     pub facts: Option<&'c Facts>,
@@ -83,25 +83,26 @@ impl AdminCall<'_> {
         Snapshot::new(self.node, self.now, self.facts.cloned().unwrap_or_default())
     }
 
-    /// The same for those that look without leaving a trace: expired keys are still there, and nothing is touched.
+    /// Returns a transaction over the held partitions that leaves no trace: it still finds expired keys, and
+    /// marks none as used.
     pub fn debug_txn(&mut self) -> Txn<'_, 'static> {
         let conditions = Conditions { expiry_mode: ExpiryMode::Keep, no_touch: true, ..self.conditions };
         Txn::new(&mut self.exec.held, conditions, &mut self.exec.pump)
     }
 }
 
-/// Whether a command of a transaction reports what only the system knows.
+/// Returns whether a command of a transaction reports facts that only the operating system knows.
 pub fn asks_system(queue: &[Queued]) -> bool {
     queue.iter().any(|queued| queued.command.spec.flags.has(Flags::ASKS_SYSTEM))
 }
 
-/// Whether a command of a transaction changes parameters.
+/// Returns whether a command of a transaction changes parameters.
 pub fn writes_config(queue: &[Queued]) -> bool {
     queue.iter().any(|queued| config::writes(queued.command))
 }
 
-/// Asks the system for a transaction with these commands, before anything is locked: /proc takes its time, with the memory
-/// map some ten milliseconds a gigabyte.
+/// Asks the system for a transaction with these commands, before anything is locked: /proc takes its time,
+/// with the memory map some ten milliseconds a gigabyte.
 pub fn facts_for(node: &Node, queue: &[Queued]) -> Facts {
     let asks_map = |queued: &Queued| {
         let flags = queued.command.spec.flags;

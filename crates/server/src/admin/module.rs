@@ -1,5 +1,5 @@
-//! MODULE: there are no modules, and none can be loaded; what asks for that is answered as Valkey answers where the file is
-//! not there.
+//! MODULE: there are no modules, and none can be loaded; what asks for that is answered as Valkey answers
+//! where the file is not there.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
@@ -67,7 +67,7 @@ fn list(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-/// Of what would change which modules there are.
+/// Flags of the subcommands that would change the set of modules.
 const CHANGES: Flags = Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::NOSCRIPT).or(Flags::PROTECTED);
 
 const LOAD: Spec = Spec {

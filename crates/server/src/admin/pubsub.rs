@@ -1,4 +1,5 @@
-//! Commands of pub/sub. What SUBSCRIBE and its kin answer are pushes, one a name; they come also under CLIENT REPLY OFF.
+//! Commands of pub/sub. What SUBSCRIBE and its kin answer are pushes, one a name; they come also under CLIENT
+//! REPLY OFF.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
@@ -210,7 +211,7 @@ fn publish(call: &mut AdminCall<'_>, sharded: bool) -> Outcome {
     Outcome::Done
 }
 
-/// What the subscribers of a shard channel get counts for its slot.
+/// Counts the bytes sent to the subscribers of a shard channel as output of its slot.
 fn count_sent(call: &AdminCall<'_>, receivers: usize) {
     let (channel, message) = (call.args.get(1), call.args.get(2));
     let frame = Frame::new(&[b"smessage", channel, message]);

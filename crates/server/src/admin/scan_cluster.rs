@@ -5,8 +5,8 @@
 //!             0-{06S}-0       the beginning of slot 0, for any node
 //!             0               the beginning; the end
 //! ```
-//! The tag leads a client to the node that has the slot, as that of any key does. The place is known to the node that has given the
-//! cursor alone, which its fingerprint shows: another one begins the slot anew.
+//! The tag leads a client to the node that has the slot, as that of any key does. The place is known to the
+//! node that has given the cursor alone, which its fingerprint shows: another one begins the slot anew.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::generic::ScanOptions;
@@ -50,7 +50,7 @@ const FINGERPRINT_BYTES: usize = 6;
 
 type Fingerprint = [u8; FINGERPRINT_BYTES];
 
-/// Where to go on.
+/// Place at which the scan continues.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Cursor {
     End,
@@ -141,7 +141,8 @@ fn run(
     Ok(walk(call, (slot, position), &options, only.is_none(), keys))
 }
 
-/// Goes on from a place, with `goes_on` through all slots in a row that one node has. The next cursor, and how many keys were found.
+/// Goes on from a place, with `goes_on` through all slots in a row that one node has. The next cursor, and
+/// how many keys were found.
 fn walk(
     call: &mut AdminCall<'_>,
     (first, position): (Slot, u32),

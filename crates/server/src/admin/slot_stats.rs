@@ -1,5 +1,5 @@
-//! CLUSTER SLOT-STATS: what each slot holds and what its commands cost. A lone server has all slots, and answers too; a member of a
-//! cluster answers for those of its shard.
+//! CLUSTER SLOT-STATS: what each slot holds and what its commands cost. A lone server has all slots, and
+//! answers too; a member of a cluster answers for those of its shard.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
@@ -12,7 +12,7 @@ use super::AdminCall;
 use crate::config::id;
 use crate::observe::slot_stats::SlotUse;
 
-/// What slots can be put in order by.
+/// Counters by which slots can be ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Metric {
     Keys,

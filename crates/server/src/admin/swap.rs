@@ -1,7 +1,8 @@
-//! SWAP: what is on disk is verified and cleaned when an operator wants it. And SWAPDB's words for where a key is.
+//! SWAP: what is on disk is verified and cleaned when an operator wants it. And SWAPDB's words for where a
+//! key is.
 //!
-//! SWAPDB (a fork of Redis 4.0) keeps values of cold keys in SSDB, another process. Here that is the files of `swap-dir`, and a key whose
-//! value is there is "in ssdb" for these commands.
+//! SWAPDB (a fork of Redis 4.0) keeps values of cold keys in SSDB, another process. Here that is the files of
+//! `swap-dir`, and a key whose value is there is "in ssdb" for these commands.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::call::{ColdKey, ColdKeys, is_word};
@@ -37,7 +38,7 @@ const SWAP: Spec = Spec {
     ..Spec::BASE
 };
 
-/// Of the subcommands that look or act.
+/// Properties of the subcommands that inspect the tier or act on it.
 const SUBCOMMAND: Spec = Spec {
     since: "9.1.0",
     group: Group::Server,
@@ -318,7 +319,7 @@ fn help(call: &mut AdminCall<'_>) -> Outcome {
 
 // ---- SWAPDB's words ----
 
-/// Its text.
+/// Returns the tier; without one it answers with SWAPDB's error.
 fn refuse_without_swap(call: &mut AdminCall<'_>) -> Option<Arc<Tier>> {
     let tier = call.node.tier().cloned();
     if tier.is_none() {
@@ -328,7 +329,7 @@ fn refuse_without_swap(call: &mut AdminCall<'_>) -> Option<Arc<Tier>> {
     tier
 }
 
-/// Whether there is such a key, and whether its value is on disk.
+/// Returns whether the key's value is on disk; `None` if there is no such key.
 fn find(call: &mut AdminCall<'_>) -> Option<bool> {
     let (db, name) = (call.session.db, call.args.get(1));
     let key = call.node.keyspace.key(name);

@@ -180,7 +180,7 @@ fn is_plain_word(text: &[u8]) -> bool {
     !text.iter().any(|byte| *byte <= b',' || *byte == DELETE || b";<=>?@[]^{|}~\\".contains(byte))
 }
 
-/// Those that compare bytes.
+/// Accepts the locales that compare texts by their bytes.
 pub fn locale(value: &Value) -> Verdict {
     let is_plain = matches!(text(value), b"" | b"C" | b"POSIX" | b"C.UTF-8" | b"C.utf8");
     refuse(!is_plain, "Invalid locale name")

@@ -1,5 +1,5 @@
-//! docs/config.md: every parameter and what it does here; isotherm.conf: those that do something, with their defaults.
-//! The test writes them again when they are stale, and fails once.
+//! docs/config.md: every parameter and what it does here; isotherm.conf: those that do something, with their
+//! defaults. The test writes them again when they are stale, and fails once.
 
 use super::params::{Kind, Param, Support};
 use super::{PARAMS, value};

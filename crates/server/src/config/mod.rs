@@ -7,11 +7,11 @@
 //! rewrite the file again (CONFIG REWRITE)                 docs             docs/config.md and isotherm.conf
 //! ```
 //! Every number, flag and choice is one atomic at a place that is known at compile time, so a worker reads
-//! `maxmemory` for the price of a load. Texts are behind a lock and handed out shared. Code that derives something from
-//! values (limits of the parser) keeps it until `generation` moves.
+//! `maxmemory` for the price of a load. Texts are behind a lock and handed out shared. Code that derives
+//! something from values (limits of the parser) keeps it until `generation` moves.
 //!
-//! Only one thread changes values at a time (`set` holds a lock); readers may see a CONFIG SET of several parameters
-//! half done, as they would in any order of events.
+//! Only one thread changes values at a time (`set` holds a lock); readers may see a CONFIG SET of several
+//! parameters half done, as they would in any order of events.
 
 mod check;
 pub mod params;
@@ -43,8 +43,8 @@ use std::time::{Duration, Instant};
 
 use crate::process::time::{elapsed, instant};
 
-/// The right to change values. To apply them takes partitions: a thread that holds some does not wait for this
-/// right, and no worker does.
+/// The right to change values. To apply them takes partitions: a thread that holds some does not wait for
+/// this right, and no worker does.
 pub struct Writing<'c> {
     config: &'c Config,
 }
@@ -58,9 +58,9 @@ impl Drop for Writing<'_> {
 
 /// The current values.
 pub struct Config {
-    /// By `Id`; 0 where the parameter is a text.
+    /// Numbers by `Id`; 0 where the parameter is a text.
     numbers: Box<[AtomicI64]>,
-    /// By `Id`; empty where the parameter is a number.
+    /// Texts by `Id`; empty where the parameter is a number.
     texts: RwLock<Box<[Arc<[u8]>]>>,
     /// Moves with every change.
     generation: AtomicU64,
@@ -161,7 +161,7 @@ impl Config {
         self.store(REPLICA_OF, Value::Text(shown));
     }
 
-    /// As CONFIG GET shows it.
+    /// Returns the value as CONFIG GET shows it.
     pub fn shown(&self, id: Id) -> Vec<u8> {
         value::show(&PARAMS[id.index()], &self.value(id))
     }
@@ -185,7 +185,7 @@ impl Config {
     }
 }
 
-/// Its value is secret.
+/// Returns whether the value is a secret.
 pub fn is_sensitive(id: Id) -> bool {
     PARAMS[id.index()].flags.sensitive
 }

@@ -1,8 +1,8 @@
-//! What a parameter is: its declaration, from which CONFIG GET, CONFIG SET, the configuration file, the command line
-//! and docs/config.md are all derived.
+//! Declarations of parameters. CONFIG GET, CONFIG SET, the configuration file, the command line and
+//! docs/config.md are all derived from them.
 //!
-//! Values come in two shapes. Numbers, yes/no and choices are one `i64` each; everything else is text in the form that
-//! CONFIG GET shows. An unsigned parameter keeps its 64 bits in the same `i64`.
+//! Values have two shapes. Numbers, yes/no and choices are one `i64` each; everything else is text in the
+//! form that CONFIG GET shows. An unsigned parameter keeps its 64 bits in the same `i64`.
 
 use std::borrow::Cow;
 
@@ -20,7 +20,7 @@ impl Id {
     }
 }
 
-/// One parameter.
+/// Declaration of a parameter.
 #[derive(Clone, Copy)]
 pub struct Param {
     pub name: &'static str,
@@ -30,7 +30,7 @@ pub struct Param {
     pub flags: Flags,
     /// A rule beyond the range.
     pub check: Option<Check>,
-    /// What the process has to do after a change.
+    /// Action of the process after a change.
     pub apply: Apply,
     pub support: Support,
 }
@@ -43,7 +43,8 @@ pub enum Kind {
     Flag {
         default: bool,
     },
-    /// One of some words, in any case; several at once (as bits) if the parameter takes several arguments.
+    /// Word out of a list, in any case. If the parameter takes several arguments it is several words, kept as
+    /// bits.
     Choice {
         words: Words,
         default: i64,
@@ -58,7 +59,8 @@ pub enum Kind {
     Special(&'static Special),
 }
 
-/// The words of a choice and the numbers that they stand for; of two words for one number CONFIG GET shows the first.
+/// The words of a choice and the numbers that they stand for; of two words for one number CONFIG GET shows
+/// the first.
 pub type Words = &'static [(&'static str, i64)];
 
 #[derive(Clone, Copy)]
@@ -77,9 +79,9 @@ pub enum Format {
     Plain,
     /// "100mb"; CONFIG GET shows bytes.
     Memory,
-    /// The same, or "50%", which is kept as -50.
+    /// Like `Memory`, or a percentage: "50%" is kept as -50.
     MemoryOrPercent,
-    /// The same, or a negative number with a meaning of its own.
+    /// Like `Memory`, or a negative number with a meaning of its own.
     MemoryOrNegative,
     Octal,
 }
@@ -89,7 +91,7 @@ pub struct Special {
     pub default: fn() -> Vec<u8>,
     /// `current` is the value so far: some parameters change only in parts.
     pub parse: Parse,
-    /// What CONFIG GET makes of it.
+    /// Function that makes the text of CONFIG GET from the kept value.
     pub show: fn(&[u8]) -> Vec<u8>,
 }
 
@@ -110,7 +112,7 @@ pub struct Flags {
     pub hidden: bool,
     /// Only if `enable-protected-configs` says so.
     pub protected: bool,
-    /// Its value is never logged.
+    /// Secret value, which is never logged.
     pub sensitive: bool,
     /// Takes more than one argument.
     pub multi_arg: bool,
@@ -118,7 +120,8 @@ pub struct Flags {
     pub volatile: bool,
 }
 
-/// What changes in the process with a parameter. Those that are simply read when they are needed have `Nothing`.
+/// Part of the process that follows a change of a parameter. Parameters that are read whenever they are
+/// needed have `Nothing`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Apply {
     Nothing,
@@ -136,9 +139,9 @@ pub enum Apply {
     ReplyGate,
     /// Close the listening sockets and open others.
     Listen,
-    /// The same, for other addresses.
+    /// Close the listening sockets and open others, for other addresses.
     Bind,
-    /// The same, with something to speak TLS with.
+    /// Close the listening sockets and open others, with certificates for TLS.
     TlsPort,
     /// Read certificates and keys anew.
     Tls,
@@ -192,7 +195,7 @@ impl Apply {
     }
 }
 
-/// What a parameter does here: said in docs/config.md.
+/// Support for a parameter, as described in docs/config.md.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Support {
     Works(&'static str),

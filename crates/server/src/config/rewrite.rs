@@ -312,7 +312,7 @@ impl Lines {
         }
     }
 
-    /// Of blank lines in a row one stays.
+    /// Returns the text of the file. Several blank lines in a row become one.
     fn text(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut was_blank = false;

@@ -1,8 +1,8 @@
 //! CONFIG GET and CONFIG SET.
 //!
-//! A CONFIG SET of several parameters happens as a whole or not at all: all values are read and stored first, then
-//! what the process has to do is done; if a value does not fit or something cannot be done, every value goes back to
-//! what it was and is applied again.
+//! A CONFIG SET of several parameters happens as a whole or not at all: all values are read and stored first,
+//! then what the process has to do is done; if a value does not fit or something cannot be done, every value
+//! goes back to what it was and is applied again.
 
 use super::params::{Apply, Flags, Id, Reason, Value};
 use super::{Config, PARAMS, find, is_text, value};
@@ -38,7 +38,7 @@ impl SetError {
     }
 }
 
-/// One parameter to be set.
+/// Parameter to be set, with its new argument and its value before.
 struct Change<'a> {
     id: Id,
     name: &'static str,
@@ -50,7 +50,8 @@ impl Config {
     /// CONFIG GET: names (as asked for, or as declared when a pattern found them) and values, by name.
     pub fn get(&self, patterns: &[&[u8]]) -> Vec<(Vec<u8>, Vec<u8>)> {
         let mut found: BTreeMap<Vec<u8>, Id> = BTreeMap::new();
-        // As many patterns as a request has arguments: each name is looked up, not compared with those that are found.
+        // As many patterns as a request has arguments: each name is looked up, not compared with those that
+        // are found.
         let mut known: HashSet<Vec<u8>> = HashSet::new();
         let mut add = |name: &[u8], id: Id| {
             steps::note(1);
@@ -77,8 +78,8 @@ impl Config {
         found.into_iter().map(|(name, id)| (name, self.shown(id))).collect()
     }
 
-    /// CONFIG SET. `may_protected`: whether this client may change protected parameters. `apply` does what a change
-    /// asks of the process; it is called once for each kind, and again after a failure, to undo.
+    /// CONFIG SET. `may_protected`: whether this client may change protected parameters. `apply` does what a
+    /// change asks of the process; it is called once for each kind, and again after a failure, to undo.
     pub fn set(
         &self,
         _writing: &super::Writing<'_>,
@@ -107,7 +108,8 @@ impl Config {
             if let Err(reason) = apply(*kind) {
                 self.restore(&changes);
                 for (kind, _) in &to_apply {
-                    // What was good before is good again; if the world has changed meanwhile, nothing is left to do.
+                    // What was good before is good again; if the world has changed meanwhile, nothing is left
+                    // to do.
                     let _ = apply(*kind);
                 }
                 return Err(failed(name, reason));
@@ -159,7 +161,8 @@ impl Config {
         self.set_arguments(change.id, &arguments)
     }
 
-    /// The same for a configuration file, which has split the arguments.
+    /// Stores one value from arguments that are split already, as in a configuration file. Returns whether it
+    /// is another than before.
     pub(super) fn set_arguments(&self, id: Id, arguments: &[&[u8]]) -> Result<bool, Reason> {
         let param = &PARAMS[id.index()];
         let before = self.value(id);
@@ -188,8 +191,8 @@ impl Config {
         }
     }
 
-    /// Sets a parameter without asking whether it may be changed: what the process finds out by itself (the number of
-    /// workers), and what the command line says.
+    /// Sets a parameter without asking whether it may be changed: what the process finds out by itself (the
+    /// number of workers), and what the command line says.
     pub fn set_number(&self, id: Id, value: i64) {
         assert!(!is_text(&PARAMS[id.index()]), "the parameter is a number");
         self.store(id, Value::Number(value));

@@ -108,8 +108,8 @@ fn parse_load_rule(arguments: &[&[u8]], _: &[u8]) -> Result<Vec<u8>, Reason> {
 
 // ---- client-output-buffer-limit ----
 
-/// How much unread reply a client of one class may have: more than `hard_bytes` at any time, or more than `soft_bytes`
-/// for longer than `soft_seconds`, and it is closed. 0 is no limit.
+/// Limit of the unread reply bytes of a client of one class. A client is closed if it has more than
+/// `hard_bytes` at any time, or more than `soft_bytes` for longer than `soft_seconds`. 0 is no limit.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct OutputLimit {
     pub hard_bytes: u64,
@@ -138,7 +138,7 @@ fn parse_output_limits_argument(arguments: &[&[u8]], current: &[u8]) -> Result<V
     Ok(show_output_limits(&limits))
 }
 
-/// What the text of the parameter means.
+/// Returns the limits from the text of the parameter.
 pub fn output_limits(text: &[u8]) -> [OutputLimit; 3] {
     let mut limits = OUTPUT_LIMITS_DEFAULT;
     let words: Vec<&[u8]> = text.split(|&byte| byte == b' ').collect();
@@ -285,8 +285,8 @@ fn as_kept(text: &[u8]) -> Vec<u8> {
     text.to_vec()
 }
 
-/// A number as C's `strtoll` reads it, up to the end of the text: blanks and a plus sign may precede it, and nothing
-/// at all is 0.
+/// A number as C's `strtoll` reads it, up to the end of the text: blanks and a plus sign may precede it, and
+/// nothing at all is 0.
 fn parse_c_i64(text: &[u8]) -> Option<i64> {
     let text = text.trim_ascii_start();
     let digits = text.strip_prefix(b"+").unwrap_or(text);

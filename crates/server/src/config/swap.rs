@@ -15,8 +15,8 @@ const LOG_MEMORY_BYTES_MIN: u64 = 1 << 20;
 /// Most bytes that are lent if `swap-cache` is not set.
 const CACHE_BYTES_MAX: u64 = 64 << 20;
 
-/// Part of the machine's memory from which values leave it without `maxmemory`: the rest is for buffers, for slabs that
-/// are not full (up to a quarter of small datasets, a tenth of large ones), and for the system.
+/// Part of the machine's memory from which values leave it without `maxmemory`: the rest is for buffers, for
+/// slabs that are not full (up to a quarter of small datasets, a tenth of large ones), and for the system.
 const MACHINE_PERCENT: u64 = 80;
 
 /// The parameter `swap-freeze`.
@@ -43,8 +43,9 @@ impl Config {
         self.flag(MODE)
     }
 
-    /// Bytes above which memory is short: `maxmemory`, or with `swap-mode` alone a share of the machine's memory. 0: never.
-    /// Nothing is evicted and no command refused for the share: values leave, and writers wait for that.
+    /// Bytes above which memory is short: `maxmemory`, or with `swap-mode` alone a share of the machine's
+    /// memory. 0: never. Nothing is evicted and no command refused for the share: values leave, and writers
+    /// wait for that.
     #[inline]
     pub fn memory_target_bytes(&self) -> u64 {
         match self.maxmemory_bytes() {
@@ -106,14 +107,16 @@ impl Config {
         self.number(VALUE) as usize
     }
 
-    /// `None`: commands wait as long as it takes.
+    /// Returns the longest time for which a command waits for a value from disk; `None`: commands wait as
+    /// long as it takes.
     pub fn swap_read_timeout(&self) -> Option<Duration> {
         const TIMEOUT: Id = id("swap-read-timeout");
         let ms = self.number(TIMEOUT) as u64;
         (ms > 0).then(|| Duration::from_millis(ms))
     }
 
-    /// What comes home must not leave again at once.
+    /// Returns an error unless `swap-transfer-lower-limit` is below `swap-load-upper-limit`, or one of them
+    /// is off. A value that was loaded must not leave again at once.
     pub fn check_swap_limits(&self) -> Result<(), String> {
         let (lower, upper) = (self.swap_lower_percent(), self.swap_upper_percent());
         // 100 and 0 are none: nothing leaves below maxmemory, all may come home.

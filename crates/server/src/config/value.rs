@@ -1,4 +1,4 @@
-//! From an argument to a value and back: types, ranges, and Valkey's texts for what does not fit.
+//! Conversion of arguments to values and back: types, ranges, and Valkey's texts for values that are refused.
 
 use super::params::{Format, Kind, Number, Param, Reason, Support, Value, Words};
 use isotherm_stdx::parse_i64;
@@ -28,7 +28,7 @@ pub fn parse(param: &Param, arguments: &[&[u8]], current: &Value) -> Result<Valu
     Ok(value)
 }
 
-/// As CONFIG GET shows it.
+/// Returns the text of a value as CONFIG GET shows it.
 pub fn show(param: &Param, value: &Value) -> Vec<u8> {
     let number = match value {
         Value::Text(text) => {
@@ -120,7 +120,7 @@ fn read_number(format: Format, argument: &[u8]) -> Result<i64, Reason> {
     value.ok_or(otherwise.into())
 }
 
-/// As C's `strtoll` with base 8 reads it: nothing at all is 0.
+/// Reads an octal number, as C's `strtoll` with base 8 does: a blank text is 0.
 fn parse_octal(argument: &[u8]) -> Option<i64> {
     let text = std::str::from_utf8(argument).ok()?.trim_start();
     if text.is_empty() {

@@ -17,7 +17,7 @@ const PID_FILE_DEFAULT: &str = "/var/run/isotherm.pid";
 
 const MAXMEMORY_POLICY_ID: Id = id("maxmemory-policy");
 
-/// What is evicted when memory is short, by the number of the word; `None` for noeviction.
+/// Eviction policies by the number of the word; `None` for noeviction.
 const EVICTION_POLICIES: [Option<EvictionPolicy>; 8] = [
     Some(EvictionPolicy::VolatileLru),
     Some(EvictionPolicy::VolatileLfu),
@@ -41,7 +41,7 @@ pub struct Defrag {
     pub ignore_bytes: u64,
 }
 
-/// Who may do something dangerous.
+/// Permission of clients to do something dangerous.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Permission {
     No,
@@ -70,7 +70,7 @@ impl Config {
         self.number(TLS_PORT) as u16
     }
 
-    /// Where there is one port to show.
+    /// Returns the port for places that show only one: that of TCP, or that of TLS if there is no other.
     pub fn shown_port(&self) -> u16 {
         if self.port() != 0 { self.port() } else { self.tls_port() }
     }
@@ -80,7 +80,7 @@ impl Config {
         !self.text(DH_PARAMS).is_empty()
     }
 
-    /// Each may begin with "-": then it is no error if the address does not exist.
+    /// Returns the addresses to listen on. An address that begins with "-" may be missing without an error.
     pub fn bind(&self) -> Vec<String> {
         const BIND: Id = id("bind");
         self.words(BIND)
@@ -120,7 +120,7 @@ impl Config {
         self.flag(ENABLED)
     }
 
-    /// As HELLO, INFO and the log call it.
+    /// Returns the name of the mode in HELLO, INFO and the log.
     pub fn mode(&self) -> &'static str {
         if self.is_clustered() { "cluster" } else { "standalone" }
     }
@@ -150,13 +150,14 @@ impl Config {
         self.flag(ALWAYS_SHOW_LOGO)
     }
 
-    /// In the background there always is one.
+    /// Returns the path of the file with the process id, if there is to be one. A process in the background
+    /// always writes one.
     pub fn pid_file(&self) -> Option<PathBuf> {
         const PID_FILE: Id = id("pidfile");
         self.path(PID_FILE).or_else(|| self.daemonize().then(|| PID_FILE_DEFAULT.into()))
     }
 
-    /// `None` for standard output.
+    /// Returns the path of the log file; `None` for standard output.
     pub fn log_file(&self) -> Option<PathBuf> {
         const LOG_FILE: Id = id("logfile");
         self.path(LOG_FILE)
@@ -191,7 +192,7 @@ impl Config {
         self.flag(RDB_CHECKSUM)
     }
 
-    /// Whether unknown versions are refused.
+    /// Returns whether RDB files of unknown versions are refused.
     pub fn checks_rdb_version(&self) -> bool {
         const RDB_VERSION_CHECK: Id = id("rdb-version-check");
         self.number(RDB_VERSION_CHECK) == 0
@@ -274,13 +275,13 @@ impl Config {
         self.number(CLIENT_QUERY_BUFFER_LIMIT) as usize
     }
 
-    /// For the classes normal, replica and pubsub.
-    /// What `notify-keyspace-events` chooses.
+    /// Returns the events that `notify-keyspace-events` selects.
     pub fn events(&self) -> Events {
         const NOTIFY_KEYSPACE_EVENTS: Id = id("notify-keyspace-events");
         Events::of(&self.text(NOTIFY_KEYSPACE_EVENTS))
     }
 
+    /// Returns the limits of unread replies for the classes normal, replica and pubsub.
     pub fn output_limits(&self) -> [OutputLimit; 3] {
         const CLIENT_OUTPUT_BUFFER_LIMIT: Id = id("client-output-buffer-limit");
         special::output_limits(&self.text(CLIENT_OUTPUT_BUFFER_LIMIT))
@@ -291,7 +292,7 @@ impl Config {
         self.text(AVAILABILITY_ZONE)
     }
 
-    /// How prefixes of keys are counted, if they are.
+    /// Returns the settings by which prefixes of keys are counted; `None` if they are not counted.
     pub fn prefix_settings(&self) -> Option<PrefixSettings> {
         const SEPARATOR: Id = id("memory-prefix-separator");
         const PINNED: Id = id("memory-pinned-prefixes");
@@ -334,7 +335,8 @@ impl Config {
         self.words(PERCENTILES)
     }
 
-    /// What takes so long is an event; `None` if nothing is.
+    /// Returns the shortest time, in milliseconds, that makes an action an event of LATENCY; `None` if there
+    /// are no events.
     pub fn latency_threshold_ms(&self) -> Option<u64> {
         const THRESHOLD: Id = id("latency-monitor-threshold");
         u64::try_from(self.number(THRESHOLD)).ok().filter(|ms| *ms > 0)
@@ -349,7 +351,8 @@ impl Config {
         self.number(MAXMEMORY) as u64
     }
 
-    /// What all connections together may take; `None` for no limit. Given in bytes, or in percent of `maxmemory`.
+    /// Returns the limit for the memory of all connections together; `None` for no limit. It is given in
+    /// bytes, or in percent of `maxmemory`.
     pub fn client_memory_bytes_max(&self) -> Option<u64> {
         const MAXMEMORY_CLIENTS: Id = id("maxmemory-clients");
         let bytes = match self.number(MAXMEMORY_CLIENTS) {
@@ -363,7 +366,8 @@ impl Config {
         bytes.map(|bytes| bytes.max(CLIENT_MEMORY_BYTES_MIN))
     }
 
-    /// Whether the log omits what clients say of themselves.
+    /// Returns whether the log omits data of users, such as names of keys, and the words of clients about
+    /// themselves.
     pub fn hides_user_data(&self) -> bool {
         const HIDE_USER_DATA_FROM_LOG: Id = id("hide-user-data-from-log");
         self.flag(HIDE_USER_DATA_FROM_LOG)
@@ -404,13 +408,13 @@ impl Config {
         self.number(COMPACTION_CPU_PERCENT) as u32
     }
 
-    /// How long compaction works at a time.
+    /// Returns the length of one turn of compaction.
     pub fn compaction_turn(&self) -> Duration {
         const CYCLE_US: Id = id("active-defrag-cycle-us");
         Duration::from_micros(self.number(CYCLE_US) as u64)
     }
 
-    /// `None` unless `activedefrag`.
+    /// Returns the parameters of active defragmentation; `None` unless `activedefrag` is on.
     pub fn defrag(&self) -> Option<Defrag> {
         let number = |id: Id| self.number(id) as u32;
         self.flag(const { id("activedefrag") }).then(|| Defrag {
@@ -467,7 +471,7 @@ impl Config {
         (format, timestamp)
     }
 
-    /// Where metrics are served, if they are.
+    /// Returns the address and the port at which metrics are served; `None` if they are not served.
     pub fn metrics_address(&self) -> Option<(String, u16)> {
         let address = String::from_utf8_lossy(&self.text(const { id("metrics-bind") })).into_owned();
         let port = self.number(const { id("metrics-port") }) as u16;
@@ -482,7 +486,7 @@ impl Config {
         matches!(value::word(SUPERVISED_MODE, self.number(SUPERVISED)), "systemd" | "auto")
     }
 
-    /// It has to be notified.
+    /// Returns whether the process must be supervised by systemd.
     pub fn demands_systemd(&self) -> bool {
         const SUPERVISED: Id = id("supervised");
         value::word(SUPERVISED_MODE, self.number(SUPERVISED)) == "systemd"

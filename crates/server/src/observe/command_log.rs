@@ -1,7 +1,7 @@
 //! The logs of commands that were slow, of large requests and of large replies: SLOWLOG and COMMANDLOG.
 //!
-//! A worker compares what a command took with plain numbers of its own; only what exceeds one of them comes here, under a
-//! lock. Arguments are cut, so that an entry is at most 32 x 128 B and some words.
+//! A worker compares what a command took with plain numbers of its own; only what exceeds one of them comes
+//! here, under a lock. Arguments are cut, so that an entry is at most 32 x 128 B and some words.
 
 use isotherm_resp::Args;
 use std::collections::VecDeque;
@@ -41,7 +41,8 @@ impl Kind {
         }
     }
 
-    /// From which value on commands are logged (microseconds, bytes); `None` if they are not.
+    /// Returns the smallest value (microseconds or bytes) of a command that is logged; `None` if none is
+    /// logged.
     pub fn threshold(self, config: &Config) -> Option<u64> {
         let (threshold, len) = self.parameters();
         u64::try_from(config.number(threshold)).ok().filter(|_| config.number(len) != 0)
@@ -52,7 +53,7 @@ impl Kind {
     }
 }
 
-/// One command.
+/// Command in a log.
 #[derive(Clone, Debug)]
 pub struct Logged {
     pub id: u64,
@@ -76,7 +77,7 @@ struct Log {
     next_id: u64,
 }
 
-/// What was run, and for whom.
+/// Command that has run, and its client.
 pub struct Ran<'a> {
     pub command: &'static CommandEntry,
     pub args: Args<'a>,
@@ -105,7 +106,7 @@ impl CommandLog {
         log.entries.truncate(kind.len_max(config));
     }
 
-    /// What is noted, and the room for it.
+    /// Returns the bytes of the entries, and of the room for them.
     pub fn memory_bytes(&self) -> usize {
         let texts = |entry: &Logged| {
             let arguments: usize =

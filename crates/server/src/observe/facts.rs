@@ -1,5 +1,6 @@
-//! What only the system knows of this process: resident memory, processor time. Read from /proc, each once, when a report
-//! asks for the first time; or all of it ahead (`ask`), for a transaction that will report it while it holds its locks.
+//! Facts that only the system knows of this process: resident memory, processor time. Each is read from /proc
+//! once, when a report asks for it for the first time. For a transaction that will report them while it holds
+//! its locks, all are read before (`ask`).
 
 use std::cell::OnceCell;
 
@@ -13,7 +14,7 @@ pub struct Facts {
     cpu: OnceCell<Cpu>,
     control_cpu: OnceCell<Cpu>,
     control_cpu_seconds: OnceCell<f64>,
-    /// `None` inside where the kernel does not report.
+    /// Owners of the resident pages; `None` inside where the kernel does not report them.
     resident: OnceCell<Option<Resident>>,
     kernel: OnceCell<Kernel>,
 }
@@ -68,13 +69,13 @@ impl Facts {
         *self.control_cpu.get_or_init(ask)
     }
 
-    /// The same exactly, in seconds.
+    /// Returns the exact processor time of the control thread, in seconds.
     pub fn control_cpu_seconds(&self) -> f64 {
         let ask = || run_time_ns(format!("/proc/self/task/{}/schedstat", std::process::id()));
         *self.control_cpu_seconds.get_or_init(|| ask().unwrap_or_default() as f64 / 1e9)
     }
 
-    /// Whose the resident pages are: some ten milliseconds for each gigabyte.
+    /// Returns the resident pages by owner, which takes some ten milliseconds for each gigabyte.
     pub fn resident(&self, keyspace: &Keyspace) -> Option<Resident> {
         *self.resident.get_or_init(|| {
             let mappings: Vec<_> = keyspace.arenas().iter().flat_map(|arena| arena.mappings()).collect();
@@ -107,7 +108,7 @@ fn cpu_seconds() -> Cpu {
     Cpu { user: exact * share, system: exact * (1.0 - share) }
 }
 
-/// As the kernel samples it.
+/// Returns the processor time as the kernel samples it.
 fn cpu_ticks(path: &str) -> Cpu {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     // The process's name may hold anything; what follows its closing parenthesis is the state, field 3.
@@ -118,7 +119,8 @@ fn cpu_ticks(path: &str) -> Cpu {
     Cpu { user: seconds(14), system: seconds(15) }
 }
 
-/// The run time of all threads, in nanoseconds by the scheduler. Threads of this server do not end before it does.
+/// The run time of all threads, in nanoseconds by the scheduler. Threads of this server do not end before it
+/// does.
 fn exact_cpu_seconds() -> Option<f64> {
     let mut sum_ns = 0u64;
     for task in std::fs::read_dir("/proc/self/task").ok()? {
@@ -127,7 +129,7 @@ fn exact_cpu_seconds() -> Option<f64> {
     Some(sum_ns as f64 / 1e9)
 }
 
-/// How long a thread has run.
+/// Returns the run time of a thread, in nanoseconds.
 fn run_time_ns(schedstat: impl AsRef<std::path::Path>) -> Option<u64> {
     std::fs::read_to_string(schedstat).ok()?.split(' ').next()?.parse().ok()
 }

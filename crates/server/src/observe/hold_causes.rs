@@ -8,7 +8,8 @@ pub fn cause_name(commands: &Commands, cause: HoldCause) -> &str {
     commands.get(cause).map_or_else(|| WORK_NAMES[cause - commands.len()], |entry| &entry.name)
 }
 
-/// Whether what holds is bounded: work always, a command if its documentation says so.
+/// Returns whether the time of the holder is bounded: that of work always is, that of a command if its
+/// documentation says so.
 pub fn is_bounded_cause(commands: &Commands, cause: HoldCause) -> bool {
     commands.all().get(usize::from(cause)).is_none_or(|entry| entry.spec.is_constant_time())
 }

@@ -1,8 +1,8 @@
 //! Counters of holds, one table a thread: by cause how often, how long, and the longest.
 //!
-//! As all counters of a thread these have one writer. A maximum cannot be taken and set back by another thread, so each has
-//! a tag beside it: the second that it is of, or the number of CONFIG RESETSTATs before it. A write under another
-//! tag begins anew, and a read ignores other tags.
+//! As all counters of a thread these have one writer. A maximum cannot be taken and set back by another
+//! thread, so each has a tag beside it: the second that it is of, or the number of CONFIG RESETSTATs before
+//! it. A write under another tag begins anew, and a read ignores other tags.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -10,7 +10,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::observe::counter::Counter;
 
-/// What holds locks beside commands.
+/// Work that holds locks, besides commands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
     Expiry,
@@ -55,12 +55,13 @@ pub(super) struct HoldCounters {
     pub(super) holds: Counter,
     pub(super) ticks: Counter,
     pub(super) longest: Longest,
-    /// Of the second under way and of the one before, by the lowest bit of its number.
+    /// Longest holds of the current second and of the one before, by the lowest bit of the second's number.
     pub(super) of_second: [Longest; 2],
     pub(super) longest_cpu_ns: Longest,
 }
 
-/// What one thread has held, by cause, and whether it was everything. A line comes with its first hold.
+/// Holds of one thread, by cause, and by whether every partition was held. An entry is allocated with its
+/// first hold.
 pub struct HoldTable(Box<[[OnceLock<Box<HoldCounters>>; 2]]>);
 
 impl HoldTable {
@@ -93,7 +94,7 @@ impl HoldTable {
     }
 }
 
-/// What maxima are of at present.
+/// Tags of the maxima that are valid at present.
 #[derive(Clone, Copy)]
 pub(super) struct Tags {
     pub(super) second: u16,
@@ -111,7 +112,7 @@ pub(super) struct Sum {
 
 pub(super) type Sums = BTreeMap<(HoldCause, bool), Sum>;
 
-/// What is shared by all threads.
+/// State of the holds that all threads share.
 #[derive(Default)]
 pub struct Holds {
     /// `Tags`, the second in the lower half.
@@ -123,13 +124,13 @@ pub struct Holds {
 pub(super) struct Sampled {
     /// Up to the last sample.
     pub(super) sums: Sums,
-    /// Of the second before it: the counts are differences.
+    /// Sums of the second before the last sample. The counts are differences.
     pub(super) second: Sums,
     /// At the last CONFIG RESETSTAT.
     pub(super) baseline: Sums,
 }
 
-/// What INFO locks and the metrics show of a cause.
+/// Figures of a cause, as INFO locks and the metrics show them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HoldTotals {
     pub cause: HoldCause,

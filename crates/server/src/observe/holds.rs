@@ -1,19 +1,22 @@
-//! How long locks are held, and for what: INFO locks, the metrics `isotherm_lock_*`, the LATENCY event `lock`.
+//! Times for which locks are held, by cause: INFO locks, the metrics `isotherm_lock_*`, the LATENCY event
+//! `lock`.
 //!
 //! ```text
 //!   wait for the lock | hold: the command, those it serves | next command of the batch
 //!                     ^ from                               ^ to
 //! ```
-//! A hold is counted for its cause: the command that ran, or the housekeeping that no command asked for. Waiting for a lock
-//! is not holding it. What held every partition is counted apart, as a gate: it stopped all threads.
+//! A hold is counted for its cause: the command that ran, or the housekeeping that no command asked for. The
+//! time of waiting for a lock is not part of a hold. Holds of every partition are counted apart, as gates:
+//! they stopped all threads.
 //!
-//! It costs those nothing who hold locks for a moment. Commands that are FAST or take constant time read no clock for it;
-//! their time is known anyway (`CommandClock`), and they are counted only if they held for `LONG_HOLD` or more. Of all others
-//! each hold is counted; a clock is read for it only where something came between the command before and the lock (keys
-//! may have been evicted) or between the command and the end of its hold (others were served).
+//! Short holds cost nothing more. Commands that are FAST or take constant time read no clock for it: their
+//! time is known anyway (`CommandClock`), and they are counted only if they held for `LONG_HOLD` or more.
+//! Each hold of any other command is counted. A clock is read for it only if there was other work between the
+//! command before and the lock (keys may have been evicted), or between the command and the end of its hold
+//! (other clients were served).
 //!
-//! Builds with debug assertions also measure each hold by the thread's processor time, which does not grow while the thread
-//! waits for a CPU.
+//! Builds with debug assertions also measure each hold by the thread's processor time, which does not grow
+//! while the thread waits for a CPU.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,11 +29,12 @@ use crate::observe::latency::monitor::{Event, Monitor};
 use crate::observe::stats::Stats;
 use isotherm_keyspace::HoldWatch;
 
-/// Shorter holds of commands that are FAST or take constant time are not counted: reading the clock for each would take
-/// longer than what it measures is worth. A command behind such a hold waits less than a round trip in a network.
+/// Shorter holds of commands that are FAST or take constant time are not counted: reading the clock for each
+/// would take longer than what it measures is worth. A command behind such a hold waits less than a round
+/// trip in a network.
 pub const LONG_HOLD: Duration = Duration::from_micros(100);
 
-/// How often the figures of the last second are taken.
+/// Time between two samples of the figures of the last second.
 pub const SAMPLE_INTERVAL: Duration = Duration::from_secs(1);
 
 fn sums<'a>(tables: impl Iterator<Item = &'a HoldTable>, tags: Tags) -> Sums {
@@ -63,7 +67,7 @@ impl Stats {
         sampled.baseline = sums(self.threads().iter().map(|thread| &thread.holds), self.holds.tags());
     }
 
-    /// What was held since the start or the last reset, by cause.
+    /// Returns the holds since the start or the last reset, by cause.
     pub fn hold_totals(&self) -> Vec<HoldTotals> {
         // In this order: what is taken off was counted before.
         let sampled = self.holds.sampled();
@@ -93,7 +97,7 @@ impl Stats {
     }
 }
 
-/// Where a hold is counted, and reported if it was long.
+/// Destinations of a hold: counters for each hold, the latency monitor for long ones.
 #[derive(Clone, Copy)]
 pub struct HoldSinks<'n> {
     pub stats: &'n Stats,
@@ -116,14 +120,15 @@ impl HoldSinks<'_> {
         }
     }
 
-    /// The same by the thread's processor time.
+    /// Notes the processor time of the thread during a hold; only the longest is kept.
     pub fn note_cpu(self, thread: usize, cause: HoldCause, is_gate: bool, ns: u64) {
         let line = self.stats.thread(thread).holds.line(cause, is_gate);
         line.longest_cpu_ns.raise(self.stats.holds.tags().reset, ns);
     }
 }
 
-/// The processor time of this thread in nanoseconds. 0 without debug assertions: asking takes longer than most holds.
+/// The processor time of this thread in nanoseconds. 0 without debug assertions: asking takes longer than
+/// most holds.
 #[inline(always)]
 pub fn cpu_ns() -> u64 {
     #[cfg(debug_assertions)]
@@ -136,7 +141,7 @@ pub fn cpu_ns() -> u64 {
 
 // ---- what the keyspace locks by itself ----
 
-/// Who works on this thread, and what for.
+/// Number of this thread, and the cause for which it takes locks.
 #[derive(Clone, Copy)]
 struct Worker {
     sinks: HoldSinks<'static>,
@@ -165,23 +170,24 @@ fn end(from: u64) {
     }
 }
 
-/// This thread has held everything since `from`.
+/// Counts that this thread has held every partition since `from`.
 pub fn note_gate(from: u64) {
     let Some(Worker { sinks, thread, cause }) = WORKER.get() else { return };
     sinks.note(thread, cause, true, sinks.stats.now_ticks().saturating_sub(from));
 }
 
-/// This thread counts as number `thread` of the statistics from here on.
+/// Makes this thread count as number `thread` of the statistics from here on.
 pub fn enter(sinks: HoldSinks<'static>, thread: usize) {
     WORKER.set(Some(Worker { sinks, thread, cause: sinks.stats.cause_of(Work::Housekeeping) }));
 }
 
-/// The number of this thread in the statistics: that of a worker, or the one behind them for the control thread.
+/// The number of this thread in the statistics: that of a worker, or the one behind them for the control
+/// thread.
 pub fn thread() -> Option<usize> {
     WORKER.get().map(|worker| worker.thread)
 }
 
-/// What this thread locks is for `command`, until it says otherwise.
+/// Counts the locks of this thread for `command` until another cause is set.
 pub fn enter_command(command: HoldCause) {
     WORKER.set(WORKER.get().map(|worker| Worker { cause: command, ..worker }));
 }

@@ -1,8 +1,9 @@
 //! The keys that are used most: HOTKEYS.
 //!
-//! One command of `hotkeys-sample-ratio` is looked at, at random distances, so that nothing which comes regularly is met
-//! always or never. Its keys go into a table of its worker, of a fixed size (Space-Saving): a key that is not there takes
-//! the place of the one with the fewest uses and inherits their number as its possible error.
+//! One command of `hotkeys-sample-ratio` is looked at, at random distances, so that nothing which comes
+//! regularly is met always or never. Its keys go into a table of its worker, of a fixed size (Space-Saving):
+//! a key that is not there takes the place of the one with the fewest uses and inherits their number as its
+//! possible error.
 //!
 //! ```text
 //!   hashes  [hash 8] x 120
@@ -11,21 +12,22 @@
 //! ```
 //! What is searched lies together: 15 cache lines of hashes, and of the lines only the one that is wanted.
 //!
-//! Of N uses that were met, a key with more than N / 120 is in the table, and its number is too high by N / 120 at most.
-//! A report adds the workers' tables up: a key that misses in one may have had as many uses there as its last line.
+//! Of N uses that were met, a key with more than N / 120 is in the table, and its number is too high by N /
+//! 120 at most. A report adds the workers' tables up: a key that misses in one may have had as many uses
+//! there as its last line.
 
 use isotherm_keyspace::Db;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Keys of a worker that are distinguished.
 const LINES: usize = 120;
-/// Of a longer name its beginning is kept: it is found by its hash.
+/// Bytes that are kept of a name. A longer name is cut; its key is found by its hash.
 pub const NAME_BYTES_MAX: usize = 96;
 const TABLE_BYTES_MAX: usize = 16 << 10;
 const LINE_BYTES: usize = 2 * size_of::<u64>() + size_of::<Line>();
 const _: () = assert!(LINE_BYTES * LINES <= TABLE_BYTES_MAX);
 
-/// One key in one worker's table, but for its hash and its uses.
+/// Entry for one key in a worker's table, without its hash and its uses.
 #[derive(Clone, Copy, Debug)]
 struct Line {
     error: u64,
@@ -35,18 +37,18 @@ struct Line {
     name: [u8; NAME_BYTES_MAX],
 }
 
-/// What is met of one worker.
+/// Table of the keys that one worker has met.
 #[derive(Default)]
 struct Table {
     hashes: Vec<u64>,
     uses: Vec<u64>,
     lines: Vec<Line>,
-    /// In a full table: the fewest uses, and no line in front of this one has as few. Both only grow, so that a key which
-    /// is met for the first time finds its line in a few steps.
+    /// Fewest uses of an entry in a full table. No entry before number `fewest_from` has as few. Both only
+    /// grow, so that a key which is met for the first time finds its entry in a few steps.
     fewest: u64,
     fewest_from: usize,
     met: u64,
-    /// One command of so many was looked at.
+    /// Sampling ratio: one command of `ratio` was looked at.
     ratio: u32,
 }
 
@@ -71,14 +73,15 @@ pub struct HotKey {
     pub name: Vec<u8>,
     pub name_bytes: u32,
     pub uses: u64,
-    /// So many of them may be another key's.
+    /// Number of these uses that may be another key's.
     pub error: u64,
     pub ticks: u64,
     hash: u64,
 }
 
 impl HotKeys {
-    /// A use by one of `ratio` commands; what was met at another ratio cannot be added to it and is forgotten.
+    /// A use by one of `ratio` commands; what was met at another ratio cannot be added to it and is
+    /// forgotten.
     pub fn note(&self, used: Use<'_>, ratio: u32) {
         let mut table = self.lock();
         if table.ratio != ratio {
@@ -160,7 +163,7 @@ impl Table {
         self.fewest_from
     }
 
-    /// What a key may have had that is not in the table.
+    /// Returns the most uses that a key may have had which is not in the table.
     fn missed_max(&self) -> u64 {
         if self.lines.len() < LINES { 0 } else { self.uses.iter().copied().min().unwrap_or(0) }
     }

@@ -1,5 +1,5 @@
-//! What the server reports of itself: counters, histograms and logs that are kept while it works, and the reports that are
-//! made from them. Nothing here decides anything.
+//! Reports of the server about itself, and the counters, histograms and logs from which they are made. The
+//! server decides nothing by them.
 
 pub mod arena_sums;
 pub mod command_log;

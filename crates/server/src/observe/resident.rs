@@ -1,4 +1,4 @@
-//! What the kernel says of this process' memory: whose the pages are that are really there.
+//! Resident memory of this process by owner, as the kernel reports it.
 //!
 //! ```text
 //!   /proc/self/smaps      each mapping: addresses, file, resident bytes
@@ -8,8 +8,8 @@
 //!                         arena: the kernel merges neighbours that look alike
 //! ```
 //!
-//! The sums are those of one walk, so nothing is counted twice; what changes while it walks is off by a few pages. A walk
-//! takes some ten milliseconds for each gigabyte.
+//! The sums come from one walk, so that no page is counted twice. Changes during the walk make them wrong by
+//! a few pages. A walk takes some ten milliseconds for each gigabyte.
 
 use std::fs::File;
 use std::ops::Range;
@@ -24,7 +24,7 @@ pub struct Resident {
     pub stacks: u64,
     /// The program and its libraries, as far as they were needed.
     pub files: u64,
-    /// What has neither a file nor another owner: the global allocator's.
+    /// Bytes of pages that have neither a file nor another owner: those of the global allocator.
     pub malloc: u64,
 }
 
@@ -36,7 +36,7 @@ pub struct Kernel {
     pub sockets: u64,
 }
 
-/// What a thread's stack is made with, unless configured otherwise (the standard library's default).
+/// Size of a thread's stack unless it is configured otherwise (the standard library's default).
 const STACK_BYTES: usize = 2 << 20;
 /// A frame of a thread's first function lies so far below the top of its stack at most.
 const STACK_TOP_BYTES: usize = 16 << 10;
@@ -77,7 +77,7 @@ pub fn kernel() -> Kernel {
     Kernel { page_tables: page_tables.unwrap_or_default(), sockets: pages.unwrap_or(0u64) * page_bytes }
 }
 
-/// One mapping of smaps.
+/// Mapping in smaps.
 struct Mapping {
     addresses: Range<usize>,
     has_file: bool,
@@ -157,7 +157,7 @@ fn common(one: &Range<usize>, other: &Range<usize>) -> Option<Range<usize>> {
     (!both.is_empty()).then_some(both)
 }
 
-/// Which pages are there.
+/// File that says which pages are resident.
 struct Pages(File);
 
 const PRESENT: u64 = 1 << 63;

@@ -1,6 +1,8 @@
-//! Looking closer at some commands: all of them where slots are counted, one of many for the keys that are used most.
+//! Looking closer at some commands: all of them where slots are counted, one of many for the keys that are
+//! used most.
 //!
-//! Every command counts one number down and goes on; the command that reaches 0 is sampled, and the next distance is drawn.
+//! Every command counts one number down and goes on; the command that reaches 0 is sampled, and the next
+//! distance is drawn.
 
 use isotherm_commands::spec::{KeyFlags, key_positions, slot_positions};
 use isotherm_keyspace::Slot;
@@ -13,22 +15,22 @@ use crate::observe::stats::ThreadStats;
 use crate::request::cached_config::Hot;
 use crate::request::metering::{Part, Timed};
 
-/// Of a command with many keys so many are counted as used.
+/// Most keys of one command that are counted as used.
 const KEYS_MAX: usize = 16;
-/// What a transaction begins with.
+/// Request that begins a transaction.
 const MULTI: &[u8] = b"*1\r\n$5\r\nmulti\r\n";
 
-/// When the next command is looked at.
+/// Schedule of the commands that are looked at.
 pub struct Sampler {
     /// Commands until then.
     left: u32,
-    /// Of those that are looked at: until one is a sample of the keys.
+    /// Looks until the next one is a sample of the keys.
     until_sample: u32,
     /// Kept for its memory.
     positions: Vec<(usize, KeyFlags)>,
-    /// By the commands of a script that is over, and about to be counted.
+    /// Slots that the commands of a script met. The script has ended and is about to be counted.
     met: SlotsMet,
-    /// Of the transaction under way: that of its first key.
+    /// Slot of the first key in the current transaction.
     transaction: Option<Slot>,
 }
 

@@ -1,10 +1,11 @@
-//! What the commands of each slot have cost: CLUSTER SLOT-STATS.
+//! Cost of the commands of each slot: CLUSTER SLOT-STATS.
 //!
 //! ```text
 //!   a worker   [ticks u64][input u64][output u64] x 16384    24 B a slot = 384 KB, taken with the first command counted
 //! ```
-//! Counted only where `cluster-slot-stats-enabled` says so, each worker for itself, and the link to a primary. A command counts
-//! for the slot of its first key; its parts, if it is a transaction or a script, count with it:
+//! Commands are counted only if `cluster-slot-stats-enabled` is on. Each worker counts for itself, and so
+//! does the link to a primary. A command counts for the slot of its first key. The parts of a transaction or
+//! a script count with it:
 //!
 //! ```text
 //!              time            bytes in                 bytes out
@@ -14,8 +15,8 @@
 //!   EVAL       its own         its own                  its reply             in the slot of all its keys, if it is one
 //!   SPUBLISH   its own         its own                  its reply, and what each subscriber of this node is sent
 //! ```
-//! What replicas are sent of a command counts as bytes out, once for each of them. Keys and bytes of a slot are not kept here: the
-//! keyspace knows them in any case.
+//! The bytes of a command that are sent to replicas count as bytes out, once for each replica. Keys and bytes
+//! of a slot are not kept here, because the keyspace counts them anyway.
 
 use isotherm_stdx::Slot;
 use std::sync::OnceLock;
@@ -49,7 +50,7 @@ impl SlotsMet {
         };
     }
 
-    /// What it counts for.
+    /// Returns the slot that the work counts for, if it is one.
     pub fn one(self) -> Option<Slot> {
         match self {
             SlotsMet::One(slot) => Some(slot),
@@ -58,7 +59,7 @@ impl SlotsMet {
     }
 }
 
-/// Those of one worker.
+/// Counters of the slots of one worker.
 #[derive(Default)]
 pub struct SlotTable(OnceLock<Box<[SlotCounters]>>);
 
@@ -67,7 +68,7 @@ impl SlotTable {
         &self.0.get_or_init(|| Slot::all().map(|_| SlotCounters::default()).collect())[slot.index()]
     }
 
-    /// Nothing until a command was counted.
+    /// Returns the bytes of the counters; 0 until a command was counted.
     pub fn memory_bytes(&self) -> usize {
         self.0.get().map_or(0, |counters| size_of_val(&**counters))
     }
@@ -91,7 +92,7 @@ pub struct SlotUse {
 }
 
 impl SlotUse {
-    /// Nothing where `before` is later: a reset between two looks.
+    /// Returns the use since `before`; 0 where `before` is later because of a reset between two looks.
     pub fn since(&self, before: &SlotUse) -> SlotUse {
         SlotUse {
             ticks: self.ticks.saturating_sub(before.ticks),

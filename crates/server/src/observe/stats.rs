@@ -1,6 +1,6 @@
-//! Counters. Each worker has its own, written by no other thread, so counting is a load and a store; a reader (INFO)
-//! adds them up. CONFIG RESETSTAT cannot clear another thread's counters without losing counts, so it remembers what
-//! they were, and readers subtract that.
+//! Counters. Each worker has its own, written by no other thread, so counting is a load and a store; a reader
+//! (INFO) adds them up. CONFIG RESETSTAT cannot clear another thread's counters without losing counts, so it
+//! remembers what they were, and readers subtract that.
 
 use isotherm_cluster::SlotSet;
 use isotherm_keyspace::TxnCounts;
@@ -17,7 +17,7 @@ use crate::observe::hot_keys::HotKeys;
 use crate::observe::latency::{Histogram, Recorder};
 use crate::observe::slot_stats::{SlotTable, SlotUse};
 
-/// What is counted for every command.
+/// Counters of one command.
 #[derive(Default)]
 pub struct CommandCounters {
     pub calls: Counter,
@@ -32,7 +32,7 @@ pub struct CommandCounters {
 pub struct CommandTotals {
     pub calls: u64,
     pub ticks: u64,
-    /// Of `ticks`; there once all of them are added up.
+    /// Time of `ticks` in microseconds; set once all ticks are added up.
     pub usec: u64,
     pub rejected: u64,
     pub failed: u64,
@@ -53,7 +53,7 @@ const MOVED: &[u8] = b"MOVED";
 
 /// The counters of one worker; behind them those of the control thread, and of the link to a primary.
 pub struct ThreadStats {
-    /// By `Entry::index`.
+    /// Counters by `Entry::index`.
     pub commands: Box<[CommandCounters]>,
     pub values: Values<Counter>,
     pub cycles: CycleCounters,
@@ -66,7 +66,7 @@ pub struct ThreadStats {
     moved: Counter,
 }
 
-/// What is counted once a thread; `T` is a counter, or a sum.
+/// Values that each thread counts; `T` is a counter or a sum.
 #[derive(Default, Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Values<T> {
     pub commands_processed: T,
@@ -89,17 +89,18 @@ pub struct Values<T> {
     /// Turns of event loops, and how long they took without the waiting.
     pub eventloop_cycles: T,
     pub eventloop_ticks: T,
-    /// Of the housekeeping.
+    /// Rounds of the housekeeping in which expiry ran out of time; below, the time that its kinds of work
+    /// took.
     pub expire_time_caps: T,
     pub expire_cycle_us: T,
     pub compaction_us: T,
     pub collapse_us: T,
-    /// How long there was something to move, the rests included.
+    /// Time with something to move, including the rests.
     pub compaction_run_us: T,
     pub compaction_moved: T,
     pub compaction_stayed: T,
     pub compaction_keys: T,
-    /// How long more memory was used than there should be.
+    /// Time with more memory used than the limit allows.
     pub eviction_exceeded_ms: T,
 }
 
@@ -109,7 +110,7 @@ pub struct Totals {
     pub commands: Vec<CommandTotals>,
     pub values: Values<u64>,
     pub errors: BTreeMap<Box<[u8]>, u64>,
-    /// By command; in a baseline only (`Stats::latency` adds up those that are asked for).
+    /// Histograms by command, in a baseline only (`Stats::latency` adds up those that are asked for).
     latency: BTreeMap<u16, Histogram>,
 }
 
@@ -117,7 +118,7 @@ pub struct Stats {
     threads: Box<[ThreadStats]>,
     errors: Arc<ErrorCounts>,
     baseline: Mutex<Totals>,
-    /// Of the slots; empty until they are reset.
+    /// Counters of the slots at their last reset; empty until then.
     slots_baseline: Mutex<Vec<SlotUse>>,
     /// Moment of HOTKEYS RESET, as a `SteadyMs`; 0 for never.
     pub hot_keys_reset_ms: AtomicI64,
@@ -155,7 +156,7 @@ impl Stats {
         &self.threads[number]
     }
 
-    /// What was counted since the start or the last reset.
+    /// Returns the counts since the start or the last reset.
     pub fn totals(&self) -> Totals {
         let mut totals = self.raw_totals();
         totals.subtract(&self.baseline.lock().unwrap_or_else(PoisonError::into_inner));
@@ -208,7 +209,7 @@ impl Stats {
         }
     }
 
-    /// What the commands of each slot have cost, since the start or the last reset.
+    /// Returns the cost of the commands of each slot, since the start or the last reset.
     pub fn slots(&self) -> Vec<SlotUse> {
         let mut sums = self.raw_slots();
         let baseline = self.slots_baseline.lock().unwrap_or_else(PoisonError::into_inner);
@@ -261,7 +262,7 @@ impl Stats {
         &self.threads
     }
 
-    /// What has happened per second lately.
+    /// Returns the recent rates per second.
     pub fn rates(&self) -> PerSecond {
         self.rates.lock().unwrap_or_else(PoisonError::into_inner).mean()
     }
@@ -350,7 +351,8 @@ impl Rates {
 }
 
 impl ThreadStats {
-    /// What one transaction of the keyspace has met. Mostly zeros, which cost a test each.
+    /// Counts the keys that one transaction of the keyspace has met. Most counts are zero and cost only a
+    /// test.
     #[inline]
     pub fn count_txn(&self, counts: TxnCounts) {
         let values = &self.values;
@@ -367,7 +369,7 @@ impl ThreadStats {
         }
     }
 
-    /// Of a command that runs again: what has expired has left all the same.
+    /// Counts the expired keys and fields of a command that runs again: they have left nevertheless.
     pub fn count_expired(&self, counts: TxnCounts) {
         let TxnCounts { expired, expired_fields, .. } = counts;
         self.count_txn(TxnCounts { expired, expired_fields, ..TxnCounts::default() });

@@ -1,8 +1,9 @@
 //! Starting this program again: in the background (`daemonize yes`), or in this process with other options.
 //!
-//! A process of several threads cannot be forked halfway, and one that has not started yet has nothing to keep: so the
-//! program starts itself again, in a session of its own and without a terminal, and ends. What is read before `main` - the
-//! allocator's options - takes another start too, which is `exec`: the process stays, with the same number.
+//! A process of several threads cannot be forked halfway, and one that has not started yet has nothing to
+//! keep: so the program starts itself again, in a session of its own and without a terminal, and ends. What
+//! is read before `main` - the allocator's options - takes another start too, which is `exec`: the process
+//! stays, with the same number.
 
 use std::ffi::OsString;
 use std::io::{self, Seek, Write};
@@ -15,7 +16,7 @@ use crate::process::start_options::Environment;
 /// Marks the second process as the second.
 const MARK: &str = "ISOTHERM_DETACHED";
 
-/// Whether this is the process in the background.
+/// Returns whether this is the process in the background.
 pub fn is_detached() -> bool {
     std::env::var_os(MARK).is_some()
 }
@@ -26,7 +27,8 @@ pub fn leave_session() {
     let _ = rustix::process::setsid();
 }
 
-/// Starts this program again with the same arguments, from `folder`, with `stdin` to read if that was read before.
+/// Starts this program again with the same arguments, from `folder`, with `stdin` to read if that was read
+/// before.
 pub fn start_again(
     arguments: &[OsString],
     folder: &Path,
@@ -45,7 +47,7 @@ pub fn start_again(
     }
 }
 
-/// The same in this process. It only returns if that fails.
+/// Runs the program again in this process. Returns only if that fails.
 pub fn become_again(
     arguments: &[OsString],
     folder: &Path,

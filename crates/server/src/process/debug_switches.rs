@@ -1,4 +1,4 @@
-//! What DEBUG switches off and on, for tests.
+//! Switches of DEBUG, for tests.
 
 use isotherm_disk::Troubles;
 use std::sync::Arc;
@@ -19,7 +19,8 @@ pub struct DebugSwitches {
     pub scripts_may_debug: Switch,
     /// DEBUG SWAP-CHAOS: whatever may leave memory does, all the time.
     pub swap_chaos: Switch,
-    /// The same, and some collections go by nodes that would leave as a whole.
+    /// DEBUG SWAP-CHAOS with nodes: in addition, some collections leave by nodes although they would leave as
+    /// a whole.
     pub swap_chaos_nodes: Switch,
     /// DEBUG SWAP-FAULT: what reads and writes of swap-dir meet.
     pub swap_troubles: Arc<Troubles>,

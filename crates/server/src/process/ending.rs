@@ -1,5 +1,6 @@
-//! An end of the process that waits for its replicas: until when, and which clients wait for it. And one that is decided: who has asked
-//! for it has no reply, and its connection ends with the process, when no other reaches it any more.
+//! An end of the process that waits for its replicas: until when, and which clients wait for it. And one that
+//! is decided: who has asked for it has no reply, and its connection ends with the process, when no other
+//! reaches it any more.
 
 use isotherm_keyspace::{SteadyMs, UnixMs, Waiter};
 use isotherm_log::LogOffset;
@@ -13,9 +14,10 @@ use crate::replication::primary::Primary;
 pub struct Ending {
     /// End of the process in any case, as a `SteadyMs`; 0 while nothing waits. Changed under the mutex.
     deadline_ms: AtomicI64,
-    /// Nothing stands in its way any more. Never taken back.
+    /// True once nothing stands in the way of the end any more. Never taken back.
     is_decided: AtomicBool,
-    /// A thread looks whether something stands in its way, and writes the last file; or has found that nothing does.
+    /// A thread looks whether something stands in its way, and writes the last file; or has found that
+    /// nothing does.
     is_deciding: AtomicBool,
     state: Mutex<State>,
 }
@@ -89,7 +91,8 @@ impl Ending {
         is_due.then(|| self.state().options)
     }
 
-    /// It is called off: by the thread that decides, or while it waits for replicas. Those who have waited for it.
+    /// Calls the end off, for the thread that decides or while the end waits for replicas. Returns the
+    /// clients that have waited for it, if it was called off.
     pub fn end(&self, by_decider: bool) -> Option<Vec<Arc<Waiter>>> {
         let mut state = self.state();
         let waits = self.is_under_way() && !self.is_deciding.load(SeqCst);

@@ -5,8 +5,8 @@
 //!                              no: clients wait ------ all have it, or shutdown-timeout -----'   |
 //!                                       '--- SHUTDOWN ABORT --> nothing has happened <--- the file cannot be written
 //! ```
-//! A thread that waits here for the end of a script looks whether SHUTDOWN NOSAVE has come meanwhile: that leaves
-//! scripts in their middle, and nothing is saved, whichever thread was about to.
+//! A thread that waits here for the end of a script looks whether SHUTDOWN NOSAVE has come meanwhile: that
+//! leaves scripts in their middle, and nothing is saved, whichever thread was about to.
 
 use isotherm_cluster::Flags;
 use isotherm_keyspace::{Held, UnixMs};
@@ -21,11 +21,11 @@ use crate::process::time::{elapsed, instant, steady_now, unix_now};
 use crate::request::blocking;
 use crate::request::pause::Cause;
 
-/// What comes of a request for the end.
+/// Outcome of a request for the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
     Ends,
-    /// It comes, or is called off, later.
+    /// The end comes, or is called off, later.
     Waits,
     /// Something stands in its way; the log says what.
     Refused,
@@ -81,8 +81,8 @@ pub fn ask(node: &'static Node, options: Options, by: Option<&str>) -> Answer {
     finish(node, options)
 }
 
-/// The wait is over, or there was none. One thread at a time: a signal comes to the control thread, SHUTDOWN to a worker, and the second
-/// would end the save of the first, and let writes go on behind its cut.
+/// The wait is over, or there was none. One thread at a time: a signal comes to the control thread, SHUTDOWN
+/// to a worker, and the second would end the save of the first, and let writes go on behind its cut.
 pub fn finish(node: &'static Node, options: Options) -> Answer {
     if !node.process.ending.begin_deciding() {
         return Answer::Waits;
@@ -123,14 +123,14 @@ fn is_safe(node: &Node, options: Options) -> bool {
     is_forced
 }
 
-/// Locks everything, and lets go of it: what had its locks before has ended. So have scripts, unless they are left in their middle
-/// (SHUTDOWN NOSAVE).
+/// Locks everything, and lets go of it: what had its locks before has ended. So have scripts, unless they are
+/// left in their middle (SHUTDOWN NOSAVE).
 pub fn await_commands(node: &'static Node) {
     let mut held = Held::new(&node.keyspace);
     lock_all(node, &mut held);
 }
 
-/// The same, and everything is held.
+/// Waits as `await_commands` does, and holds everything when it returns.
 pub fn lock_all(node: &'static Node, held: &mut Held<'static>) {
     loop {
         if node.process.wish.is_insisted() {

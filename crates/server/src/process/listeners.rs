@@ -1,5 +1,5 @@
-//! The listening sockets: opened at start, and again by CONFIG SET bind and port. They lie behind a lock, so that
-//! the client that changes them learns at once whether that works; the thread that accepts hears of it.
+//! The listening sockets: opened at start, and again by CONFIG SET bind and port. They lie behind a lock, so
+//! that the client that changes them learns at once whether that works; the thread that accepts hears of it.
 
 use isotherm_reactor::{FileRights, Listener, Sender, Stream};
 use std::io;
@@ -22,13 +22,13 @@ pub struct Changed;
 pub struct Open {
     pub socket: Listener,
     pub is_tls: bool,
-    /// What it was opened for: 0 for a unix socket.
+    /// Port and addresses for which the socket was opened; the port is 0 for a unix socket.
     port: u16,
     bind: Vec<String>,
 }
 
 impl Open {
-    /// As the log and INFO call it.
+    /// Returns the name of the kind of socket in the log and INFO.
     pub fn kind(&self) -> &'static str {
         match self.is_tls {
             true => "tls",
@@ -39,7 +39,8 @@ impl Open {
 }
 
 impl Listeners {
-    /// Closes what the configuration does not say any more, and opens what it says beside that. After an error, some of it is closed.
+    /// Closes what the configuration does not say any more, and opens what it says beside that. After an
+    /// error, some of it is closed.
     pub fn open(&self, config: &Config) -> Result<(), String> {
         let mut open = self.lock();
         let (bind, wanted) = (config.bind(), [(config.port(), false), (config.tls_port(), true)]);
@@ -79,7 +80,8 @@ impl Listeners {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next connection of listener number `at`, if one waits and the listener is still there, and whether it speaks TLS.
+    /// The next connection of listener number `at`, if one waits and the listener is still there, and whether
+    /// it speaks TLS.
     pub fn accept(&self, at: usize) -> io::Result<Option<(Stream, bool)>> {
         let open = self.lock();
         let Some(listener) = open.get(at) else { return Ok(None) };
@@ -131,7 +133,7 @@ fn open_unix(config: &Config) -> Result<Option<Listener>, String> {
     })
 }
 
-/// As the system's databases of users have it.
+/// Returns the id of a group, from the system's databases of users.
 fn group_id(name: &str) -> Result<u32, String> {
     let found = nix::unistd::Group::from_name(name);
     let why = match found {

@@ -5,8 +5,8 @@
 //! pid  role      local time       level
 //! ```
 //! Levels: `.` debug, `-` verbose, `*` notice, `#` warning. The formats logfmt and json say the same by name:
-//! `{"pid":4711,"role":"primary","timestamp":"...","level":"notice","message":"..."}`. Writing is done by the thread that logs, one `write` a line, so that
-//! lines of several threads never mix.
+//! `{"pid":4711,"role":"primary","timestamp":"...","level":"notice","message":"..."}`. Writing is done by the
+//! thread that logs, one `write` a line, so that lines of several threads never mix.
 
 use isotherm_stdx::Slot;
 use std::fs::{File, OpenOptions};
@@ -51,10 +51,10 @@ pub enum Timestamp {
 static FORMAT: AtomicU8 = AtomicU8::new(Format::Legacy as u8);
 static TIMESTAMP: AtomicU8 = AtomicU8::new(Timestamp::Legacy as u8);
 
-/// None: standard output.
+/// Path of the log file; `None` for standard output.
 static FILE: Mutex<Option<PathBuf>> = Mutex::new(None);
 
-/// From now on lines are those of a replica, or of a primary.
+/// Sets whether the lines are those of a replica or of a primary.
 pub fn set_role(follows: bool) {
     FOLLOWS.store(follows, Ordering::Relaxed);
 }
@@ -74,7 +74,8 @@ fn format() -> (Format, Timestamp) {
     (format, timestamps[usize::from(TIMESTAMP.load(Ordering::Relaxed))])
 }
 
-/// Lines go to this file from now on; without one, to standard output. Opened once here to learn whether it can be.
+/// Lines go to this file from now on; without one, to standard output. Opened once here to learn whether it
+/// can be.
 pub fn set_file(path: Option<&Path>) -> io::Result<()> {
     let path = path.map(PathBuf::from);
     if let Some(path) = &path {
@@ -166,7 +167,8 @@ fn json_string(text: &str) -> String {
     out
 }
 
-/// How a line names a key: by its slot, if its name is to stay out of the log (`hide-user-data-from-log`).
+/// Returns the words that name a key in a line: by its slot, if its name is to stay out of the log
+/// (`hide-user-data-from-log`).
 pub fn name_of_key(hides: bool, key: &[u8]) -> String {
     match hides {
         true => format!("a key of slot {}", Slot::of_key(key).get()),
@@ -217,8 +219,8 @@ fn time_of_day(unix_seconds: i64) -> (i64, i64, i64) {
     (second / 3600, second / 60 % 60, second % 60)
 }
 
-/// The date so many days after 1970-01-01. Years are counted from March, so that the leap day is a year's last; 400
-/// years have 146097 days.
+/// The date so many days after 1970-01-01. Years are counted from March, so that the leap day is a year's
+/// last; 400 years have 146097 days.
 fn civil_date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

@@ -1,4 +1,5 @@
-//! The picture in the log at start: lines of equal warmth. Some scripts find the port and the process id in it.
+//! The picture in the log at start: lines of equal warmth. Some scripts find the port and the process id in
+//! it.
 
 use std::io::{IsTerminal, stdout};
 
@@ -7,7 +8,8 @@ use crate::config::file::VERSION;
 use crate::process::log;
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
 
-/// Where people are watching, or where it was asked for.
+/// Shows the logo if standard output is a terminal and there is no log file, or if the configuration asks for
+/// it.
 pub fn show(config: &Config) {
     if config.always_show_logo() || (config.log_file().is_none() && stdout().is_terminal()) {
         log::raw(&picture(config.mode(), config.port(), std::process::id()));
@@ -30,7 +32,8 @@ fn picture(mode: &str, port: u16, pid: u32) -> String {
     )
 }
 
-/// The same lines, for LOLWUT: the isotherms of a hot spot. Clients that only know Valkey or Redis look for its name.
+/// Returns the text of LOLWUT: the lines of the logo, the isotherms of a hot spot. Clients that only know
+/// Valkey or Redis look for its name.
 pub fn lolwut(config: &Config) -> String {
     // COMPAT(observability): LOLWUT draws one picture, whatever its arguments, and names the version that HELLO
     // reports. Why: tools read the version from it.

@@ -1,5 +1,5 @@
-//! The process: from the arguments of its command line to its end. It starts the threads, accepts connections, handles
-//! signals and writes the log.
+//! The process: from the arguments of its command line to its end. It starts the threads, accepts
+//! connections, handles signals and writes the log.
 
 pub mod accepting;
 pub mod control;

@@ -34,8 +34,8 @@ pub enum Step {
 // COMPAT(server): CONFIG REWRITE and ACL SAVE keep the mode and the owner of their file, follow links, and write
 // in place what is mounted by itself. Valkey's file becomes 0644, a link becomes a file, and a mounted one is
 // an error. Why: both have passwords.
-/// Writes `text` to the file, durably. An error says which step failed: the file is as it was then, or has the
-/// new text and may not be durable.
+/// Writes `text` to the file, durably. An error says which step failed: the file is as it was then, or has
+/// the new text and may not be durable.
 pub fn replace(path: &Path, text: &[u8]) -> Result<(), (Step, io::Error)> {
     let path = &fs::canonicalize(path).unwrap_or_else(|_| path.into());
     let beside = &beside(path);

@@ -1,11 +1,12 @@
-//! Work beside workers and the control thread, in steps: a thread for each routine, or all of them on one thread in the order that a
-//! seed draws.
+//! Work beside workers and the control thread, in steps: a thread for each routine, or all of them on one
+//! thread in the order that a seed draws.
 //!
 //! ```text
 //!   start(routine)  -->  thread:   step, rest, step, rest, ... until a step says that it was the last
 //!                    test:     the routines lie in a list; `step` of one of them whenever the test says so
 //! ```
-//! A step may take as long as the disk does. What waits for another routine (`pause`) holds nothing that the routine needs.
+//! A step may take as long as the disk does. What waits for another routine (`pause`) holds nothing that the
+//! routine needs.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +19,7 @@ pub trait Routine: Send {
     /// The next part of the work. Whether there is more.
     fn step(&mut self) -> bool;
 
-    /// What holds between two steps.
+    /// Checks the invariants that hold between two steps.
     #[cfg(test)]
     fn check(&self) {}
 
@@ -56,7 +57,7 @@ impl Running {
     }
 }
 
-/// How often the end of a routine is looked for.
+/// Interval of the looks for the end of a routine.
 pub const LOOK: Duration = Duration::from_millis(1);
 
 /// Says that the routine is over, also if it panics.
@@ -184,7 +185,8 @@ pub mod simulated {
         static PROCESS: RefCell<Option<Process>> = const { RefCell::new(None) };
     }
 
-    /// From now on the routines that this thread starts are its own, in an order that the seed draws.
+    /// Begins a simulated process: the routines that this thread starts are its own from now on, and run in
+    /// an order that the seed draws.
     pub fn begin(seed: u64) {
         end();
         let prng = Prng::new(seed);

@@ -116,7 +116,7 @@ impl Pending {
 /// Other walks are ended, and what begins behind them, for so long; and so long a worker waits for a script.
 pub const ATTEMPTS: Duration = Duration::from_secs(2);
 
-/// What the end of the process concerns.
+/// Parts of the node that the end of the process concerns.
 pub struct End<'n> {
     pub store: Store<'static>,
     pub aof: &'n AofState,
@@ -126,7 +126,7 @@ pub struct End<'n> {
 }
 
 impl End<'_> {
-    /// Whether nothing stands in the way of the end: the last file is written, if there is to be one.
+    /// Returns whether nothing stands in the way of the end: the last file is written, if there is to be one.
     pub fn may_come(&self, options: Options) -> bool {
         if self.aof.awaits_base.load(Ordering::Relaxed) {
             if !options.has(Options::FORCE) {
@@ -168,7 +168,8 @@ impl End<'_> {
         false
     }
 
-    /// Other walks end. One may begin behind that, and ends too: the cut of a replica's snapshot, BGSAVE of a client.
+    /// Other walks end. One may begin behind that, and ends too: the cut of a replica's snapshot, BGSAVE of a
+    /// client.
     fn save(&self) -> Asked {
         let mut held = Held::new(self.store.keyspace);
         let begun = instant();

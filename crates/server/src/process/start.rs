@@ -1,4 +1,4 @@
-//! From arguments to a running node, and the exit code.
+//! Start of the process: from the arguments to a running node, and the exit code.
 
 use isotherm_disk::{Disk, OsDisk};
 use isotherm_keyspace::{ARENA_BYTES_MAX, Keyspace};
@@ -210,10 +210,10 @@ fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
     Ok(control)
 }
 
-/// Where the data is that the process starts with.
+/// Files with the data that the process starts with.
 pub enum Data {
     Rdb(FilePortions),
-    /// What its manifest lists, or if there is none the RDB file.
+    /// Files that the manifest of the append-only file lists, or the RDB file if there is none.
     Aof(Option<FilePortions>),
 }
 
@@ -265,7 +265,7 @@ fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
     spawned.map(drop).map_err(|error| format!("Can't start the loader: {}", os_text(&error)))
 }
 
-/// The same on this thread, for a node that runs nothing else yet. Says why it cannot be.
+/// Loads the data on this thread, for a node that runs nothing else yet. Returns the reason if that fails.
 pub fn load_now(node: &'static Node, data: Data) -> Result<(), String> {
     match data {
         Data::Rdb(mut file) => load::load(node.store(), &mut file, Target::Empty, Expired::Dropped, true)
@@ -331,7 +331,8 @@ fn greet(config: &Config, file_given: bool, nothing_given: bool) {
     log::notice(format!("Running mode={mode}, port={port}, workers={workers}."));
 }
 
-/// What a member of a cluster opens before it has a keyspace: nodes.conf, and the port of the bus.
+/// Opens the files and ports that a member of a cluster needs before it has a keyspace: nodes.conf, and the
+/// port of the bus.
 fn open_cluster(
     config: &Config,
     disk: &Arc<dyn Disk>,
@@ -343,7 +344,8 @@ fn open_cluster(
     Ok((ClusterState::member(topology), Some(opened)))
 }
 
-/// P partitions: one for one worker, else sixteen to a worker, so that two seldom meet; and one for each arena at least.
+/// P partitions: one for one worker, else sixteen to a worker, so that two seldom meet; and one for each
+/// arena at least.
 fn open_keyspace(config: &Config, workers: usize, disk: &Arc<dyn Disk>) -> Result<Keyspace, String> {
     let (partitions, arenas, arena_bytes) = layout(config, workers, address_space_left());
     let hash_secret = match tier::base_head::key_secret(disk, config)? {
@@ -376,16 +378,17 @@ fn layout(config: &Config, workers: usize, addresses_left: Option<u64>) -> (usiz
         1 => arenas.next_power_of_two(),
         _ => (16 * workers).next_power_of_two(),
     };
-    // Addresses cost nothing. Where they are limited (`ulimit -v`), half of what is left is for everything else: large
-    // values, buffers, the stacks of threads.
+    // Addresses cost nothing. Where they are limited (`ulimit -v`), half of what is left is for everything
+    // else: large values, buffers, the stacks of threads.
     let arena_bytes = addresses_left.map_or(ARENA_BYTES_MAX, |left| left / 2 / arenas as u64);
     (partitions.min(PARTITIONS_MAX), arenas, arena_bytes.min(ARENA_BYTES_MAX))
 }
 
-/// One a worker, so that each has an allocator of its own. An arena's partial slabs may take 1.5 MB at rest, so a server
-/// that is to stay small gets fewer; and an arena ends at 64 GB, so one with much memory gets more.
+/// Returns the number of arenas: one a worker, so that each has an allocator of its own. An arena's partial
+/// slabs may take 1.5 MB at rest, so a server that is to stay small gets fewer. An arena ends at 64 GB, so a
+/// server with much memory gets more.
 fn arenas_for(memory_bytes: u64, workers: usize, addresses_left: Option<u64>) -> usize {
-    /// So much memory, or address space, allows one more arena.
+    /// Bytes of memory, or of address space, that allow one more arena.
     const ARENA_MEMORY_BYTES: u64 = 64 << 20;
     let limit = memory_bytes.min(addresses_left.map_or(u64::MAX, |left| left / 2));
     let arenas_max = usize::try_from(limit / ARENA_MEMORY_BYTES).unwrap_or(ARENAS_MAX);
@@ -396,10 +399,11 @@ fn arenas_for(memory_bytes: u64, workers: usize, addresses_left: Option<u64>) ->
 
 /// Threads that find no addresses for a stack and an allocator's arena end the process before it can say why.
 fn check_address_space(workers: usize) -> Result<(), String> {
-    /// For the process: 16 MB of large values and buffers, as much for what the allocator maps ahead, and the stack of the
-    /// allocator's thread.
+    /// Bytes for the process: 16 MB of large values and buffers, as much for memory that the allocator maps
+    /// in advance, and the stack of the allocator's thread.
     const BASE_BYTES: u64 = 40 << 20;
-    /// 2 MB of stack, and what jemalloc maps for a thread: 4 MB of bookkeeping (aligned to 2 MB), 4 MB of slabs.
+    /// 2 MB of stack, and what jemalloc maps for a thread: 4 MB of bookkeeping (aligned to 2 MB), 4 MB of
+    /// slabs.
     const WORKER_BYTES: u64 = 10 << 20;
     let needed = BASE_BYTES + WORKER_BYTES * workers as u64;
     match address_space_left() {
@@ -411,7 +415,7 @@ fn check_address_space(workers: usize) -> Result<(), String> {
     }
 }
 
-/// `None`: there is no limit on addresses.
+/// Returns the bytes of address space that are left; `None` if there is no limit.
 fn address_space_left() -> Option<u64> {
     use rustix::process::{Resource, getrlimit};
     let limit = getrlimit(Resource::As).current?;

@@ -31,16 +31,16 @@ const AT_START: [(Id, &str); 4] = [
     (id("jemalloc-tcache-max"), "tcache_max"),
 ];
 
-/// Those that can change later.
+/// Parameters that can change later.
 const DIRTY_DECAY: Id = id("jemalloc-dirty-decay-ms");
 const MUZZY_DECAY: Id = id("jemalloc-muzzy-decay-ms");
 const BG_THREAD: Id = id("jemalloc-bg-thread");
 const ARENA_PER_WORKER: Id = id("jemalloc-arena-per-worker");
 
-/// What this process was started with.
+/// Allocator options that this process was started with.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Given {
-    /// From the configuration.
+    /// Options from the configuration.
     options: String,
     /// The user's `MALLOC_CONF`, which follows.
     users: String,
@@ -69,7 +69,8 @@ impl Given {
 /// Variables to set.
 pub type Environment = Vec<(&'static str, String)>;
 
-/// What the process has to be started again with, if the configuration asks for other options than it was started with.
+/// Returns the environment to start the process again with, if the configuration asks for other options than
+/// it was started with.
 pub fn environment(config: &Config) -> Option<Environment> {
     allocator::options()?;
     let given = Given::from_environment();
@@ -84,7 +85,7 @@ fn options_of(config: &Config) -> String {
     options.join(",")
 }
 
-/// As jemalloc writes it.
+/// Returns the value of a parameter as jemalloc writes it.
 fn word_of(config: &Config, id: Id) -> String {
     match &*config.shown(id) {
         b"yes" => "true".into(),
@@ -130,7 +131,7 @@ pub fn shown() -> String {
     allocator::options().map(|options| options.to_string()).unwrap_or_default()
 }
 
-/// What the user's `MALLOC_CONF` has said is the parameter's value.
+/// Corrects the parameters that the user's `MALLOC_CONF` sets: its values become theirs.
 fn correct(config: &Config, options: &Options, users: &str) {
     let values = [
         (id("jemalloc-narenas"), "narenas", i64::from(options.narenas)),
@@ -180,7 +181,7 @@ pub fn set_decay(config: &Config) -> Result<(), String> {
     allocator::set_decay(Decay::Muzzy, config.number(MUZZY_DECAY))
 }
 
-/// From now on this thread has an arena of its own, if that is configured.
+/// Gives this thread an arena of its own, if that is configured.
 pub fn bind_worker(config: &Config) {
     if config.flag(ARENA_PER_WORKER)
         && allocator::options().is_some()

@@ -1,4 +1,4 @@
-//! This process: when and how it was started, where it listens, and whether it is about to end.
+//! State of the process: when and how it was started, where it listens, and whether it is about to end.
 
 use isotherm_keyspace::{SteadyMs, UnixMs};
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ pub struct Process {
     pub started: UnixMs,
     /// 40 hexadecimal digits, new with every start.
     pub run_id: Box<str>,
-    /// For random numbers that need not be secret.
+    /// Seed for random numbers that need not be secret.
     pub seed: u64,
     /// Absolute.
     pub executable: PathBuf,
     pub config_file: Option<Origin>,
-    /// Where metrics are served.
+    /// Address at which metrics are served.
     pub metrics: Option<(String, u16)>,
     pub listeners: Listeners,
     /// A signal to end that is not acted on yet.
@@ -33,13 +33,13 @@ pub struct Process {
     pub restart: Restart,
 }
 
-/// Whether the program starts again in place of this process, once that has ended.
+/// Delay after which the program starts again in place of this process, once that has ended, if it is to.
 pub struct Restart(AtomicI64);
 
 impl Restart {
     const NONE: i64 = -1;
 
-    /// So much later.
+    /// Asks for a start `delay_ms` after the end of the process.
     pub fn want(&self, delay_ms: i64) {
         self.0.store(delay_ms, SeqCst);
     }

@@ -1,4 +1,5 @@
-//! systemd's notifications: ready, what is going on and that it may take longer, stopping. A datagram each to the socket that `NOTIFY_SOCKET` names.
+//! systemd's notifications: ready, what is going on and that it may take longer, stopping. A datagram each to
+//! the socket that `NOTIFY_SOCKET` names.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;
@@ -11,7 +12,7 @@ use std::time::Duration;
 use crate::config::Config;
 use crate::process::log::{self, os_text};
 
-/// Where to; unset or `None` without a supervisor.
+/// Socket of the supervisor; unset or `None` without one.
 static SOCKET: OnceLock<Option<String>> = OnceLock::new();
 
 /// Finds out whether this process is supervised, as `supervised` asks.
@@ -37,7 +38,7 @@ pub fn notify(message: &str) {
     }
 }
 
-/// So long the supervisor waits for the next message.
+/// Time that the supervisor waits for the next message, and the interval of these messages.
 const EXTENDED_US: u64 = 30_000_000;
 const BETWEEN: Duration = Duration::from_secs(1);
 
@@ -47,7 +48,8 @@ pub struct Extension {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Something takes long that the supervisor waits for; `status` says how far it is. None without a supervisor.
+/// Something takes long that the supervisor waits for; `status` says how far it is. None without a
+/// supervisor.
 pub fn extend(status: impl Fn() -> String + Send + 'static) -> Option<Extension> {
     if !is_there() {
         return None;

@@ -1,11 +1,12 @@
-//! What the system around the process allows, read once at start: memory, control groups, and settings that will hurt.
+//! Limits of the system around the process, read once at start: memory, control groups, and settings that
+//! will hurt.
 //!
 //! ```text
 //! /proc/self/cgroup   0::/system.slice/isotherm.service   version 2: /sys/fs/cgroup/.../memory.max, and its parents'
 //!                     9:memory:/docker/4711               version 1: /sys/fs/cgroup/memory/.../memory.limit_in_bytes
 //! ```
-//! Inside a container the path may not exist; then what is mounted is the group itself. How many CPUs a group allows is
-//! known to the standard library (`available_parallelism`).
+//! Inside a container the path may not exist; then the mounted folder is the group itself. The standard
+//! library knows how many CPUs a group allows (`available_parallelism`).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -26,13 +27,15 @@ pub fn machine_memory_bytes() -> u64 {
     }
 }
 
-/// What the control groups of this process allow; `None` if they allow everything.
+/// Returns the bytes of memory that the control groups of this process allow; `None` if they allow
+/// everything.
 pub fn group_memory_bytes() -> Option<u64> {
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     group_limit(&groups, Path::new(GROUPS))
 }
 
-/// What there can be of memory: the machine's, or what a control group leaves of it.
+/// Returns the bytes of memory that there can be: the machine's, or the part that a control group leaves of
+/// it.
 pub fn memory_bytes() -> u64 {
     let machine = machine_memory_bytes();
     group_memory_bytes().map_or(machine, |limit| limit.min(machine))
@@ -66,7 +69,7 @@ fn read_limit(path: &Path) -> Option<u64> {
     (bytes < NO_LIMIT_BYTES).then_some(bytes)
 }
 
-/// One line of the log for each setting that will hurt.
+/// Logs one line for each setting of the system that will hurt.
 pub fn warn(config: &Config) {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
     if read("/proc/sys/vm/overcommit_memory").trim() == "2" {

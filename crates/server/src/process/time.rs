@@ -21,7 +21,7 @@ pub fn steady_now() -> SteadyMs {
     SteadyMs::of(unix_now())
 }
 
-/// The same in microseconds.
+/// Returns the time of the wall clock in microseconds.
 pub fn unix_now_us() -> i64 {
     since_epoch().as_micros() as i64
 }
@@ -70,7 +70,7 @@ pub fn thread_cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// What has passed since then.
+/// Returns the time that has passed since `since`.
 pub fn elapsed(since: Instant) -> Duration {
     instant().saturating_duration_since(since)
 }

@@ -1,4 +1,4 @@
-//! Which Valkey this server speaks like, and the line of `--version`.
+//! Version of Valkey that this server speaks like, and the line of `--version`.
 
 use isotherm_stdx::crc64::crc64;
 use std::ffi::OsStr;
@@ -8,7 +8,7 @@ use crate::config::file::{CHANGED, COMMIT, VERSION};
 
 /// Clients decide by it what they may send.
 pub const VALKEY_VERSION: &str = "9.1.2";
-/// What clients see which only know Redis, as in Valkey.
+/// Version for clients that only know Redis, as in Valkey.
 pub const REDIS_VERSION: &str = "7.2.4";
 
 /// Names of files of this program that stand for Valkey's: what starts these reads the version out of its

@@ -1,14 +1,15 @@
-//! Whether the text of a script shows that it looks at no key but those that it is called with. Such a script needs no token
-//! (`runs`), so that workers run many of them at a time.
+//! Analysis of the text of a script: does it show that the script looks at no key but those that it is called
+//! with? Such a script needs no token (`runs`), so that workers run many of them at a time.
 //!
 //! ```text
 //!   local key, call = KEYS[1], redis.call      key: a name of a key, call: a name of the function; neither is given a value again
 //!   call('SET', key, ARGV[1])                  the command is a text, and its key is KEYS[...] or such a name
 //!   redis.call('DEL', unpack(KEYS))            all that follows is a key
 //! ```
-//! The look is cautious: it knows the words of Lua and no more, and what it does not understand is not shown. `KEYS` and `redis` may
-//! be used in these ways only, so neither can be changed or handed on. Where it is wrong all the same, a script is refused a key
-//! that it meets while another has the token; no rule of isolation depends on it.
+//! The analysis is cautious: it knows the words of Lua and no more, and a text that it does not understand
+//! shows nothing. `KEYS` and `redis` may be used in these ways only, so neither can be changed or handed on.
+//! If the analysis is wrong all the same, a script gets an error for a key that it reaches while another
+//! script has the token; no rule of isolation depends on the analysis.
 
 use isotherm_commands::spec::{Begin, Find};
 use std::collections::HashMap;
@@ -29,7 +30,7 @@ enum Word<'t> {
     Sign(&'t [u8]),
 }
 
-/// What a local name stands for, all over the script.
+/// Meaning of a local name, all over the script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Meaning {
     Key,
@@ -52,7 +53,8 @@ const FORBIDDEN: [&[u8]; 9] = [
 /// Members of `redis` that look at no key.
 const KEYLESS_MEMBERS: [&[u8]; 4] = [b"error_reply", b"status_reply", b"sha1hex", b"log"];
 
-/// Whether a command that locks nothing needs nothing in a script either. Others report of all there is.
+/// Function that returns whether a command that locks nothing needs no lock in a script either. Other
+/// commands report on the whole server.
 pub type NeedsNothing = fn(&Entry) -> bool;
 
 /// `code`: without its first line, if that says how it is to be run.
@@ -107,7 +109,8 @@ impl<'t> Look<'_, 't> {
 
     // ---- local names ----
 
-    /// `local a, b = KEYS[1], redis.call`. False if one of these names is given a value, or declared, anywhere else.
+    /// `local a, b = KEYS[1], redis.call`. False if one of these names is given a value, or declared,
+    /// anywhere else.
     fn find_meanings(&mut self) -> bool {
         let mut declared: HashMap<&'t [u8], usize> = HashMap::new();
         for at in 0..self.words.len() {
@@ -183,7 +186,8 @@ impl<'t> Look<'_, 't> {
         ends.then_some((meaning, behind))
     }
 
-    /// A name of ours stands where it could be declared again or assigned: `NAME =`, `NAME, other =`, a parameter, a loop.
+    /// A name of ours stands where it could be declared again or assigned: `NAME =`, `NAME, other =`, a
+    /// parameter, a loop.
     fn may_be_given_a_value(&self, at: usize) -> bool {
         let before = at.checked_sub(1).map(|before| self.words[before]);
         let declares = matches!(before, Some(Word::Name(b"local" | b"function" | b"for")));
@@ -332,7 +336,8 @@ impl<'t> Look<'_, 't> {
 
     // ---- calls ----
 
-    /// The arguments of a call that begin at `at`: where they begin, so that what is within them is looked at as well.
+    /// The arguments of a call that begin at `at`: where they begin, so that what is within them is looked at
+    /// as well.
     fn behind_call(&self, at: usize) -> Option<usize> {
         if !self.is_sign(at, b"(") {
             return None;
@@ -347,7 +352,7 @@ impl<'t> Look<'_, 't> {
         self.has_bound_keys(command, &arguments).then_some(at + 1)
     }
 
-    /// From where to where each argument stands.
+    /// Returns the range of words of each argument.
     fn arguments(&self, from: usize, end: usize) -> Vec<(usize, usize)> {
         let (mut arguments, mut start, mut depth) = (Vec::new(), from, 0);
         for at in from..end {
@@ -428,7 +433,7 @@ impl<'t> Look<'_, 't> {
 
 // ---- the words of Lua ----
 
-/// `None` for what is no text of Lua.
+/// Splits a text into the words of Lua; `None` if it is not a text of Lua.
 fn words_of(text: &[u8]) -> Option<Vec<Word<'_>>> {
     let (mut words, mut at) = (Vec::new(), 0);
     while let Some(&byte) = text.get(at) {
@@ -475,7 +480,7 @@ fn comment_len(rest: &[u8]) -> Option<usize> {
     }
 }
 
-/// How many `=` stand in the bracket that opens a long text here.
+/// Returns the number of `=` in the bracket that opens a long text here; `None` if there is no such bracket.
 fn long_level(rest: &[u8]) -> Option<usize> {
     let level = rest.get(1..)?.iter().take_while(|&&byte| byte == b'=').count();
     (rest[0] == b'[' && rest.get(1 + level) == Some(&b'[')).then_some(level)

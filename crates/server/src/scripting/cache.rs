@@ -1,7 +1,8 @@
 //! The scripts of the node: their texts by SHA-1, and the SHA-1 of a text that EVAL brings again.
 //!
-//! **Invariants.** At most `EVAL_SCRIPTS_MAX` scripts have an age: those that only EVAL has brought; the one used longest ago
-//! goes first. What SCRIPT LOAD has named stays until SCRIPT FLUSH. `by_age` has exactly the scripts with an age.
+//! **Invariants.** At most `EVAL_SCRIPTS_MAX` scripts have an age: those that only EVAL has brought; the one
+//! used longest ago goes first. What SCRIPT LOAD has named stays until SCRIPT FLUSH. `by_age` has exactly the
+//! scripts with an age.
 
 use isotherm_allocator::class_bytes;
 use isotherm_script::Sha;
@@ -15,7 +16,7 @@ use super::bound::{self, NeedsNothing};
 use super::shebang::{self, ScriptFlags};
 use crate::request::registry::Commands;
 
-/// As many texts of EVAL are kept as Valkey keeps.
+/// Most texts of EVAL that are kept, as many as in Valkey.
 pub const EVAL_SCRIPTS_MAX: usize = 500;
 
 #[derive(Debug)]
@@ -24,7 +25,7 @@ pub struct Script {
     pub body: Arc<[u8]>,
     pub flags: ScriptFlags,
     pub code_from: usize,
-    /// It looks at no key but those that it is called with (`bound`).
+    /// True if the script looks at no key but those that it is called with (`bound`).
     pub is_bound: bool,
 }
 
@@ -78,7 +79,7 @@ impl Scripts {
         sha_of(sha).is_some_and(|sha| self.lock().by_sha.contains_key(&sha))
     }
 
-    /// The same, from SCRIPT LOAD: it is not evicted any more.
+    /// Keeps a known script for SCRIPT LOAD: it is not evicted any more. Returns whether it is known.
     pub fn keep(&self, sha: &Sha) -> bool {
         let mut cache = self.lock();
         let Some(entry) = cache.by_sha.get_mut(sha) else { return false };
@@ -160,7 +161,7 @@ impl Cache {
         self.next_age
     }
 
-    /// It is used: of those with an age it is now the youngest.
+    /// Returns a script that is used. If it may be evicted, it is now the youngest of those.
     fn touch(&mut self, sha: &Sha) -> Option<Arc<Script>> {
         let age = self.take_age();
         let entry = self.by_sha.get_mut(sha)?;
@@ -194,7 +195,7 @@ impl Script {
         Ok(Arc::new(Script { sha, body: body.into(), flags: shebang.flags, code_from, is_bound }))
     }
 
-    /// Whether this is its text, or its SHA-1.
+    /// Returns whether `word` is the text of the script, or its SHA-1.
     pub fn is_named_by(&self, word: &[u8]) -> bool {
         word == &*self.body || word.eq_ignore_ascii_case(&self.sha)
     }

@@ -1,4 +1,4 @@
-//! What a run calls: a script or a function of a library, with the interpreter that has compiled it.
+//! Callee of a run: a script or a function of a library, with the interpreter that has compiled it.
 
 use isotherm_resp::{Args, Reply};
 use isotherm_script::{Debugger, Host, Progress, Reference, Sha};
@@ -39,7 +39,7 @@ impl Callee {
         }
     }
 
-    /// Of the call that is suspended, if it is debugged.
+    /// Returns the debugger of the suspended call, if it is debugged.
     pub fn debugger(&mut self) -> Option<&mut Debugger> {
         match self {
             Callee::Script { engine, .. } => engine.interpreter.debugger(),
@@ -47,7 +47,7 @@ impl Callee {
         }
     }
 
-    /// Of the call that has ended.
+    /// Takes the debugger of the call that has ended.
     pub fn take_debugger(&mut self) -> Option<Box<Debugger>> {
         match self {
             Callee::Script { engine, .. } => engine.interpreter.take_debugger(),
@@ -55,7 +55,7 @@ impl Callee {
         }
     }
 
-    /// Its memory is accounted for.
+    /// Accounts for the memory of the interpreter of a script.
     pub fn note_bytes(&mut self, scripts: &Scripts) {
         if let Callee::Script { engine, .. } = self {
             engine.note_bytes(scripts);

@@ -5,7 +5,8 @@ use std::collections::HashSet;
 
 use super::cache::{Script, Scripts};
 
-/// So many more scripts than the node keeps may be compiled before those that are gone are looked for.
+/// Compiled scripts above the number of those that the node keeps. If there are more, those that the node no
+/// longer keeps are removed.
 const STALE_MAX: usize = 100;
 
 pub struct Engine {
@@ -40,13 +41,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Its memory is accounted for, after a run.
+    /// Accounts for the memory of the interpreter after a run.
     pub fn note_bytes(&mut self, scripts: &Scripts) {
         let bytes = self.interpreter.used_bytes();
         scripts.note_interpreter(std::mem::replace(&mut self.noted_bytes, bytes), bytes);
     }
 
-    /// It is about to be dropped.
+    /// Takes the memory out of the account before the engine is dropped.
     pub fn leave(&mut self, scripts: &Scripts) {
         scripts.note_interpreter(std::mem::take(&mut self.noted_bytes), 0);
     }

@@ -5,8 +5,8 @@
 //!   FCALL of another library   its code is run now, as where it was added
 //!   the catalog has changed    libraries that left it are forgotten, with the next call or change here
 //! ```
-//! What a library keeps in its upvalues is this interpreter's. While a call of it takes long, calls of other clients of the worker have
-//! another one, which goes when that call is over.
+//! What a library keeps in its upvalues is this interpreter's. While a call of it takes long, calls of other
+//! clients of the worker have another one, which goes when that call is over.
 
 use isotherm_reactor::signals;
 use isotherm_resp::{Args, Reply};
@@ -24,12 +24,12 @@ use crate::process::log;
 use crate::process::time::{elapsed, instant};
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
 
-/// How long a library may take to load.
+/// Limit for the time in which a library loads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LoadTime {
-    /// As Valkey allows a client.
+    /// Time that Valkey allows a client.
     OfClient,
-    /// From a file or a primary, whose library was loaded before: until the process is to end.
+    /// No limit until the process is to end, for a library from a file or a primary: it was loaded before.
     Unlimited,
 }
 
@@ -40,7 +40,7 @@ pub struct FunctionEngine {
     interpreter: Option<FunctionInterpreter>,
     /// The functions of each library, by their number in it.
     loaded: HashMap<LibraryId, Vec<Reference>>,
-    /// Of the catalog, when it was last looked at.
+    /// Generation of the catalog when it was last looked at.
     generation: u64,
     noted_bytes: usize,
     memory_bytes_max: usize,
@@ -61,7 +61,7 @@ impl FunctionEngine {
         }
     }
 
-    /// What its interpreter may take from now on, in bytes; 0: no limit.
+    /// Sets the memory limit of the interpreter in bytes, from now on; 0 for no limit.
     pub fn set_memory_limit(&mut self, bytes: usize) {
         self.memory_bytes_max = bytes;
         if let Some(interpreter) = &mut self.interpreter {
@@ -133,7 +133,7 @@ impl FunctionEngine {
         self.note_bytes();
     }
 
-    /// What is called: the library is loaded if it is not yet.
+    /// Returns the reference of a function; its library is loaded if it is not loaded yet.
     pub fn reference(&mut self, callee: &Callee) -> Result<Reference, Refused> {
         self.follow_catalog();
         let library = &callee.library;
@@ -165,7 +165,7 @@ impl FunctionEngine {
         progress
     }
 
-    /// Its memory is accounted for.
+    /// Accounts for the memory of the interpreter and of the table of loaded libraries.
     fn note_bytes(&mut self) {
         let of_loaded = self.loaded.capacity() * (size_of::<(LibraryId, Vec<Reference>)>() + 1);
         let bytes = of_loaded + self.interpreter.as_ref().map_or(0, FunctionInterpreter::used_bytes);
@@ -183,7 +183,7 @@ fn until_zero(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == 0).next().unwrap_or_default()
 }
 
-/// What a library may ask for while it loads.
+/// Host of a library while it loads, with the time until which it may load.
 struct LoadHost {
     until: Option<(Instant, Duration)>,
 }

@@ -7,14 +7,14 @@
 //!                                                              FCALL: name -> library, number of the function
 //!                                                              RDB file, base of an AOF, DUMP: its text, byte for byte
 //! ```
-//! A library is known by its id, which no other ever gets. Interpreters run its code when one of its functions is first
-//! called there; a library that is replaced, deleted or flushed leaves the catalog, whose generation changes: they then
-//! forget it.
+//! A library is known by its id, which no other ever gets. Interpreters run its code when one of its
+//! functions is first called there; a library that is replaced, deleted or flushed leaves the catalog, whose
+//! generation changes: they then forget it.
 //!
-//! **Invariants.** No two libraries have the same name, and no two of them functions whose names differ by case alone.
-//! `functions` has exactly those of `by_name`, in lower case; `bytes` is what these take. A change is made as a whole or not at
-//! all: nothing runs while the lock is held, and while one change is prepared no other is (the caller holds a partition, which
-//! one at a time can, or nothing else runs yet).
+//! **Invariants.** No two libraries have the same name, and no two of them functions whose names differ by
+//! case alone. `functions` has exactly those of `by_name`, in lower case; `bytes` is what these take. A
+//! change is made as a whole or not at all: nothing runs while the lock is held, and while one change is
+//! prepared no other is (the caller holds a partition, which one at a time can, or nothing else runs yet).
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -42,17 +42,17 @@ pub struct Library {
     pub id: LibraryId,
     pub name: Vec<u8>,
     pub text: Code,
-    /// In the order in which they were registered.
+    /// Functions in the order in which they were registered.
     pub functions: Vec<Function>,
 }
 
 impl Library {
-    /// What is run: without the first line.
+    /// Returns the code that is run: the text without its first line.
     pub fn code(&self) -> &[u8] {
         library_head::read(&self.text).expect("it was read when the library was made").code
     }
 
-    /// What the allocator gives for it and its places in the catalog.
+    /// Returns the bytes that the allocator gives for the library and for its entries in the catalog.
     fn bytes(&self) -> u64 {
         /// The two counts of an `Arc`.
         const COUNTS: usize = 2 * size_of::<usize>();
@@ -74,7 +74,7 @@ impl Library {
 #[derive(Clone, Debug)]
 pub struct Callee {
     pub library: Arc<Library>,
-    /// Its number in the library.
+    /// Number of the function in the library.
     pub at: usize,
 }
 
@@ -87,7 +87,7 @@ impl Callee {
 #[derive(Clone, Default)]
 pub struct Catalog {
     by_name: BTreeMap<Vec<u8>, Arc<Library>>,
-    /// In lower case. Of names of one library that differ by case alone the first one counts.
+    /// Functions by name in lower case. If names of one library differ by case alone, the first one counts.
     functions: HashMap<Vec<u8>, Callee>,
     bytes: u64,
 }
@@ -101,7 +101,7 @@ impl Catalog {
         self.by_name.get(name).is_some_and(|library| library.id == id)
     }
 
-    /// One of the same name is replaced; other libraries must not have its functions.
+    /// Adds a library. It replaces one of the same name; other libraries must not have its functions.
     fn insert(&mut self, library: &Arc<Library>) -> Result<(), Refused> {
         let is_taken = |function: &&Function| {
             let callee = self.functions.get(&function.name.to_ascii_lowercase());
@@ -146,11 +146,11 @@ impl Catalog {
     }
 }
 
-/// What becomes of libraries that are there when others are restored.
+/// Rule for libraries that exist when others are restored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RestorePolicy {
     Flush,
-    /// None of the same name may be there.
+    /// Refuse the restore if a library of the same name exists.
     Append,
     Replace,
 }
@@ -168,7 +168,7 @@ impl Libraries {
         self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// As it is now; it does not change.
+    /// Returns the catalog as it is now. The returned one does not change.
     pub fn catalog(&self) -> Arc<Catalog> {
         Arc::clone(&self.lock())
     }
@@ -261,7 +261,7 @@ impl Libraries {
         Ok(())
     }
 
-    /// Whether there was one.
+    /// Removes a library. Returns whether there was one.
     pub fn remove(&self, name: &[u8]) -> bool {
         self.lock().by_name.contains_key(name)
             && self.change(|catalog| Ok(Arc::make_mut(catalog).remove(name))) == Ok(true)
@@ -313,7 +313,7 @@ impl Libraries {
     }
 }
 
-/// What a library has registered, in Valkey's order.
+/// Checks the functions that a library has registered, in Valkey's order.
 fn check_functions(functions: &[Function]) -> Result<(), Refused> {
     let mut names = std::collections::HashSet::new();
     for function in functions {

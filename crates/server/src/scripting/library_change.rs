@@ -1,4 +1,5 @@
-//! What changes the libraries of the node: FUNCTION LOAD, DELETE, FLUSH and RESTORE, of a client, a file or a primary.
+//! Changes of the libraries of the node: FUNCTION LOAD, DELETE, FLUSH and RESTORE, from a client, a file or a
+//! primary.
 //!
 //! ```text
 //!   arguments --read--> Change --apply--> the catalog is another, or as it was

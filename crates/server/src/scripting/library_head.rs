@@ -26,7 +26,8 @@ impl std::fmt::Display for Refused {
     }
 }
 
-/// What the line says, and the code behind it: with the end of the line, so that lines keep their numbers.
+/// Name from the first line, and the code after it. The code begins with the end of that line, so that lines
+/// keep their numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct LibraryHead<'a> {
     pub name: Vec<u8>,
@@ -82,7 +83,7 @@ fn name_of(options: &[Vec<u8>]) -> Result<Vec<u8>, Refused> {
 mod tests {
     use super::*;
 
-    /// As Valkey 9.1.2 has answered.
+    /// First lines are read or refused as Valkey 9.1.2 has answered.
     #[test]
     fn first_lines() {
         let check = |text: &str, expected: Result<(&str, &str), &str>| {

@@ -1,12 +1,12 @@
 //! The runs of scripts of the node: which may begin, which are asked to end, which have leases.
 //!
-//! **The token.** A script may meet keys that it was not called with, and leases them then, while it has leases already. Two such
-//! scripts could wait for each other, so there is one token, which a script has from its beginning to its end. What it waits for is
-//! a script without a token, and that waits for nothing.
+//! **The token.** A script may meet keys that it was not called with, and leases them then, while it has
+//! leases already. Two such scripts could wait for each other, so there is one token, which a script has from
+//! its beginning to its end. What it waits for is a script without a token, and that waits for nothing.
 //!
-//! **No connection is forgotten.** One that has to wait for a lease or the token is parked, and its worker tries again when
-//! `WorkerMessage::ScriptsChanged` comes, which is posted after each end of a suspended run, and after the token was given back if
-//! a worker had asked for it without success.
+//! **No connection is forgotten.** One that has to wait for a lease or the token is parked, and its worker
+//! tries again when `WorkerMessage::ScriptsChanged` comes, which is posted after each end of a suspended run,
+//! and after the token was given back if a worker had asked for it without success.
 
 use isotherm_keyspace::{Keyspace, LeaseId, Waiter};
 use isotherm_resp::ArgsBuf;
@@ -19,17 +19,17 @@ use crate::mail::Mail;
 use crate::mail::message::WorkerMessage;
 use crate::mail::tasks::Tasks;
 
-/// Where a run stands: SCRIPT KILL asks for its end.
+/// State of a run, as SCRIPT KILL sees and changes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Running {
     None,
     Clean,
-    /// It has written.
+    /// Run that has written.
     Dirty,
     Killed,
 }
 
-/// What other threads see of a run. One after the other may use the same mark.
+/// State of a run that other threads see. Runs may use the same mark one after another.
 pub struct RunMark {
     pub id: LeaseId,
     running: AtomicU8,
@@ -64,7 +64,7 @@ impl RunMark {
         self.is_function.load(Ordering::Relaxed)
     }
 
-    /// It takes long: other clients see the call from now on.
+    /// Shows the call to other clients from now on, as it takes long.
     pub fn show(&self, call: FunctionCall) {
         self.note_long();
         *lock(&self.shown) = Some(call);
@@ -75,7 +75,7 @@ impl RunMark {
             [usize::from(self.running.load(Ordering::Acquire))]
     }
 
-    /// It takes long enough for SCRIPT KILL to reach it.
+    /// Notes that the run takes long enough for SCRIPT KILL to reach it.
     pub fn note_long(&self) {
         self.is_long.store(true, Ordering::Release);
     }
@@ -148,8 +148,9 @@ impl RunRegistry {
         lock(&self.marks).retain(|other| other.id != mark.id);
     }
 
-    /// SCRIPT KILL, or FUNCTION KILL: of the runs of this kind that take long, all that have not written are asked to end. What came
-    /// of it: `Killed`; `Dirty` if they have written; `Clean` if there is only a run of the other kind; `None` if there is none.
+    /// SCRIPT KILL, or FUNCTION KILL: of the runs of this kind that take long, all that have not written are
+    /// asked to end. What came of it: `Killed`; `Dirty` if they have written; `Clean` if there is only a run
+    /// of the other kind; `None` if there is none.
     pub fn kill(&self, of_function: bool) -> Running {
         let marks = lock(&self.marks);
         let (ours, others): (Vec<&Arc<RunMark>>, _) = marks
@@ -208,7 +209,8 @@ impl RunRegistry {
         taken.compare_exchange(false, true, order, order).is_ok()
     }
 
-    /// The same for a caller that is going to wait for it.
+    /// Takes the token if it is free. Else the caller waits, and workers are notified when the token is given
+    /// back.
     pub fn take_token_or_wait(&self) -> bool {
         self.is_token_awaited.store(true, Ordering::SeqCst);
         self.try_take_token()
@@ -224,7 +226,8 @@ impl RunRegistry {
 
     // ---- leases ----
 
-    /// A run is going to have leases. What it holds already stays its own, as other threads see under the locks that it holds.
+    /// A run is going to have leases. What it holds already stays its own, as other threads see under the
+    /// locks that it holds.
     pub fn begin_leases(&self, keyspace: &Keyspace, mail: &Mail) {
         let mut leasers = lock(&self.leasers);
         *leasers += 1;
@@ -232,7 +235,7 @@ impl RunRegistry {
         keyspace.begin_lease();
     }
 
-    /// It has freed them all.
+    /// Notes that a run has freed all its leases.
     pub fn end_leases(&self, keyspace: &Keyspace, mail: &Mail) {
         let mut leasers = lock(&self.leasers);
         *leasers -= 1;
@@ -243,18 +246,20 @@ impl RunRegistry {
         keyspace.end_lease();
     }
 
-    /// A command needs that there are no leases: it would wait for ever while one script after the other begins.
+    /// A command needs that there are no leases: it would wait for ever while one script after the other
+    /// begins.
     pub fn await_end(&self) {
         let leasers = lock(&self.leasers);
         self.is_end_awaited.store(*leasers > 0, Ordering::Release);
     }
 
-    /// Whether what would have leases had better not begin. It does where clients get an error instead of waiting.
+    /// Returns whether a run that would have leases had better not begin. It may begin where clients get an
+    /// error instead of waiting.
     pub fn is_end_awaited(&self) -> bool {
         self.is_end_awaited.load(Ordering::Acquire) && !self.is_busy()
     }
 
-    /// Who had to wait for leases tries again.
+    /// Lets the commands and clients try again that had to wait for leases.
     pub fn wake(&self, mail: &Mail, look: impl Fn(Arc<Waiter>)) {
         mail.post_all(None, || WorkerMessage::ScriptsChanged);
         let postponed = std::mem::take(&mut *lock(&self.postponed));
@@ -285,12 +290,12 @@ impl RunRegistry {
 
     // ---- those that are too slow ----
 
-    /// Whether clients that wait for a script get an error by now.
+    /// Returns whether clients that wait for a script get an error by now.
     pub fn is_busy(&self) -> bool {
         self.slow.iter().any(|slow| slow.load(Ordering::Acquire) > 0)
     }
 
-    /// Whether that is about functions only.
+    /// Returns whether only functions are too slow.
     pub fn is_busy_with_function(&self) -> bool {
         self.slow[0].load(Ordering::Acquire) == 0
     }

@@ -1,4 +1,4 @@
-//! One run of a script.
+//! Run of a script.
 //!
 //! ```text
 //!   Guards      the partitions of its keys are locked, and those of keys that it meets if no thread has them
@@ -11,7 +11,7 @@
 //!     v
 //!   Leases      of all keys there are; the transaction stands in its middle (`SuspendedExec`)
 //! ```
-//! A run that is suspended belongs to its worker's list (`runs::Runs`), with all that it needs to go on.
+//! A suspended run belongs to its worker's list (`runs::Runs`), with all state that it needs to continue.
 
 use isotherm_commands::spec::Flags;
 use isotherm_keyspace::{LeasePlace, Slot, SuspendedReady, UnixMs};
@@ -29,7 +29,7 @@ use crate::request::entry::Entry;
 use crate::request::next::Ticket;
 use crate::session::{Multi, Session};
 
-/// What a script may do besides reading.
+/// Permissions of a script besides reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Allowed {
     pub writes: bool,
@@ -45,7 +45,7 @@ impl Allowed {
     }
 }
 
-/// What keeps a run's keys its own.
+/// Means by which the keys of a run stay its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kept {
     Everything,
@@ -56,7 +56,7 @@ pub enum Kept {
 /// Why a run does not go on at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Awaits {
-    /// Its next turn.
+    /// Next turn of the run.
     Nothing,
     /// The end of another's leases.
     Leases,
@@ -64,26 +64,26 @@ pub enum Awaits {
     User,
 }
 
-/// What a run has met so far.
+/// State of a run so far.
 pub struct RunState {
     pub mark: Arc<RunMark>,
-    /// It may lease keys that it was not called with (`runs`).
+    /// True if the run may lease keys that it was not called with (`runs`).
     pub has_token: bool,
     pub allowed: Allowed,
     pub kept: Kept,
     /// Guards: keys that it was not called with. Leases: all its keys.
     pub places: Vec<LeasePlace>,
-    /// It has asked for something that depends on all keys.
+    /// True once the run has asked for something that depends on all keys.
     pub needs_all: bool,
-    /// In a member of a cluster: that of its keys so far.
+    /// Slot of the keys so far, in a member of a cluster.
     pub slot: Option<Slot>,
-    /// Where slots are counted: those of its commands' keys so far.
+    /// Slots of the keys of its commands so far, where slots are counted.
     pub met: SlotsMet,
     /// Keys that are waited for and that it has changed, while it is suspended.
     pub ready: SuspendedReady,
     /// The caller tracks what it reads.
     pub reader: Option<Tracker>,
-    /// When others have their turn, in ticks.
+    /// Time at which others have their turn, in ticks.
     pub pause_at: u64,
     pub awaits: Awaits,
 }
@@ -93,20 +93,20 @@ pub struct SuspendedRun {
     pub ticket: Ticket,
     pub callee: Callee,
     pub state: RunState,
-    /// As its commands see their caller, who may be gone.
+    /// Session of the caller as its commands see it; the caller may be gone.
     pub session: Session,
     pub command: &'static Entry,
     pub args: ArgsBuf,
     pub key_count: usize,
-    /// What it has recorded; `None` if nothing is logged.
+    /// Changes that the run has recorded; `None` if nothing is logged.
     pub frame: Option<SuspendedFrame>,
     /// The time does not go on in a script.
     pub now: UnixMs,
     pub time: ScriptTime,
     pub began: u64,
-    /// How long it has run, without what came in between, in ticks.
+    /// Time that the run itself has taken, without the pauses, in ticks.
     pub ticks: u64,
-    /// It takes longer than others wait for without an answer.
+    /// True once the run takes longer than others wait for without an answer.
     pub is_slow: bool,
     pub reply: Reply,
     /// Within EXEC: what follows.

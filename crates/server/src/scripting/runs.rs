@@ -23,7 +23,7 @@ pub struct Runs {
     pub found: Option<Arc<Script>>,
     /// The run that was suspended last, until its connection is parked.
     pub parked: Option<WaitReason>,
-    /// What the debugger of the run that had its turn has said.
+    /// Output of the debugger of the run that had the last turn.
     pub said: Option<(Ticket, Vec<u8>)>,
     runnable: VecDeque<Box<SuspendedRun>>,
     waiting: VecDeque<Box<SuspendedRun>>,
@@ -59,7 +59,7 @@ impl Runs {
         run.transaction = Some(Box::new(transaction));
     }
 
-    /// What runs wait for may be over.
+    /// Lets all waiting runs try again, as the reason of their waiting may be gone.
     pub fn retry(&mut self) {
         self.runnable.append(&mut self.waiting);
     }
@@ -77,13 +77,14 @@ impl Runs {
         run.callee.debugger()
     }
 
-    /// Whether the run waits for its user, who has said more than it has looked at.
+    /// Returns whether the run waits for its user, and there is input from the user that it has not looked
+    /// at.
     pub fn has_more_input(&mut self, ticket: Ticket) -> bool {
         let run = self.waiting.iter_mut().find(|run| run.ticket == ticket);
         run.is_some_and(|run| run.callee.debugger().is_some_and(|debugger| debugger.has_input()))
     }
 
-    /// Those that wait for their users look around: they may have to end.
+    /// Lets all waiting runs try again if one waits for its user, as it may have to end.
     pub fn retry_debugged(&mut self) {
         if self.waiting.iter().any(|run| run.state.awaits == Awaits::User) {
             self.retry();

@@ -1,6 +1,7 @@
 //! The first line of a script: `#!lua flags=no-writes,allow-stale`.
 
-/// What a script declares, as bits. Without such a line nothing is declared, and its commands are judged one by one.
+/// Flags that a script declares, as bits. Without a shebang line nothing is declared, and its commands are
+/// judged one by one.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ScriptFlags(u8);
 
@@ -10,7 +11,7 @@ impl ScriptFlags {
     pub const ALLOW_STALE: ScriptFlags = ScriptFlags(1 << 2);
     pub const NO_CLUSTER: ScriptFlags = ScriptFlags(1 << 3);
     pub const ALLOW_CROSS_SLOT: ScriptFlags = ScriptFlags(1 << 4);
-    /// There is no such line.
+    /// Mark of a script without a shebang line.
     pub const UNDECLARED: ScriptFlags = ScriptFlags(1 << 5);
 
     pub const NAMES: [(&str, ScriptFlags); 5] = [
@@ -21,7 +22,7 @@ impl ScriptFlags {
         ("allow-cross-slot-keys", ScriptFlags::ALLOW_CROSS_SLOT),
     ];
 
-    /// As an interpreter gives those of a function: in the order of `NAMES`.
+    /// Makes the flags of a function from the bits that an interpreter gives, in the order of `NAMES`.
     pub const fn of_bits(bits: u8) -> ScriptFlags {
         ScriptFlags(bits & 0x1f)
     }
@@ -38,7 +39,7 @@ impl ScriptFlags {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shebang {
     pub flags: ScriptFlags,
-    /// Where the code begins: at the end of that line, so that its lines keep their numbers.
+    /// Offset of the code: the end of the shebang line, so that lines keep their numbers.
     pub code_from: usize,
 }
 

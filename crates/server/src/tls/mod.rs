@@ -23,7 +23,7 @@ use crate::config::{Config, Id, Reason, id};
 use crate::process::log;
 pub use settings::{is_for_cluster, is_for_replication, is_used, user_names};
 
-/// How often files may be looked at.
+/// Parameter for the time between two looks at the files.
 const RELOAD_INTERVAL: Id = id("tls-auto-reload-interval");
 
 #[derive(Default)]
@@ -34,7 +34,7 @@ pub struct TlsState {
     pub counts: Counts,
 }
 
-/// Of connections that clients have begun.
+/// Counts of handshakes of connections that clients have begun.
 #[derive(Default)]
 pub struct Counts {
     pub done: AtomicU64,
@@ -81,7 +81,8 @@ impl TlsState {
         }
     }
 
-    /// With `tls-auto-reload-interval`, looks from time to time whether files have changed: beside, for a disk may be slow.
+    /// With `tls-auto-reload-interval`, looks from time to time whether files have changed: beside, for a
+    /// disk may be slow.
     pub fn tick(&'static self, config: &'static Config) {
         let interval_s = config.number(RELOAD_INTERVAL).unsigned_abs();
         if interval_s == 0 || !is_used(config) {
@@ -129,7 +130,7 @@ impl TlsState {
         self.accept_as(settings::auth_clients(config), socket)
     }
 
-    /// The same of another node, which always shows a certificate.
+    /// Accepts a connection that another node has begun. A node always shows a certificate.
     pub fn accept_node(&self, socket: TcpStream) -> Option<Stream> {
         self.accept_as(AuthClients::Yes, socket)
     }
@@ -151,14 +152,15 @@ impl TlsState {
         }
     }
 
-    /// A connection that this server has begun to `ip`, under TLS: once it stands, `TlsStream::shake_hands` comes next.
+    /// A connection that this server has begun to `ip`, under TLS: once it stands, `TlsStream::shake_hands`
+    /// comes next.
     pub fn connect(&self, socket: TcpStream, ip: IpAddr) -> io::Result<TlsStream> {
         let contexts = self.contexts().ok_or_else(|| io::Error::other("TLS is not configured"))?;
         let session = Session::client(Arc::clone(contexts.client()), ip.into());
         Ok(TlsStream::client(socket, session.map_err(|failed| io::Error::other(failed.to_string()))?))
     }
 
-    /// The same over a socket that blocks for some time, with its handshake, unless `is_over`.
+    /// Connects over a socket that blocks for a limited time, and completes the handshake unless `is_over`.
     pub fn connect_now(&self, socket: TcpStream, is_over: impl Fn() -> bool) -> io::Result<Stream> {
         let ip = socket.peer_addr()?.ip();
         let mut tls = self.connect(socket, ip)?;

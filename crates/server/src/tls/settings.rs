@@ -10,7 +10,7 @@ const AUTH_CLIENTS: Id = id("tls-auth-clients");
 const CLUSTER: Id = id("tls-cluster");
 const REPLICATION: Id = id("tls-replication");
 
-/// Whether anything here speaks TLS.
+/// Returns whether any connection here uses TLS.
 pub fn is_used(config: &Config) -> bool {
     config.tls_port() != 0 || is_for_cluster(config) || is_for_replication(config)
 }
@@ -24,7 +24,8 @@ pub fn is_for_replication(config: &Config) -> bool {
     config.flag(REPLICATION)
 }
 
-/// Names of users in the certificate of a client, which was checked: `tls-auth-clients-user`. A name is all its bytes, whatever they are.
+/// Names of users in the certificate of a client, which was checked: `tls-auth-clients-user`. A name is all
+/// its bytes, whatever they are.
 pub fn user_names(config: &Config, session: &Session) -> Vec<Vec<u8>> {
     const CN: i64 = 0;
     const URI: i64 = 1;

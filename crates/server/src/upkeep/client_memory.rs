@@ -1,4 +1,5 @@
-//! What connections take, and what happens when all of them together take too much (maxmemory-clients).
+//! Memory of connections, and the closing of connections when all of them together take too much
+//! (maxmemory-clients).
 //!
 //! ```text
 //! connection   [itself][bytes of requests][parsed arguments][unread replies][queue of MULTI][watched keys][subscriptions]
@@ -6,12 +7,12 @@
 //! while it waits for a key its arguments are kept: they count as parsed ones, and in the total with the lists of waiters
 //! all          `Clients::bytes`: the sum of the totals, kept by differences
 //! ```
-//! The owner of a connection accounts for it after every batch. One that has nothing but itself, which is nearly every one, is
-//! accounted for already: that is what the batch looks at, and all that it costs. What all take is one number, so that every
-//! batch and every eviction of keys can ask.
+//! The owner of a connection accounts for it after every batch. A connection that has nothing but itself, as
+//! nearly every one, is accounted for already; the batch checks that, which is its only cost. The memory of
+//! all connections is one number, so that every batch and every eviction of keys can ask for it.
 //!
-//! Above the limit those that take most are closed. They are closed by their owners, a moment later: until then what
-//! they take is counted as leaving, so that no key is evicted, and no second connection closed, for it.
+//! Above the limit the connections that take most are closed. Their owners close them a moment later. Until
+//! then their memory counts as leaving, so that no key is evicted, and no second connection closed, for it.
 
 use isotherm_keyspace::UnixMs;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ use crate::process::log;
 use crate::session::line;
 use crate::session::{Attention, ClientShared, Seen};
 
-/// How long to wait after a scan that found no client to close.
+/// Time to wait after a scan that found too few clients to close.
 const FUTILE_MS: i64 = 100;
 
 /// Closes connections until the rest is below the limit. Returns how many bytes are about to leave with them.

@@ -10,9 +10,10 @@
 //!             +-----|---------|-----   free inside slabs
 //!                 lower     upper
 //! ```
-//! The work - moving objects, and giving back what is free then - goes in turns of `active-defrag-cycle-us`; a turn that
-//! took W is followed by a rest of `W (100 - p) / p`. There is no list of what is to be done: the arena names the next objects
-//! that are worth moving, or none, and then compaction rests until the next round of the housekeeping.
+//! The work - moving objects, and giving back what is free then - goes in turns of `active-defrag-cycle-us`;
+//! a turn that took W is followed by a rest of `W (100 - p) / p`. There is no list of what is to be done: the
+//! arena names the next objects that are worth moving, or none, and then compaction rests until the next
+//! round of the housekeeping.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -42,7 +43,7 @@ struct Run {
 }
 
 impl Compaction {
-    /// There is more to do.
+    /// Returns whether there is more to do.
     pub fn is_running(&self) -> bool {
         self.run.is_some()
     }
@@ -104,7 +105,7 @@ fn trim(node: &Node, arena: usize) -> usize {
     arena.trim((arena.live_bytes() / 64 / CHUNK_BYTES) as usize + KEPT_CHUNKS_MIN)
 }
 
-/// So that work is `percent` of work and rest.
+/// Returns the rest after which work is `percent` of work and rest.
 fn rest(work: Duration, percent: u32) -> Duration {
     work * (100 - percent) / percent
 }
@@ -121,7 +122,7 @@ pub fn share_percent(node: &Node) -> u32 {
 }
 
 impl Defrag {
-    /// What Valkey would spend: 0 below its thresholds.
+    /// Returns the share of a CPU that Valkey would spend; 0 below its thresholds.
     fn percent(&self, live: u64, free: u64) -> u32 {
         let fragmented = free as f64 * 100.0 / live.max(1) as f64;
         if fragmented < f64::from(self.threshold_lower) || free < self.ignore_bytes {

@@ -1,4 +1,4 @@
-//! What has to be done from time to time, by the control thread, a little at a time.
+//! Periodic work of the control thread, a little at a time.
 //!
 //! | work      | how often                  | how much                                                                |
 //! |-----------|----------------------------|-------------------------------------------------------------------------|
@@ -14,9 +14,9 @@
 //! | TLS       | once a second              | whether certificates are to be looked at, with `tls-auto-reload-interval`  |
 //! | rates     | ten times a second         | what INFO calls instantaneous; what slabs hold in excess (see `memory`)   |
 //!
-//! A partition is locked for some tens of microseconds at a time, so that a command behind the lock hardly
-//! waits. Behind a command that has a partition for long the thread does not wait: that partition is passed
-//! over, and the others get what is due.
+//! A partition is locked for some tens of microseconds at a time, so that a command that waits for the lock
+//! hardly notices. The thread does not wait for a command that holds a partition for long: it skips that
+//! partition, and the others get the work that is due.
 
 use isotherm_keyspace::{AccessMode, AgeHand, Held, LRU_ROUND_SECONDS, Slot, Survey};
 use isotherm_stdx::Prng;
@@ -42,15 +42,17 @@ const EXPIRY_STEPS_MAX: u64 = 250;
 /// Slots that age under one lock, and pages of them: some 50 us. One slot may hold all keys.
 const AGED_SLOTS_MAX: usize = 4;
 const AGED_PAGES_MAX: u64 = 500;
-/// Steps of ageing in one tick: 50,000 pages, some 0.85 M keys, in 5 ms. What is left then is for the next tick.
+/// Steps of ageing in one tick: 50,000 pages, some 0.85 M keys, in 5 ms. What is left then is for the next
+/// tick.
 const AGE_STEPS_MAX: usize = 100;
-/// While slabs are emptied, full ranges are not sought in every round but in one of so many: most would be given back
-/// again, and copying 2 MB takes as long as moving thousands of objects.
+/// While slabs are emptied, full ranges are not sought in every round but in one of so many: most would be
+/// given back again, and copying 2 MB takes as long as moving thousands of objects.
 const ROUNDS_PER_COLLAPSE: u32 = 16;
-/// An allocator that does not give back what was freed is asked to when so much was, and a sixteenth of what there was.
+/// An allocator that does not give back what was freed is asked to when so much was, and a sixteenth of what
+/// there was.
 const FREED_BYTES_MIN: u64 = 16 << 20;
 const GIVE_BACK_INTERVAL: Duration = Duration::from_secs(1);
-/// How often rates are sampled.
+/// Time between two samples of the rates.
 const RATE_INTERVAL: Duration = Duration::from_millis(100);
 /// Time that one kind of work waits in a round for commands that have partitions. Most have one for some
 /// microseconds.
@@ -74,7 +76,7 @@ pub struct Cron {
     sampled_at: Instant,
     holds_sampled_at: Instant,
     compaction: Compaction,
-    /// When everything but compaction goes on.
+    /// Time of the next round of all work but compaction.
     round_due: Instant,
     rounds: u32,
     /// The most that the allocator had given out since it last gave back, and when that was.
@@ -82,7 +84,7 @@ pub struct Cron {
     given_back_at: Instant,
     /// Memory is above its limit, and was counted so up to here.
     exceeded_at: Option<Instant>,
-    /// When the threads of the process will all have started.
+    /// Time at which all threads of the process will have started.
     settled_at: Option<Instant>,
     watch: Watch,
     /// Work that is due waits for the end of scripts.
@@ -101,7 +103,8 @@ fn rests() -> impl Fn() -> bool {
     }
 }
 
-/// Whether keys leave when their time has come. A replica's leave by what its primary sends.
+/// Returns whether keys are removed when they expire. Those of a replica are removed by commands of its
+/// primary.
 pub fn expires_keys(node: &Node) -> bool {
     let stays = Tasks::PAUSES.or(Tasks::LOADING).or(Tasks::REPLICA);
     !node.mail.tasks().has(stays) && !node.debug.no_active_expire.is_on() && !node.config.import_mode()
@@ -248,8 +251,8 @@ impl Cron {
         25 + 2 * (self.node.config.active_expire_effort() - 1)
     }
 
-    /// Removes what is due. True if time was over before all of it had left. Each partition has its turn, whatever there
-    /// is to do in the one before it.
+    /// Removes what is due. True if time was over before all of it had left. Each partition has its turn,
+    /// whatever there is to do in the one before it.
     fn expire(&mut self, deadline: Instant) -> bool {
         let _working = holds::working(Work::Expiry);
         let rests = rests();

@@ -1,7 +1,7 @@
 //! Eviction: how room is made for a command, and by the cron. What leaves is decided by `shortage`.
 //!
-//! Keys are evicted before a command is run and before anything is locked, one at a time, until memory is below the limit or
-//! the time for it is over; then the cron goes on.
+//! Keys are evicted before a command is run and before anything is locked, one at a time, until memory is
+//! below the limit or the time for it is over; then the cron goes on.
 
 use isotherm_keyspace::{AccessMode, EffectSink, Evicted, EvictionGain, EvictionPolicy};
 use isotherm_stdx::{Prng, Steps};
@@ -28,14 +28,14 @@ const LEASED_MET_MAX: u64 = 1000;
 /// hardly any.
 const HOT_MISSED_MAX: u32 = 32;
 
-/// How an attempt to make room ended.
+/// Result of an attempt to make room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Room {
     /// Memory is below the limit.
     Enough,
-    /// It is still above, but there is more to evict: the next command or the cron goes on.
+    /// Memory is still above the limit, but there is more to evict: the next command or the cron goes on.
     Soon,
-    /// It is above and nothing may leave.
+    /// Memory is above the limit, and nothing may be evicted.
     None,
 }
 
@@ -186,8 +186,8 @@ pub fn apply_policy(node: &Node) {
     node.keyspace.set_access(mode, node.config.lfu_log_factor());
 }
 
-/// `maxmemory-eviction-tenacity`: 0..10 is linear, to half a millisecond; above, it grows by 15 % a step; 100 is for
-/// ever.
+/// `maxmemory-eviction-tenacity`: 0..10 is linear, to half a millisecond; above, it grows by 15 % a step; 100
+/// is for ever.
 fn patience(tenacity: u32) -> Option<Duration> {
     match tenacity {
         0..=10 => Some(Duration::from_micros(50 * u64::from(tenacity))),

@@ -1,7 +1,8 @@
-//! How much memory is used, and what of that counts for `maxmemory`.
+//! Memory in use, and the part of it that counts for `maxmemory`.
 //!
-//! `used_memory` is what lives in the keyspace's arenas and what the allocator gave out: sums of atomics, so that every
-//! command can look. `shortage` decides what gives way when it is too much.
+//! `used_memory` is the bytes that live in the keyspace's arenas and those that the allocator gave out: sums
+//! of atomics, so that every command can look. `shortage` decides which memory is given up when it is too
+//! much.
 //!
 //! ```text
 //!   compared with maxmemory   used_memory + excess - apart
@@ -10,10 +11,12 @@
 //!   presses on values         the same - copies: values that are on disk too, and are dropped first
 //! ```
 //!
-//! Where keys may leave, what slabs hold beyond the usual counts too, or RSS would exceed `maxmemory` by it: 5 to 7 MB of
-//! 64 while values of all sizes to 4 KB are overwritten. The usual does not: it would cost a small cache a tenth of its
-//! keys. A key that leaves makes room in its slab and does not shrink it, so excess is not looked at while keys leave:
-//! the cron counts it, after compaction had its time, and lets it fall by halves; the bound keeps the two from chasing.
+//! Where keys may be evicted, the excess of slabs beyond the usual counts too; otherwise RSS would exceed
+//! `maxmemory` by it: 5 to 7 MB of 64 while values of all sizes up to 4 KB are overwritten. The usual excess
+//! does not count: it would cost a small cache a tenth of its keys. The eviction of a key makes room in its
+//! slab and does not shrink it, so the excess is not looked at while keys are evicted. The cron counts it
+//! after compaction had its time, and lets it fall by halves. The bound of a 16th keeps eviction and excess
+//! from driving each other.
 
 use isotherm_keyspace::Keyspace;
 use isotherm_log::Log;
@@ -35,7 +38,7 @@ pub struct Memory {
     pub compaction: Progress,
 }
 
-/// What is shown of a run of compaction: the time during which there always was something to do.
+/// Progress of a run of compaction. A run is a time during which there always was something to do.
 #[derive(Default)]
 pub struct Progress {
     /// 0 between runs.
@@ -49,7 +52,7 @@ impl Progress {
         self.percent.load(Ordering::Relaxed)
     }
 
-    /// How long it has lasted.
+    /// Returns the duration of the run in microseconds.
     pub fn run_us(&self) -> u64 {
         self.run_us.load(Ordering::Relaxed)
     }
@@ -85,7 +88,8 @@ impl Apart {
 /// Some half-filled slabs are the price of any mixture of sizes; a keyspace of 8 MB has 0.5 MB of them.
 const USUAL_BYTES: u64 = 1 << 20;
 
-/// What slabs of `held` bytes with `live` in use count for, beyond these.
+/// Returns the bytes that slabs of `held` bytes with `live` in use count for, beyond the live ones. A usual
+/// share is left out, and the result is at most a sixteenth of `limit`.
 fn excess_bytes(held: u64, live: u64, limit: u64) -> u64 {
     held.saturating_sub(live).saturating_sub(USUAL_BYTES + live / 128).min(limit / 16)
 }
@@ -100,7 +104,7 @@ impl Memory {
         self.peak_bytes.load(Ordering::Relaxed)
     }
 
-    /// What the empty server used.
+    /// Returns the memory that the empty server used.
     pub fn startup_bytes(&self) -> u64 {
         self.startup_bytes.load(Ordering::Relaxed)
     }
@@ -109,7 +113,8 @@ impl Memory {
         self.startup_bytes.store(used_bytes, Ordering::Relaxed);
     }
 
-    /// What the process itself takes: found by `find` once all threads are there, and the same from then on.
+    /// Returns the memory of the process itself. `find` measures it until all threads have started; from then
+    /// on it is constant.
     pub fn process_bytes_or(&self, find: impl FnOnce() -> u64) -> u64 {
         match self.process_bytes.load(Ordering::Relaxed) {
             0 => find(),
@@ -133,7 +138,8 @@ impl Memory {
         arenas.sum::<u64>() + allocator::allocated_bytes()
     }
 
-    /// Counts the excess, ten times a second. Where nothing may leave there is none: writes are refused for what is used.
+    /// Counts the excess, ten times a second. Where nothing may leave there is none: writes are refused for
+    /// what is used.
     pub fn note_excess(&self, keyspace: &Keyspace, config: &Config) {
         let limit = config.maxmemory_bytes();
         let mut excess = 0;
@@ -149,15 +155,15 @@ impl Memory {
         self.excess_bytes.store(excess, Ordering::Relaxed);
     }
 
-    /// What counts for `maxmemory` beyond used_memory.
+    /// Returns the bytes that count for `maxmemory` in addition to used_memory.
     #[inline]
     pub fn excess_bytes(&self) -> u64 {
         self.excess_bytes.load(Ordering::Relaxed)
     }
 }
 
-/// What a hash table (hashbrown's) takes that has room for so many of `T`: an eighth of its buckets stays free, and each
-/// has a byte beside it.
+/// Returns the bytes of a hash table (hashbrown's) with room for `capacity` values of `T`: an eighth of its
+/// buckets stays free, and each has one more byte.
 pub fn hash_table_bytes<T>(capacity: usize) -> usize {
     const GROUP_BYTES: usize = 16;
     match capacity {

@@ -1,8 +1,9 @@
 //! Users change: who is one of them hears of it before its next command.
 //!
-//! A change is in the table first. Then the sessions of its user are marked, and then every partition is held once
-//! (rule 12 of ARCHITECTURE.md): a command that had its locks before has ended by then, and one that locks later sees the mark
-//! and looks its user up again. So when the reply to the change leaves nothing runs by the old rules.
+//! A change is in the table first. Then the sessions of its user are marked, and then every partition is held
+//! once (rule 12 of ARCHITECTURE.md): a command that had its locks before has ended by then, and one that
+//! locks later sees the mark and looks its user up again. So when the reply to the change leaves nothing runs
+//! by the old rules.
 
 use isotherm_acl::{SetUserError, User};
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,7 +14,7 @@ use crate::node::Node;
 use crate::session::{Attention, ClientShared};
 
 impl Users {
-    /// One change after the other.
+    /// Takes the right to change users: there is one change at a time.
     fn begin_change(&self) -> MutexGuard<'_, ()> {
         self.changing.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -53,7 +54,8 @@ pub fn set_default_password(node: &Node, password: &[u8]) {
     mark(node, |user| super::is_default(&user.name));
 }
 
-/// Removes users, and closes their connections, except that of `me`. How many there were, and whether `me` was one of them.
+/// Removes users, and closes their connections, except that of `me`. How many there were, and whether `me`
+/// was one of them.
 pub fn remove<'a>(node: &Node, names: impl Iterator<Item = &'a [u8]>, me: u64) -> (usize, bool) {
     let _changing = node.users.begin_change();
     let mut removed = BTreeSet::new();
@@ -68,8 +70,8 @@ pub fn remove<'a>(node: &Node, names: impl Iterator<Item = &'a [u8]>, me: u64) -
     (removed.len(), is_me)
 }
 
-/// All users are these from now on; the default user is as it is at first, unless it is one of them. Connections of users who
-/// are no more are closed, except that of `me`; whether it is one of them.
+/// All users are these from now on; the default user is as it is at first, unless it is one of them.
+/// Connections of users who are no more are closed, except that of `me`; whether it is one of them.
 pub fn replace(node: &Node, users: Vec<User>, me: u64) -> bool {
     let _changing = node.users.begin_change();
     let before = node.users.all();

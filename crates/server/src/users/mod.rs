@@ -1,4 +1,5 @@
-//! Who may use the server, and for what: the users of `isotherm_acl`, and what this process needs beside them.
+//! Users of the server and their permissions: the users of `isotherm_acl`, and the state of this process
+//! around them.
 //!
 //! ```text
 //! session       holds its user, an `Arc` that never changes; "may do everything" is a bit of its gates
@@ -30,9 +31,10 @@ pub struct Users {
     pub table: CommandTable,
     traits: Box<[Traits]>,
     all: Mutex<isotherm_acl::Users>,
-    /// One change at a time: the table is changed, and then its sessions are marked.
+    /// Lock of a change. One change at a time first changes the table, and then marks the sessions of the
+    /// user.
     changing: Mutex<()>,
-    /// One ACL SAVE at a time: an older list must not be renamed into the place of a newer one.
+    /// Lock of ACL SAVE, one at a time: an older list must not be renamed into the place of a newer one.
     pub file: Mutex<()>,
     /// Counts changes: a user that was looked up at this number is as it was while the number is the same.
     generation: AtomicU64,
@@ -44,7 +46,7 @@ pub struct Users {
     at_start: OnceLock<BTreeSet<Box<[u8]>>>,
 }
 
-/// What was denied since the start or CONFIG RESETSTAT.
+/// Counts of denials since the start or CONFIG RESETSTAT.
 #[derive(Default)]
 pub struct Denied {
     pub auth: AtomicU64,
@@ -124,7 +126,8 @@ impl Users {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Whether a lone prefix says that the user may run this, which has one key. False says nothing: `permission` does.
+    /// Returns whether a lone prefix permits this command, which has one key, to the user. False decides
+    /// nothing: `permission` does.
     #[inline]
     pub fn soon_permit(&self, user: &User, command: &Entry, key: &[u8]) -> bool {
         let access = self.traits[usize::from(command.index)].only_key;
@@ -139,7 +142,7 @@ impl Users {
         self.auth_required.store(required, Ordering::Release);
     }
 
-    /// Whether a session has to authenticate.
+    /// Returns whether a session has to authenticate.
     #[inline]
     pub fn auth_required(&self) -> bool {
         self.auth_required.load(Ordering::Acquire)
@@ -153,12 +156,12 @@ impl Users {
         Arc::clone(self.lock().default_user())
     }
 
-    /// In the order of their names.
+    /// Returns all users in the order of their names.
     pub fn all(&self) -> Vec<Arc<User>> {
         self.lock().iter().cloned().collect()
     }
 
-    /// One number for all rules.
+    /// Returns one digest for all rules.
     pub fn digest(&self) -> String {
         self.lock().digest()
     }
@@ -173,7 +176,8 @@ impl Users {
         self.enter(client, user)
     }
 
-    /// The same where a certificate has shown that it is the user.
+    /// Makes the client this user from now on, if the user is on. A certificate has shown that the client is
+    /// this user.
     pub fn admit_by_certificate(&self, client: &ClientShared, name: &[u8]) -> Option<Arc<User>> {
         let user = self.get(name).filter(|user| user.is_on)?;
         self.enter(client, user)
@@ -201,7 +205,7 @@ impl Users {
         current
     }
 
-    /// One of this name that may do nothing: what is left of one that is no more.
+    /// Returns a user of this name who may do nothing, for a session whose user was deleted.
     pub fn powerless(&self, name: &[u8]) -> User {
         User::new(name, &self.table, Defaults { all_channels: false })
     }
@@ -213,13 +217,13 @@ impl Users {
         Some(current)
     }
 
-    /// Whether the default user needs no password: what protected mode does not like.
+    /// Returns whether the default user needs no password; protected mode refuses remote clients then.
     pub fn is_open(&self) -> bool {
         self.default_user().needs_no_password
     }
 }
 
-/// Whether this is the name of the default user.
+/// Returns whether this is the name of the default user.
 pub fn is_default(name: &[u8]) -> bool {
     name == DEFAULT_USER
 }

@@ -1,4 +1,4 @@
-//! What was denied is counted, and noted in the security log.
+//! Counts of denials, and their entries in the security log.
 
 use isotherm_acl::{Context, Denial, Entry as LogEntry, Log, Noted, Reason};
 use isotherm_resp::Args;
@@ -23,7 +23,7 @@ impl Users {
     }
 }
 
-/// Where commands of the session come from, as the log has it.
+/// Returns the place where commands of the session come from, as the log names it.
 pub fn context_of(session: &Session) -> Context {
     match () {
         () if session.in_script => Context::Lua,
@@ -54,7 +54,7 @@ pub fn denied(
     denied_to(node, &session.shared, (name, command, args), denial, context);
 }
 
-/// The same of a client that waits.
+/// Notes that a command of a waiting client was denied.
 #[cold]
 pub fn denied_to(
     node: &Node,

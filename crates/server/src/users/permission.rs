@@ -18,12 +18,13 @@ use crate::node::Node;
 use crate::request::entry::Entry;
 use crate::session::Session;
 
-/// The database that commands of the session look at: within a transaction, the one that it will have selected until then.
+/// The database that commands of the session look at: within a transaction, the one that it will have
+/// selected until then.
 pub fn database_of(session: &Session) -> Db {
     session.multi.as_ref().map_or(session.db, |multi| multi.db)
 }
 
-/// Whether the session may run this.
+/// Checks that the session may run the command. The error is the denial.
 #[inline(never)]
 pub fn check_session(
     node: &Node,
@@ -136,7 +137,8 @@ fn ask_in_full<T>(
     })
 }
 
-/// What the client is answered. `is_verbose`: it asks about another (ACL DRYRUN), and is shown what was denied.
+/// Returns the text about a denial. `is_verbose`: the client asks about another user (ACL DRYRUN), and is
+/// shown the denied object.
 pub fn text(user: &User, command: &Entry, args: Args<'_>, denial: Denial, is_verbose: bool) -> Vec<u8> {
     let name = &user.name[..];
     let object = args.try_get(denial.at).unwrap_or_default();
@@ -157,7 +159,7 @@ pub fn text(user: &User, command: &Entry, args: Args<'_>, denial: Denial, is_ver
     }
 }
 
-/// The same as an error reply.
+/// Returns the text about a denial as an error reply.
 pub fn error(user: &User, command: &Entry, args: Args<'_>, denial: Denial) -> Vec<u8> {
     [b"NOPERM ", &text(user, command, args, denial, false)[..]].concat()
 }

@@ -1,4 +1,4 @@
-//! What a declaration says of a command that rules may deny.
+//! Properties of commands by which rules may deny them, from their declarations.
 
 use isotherm_acl::Access;
 use isotherm_commands::spec::{AclCategories, Begin, Find, Flags, KeyFlags, KeySpec, Spec};
@@ -8,16 +8,18 @@ use crate::request::entry::{Entry, Locks};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Traits {
-    /// The most that it may do to its only key, which stands at `Entry::first_key`; `NONE`: it has others, or none.
+    /// The most that it may do to its only key, which stands at `Entry::first_key`; `NONE`: it has others, or
+    /// none.
     pub only_key: Access,
     /// Everyone may run it (AUTH).
     pub is_free: bool,
     pub has_keys: bool,
-    /// It touches the database of its session.
+    /// True if the command touches the database of its session.
     pub is_of_database: bool,
     pub is_of_all_databases: bool,
     pub reads_by_pattern: bool,
-    /// What it does to its keys, if all of them are of one kind and stand where `Entry::first_key` says, and it names no database.
+    /// Access to its keys, if all of them are of one kind and begin at `Entry::first_key`, and the command
+    /// names no database.
     pub plain: Plain,
 }
 
@@ -25,7 +27,7 @@ pub struct Traits {
 pub enum Plain {
     No,
     Fixed(Access),
-    /// By its arguments (SET).
+    /// Access that depends on the arguments (SET).
     Varies(fn(Args<'_>) -> KeyFlags),
 }
 
@@ -71,7 +73,7 @@ impl Traits {
     }
 }
 
-/// As rules distinguish it.
+/// Returns the access as rules distinguish it.
 #[inline]
 pub fn access_of(flags: KeyFlags) -> Access {
     let writes = flags.has(KeyFlags::INSERT.or(KeyFlags::DELETE).or(KeyFlags::UPDATE));

@@ -73,8 +73,8 @@ fn del_user(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-/// Users have changed, and their sessions are marked. When this is over nothing runs by the old rules; this session itself goes
-/// by the new ones, or ends behind its reply.
+/// Users have changed, and their sessions are marked. When this is over nothing runs by the old rules; this
+/// session itself goes by the new ones, or ends behind its reply.
 fn settle(call: &mut AdminCall<'_>, is_removed: bool) {
     call.survey().pass();
     let stays = call.session.look_up_user(&call.node.users);

@@ -2,7 +2,7 @@
 
 use isotherm_commands::spec::*;
 
-/// Of what shows or changes users.
+/// Flags of the subcommands that show or change users.
 const OF_USERS: Flags = Flags::ADMIN.or(Flags::NOSCRIPT).or(Flags::LOADING).or(Flags::STALE);
 
 pub const ACL: Spec = Spec {

@@ -1,5 +1,5 @@
-//! Which clients CLIENT LIST shows and CLIENT KILL ends: `[NOT-]option value` pairs, all of which must fit. Of the
-//! same option given twice the last counts; only ids add up.
+//! Filter of CLIENT LIST and CLIENT KILL: `[NOT-]option value` pairs, all of which must match. If an option
+//! is given twice the last one counts; only ids add up.
 
 use isotherm_resp::{Args, errors};
 use isotherm_stdx::{UnixMs, parse_i64, steps};
@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 const FLAG_CHARACTERS: &[u8] = b"OSMPxbtRBdcuAUreTIiEN";
 const CAPA_CHARACTERS: &[u8] = b"r";
 
-/// What options may name.
+/// Databases and users that exist, which options may name.
 pub struct Known<'k> {
     pub databases: u16,
     pub has_user: &'k dyn Fn(&[u8]) -> bool,
@@ -34,10 +34,11 @@ pub struct Filter<'a> {
     skip_me: bool,
 }
 
-/// What a client may have in common with what was asked for.
+/// Values to compare a client with, one for each trait that was named; `None` for a trait that was not.
 #[derive(Default, Debug)]
 struct Traits<'a> {
-    /// As many as a request has arguments: each client is looked up among them, not compared with them.
+    /// Ids of clients, up to as many as a request has arguments. A set, so that each client costs one look-up
+    /// instead of a comparison with every id.
     ids: Option<HashSet<u64>>,
     addr: Option<&'a [u8]>,
     laddr: Option<&'a [u8]>,
@@ -156,7 +157,8 @@ impl<'a> Traits<'a> {
         Ok(())
     }
 
-    /// For each trait that was asked for, whether the client has it. What was not asked for is not looked up.
+    /// Returns, for each trait that was asked for, whether the client has it. Traits that were not asked for
+    /// are not looked up.
     fn each(&self, client: &ClientShared) -> impl Iterator<Item = bool> {
         steps::note(1);
         let seen = &client.seen;
@@ -223,7 +225,7 @@ fn database(value: &[u8], option: &str, databases: u16) -> Result<u16, Vec<u8>> 
     }
 }
 
-/// Whether every character of `characters` is one of `allowed`.
+/// Returns whether every character of `characters` is one of `allowed`.
 fn only(characters: &[u8], allowed: &[u8]) -> bool {
     characters.iter().all(|character| allowed.contains(character))
 }

@@ -1,4 +1,5 @@
-//! CLIENT MAINT_NOTIFICATIONS: a client hears of slots that leave this node. What it is sent is written in `cluster::herald`.
+//! CLIENT MAINT_NOTIFICATIONS: a client hears of slots that leave this node. What it is sent is written in
+//! `cluster::herald`.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
@@ -27,7 +28,8 @@ pub const CLIENT_MAINT_NOTIFICATIONS: Spec = Spec {
     ..Spec::BASE
 };
 
-/// How clients want to be called to another address, which a node of a cluster never does: any is fine.
+/// Kinds of address by which clients may ask to be called elsewhere. A node of a cluster never does that, so
+/// any of them is accepted.
 const ENDPOINT_TYPES: [&[u8]; 5] =
     [b"internal-ip", b"internal-fqdn", b"external-ip", b"external-fqdn", b"none"];
 
@@ -57,7 +59,7 @@ pub fn maint_notifications(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-/// Whether it wants to hear.
+/// Returns whether the client wants notifications. An error is the text of the reply.
 fn wish(call: &AdminCall<'_>) -> Result<bool, String> {
     let args = call.args;
     if args.len() < 3 {

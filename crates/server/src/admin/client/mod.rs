@@ -272,7 +272,7 @@ const CLIENT_CAPA: Spec = Spec {
     ..Spec::BASE
 };
 
-/// What a client is capable of; unknown abilities are no mistake.
+/// Notes the capabilities of a client. Unknown ones are no error.
 fn capa(call: &mut AdminCall<'_>) -> Outcome {
     call.session.redirects |= call.args.from(2).iter().any(|word| word.eq_ignore_ascii_case(b"redirect"));
     call.session.note_gates();

@@ -9,7 +9,7 @@ use crate::admin::AdminCall;
 use crate::effects::tracking::{Mode, Tracking};
 use crate::node::Node;
 
-/// What was asked for behind ON or OFF.
+/// Options after ON or OFF.
 #[derive(Default)]
 struct Options<'a> {
     redirect: u64,
@@ -101,7 +101,8 @@ impl<'a> Options<'a> {
         Ok(())
     }
 
-    /// What the session will do, which so far did `before`. An error is Valkey's text.
+    /// Returns how the session will track keys; `before` is how it has tracked them so far. An error is
+    /// Valkey's text.
     fn check(&self, before: Option<&Tracking>) -> Result<Tracking, Vec<u8>> {
         let mode_before = before.map(|before| before.mode);
         let was_broadcast = mode_before.map(|mode| mode == Mode::Broadcast);
@@ -171,8 +172,9 @@ impl<'a> Options<'a> {
     }
 }
 
-/// The first of `prefixes` that begins with another one, or with which another one begins, those of `existing` included.
-/// In order, whatever begins with a prefix follows it: so each is compared with the one that it may lie in, not with all.
+/// The first of `prefixes` that begins with another one, or with which another one begins, those of
+/// `existing` included. In order, whatever begins with a prefix follows it: so each is compared with the one
+/// that it may lie in, not with all.
 fn first_overlapping<'a>(existing: impl Iterator<Item = &'a [u8]>, prefixes: &[&'a [u8]]) -> Option<usize> {
     let given = prefixes.iter().enumerate().map(|(at, prefix)| (*prefix, Some(at)));
     let mut all: Vec<(&[u8], Option<usize>)> = existing.map(|prefix| (prefix, None)).chain(given).collect();
@@ -301,7 +303,7 @@ mod tests {
     use super::*;
     use isotherm_stdx::Prng;
 
-    /// As it is said: each is compared with all.
+    /// Finds an overlap by the definition: each prefix is compared with all others.
     fn simply(existing: &[&[u8]], prefixes: &[&[u8]]) -> Option<usize> {
         let overlap = |a: &[u8], b: &[u8]| a.starts_with(b) || b.starts_with(a);
         (0..prefixes.len()).find(|&at| {

@@ -20,7 +20,8 @@ fn slot_of(number: i64) -> Option<Slot> {
     u16::try_from(number).ok().filter(|number| usize::from(*number) < Slot::COUNT).map(Slot::new)
 }
 
-/// Its partition is held. What this command does not hold yet is the batch's, or everything within EXEC.
+/// Locks the partition of the slot. Locks that are held before are those of the batch, not of this command;
+/// within EXEC everything is held.
 fn hold(call: &mut AdminCall<'_>, slot: Slot) {
     let partition = call.node.keyspace.partition_of(slot);
     if call.exec.held.acquire(Want::One(partition)) {

@@ -5,8 +5,8 @@
 //!   of the others  SLOTS, SHARDS, NODES, INFO, MYID ...             this thread, from the newest topology
 //!   changes        MEET, ADDSLOTS, SETSLOT ...                      the bus thread; the client is parked until it has answered
 //! ```
-//! Without a cluster nearly all of them answer that there is none (valkey-cli sends READONLY before it looks for big keys, and goes on
-//! only if it is refused).
+//! Without a cluster nearly all of them answer that there is none (valkey-cli sends READONLY before it looks
+//! for big keys, and goes on only if it is refused).
 
 mod keys;
 mod specs;
@@ -136,7 +136,8 @@ fn patience_ms(args: Args<'_>) -> i64 {
 
 // COMPAT(cluster): CLUSTER subcommands that change the cluster, COUNT-FAILURE-REPORTS and LINKS work in a transaction only if that has no
 // commands about keys. Why: they answer when all workers obey, which waits for the locks that such a transaction holds.
-/// In a transaction, as `valkey-cli --cluster fix` sends them. The worker stands still until it is answered.
+/// Asks the bus from within a transaction, as `valkey-cli --cluster fix` does. The worker blocks until the
+/// answer is there.
 fn ask_within(call: &mut AdminCall<'_>, member: &Member) -> Outcome {
     const PATIENCE: Duration = Duration::from_secs(2);
     if call.exec.held.holds_any() {

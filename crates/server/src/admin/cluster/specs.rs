@@ -2,7 +2,7 @@
 
 use isotherm_commands::spec::*;
 
-/// Of what an administrator asks for, to change or to see the cluster.
+/// Flags of the subcommands by which an administrator changes or inspects the cluster.
 const CHANGES: Flags = Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE);
 
 pub const CLUSTER: Spec = Spec {

@@ -1,4 +1,4 @@
-//! What the newest topology says: CLUSTER SLOTS, SHARDS, NODES, INFO, REPLICAS, MYID, MYSHARDID.
+//! Commands that report the newest topology: CLUSTER SLOTS, SHARDS, NODES, INFO, REPLICAS, MYID, MYSHARDID.
 
 use isotherm_cluster::topology::{NodeIndex, replies};
 use isotherm_cluster::{Flags, NodeId};

@@ -1,5 +1,5 @@
-//! DEBUG DIGEST and DIGEST-VALUE: a signature of keys, values and which of them expire. Equal data sets have equal
-//! signatures in Valkey and here, whatever the order in which they lie in memory.
+//! DEBUG DIGEST and DIGEST-VALUE: a signature of keys, values and which of them expire. Equal data sets have
+//! equal signatures in Valkey and here, whatever the order in which they lie in memory.
 //!
 //! ```text
 //! all        for each database with keys: mix(number), then xor(mix(key), value) of each key
@@ -7,7 +7,8 @@
 //! Values on disk are read while nothing is held, and the walk goes on from where it stopped: with writers
 //! meanwhile, the signature mixes several moments.
 //!
-//! What `mix` and `xor` are, and what they make of a value, is described where values are known: crate `codec`.
+//! What `mix` and `xor` are, and what they make of a value, is described where values are known: crate
+//! `codec`.
 
 use isotherm_codec::{add_value, mix, xor};
 use isotherm_commands::Outcome;

@@ -1,9 +1,9 @@
 //! DEBUG: words for tests, allowed by `enable-debug-command` only.
 //!
-//! All of them hold the gate, so DEBUG SLEEP stops the whole server, as it does in a server of one thread; those that only
-//! write to a file let it go first. Words about
-//! structures that this server does not have (hash tables that are resized, reply buffers that shrink) are accepted and
-//! change nothing: the tests that send them then see what they want to see in any case.
+//! All of them hold the gate, so DEBUG SLEEP stops the whole server, as it does in a server of one thread;
+//! those that only write to a file let it go first. Words about structures that this server does not have
+//! (hash tables that are resized, reply buffers that shrink) are accepted and change nothing: the tests that
+//! send them then see what they want to see in any case.
 
 mod cluster;
 mod digest;
@@ -169,7 +169,7 @@ fn await_values(call: &mut AdminCall<'_>) -> Option<Outcome> {
     }
 }
 
-/// What is written to a file concerns no key. Inside EXEC everything stays as it is.
+/// Releases the locks before a file is written, which concerns no key. Inside EXEC everything stays held.
 fn let_go(call: &mut AdminCall<'_>) {
     if !call.session.in_exec {
         call.exec.held.release();
@@ -191,7 +191,8 @@ fn is_on(argument: &[u8]) -> bool {
     digits.iter().take_while(|byte| byte.is_ascii_digit()).any(|&byte| byte != b'0')
 }
 
-/// What the client's worker has looked at so far.
+/// Answers with the number of steps that the thread of the client's worker has counted so far
+/// (`isotherm_stdx::steps`).
 #[cfg(debug_assertions)]
 fn steps(call: &mut AdminCall<'_>) {
     call.reply.integer(isotherm_stdx::steps::looked() as i64);
@@ -241,7 +242,8 @@ fn force_tls_write_error(call: &mut AdminCall<'_>) {
     call.reply.ok();
 }
 
-/// In Valkey a reply then takes a block of its own, which is more than an unauthenticated client may leave unread.
+/// Switches whether any unread reply of an unauthenticated client is too much. In Valkey each reply then
+/// takes a block of its own, which is more than such a client may leave unread.
 fn enforce_reply_list(call: &mut AdminCall<'_>) {
     call.node.debug.reply_lists.set(is_on(call.args.get(2)));
     call.node.config.touch();
@@ -348,7 +350,8 @@ fn match_globs(call: &mut AdminCall<'_>) {
     call.reply.simple("Apparently the server did not crash: test passed");
 }
 
-/// Asserts whatever the keyspace calls an invariant, accounting included: the process ends where one does not hold.
+/// Asserts whatever the keyspace calls an invariant, accounting included: the process ends where one does not
+/// hold.
 fn check_invariants(call: &mut AdminCall<'_>) {
     call.exec.held.check_invariants();
     call.node.libraries.check_invariants();

@@ -47,7 +47,7 @@ pub fn object(call: &mut AdminCall<'_>) {
     call.reply.simple(&text);
 }
 
-/// What takes a look at the whole value.
+/// Figures that need a look at the whole value.
 struct Lengths {
     /// 0: nothing asks for it.
     saved_bytes: usize,

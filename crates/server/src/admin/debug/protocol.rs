@@ -42,7 +42,8 @@ pub fn example(call: &mut AdminCall<'_>) {
         }
         b"push" if !is_resp3 => reply.error("ERR RESP2 is not supported by this command"),
         b"push" => {
-            // Pushed messages are not replies either, and wait until the reply of the command under way is written.
+            // Pushed messages are not replies either, and wait until the reply of the command under way is
+            // written.
             reply.bulk(b"Some real reply following the push reply");
             reply.push(2);
             reply.bulk(b"server-cpu-usage");

@@ -10,8 +10,8 @@ use crate::process::log;
 const AOF_FAILED: &str = "ERR Error trying to load the AOF files, check server logs.";
 const FAILED: &str = "ERR Error trying to load the RDB dump, check server logs.";
 
-/// Everything stays locked, so nothing is written between the cut and the flush. It is for tests: nothing else writes to a
-/// disk under a lock.
+/// Everything stays locked, so nothing is written between the cut and the flush. It is for tests: nothing
+/// else writes to a disk under a lock.
 pub fn reload(call: &mut AdminCall<'_>) {
     let (mut saves, mut flushes, mut merges) = (true, true, false);
     for word in call.args.from(2).iter() {
@@ -73,7 +73,7 @@ pub fn reload(call: &mut AdminCall<'_>) {
     }
 }
 
-/// From the append-only file, which is synced before.
+/// Loads the dataset from the append-only file, which is synced before.
 pub fn load_aof(call: &mut AdminCall<'_>) {
     let (node, conditions) = (call.node, call.conditions);
     let exec = &mut *call.exec;

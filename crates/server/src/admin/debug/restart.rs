@@ -1,5 +1,5 @@
-//! DEBUG RESTART: the process ends as with SHUTDOWN NOW, and the program starts again in its place, with the same number,
-//! arguments and files.
+//! DEBUG RESTART: the process ends as with SHUTDOWN NOW, and the program starts again in its place, with the
+//! same number, arguments and files.
 
 use isotherm_commands::Outcome;
 use isotherm_resp::errors;
@@ -27,7 +27,8 @@ pub fn restart(call: &mut AdminCall<'_>) -> Outcome {
     server::leave(call, Options::NOW, |node| node.process.restart.call_off())
 }
 
-/// What was set at run time holds for the next start, where there is a file to keep it in.
+/// Writes the parameters that were set at run time to the configuration file, so that they hold for the next
+/// start. Returns false if there is a file and it cannot be written.
 fn rewrites_config(call: &mut AdminCall<'_>) -> bool {
     if call.node.process.config_file.is_none() {
         return true;

@@ -28,8 +28,9 @@ pub fn machine(call: &mut AdminCall<'_>) {
     call.reply.ok();
 }
 
-/// `SWAP-FAULT <READ | WRITE | SYNC> <NONE | IO | SHORT | FULL | HANG | SLOW> [calls]`: what the next so many calls meet, or all. What hangs goes on
-/// when it is set again. `SWAP-FAULT FREE <bytes>`: the file system has no more left; 0: as it is.
+/// `SWAP-FAULT <READ | WRITE | SYNC> <NONE | IO | SHORT | FULL | HANG | SLOW> [calls]`: what the next so many
+/// calls meet, or all. What hangs goes on when it is set again. `SWAP-FAULT FREE <bytes>`: the file system
+/// has no more left; 0: as it is.
 pub fn fault(call: &mut AdminCall<'_>) {
     let troubles = &call.node.debug.swap_troubles;
     if call.args.get(2).eq_ignore_ascii_case(b"free") {

@@ -167,7 +167,8 @@ const LATENCY_HISTOGRAM: Spec = Spec {
     ..Spec::BASE
 };
 
-/// Of all commands, or of those that are named; a container stands for its subcommands. Names of nothing are passed over.
+/// Answers with the histograms of all commands, or of those that are named; a container stands for its
+/// subcommands. Unknown names are ignored.
 fn histogram(call: &mut AdminCall<'_>) -> Outcome {
     let commands = &call.node.commands;
     let names = call.args.from(2);

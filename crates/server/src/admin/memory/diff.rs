@@ -109,7 +109,7 @@ fn write(reply: &mut Reply, then: &Mark, now: &Mark) {
     write_rows(reply, &prefixes(&then.prefixes, &now.prefixes));
 }
 
-/// What is in one of two lists or in both: as it was, and as it is.
+/// Joins two lists by name: each entry of either list as it was then and as it is now.
 fn pair<'a, T, K: Ord>(
     then: &'a [T],
     now: &'a [T],
@@ -140,7 +140,7 @@ fn classes(then: &[ClassBreakdown], now: &[ClassBreakdown]) -> Vec<Row> {
     pairs.into_iter().filter_map(row).collect()
 }
 
-/// Those that have changed most come first.
+/// Returns the rows of the prefixes that have changed, largest change in bytes first.
 fn prefixes(then: &[PrefixShare], now: &[PrefixShare]) -> Vec<Row> {
     let pairs = pair(then, now, |share| (share.name.clone(), share.name_bytes));
     let row = |(then, now): (Option<&PrefixShare>, Option<&PrefixShare>)| {

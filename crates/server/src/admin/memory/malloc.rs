@@ -1,4 +1,4 @@
-//! What MEMORY PURGE asks of the allocator and MEMORY MALLOC-STATS.
+//! MEMORY PURGE and MEMORY MALLOC-STATS, which call the allocator.
 
 use isotherm_allocator::{self as allocator, Format};
 use isotherm_commands::Outcome;

@@ -64,7 +64,8 @@ pub fn prefixes(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-/// Those that are not shown are among the others; errors of independent samples grow by their squares.
+/// Adds a prefix that is not shown to the sum of the others. The errors of independent samples add up by
+/// their squares.
 fn add(sum: &mut PrefixShare, share: &PrefixShare) {
     let both = |a: u64, b: u64| ((a as f64).powi(2) + (b as f64).powi(2)).sqrt().ceil() as u64;
     sum.keys += share.keys;

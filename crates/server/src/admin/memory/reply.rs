@@ -27,7 +27,7 @@ impl Row {
         self
     }
 
-    /// In percent.
+    /// Adds a share in percent.
     pub fn percent(mut self, name: &'static str, part: u64, whole: u64) -> Row {
         let share = part as f64 * 100.0 / whole.max(1) as f64;
         self.0.push((name, Cell::Share((share * 100.0).round() / 100.0)));

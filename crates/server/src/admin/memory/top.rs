@@ -61,7 +61,8 @@ pub fn read_count(word: &[u8]) -> Result<usize, &'static str> {
     usize::try_from(count).ok().filter(|&count| count > 0).ok_or(errors::MUST_BE_POSITIVE)
 }
 
-/// What a key takes now. Of a name that was cut the list knows no more than the size.
+/// Returns the bytes that a key takes now, and its row. If the list holds only the beginning of the name, the
+/// listed size is shown and type and encoding are unknown.
 fn row(survey: &mut Survey<'_, '_>, now: UnixMs, listed: LargeKey) -> (u64, Row) {
     let is_whole = listed.name.len() == listed.name_bytes;
     let look = |entry: Entry<'_>| (entry.memory_bytes() as u64, entry.kind().name(), entry.encoding().name());

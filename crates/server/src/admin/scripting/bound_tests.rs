@@ -1,4 +1,5 @@
-//! Which texts show that they look at no key but those that they are called with.
+//! Tests of texts of scripts: those that show that they look at no key but those that they are called with,
+//! and those that do not.
 
 use super::keys::looks_at_no_key;
 use crate::request::registry::Commands;

@@ -3,8 +3,8 @@
 //! ```text
 //!   name --> library, number of the function --> its reference in this worker's interpreter --> run, as a script is
 //! ```
-//! What the function has declared of itself is asked by the gates before, as if it were a command with these flags; inside
-//! EXEC, and where the declaration is of the command at hand (_RO), it is asked here.
+//! What the function has declared of itself is asked by the gates before, as if it were a command with these
+//! flags; inside EXEC, and where the declaration is of the command at hand (_RO), it is asked here.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;

@@ -1,7 +1,7 @@
 //! FUNCTION: the libraries of functions.
 //!
-//! LOAD, DELETE, FLUSH and RESTORE hold the gate, and the log has their own text. What only reads takes the catalog as it is
-//! at that moment, and holds nothing.
+//! LOAD, DELETE, FLUSH and RESTORE hold the gate, and the log has their own text. What only reads takes the
+//! catalog as it is at that moment, and holds nothing.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;
@@ -18,7 +18,7 @@ use crate::scripting::libraries::{Function, Library};
 use crate::scripting::library_change::{self, Done};
 use crate::scripting::shebang::ScriptFlags;
 
-/// As Valkey names the one engine.
+/// Name of the one engine, as in Valkey.
 const ENGINE: &[u8] = b"LUA";
 
 pub const SUBCOMMANDS: &[Command<AdminHandler>] = &[

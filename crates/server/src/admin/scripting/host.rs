@@ -1,4 +1,4 @@
-//! What a script asks of the server: its commands, run on what it holds or leases.
+//! Host of a script: runs its commands on the keys that it holds or leases.
 
 use isotherm_acl::Context;
 use isotherm_commands::Outcome;
@@ -33,7 +33,8 @@ pub struct ScriptHost<'h, 'c> {
 }
 
 impl ScriptHost<'_, '_> {
-    /// What is asked about the command.
+    /// Returns the flags by which the command is judged. NOSCRIPT is missing for the commands of tests if the
+    /// switch for tests is on.
     fn flags_of(&self, command: &Entry, words: Args<'_>) -> Flags {
         let is_for_tests = || {
             let word = words.try_get(1).unwrap_or_default();
@@ -50,7 +51,8 @@ impl ScriptHost<'_, '_> {
         }
     }
 
-    /// Why the command does not run here, in Valkey's order. A script that has written is not held up by what may change.
+    /// Why the command does not run here, in Valkey's order. A script that has written is not held up by what
+    /// may change.
     fn refusal(&self, flags: Flags) -> Option<Vec<u8>> {
         let (node, of_node) = (self.call.node, self.call.exec.hot.gates);
         let (allowed, has_written) = (self.state.allowed, self.state.mark.running() == Running::Dirty);

@@ -1,12 +1,14 @@
-//! What a script needs for its next command: the partitions of its keys, and that no other script has leased one of them.
+//! Keys for the next command of a script: their partitions are locked, and no other script has leased one of
+//! the keys.
 //!
 //! ```text
 //!   Guards   the keys that it was called with: held, and looked at when it began
 //!            another: its partition is locked if no thread has it; else the run goes on with leases
 //!   Leases   lock what the command names | no other script's? lease it | run | unlock
 //! ```
-//! A thread with guards never waits for one more: it locks in whatever order, if that needs no waiting. With leases it holds nothing
-//! when it locks, so it locks in ascending order as any command does.
+//! A thread with guards never waits for another partition: it locks in any order, but only if that needs no
+//! waiting. A run with leases holds nothing when it locks, so it locks in ascending order as any command
+//! does.
 
 use isotherm_resp::Args;
 
@@ -20,7 +22,8 @@ use crate::scripting::run::{Awaits, Kept};
 /// Commands of the session and the server that look at no key, of those that a script may call.
 const KEYLESS: [&str; 7] = ["echo", "lolwut", "ping", "publish", "select", "spublish", "time"];
 
-/// Whether a command that locks nothing needs nothing in a script either: others report of all there is.
+/// Returns whether a command that locks nothing needs no lock in a script either. Other commands report on
+/// the whole server.
 pub fn looks_at_no_key(command: &Entry) -> bool {
     matches!(command.handler, Some(Handler::Data(_))) || KEYLESS.contains(&&*command.name)
 }
@@ -48,11 +51,13 @@ fn needs_of(exec: &mut Exec, command: &Entry, words: Args<'_>) -> Needs {
 // COMPAT(scripts): A script whose text shows that each key is KEYS[...] runs beside others; should it reach another key all the same,
 // while another script may do so, it gets an error there. No such text is known; INFO counts it as `total_script_keys_refused`. Why: two
 // scripts that meet keys could wait for each other.
-/// What a script is answered that meets a key it was shown not to meet, while another may meet keys.
+/// Error for a script that reaches a key which its text was shown not to reach, while another script may
+/// reach such keys.
 pub const REFUSED: &str =
     "ERR Script attempted to access a key that it was not called with, while another script may do so";
 
-/// Whether the run may meet keys that it was not called with. It waits for nothing.
+/// Returns whether the run may reach keys that it was not called with. Takes the token for that if it is
+/// free; does not wait.
 fn may_meet(host: &mut ScriptHost<'_, '_>) -> bool {
     let state = &mut *host.state;
     state.has_token = state.has_token || host.call.node.runs.try_take_token();
@@ -62,7 +67,7 @@ fn may_meet(host: &mut ScriptHost<'_, '_>) -> bool {
     state.has_token
 }
 
-/// Whether the command needs something that the run may not have.
+/// Returns whether the command needs keys that the run may not have.
 pub fn is_refused(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words: Args<'_>) -> bool {
     let has_all = host.state.kept == Kept::Everything || host.state.needs_all;
     if host.state.has_token || has_all || names_declared(host, command, words) {
@@ -82,7 +87,8 @@ pub fn is_refused(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words:
     is_refused
 }
 
-/// Sees to it that the command may run: what it needs is held, and no other script's. If not, `awaits` says what for.
+/// Sees to it that the command may run: what it needs is held, and no other script's. If not, `awaits` says
+/// what for.
 pub fn secure(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words: Args<'_>) -> bool {
     let is_secured = match host.state.kept {
         Kept::Everything => true,
@@ -97,7 +103,7 @@ pub fn secure(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words: Arg
     is_secured
 }
 
-/// Whether the command's one key is one that the script was called with.
+/// Returns whether the command has one key, and the script was called with that key.
 fn names_declared(host: &ScriptHost<'_, '_>, command: &Entry, words: Args<'_>) -> bool {
     let first = usize::from(command.first_key);
     first > 0 && command.has_one_key(words.len()) && host.keys.iter().any(|key| key == &words[first])
@@ -191,7 +197,7 @@ fn lease(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words: Args<'_>
     false
 }
 
-/// What it has changed so far is noted again, and what the next command changes behind it.
+/// Notes the keys again that the run has changed so far, so that the changes of the next command follow them.
 pub fn begin_command(host: &mut ScriptHost<'_, '_>) {
     if host.state.kept == Kept::Leases {
         host.call.exec.held.resume_ready(std::mem::take(&mut host.state.ready));

@@ -5,7 +5,8 @@
 //!   EVALSHA sha --'                                    / '--- takes long ---> suspended
 //!   FCALL name  --> library --> function --------------'
 //! ```
-//! A script holds the partitions of its keys while it is short, and has leases of its keys once it takes long.
+//! A script holds the partitions of its keys while it is short, and has leases of its keys once it takes
+//! long.
 
 #[cfg(test)]
 mod bound_tests;
@@ -272,7 +273,7 @@ fn kill(call: &mut AdminCall<'_>, of_function: bool) -> Outcome {
     Outcome::Done
 }
 
-/// What is answered for another command while one of them runs.
+/// Returns the error for other commands while a script or a function runs.
 fn busy_with_script(call: &AdminCall<'_>, is_function: bool) -> String {
     let name = server_name(call.node.config.extended_redis_compatibility());
     errors::busy_with_script(name, is_function)

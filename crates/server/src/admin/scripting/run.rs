@@ -1,5 +1,5 @@
-//! A script is found or compiled, it is looked whether it may run here and now, and it runs: to its end, or until it takes long
-//! (`suspended`).
+//! A script is found or compiled, it is looked whether it may run here and now, and it runs: to its end, or
+//! until it takes long (`suspended`).
 
 use isotherm_commands::Outcome;
 use isotherm_commands::call::ColdKeys;
@@ -102,7 +102,7 @@ fn engine(call: &mut AdminCall<'_>) -> Result<Box<Engine>, Refusal> {
     engine.map(Box::new).map_err(|_| b"ERR not enough memory for an interpreter".to_vec())
 }
 
-/// What an interpreter may take, in bytes; 0: no limit.
+/// Returns the memory limit of an interpreter in bytes; 0 for no limit.
 pub fn memory_limit(node: &Node) -> usize {
     const LIMIT: Id = id("script-memory-limit");
     node.config.number(LIMIT) as usize
@@ -133,8 +133,8 @@ fn feed_monitors(call: &AdminCall<'_>) {
     }
 }
 
-/// Values of the keys that a script or function names and that are not in memory: they are fetched before it begins. What it
-/// uses beside these is read while it holds its locks.
+/// Values of the keys that a script or function names and that are not in memory: they are fetched before it
+/// begins. What it uses beside these is read while it holds its locks.
 pub fn cold_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
     let keys = call.exec.cold_keys(call.command, call.args, call.session.db)?;
     // It is looked for again.
@@ -161,7 +161,7 @@ fn try_run(call: &mut AdminCall<'_>, find: FindScript) -> Result<Outcome, Refusa
     }
     Ok(run_callee(call, Callee::Script { engine, sha: script.sha }, key_count, allowed))
 }
-/// What a script or a function that has declared this may do here and now.
+/// Returns the permissions of a script or a function that has declared these flags, for this call.
 pub fn allowed(call: &AdminCall<'_>, flags: ScriptFlags) -> Result<Allowed, Refusal> {
     let is_ro = call.command.spec.flags.has(Flags::READONLY);
     let is_short = call.exec.hot.memory_target_bytes > 0 && !call.node.has_room();
@@ -293,16 +293,16 @@ pub fn run_callee(
     Outcome::Done
 }
 
-/// What the debugger says last stands before the reply to EVAL, the last `reply_bytes` that were written; behind that the connection
-/// is closed.
+/// Inserts the debugger's last output before the reply to EVAL, which is the last `reply_bytes` bytes
+/// written. The connection is closed after the reply.
 fn end_session(call: &mut AdminCall<'_>, reply_bytes: usize, ended: &[u8]) {
     let at = call.reply.len() - reply_bytes;
     call.reply.out.splice(at..at, ended.iter().copied());
     call.session.close_after_reply = true;
 }
 
-/// The interpreter of a run that has ended is the worker's again. One that was made meanwhile goes: what libraries keep in
-/// their upvalues is in the older one.
+/// The interpreter of a run that has ended is the worker's again. One that was made meanwhile goes: what
+/// libraries keep in their upvalues is in the older one.
 pub fn put_back(exec: &mut Exec, mut callee: Callee) {
     callee.note_bytes(&exec.node.scripts);
     match callee {

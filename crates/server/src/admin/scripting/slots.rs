@@ -1,7 +1,8 @@
-//! In a member of a cluster: the slots that a script may reach.
+//! Slots that a script may reach in a member of a cluster.
 //!
-//! Its keys were asked about before it began. A command of it is asked about again, with what it needs held, for a script may name other
-//! keys, and a slot may leave while a script takes long. All its commands have one slot, unless the script may cross slots.
+//! The slots of the keys that a script is called with are checked before it begins. Those of each of its
+//! commands are checked again, while its keys are held: a script may name other keys, and a slot may leave
+//! while a script takes long. All commands of a script have one slot, unless the script may cross slots.
 
 use isotherm_cluster::topology::State;
 use isotherm_resp::Args;
@@ -52,7 +53,7 @@ fn text_of(refusal: Refusal, command: &Entry) -> String {
     }
 }
 
-/// What was locked for this command alone is let go of.
+/// Releases the locks that were taken for this command alone, and returns the error.
 fn let_go(host: &mut ScriptHost<'_, '_>, text: String) -> Option<Vec<u8>> {
     if host.state.kept == Kept::Leases {
         host.call.exec.release();

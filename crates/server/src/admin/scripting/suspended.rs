@@ -1,4 +1,5 @@
-//! Scripts that take long: they go on a little at a time, between the commands of other clients of their worker.
+//! Scripts that take long: they go on a little at a time, between the commands of other clients of their
+//! worker.
 //!
 //! ```text
 //!   EVAL ---> 1 ms ---> suspended: keys leased, partitions unlocked, its connection parked
@@ -6,8 +7,8 @@
 //!                         resume --> needs a leased key --> waits until scripts have ended
 //!                         resume --> ended: its partitions locked once more: the log, its waiters, no more leases; the reply
 //! ```
-//! No client sees what it has done before its end, for commands that need one of its keys wait; and what it has recorded becomes one frame of
-//! the log then, under the locks of all partitions that it has used.
+//! No client sees what it has done before its end, for commands that need one of its keys wait; and what it
+//! has recorded becomes one frame of the log then, under the locks of all partitions that it has used.
 
 use isotherm_reactor::signals;
 use isotherm_resp::{ArgsBuf, Reply};
@@ -32,7 +33,7 @@ use crate::scripting::registry::FunctionCall;
 use crate::scripting::run::{Awaits, RunState, SuspendedRun};
 use crate::session::Session;
 
-/// What `run` has begun.
+/// Run that `run` has begun.
 pub struct Begun {
     pub callee: Callee,
     pub state: RunState,
@@ -79,7 +80,8 @@ pub fn add(call: &mut AdminCall<'_>, begun: Begun) {
     runs.has_token = false;
 }
 
-/// Whether the run is debugged; if it is suspended for want of a command, that is what it waits for.
+/// Returns whether the run is debugged. A run that was suspended because its debugger has no command waits
+/// for its user.
 fn wait_for_user(run: &mut SuspendedRun) -> bool {
     let debugger = run.callee.debugger();
     if debugger.as_ref().is_some_and(|debugger| debugger.is_waiting()) {
@@ -185,8 +187,10 @@ fn note_if_slow(exec: &Exec, run: &mut SuspendedRun, ticks: u64) {
     }
 }
 
-/// It is over: what it has done becomes visible, all of it at once. False if the process ends without it: under the locks that the end
-/// has had before it closes the log, the log must not grow, and who is answered here would rely on what no file and no replica has.
+/// Ends the run: its changes become visible, all of them at once. Returns false if the run was abandoned
+/// because the process ends. The end of the process has held these locks before it closes the log, so the log
+/// must not grow any more. A client that got its reply now would rely on changes that no file and no replica
+/// has.
 fn finish(exec: &mut Exec, run: &mut SuspendedRun, is_logged: bool) -> bool {
     if run.transaction.is_some() {
         return within_exec::finish(exec, run);
@@ -243,7 +247,7 @@ fn count(exec: &mut Exec, run: &SuspendedRun) {
     exec.meter.count_time(&exec.clock, &exec.hot, &mut exec.prng, &timed);
 }
 
-/// What is left of a run that has ended goes back to its worker.
+/// Returns the parts of a run that has ended to its worker.
 pub fn take_apart(exec: &mut Exec, run: SuspendedRun) -> Reply {
     let SuspendedRun { callee, state, reply, .. } = run;
     run::put_back(exec, callee);

@@ -31,7 +31,7 @@ const DIR: Id = id("dir");
 const INCLUDE_DEPTH_MAX: usize = 16;
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
-/// What the arguments ask for.
+/// Action that the arguments ask for.
 pub enum Start {
     Run(Box<Loaded>),
     /// `--help`: print this and end.
@@ -42,12 +42,12 @@ pub enum Start {
 
 pub struct Loaded {
     pub config: Config,
-    /// `None` if none was named.
+    /// Configuration file; `None` if none was named.
     pub file: Option<Origin>,
-    /// What standard input said, if it was asked.
+    /// Text from standard input, if that was to be read.
     pub stdin: Option<Vec<u8>>,
     pub users: Vec<UserWords>,
-    /// Nothing at all was configured, which deserves a line in the log.
+    /// True if nothing at all was configured, which deserves a line in the log.
     pub nothing_given: bool,
 }
 
@@ -68,13 +68,14 @@ pub type UserWords = Vec<Vec<u8>>;
 /// Why the server does not start.
 #[derive(PartialEq, Eq, Debug)]
 pub enum StartError {
-    /// For standard error.
+    /// Text for standard error.
     Config(Vec<u8>),
     /// A line of the log (level warning).
     Log(String),
 }
 
-/// What is wrong with the words of a `user` line: the configuration knows no commands.
+/// Check of the words of a `user` line; an error says why they are refused. The caller supplies it, as the
+/// configuration knows no commands.
 pub type CheckUser = fn(&[&[u8]], &Config) -> Result<(), String>;
 
 /// Gives a command another name, or none (`rename-command`); or says why not.
@@ -153,7 +154,7 @@ fn absolute(name: &[u8]) -> PathBuf {
 
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Options {
-    /// As they would stand in a file.
+    /// Options as lines of a configuration file.
     lines: Vec<u8>,
     stdin: bool,
 }
@@ -268,7 +269,7 @@ struct Reader<'a> {
     dry: Option<Dry>,
 }
 
-/// Where and why a text is no configuration.
+/// Error in the text of a configuration.
 struct Wrong {
     /// Counted from 1, with its text; `None` if it is no line in particular.
     line: Option<(usize, Vec<u8>)>,
@@ -402,7 +403,7 @@ impl<'a> Reader<'a> {
     // command line, or of a file included there, that of the configuration file; else the second of two ends
     // the start, as any does in Valkey. Why: CONFIG REWRITE writes all users that have changed, or that came
     // by the command line, and the file is for the next start.
-    /// Its rules are read when the commands are known.
+    /// Adds the words of a `user` line. The user is made from them once the commands are known.
     fn add_user(&mut self, words: &[&[u8]]) -> Result<(), String> {
         let rank = Rank { is_given: self.is_given, depth: self.depth };
         let before = self.users.iter().position(|(_, user)| user[0] == words[0]);
@@ -467,7 +468,8 @@ fn check_together(config: &Config) -> Result<(), &'static str> {
     }
 }
 
-/// Whether the log can be written is found out before there is no way to complain.
+/// Opens the log file once, so that a file that cannot be written is reported while the start still has a way
+/// to report it.
 fn check_log_file(config: &Config) -> Result<(), String> {
     let Some(path) = config.log_file() else { return Ok(()) };
     let opened = std::fs::OpenOptions::new().append(true).create(true).open(path);
@@ -483,8 +485,8 @@ fn trim(line: &[u8]) -> &[u8] {
 
 // ---- reading files ----
 
-/// One file, or all that a pattern names (there may be none: an empty conf.d is no mistake). `folder`: where
-/// it begins if it is relative; empty for the working directory.
+/// Reads one file, or all files that match a pattern. A pattern may match none: an empty conf.d is no error.
+/// `folder`: where a relative path begins; empty for the working directory.
 fn read_files(folder: &Path, pattern: &[u8]) -> Result<Vec<u8>, StartError> {
     let mut text = Vec::new();
     for path in paths_of(folder, pattern) {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::node::Node;
 
-/// Nothing where the node is no member of a cluster.
+/// Returns the text of CLUSTER INFO; `None` if the node is not a member of a cluster.
 pub fn cluster_info(node: &Node) -> Option<String> {
     let member = node.cluster.get()?;
     let (_, topology) = member.topologies.newest();

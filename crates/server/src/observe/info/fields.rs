@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering::{self, Relaxed};
 /// A name, and how its value is found.
 pub type Field = (&'static str, fn(&Snapshot<'_>) -> String);
 
-/// Nothing of this kind exists yet, so there are none of it.
+/// Returns 0, for fields about things that do not exist here.
 fn none(_: &Snapshot<'_>) -> String {
     "0".into()
 }
@@ -296,7 +296,8 @@ pub const STATS: &[Field] = &[
     ("evicted_keys", |s| s.totals().values.evicted_keys.to_string()),
     ("evicted_clients", |s| s.totals().values.evicted_clients.to_string()),
     ("evicted_scripts", |s| s.node.scripts.evicted().to_string()),
-    // Ours: scripts that run for more than a millisecond at this moment, and commands that had to wait for such a script.
+    // Ours: scripts that run for more than a millisecond at this moment, and commands that had to wait for
+    // such a script.
     ("long_scripts", |s| s.node.keyspace.lease_holders().to_string()),
     ("total_script_waits", |s| s.node.runs.waits().to_string()),
     ("total_script_keys_refused", |s| s.node.runs.refused_keys().to_string()),
@@ -413,12 +414,12 @@ pub const SCRIPTING_ENGINES: &[Field] = &[
     }),
 ];
 
-/// Of the interpreters of all workers, for scripts and for functions.
+/// Returns the bytes of the interpreters of all workers, for scripts and for functions.
 fn interpreter_bytes(s: &Snapshot<'_>) -> u64 {
     s.node.scripts.interpreter_bytes() + s.node.libraries.interpreter_bytes()
 }
 
-/// Of the texts of scripts and of libraries, and what is known of them.
+/// Returns the bytes of the texts of scripts and libraries, and of their entries.
 fn script_bytes(s: &Snapshot<'_>) -> u64 {
     s.node.scripts.bytes() + s.node.libraries.bytes()
 }

@@ -6,11 +6,12 @@
 //! snapshot   the figures of one INFO, each looked up once and only if a field asks for it
 //! facts      (beside this folder) those of them that only the system knows
 //! ```
-//! Nothing stands still for INFO: what lies in partitions is copied from one after the other (`isotherm_keyspace::Survey`),
-//! and the text is made, and /proc is read, while nothing is held. Inside EXEC, where everything is held until its end, /proc is
-//! read before.
+//! Nothing stands still for INFO: what lies in partitions is copied from one after the other
+//! (`isotherm_keyspace::Survey`), and the text is made, and /proc is read, while nothing is held. Inside
+//! EXEC, where everything is held until its end, /proc is read before.
 //!
-//! A field of Valkey that cannot be reported truthfully yet is omitted; one that is there is true, also when it is 0.
+//! A field of Valkey that cannot be reported truthfully yet is omitted; one that is there is true, also when
+//! it is 0.
 
 mod cluster;
 mod fields;
@@ -80,7 +81,7 @@ fn wants(name: &str, asked: &[&[u8]]) -> bool {
     SECTIONS.iter().any(|section| section.name == name && is_wanted(section, asked))
 }
 
-/// Whether an INFO with these arguments shows the memory map.
+/// Returns whether INFO with these arguments shows the memory map.
 pub fn wants_map(asked: &[&[u8]]) -> bool {
     wants("memorymap", asked)
 }

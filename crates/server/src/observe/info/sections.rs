@@ -15,7 +15,7 @@ use isotherm_keyspace::{Db, SIZE_BINS, SIZED_TYPES, Type};
 use std::fmt::Write;
 
 pub struct Section {
-    /// As it is asked for.
+    /// Name by which INFO is asked for the section.
     pub name: &'static str,
     pub title: &'static str,
     /// Shown when nothing in particular is asked for.
@@ -35,7 +35,8 @@ pub const SECTIONS: &[Section] = &[
     section("tls", "TLS", Body::Fields(TLS)),
     section("clients", "Clients", Body::Fields(CLIENTS)),
     section("memory", "Memory", Body::Fields(MEMORY)),
-    // Not with `everything`: asking the kernel takes ten milliseconds a gigabyte, and a client that asks for all seldom reads it.
+    // Not with `everything`: asking the kernel takes ten milliseconds a gigabyte, and a client that asks for
+    // all seldom reads it.
     hidden(section("memorymap", "MemoryMap", Body::Lines(memory_map))),
     section("persistence", "Persistence", Body::Lines(persistence)),
     section("stats", "Stats", Body::Lines(stats)),
@@ -203,7 +204,7 @@ fn keyspace(snapshot: &Snapshot<'_>, out: &mut String) {
     }
 }
 
-/// As Redis 8 reports them: `db0_distrib_strings_sizes:1=3,2=5,1K=1`.
+/// Writes the sizes of keys as Redis 8 does: `db0_distrib_strings_sizes:1=3,2=5,1K=1`.
 fn key_sizes(snapshot: &Snapshot<'_>, out: &mut String) {
     for bins in &snapshot.bins {
         for (kind, counts) in SIZED_TYPES.iter().zip(&bins.sizes) {
@@ -219,7 +220,7 @@ fn key_sizes(snapshot: &Snapshot<'_>, out: &mut String) {
     }
 }
 
-/// In seconds, of those keys that were looked at.
+/// Writes the idle times of the keys that were sampled, in seconds.
 fn idle_times(snapshot: &Snapshot<'_>, out: &mut String) {
     for (db, idle) in snapshot.bins.iter().filter_map(|bins| Some((bins.db, bins.idle.as_ref()?))) {
         line(out, format_args!("db{}_idle_keys_sampled:{}", db.0, idle.keys));
@@ -227,7 +228,8 @@ fn idle_times(snapshot: &Snapshot<'_>, out: &mut String) {
     }
 }
 
-/// Of all causes, then of each: `lock_get:holds=1,usec=120,...`, and as `gate_...` what held every partition.
+/// Writes the holds of all causes together, then of each: `lock_get:holds=1,usec=120,...`, and as `gate_...`
+/// the holds of every partition.
 fn locks(snapshot: &Snapshot<'_>, out: &mut String) {
     let (node, totals) = (snapshot.node, snapshot.node.stats.hold_totals());
     let (mut all, mut last_second) = (HoldTimes::default(), HoldTimes::default());

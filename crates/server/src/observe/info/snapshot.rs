@@ -25,7 +25,7 @@ pub struct Snapshot<'a> {
     clients: OnceCell<ClientSums>,
     arenas: OnceCell<ArenaSums>,
     allocators: OnceCell<Figures>,
-    /// What the memory map is made from, if it will be shown.
+    /// Figures from which the memory map is made, if it will be shown.
     pub moment: Cell<Option<Moment>>,
     memory_map: OnceCell<Option<MemoryMap>>,
 }
@@ -40,7 +40,7 @@ pub struct DatabaseSize {
     pub timed_hashes: u64,
 }
 
-/// How many keys there are.
+/// Counts the keys of each database.
 pub fn database_sizes(survey: &mut Survey<'_, '_>) -> Vec<DatabaseSize> {
     let size = |(number, keys): (usize, DatabaseKeys)| DatabaseSize {
         db: Db(number as u16),
@@ -52,19 +52,20 @@ pub fn database_sizes(survey: &mut Survey<'_, '_>) -> Vec<DatabaseSize> {
     survey.databases().into_iter().enumerate().map(size).collect()
 }
 
-/// How large the keys of a database are, and how long some of them have not been used.
+/// Distributions of the sizes of a database's keys, and of the idle times of some of them.
 #[derive(Clone, Copy, Debug)]
 pub struct DatabaseBins {
     pub db: Db,
     pub sizes: Sizes,
-    /// `None` if it was not asked for.
+    /// Idle times; `None` if they were not asked for.
     pub idle: Option<IdleTimes>,
 }
 
 impl DatabaseBins {
-    /// Of the databases that have keys.
+    /// Returns the distributions of all databases that have keys.
     pub fn all(survey: &mut Survey<'_, '_>, now: UnixMs, with_idle: bool) -> Vec<DatabaseBins> {
-        // Idle times are looked at from another slot each time: an odd multiple of the time, its highest bits.
+        // Idle times are looked at from another slot each time: an odd multiple of the time, its highest
+        // bits.
         let start = Slot::new(((now.0 as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 50) as u16);
         let sizes = survey.sizes();
         let bins = |(db, sizes)| {
@@ -145,12 +146,13 @@ impl<'a> Snapshot<'a> {
         self.arenas.get_or_init(|| ArenaSums::of(&self.node.keyspace))
     }
 
-    /// What the keyspace holds in its arenas, and what is too large for them.
+    /// Returns the bytes that the keyspace holds in its arenas, and those of values too large for them.
     pub fn dataset_bytes(&self) -> u64 {
         self.arenas().live + self.node.keyspace.large_bytes()
     }
 
-    /// `None` if it was not asked for: its first part is looked up before (`look_up`).
+    /// Returns the memory map; `None` if it was not asked for. Its first part (`moment`) is looked up before,
+    /// by `look_up`.
     pub fn memory_map(&self) -> Option<&MemoryMap> {
         let moment = || self.moment.take().map(|moment| MemoryMap::new(self.node, moment, &self.facts));
         self.memory_map.get_or_init(moment).as_ref()

@@ -16,7 +16,7 @@ pub enum Kind {
     Counter,
 }
 
-/// What is shown: the tier, and what partitions know of it.
+/// Source of the fields: the tier, and the counts that partitions keep of it.
 pub struct View<'n> {
     pub tier: &'n Arc<Tier>,
     pub cold: ColdCounts,
@@ -24,7 +24,7 @@ pub struct View<'n> {
 }
 
 impl View<'_> {
-    /// `None` without `swap-mode`.
+    /// Collects the figures; `None` without `swap-mode`.
     pub fn of<'n>(s: &Snapshot<'n>) -> Option<View<'n>> {
         Some(View { tier: s.node.tier()?, cold: s.cold, memory_target: s.node.config.memory_target_bytes() })
     }
@@ -134,7 +134,7 @@ pub const SWAP: &[SwapField] = {
     ]
 };
 
-/// Nothing but the mode without `swap-mode`.
+/// Writes the section; without `swap-mode` only the mode.
 pub fn swap(s: &Snapshot<'_>, out: &mut String) {
     out.push_str(&format!("swap_mode:{}\r\n", u8::from(s.node.config.swaps())));
     let Some(view) = View::of(s) else { return };

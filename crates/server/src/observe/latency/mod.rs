@@ -1,18 +1,21 @@
-//! How long commands take: a histogram of every command that was called, and the events that took too long.
+//! Execution times of commands: a histogram of every command that was called, and the events that took too
+//! long.
 //!
-//! The histogram has Valkey's grid (HdrHistogram with two digits, 1 ns to 1 s), so that percentiles and the steps of
-//! LATENCY HISTOGRAM are comparable with it: up to 255 ns each nanosecond is a cell, and every doubling above has 128.
+//! The histogram has Valkey's grid (HdrHistogram with two digits, 1 ns to 1 s), so that percentiles and the
+//! steps of LATENCY HISTOGRAM are comparable with it: up to 255 ns each nanosecond is a cell, and every
+//! doubling above has 128.
 //!
 //! ```text
 //! cell      0 ... 127 | 128 ... 255 | 256 ... 383 | 384 ... 511 | ...   3071
 //! from ns   0 ... 127 | 128 ... 255 | 256 258 510 | 512 516 1020| ...   2^30 less one cell
 //! octave        0            1             2             3       ...     23
 //! ```
-//! A worker records into its own, without locks, and a report adds them up. It records ticks of its clock, on the same
-//! grid; they become nanoseconds in a report (the middle of a cell, which is off by 1/256 at most). An octave of 128
-//! cells (1 KB) comes with its first sample, a recorder (27 x 16 B) with its command's: commands that take between 0.5 and
-//! 30 us cost 6 KB a worker, those that are never called 16 B. While a batch runs its times are only noted (`Noted`): a cell
-//! is four loads away, which wait for each other once, and not once a command, when the whole batch is recorded.
+//! A worker records into its own histograms, without locks, and a report adds them up. It records ticks of
+//! its clock, on the same grid. A report converts them to nanoseconds (the middle of a cell, which is off by
+//! 1/256 at most). An octave of 128 cells (1 KB) is allocated with its first sample, and a recorder (27 x 16
+//! B) with its command's: commands that take between 0.5 and 30 us cost 6 KB per worker, those that are never
+//! called 16 B. While a batch runs, its times are only noted (`Noted`). A cell is four dependent loads away;
+//! recording a whole batch at once waits for them once, and not once for each command.
 
 pub mod monitor;
 
@@ -24,10 +27,10 @@ use crate::observe::counter::Counter;
 // INFO latencystats shows them on the same grid. Why: many commands take less than a microsecond.
 const NS_MAX: u64 = 1_000_000_000;
 const CELLS_PER_OCTAVE: usize = 128;
-/// Of nanoseconds.
+/// Octaves of nanoseconds.
 const OCTAVES: usize = 24;
 const CELLS: usize = OCTAVES * CELLS_PER_OCTAVE;
-/// Of ticks: a second of a clock of 8 GHz.
+/// Octaves of ticks, enough for a second of a clock of 8 GHz.
 const TICK_OCTAVES: usize = 27;
 const TICKS_MAX: u64 = (1 << 33) - 1;
 /// The first step of LATENCY HISTOGRAM; each is twice the one before.
@@ -49,7 +52,7 @@ const fn bounds(cell: usize) -> (u64, u64) {
     (low, low + (1 << shift) - 1)
 }
 
-/// What one worker has measured of one command.
+/// Times of one command, as one worker has measured them.
 #[derive(Default)]
 pub struct Recorder(OnceLock<Box<Octaves>>);
 
@@ -131,7 +134,7 @@ impl Noted {
 /// Times of one command, of all workers together.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Histogram {
-    /// By cell; as long as there are cells with something in them.
+    /// Counts by cell, up to the last cell that is not zero.
     counts: Vec<u64>,
 }
 
@@ -154,7 +157,8 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    /// The time that `percent` of the calls did not exceed, as the end of its cell; for 0 the beginning of the first.
+    /// The time that `percent` of the calls did not exceed, as the end of its cell; for 0 the beginning of
+    /// the first.
     pub fn percentile_ns(&self, percent: f64) -> u64 {
         let wanted = ((percent / 100.0 * self.calls() as f64 + 0.5) as u64).max(1);
         let mut seen = 0;
@@ -166,8 +170,8 @@ impl Histogram {
         if percent == 0.0 { low } else { high }
     }
 
-    /// For every doubling from a microsecond on: the time in microseconds, and how many calls took no longer. Steps that
-    /// add nothing are left out.
+    /// Returns, for every doubling from a microsecond on, the time in microseconds and the number of calls
+    /// that took no longer. Steps that add no call are left out.
     pub fn steps_us(&self) -> Vec<(u64, u64)> {
         let (total, mut seen, mut next_cell) = (self.calls(), 0, 0);
         let mut steps = Vec::new();
@@ -197,7 +201,7 @@ mod tests {
         sum_of(&recorder)
     }
 
-    /// Of a clock that ticks nanoseconds.
+    /// Returns the histogram of a clock that ticks nanoseconds.
     fn sum_of(recorder: &Recorder) -> Histogram {
         let mut sum = Histogram::default();
         recorder.add_to(&mut sum, |ticks| ticks);

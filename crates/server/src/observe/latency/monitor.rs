@@ -1,5 +1,5 @@
-//! Events that took longer than `latency-monitor-threshold`: by kind the last 160 seconds in which there was one, and
-//! the worst of each second.
+//! Events that took longer than `latency-monitor-threshold`: by kind the last 160 seconds in which there was
+//! one, and the worst of each second.
 //!
 //! The measuring thread compares with the threshold first, so the lock is met only by what was slow.
 
@@ -14,7 +14,7 @@ use crate::process::time::unix_now;
 /// Seconds remembered of each kind.
 const SAMPLES_MAX: usize = 160;
 
-/// What is measured; Valkey's names.
+/// Kinds of measured events, with Valkey's names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
     Command,
@@ -76,7 +76,7 @@ pub struct Sample {
     pub latency_ms: u64,
 }
 
-/// Where a thread notes what took long.
+/// Monitor to which a thread reports events that took long.
 #[derive(Clone, Copy)]
 pub struct Spikes<'n> {
     pub monitor: &'n Monitor,
@@ -89,7 +89,7 @@ impl Spikes<'_> {
         self.monitor.note(self.config.latency_threshold_ms(), event, took);
     }
 
-    /// The same of a call.
+    /// Runs a call, and notes an event if it took as long as `latency-monitor-threshold`.
     pub fn time<R>(self, event: Event, call: impl FnOnce() -> R) -> R {
         let begun = Instant::now();
         let result = call();
@@ -98,7 +98,7 @@ impl Spikes<'_> {
     }
 }
 
-/// One kind of event.
+/// Samples of one kind of event.
 #[derive(Clone, Default, Debug)]
 pub struct Series {
     /// Oldest first, at most `SAMPLES_MAX`.

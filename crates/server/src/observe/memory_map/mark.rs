@@ -1,4 +1,4 @@
-//! What MEMORY DIFF MARK keeps.
+//! Figures that MEMORY DIFF MARK keeps.
 
 use isotherm_keyspace::{ClassBreakdown, PrefixShare};
 
@@ -12,6 +12,6 @@ pub struct Mark {
     pub classes: Vec<ClassBreakdown>,
     /// The byte behind a prefix in its keys.
     pub separator: u8,
-    /// Of depth 1.
+    /// Shares of the prefixes of depth 1.
     pub prefixes: Vec<PrefixShare>,
 }

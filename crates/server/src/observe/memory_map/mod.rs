@@ -10,11 +10,12 @@
 //!
 //! `parts` declares the lines and says what each one is.
 //!
-//! * Sizes are those that are really taken: rounded up to the classes of arena and allocator. What the arenas lose to
-//!   rounding is a line of its own; what the allocator loses is in the lines of those who asked.
-//! * `process` is what the empty server took: tables of commands and parameters, buffers of workers. It is noted once.
-//! * `unbooked` is used_memory less everything above. It is here so that the sum is exact and the accounting can be checked: a
-//!   test asserts that it is small. It may be negative.
+//! * Sizes are those that are really taken: rounded up to the classes of arena and allocator. What the arenas
+//!   lose to rounding is a line of its own; what the allocator loses is in the lines of those who asked.
+//! * `process` is what the empty server took: tables of commands and parameters, buffers of workers. It is
+//!   noted once.
+//! * `unbooked` is used_memory less everything above. It is here so that the sum is exact and the accounting
+//!   can be checked: a test asserts that it is small. It may be negative.
 //! * `untouched` is memory that was taken, but never written: the system has no page for it. It is negative.
 
 pub mod mark;
@@ -47,7 +48,7 @@ pub struct MemoryMap {
     pub total_bytes: i64,
 }
 
-/// What is used, by purpose, and what the arenas and the allocator have given out.
+/// Used memory by purpose, and the bytes that the arenas and the allocator have given out.
 pub struct Moment {
     used: Vec<Line>,
     arenas: ArenaSums,
@@ -55,8 +56,8 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// The sums hold whatever changes while the partitions are read one after the other: arenas and allocator are looked at
-    /// once, at the end, and what was counted before and has changed since is in `unbooked`.
+    /// The sums hold whatever changes while the partitions are read one after the other: arenas and allocator
+    /// are looked at once, at the end, and what was counted before and has changed since is in `unbooked`.
     pub fn new(node: &Node, survey: &mut Survey<'_, '_>) -> Moment {
         let (breakdown, arenas) = survey.breakdown();
         let tier = TierBytes::of(node, survey);
@@ -66,7 +67,8 @@ impl Moment {
 }
 
 impl MemoryMap {
-    /// Asks the kernel what of it is resident, if that is not among the facts: some ten milliseconds for each gigabyte.
+    /// Asks the kernel what of it is resident, if that is not among the facts: some ten milliseconds for each
+    /// gigabyte.
     pub fn new(node: &Node, moment: Moment, facts: &Facts) -> MemoryMap {
         let resident = resident(node, &moment, facts);
         let Kernel { page_tables, sockets } = facts.kernel();
@@ -85,8 +87,8 @@ fn check_names(lines: &[Line], parts: &[Part]) {
     assert!(lines.iter().map(|line| line.name).eq(parts.iter().map(|(name, _)| *name)));
 }
 
-/// Notes what the process itself takes; called once, when its threads have started, with everything held: it is a difference
-/// that stays, so what is taken off it has to be of the same moment.
+/// Notes what the process itself takes; called once, when its threads have started, with everything held: it
+/// is a difference that stays, so what is taken off it has to be of the same moment.
 pub fn note_process(node: &Node, survey: &mut Survey<'_, '_>) {
     let lines = Moment::new(node, survey).used;
     let process = lines.iter().find(|line| line.name == PROCESS).expect("it is one of them");
@@ -107,7 +109,7 @@ fn sum(lines: &[Line]) -> i64 {
     lines.iter().map(|line| line.bytes).sum()
 }
 
-/// What used_memory is made of.
+/// Returns the lines whose sum is used_memory.
 fn used(node: &Node, breakdown: &Breakdown, tier: &TierBytes, used: u64) -> Vec<Line> {
     let buffers = Buffers::of(node);
     let mut lines = vec![
@@ -149,7 +151,7 @@ fn used(node: &Node, breakdown: &Breakdown, tier: &TierBytes, used: u64) -> Vec<
     lines
 }
 
-/// What values that are not in memory take of it nevertheless.
+/// Bytes in memory that belong to values on disk.
 #[derive(Default)]
 pub struct TierBytes {
     lent: u64,
@@ -174,7 +176,7 @@ impl TierBytes {
     }
 }
 
-/// What is resident beside that.
+/// Returns the lines of resident memory besides the used bytes.
 fn resident(node: &Node, Moment { arenas, allocated, .. }: &Moment, facts: &Facts) -> Vec<Line> {
     let allocated = *allocated;
     let resident = facts.resident(&node.keyspace).unwrap_or_else(|| assumed(arenas, facts));
@@ -201,7 +203,8 @@ fn resident(node: &Node, Moment { arenas, allocated, .. }: &Moment, facts: &Fact
     arena_lines.into_iter().chain(malloc_lines).chain(outside).collect()
 }
 
-/// Where the kernel does not report whose the pages are: all that is not the arenas' is the allocator's.
+/// Assumes the owners of resident pages where the kernel does not report them: pages that are not the arenas'
+/// are the allocator's.
 fn assumed(arenas: &ArenaSums, facts: &Facts) -> Resident {
     let known = arenas.slabs + arenas.free_slabs + arenas.metadata;
     let rss = facts.rss_bytes();

@@ -1,5 +1,5 @@
-//! The parts of the memory map, in their order, and what each one is: for docs/memory.md, which a test writes again when
-//! it is stale, and fails once.
+//! The parts of the memory map, in their order, and what each one is: for docs/memory.md, which a test writes
+//! again when it is stale, and fails once.
 
 /// Name and meaning.
 pub type Part = (&'static str, &'static str);

@@ -1,7 +1,9 @@
-//! An HTTP port for Prometheus: `/metrics` in its text format, and `/healthz`. Opt-in, on the loopback by default.
+//! An HTTP port for Prometheus: `/metrics` in its text format, and `/healthz`. Opt-in, on the loopback by
+//! default.
 //!
-//! The names are those of redis_exporter, so its dashboards and alerts work without it. What is reported is what INFO reports: each
-//! metric names the field it comes from, and fields of our own (`isotherm_...`) follow under their own names.
+//! The names are those of redis_exporter, so its dashboards and alerts work without it. What is reported is
+//! what INFO reports: each metric names the field it comes from, and fields of our own (`isotherm_...`)
+//! follow under their own names.
 //!
 //! ```text
 //! GET /metrics  ->  # HELP redis_memory_used_bytes `used_memory` of INFO.
@@ -31,7 +33,7 @@ use crate::process::log::{self, os_text};
 pub const FILES_MAX: u64 = 33;
 const _: () = assert!(FILES_MAX == http::CONNECTIONS_MAX as u64 + 2);
 
-/// Where metrics are asked for, open and not yet answered.
+/// Listening socket for metrics, open before connections to it are answered.
 pub struct Open {
     listener: TcpListener,
     address: String,

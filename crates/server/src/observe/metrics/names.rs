@@ -1,7 +1,7 @@
 //! Fields of INFO and the metrics they are, by redis_exporter's names and in its order.
 //!
-//! The exporter's map holds more: fields of other servers (KeyDB, Tile38) and of modules, and those that only exist in a
-//! cluster. docs/metrics.md names them.
+//! The exporter's map holds more: fields of other servers (KeyDB, Tile38) and of modules, and those that only
+//! exist in a cluster. docs/metrics.md names them.
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Type {
@@ -20,8 +20,8 @@ impl Type {
     }
 }
 
-/// Field, metric without `redis_`, type. Two metrics are no plain fields: `latest_fork_seconds` has another unit, and
-/// the active time of the workers has a label.
+/// Field, metric without `redis_`, type. Two metrics are no plain fields: `latest_fork_seconds` has another
+/// unit, and the active time of the workers has a label.
 pub const METRICS: &[(&str, &str, Type)] = {
     use Type::{Counter, Gauge};
     &[
