@@ -1,5 +1,5 @@
-//! The log of changes, as the server writes it: the records of a command, and the keys that leave by themselves, become one
-//! frame of the log before their partitions are released.
+//! The log of changes, as the server writes it: the records of a command, and the keys that leave by
+//! themselves, become one frame of the log before their partitions are released.
 //!
 //! ```text
 //!   a command        keys that expired under it, its records   -> a frame at its end
@@ -7,8 +7,8 @@
 //!   a waiter served  its own records                           -> a frame behind that of the command which served it
 //!   cron, eviction   a key that expired or was evicted         -> a frame each
 //! ```
-//! What the frames become (append-only file, backlog, replicas) is not known here, nor who reads them. While the log has no
-//! reader, a command costs one test of a task.
+//! What the frames become (append-only file, backlog, replicas) is not known here, nor who reads them. While
+//! the log has no reader, a command costs one test of a task.
 
 use isotherm_commands::Records;
 use isotherm_keyspace::Db;
@@ -73,27 +73,29 @@ impl ChangeLog {
         }
     }
 
-    /// A reader begins, or ends. Everything is held, here and below, so that of the commands that hold something all see it or none.
+    /// A reader begins, or ends. Everything is held, here and below, so that of the commands that hold
+    /// something all see it or none.
     pub fn set_read_by(&self, mail: &Mail, reader: LogReader, is_read: bool) {
         self.set_demand(mail, |demand| demand.read_by[reader as usize] = is_read);
     }
 
-    /// From now on the log takes over the bytes of another node, or those of its own commands again.
+    /// Sets whether the log takes over the bytes of another node, or those of its own commands.
     pub fn set_follows(&self, mail: &Mail, follows: bool) {
         self.set_demand(mail, |demand| demand.follows = follows);
     }
 
-    /// Whether this thread reads the log.
+    /// Returns whether `reader` reads the log.
     pub fn is_read_by(&self, reader: LogReader) -> bool {
         self.demand.lock().unwrap_or_else(PoisonError::into_inner).read_by[reader as usize]
     }
 
-    /// Whether what the log has of the history at hand may not be all of it.
+    /// Returns whether the log may lack a part of the history at hand.
     pub fn has_gap(&self) -> bool {
         self.demand.lock().unwrap_or_else(PoisonError::into_inner).has_gap
     }
 
-    /// A history begins here, and all of it is going to be logged; or it goes on from a file, and nothing has run yet.
+    /// A history begins here, and all of it is going to be logged; or it goes on from a file, and nothing has
+    /// run yet.
     pub fn close_gap(&self) {
         self.demand.lock().unwrap_or_else(PoisonError::into_inner).has_gap = false;
     }
@@ -107,7 +109,7 @@ impl ChangeLog {
         mail.set_tasks(Tasks::LOGGED, if is_logged { Tasks::LOGGED } else { Tasks::NONE });
     }
 
-    /// How a reader is woken by what is appended while it sleeps.
+    /// Sets the function that wakes a reader when something is appended while it sleeps.
     pub fn set_reader(&self, reader: LogReader, wake: impl Fn() + Send + 'static) {
         *self.readers[reader as usize].lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(wake));
     }
@@ -126,7 +128,8 @@ impl ChangeLog {
         }
     }
 
-    /// The same, and this reader is woken in any case: it does not have to be woken again for what was appended before.
+    /// Wakes all sleeping readers, and `reader` in any case: it does not have to be woken again for what was
+    /// appended before.
     pub fn wake_readers_and(&self, reader: LogReader) {
         self.wake_all(self.asleep.take() | 1 << reader as usize);
     }
@@ -137,7 +140,7 @@ impl ChangeLog {
         READERS.into_iter().filter(is_asleep).for_each(|reader| self.wake(reader));
     }
 
-    /// There is something to do for a reader, which may sleep.
+    /// Wakes a reader, which may sleep, because there is work for it.
     #[cold]
     pub fn wake(&self, reader: LogReader) {
         if let Some(wake) = &*self.readers[reader as usize].lock().unwrap_or_else(PoisonError::into_inner) {
@@ -149,25 +152,26 @@ impl ChangeLog {
 const UNLINK: &[u8] = b"UNLINK";
 const DEL: &[u8] = b"DEL";
 
-/// What a thread has to write into the log.
+/// Writer of one thread's frames into the log.
 pub struct LogWriter {
     log: &'static ChangeLog,
     /// Something was appended since the reader was last woken.
     has_appended: bool,
-    /// Where the last frame ends.
+    /// End of the last frame in the log.
     end: Option<LogOffset>,
-    /// The same, of those that the command or transaction at hand has made.
+    /// End of the last frame that the command or transaction at hand has made.
     written: LogOffset,
     frame: Frame,
     open: Open,
-    /// What commands record is dropped: a script has asked for that.
+    /// True if the records of commands are dropped, because a script has asked for that.
     is_muted: bool,
-    /// What removes a key that has expired or was evicted, and does the same where the log is played back.
+    /// Command words that remove a key that has expired or was evicted. They do the same where the log is
+    /// played back.
     expired_word: &'static [u8],
     evicted_word: &'static [u8],
 }
 
-/// What a transaction has recorded so far.
+/// Records of a transaction so far.
 #[derive(Default)]
 pub struct SuspendedFrame {
     frame: Frame,
@@ -177,7 +181,7 @@ pub struct SuspendedFrame {
 /// The frame under way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Open {
-    /// None: what comes is a frame of its own.
+    /// No frame is open: the next record is a frame of its own.
     Nothing,
     Command,
     Transaction,
@@ -200,13 +204,15 @@ impl LogWriter {
         }
     }
 
-    /// `lazyfree-lazy-expire` and `lazyfree-lazy-eviction`: Valkey shows them in its log, and so replicas get them.
+    /// `lazyfree-lazy-expire` and `lazyfree-lazy-eviction`: Valkey shows them in its log, and so replicas get
+    /// them.
     pub fn set_lazy(&mut self, expires_lazily: bool, evicts_lazily: bool) {
         self.expired_word = if expires_lazily { UNLINK } else { DEL };
         self.evicted_word = if evicts_lazily { UNLINK } else { DEL };
     }
 
-    /// Whether what commands record from now on is dropped. Keys that expire leave the log's readers all the same.
+    /// Sets whether the records of commands are dropped from now on. Keys that expire are still removed at
+    /// the readers of the log.
     pub fn set_muted(&mut self, is_muted: bool) {
         self.is_muted = is_muted;
     }
@@ -219,8 +225,8 @@ impl LogWriter {
         }
     }
 
-    /// The command is over, and has made so many changes. `stands_alone`: what it records need not take effect together.
-    /// Its partitions are still held. Returns what its records take.
+    /// The command is over, and has made so many changes. `stands_alone`: what it records need not take
+    /// effect together. Its partitions are still held. Returns what its records take.
     pub fn end_command(
         &mut self,
         db: Db,
@@ -273,8 +279,8 @@ impl LogWriter {
         (self.frame, self.is_muted) = (suspended.frame, suspended.is_muted);
     }
 
-    /// The key's time has come. Its partition is held, here and below. Returns where the frame ends, if it is not part of a
-    /// command's.
+    /// The key's time has come. Its partition is held, here and below. Returns where the frame ends, if it is
+    /// not part of a command's.
     pub fn expired(&mut self, db: Db, key: &[u8]) -> Option<LogOffset> {
         self.add(db, [self.expired_word, key].into_iter())
     }
@@ -326,13 +332,13 @@ impl LogWriter {
         }
     }
 
-    /// Where the frames end that were appended since this was last asked.
+    /// Takes the end of the frames that were appended since this was last asked.
     #[inline]
     pub fn take_end(&mut self) -> Option<LogOffset> {
         self.end.take()
     }
 
-    /// Where the last frame ends that was appended since this was last asked; 0 for none.
+    /// Takes the end of the last frame that was appended since this was last asked; 0 for none.
     #[inline]
     pub fn take_written(&mut self) -> LogOffset {
         std::mem::take(&mut self.written)

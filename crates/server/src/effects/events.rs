@@ -4,8 +4,8 @@
 //! SET k v in database 0     __keyspace@0__:k   "set"        if `K` is chosen
 //!                           __keyevent@0__:set "k"          if `E` is chosen
 //! ```
-//! `notify-keyspace-events` chooses the channels and the classes of events. Without a channel or without a class
-//! nothing is ever made: a worker then does not even hear of its events.
+//! `notify-keyspace-events` chooses the channels and the classes of events. Without a channel or without a
+//! class nothing is ever made: a worker then does not even hear of its events.
 
 use isotherm_keyspace::{Db, EventClass};
 
@@ -16,11 +16,11 @@ pub struct Events(u16);
 const KEYSPACE: u16 = 1 << 14;
 const KEYEVENT: u16 = 1 << 15;
 const CHANNELS: u16 = KEYSPACE | KEYEVENT;
-/// What `A` stands for: every class but misses and new keys.
+/// Classes that `A` stands for: every class but misses and new keys.
 const ALL: &[u8] = b"g$lshzxetd";
 
 impl Events {
-    /// What the text of the parameter chooses.
+    /// Returns the events that the text of the parameter chooses.
     pub fn of(text: &[u8]) -> Events {
         let characters = text.iter().flat_map(|character| match character {
             b'A' => ALL,
@@ -29,7 +29,7 @@ impl Events {
         Events(characters.map(|character| bit(*character)).fold(0, |bits, bit| bits | bit))
     }
 
-    /// Whether any event has a subscriber.
+    /// Returns whether any event is emitted: the parameter chooses a channel and a class.
     pub fn any(self) -> bool {
         self.0 & CHANNELS != 0 && self.0 & !CHANNELS != 0
     }

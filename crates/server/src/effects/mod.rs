@@ -1,5 +1,5 @@
-//! What follows from a change: events of the keyspace, messages to subscribers, invalidations of client-side caching. The
-//! pump receives each change once and passes it on to the others.
+//! Effects of a change: events of the keyspace, messages to subscribers, invalidations of client-side
+//! caching. The pump receives each change once and passes it on to the others.
 
 pub mod change_log;
 pub mod events;

@@ -3,9 +3,9 @@
 //! ```text
 //! +1700000000.123456 [0 127.0.0.1:4711] "set" "k" "v\x00"
 //! ```
-//! The workers that have sessions which monitor get the line by mailbox, under one lock, so that all see one and the same
-//! order. Without one nothing is ever formatted: sessions leave the usual way of a command only while
-//! `Tasks::MONITORED` is set.
+//! The workers that have sessions which monitor get the line by mailbox, under one lock, so that all see one
+//! and the same order. Without one nothing is ever formatted: sessions leave the usual way of a command only
+//! while `Tasks::MONITORED` is set.
 
 use isotherm_commands::Flags;
 use isotherm_commands::spec::Spec;
@@ -21,7 +21,8 @@ use crate::mail::tasks::Tasks;
 use crate::session::client::ClientShared;
 use isotherm_keyspace::Db;
 
-/// Whose command it is, and the worker that ran it; a replica runs those of its primary on no worker.
+/// Origin of a command: its client, and the worker that ran it. A replica runs the commands of its primary on
+/// no worker.
 pub struct From<'f> {
     pub client: &'f ClientShared,
     pub worker: Option<u16>,
@@ -29,13 +30,13 @@ pub struct From<'f> {
     pub is_script: bool,
 }
 
-/// Whether a command is shown at all: not those of administrators.
+/// Returns whether a command is shown at all: those of administrators are not.
 pub fn shows(spec: &Spec) -> bool {
     const HIDDEN: Flags = Flags::ADMIN.or(Flags::SKIP_MONITOR);
     !spec.flags.has(HIDDEN)
 }
 
-/// How many sessions of each worker monitor.
+/// Numbers of sessions of each worker that monitor.
 #[derive(Default)]
 pub struct Monitors {
     workers: Mutex<WorkerCounts>,
@@ -85,7 +86,7 @@ impl Monitors {
     }
 }
 
-/// In quotes, with what is no visible ASCII escaped.
+/// Appends `text` in quotes, with every byte escaped that is not visible ASCII.
 fn push_quoted(out: &mut Vec<u8>, text: &[u8]) {
     out.push(b'"');
     for &byte in text {

@@ -1,10 +1,10 @@
 //! The pump: the one place in the server that turns effects of the keyspace into what follows from them.
 //!
-//! Each thread that changes keys has a pump: the workers and the cron. It receives effects while the partitions are locked,
-//! so events of a key are published in the order of its changes. Invalidations are gathered until the batch is over: many
-//! keys make one broadcast, and a client that waited for a key gets its reply before its copy of the key is stale. WATCH is
-//! served inside the keyspace, and counts (hits, expired keys) come with the transaction. The log of changes
-//! is written here too (see `change_log`).
+//! Each thread that changes keys has a pump: the workers and the cron. It receives effects while the
+//! partitions are locked, so events of a key are published in the order of its changes. Invalidations are
+//! gathered until the batch is over: many keys make one broadcast, and a client that waited for a key gets
+//! its reply before its copy of the key is stale. WATCH is served inside the keyspace, and counts (hits,
+//! expired keys) come with the transaction. The log of changes is written here too (see `change_log`).
 
 use isotherm_keyspace::{Db, Effect, EffectMask, EffectSink, EventClass};
 use isotherm_log::LogOffset;
@@ -26,7 +26,7 @@ pub struct Pump {
     events: Events,
     /// The session whose command runs; 0 if it is none's.
     author: Author,
-    /// For those who have read a key, and for those who have named a prefix.
+    /// Messages for sessions that have read a changed key, and changes for sessions that have named a prefix.
     stale: Vec<Stale>,
     changes: Changes,
 }
@@ -44,7 +44,7 @@ impl Pump {
         self.author = author;
     }
 
-    /// Which events are emitted from now on.
+    /// Sets the events that are emitted from now on.
     pub fn listen(&mut self, events: Events) {
         self.events = events;
         self.mask = if events.any() { EffectMask::EVENTS } else { EffectMask::NONE };
@@ -60,8 +60,9 @@ impl Pump {
         self.broadcast();
     }
 
-    /// Posts the changed keys to the workers whose clients have read them. The partitions of the batch may still be held: a
-    /// client that waits in one of their lists hears of the change before it can leave that list.
+    /// Posts the changed keys to the workers whose clients have read them. The partitions of the batch may
+    /// still be held: a client that waits in one of their lists hears of the change before it can leave that
+    /// list.
     #[inline]
     pub fn post_stale(&mut self) {
         if !self.stale.is_empty() {
@@ -87,7 +88,8 @@ impl Pump {
     // memory, 64 MB or an eighth of `maxmemory` at least), commands that write wait until the save has come
     // on; a save that makes no step for two seconds is waited for no longer. INFO counts that as
     // `snapshot_writer_waits`. Why: a fork may take as much memory again as there is.
-    /// What is kept for a snapshot is as much as it may be: from now on commands that write wait until the save has come on.
+    /// Makes commands that write wait until the save has come on: the values that are kept for a snapshot
+    /// take as much memory as they may.
     #[cold]
     fn hold_writers(&self) {
         let (mail, keyspace) = (&self.node.mail, &self.node.keyspace);
@@ -100,7 +102,8 @@ impl Pump {
         }
     }
 
-    /// Whether the log has a reader. Something is held, and while it is this does not change.
+    /// Returns whether the log has a reader. The caller holds a partition, and while it does this does not
+    /// change.
     #[inline]
     pub fn is_logging(&self) -> bool {
         self.node.mail.tasks().has(Tasks::LOGGED)

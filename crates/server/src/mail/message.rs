@@ -19,24 +19,24 @@ use crate::session::client::ClientShared;
 /// An array of keys, or a null for all of them, as it is sent.
 pub type Body = Arc<[u8]>;
 
-/// What a message takes that carries these bytes to one session.
+/// Returns the bytes that a message to one session takes that carries `body`.
 pub fn carried_bytes(body: &[u8]) -> usize {
     MESSAGE_BYTES + body.len()
 }
 
-/// How a client is answered whose keys did not come.
+/// Answer to a client whose keys did not come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Without {
     TimedOut,
     /// CLIENT UNBLOCK ... ERROR
     Error,
-    /// It has waited for ACKs, and they came.
+    /// Answer after a wait for ACKs, which have come.
     Acknowledged,
-    /// It has waited for the append-only file, which is off now.
+    /// Answer after a wait for the append-only file, which is off now.
     NothingSynced,
     /// The node has begun to follow a primary.
     RoleChanged,
-    /// It has waited for the end of the process, which does not come.
+    /// Answer after a wait for the end of the process, which does not come.
     NoEnd,
     /// The slot of its keys is another node's from now on.
     SlotLost(Slot),
@@ -56,23 +56,24 @@ pub enum WorkerMessage {
     PauseChanged,
     /// Undelivered messages take less memory: commands that waited for that may run.
     Drained,
-    /// One of yours waited for a key: this is its reply.
+    /// Reply for a client of this worker that waited for a key.
     Served {
         waiter: Arc<Waiter>,
         reply: Vec<u8>,
         /// The place in the log that the reply waits for.
         not_before: LogOffset,
-        /// Where its change ends in the log.
+        /// Offset in the log at which the change of the command ends.
         written: LogOffset,
     },
     /// More of the log is durable.
     Durable,
-    /// It waits no longer, without its key.
+    /// End of a client's wait without its key.
     Unblocked {
         waiter: Arc<Waiter>,
         how: Without,
     },
-    /// Its key may be there: the thread that has seen it does not hold all that it needs.
+    /// Request to look for the key of a waiting client: the thread that saw the key does not hold all
+    /// partitions that the command needs.
     Look {
         waiter: Arc<Waiter>,
     },
@@ -93,7 +94,7 @@ pub enum WorkerMessage {
         patterns: Box<[Name]>,
         weight_bytes: usize,
     },
-    /// For those of yours that monitor.
+    /// Line for the sessions of this worker that monitor.
     Line {
         line: Arc<[u8]>,
         weight_bytes: usize,
@@ -104,24 +105,24 @@ pub enum WorkerMessage {
         ids: Box<[u64]>,
         author: Author,
     },
-    /// These keys have changed: some of yours may have named their prefixes.
+    /// Keys that have changed. Sessions of this worker may have named their prefixes.
     Changes {
         changes: Arc<Changes>,
         weight_bytes: usize,
     },
     /// All keys have left.
     Flushed,
-    /// This one is notified in the place of another.
+    /// Invalidation for a session to which another redirects.
     Redirected {
         token: usize,
         id: u64,
         body: Body,
     },
-    /// These slots are no longer this node's: who listens to one of their channels hears of it.
+    /// Slots that are no longer this node's. Sessions that listen to their channels are notified.
     SlotsLost(Arc<SlotSet>),
-    /// For those of yours that hear of slots that leave this node.
+    /// News for the sessions of this worker that get notices of slots that leave this node.
     SlotNews(Arc<News>),
-    /// Whether the worker serves clients.
+    /// Request to show that the worker serves clients.
     Beat(Beat),
 }
 
@@ -180,7 +181,7 @@ pub struct Arrival {
     pub client: Arc<ClientShared>,
     pub announced: Announced,
     pub request: SyncRequest,
-    /// What it has sent behind its request.
+    /// Bytes that the replica has sent after its request.
     pub input: Vec<u8>,
 }
 
@@ -193,15 +194,15 @@ pub enum FeederMessage {
     },
     /// The log has grown, or an ACK is wanted.
     Look,
-    /// There is more of a snapshot.
+    /// Progress of a snapshot: there is more of it.
     Walked,
-    /// What was to be read of a file for this client, by its read of this number, or why it cannot be.
+    /// Bytes that were read from a file for this client, or the error. `read` is the number of the read.
     Read {
         client: u64,
         read: u64,
         bytes: io::Result<Vec<u8>>,
     },
-    /// What was to be written to the ring is, or cannot be.
+    /// Outcome of a write to the ring: the file, or the error.
     Written {
         generation: u64,
         file: io::Result<Arc<dyn File>>,
@@ -210,7 +211,7 @@ pub enum FeederMessage {
     Disconnect,
     /// The log is to be kept, with replicas or without: this node follows a primary.
     Keep(Option<std::sync::mpsc::Sender<()>>),
-    /// What there is is to be sent, as far as sockets take it: the process ends.
+    /// Request to send all that sockets take, because the process ends.
     Flush(std::sync::mpsc::Sender<()>),
     /// All replicas are to be disconnected, and the log let go of.
     LetGo(std::sync::mpsc::Sender<()>),
@@ -226,7 +227,7 @@ pub enum ControlMessage {
     Look,
     /// A handover to a replica has come to its next step.
     HandOver,
-    /// So is what replies wait for.
+    /// Request to make replies wait for what the configuration says now.
     ReplyGate,
     ShutDown,
 }

@@ -1,4 +1,5 @@
-//! Mail: the messages that threads send each other, and the few bits that every worker reads before it runs a command.
+//! Mail: the messages that threads send each other, and the few bits that every worker reads before it runs a
+//! command.
 //!
 //! ```text
 //! any thread ---post---> [sender of worker 0]   WorkerMessage    one mailbox a thread; the first message wakes it
@@ -27,7 +28,7 @@ use crate::observe::holds;
 use message::{ControlMessage, FeederMessage, WorkerMessage};
 use tasks::Tasks;
 
-/// How much undelivered messages may take before commands that cause more of them wait, and when these go on.
+/// Bytes of undelivered messages above which commands that cause more of them wait, and at which these go on.
 const QUEUED_BYTES_MAX: usize = 64 << 20;
 const QUEUED_BYTES_LOW: usize = QUEUED_BYTES_MAX / 2;
 
@@ -35,20 +36,21 @@ pub struct Mail {
     tasks: AtomicU32,
     workers: Box<[Sender<WorkerMessage>]>,
     control: Sender<ControlMessage>,
-    /// There is such a thread since the first replica came.
+    /// Sender to the thread that feeds replicas; unset before the first replica has come.
     feeder: OnceLock<Sender<FeederMessage>>,
-    /// By worker: one of its connections waits until undelivered messages take less.
+    /// True for each worker with a connection that waits until undelivered messages take less.
     drain_awaited: Box<[AtomicBool]>,
     /// The log of changes has as much to be written as it may.
     is_log_full: AtomicBool,
-    /// As much is kept for the snapshot under way as may be.
+    /// True while the bytes that are kept for the snapshot under way are as many as they may be.
     is_snapshot_full: AtomicBool,
     /// Memory is above its limit, and values are on their way out of it.
     is_sinker_behind: AtomicBool,
     queued: Queued,
 }
 
-/// On a cache line of its own: it changes with every message, and the word beside it is read before every command.
+/// On a cache line of its own: it changes with every message, and the word beside it is read before every
+/// command.
 #[repr(align(64))]
 #[derive(Default)]
 struct Queued {
@@ -78,7 +80,7 @@ impl Mail {
         Tasks(self.tasks.load(Ordering::Acquire))
     }
 
-    /// Of `among`, exactly `tasks` are set from now on.
+    /// Sets exactly `tasks` of those in `among` from now on.
     pub fn set_tasks(&self, among: Tasks, tasks: Tasks) {
         let set = |word: u32| Some(word & !among.0 | tasks.0);
         let _ = self.tasks.fetch_update(Ordering::AcqRel, Ordering::Acquire, set);
@@ -94,8 +96,8 @@ impl Mail {
         self.workers[worker].post(message);
     }
 
-    /// The same; a message to the worker `from`, which posts it, does not wake it. Were it another thread that posts, the
-    /// worker would sleep on it, and on all that comes behind it: only the first message wakes.
+    /// Posts a message. A message to the worker `from`, which posts it, does not wake it. If another thread
+    /// posted it, the worker would sleep on it and on all messages after it: only the first message wakes.
     pub fn post_from(&self, from: Option<u16>, worker: u16, message: WorkerMessage) {
         debug_assert!(
             from.is_none_or(|from| holds::thread() == Some(usize::from(from))),
@@ -110,7 +112,7 @@ impl Mail {
         (0..self.workers.len() as u16).for_each(|worker| self.post_from(from, worker, message()));
     }
 
-    /// Whether something lies in the mailbox of `worker`.
+    /// Returns whether something lies in the mailbox of `worker`.
     pub fn has_messages(&self, worker: u16) -> bool {
         self.workers[usize::from(worker)].has_messages()
     }
@@ -145,7 +147,7 @@ impl Mail {
         }
     }
 
-    /// It was delivered.
+    /// Subtracts `bytes` of a message that was delivered.
     pub fn subtract_queued(&self, bytes: usize) {
         let before = self.queued.bytes.fetch_sub(bytes, Ordering::SeqCst);
         if before > QUEUED_BYTES_LOW && before - bytes <= QUEUED_BYTES_LOW {
@@ -166,13 +168,15 @@ impl Mail {
         self.is_log_full() || self.is_snapshot_full() || self.is_sinker_behind()
     }
 
-    /// Whether what is to be written of the log is as much as it may be: commands that write wait until it is less.
+    /// Sets whether the bytes of the log that are to be written are as many as they may be. Commands that
+    /// write wait until they are less.
     #[cold]
     pub fn set_log_full(&self, is_full: bool) {
         self.set_full(&self.is_log_full, is_full);
     }
 
-    /// The same of what is kept for the snapshot under way. True if it was not so before.
+    /// Sets whether the bytes that are kept for the snapshot under way are as many as they may be. Returns
+    /// whether this is a change.
     #[cold]
     pub fn set_snapshot_full(&self, is_full: bool) -> bool {
         self.set_full(&self.is_snapshot_full, is_full) != is_full
@@ -198,7 +202,8 @@ impl Mail {
         before
     }
 
-    /// Whether messages take too much. The thread that sets the task may come late: the bytes decide.
+    /// Returns whether undelivered messages take too much. The thread that sets the task may come late: the
+    /// bytes decide.
     pub fn has_backpressure(&self) -> bool {
         if self.tasks().has(Tasks::BACKPRESSURE)
             && self.queued.bytes.load(Ordering::SeqCst) <= QUEUED_BYTES_LOW
@@ -208,7 +213,8 @@ impl Mail {
         self.tasks().has(Tasks::BACKPRESSURE)
     }
 
-    /// Returns whether the log, a snapshot or the disk of values is behind. The marks decide, as bytes do there.
+    /// Returns whether the log, a snapshot or the disk of values is behind. The marks decide, as bytes do
+    /// there.
     pub fn makes_writers_wait(&self) -> bool {
         if self.tasks().has(Tasks::WRITERS_WAIT) && !self.is_full() {
             self.set_tasks(Tasks::WRITERS_WAIT, Tasks(0));
@@ -224,7 +230,8 @@ impl Mail {
         if writes { self.makes_writers_wait() } else { self.has_backpressure() }
     }
 
-    /// Undelivered messages have come to take little: workers with connections that wait for that get a notice.
+    /// Undelivered messages have come to take little: workers with connections that wait for that get a
+    /// notice.
     fn post_drained(&self) {
         for (worker, is_awaited) in self.drain_awaited.iter().enumerate() {
             if is_awaited.swap(false, Ordering::SeqCst) {

@@ -1,6 +1,6 @@
-//! What all workers have to look at before a command runs; mostly nothing.
+//! Tasks that all workers have to check before a command runs; mostly none.
 
-/// What the whole node is about and every command has to ask for; mostly nothing.
+/// Tasks of the whole node that every command has to check; mostly none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tasks(pub u32);
 
@@ -24,13 +24,13 @@ impl Tasks {
     pub const LEASED: Tasks = Tasks(128);
     /// Either pause.
     pub const PAUSES: Tasks = Tasks::PAUSE_ALL.or(Tasks::PAUSE_WRITE);
-    /// The log of changes has a reader. It holds up no command, so it is not among `ANY`. It changes while all partitions are
-    /// held, so that of the commands that hold some, all see it or none.
+    /// The log of changes has a reader. It holds up no command, so it is not among `ANY`. It changes while
+    /// all partitions are held, so that of the commands that hold some, all see it or none.
     pub const LOGGED: Tasks = Tasks(1 << 31);
     /// Replies wait until what they show is durable. Like `LOGGED` it holds up no command.
     pub const GATED: Tasks = Tasks(1 << 30);
-    /// The node follows a primary. It changes while everything is held; a worker notices under its locks that it has prepared for
-    /// the other role (`Exec::knows_role`).
+    /// The node follows a primary. It changes while everything is held; a worker notices under its locks that
+    /// it has prepared for the other role (`Exec::knows_role`).
     pub const REPLICA: Tasks = Tasks(1 << 29);
     pub const NONE: Tasks = Tasks(0);
     pub const ANY: Tasks = Tasks(u32::MAX ^ Tasks::LOGGED.0 ^ Tasks::GATED.0 ^ Tasks::REPLICA.0);
@@ -38,7 +38,7 @@ impl Tasks {
     pub const fn or(self, other: Tasks) -> Tasks {
         Tasks(self.0 | other.0)
     }
-    /// One of `tasks` at least.
+    /// Returns whether at least one of `tasks` is set.
     pub const fn has(self, tasks: Tasks) -> bool {
         self.0 & tasks.0 != 0
     }

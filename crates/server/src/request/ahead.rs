@@ -1,11 +1,12 @@
-//! A pipeline whose next request waits for a value on disk: what the requests behind it will need is read at once with it.
+//! A pipeline whose next request waits for a value on disk: what the requests behind it will need is read at
+//! once with it.
 //!
 //! ```text
 //!   GET a | GET b | TTL c | APPEND d x | ...      a is cold: its connection is parked
 //!           b      (c)      d                     are looked at too, and read if they are cold; c if its key may be frozen
 //! ```
-//! It is a guess: a request may change what those behind it mean (SELECT, DEL), and then something was read without effect. What was read is
-//! lent, so the requests behind find it in memory when they run.
+//! It is a guess: a request may change what those behind it mean (SELECT, DEL), and then something was read
+//! without effect. What was read is lent, so the requests behind find it in memory when they run.
 
 use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;
@@ -43,7 +44,8 @@ pub fn want(exec: &mut Exec, ticket: Ticket, db: Db, requests: &[Request<'_>]) {
                 // Lent, whatever it is for: one that is to be changed comes home when its command runs.
                 wanted.add_ahead(ColdKey::of(db, request.args.get(*at), need, false));
             }
-            // Of a large collection the part with what it names, if its partition happens to be held: it is where all go to one key.
+            // Of a large collection the part with what it names, if its partition happens to be held: it is
+            // where all go to one key.
             if need == Need::Elements && command.element > 0 {
                 let key = node.keyspace.key(request.args.get(*at));
                 let element = request.args.try_get(usize::from(command.element));

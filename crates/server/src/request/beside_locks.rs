@@ -1,4 +1,4 @@
-//! What a transaction has beside its locks: taken before them, or left for later.
+//! State of a transaction in addition to its locks: taken before them, or left for later.
 
 use crate::config::Writing;
 use crate::session::WatchList;
@@ -11,6 +11,6 @@ pub const RIGHT_MAX: Duration = Duration::from_secs(1);
 pub struct BesideLocks {
     /// Watched keys that are too many for its locks: they are taken out behind them.
     pub unwatched: Option<Box<WatchList>>,
-    /// One of its commands may change parameters.
+    /// Right to change parameters, held while a command of the transaction may change some.
     pub writing: Option<Writing<'static>>,
 }

@@ -7,13 +7,14 @@
 //!                                            BLPOP a 5 again, for the client of worker 0
 //!   writes the reply  <---- message --------  its reply
 //! ```
-//! Three ways lead to an answer: another client's command serves this one (`WorkerMessage::Served`); CLIENT UNBLOCK, from
-//! anywhere (`WorkerMessage::Unblocked`); its time is over, which its own worker sees. The waiter's one byte of state decides
-//! between them. Where its own worker has to run the command, with all locks, it is asked to (`WorkerMessage::Look`). Who serves
-//! whom, and in which order, is the keyspace's (`serving`); here are the commands, the mailboxes and the sessions.
+//! Three ways lead to an answer: another client's command serves this one (`WorkerMessage::Served`); CLIENT
+//! UNBLOCK, from anywhere (`WorkerMessage::Unblocked`); its time is over, which its own worker sees. The
+//! waiter's one byte of state decides between them. Where its own worker has to run the command, with all
+//! locks, it is asked to (`WorkerMessage::Look`). Who serves whom, and in which order, is the keyspace's
+//! (`serving`); here are the commands, the mailboxes and the sessions.
 //!
-//! A client that is killed, for whatever reason, waits no longer from that moment on, and takes nothing. What was served to
-//! it before is on its way: its worker awaits that and writes it, then closes.
+//! A client that is killed, for whatever reason, waits no longer from that moment on, and takes nothing. What
+//! was served to it before is on its way: its worker awaits that and writes it, then closes.
 
 use isotherm_acl::{Context, User};
 use isotherm_commands::call::{ColdKeys, HashedKeys};
@@ -54,7 +55,7 @@ use crate::session::{Attention, Blocked, ClientShared, Session};
 use crate::users::{noting, permission};
 use isotherm_allocator::class_bytes;
 
-/// What is needed to run the command again, on any worker.
+/// Everything that is needed to run the command of a waiting client again, on any worker.
 struct Client {
     node: &'static Node,
     shared: Arc<ClientShared>,
@@ -63,14 +64,14 @@ struct Client {
     db: Db,
     proto: Protocol,
     caller: Caller,
-    /// Whose command it is, and when that was looked up.
+    /// User of the client, and the generation of the users at which it was looked up.
     user: Arc<User>,
     users_seen: u64,
-    /// It tracks what it reads.
+    /// Tracker of the client, if it tracks what it reads.
     reader: Option<Tracker>,
-    /// It waits for ACKs, and for no key.
+    /// Wait for ACKs, if the client waits for these and for no key.
     wish: Option<Wish>,
-    /// It reads, and does so of a replica too (READONLY).
+    /// True if the client reads from a replica too (READONLY).
     reads_of_replica: bool,
     /// True if it waits for the answer of the cluster bus, or for the end of its MIGRATE or its errand.
     awaits_answer: bool,
@@ -78,7 +79,7 @@ struct Client {
     is_counted_here: bool,
     /// Error at the deadline of its errand, or of the bus.
     late: Option<&'static str>,
-    /// What it took to find nothing.
+    /// Ticks that the command took to find nothing.
     ticks: u64,
 }
 
@@ -121,7 +122,7 @@ pub fn unblock(client: &ClientShared, how: Without) -> bool {
     answer_without_end(&waiter, how)
 }
 
-/// The same of one that waits for an answer: this is its reply.
+/// Answers a client that waits for an answer with `reply`.
 pub fn answer_with(waiter: &Arc<Waiter>, reply: Reply) {
     answer_in_time(waiter, reply);
 }
@@ -146,7 +147,7 @@ pub fn count_answer(exec: &mut Exec, waiter: &Waiter, reply: &[u8]) {
     count_time(exec, client, 0, reply.len());
 }
 
-/// The same of one whose MIGRATE is over, which has spent so much time on locks.
+/// Answers a client whose MIGRATE is over. The migration has spent `ticks` on locks.
 pub fn answer_migration(exec: &mut Exec, waiter: &Arc<Waiter>, reply: Reply, ticks: u64) {
     let client = Client::of(waiter);
     exec.count_call(client.command, &reply, 0);
@@ -172,7 +173,7 @@ fn answer_behind(waiter: &Arc<Waiter>, reply: Reply, not_before: LogOffset, writ
     ended
 }
 
-/// The same of one that waits, whatever for.
+/// Answers a waiting client as `how` says, whatever it waits for. Returns whether it still waited.
 pub fn answer_without_end(waiter: &Arc<Waiter>, how: Without) -> bool {
     let ended = waiter.answer_otherwise();
     if ended {
@@ -182,16 +183,16 @@ pub fn answer_without_end(waiter: &Arc<Waiter>, how: Without) -> bool {
     ended
 }
 
-/// A slot whose keys the client waits for is no longer this node's. The lock of its partition is held. `is_readable`: clients that
-/// read of replicas are still served.
+/// A slot whose keys the client waits for is no longer this node's. The lock of its partition is held.
+/// `is_readable`: clients that read of replicas are still served.
 pub fn leave_slot(waiter: &Arc<Waiter>, slot: Slot, is_readable: bool) {
     if !(is_readable && Client::of(waiter).reads_of_replica) {
         answer_without_end(waiter, Without::SlotLost(slot));
     }
 }
 
-/// The command has found nothing, in so many ticks: the session waits. The partitions of its keys are still held, so
-/// nothing was pushed meanwhile.
+/// The command has found nothing, in so many ticks: the session waits. The partitions of its keys are still
+/// held, so nothing was pushed meanwhile.
 #[cold]
 pub fn block(
     exec: &mut Exec,
@@ -276,8 +277,8 @@ pub fn stop_waiting(exec: &mut Exec, session: &mut Session) -> Option<Box<Blocke
 
 // ---- serving ----
 
-/// Serves the waiters of keys that were changed. Their commands run at their own time: a transaction may have taken so
-/// long that what it pushed has expired.
+/// Serves the waiters of keys that were changed. Their commands run at their own time: a transaction may have
+/// taken so long that what it pushed has expired.
 #[cold]
 pub fn serve_waiters(exec: &mut Exec) {
     exec.clock.begin();
@@ -323,7 +324,8 @@ fn is_gone(exec: &Exec, client: &Client) -> bool {
     exec.pump.worker != Some(worker) && exec.node.hangups.has(usize::from(worker), client.shared.id)
 }
 
-/// Its user may have lost a right meanwhile. What the command locks is held.
+/// Returns the error for a client whose user has lost a right in the meantime, if it has. The partitions that
+/// the command locks are held.
 fn denial_of(exec: &mut Exec, client: &Client) -> Option<Reply> {
     let node = exec.node;
     let is_unchanged = client.users_seen == node.users.generation();
@@ -351,7 +353,8 @@ enum Judged {
     UnderWay,
 }
 
-/// In a member of a cluster: its slot may have left, or be on its way. What it locks is held.
+/// Judges whether the command may run in a member of a cluster, whose slot may have left or be migrating. The
+/// partitions that the command locks are held.
 fn judge(exec: &mut Exec, client: &Client) -> Judged {
     let Some(member) = exec.route.member else { return Judged::MayRun };
     let Some(slot) = client.first_key().map(Slot::of_key) else { return Judged::MayRun };
@@ -385,7 +388,8 @@ fn await_arrival(exec: &mut Exec, waiter: &Arc<Waiter>) {
 
 // ---- what the waiter's own worker does ----
 
-/// Its keys may be there, and the thread that saw it could not serve. What ends its waiting if it does not wait for keys.
+/// Looks for the keys of a waiting client again: they may exist, and the thread that saw them could not serve
+/// the client. Returns how to answer a client that does not wait for keys, if its wait has ended.
 pub fn look_for(exec: &mut Exec, waiter: &Arc<Waiter>) -> Option<Without> {
     if let Some(wish) = Client::of(waiter).wish {
         waiter.clear_woken();
@@ -400,7 +404,8 @@ pub fn look_for(exec: &mut Exec, waiter: &Arc<Waiter>) -> Option<Without> {
     None
 }
 
-/// It may have waited for the end of a script: its worker looks.
+/// Asks the worker of a waiting client to look for its keys again, as the client may have waited for the end
+/// of a script.
 pub fn look_again(waiter: Arc<Waiter>) {
     Client::of(&waiter).post(WorkerMessage::Look { waiter: Arc::clone(&waiter) });
 }

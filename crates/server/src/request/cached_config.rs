@@ -1,5 +1,5 @@
-//! What every command looks at of the configuration, as plain fields of the worker: refreshed between batches when the
-//! configuration has changed.
+//! Values of the configuration that every command looks at, as plain fields of the worker. They are refreshed
+//! between batches when the configuration has changed.
 
 use isotherm_commands::call::{CallSettings, RefusedPayload, TransferSettings};
 use isotherm_persist::dump::Checks;
@@ -16,12 +16,13 @@ use crate::request::clock::CommandClock;
 use crate::request::gate_bits::Gates;
 use crate::request::reply_gate::Part;
 
-/// The first replies that wait are not counted against the limit: in Valkey they lie in a buffer that every client has.
+/// The first replies that wait are not counted against the limit: in Valkey they lie in a buffer that every
+/// client has.
 pub const OUTPUT_BYTES_FREE: usize = 16 << 10;
 /// The others lie in blocks there, which count whole.
 const OUTPUT_BLOCK_BYTES: usize = 20 << 10;
 
-/// What replies that wait count for.
+/// Returns the bytes that unsent replies count as.
 pub fn counted_output_bytes(unsent_bytes: usize) -> u64 {
     let beyond = unsent_bytes.saturating_sub(OUTPUT_BYTES_FREE);
     beyond.next_multiple_of(OUTPUT_BLOCK_BYTES) as u64
@@ -32,7 +33,7 @@ pub fn reply_bytes_limit(limit_bytes: u64) -> usize {
     usize::try_from(limit_bytes).unwrap_or(usize::MAX).saturating_add(OUTPUT_BYTES_FREE)
 }
 
-/// So much of an unauthenticated client's replies may wait.
+/// Maximum of unsent reply bytes of an unauthenticated client.
 pub const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 1024;
 
 /// Without a limit of the configuration, what is answered before it is written: so much, and one reply more.
@@ -42,39 +43,42 @@ const REPLY_BYTES_MAX: usize = 64 << 10;
 // raises both. Further requests are kept, up to `client-query-buffer-limit`, and run when the client reads. Valkey
 // runs every command and keeps all replies. Why: one client that sends without reading cannot fill the memory of the
 // server.
-/// And what a client leaves unread, beside what its socket holds. It is a quarter of a million times `+OK`, for those that
-/// send a whole load before they read anything.
+/// And what a client leaves unread, beside what its socket holds. It is a quarter of a million times `+OK`,
+/// for those that send a whole load before they read anything.
 const UNSENT_BYTES_MAX: usize = 1 << 20;
-/// It may be more while all clients together take little, and little of `maxmemory`: it is not worth many keys.
+/// Maximum of unsent bytes of a client while all clients together take little, in absolute terms and as a
+/// part of `maxmemory`. It is not worth many keys then.
 const UNSENT_GENEROUS_BYTES_MAX: usize = 16 << 20;
 const LITTLE_BYTES_MAX: u64 = 64 << 20;
 const LITTLE_OF_MAXMEMORY: u64 = 16;
 
-/// Most scripts are over in some microseconds, and letting go of their partitions costs more than that. What takes longer than
-/// this takes long.
+/// Most scripts are over in some microseconds, and letting go of their partitions costs more than that. What
+/// takes longer than this takes long.
 const SCRIPT_HOLD_MICROS: u64 = 1_000;
-/// How much later another client's reply comes than without a script on its worker.
+/// Time by which another client's reply may come later than without a script on its worker.
 const SCRIPT_SLICE_MICROS: u64 = 100;
 
 #[derive(Clone, Debug)]
 pub struct Hot {
     generation: u64,
-    /// For sessions that have authenticated.
+    /// Limits on requests of sessions that have authenticated.
     pub limits: Limits,
     /// Times that replies which waited for replicas were given up, as a role was taken.
     pub quorums_given_up: u64,
     pub query_bytes_max: usize,
-    /// Of normal clients, and of those that listen to channels.
+    /// Output limits of normal clients, and of those that listen to channels.
     pub output: OutputLimit,
     pub output_of_subscribers: OutputLimit,
     /// Replies are written when so many bytes have come together.
     pub reply_bytes_max: usize,
-    /// So many bytes that a client has not read stop it: no further request of it runs.
+    /// Unread reply bytes of a client at which no further request of it runs.
     pub unsent_bytes_max: usize,
-    /// The same while all clients together take less than the second number.
+    /// Larger limit on unread reply bytes. It holds while all clients together take less than
+    /// `clients_little_bytes`.
     pub unsent_generous_bytes_max: usize,
     pub clients_little_bytes: u64,
-    /// A reply may be too much before it is written: what a client of the class normal may leave, or any unauthenticated client.
+    /// A reply may be too much before it is written: what a client of the class normal may leave, or any
+    /// unauthenticated client.
     pub judges_replies: bool,
     /// An unauthenticated client's reply is too much in any case (DEBUG CLIENT-ENFORCE-REPLY-LIST).
     pub reply_lists: bool,
@@ -89,24 +93,27 @@ pub struct Hot {
     pub import_mode: bool,
     /// The node follows another, as it was when this was made.
     pub is_replica: bool,
-    /// So many ticks are a long hold of a lock.
+    /// Ticks from which on a hold of a lock is long.
     pub long_hold_ticks: u64,
-    /// And so many may a script hold the partitions of its keys; and run, once it holds none, before others have their turn.
+    /// And so many may a script hold the partitions of its keys; and run, once it holds none, before others
+    /// have their turn.
     pub script_hold_ticks: u64,
     pub script_slice_ticks: u64,
     /// The times of commands are recorded.
     pub tracks_latency: bool,
     pub notable: Notable,
-    /// What the commands of each slot cost is counted.
+    /// True if the costs of the commands of each slot are counted.
     pub counts_slots: bool,
-    /// One command of so many is looked at for the keys that are used most; 0 for none.
+    /// Sampling rate for the keys that are used most: one command in `hot_keys_ratio` is looked at; 0 for
+    /// none.
     pub hot_keys_ratio: u32,
     pub events: Events,
-    /// What data commands ask for.
+    /// Settings that data commands ask for.
     pub settings: CallSettings,
 }
 
-/// What reaches one of these is looked at more closely: it may belong into a log of commands, or be an event.
+/// Thresholds of a command. A command that reaches one of them is looked at more closely: it may belong in a
+/// log of commands, or be an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Notable {
     pub ticks: u64,

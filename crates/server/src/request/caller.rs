@@ -1,21 +1,21 @@
 //! A caller: who asks for a command, as the command sees it.
 
-/// Who asks, as far as that matters to a data command.
+/// Client that asks for a command, as far as it matters to a data command.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller {
     /// The author of what is changed, for client-side caching.
     pub id: u64,
-    /// It can wait for a key.
+    /// True if the caller can wait for a key.
     pub may_wait: bool,
     pub in_script: bool,
     /// CLIENT NO-TOUCH.
     pub no_touch: bool,
-    /// Its user may read every key: what SORT wants to know.
+    /// True if the user may read every key; SORT asks for this.
     pub may_read_all: bool,
     pub authority: Authority,
 }
 
-/// Who decides when a key has expired.
+/// Authority that decides when a key has expired.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Authority {
     /// The server, by its clock.

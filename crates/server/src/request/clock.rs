@@ -4,9 +4,9 @@
 //!   begin        lap          lap          lap
 //!     |-- GET ----|--- SET ----|--- GET ----|        the end of one command is the beginning of the next
 //! ```
-//! The wall clock is read when the millisecond that it showed last is over by the TSC: at most a thousand times
-//! a second, however many commands run. A step of the wall clock is noticed within that millisecond, and
-//! at once if another thread has noted it: its moments are not to be mixed with those from before it.
+//! The wall clock is read when the millisecond that it showed last is over by the TSC: at most a thousand
+//! times a second, however many commands run. A step of the wall clock is noticed within that millisecond,
+//! and at once if another thread has noted it: its moments are not to be mixed with those from before it.
 
 use isotherm_stdx::{UnixMs, steady};
 
@@ -22,7 +22,7 @@ pub enum ScriptTime {
     None,
     /// The script has not asked.
     Unread,
-    /// In Unix microseconds.
+    /// Time in Unix microseconds.
     At(i64),
 }
 
@@ -31,9 +31,9 @@ pub struct CommandClock {
     ticks_per_ms: f64,
     /// Nanoseconds of 2^32 ticks.
     ns_scale: u64,
-    /// When the command under way began.
+    /// Tick at which the command under way began.
     began: u64,
-    /// What the wall clock showed, and the ticks within which that holds.
+    /// Time that the wall clock showed, and the ticks between which it holds.
     now: UnixMs,
     read_at: u64,
     flips_at: u64,
@@ -78,7 +78,8 @@ impl CommandClock {
         self.lap_since(self.began)
     }
 
-    /// The same for a command that began at `began`, and within which others may have ended.
+    /// Ends a command that began at `began` and within which others may have ended. Returns the ticks that it
+    /// took.
     #[inline]
     pub fn lap_since(&mut self, began: u64) -> u64 {
         self.began = self.ticks.raw();
@@ -86,7 +87,7 @@ impl CommandClock {
         self.began.saturating_sub(began)
     }
 
-    /// When the command under way began, or when the last one ended.
+    /// Returns the tick at which the command under way began, or at which the last one ended.
     #[inline]
     pub fn began(&self) -> u64 {
         self.began
@@ -97,20 +98,21 @@ impl CommandClock {
         ((u128::from(ticks) * u128::from(self.ns_scale)) >> SCALE_BITS) as u64
     }
 
-    /// How many ticks `micros` take at least, as `nanos` counts them.
+    /// Returns the number of ticks that take at least `micros`, as `nanos` counts them.
     pub fn ticks_of_micros(&self, micros: u64) -> u64 {
         let ticks = ((u128::from(micros) * 1000) << SCALE_BITS).div_ceil(u128::from(self.ns_scale.max(1)));
         u64::try_from(ticks).unwrap_or(u64::MAX)
     }
 
-    /// The command under way had to wait: what it decides by is the time when it has what it waited for. How long it took
-    /// counts from when it began, as before.
+    /// The command under way had to wait: what it decides by is the time when it has what it waited for. How
+    /// long it took counts from when it began, as before.
     #[inline]
     pub fn outdate(&mut self) {
         self.flips_at = 0;
     }
 
-    /// The moment at which the command under way began, or at which it had what it had to wait for (`outdate`).
+    /// The moment at which the command under way began, or at which it had what it had to wait for
+    /// (`outdate`).
     #[inline]
     pub fn now(&mut self) -> UnixMs {
         let is_old = self.began < self.read_at || self.began >= self.flips_at;

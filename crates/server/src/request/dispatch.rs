@@ -7,8 +7,8 @@
 //! turn      the handler: a data command by `execute`, another with its session
 //! metering  how long it took, how long it held what it locked; waiters are served
 //! ```
-//! What a batch has locked stays locked while consecutive commands need the same partition, and is released before
-//! anything that takes long.
+//! What a batch has locked stays locked while consecutive commands need the same partition, and is released
+//! before anything that takes long.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::call::HashedKeys;
@@ -43,7 +43,7 @@ use crate::request::turn::Turn;
 use crate::session::{Attention, ReplyMode, Session};
 use crate::users::permission;
 
-/// What runs the requests of one worker.
+/// Runner of the requests of one worker.
 pub struct Dispatcher {
     pub exec: Exec,
     pub reply: Reply,
@@ -53,17 +53,18 @@ pub struct Dispatcher {
     pub commands: u64,
     /// Bytes and time that are left of this turn.
     pub budget: Budget,
-    /// What the system says, asked for ahead of an EXEC that will report it.
+    /// Facts of the system, asked for before an EXEC that will report them.
     facts: Option<Facts>,
     pub handlers: Box<[Option<AdminHandler>]>,
 }
 
-/// What became of a command that was to run.
+/// Outcome of a command that was to run.
 enum Ran {
     Done,
-    /// It has run, or cannot run yet: no further command of its session runs.
+    /// The command has run, or cannot run yet: no further command of its session runs.
     Parked(WaitReason),
-    /// Nothing was done: before it had its locks its session was killed, or the node has got a task that holds it up.
+    /// No command was run: before it had its locks its session was killed, or the node got a task that holds
+    /// it up.
     HeldUp,
 }
 
@@ -97,9 +98,10 @@ impl Dispatcher {
 
     // ---- a share ----
 
-    /// From now on requests of another connection, or group of them, run. When they have taken their share of the turn, the
-    /// rest of them waits for the next. It is looked at between batches and behind commands that took long: the times of
-    /// commands are known anyway, so it costs no reading of a clock.
+    /// Begins the share of another connection, or group of them: its requests run from now on. When they have
+    /// taken their share of the turn, the rest of them waits for the next turn. The share is checked between
+    /// batches and after commands that took long: the times of commands are known anyway, so it costs no
+    /// reading of a clock.
     #[inline]
     pub fn begin_share(&mut self) {
         self.exec.clock.begin();
@@ -112,7 +114,7 @@ impl Dispatcher {
         self.budget.begin_part(self.exec.clock.raw());
     }
 
-    /// Whether what was read is not to be run to its end either.
+    /// Returns whether the share is exceeded, so that the requests already read are not all run either.
     #[inline]
     pub fn share_is_exceeded(&self) -> bool {
         self.budget.is_share_exceeded(self.exec.clock.began())
@@ -120,9 +122,10 @@ impl Dispatcher {
 
     // ---- a batch ----
 
-    /// Runs requests of one session, of whose replies `waiting` bytes are not written yet and `of_others` bytes of the
-    /// reply buffer are none. Returns how many ran, and what comes next: `Go` if all of them did. One reply may be much,
-    /// two of them would be too much: behind the first the rest has to wait until it is written.
+    /// Runs requests of one session, of whose replies `waiting` bytes are not written yet and `of_others`
+    /// bytes of the reply buffer are none. Returns how many ran, and what comes next: `Go` if all of them
+    /// did. One reply may be much, two of them would be too much: behind the first the rest has to wait until
+    /// it is written.
     #[inline]
     pub fn run_all(
         &mut self,
@@ -217,7 +220,8 @@ impl Dispatcher {
         }
     }
 
-    /// Whether no gate stands between this session and the command, except what is asked under its locks.
+    /// Returns whether no gate stands between this session and the command, except those that are asked under
+    /// its locks.
     #[inline]
     fn is_open(&self, session: &mut Session, command: &Entry, request: &Request<'_>) -> bool {
         let gates = session.gates.or(self.exec.gates).and(command.gates);
@@ -226,8 +230,9 @@ impl Dispatcher {
             || gates.has(Gates::PERMISSION) && self.is_permitted(gates, session, command, request)
     }
 
-    /// The same of a session whose user may not do everything: it is asked here and goes on as fast as others, if nothing else
-    /// stands in its way. What is denied takes the slow way, where the gate says so.
+    /// Returns whether the command is open to a session whose user may not do everything. The permission is
+    /// checked here, so that such a session is as fast as others if no other gate stands in its way. A
+    /// command that is denied takes the slow way, where the gate reports it.
     #[inline(never)]
     fn is_permitted(
         &self,
@@ -260,7 +265,8 @@ impl Dispatcher {
         is_open_else && permission::check_session(node, session, command, request.args, session.db).is_ok()
     }
 
-    /// Asks the gates, then runs the request, queues it or refuses it; or says what comes next if it is none of these.
+    /// Asks the gates, then runs the request, queues it or refuses it; or says what comes next if it is none
+    /// of these.
     #[inline(never)]
     fn run_asked(&mut self, session: &mut Session, request: &Request<'_>) -> Result<Ran, Next> {
         loop {
@@ -329,7 +335,8 @@ impl Dispatcher {
         }
     }
 
-    /// The slot of the one key is another node's, as far as its word says, and no gate has anything to say before that.
+    /// The slot of the one key is another node's, as far as its word says, and no gate has anything to say
+    /// before that.
     #[inline(never)]
     fn send_away(&mut self, session: &mut Session, command: &'static Entry, slot: Slot) -> Ran {
         let Dispatcher { exec, reply, .. } = self;
@@ -341,7 +348,8 @@ impl Dispatcher {
 
     // ---- one command ----
 
-    /// Locks what a command needs and runs it, unless the node has got one of these tasks before it had its locks.
+    /// Locks what a command needs and runs it, unless the node has got one of these tasks before it had its
+    /// locks.
     #[inline]
     fn lock_and_run(
         &mut self,
@@ -446,9 +454,9 @@ impl Dispatcher {
         unless: Tasks,
     ) -> Ran {
         let Dispatcher { exec, reply, audience, facts, handlers, .. } = self;
-        // CLIENT KILL, PAUSE and ACL SETUSER set the mark first, and then hold every partition once before their reply leaves (rule 12 of
-        // ARCHITECTURE.md). So a command that had its locks before was awaited, and one that has them later sees the mark,
-        // however long it waited for them.
+        // CLIENT KILL, PAUSE and ACL SETUSER set the mark first, and then hold every partition once before
+        // their reply leaves (rule 12 of ARCHITECTURE.md). So a command that had its locks before was
+        // awaited, and one that has them later sees the mark, however long it waited for them.
         if session.shared.is_asked(Attention::ANY) || exec.node.mail.tasks().has(unless) || !exec.knows_role()
         {
             return Ran::HeldUp;
@@ -458,7 +466,8 @@ impl Dispatcher {
         }
         // DEL of one key is as short as any command with one.
         let is_measured = command.is_measured && !(command.key_step > 0 && command.has_one_key(args.len()));
-        // Without a limit nothing was evicted before it had its locks: its hold begins where the command before it ended.
+        // Without a limit nothing was evicted before it had its locks: its hold begins where the command
+        // before it ended.
         if is_measured && exec.hot.memory_target_bytes > 0 || cfg!(debug_assertions) {
             exec.meter.begin_hold(&exec.clock);
         }
@@ -530,7 +539,7 @@ impl Dispatcher {
         }
     }
 
-    /// What a client sent is no request.
+    /// Answers input of a client that is no request.
     #[cold]
     pub fn protocol_error(&mut self, session: &mut Session, error: ProtocolError) {
         refusal::protocol_error(&mut self.exec, session, &mut self.reply, error);

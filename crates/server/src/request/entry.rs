@@ -1,4 +1,4 @@
-//! What dispatch knows of a command: its declaration, in the form in which a request asks for it.
+//! Entry of a command in the form that dispatch needs: derived from the command's declaration.
 //!
 //! ```text
 //! key specs ---> which partitions it locks, where its first key is, what it may do to its keys (prefetch)
@@ -15,37 +15,38 @@ use crate::request::gate_bits::{Gates, gates_of};
 #[derive(Clone, Copy)]
 pub enum Handler {
     Data(isotherm_commands::Handler),
-    /// One of the session or the server, which its table has under this command's index (`Commands::table`).
+    /// Command of the session or the server. Its handler is in its table, under the command's index
+    /// (`Commands::table`).
     Admin,
 }
 
-/// Which partitions a command locks, as its declaration says, in the form that dispatch wants.
+/// Partitions that a command locks, as its declaration says, in the form that dispatch needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Locks {
     None,
-    /// That of the key at `first_key`.
+    /// The partition of the key at `first_key`.
     One,
-    /// Those of its keys, which are several or not easily found.
+    /// The partitions of its keys, which are several or not easily found.
     Keys,
     All,
-    /// None, and the handler locks one after the other.
+    /// No partitions in advance: the handler locks one after the other.
     Each,
-    /// What the commands of the session's queue need, and what it watches.
+    /// The partitions that the commands of the session's queue need, and those of the watched keys.
     Queue,
-    /// Those of its keys, and then what its script asks for.
+    /// The partitions of its keys, and then those that its script asks for.
     Script,
 }
 
 /// A command or a subcommand.
 pub struct Entry {
-    /// Its place in the statistics.
+    /// Index of the command in the statistics.
     pub index: u16,
     /// "get", "config|get".
     pub name: Box<str>,
     pub spec: &'static Spec,
-    /// `None` only for a container that cannot be called by itself.
+    /// Handler of the command; `None` only for a container that cannot be called by itself.
     pub handler: Option<Handler>,
-    /// In the order of their declaration; empty for what is no container.
+    /// Subcommands in the order of their declaration; empty for a command that is no container.
     pub subcommands: Vec<&'static Entry>,
     pub parent: Option<&'static str>,
     pub locks: Locks,
@@ -53,7 +54,7 @@ pub struct Entry {
     pub first_key: u16,
     /// All arguments from `first_key` on, every so many, are its keys (DEL, MGET: 1; MSET: 2); else 0.
     pub key_step: u16,
-    /// What it may do to its keys.
+    /// Changes that the command may make to its keys.
     pub intent: Intent,
     /// Each of its holds is measured: it is not among those that are over in a moment.
     pub is_measured: bool,
@@ -61,7 +62,7 @@ pub struct Entry {
     pub element: u16,
     /// The most that it needs of the value of one of its keys.
     pub need: Need,
-    /// What it is shown of a value that is not in memory.
+    /// View that the command gets of a value that is not in memory.
     pub on_cold: OnCold,
     /// The gates that can matter for it.
     pub gates: Gates,
@@ -73,7 +74,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// One that lives as long as the process.
+    /// Allocates an entry that lives as long as the process.
     pub(super) fn leak(
         index: usize,
         name: String,
@@ -135,16 +136,17 @@ impl Entry {
         !self.subcommands.is_empty()
     }
 
-    /// Whether a call with so many arguments has one key, that at `first_key`.
+    /// Returns whether a call with `arguments` arguments has one key, the one at `first_key`.
     #[inline]
     pub fn has_one_key(&self, arguments: usize) -> bool {
         self.locks == Locks::One || arguments <= usize::from(self.first_key + self.key_step)
     }
 }
 
-/// What may take memory may add a key. What writes and takes none removes or shortens, or is about expiry; of what takes
-/// some, the declared flags distinguish what makes a value longer (APPEND) from what writes over it (SET). A small collection changes
-/// its length with nearly every change.
+/// Derives the intent of a command. A command that may take memory may add a key. A command that writes and
+/// takes no memory removes or shortens, or is about expiry. Among those that take memory, the declared flags
+/// distinguish the commands that make a value longer (APPEND) from those that write over it (SET). A small
+/// collection changes its length with nearly every change.
 fn intent_of(spec: &Spec) -> Intent {
     let (writes, adds) = (spec.flags.has(Flags::WRITE), spec.flags.has(Flags::DENYOOM));
     let declared = |flag| spec.key_specs.iter().any(|key_spec| key_spec.flags.has(flag));
@@ -175,7 +177,7 @@ fn is_measured(spec: &Spec, locks: Locks) -> bool {
     }
 }
 
-/// Its keys; the channels of SPUBLISH are none.
+/// Returns the specs of the command's keys; the channels of SPUBLISH are not keys.
 fn keys_of(spec: &Spec) -> &[KeySpec] {
     let are_keys = spec.key_specs.iter().all(|keys| !keys.flags.has(KeyFlags::NOT_KEY));
     if are_keys { spec.key_specs } else { &[] }
@@ -232,7 +234,8 @@ fn locks_of(spec: &Spec) -> (Locks, u16) {
 mod tests {
     use crate::request::registry::Commands;
 
-    /// Whose time is bounded by its documentation: how long these hold a lock is what INFO locks shows as `longest_cpu_us`.
+    /// The commands whose documentation bounds their time are known. INFO locks shows the longest time for
+    /// which these hold a lock as `longest_cpu_us`.
     #[test]
     fn bounded_commands() {
         let commands = Commands::build(crate::admin::COMMANDS);

@@ -3,8 +3,8 @@
 //! ```text
 //! EXEC [IFEQ key value | IFNE key value | NX key | XX key] ...      all of them, looked at under the locks of the queue
 //! ```
-//! A condition that does not hold ends the transaction as a watched key that has changed does. They leave no trace: no hit or
-//! miss is counted, and no key is touched.
+//! A condition that does not hold ends the transaction as a watched key that has changed does. They leave no
+//! trace: no hit or miss is counted, and no key is touched.
 
 use isotherm_commands::call::is_word;
 use isotherm_commands::spec::KeyFlags;
@@ -56,13 +56,14 @@ fn parse_all(args: Args<'_>) -> Option<Vec<Condition<'_>>> {
     Some(conditions)
 }
 
-/// Where their keys stand; nowhere if one of them is no condition.
+/// Appends the positions of the conditions' keys; none if one of the arguments is no condition.
 pub fn key_positions(args: Args<'_>, out: &mut Vec<(usize, KeyFlags)>) {
     let conditions = parse_all(args).unwrap_or_default();
     out.extend(conditions.iter().map(|condition| (condition.at, KeyFlags::RO.or(KeyFlags::ACCESS))));
 }
 
-/// Whether all of them hold, or why the transaction is aborted. Their keys are held. What cannot be read is noted there.
+/// Returns whether all conditions hold, or the error with which the transaction is aborted. The partitions of
+/// their keys are held. Values that cannot be read are noted in `txn`.
 pub fn hold(txn: &mut Txn<'_, '_>, db: Db, args: Args<'_>) -> Result<bool, &'static str> {
     let conditions = parse_all(args).ok_or(SYNTAX)?;
     for condition in conditions {

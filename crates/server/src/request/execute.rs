@@ -5,8 +5,9 @@
 //! command inside EXEC ----+--> run(Invocation):  before | handler | after  --> Outcome: Done, Block(wait), Cold(keys)
 //! waiter that is served --+
 //! ```
-//! Nothing here knows a session. Who asks is a `Caller`, and the reply goes where the invocation says. What an outcome
-//! means is up to the caller: a session waits, a waiter goes on waiting, a transaction was not to block.
+//! Nothing here knows a session. Who asks is a `Caller`, and the reply goes where the invocation says. What
+//! an outcome means is up to the caller: a session waits, a waiter goes on waiting, a transaction was not to
+//! block.
 
 use isotherm_commands::call::HashedKeys;
 use isotherm_commands::{Call, Flags, Handler, Outcome, Records, naming};
@@ -43,7 +44,7 @@ use crate::session::Session;
 use crate::tier::fetches::Wanted;
 use crate::upkeep::eviction::{self, Room};
 
-/// What commands of one worker run with.
+/// State with which the commands of one worker run.
 pub struct Exec {
     pub node: &'static Node,
     pub stats: &'static ThreadStats,
@@ -57,9 +58,9 @@ pub struct Exec {
     draws: Draws,
     pub locks: LockSet,
     pub meter: Metering,
-    /// Of the scripts of this worker.
+    /// Script engine of this worker.
     pub engine: Option<Box<Engine>>,
-    /// Of the functions that this thread runs or loads.
+    /// Engine of the functions that this thread runs or loads.
     pub functions: Option<Box<FunctionEngine>>,
     pub runs: Runs,
     /// The gates that can matter to commands of this worker.
@@ -67,9 +68,9 @@ pub struct Exec {
     pub transaction: BesideLocks,
     /// The place in the log that replies which are not sent yet have to wait for.
     not_before: LogOffset,
-    /// What this thread knows of the cluster.
+    /// Knowledge of this thread about the cluster.
     pub route: Route,
-    /// What TIME answers while a script runs.
+    /// Time that TIME answers while a script runs.
     pub script_time: ScriptTime,
     /// Error replies that were counted for the commands that made them.
     errors_counted: u64,
@@ -90,7 +91,7 @@ pub struct Exec {
     pub has_undelivered: bool,
 }
 
-/// One run of a data command.
+/// Parameters of one run of a data command.
 pub struct Invocation<'i> {
     pub command: &'static Entry,
     pub handler: Handler,
@@ -204,17 +205,18 @@ impl Exec {
         Exec::of_thread(node, worker, Some(worker as u16))
     }
 
-    /// For commands that no worker runs: those of a log that is played back.
+    /// Creates the state for commands that no worker runs: those of a log that is played back.
     pub fn of_control(node: &'static Node) -> Exec {
         Exec::of_thread(node, node.worker_count(), None)
     }
 
-    /// For the commands of a primary, which the thread of the link runs.
+    /// Creates the state for the commands of a primary, which the thread of the link runs.
     pub fn of_link(node: &'static Node) -> Exec {
         Exec::of_thread(node, node.worker_count() + 1, None)
     }
 
-    /// For a thread of MIGRATE: what it counts is counted while it has the turn.
+    /// Creates the state for a thread of MIGRATE. Its counters are updated only while the thread has the
+    /// turn.
     pub fn of_migrations(node: &'static Node) -> Exec {
         Exec::of_thread(node, node.migrations_number(), None)
     }
@@ -268,14 +270,15 @@ impl Exec {
         }
     }
 
-    /// Whether the node has still the role that commands of this thread were prepared for. What is held keeps it so.
+    /// Returns whether the node still has the role that commands of this thread were prepared for. The
+    /// partitions that are held keep it so.
     #[inline]
     pub fn knows_role(&self) -> bool {
         self.node.mail.tasks().has(Tasks::REPLICA) == self.hot.is_replica
     }
 
-    /// Requests are about to run. Whether memory is short is looked at once for all of them; what takes some looks again
-    /// (`Gates::GROWTH`).
+    /// Requests are about to run. Whether memory is short is looked at once for all of them; what takes some
+    /// looks again (`Gates::GROWTH`).
     #[inline]
     pub fn begin_batch(&mut self) {
         self.gates = self.hot.gates.or(self.route.gates);
@@ -303,7 +306,8 @@ impl Exec {
         Conditions { now, expiry_mode: self.expiry_mode(authority), no_touch }
     }
 
-    /// While the server is paused expired keys stay, and while data is imported, the source decides about them.
+    /// While the server is paused expired keys stay, and while data is imported, the source decides about
+    /// them.
     #[inline]
     fn expiry_mode(&self, authority: Authority) -> ExpiryMode {
         if self.hot.import_mode || authority == Authority::Log {
@@ -316,7 +320,8 @@ impl Exec {
         }
     }
 
-    /// A command is over, and its partitions are held. What it has met that had expired is in the log's frame already.
+    /// A command is over, and its partitions are held. What it has met that had expired is in the log's frame
+    /// already.
     #[inline(never)]
     fn log(&mut self, command: &Entry, args: Args<'_>, db: Db, changes: u64) {
         let stands_alone = command.spec.flags.has(Flags::TOUCHES_ARBITRARY_KEYS);
@@ -348,9 +353,11 @@ impl Exec {
         }
     }
 
-    /// A frame may have ended; its partitions are held. Replies show what they hold, and wait until that is durable.
+    /// A frame may have ended; its partitions are held. Replies show what they hold, and wait until that is
+    /// durable.
     pub fn note_gate(&mut self) {
-        // Taken in any case: kept until replies wait again, it would be an older place than the partitions have by then.
+        // Taken in any case: kept until replies wait again, it would be an older place than the partitions
+        // have by then.
         let end = self.pump.log.take_end();
         if self.node.mail.tasks().has(Tasks::GATED) {
             if let Some(end) = end {
@@ -373,7 +380,7 @@ impl Exec {
         self.node.gate.given_up()[Part::Quorum as usize] != self.hot.quorums_given_up
     }
 
-    /// What the replies that are sent now have to wait for.
+    /// Takes the log offset that the replies which are sent now have to wait for.
     #[inline]
     pub fn take_not_before(&mut self) -> LogOffset {
         std::mem::take(&mut self.not_before)
@@ -383,7 +390,7 @@ impl Exec {
         self.not_before
     }
 
-    /// For something that a connection of this worker is going to wait for.
+    /// Returns a new ticket for a wait of a connection of this worker.
     pub fn next_ticket(&mut self) -> Ticket {
         self.last_ticket.0 += 1;
         self.last_ticket
@@ -391,13 +398,13 @@ impl Exec {
 
     // ---- the cluster ----
 
-    /// What `route` judges requests with.
+    /// Returns the state with which `route` judges requests.
     pub fn desk(&mut self) -> Desk<'_> {
         let Exec { node, route, held, clock, pump, locks, has_waited, .. } = self;
         Desk { node, route, held, clock, pump, locks, reads_now: *has_waited }
     }
 
-    /// Whether a command with keys in this slot may run; its partition is held.
+    /// Returns whether a command with keys in this slot may run; the slot's partition is held.
     #[inline]
     pub fn admits(&mut self, session: &Session, command: &Entry, args: Args<'_>, slot: Slot) -> bool {
         match self.route.member {
@@ -408,7 +415,7 @@ impl Exec {
         }
     }
 
-    /// The same of one whose slot the gate has found.
+    /// Returns whether a command whose slot the gate has found may run.
     #[inline]
     pub fn admits_asked(&mut self, session: &Session, command: &Entry, args: Args<'_>) -> bool {
         match self.route.slot {
@@ -419,7 +426,7 @@ impl Exec {
 
     // ---- leases ----
 
-    /// Whether one of the command's keys, as far as they are held, is a script's.
+    /// Returns whether one of the command's keys, as far as they are held, is leased to a script.
     pub fn names_leased(&mut self, command: &Entry, args: Args<'_>) -> bool {
         let Exec { node, held, locks, .. } = self;
         let Ok(positions) = locks.find_keys(command, args) else {
@@ -484,8 +491,9 @@ impl Exec {
         }
     }
 
-    /// A batch is over: what it has changed is sent to those who have read it, and others may have what it held. Behind
-    /// that come those who have named prefixes, since there may be very many; the replies come behind both.
+    /// A batch is over: what it has changed is sent to those who have read it, and others may have what it
+    /// held. Behind that come those who have named prefixes, since there may be very many; the replies come
+    /// behind both.
     #[inline]
     pub fn release(&mut self) {
         self.pump.post_stale();

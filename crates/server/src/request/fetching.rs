@@ -22,7 +22,8 @@ use crate::tier::fetches::Wanted;
 use crate::tier::target::{Fetched, slot_of};
 use crate::upkeep::eviction::Room;
 
-/// So often a command reads under its locks. Those that search a long list or a sorted set among equal scores do so some 30 times.
+/// Maximum number of times that a command reads from disk under its locks. Commands that search a long list,
+/// or a sorted set among equal scores, do so some 30 times.
 const HELD_ROUNDS_MAX: u32 = 1000;
 
 /// Part of `maxmemory`, one in so many, that may be used beyond it by values which a command changes that
@@ -39,11 +40,12 @@ pub enum Passage {
     Refused,
 }
 
-/// How often a command has read under its locks.
+/// Number of times that a command has read from disk under its locks.
 #[derive(Default)]
 pub struct Rounds {
     count: u32,
-    /// What could not be read is among these. Some of it the command may not meet, and it is no news to the next one.
+    /// Keys that were asked for in rounds which could not read all of them. The command may not need all of
+    /// these. The failures are not kept for the next command.
     failed: Vec<ColdKeys>,
 }
 
@@ -65,8 +67,9 @@ fn all_leave_at_once(multi: &Multi) -> bool {
 pub struct Unreadable;
 
 impl Exec {
-    /// What a command is to be shown of values that are not in memory, if there are any, and whether it looks at its keys before it runs: so
-    /// does one that changes values, and all do while keys are not in memory.
+    /// Returns the view that a command gets of values that are not in memory, if there are any, and whether
+    /// the command looks at its keys before it runs: so does one that changes values, and all do while keys
+    /// are not in memory.
     #[cold]
     pub(super) fn on_cold(&self, command: &Entry) -> (OnCold, bool) {
         match self.held.has_cold() {
@@ -75,8 +78,9 @@ impl Exec {
         }
     }
 
-    /// Whether a command waits for values on disk: not if it has done so and they did not come, nor if the disk has failed. A log that is
-    /// played back tries even then, and says what it could not do.
+    /// Returns whether a command waits for values on disk: not if it has done so and they did not come, nor
+    /// if the disk has failed. A log that is played back tries even then, and reports the commands that it
+    /// could not run.
     #[cold]
     pub fn may_fetch(&self, authority: Authority) -> bool {
         !self.has_waited && (authority == Authority::Log || !self.has_failed())
@@ -236,7 +240,8 @@ impl Exec {
         });
     }
 
-    /// What could not be read was noted, and the next command tries again. Whether there was any.
+    /// Forgets the values that were noted as unreadable, so that the next command tries again. Returns
+    /// whether there were any.
     pub fn forget_missing(&mut self) -> bool {
         let missing = self.held.take_missing();
         for Missing { db, key, node, .. } in &missing {
@@ -247,8 +252,8 @@ impl Exec {
         !missing.is_empty()
     }
 
-    /// The keys of a command, as far as they are held, whose values it needs and that are not in memory: all of them, so
-    /// that they are fetched together.
+    /// The keys of a command, as far as they are held, whose values it needs and that are not in memory: all
+    /// of them, so that they are fetched together.
     #[inline]
     pub fn cold_keys(&mut self, command: &Entry, args: Args<'_>, db: Db) -> Option<Box<ColdKeys>> {
         if self.node.tier().is_none()
@@ -313,7 +318,8 @@ impl Exec {
         Ok((!keys.is_empty()).then(|| Box::new(ColdKeys { keys })))
     }
 
-    /// For a command that cannot be interrupted any more: it waits for the values, and holds what it holds.
+    /// Fetches values for a command that cannot be interrupted any more: it waits for them and keeps its
+    /// locks.
     #[cold]
     pub fn fetch_now(&mut self, keys: &ColdKeys) {
         let looked_before = steps::looked();
@@ -323,8 +329,9 @@ impl Exec {
         self.held.exempt(steps::looked().wrapping_sub(looked_before));
     }
 
-    /// The same for one that runs again then. All that it was lent stays meanwhile, so each round brings something; behind too many it answers that it
-    /// cannot read.
+    /// Fetches values for a command that then runs again, and keeps its locks. Everything that was fetched
+    /// stays in memory meanwhile, so each round brings some more; after too many rounds the command answers
+    /// that it cannot read.
     #[cold]
     pub fn fetch_round(&mut self, rounds: &mut Rounds, keys: Box<ColdKeys>) {
         // Of what a walk lacks nothing is read while others are held up.
@@ -402,7 +409,8 @@ impl Exec {
         }
     }
 
-    /// Begins to fetch values. Nothing of the command was done; it runs again when the worker gets this ticket.
+    /// Begins to fetch values. Nothing of the command was done; it runs again when the worker gets this
+    /// ticket.
     #[cold]
     pub fn fetch(&mut self, keys: ColdKeys) -> Ticket {
         let ticket = self.next_ticket();

@@ -1,5 +1,5 @@
-//! What follows a command: its waiters are served, its hold ends, those that monitor see it, and what a session that tracks
-//! has read is noted.
+//! Work that follows a command: its waiters are served, its hold ends, sessions that monitor see it, and the
+//! keys that a tracking session has read are noted.
 
 use isotherm_commands::Flags;
 use isotherm_commands::spec::Reach;
@@ -33,8 +33,8 @@ pub fn observe(exec: &mut Exec, session: &mut Session, command: &'static Entry, 
     }
 }
 
-/// A command that took `taken` is over. The waiters of what it has changed are served in its hold; behind that comes what
-/// has no need of it.
+/// A command that took `taken` is over. The waiters of what it has changed are served in its hold; behind
+/// that comes what has no need of it.
 #[inline(never)]
 pub fn end_hold(exec: &mut Exec, command: &'static Entry, taken: u64) {
     // What came before it had its locks was no hold: evicting, waiting for them.

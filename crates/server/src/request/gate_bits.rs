@@ -1,4 +1,5 @@
-//! Which gates can matter: for a session, a worker, a command. A bit for each; `gates` has what they ask, and in which order.
+//! Bits of the gates that can matter for a session, a worker or a command, one for each gate. `gates` has the
+//! questions that the gates ask, and their order.
 
 use isotherm_commands::Flags;
 use isotherm_commands::spec::{Reach, Spec};
@@ -26,7 +27,7 @@ impl Gates {
     pub const BACKPRESSURE: Gates = Gates(1 << 11);
     pub const PAUSE: Gates = Gates(1 << 12);
     pub const QUEUE: Gates = Gates(1 << 13);
-    /// There is a limit on memory: what may take some looks whether there is any.
+    /// Memory is limited: a command that may take memory checks whether some is left.
     pub const GROWTH: Gates = Gates(1 << 14);
     /// A file is being loaded.
     pub const LOADING: Gates = Gates(1 << 15);
@@ -40,19 +41,20 @@ impl Gates {
     pub const REDIRECT: Gates = Gates(1 << 19);
     /// A script takes longer than clients are to wait for.
     pub const BUSY: Gates = Gates(1 << 20);
-    /// It has keys or runs what has, and this node is a member of a cluster: always asked, once a gate is.
+    /// The command has keys or runs commands that have, and this node is a member of a cluster. This gate is
+    /// always asked once any gate is.
     pub const SLOT: Gates = Gates(1 << 21);
-    /// The same, and its slot is not simply that of its first key.
+    /// Gate `SLOT` for a command whose slot is not simply that of its first key.
     pub const SLOTS: Gates = Gates(1 << 22);
     /// The session has sent ASKING: it is over with its next command. No gate asks.
     pub const ASKING: Gates = Gates(1 << 23);
-    /// Its user may not do everything.
+    /// The user of the session may not do everything.
     pub const PERMISSION: Gates = Gates(1 << 24);
-    /// Those of the node's tasks.
+    /// Gates of the node's tasks.
     pub const OF_TASKS: Gates =
         Gates::BACKPRESSURE.or(Gates::BUSY).or(Gates::PAUSE).or(Gates::LOADING).or(Gates::SAVE_FAILED);
 
-    /// For requests that were not found to be a command with a right number of arguments.
+    /// Gates for requests that are not a known command with a right number of arguments.
     pub const UNRESOLVED: Gates = Gates::HTTP.or(Gates::EXISTENCE).or(Gates::ARITY);
 
     pub const fn or(self, other: Gates) -> Gates {
@@ -72,7 +74,7 @@ impl Gates {
     }
 }
 
-/// What may see or change keys.
+/// Flags of commands that may see or change keys.
 pub const LOOKS_AT_KEYS: Flags = Flags::WRITE.or(Flags::READONLY).or(Flags::MAY_REPLICATE);
 
 /// `has_first_key`: all its keys are found from the first on.
@@ -81,7 +83,8 @@ fn slot_gates_of(spec: &Spec, has_first_key: bool) -> Gates {
     Gates::SLOT.when(has_keys).or(Gates::SLOTS.when(has_keys && !has_first_key))
 }
 
-/// The gates that can matter for a command. Those of EXEC are those of anything that it may run, and so are those of EVAL and FCALL.
+/// The gates that can matter for a command. Those of EXEC are those of anything that it may run, and so are
+/// those of EVAL and FCALL.
 pub fn gates_of(spec: &Spec, has_first_key: bool) -> Gates {
     let flags = spec.flags;
     let runs_any = matches!(spec.reach, Reach::Queue | Reach::Script);

@@ -7,9 +7,9 @@
 //!                no bit in common: nothing is asked
 //! node        a pause, much undelivered                          asked again under the locks (`Tasks`)
 //! ```
-//! Every gate has a bit. One that is open for most commands most of the time costs nothing then, however many gates there
-//! are. What the node as a whole is about changes at any moment, so that is asked when the command has its locks; only if
-//! there is something the gates for it are asked too.
+//! Every gate has a bit. One that is open for most commands most of the time costs nothing then, however many
+//! gates there are. What the node as a whole is about changes at any moment, so that is asked when the
+//! command has its locks; only if there is something the gates for it are asked too.
 
 use isotherm_commands::Flags;
 use isotherm_commands::spec::Reach;
@@ -38,19 +38,19 @@ const SCOPE_ALL: i64 = 1;
 
 pub struct Gate {
     pub name: &'static str,
-    /// It is asked if one of these is set.
+    /// Gate bits: the gate is asked if one of them is set.
     bits: Gates,
     ask: fn(&mut Asked<'_, '_>) -> Verdict,
 }
 
-/// What a gate decides by.
+/// Data from which a gate decides.
 pub struct Asked<'a, 'b> {
     exec: &'a mut Exec,
     session: &'a mut Session,
     request: &'a Request<'b>,
-    /// Those that are declared, and with EXEC those of its queue.
+    /// Flags that the command declares, and with EXEC those of its queue.
     flags: Flags,
-    /// What lay in the mailbox when it was to run first has been handed out.
+    /// True if the messages that lay in the mailbox when the command was first to run have been handed out.
     has_heard: bool,
     /// The gate that is asked.
     gate: &'static str,
@@ -69,7 +69,8 @@ pub enum Verdict {
     Queue,
 }
 
-/// In the order in which Valkey asks (`processCommand`). The first is of this server alone, and so is backpressure.
+/// All gates, in the order in which Valkey asks (`processCommand`). The first is of this server alone, and so
+/// is backpressure.
 pub const GATES: [Gate; 21] = [
     gate("mailbox", Gates::MAILBOX, mailbox),
     gate("http", Gates::HTTP, http),
@@ -154,8 +155,8 @@ const fn refuse_with(text: &'static str) -> Verdict {
     Verdict::Refuse(Cow::Borrowed(text.as_bytes()))
 }
 
-/// A session that listens runs a command only when what lay in the mailbox is handed out. Behind each look one command
-/// runs, so that it gets on whatever is published meanwhile.
+/// A session that listens runs a command only when what lay in the mailbox is handed out. Behind each look
+/// one command runs, so that it gets on whatever is published meanwhile.
 fn mailbox(asked: &mut Asked<'_, '_>) -> Verdict {
     let Some(listening) = &mut asked.session.listening else { return Verdict::Pass };
     // It holds for this command, whichever gate it has waited at.
@@ -257,7 +258,8 @@ fn redirect(asked: &mut Asked<'_, '_>) -> Verdict {
     if !(flags.has(Flags::WRITE) || reads_elsewhere) || !node.mail.tasks().has(Tasks::REPLICA) {
         return Verdict::Pass;
     }
-    // The other one may be a replica still: it would send the client back. The pause of the failover ends with it.
+    // The other one may be a replica still: it would send the client back. The pause of the failover ends
+    // with it.
     if node.replication.failover.is_in_progress() {
         return Verdict::Park(WaitReason::Pause);
     }
@@ -269,7 +271,8 @@ fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
     let evicted = exec.stats.values.evicted_keys.get();
     let room = exec.make_room();
     let has_evicted = exec.stats.values.evicted_keys.get() != evicted;
-    // What it has read of that is stale before it is answered. It waits once: keys may be evicted for a long time.
+    // What it has read of that is stale before it is answered. It waits once: keys may be evicted for a long
+    // time.
     if has_evicted
         && !asked.has_heard
         && asked.session.tracking().is_some()
@@ -291,7 +294,8 @@ fn save_failed(asked: &mut Asked<'_, '_>) -> Verdict {
     text.map_or(Verdict::Pass, refuse)
 }
 
-/// What writes are refused with while the disk does not take them: the append-only file's error, or else that of the last save.
+/// Error with which writes are refused while the disk does not take them: that of the append-only file, or
+/// else that of the last save.
 enum DiskError {
     Log(String),
     Save,
@@ -317,7 +321,7 @@ pub fn disk_error(node: &Node) -> Option<Vec<u8>> {
     })
 }
 
-/// The same for a script that has declared that it writes.
+/// Returns the disk error for a script that has declared that it writes.
 pub fn script_disk_error(node: &Node) -> Option<Vec<u8>> {
     let name = server_name(node.config.extended_redis_compatibility());
     let (what, behind) = match find_disk_error(node)? {
@@ -333,24 +337,24 @@ pub fn script_disk_error(node: &Node) -> Option<Vec<u8>> {
     )
 }
 
-/// What clients get that have waited for a script for too long.
+/// Returns the error for clients that have waited for a script for too long.
 pub fn busy_text(node: &Node) -> String {
     let name = server_name(node.config.extended_redis_compatibility());
     errors::busy_with_script(name, node.runs.is_busy_with_function())
 }
 
-/// As the error texts have it that name the server.
+/// Returns the name of the server for error texts that contain it.
 pub fn server_name(as_redis: bool) -> &'static str {
     if as_redis { "Redis" } else { "Isotherm" }
 }
 
-/// Whether it does not run while a file is loaded, or something in the queue that it runs does not.
+/// Returns whether the command, or one in the queue that it runs, cannot run while a file is loaded.
 fn needs_data(session: &Session, command: &Entry) -> bool {
     let queue = session.multi.as_ref().filter(|_| command.spec.reach == Reach::Queue);
     !command.spec.flags.has(Flags::LOADING) || queue.is_some_and(|multi| multi.needs_data)
 }
 
-/// What gets it while a file is loaded.
+/// Returns the error for commands that cannot run while a file is loaded.
 pub fn loading_text(node: &Node) -> String {
     errors::is_loading(server_name(node.config.extended_redis_compatibility()))
 }
@@ -369,7 +373,8 @@ fn loading(asked: &mut Asked<'_, '_>) -> Verdict {
 // COMPAT(scripts): While a script within EXEC takes long, commands that need no key (PING, INFO, SCRIPT KILL)
 // are served also behind `busy-reply-threshold`. A SHUTDOWN or SCRIPT KILL of a new connection reaches it
 // sooner than that. Why: it is suspended, as others are.
-/// What needs a key of the script waits, or gets this error, when it has its locks.
+/// Refuses the command while a script takes long, with `busy-reply-scope all`. Otherwise a command that needs
+/// a key of the script waits, or gets this error, when it has its locks.
 fn busy(asked: &mut Asked<'_, '_>) -> Verdict {
     const SCOPE: Id = id("busy-reply-scope");
     let node = asked.exec.node;
@@ -490,7 +495,9 @@ mod tests {
         }
     }
 
-    /// What a usual command of a usual session costs: nothing but the test that this is nothing.
+    /// A limit on memory sets the memory gate only for commands that may take memory, and the queue gate
+    /// leaves out EXEC, DISCARD and QUIT. A usual command of a usual session costs one test, which finds no
+    /// gate.
     #[test]
     fn a_limit_on_memory_concerns_what_takes_some() {
         let commands = Commands::build(crate::admin::COMMANDS);

@@ -1,4 +1,4 @@
-//! What replies wait for, as the configuration and the role say (`reply_gate`).
+//! Conditions that replies wait for, as the configuration and the role say (`reply_gate`).
 
 use isotherm_keyspace::Held;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ pub fn apply(node: &'static Node) {
     apply_held(node, &mut held);
 }
 
-/// The same where everything is held.
+/// Makes replies wait for what the configuration and the role say, for a caller that holds everything.
 pub fn apply_held(node: &'static Node, held: &mut Held<'_>) {
     const QUORUM: Id = id("repl-ack-quorum");
     let syncs =

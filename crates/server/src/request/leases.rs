@@ -1,7 +1,8 @@
 //! Keys that scripts have leased, as other commands meet them.
 //!
-//! A command that has its locks, and finds that it needs such a key, has done nothing yet: it lets go of what it holds, and its
-//! connection is parked until scripts have ended. What changes or freezes the whole node waits for all of them.
+//! A command that has its locks, and finds that it needs such a key, has done nothing yet: it lets go of what
+//! it holds, and its connection is parked until scripts have ended. What changes or freezes the whole node
+//! waits for all of them.
 
 use isotherm_commands::Flags;
 use isotherm_keyspace::Held;
@@ -16,12 +17,13 @@ use crate::request::execute::Exec;
 use crate::scripting::cache::Script;
 use crate::session::Session;
 
-/// How long a script waits for the end of another, of which most are over in some microseconds, before its connection is parked.
+/// Time for which a script waits for the end of another before its connection is parked. Most scripts are
+/// over in some microseconds.
 const TOKEN_WAIT: Duration = Duration::from_micros(50);
 
-/// Whether a script may begin; it has the token then, if it needs that, as one does whose user
-/// may have it do anything (`debugs`). If not, what it waits for is going to be reported to its
-/// worker.
+/// Returns whether a script may begin. If it may, it has the token if it needs that, as does a script whose
+/// user may have it do anything (`debugs`). If not, the end of what it waits for is going to be reported to
+/// its worker.
 pub fn admits_script(exec: &mut Exec, command: &Entry, args: Args<'_>, debugs: bool) -> bool {
     let (runs, keyspace) = (&exec.node.runs, &exec.node.keyspace);
     if exec.runs.are_many() || keyspace.is_gate_awaited() || runs.is_end_awaited() || runs.is_exclusive() {
@@ -100,7 +102,7 @@ pub fn await_gate(node: &Node, held: &mut Held<'_>, is_wanted: impl Fn() -> bool
     is_wanted
 }
 
-/// Whether the command, whose partitions are held, has to wait for the end of a script.
+/// Returns whether the command, whose partitions are held, has to wait for the end of a script.
 #[cold]
 pub fn holds_up(exec: &mut Exec, session: &Session, command: &Entry, args: Args<'_>) -> bool {
     if !exec.node.keyspace.has_leases() {
@@ -126,7 +128,7 @@ pub fn holds_up(exec: &mut Exec, session: &Session, command: &Entry, args: Args<
     }
 }
 
-/// Whether it runs only where there are no leases at all.
+/// Returns whether the command runs only where there are no leases at all.
 fn needs_no_leases(command: &Entry, args: Args<'_>) -> bool {
     match command.locks {
         Locks::All => true,
@@ -151,7 +153,7 @@ fn needs_leased(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
     }
 }
 
-/// The same for a command of a primary, or of a log.
+/// Returns whether a command of a primary, or of a log, has to wait for the end of a script.
 pub fn holds_up_log(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
     exec.node.keyspace.has_leases() && needs_leased(exec, command, args)
 }

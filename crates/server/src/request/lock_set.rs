@@ -1,4 +1,5 @@
-//! What a command or a transaction locks: the partitions of all that it names, collected before any is locked.
+//! Partitions that a command or a transaction locks: those of all names in it, collected before any is
+//! locked.
 
 use isotherm_commands::spec::{InvalidKeys, KeyFlags, key_positions, slot_positions};
 use isotherm_keyspace::{Held, Keyspace, Slot, Want};
@@ -41,7 +42,8 @@ impl LockSet {
         self.all = true;
     }
 
-    /// Adds the keys that a script is called with, and something in any case: what is held shows whether the caller may still run.
+    /// Adds the keys that a script is called with, and something in any case: what is held shows whether the
+    /// caller may still run.
     pub fn add_script(&mut self, keyspace: &Keyspace, command: &Entry, args: Args<'_>) {
         // Wrong ones are refused before the script begins.
         let _ = self.find_keys(command, args);
@@ -54,8 +56,8 @@ impl LockSet {
         }
     }
 
-    /// Adds what `command` needs. Inside a transaction nothing can be locked later, so a command that would lock one
-    /// partition after the other needs all of them there.
+    /// Adds what `command` needs. Inside a transaction nothing can be locked later, so a command that would
+    /// lock one partition after the other needs all of them there.
     pub fn add_command(&mut self, keyspace: &Keyspace, command: &Entry, args: Args<'_>) {
         match command.locks {
             Locks::None | Locks::Queue => {}
@@ -85,7 +87,7 @@ impl LockSet {
         Ok(&self.positions)
     }
 
-    /// The same with its shard channels; nothing if what it names is not clear.
+    /// Returns the arguments that are keys or shard channels of `command`; empty if the names are not clear.
     pub fn find_slot_keys(&mut self, command: &Entry, args: Args<'_>) -> &[(usize, KeyFlags)] {
         self.positions.clear();
         // Nothing is appended on an error.
@@ -98,8 +100,8 @@ impl LockSet {
         self.positions.iter().map(move |(at, _)| args.get(*at))
     }
 
-    /// Locks what was collected. Says whether another thread had a part of it. With everything, scripts may be in the middle of
-    /// their work: the caller looks (`leases`), and lets go again if there are any.
+    /// Locks what was collected. Says whether another thread had a part of it. With everything, scripts may
+    /// be in the middle of their work: the caller looks (`leases`), and lets go again if there are any.
     #[inline]
     pub fn acquire(&mut self, held: &mut Held<'static>) -> bool {
         if self.all {

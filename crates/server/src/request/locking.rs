@@ -65,7 +65,8 @@ pub fn lock(
     }
 }
 
-/// What names a shard channel runs while its slot stays what it is, in a member of a cluster.
+/// Locks the partition of the slot for a command that names a shard channel, in a member of a cluster, so
+/// that the slot stays as it is while the command runs.
 fn hold_slot(exec: &mut Exec, command: &Entry) {
     if command.gates.has(Gates::SLOTS)
         && let Some(slot) = exec.route.slot
@@ -74,7 +75,7 @@ fn hold_slot(exec: &mut Exec, command: &Entry) {
     }
 }
 
-/// What a command of a transaction will report of the system is asked for while nothing is locked.
+/// Asks the system for the facts that a command of a transaction will report, while nothing is locked.
 fn facts_ahead(exec: &mut Exec, session: &Session) -> Option<Facts> {
     let multi = session.multi.as_ref().filter(|multi| admin::asks_system(&multi.queue))?;
     // The batch may have locked something before.
@@ -84,7 +85,7 @@ fn facts_ahead(exec: &mut Exec, session: &Session) -> Option<Facts> {
     Some(facts)
 }
 
-/// Whether it runs a queue that changes parameters.
+/// Returns whether the command runs a queue that changes parameters.
 pub fn takes_writing(session: &Session, command: &Entry) -> bool {
     let queue = session.multi.as_ref().filter(|_| command.locks == Locks::Queue);
     queue.is_some_and(|multi| admin::writes_config(&multi.queue))
@@ -102,8 +103,8 @@ pub fn take_writing(exec: &mut Exec) -> bool {
     exec.transaction.writing.is_some() || config.is_written_since(RIGHT_MAX)
 }
 
-/// Locks the keys of a command that has several in a row, `first_key` and those in `args` behind it. Each is hashed once: for
-/// its lock, the prefetch and the handler, which gets `keys`.
+/// Locks the keys of a command that has several in a row, `first_key` and those in `args` behind it. Each is
+/// hashed once: for its lock, the prefetch and the handler, which gets `keys`.
 #[inline]
 pub fn lock_several<'b>(
     exec: &mut Exec,
@@ -130,7 +131,7 @@ pub fn lock_several<'b>(
     prefetch::prefetch_names(keyspace, db, names, command.intent);
 }
 
-/// Whether all keys of a command lie in the slot of the first. `keys`: those that were hashed.
+/// Returns whether all keys of a command lie in the slot of the first. `keys`: those that were hashed.
 pub fn are_of_one_slot(command: &Entry, args: Args<'_>, keys: &HashedOnce<'_>) -> bool {
     let first = keys.first().map(|key| key.slot);
     let names = args.from(usize::from(command.first_key)).iter().step_by(usize::from(command.key_step));

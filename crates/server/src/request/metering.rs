@@ -1,4 +1,5 @@
-//! Metering: how long commands took, how long they held locks, and in builds that count it how much they looked at.
+//! Metering: how long commands took, how long they held locks, and in builds that count it how much they
+//! looked at.
 
 use isotherm_commands::Flags;
 use isotherm_keyspace::{Db, HOLD_LOOKS_MAX, Held};
@@ -19,7 +20,7 @@ use crate::request::clock::CommandClock;
 use crate::request::entry::{Entry, Locks};
 use crate::session::ClientShared;
 
-/// What precedes and follows an argument on the wire: `$536870912\r\n` and `\r\n`.
+/// Maximum of the bytes that precede and follow an argument on the wire: `$536870912\r\n` and `\r\n`.
 const HEADER_BYTES_MAX: usize = 14;
 
 /// The measurements of one worker.
@@ -30,12 +31,13 @@ pub struct Metering {
     thread: usize,
     noted_times: Noted,
     sampler: Sampler,
-    /// Since when the command under way holds what it needs, if that was looked at; and the processor time then.
+    /// Since when the command under way holds what it needs, if that was looked at; and the processor time
+    /// then.
     hold_from: u64,
     hold_cpu_from: u64,
 }
 
-/// What of a command counts for its slot.
+/// Part of a command that counts for its slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     /// All of it.
@@ -44,7 +46,7 @@ pub enum Part {
     Waited(u64),
     /// The request: it is one of a transaction, whose time and reply count.
     Queued,
-    /// Nothing: it is one of a script.
+    /// No part of it: it is a command of a script.
     Called,
 }
 
@@ -84,7 +86,7 @@ impl Metering {
         self.hold_cpu_from = holds::cpu_ns();
     }
 
-    /// What comes before the locks of the command under way took its time.
+    /// Notes that the work before the locks of the command under way took its time: the hold begins now.
     pub fn note_delay(&mut self, clock: &CommandClock) {
         self.hold_from = clock.raw();
     }
@@ -138,7 +140,8 @@ impl Metering {
         }
     }
 
-    /// Of a command that is not over: what it is measured by is how long it takes when its key is there.
+    /// Counts ticks of a command that is not over. A command is measured by how long it takes when its key
+    /// exists.
     #[inline]
     pub fn count_ticks(&self, command: &Entry, ticks: u64) {
         self.stats.commands[usize::from(command.index)].ticks.add(ticks);
@@ -179,9 +182,10 @@ impl Metering {
         note(Kind::LargeReply, reply_bytes as u64);
     }
 
-    /// In builds that count it: what a command has looked at since is its client's own work, not that of its hold. Where
-    /// the command's documentation says that its time does not grow with the data, what it looks at does not either, what
-    /// its session has named before (`named`) apart: UNWATCH forgets all of that.
+    /// Notes the steps since `looked_before` as the client's own work and not as that of the hold, in builds
+    /// that count them. A command whose documentation says that its time does not grow with the data has
+    /// steps that do not grow either, apart from the names that its session has given before (`named`):
+    /// UNWATCH forgets all of those.
     #[inline(always)]
     pub fn note_own_work(
         &self,

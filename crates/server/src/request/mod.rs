@@ -1,5 +1,5 @@
-//! What happens to a request, from its name to its reply: the command is looked up, the gates let it pass, its partitions
-//! are locked, and its handler runs; or it waits.
+//! Path of a request from its name to its reply: the command is looked up, the gates let it pass, its
+//! partitions are locked, and its handler runs; or it waits.
 
 pub mod ahead;
 pub mod beside_locks;

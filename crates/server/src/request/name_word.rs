@@ -1,6 +1,7 @@
 //! A command's name as two words, so that a lookup compares no bytes.
 //!
-//! A name of up to 16 bytes, which is nearly all of them, is looked up as two overlapping words, in lower case:
+//! A name of up to 16 bytes, which is nearly all of them, is looked up as two overlapping words, in lower
+//! case:
 //!
 //! ```text
 //!   EXPIRE     (exp.. = "expi" | "pire" << 32, 0, length 6)      4..8 bytes: first and last four
@@ -39,8 +40,8 @@ impl Word {
     }
 }
 
-/// Eight ASCII characters at once in lower case. A byte is a capital if adding 0x3f reaches 0x80 (from 'A' on) and adding
-/// 0x25 does not (to 'Z'), looking at seven bits; bytes above 0x7f stay as they are.
+/// Eight ASCII characters at once in lower case. A byte is a capital if adding 0x3f reaches 0x80 (from 'A'
+/// on) and adding 0x25 does not (to 'Z'), looking at seven bits; bytes above 0x7f stay as they are.
 #[inline]
 fn lower(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;

@@ -1,6 +1,6 @@
-//! What a worker does after a command, and why a connection's next one does not run now.
+//! Actions of a worker after a command, and reasons why a connection's next command does not run now.
 
-/// What the worker does after a command.
+/// Next action of the worker after a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
     /// The next command.
@@ -26,19 +26,19 @@ pub enum WaitReason {
     Writers,
     /// Messages for the session lie in the mailbox.
     Mailbox,
-    /// It waits for a key.
+    /// The session waits for a key.
     Key,
     /// Values that it needs are fetched.
     Cold(Ticket),
     /// Another's script has leased what it needs, or is to end before its own may begin.
     Lease,
-    /// Its script takes long.
+    /// The script of the session takes long.
     Script(Ticket),
     /// A script of its transaction takes long.
     Exec(Ticket),
     /// A client that debugs its script, which takes long.
     Debugger(Ticket),
-    /// It has become a replica: it leaves its worker.
+    /// The session has become a replica: it leaves its worker.
     Leaving,
 }
 
@@ -52,12 +52,12 @@ pub enum Came {
     Late,
 }
 
-/// One fetch, or one script that takes long, of a worker.
+/// Number of one fetch, or of one script that takes long, of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Ticket(pub u64);
 
 impl WaitReason {
-    /// Whether the command that was to run has run.
+    /// Returns whether the command that was to run has run.
     pub fn has_run(self) -> bool {
         matches!(
             self,

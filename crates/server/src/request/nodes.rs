@@ -1,7 +1,9 @@
-//! Parts of large collections that are not in memory: which of them a command needs, and how those come that cannot be waited for.
+//! Parts of large collections that are not in memory: which of them a command needs, and how those come that
+//! cannot be waited for.
 //!
-//! A command that only reads meets what it lacks, and runs again (`Exec::missed`). One that changes a collection has the parts in memory
-//! before it runs: those of the elements that it names, and those that would be split or merged.
+//! A command that only reads meets what it lacks, and runs again (`Exec::missed`). One that changes a
+//! collection has the parts in memory before it runs: those of the elements that it names, and those that
+//! would be split or merged.
 
 use isotherm_commands::call::{ColdKey, ColdKeys};
 use isotherm_commands::spec::Need;
@@ -15,8 +17,8 @@ use super::execute::Exec;
 /// Clients whose draws are remembered. Of others a command may draw once more.
 const DRAWS_MAX: usize = 256;
 
-/// What random commands drew with that have to run again: SRANDMEMBER of a member that is not in memory is to draw that member again, or it would
-/// never end.
+/// Generators with which random commands drew that have to run again. SRANDMEMBER of a member that is not in
+/// memory has to draw the same member again, or it would never end.
 #[derive(Default)]
 pub(super) struct Draws(VecDeque<(u64, Prng)>);
 
@@ -37,8 +39,8 @@ impl Draws {
     }
 }
 
-/// Adds the parts of a collection that a command needs and that are not in memory. `at` is the argument with its key. Whether all of them can be read, as
-/// far as is known.
+/// Adds the parts of a collection that a command needs and that are not in memory. `at` is the argument with
+/// its key. Whether all of them can be read, as far as is known.
 pub(super) fn find_nodes(
     held: &mut Held<'_>,
     (db, key): (Db, &Key<'_>),

@@ -27,7 +27,7 @@ pub enum Cause {
 const CAUSES: [Cause; 3] = [Cause::Client, Cause::Shutdown, Cause::Failover];
 
 impl Cause {
-    /// As INFO calls it.
+    /// Returns the name that INFO gives to the cause.
     pub fn name(self) -> &'static str {
         match self {
             Cause::Client => "client_pause",
@@ -45,12 +45,12 @@ struct One {
     writes_only: bool,
 }
 
-/// When commands go on; which ones wait is among the tasks.
+/// End of the pauses. The tasks of the node say which commands wait.
 #[derive(Default)]
 pub struct Pause {
     /// End of the first of the pauses; 0 if there is none.
     end_ms: AtomicI64,
-    /// By cause. Held while the ends and the tasks change together.
+    /// Pauses by cause. Locked while the ends and the tasks change together.
     causes: Mutex<[One; CAUSES.len()]>,
 }
 
@@ -82,7 +82,7 @@ impl Pause {
         self.publish(mail, &*causes);
     }
 
-    /// Whether nothing has ended; what waits is among the tasks.
+    /// Returns whether no pause has ended yet. The tasks of the node say which commands wait.
     pub fn is_on(&self, now: UnixMs) -> bool {
         self.left_ms(now) > 0
     }
@@ -92,7 +92,8 @@ impl Pause {
         self.end_ms.load(Ordering::Acquire).saturating_sub(SteadyMs::of(now).0)
     }
 
-    /// What INFO shows: whether all commands wait or only those that write, why, and for how long yet, by the longest.
+    /// Returns what INFO shows: whether all commands wait or only those that write, the cause, and the
+    /// milliseconds left, of the longest pause.
     pub fn report(&self, now: UnixMs) -> Option<(bool, Cause, i64)> {
         let (now, causes) = (SteadyMs::of(now), *self.causes());
         let on = || CAUSES.into_iter().zip(causes).filter(|(_, one)| one.end_ms > now.0);

@@ -1,7 +1,7 @@
 //! The memory that a batch will touch, asked for ahead, so that the waits of different commands overlap.
 //!
-//! What is seen here is a hint only: every command looks again under its lock. At 10 M keys a lookup that waits alone
-//! costs twice one that waits in company.
+//! What is seen here is a hint only: every command looks again under its lock. At 10 M keys a lookup that
+//! waits alone costs twice one that waits in company.
 
 use crate::request::entry::{Entry, Locks};
 use crate::request::resolve::{Found, Request};
@@ -12,8 +12,9 @@ use isotherm_keyspace::{Db, Held, Intent, Key, Keyspace, PREFETCH_KEYS_MAX};
 /// Keys of one command that are fetched ahead: five lines each, 160 KB.
 const COMMAND_KEYS_MAX: usize = 512;
 
-/// Prefetches for the keys of a batch together. Commands of several keys fetch theirs when they run (`prefetch_keys`): a
-/// batch of them would be too many lines at once. Of a script it is the first key that it is called with.
+/// Prefetches for the keys of a batch together. Commands of several keys fetch theirs when they run
+/// (`prefetch_keys`): a batch of them would be too many lines at once. Of a script it is the first key that
+/// it is called with.
 #[inline]
 pub fn prefetch(keyspace: &Keyspace, db: Db, requests: &[Request<'_>]) {
     let mut keys: ArrayVec<(&Key<'_>, Intent), PREFETCH_KEYS_MAX> = ArrayVec::new();
@@ -40,7 +41,7 @@ pub fn prefetch_keys(keyspace: &Keyspace, db: Db, keys: &[Key<'_>], intent: Inte
     }
 }
 
-/// The same for keys that are not hashed yet.
+/// Prefetches the keys of a command that are not hashed yet.
 #[inline]
 pub fn prefetch_names<'b>(
     keyspace: &Keyspace,
@@ -59,7 +60,8 @@ pub fn prefetch_names<'b>(
     }
 }
 
-/// What lies behind the keys of a batch, of which the first command has run: its partition is held.
+/// Prefetches the collections of the keys of a batch. The first command of the batch has run: its partition
+/// is held.
 #[inline]
 pub fn prefetch_collections(held: &mut Held<'_>, db: Db, requests: &[Request<'_>]) {
     match requests[0].found {
@@ -74,7 +76,7 @@ pub fn prefetch_collections(held: &mut Held<'_>, db: Db, requests: &[Request<'_>
     }
 }
 
-/// Where a batch goes to one collection, the elements that its commands name.
+/// Prefetches the elements that the commands of a batch name, if the batch goes to one collection.
 #[inline]
 fn prefetch_elements(held: &mut Held<'_>, db: Db, requests: &[Request<'_>]) {
     let Some((key, first)) = names_elements(&requests[0]).filter(|(key, _)| held.holds(key)) else { return };

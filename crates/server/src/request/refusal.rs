@@ -1,4 +1,4 @@
-//! What is answered where no command runs: a request that the gates refuse, and bytes that are no request.
+//! Replies where no command runs: to a request that the gates refuse, and to bytes that are no request.
 
 use isotherm_keyspace::Slot;
 use isotherm_resp::{Args, ProtocolError, Reply, errors};
@@ -60,7 +60,8 @@ pub fn redirect(
     note_refusal(exec, session, reply, command);
 }
 
-/// The same for a request with one key of another node's slot, which many may be. Whether there is such a node.
+/// Refuses a request with one key that is in another node's slot, which may happen often. Returns whether
+/// there is such a node.
 pub fn send_away(
     exec: &mut Exec,
     session: &mut Session,
@@ -89,7 +90,7 @@ fn note_refusal(exec: &mut Exec, session: &mut Session, reply: &Reply, command: 
     exec.clock.lap();
 }
 
-/// What a client sent is no request.
+/// Answers input of a client that is no request.
 #[cold]
 pub fn protocol_error(exec: &mut Exec, session: &mut Session, reply: &mut Reply, error: ProtocolError) {
     let mark = reply.len();

@@ -1,10 +1,10 @@
 //! The commands that this server knows, by name.
 //!
-//! Data commands come from `isotherm_commands::COMMANDS`, those of the session and the server from the process that is
-//! started. Every command and subcommand gets an index, under which its
-//! statistics are kept.
+//! Data commands come from `isotherm_commands::COMMANDS`, those of the session and the server from the
+//! process that is started. Every command and subcommand gets an index, under which its statistics are kept.
 //!
-//! A name of up to 16 bytes, which is nearly all of them, is looked up as two overlapping words, in lower case:
+//! A name of up to 16 bytes, which is nearly all of them, is looked up as two overlapping words, in lower
+//! case:
 //!
 //! ```text
 //!   EXPIRE     (exp.. = "expi" | "pire" << 32, 0, length 6)      4..8 bytes: first and last four
@@ -12,9 +12,9 @@
 //! ```
 //! Both words and the length say exactly which name it is, so no bytes are compared behind them.
 //!
-//! `rename-command` moves a command to another name, or to none, before the first request. Only requests are looked up by
-//! the names of today; rules, statistics and replies keep the declared one. What comes from a log or a primary may have
-//! been written under either (`find_logged`).
+//! `rename-command` moves a command to another name, or to none, before the first request. Only requests are
+//! looked up by the names of today; rules, statistics and replies keep the declared one. What comes from a
+//! log or a primary may have been written under either (`find_logged`).
 
 use isotherm_commands::spec::Command;
 use std::collections::{HashMap, HashSet};
@@ -24,14 +24,14 @@ use crate::request::name_word::Word;
 
 #[derive(Clone)]
 pub struct Commands {
-    /// By `Entry::index`; a container's subcommands follow it.
+    /// Commands by `Entry::index`; a container's subcommands follow it.
     all: Vec<&'static Entry>,
-    /// In lower case.
+    /// Commands by name, in lower case.
     by_name: HashMap<Box<[u8]>, &'static Entry>,
     table: Box<[Option<(Word, &'static Entry)>; TABLE_LEN]>,
     /// The commands that have lost their declared names, by these. Usually none.
     originals: HashMap<&'static str, &'static Entry>,
-    /// Those that have no name any more, by `Entry::index`.
+    /// Commands that have no name any more, by `Entry::index`.
     removed: HashSet<u16>,
 }
 
@@ -43,8 +43,8 @@ pub const NAME_IS_TAKEN: &str = "Target command name already exists";
 const TABLE_LEN: usize = 1024;
 
 impl Commands {
-    /// Builds the tables. They live as long as the process, so commands are handed around as `&'static Entry`.
-    /// `admin` are those of the session and the server, by group.
+    /// Builds the tables. They live as long as the process, so commands are handed around as `&'static
+    /// Entry`. `admin` are those of the session and the server, by group.
     pub fn build<H: Copy>(admin: &[&'static [Command<H>]]) -> Commands {
         let mut commands = Commands {
             all: Vec::new(),
@@ -100,7 +100,7 @@ impl Commands {
         self.find(name).or_else(|| self.find_original(name))
     }
 
-    /// By its declared name, whatever requests call it.
+    /// Finds a command by its declared name, even if requests have to use another name.
     #[inline]
     pub fn find_original(&self, name: &[u8]) -> Option<&'static Entry> {
         if self.originals.is_empty() { self.find(name) } else { self.find_renamed(name) }

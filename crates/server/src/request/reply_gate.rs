@@ -8,8 +8,8 @@
 //! `give_up`: the disk has been full for long. Until it has room again replies do not wait for it; those that
 //! do are to be refused. So are those that wait for replicas when this node becomes one (`give_up_quorum`).
 //!
-//! A reply shows the last change of the partitions that its command held (`Exec::note_gate`), and leaves once `reached` is there. So a
-//! reader never sees what a failure of this machine may take back.
+//! A reply shows the last change of the partitions that its command held (`Exec::note_gate`), and leaves once
+//! `reached` is there. So a reader never sees what a failure of this machine may take back.
 
 use isotherm_log::LogOffset;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
@@ -18,7 +18,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::mail::Mail;
 use crate::mail::message::WorkerMessage;
 
-/// What a reply may wait for.
+/// Condition that a reply may wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     Durable,
@@ -33,9 +33,9 @@ pub struct ReplyGate {
     has_quorum: AtomicBool,
     /// Times that replies which waited were given up, by `Part`.
     given_up: [AtomicU64; PARTS],
-    /// By worker: it has replies that wait.
+    /// True for each worker that has replies which wait.
     waits: Box<[AtomicBool]>,
-    /// By worker: connections with replies that wait.
+    /// Number of connections of each worker with replies that wait.
     held: Box<[AtomicU64]>,
 }
 
@@ -64,12 +64,12 @@ impl ReplyGate {
         LogOffset(self.reached.load(SeqCst))
     }
 
-    /// Whether replies wait for replicas.
+    /// Returns whether replies wait for replicas.
     pub fn has_quorum(&self) -> bool {
         self.has_quorum.load(Relaxed)
     }
 
-    /// What enough replicas have acknowledged.
+    /// Returns the offset that enough replicas have acknowledged.
     pub fn quorum(&self) -> LogOffset {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)[Part::Quorum as usize].reached
     }
@@ -107,7 +107,7 @@ impl ReplyGate {
         self.change(mail, |parts| parts[part as usize].reached = reached);
     }
 
-    /// Which parts replies wait for from now on, by `Part`.
+    /// Sets which parts replies wait for from now on, by `Part`.
     pub fn ask_for(&self, mail: &Mail, asked: [bool; PARTS]) {
         self.has_quorum.store(asked[Part::Quorum as usize], Relaxed);
         self.change(mail, |parts| {
@@ -129,7 +129,7 @@ impl ReplyGate {
         }
     }
 
-    /// So many connections of a worker have replies that wait.
+    /// Notes that `connections` connections of a worker have replies that wait.
     pub fn note_held(&self, worker: u16, connections: usize) {
         self.held[usize::from(worker)].store(connections as u64, Relaxed);
     }
@@ -138,7 +138,8 @@ impl ReplyGate {
         self.held.iter().map(|connections| connections.load(Relaxed)).sum()
     }
 
-    /// A worker has replies that wait for `until`, and asks to be woken when that may be over. Whether they need not wait.
+    /// A worker has replies that wait for `until`, and asks to be woken when that may be over. Whether they
+    /// need not wait.
     pub fn is_reached_after_asking(&self, worker: u16, until: LogOffset) -> bool {
         self.waits[usize::from(worker)].store(true, SeqCst);
         self.reached() >= until

@@ -1,7 +1,7 @@
-//! How much may be answered before it is written, and what becomes of replies that are not wanted.
+//! Limits on the replies before they are written, and the fate of replies that are not wanted.
 //!
-//! The replies of a batch, or of a group of sessions, lie in one buffer. While a session's requests run, what of that
-//! buffer is its own and what waits in its outbox count together.
+//! The replies of a batch, or of a group of sessions, lie in one buffer. While a session's requests run, its
+//! own part of that buffer and the replies in its outbox count together.
 
 use isotherm_allocator::class_bytes;
 use isotherm_resp::Reply;
@@ -15,7 +15,7 @@ use crate::request::execute::Exec;
 use crate::session::line;
 use crate::session::{ReplyMode, Session};
 
-/// Of the session in hand.
+/// Limits on the replies of the session in hand.
 #[derive(Default)]
 pub struct ReplyLimits {
     /// Replies that wait in its outbox, and what of the reply buffer is not its own.
@@ -23,7 +23,7 @@ pub struct ReplyLimits {
     of_others: usize,
     /// The reply buffer is written before more is run when it has so many bytes; 0 if the batch ends anyway.
     written_at: usize,
-    /// Its replies may be too much before they are written.
+    /// True if the replies of the session are checked against their limit before they are written.
     pub are_checked: bool,
 }
 
@@ -51,20 +51,21 @@ impl ReplyLimits {
         if limit > 0 { reply_bytes_limit(limit).saturating_add(self.of_others) } else { 0 }
     }
 
-    /// Whether the session's part of the buffer is to be written before more is run.
+    /// Returns whether the session's part of the buffer is to be written before more is run.
     #[inline]
     pub fn is_much(&self, reply: &Reply) -> bool {
         reply.bytes() >= self.written_at
     }
 
-    /// What was answered so far is written behind this command, however little it is.
+    /// Has the replies so far written after this command, however small they are.
     #[cold]
     pub fn end_batch(&mut self) {
         self.written_at = 0;
     }
 
-    /// Whether the replies of this session, written or not, are more than may wait for a client. Asked before they are
-    /// written, as in Valkey: a client that would read them fast enough is closed as well.
+    /// Returns whether the replies of this session, written or not, are more than may wait for a client.
+    /// Asked before they are written, as in Valkey: a client that would read them fast enough is closed as
+    /// well.
     #[cold]
     pub fn are_above(&self, exec: &Exec, session: &Session, reply: &Reply) -> bool {
         let unsent = (reply.bytes() + self.unsent_before).saturating_sub(self.of_others);
@@ -79,7 +80,7 @@ impl ReplyLimits {
     }
 }
 
-/// That of its class.
+/// Returns the output limit of the session's class.
 pub fn output_limit_of(hot: &Hot, session: &Session) -> OutputLimit {
     match session.is_subscriber() {
         true => hot.output_of_subscribers,
@@ -93,8 +94,8 @@ pub fn log_output_limit(exec: &Exec, session: &Session) {
     log::warning(format!("Client {client} closed for overcoming of output buffer limits."));
 }
 
-/// A large reply belongs to its client from now on, not only when a part of it has to wait: eviction must not take a key
-/// for it meanwhile.
+/// A large reply belongs to its client from now on, not only when a part of it has to wait: eviction must not
+/// take a key for it meanwhile.
 #[cold]
 pub fn account_reply(exec: &Exec, session: &Session, reply: &Reply) {
     let accounted = &session.shared.seen.output_bytes;

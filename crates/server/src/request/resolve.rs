@@ -1,5 +1,5 @@
-//! Resolving: which command a request is, and its first key. Nothing is decided here; a whole batch is resolved before the
-//! first of it runs, so that its memory can be fetched ahead.
+//! Resolving: which command a request is, and its first key. Nothing is decided here; a whole batch is
+//! resolved before the first of it runs, so that its memory can be fetched ahead.
 
 use isotherm_keyspace::{Key, Keyspace};
 use isotherm_resp::Args;
@@ -7,7 +7,7 @@ use isotherm_resp::Args;
 use crate::request::entry::{Entry, Locks};
 use crate::request::registry::Commands;
 
-/// One request of a batch, looked up but not run.
+/// Request of a batch, looked up but not run.
 #[derive(Clone, Copy)]
 pub struct Request<'b> {
     pub args: Args<'b>,
@@ -40,7 +40,7 @@ pub fn resolve<'b>(commands: &Commands, keyspace: &Keyspace, args: Args<'b>) -> 
     of_found(look_up(commands.find(args.get(0)), args), keyspace, args)
 }
 
-/// The same of what comes from a log or from a primary.
+/// Looks up command and first key of a request that comes from a log or from a primary.
 #[inline]
 pub fn resolve_logged<'b>(commands: &Commands, keyspace: &Keyspace, args: Args<'b>) -> Request<'b> {
     of_found(look_up(commands.find_logged(args.get(0)), args), keyspace, args)

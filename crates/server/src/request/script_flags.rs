@@ -1,4 +1,4 @@
-//! What a command that runs a script or a function counts as: what that has declared of itself.
+//! Flags of a command that runs a script or a function: those that the script has declared.
 
 use isotherm_commands::Flags;
 use isotherm_resp::Args;
@@ -7,7 +7,8 @@ use crate::node::Node;
 use crate::request::entry::Entry;
 use crate::scripting::shebang::{self, ScriptFlags};
 
-/// EVAL and FCALL are what their script has declared. Of one that declares nothing or does not exist nothing is known.
+/// EVAL and FCALL are what their script has declared. Of one that declares nothing or does not exist nothing
+/// is known.
 pub fn flags_of_script(node: &Node, command: &Entry, args: Args<'_>) -> Flags {
     let of_command = command.spec.flags;
     let named = command.spec.arguments.first().map(|argument| argument.name);

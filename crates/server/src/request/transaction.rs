@@ -1,16 +1,17 @@
 //! Transactions: MULTI, EXEC, DISCARD, WATCH and UNWATCH.
 //!
-//! Between MULTI and EXEC commands are checked and queued. EXEC locks the partitions of everything that is queued or
-//! watched - the gate if one of the commands needs it - looks whether a watched key has changed, and runs the queue
-//! without letting go, all of it at one moment in time.
+//! Between MULTI and EXEC commands are checked and queued. EXEC locks the partitions of everything that is
+//! queued or watched - the gate if one of the commands needs it - looks whether a watched key has changed,
+//! and runs the queue without letting go, all of it at one moment in time.
 //!
-//! A watched key's change raises the session's flag under the lock of the key's partition. EXEC takes that lock before
-//! it looks at the flag, so what was changed before is seen, and nothing changes after.
+//! A watched key's change raises the session's flag under the lock of the key's partition. EXEC takes that
+//! lock before it looks at the flag, so what was changed before is seen, and nothing changes after.
 //!
-//! **WATCH of many keys** does not stop the others: it lists its keys partition by partition, some hundreds under one
-//! lock. What it promises concerns changes after its reply, and then all are listed. A change while it runs raises the flag
-//! or not, as if it had come behind WATCH or before it; where several fall differently the transaction fails, which it
-//! always may. UNWATCH and a connection's end take them out in the same way, and EXEC does if they are many.
+//! **WATCH of many keys** does not stop the others: it lists its keys partition by partition, some hundreds
+//! under one lock. What it promises concerns changes after its reply, and then all are listed. A change while
+//! it runs raises the flag or not, as if it had come behind WATCH or before it; where several fall
+//! differently the transaction fails, which it always may. UNWATCH and a connection's end take them out in
+//! the same way, and EXEC does if they are many.
 
 use isotherm_acl::{Context, Reason};
 use isotherm_commands::Outcome;
@@ -39,8 +40,9 @@ use crate::session::{Multi, Queued, Session, WatchList};
 use crate::users::{noting, permission};
 use isotherm_allocator::class_bytes;
 
-/// What a watched key takes beside its name: its place in the session's set (24 B and a byte of the table) and in the
-/// partition's table (a pointer to the name, a list of one, a byte), where a third of the places is empty.
+/// Bytes that a watched key takes in addition to its name: its place in the session's set (24 B and a byte of
+/// the table) and in the partition's table (a pointer to the name, a list of one, a byte), where a third of
+/// the places is empty.
 const WATCHED_KEY_BYTES: usize = (25 + 16 + 16 + 1) * 3 / 2;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
@@ -147,7 +149,8 @@ fn watch(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-/// In a member of a cluster: a slot that has left before its keys were listed is noticed here, and one that leaves later finds them.
+/// Returns whether this member of a cluster still has the slot of the command. A slot that has left before
+/// its keys were listed is noticed here; one that leaves later finds them in the lists.
 fn still_has_slot(call: &mut AdminCall<'_>) -> bool {
     let Some(slot) = call.exec.route.slot else { return true };
     let partition = call.exec.node.keyspace.partition_of(slot);
@@ -159,7 +162,8 @@ fn still_has_slot(call: &mut AdminCall<'_>) -> bool {
 
 type WatchedKey = (Db, Arc<[u8]>);
 
-/// Does something with each key under the lock of its partition, with some of them at a time. Nothing is held afterwards.
+/// Does something with each key under the lock of its partition, with some of them at a time. Nothing is held
+/// afterwards.
 fn part_by_part(
     held: &mut Held<'static>,
     mut keys: Vec<(u16, WatchedKey)>,
@@ -434,7 +438,8 @@ fn run_queued(call: &mut AdminCall<'_>, queued: &Queued) -> bool {
     let AdminCall { exec, session, reply, audience, facts, handlers, now, .. } = call;
     let has_ended = session.close_after_reply;
     let mut turn = Turn { exec, session, reply, audience, facts: *facts, handlers };
-    // It reads only what its declaration does not name: keys of another database, or such as it has read from a value.
+    // It reads only what its declaration does not name: keys of another database, or such as it has read from
+    // a value.
     let outcome = turn.run_to_end(command, args, HashedKeys::NONE, *now, false);
     if let Outcome::Later = outcome {
         return true;
@@ -459,7 +464,8 @@ fn run_queued(call: &mut AdminCall<'_>, queued: &Queued) -> bool {
     false
 }
 
-/// What was permitted when it was queued may be denied by now; then it is answered.
+/// Returns whether a command that was permitted when it was queued is still permitted; if not, answers with
+/// the error.
 #[cold]
 fn is_permitted(call: &mut AdminCall<'_>, command: &'static Entry, args: Args<'_>) -> bool {
     let (node, db) = (call.node, call.session.db);

@@ -22,17 +22,18 @@ use crate::request::execute::{self, Exec, Invocation};
 use crate::request::fetching::Rounds;
 use crate::session::Session;
 
-/// So often a command is parked for values on disk. Those that search a list or a sorted set among equal scores are some 15 times.
+/// Maximum number of times that a command is parked for values on disk. Commands that search a list, or a
+/// sorted set among equal scores, are parked some 15 times.
 const FETCHES_MAX: u8 = 16;
 
-/// What a command of a session is run with.
+/// State with which a command of a session is run.
 pub struct Turn<'t> {
     pub exec: &'t mut Exec,
     pub session: &'t mut Session,
     pub reply: &'t mut Reply,
     pub audience: &'t mut Audience,
     pub facts: Option<&'t Facts>,
-    /// Of the commands of the session and the server, by `Entry::index`.
+    /// Handlers of the commands of the session and the server, by `Entry::index`.
     pub handlers: &'t [Option<AdminHandler>],
 }
 
@@ -68,8 +69,8 @@ impl Turn<'_> {
         outcome
     }
 
-    /// A command lacks values on disk. Whether it has been parked for some so often that it no longer waits without its locks: others took away what it
-    /// was lent before it ran, and may do so for ever.
+    /// A command lacks values on disk. Whether it has been parked for some so often that it no longer waits
+    /// without its locks: others took away what it was lent before it ran, and may do so for ever.
     #[cold]
     pub fn has_fetched_enough(&mut self) -> bool {
         // A walk that comes further waits as often as it takes.
@@ -81,7 +82,8 @@ impl Turn<'_> {
         has_enough
     }
 
-    /// The same for one that does not wait for the disk, or has done so too often: what it lacks is read while it holds what it holds.
+    /// Runs a command that does not wait for the disk, or has done so too often: the values that it lacks are
+    /// read while it keeps its locks.
     #[inline]
     pub fn run_to_end(
         &mut self,
@@ -131,7 +133,8 @@ impl Turn<'_> {
         if !runs_others {
             exec.meter.note_own_work(&mut exec.held, command, args, looked_before, named_before);
         }
-        // What CONFIG SET has changed holds from here on, for itself too; and so does what it has done to its session.
+        // What CONFIG SET has changed holds from here on, for itself too; and so does what it has done to its
+        // session.
         exec.refresh();
         session.note_gates();
         if let Outcome::Done = outcome {

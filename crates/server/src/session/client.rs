@@ -1,5 +1,5 @@
-//! One connection, as any thread may see it: its addresses and names, what CLIENT LIST shows of it, and what CLIENT KILL
-//! asks of its owner. Atomics, and a mutex for the names.
+//! State of one connection that any thread may read: its addresses and names, the values that CLIENT LIST
+//! shows, and the requests of CLIENT KILL to its owner. It consists of atomics, and of a mutex for the names.
 
 use isotherm_acl::User;
 use isotherm_keyspace::{SteadyMs, UnixMs, Waiter};
@@ -10,18 +10,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::effects::pubsub::message::Kind;
 
-/// What CLIENT KILL and others ask of the connection's owner; looked at before every command.
+/// Requests to the owner of the connection, from CLIENT KILL and others. The owner checks them before every
+/// command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Attention(pub u32);
 
 impl Attention {
     pub const KILL: Attention = Attention(1);
-    /// Its user has changed: it is looked up again.
+    /// Request to look up the user of the connection again, because the user has changed.
     pub const USER: Attention = Attention(2);
     pub const ANY: Attention = Attention(u32::MAX);
 }
 
-/// How its bytes come.
+/// Transport of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Transport {
     Tcp,
@@ -29,7 +30,7 @@ pub enum Transport {
     Tls,
 }
 
-/// One connection, as any thread may see it.
+/// State of one connection that any thread may read.
 pub struct ClientShared {
     pub id: u64,
     /// The worker that owns it, and its number there.
@@ -46,16 +47,16 @@ pub struct ClientShared {
     attention: AtomicU32,
     names: Mutex<Names>,
     waiter: Mutex<Option<Arc<Waiter>>>,
-    /// What CLIENT LIST shows; written by the owner, once a batch.
+    /// Values that CLIENT LIST shows. The owner writes them once a batch.
     pub seen: Seen,
-    /// The same, written when it changes.
+    /// Values of what the session listens to, for CLIENT LIST. The owner writes them when they change.
     pub listening: SeenListening,
 }
 
-/// Whose it is, and what it says of itself.
+/// User of a connection, and what the client says of itself.
 #[derive(Clone, Default)]
 pub struct Names {
-    /// Its user; the link to a primary has none.
+    /// User of the connection; the link to a primary has none.
     pub user: Option<Arc<User>>,
     pub name: Box<str>,
     pub lib_name: Box<str>,
@@ -69,7 +70,7 @@ pub struct Seen {
     pub commands_total: AtomicU64,
     pub input_total_bytes: AtomicU64,
     pub output_total_bytes: AtomicU64,
-    /// What it takes, for itself and for its parts (`Taken`).
+    /// Bytes that the connection takes, for itself and for its parts (`Taken`).
     pub query_bytes: AtomicU64,
     pub query_free_bytes: AtomicU64,
     pub argument_bytes: AtomicU64,
@@ -87,7 +88,7 @@ pub struct Seen {
     /// `NO_TOUCH` and so on.
     pub marks: AtomicU16,
     pub in_multi: AtomicBool,
-    /// It waits for the end of CLIENT PAUSE, or of backpressure.
+    /// True while the connection waits for the end of CLIENT PAUSE or of backpressure.
     pub waits: AtomicBool,
 }
 
@@ -98,9 +99,9 @@ impl Seen {
     pub const CLOSES: u16 = 8;
     pub const DIRTY: u16 = 16;
     pub const REDIRECTS: u16 = 32;
-    /// It is the link to the primary.
+    /// Mark of the link to the primary.
     pub const PRIMARY: u16 = 64;
-    /// It gets the log, and is no client any more.
+    /// Mark of a connection that gets the log and is no client any more.
     pub const REPLICA: u16 = 128;
     pub const READS_OF_REPLICA: u16 = 256;
 
@@ -188,7 +189,7 @@ impl ClientShared {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What it waits for, if it does.
+    /// Returns the wait of the client under its lock: the waiter if the client waits, else `None`.
     pub fn waiter(&self) -> MutexGuard<'_, Option<Arc<Waiter>>> {
         self.waiter.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -204,7 +205,8 @@ impl ClientShared {
         }
     }
 
-    /// From now on the owner runs no further command of it before it has done this (see `Clients::kill`, which also wakes it).
+    /// Asks the owner to do `what` before it runs the next command of the connection. See `Clients::kill`,
+    /// which also wakes the owner.
     pub fn ask(&self, what: Attention) {
         self.attention.fetch_or(what.0, Ordering::AcqRel);
     }
@@ -220,14 +222,14 @@ impl ClientShared {
     }
 }
 
-/// What the session listens to, for other threads (CLIENT LIST).
+/// State of what the session listens to, for other threads (CLIENT LIST).
 #[derive(Default)]
 pub struct SeenListening {
     pub(super) counts: [AtomicU32; Kind::COUNT],
     pub(super) bytes: AtomicU64,
     /// `MONITORS` and so on.
     pub(super) marks: AtomicU8,
-    /// Where its invalidations go.
+    /// Client to which invalidations go.
     pub(super) redirect: AtomicI64,
 }
 
@@ -257,7 +259,7 @@ impl SeenListening {
         Kind::ALL.iter().any(|kind| self.count(*kind) > 0)
     }
 
-    /// What its subscriptions take.
+    /// Returns the bytes that the subscriptions take.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
 //! Every connection, by its id, and what they take together.
 //!
-//! What each takes is shown by its owner, behind every batch; the sum is kept by differences, so that every batch and every
-//! eviction of keys can ask for it (`upkeep::client_memory`).
+//! What each takes is shown by its owner, behind every batch; the sum is kept by differences, so that every
+//! batch and every eviction of keys can ask for it (`upkeep::client_memory`).
 
 use isotherm_keyspace::UnixMs;
 use std::collections::BTreeMap;
@@ -33,14 +33,14 @@ pub struct Taken {
 #[derive(Default)]
 pub struct Clients {
     next_id: AtomicU64,
-    /// Those on their way to their worker are counted already.
+    /// Number of connections, including those on their way to their worker.
     count: AtomicUsize,
     all: Mutex<BTreeMap<u64, Arc<ClientShared>>>,
-    /// What they take together (`client_memory`).
+    /// Bytes that all connections take together (`client_memory`).
     bytes: AtomicU64,
     /// Bytes of values among them.
     shared_bytes: AtomicU64,
-    /// Those that wait for a key.
+    /// Number of clients that wait for a key.
     pub blocked: AtomicUsize,
     /// Until when no look for connections to close is worth it (`client_memory`).
     futile_until_ms: AtomicI64,
@@ -55,7 +55,7 @@ impl Clients {
         self.next_id.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// It has been given to its owner, and takes so much by itself.
+    /// Adds a client that has been given to its owner. The connection takes `own_bytes` by itself.
     pub fn add(&self, client: &Arc<ClientShared>, own_bytes: u64) {
         self.account_total(client, own_bytes);
         self.lock().insert(client.id, Arc::clone(client));
@@ -82,7 +82,7 @@ impl Clients {
         self.lock().values().cloned().collect()
     }
 
-    /// What all of them take.
+    /// Returns the bytes that all clients take.
     #[inline]
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
@@ -102,7 +102,8 @@ impl Clients {
         }
     }
 
-    /// One of them takes so much now. Only its owner says so: there is no second writer of the total.
+    /// Accounts `bytes` as what the client takes now. Called by the owner of the client only: there is no
+    /// second writer of the total.
     pub fn account_total(&self, client: &ClientShared, bytes: u64) {
         let before = client.seen.total_bytes.load(Ordering::Relaxed);
         client.seen.total_bytes.store(bytes, Ordering::Relaxed);
@@ -129,28 +130,28 @@ impl Clients {
         self.wake(mail, client);
     }
 
-    /// Its owner looks what it is asked.
+    /// Wakes the owner of the client, which then checks its requests.
     pub fn wake(&self, mail: &Mail, client: &ClientShared) {
         let token = client.token.load(Ordering::Acquire);
         mail.post(usize::from(client.worker), WorkerMessage::Attend { token, id: client.id });
     }
 
-    /// Whether a look for connections to close may find some.
+    /// Returns whether a look for connections to close may find some.
     pub fn may_evict(&self, now: UnixMs) -> bool {
         self.futile_until_ms.load(Ordering::Relaxed) <= now.0
     }
 
-    /// There is none to close: no thread looks again before `until`.
+    /// Notes that there is no connection to close: no thread looks again before `until`.
     pub fn note_futile(&self, until: UnixMs) {
         self.futile_until_ms.store(until.0, Ordering::Relaxed);
     }
 
-    /// One thread at a time chooses connections to close.
+    /// Locks the choice of connections to close: one thread at a time makes it.
     pub fn evicting(&self) -> MutexGuard<'_, ()> {
         self.evicting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many clients take how much: the text of DEBUG CLIENT-EVICTION.
+    /// Returns the text of DEBUG CLIENT-EVICTION: the number of clients and their bytes, by size of client.
     pub fn by_memory(&self) -> String {
         let mut steps = [(0u64, 0usize); STEPS];
         for client in self.all() {

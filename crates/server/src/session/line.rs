@@ -1,4 +1,4 @@
-//! One client as a line of CLIENT LIST.
+//! Line of one client in CLIENT LIST.
 
 use isotherm_stdx::UnixMs;
 use std::io::Write;
@@ -9,12 +9,13 @@ use crate::effects::pubsub::Kind;
 use crate::node::Node;
 use crate::session::client::{Attention, ClientShared, Names, Seen, SeenListening};
 
-/// Who reads the line.
+/// Reader of the line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
     /// A client. If the line is about itself, its request for it has arguments of so many bytes.
     Client(u64),
-    /// A reader of the log, from which what clients say of themselves can be kept (`hide-user-data-from-log`).
+    /// A reader of the log, from which what clients say of themselves can be kept
+    /// (`hide-user-data-from-log`).
     Log,
 }
 
@@ -25,7 +26,7 @@ pub fn of_log(node: &Node, client: &ClientShared, now: UnixMs) -> String {
     String::from_utf8_lossy(&line).trim_end().to_owned()
 }
 
-/// The same as it is, without an end of line, for the security log.
+/// Returns the line with nothing redacted and without an end of line, for the security log.
 pub fn whole(node: &Node, client: &ClientShared, now: UnixMs) -> Vec<u8> {
     let mut line = Vec::new();
     push(&mut line, node, client, now, Reader::Client(0));
@@ -85,7 +86,7 @@ fn user_of(names: &Names) -> &[u8] {
     names.user.as_ref().map_or(b"(superuser)", |user| &user.name)
 }
 
-/// What identifies a client in the log.
+/// Returns the fields that identify a client in the log.
 pub fn short(node: &Node, client: &ClientShared) -> String {
     let names = client.names();
     let redacted = node.config.hides_user_data().then_some("*redacted*");

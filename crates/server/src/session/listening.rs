@@ -1,5 +1,5 @@
-//! What one session listens to: channels, commands (MONITOR), changes of keys (CLIENT TRACKING). Few sessions listen, so
-//! it lies behind a pointer that is mostly empty.
+//! Names that one session listens to: channels, commands (MONITOR), changes of keys (CLIENT TRACKING). Few
+//! sessions listen, so the state lies behind a pointer that is mostly empty.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -17,12 +17,13 @@ use crate::node::Node;
 #[derive(Default)]
 pub struct Listening {
     names: [HashSet<Name>; Kind::COUNT],
-    /// It wants a line for every command.
+    /// True if the session gets a line for every command (MONITOR).
     pub monitors: bool,
-    /// Of slots that leave this node (CLIENT MAINT_NOTIFICATIONS).
+    /// True if the session gets notices of slots that leave this node (CLIENT MAINT_NOTIFICATIONS).
     has_slots: bool,
     pub tracking: Option<Box<Tracking>>,
-    /// What was in the mailbox before its next command was read has been handed out.
+    /// True if the messages that were in the mailbox before the session's next command was read have been
+    /// handed out.
     pub heard: bool,
 }
 
@@ -35,7 +36,7 @@ impl Listening {
         !self.awaits_mail() && !self.has_slots
     }
 
-    /// What is in the mailbox concerns what its commands are answered.
+    /// Returns whether messages in the mailbox may affect the replies to the session's commands.
     pub fn awaits_mail(&self) -> bool {
         self.any() || self.monitors || self.tracking.is_some()
     }
@@ -44,7 +45,8 @@ impl Listening {
         self.names.iter().any(|names| !names.is_empty())
     }
 
-    /// Of the sets, and of what it tracks; the names are shared. 17 B a place: a pointer, a length, and a byte of the table.
+    /// Returns the bytes of the sets and of the tracking state; the names are shared. A place takes 17 B: a
+    /// pointer, a length, and a byte of the table.
     fn bytes(&self) -> usize {
         const PLACE_BYTES: usize = size_of::<Name>() + 1;
         let names = self.names.iter().map(|names| names.capacity() * PLACE_BYTES).sum::<usize>();
@@ -75,12 +77,12 @@ impl Listening {
 }
 
 impl Session {
-    /// Whether it listens to a channel or a pattern.
+    /// Returns whether the session listens to a channel or a pattern.
     pub fn is_subscriber(&self) -> bool {
         self.listening.as_ref().is_some_and(|listening| listening.any())
     }
 
-    /// Whether it is there to hear, and no sign of life is expected.
+    /// Returns whether the client is connected to listen, so that no sign of life is expected.
     pub fn may_be_silent(&self) -> bool {
         self.is_subscriber() || self.monitors()
     }
@@ -94,14 +96,15 @@ impl Session {
         }
     }
 
-    /// What it has named so far, and its end takes out again: watched keys, channels, patterns, prefixes.
+    /// Returns the number of names that the session has given so far and that its end removes again: watched
+    /// keys, channels, patterns, prefixes.
     pub fn named_items(&self) -> usize {
         let prefixes = self.tracking().map_or(0, |tracking| tracking.prefixes.len());
         let names = self.subscriptions(Kind::Channel) + self.subscriptions(Kind::ShardChannel);
         self.watch.as_ref().map_or(0, |list| list.keys.len()) + names + prefixes
     }
 
-    /// Whether this user may listen to all that it listens to.
+    /// Returns whether `user` may listen to everything that the session listens to.
     pub fn may_listen_on(&self, user: &User) -> bool {
         let Some(listening) = &self.listening else { return true };
         Kind::ALL.into_iter().all(|kind| {

@@ -1,8 +1,8 @@
 //! A session: what the server remembers of one connection between two requests.
 //!
-//! It is split in two. `Session` belongs to the worker that owns the connection, and only that worker touches it.
-//! `ClientShared` is what other threads may see (CLIENT LIST) or do (CLIENT KILL): atomics, and a mutex for the names.
-//! An idle connection costs both and nothing else, so what few connections need is boxed.
+//! It is split in two. `Session` belongs to the worker that owns the connection, and only that worker touches
+//! it. `ClientShared` is what other threads may see (CLIENT LIST) or do (CLIENT KILL): atomics, and a mutex
+//! for the names. An idle connection costs both and nothing else, so what few connections need is boxed.
 
 pub mod client;
 pub mod clients;
@@ -32,7 +32,7 @@ use errand::Errand;
 pub use listening::Listening;
 use replica::ReplicaTalk;
 
-/// What CLIENT REPLY has asked for.
+/// Replies that CLIENT REPLY has asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ReplyMode {
     #[default]
@@ -40,19 +40,19 @@ pub enum ReplyMode {
     Off,
     /// The next command's reply is dropped (CLIENT REPLY SKIP was this one).
     SkipNext,
-    /// This command's reply is dropped.
+    /// Mode in which this command's reply is dropped.
     Skip,
 }
 
-/// What a session keeps of its waiting.
+/// State of a session that waits.
 pub struct Blocked {
     pub waiter: Arc<Waiter>,
     pub deadline: Option<SteadyMs>,
-    /// Its worker has noted the deadline.
+    /// True once the worker of the session has noted the deadline.
     pub is_noted: bool,
     /// The bytes of the arguments that are kept.
     pub argument_bytes: usize,
-    /// What waiting takes in all: the arguments, the waiter, and its keys in the lists of partitions.
+    /// Bytes that waiting takes in all: the arguments, the waiter, and its keys in the lists of partitions.
     pub bytes: usize,
 }
 
@@ -60,14 +60,14 @@ pub struct Session {
     pub shared: Arc<ClientShared>,
     pub db: Db,
     pub proto: Protocol,
-    /// Who it is: the default user, until it says otherwise.
+    /// User of the session: the default user until the client authenticates as another.
     pub user: Arc<User>,
-    /// When it looked its user up (`Users::generation`).
+    /// Generation of the users (`Users::generation`) at the session's last look-up of its user.
     pub users_seen: u64,
     pub authenticated: bool,
-    /// Its user may read every key: always, or with the command at hand.
+    /// True if the user may read every key: always, or with the command at hand.
     pub may_read_all: bool,
-    /// It has authenticated once, even if it has to authenticate again (RESET).
+    /// True once the client has authenticated, even if it has to authenticate again (RESET).
     pub was_authenticated: bool,
     pub reply_mode: ReplyMode,
     /// True once it has tracked: what it has read may be noted.
@@ -80,42 +80,45 @@ pub struct Session {
     pub redirects: bool,
     /// READONLY: a replica answers what only reads.
     pub reads_of_replica: bool,
-    /// The connection ends once what it has been answered is written (QUIT, protocol errors, CLIENT KILL of oneself).
+    /// The connection ends once what it has been answered is written (QUIT, protocol errors, CLIENT KILL of
+    /// oneself).
     pub close_after_reply: bool,
     /// Between MULTI and EXEC.
     pub multi: Option<Box<Multi>>,
     /// After WATCH.
     pub watch: Option<Box<WatchList>>,
-    /// It waits for a key.
+    /// Wait of the session, while it waits for a key.
     pub blocked: Option<Box<Blocked>>,
-    /// Its transaction is being run.
+    /// True while the session's transaction is being run.
     pub in_exec: bool,
-    /// Its command is one that a script has called.
+    /// True for the session as which the commands of a script run.
     pub in_script: bool,
     /// SCRIPT DEBUG SYNC: its next EVAL is debugged.
     pub debugs: bool,
-    /// It listens to channels, to commands, or to changes of keys.
+    /// State of a session that listens to channels, to commands, or to changes of keys.
     pub listening: Option<Box<Listening>>,
-    /// Where its last change ends in the log.
+    /// Offset in the log at which the session's last change ends.
     pub written: LogOffset,
-    /// What it is about to wait for (WAIT).
+    /// Wait that WAIT has asked for and that is about to begin.
     pub wish: Option<Box<Wish>>,
-    /// It is about to wait for the answer of the cluster bus.
+    /// True if the session is about to wait for the answer of the cluster bus.
     pub asks_bus: bool,
-    /// It is about to wait for the end of this MIGRATE.
+    /// MIGRATE whose end the session is about to wait for.
     pub migration: Option<Box<Order>>,
     /// Errand whose end it is about to wait for.
     pub errand: Option<Box<Errand>>,
-    /// How often ASKING was sent since it was over: what follows is let through to a slot that comes to this node.
+    /// Number of times that ASKING was sent since it last ended. While it is not 0, commands may run in a
+    /// slot that is being imported by this node.
     pub asking: u32,
-    /// It has spoken as a replica does.
+    /// State of a session that has spoken as a replica does.
     pub replica: Option<Box<ReplicaTalk>>,
     /// Pushes in the reply of this command, which CLIENT REPLY does not drop; kept once it drops replies.
     pub pushed: Vec<u8>,
-    /// Commands run so far, and the last that was asked for (`Entry::index`); copied to `shared` once a batch.
+    /// Commands run so far, and the last that was asked for (`Entry::index`); copied to `shared` once a
+    /// batch.
     pub commands: u64,
     pub last_command: u16,
-    /// How often the command at hand was parked for values on disk.
+    /// Number of times that the command at hand was parked for values on disk.
     pub fetches: u8,
     /// The gates that can matter to it: `gates_now`, as it was when the session was changed last.
     pub gates: Gates,
@@ -131,13 +134,13 @@ pub struct Multi {
     pub dirty_exec: bool,
     /// The flags of all queued commands together.
     pub flags: isotherm_commands::Flags,
-    /// One of them is not for a replica that is cut off from its primary (`Flags::STALE`).
+    /// True if a queued command does not run on a replica that is cut off from its primary (`Flags::STALE`).
     pub needs_fresh: bool,
-    /// One of them does not run while a file is loaded (`Flags::LOADING`).
+    /// True if a queued command does not run while a file is loaded (`Flags::LOADING`).
     pub needs_data: bool,
-    /// What the queue takes as Valkey counts it, for `multi-mem` and the limit on queries.
+    /// Bytes of the queue as Valkey counts them, for `multi-mem` and the limit on queries.
     pub bytes: usize,
-    /// What the allocator has given for the arguments.
+    /// Bytes that the allocator has given for the arguments.
     argument_bytes: usize,
 }
 
@@ -163,7 +166,7 @@ impl Multi {
         self.queue.push(queued);
     }
 
-    /// What it takes.
+    /// Returns the bytes that the queue takes.
     pub fn memory_bytes(&self) -> usize {
         let queue = class_bytes(self.queue.capacity() * size_of::<Queued>());
         class_bytes(size_of::<Multi>()) + queue + self.argument_bytes
@@ -178,7 +181,7 @@ impl Multi {
 pub struct Queued {
     pub command: &'static Entry,
     pub args: ArgsBuf,
-    /// In a member of a cluster: that of its keys, if it has some.
+    /// Slot of the command's keys, in a member of a cluster; `None` if it has no keys.
     pub slot: Option<Slot>,
 }
 
@@ -186,12 +189,13 @@ pub struct Queued {
 pub struct WatchList {
     pub watcher: Arc<Watcher>,
     pub keys: HashSet<(Db, Arc<[u8]>)>,
-    /// What the keys take, here and where they are watched.
+    /// Bytes that the keys take, here and where they are watched.
     pub bytes: usize,
 }
 
 impl Session {
-    /// Of a client that has just come and is known to `Clients`: the default user's, if that needs no password.
+    /// Begins the session of a client that has just connected and is known to `Clients`. Its user is the
+    /// default user, and it is authenticated if that user needs no password.
     pub fn begin(shared: Arc<ClientShared>, users: &Users) -> Session {
         let users_seen = users.generation();
         let user = users.set_default_user(&shared);
@@ -240,7 +244,8 @@ impl Session {
         session
     }
 
-    /// As the commands of a script of `caller` see it, which may leave before the script ends.
+    /// Returns a session as which the commands of a script of `caller` run. `caller` may leave before the
+    /// script ends.
     pub fn of_script(caller: &Session) -> Session {
         Session {
             db: caller.db,
@@ -256,14 +261,15 @@ impl Session {
         }
     }
 
-    /// It is this user from now on.
+    /// Makes `user` the user of the session from now on.
     pub fn set_user(&mut self, user: Arc<User>) {
         self.may_read_all = user.permits_everything();
         self.user = user;
         self.note_gates();
     }
 
-    /// It does what it is asked. False if it runs no further command.
+    /// Does what the session is asked to do (`Attention`). Returns false if the session runs no further
+    /// command.
     #[cold]
     pub fn heeds(&mut self, users: &Users) -> bool {
         if !self.shared.is_asked(Attention::KILL) && self.shared.is_asked(Attention::USER) {
@@ -278,8 +284,9 @@ impl Session {
 
     // COMPAT(users): A subscriber is closed when it sees that its user may not listen to one of its channels any more. If the
     // right is given back before that, it stays. Why: each connection belongs to one thread, which looks at its channels.
-    /// Its user may have changed: it looks it up again. False if it is to be closed: there is no such user any more, or
-    /// it listens to a channel that it may not listen to any more.
+    /// Looks up the user of the session again, because it may have changed. Returns false if the session is
+    /// to be closed: there is no such user any more, or the session listens to a channel that the user may
+    /// not listen to any more.
     #[cold]
     pub fn look_up_user(&mut self, users: &Users) -> bool {
         self.users_seen = users.generation();
@@ -293,7 +300,7 @@ impl Session {
         keeps_channels
     }
 
-    /// What it is was changed: by a handler, or by the end of its transaction.
+    /// Updates the gates after a change of the session, by a handler or by the end of its transaction.
     pub fn note_gates(&mut self) {
         self.gates = self.gates_now();
     }
@@ -311,7 +318,7 @@ impl Session {
             .or(Gates::ASKING.when(self.asking > 0))
     }
 
-    /// As its commands see it.
+    /// Returns the caller as which its commands see the session.
     #[inline]
     pub fn caller(&self, may_wait: bool) -> Caller {
         Caller {
@@ -333,7 +340,7 @@ impl Session {
         self.shared.id
     }
 
-    /// It has asked for the stream: it is no client any more.
+    /// Returns whether the session has asked for the replication stream: it is no client any more then.
     pub fn asks_for_stream(&self) -> bool {
         self.replica.as_ref().is_some_and(|replica| replica.request.is_some())
     }

@@ -13,7 +13,7 @@ impl Session {
         self.listening.as_ref().and_then(|listening| listening.tracking.as_deref())
     }
 
-    /// Who is to be noted as a reader of what the next command reads.
+    /// Returns the tracker to note as a reader of what the next command reads, if it is to be noted.
     pub fn reader(&self) -> Option<Tracker> {
         let notes = self.tracking().is_some_and(Tracking::notes_reads);
         notes.then(|| Tracker::new(self.id(), self.shared.worker))

@@ -1,8 +1,8 @@
-//! Batches: up to 32 ready requests of one connection are parsed, looked up and hashed, then the memory that they will
-//! touch is fetched for all of them at once, and then they run in order.
+//! Batches: up to 32 ready requests of one connection are parsed, looked up and hashed, then the memory that
+//! they will touch is fetched for all of them at once, and then they run in order.
 //!
-//! The waits for memory overlap instead of adding up, which is what makes a pipeline fast; and the lock of a partition
-//! is kept while consecutive commands fall on it.
+//! The waits for memory overlap instead of adding up, which is what makes a pipeline fast; and the lock of a
+//! partition is kept while consecutive commands fall on it.
 //!
 //! ```text
 //! found     GET a | GET b | GET c | GET d       a batch of four, all parsed
@@ -24,9 +24,10 @@ use crate::request::resolve::Request;
 
 /// Requests of a batch. Larger ones gain nothing: 32 x 4 lines of cache are what the first level holds.
 pub const REQUESTS_MAX: usize = 32;
-/// A batch ends behind the request that passes this: its arguments should still lie in the cache when it runs.
+/// A batch ends behind the request that passes this: its arguments should still lie in the cache when it
+/// runs.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
-/// One request in the bytes that were read.
+/// Request in the bytes that were read.
 #[derive(Clone, Copy)]
 pub struct Found {
     pub start: usize,
@@ -41,7 +42,7 @@ impl Found {
     }
 }
 
-/// What was found in bytes; kept between batches for its memory.
+/// Requests that were found in the bytes of a batch; kept between batches for their memory.
 #[derive(Default)]
 pub struct Requests {
     pub found: Vec<Found>,
@@ -51,7 +52,7 @@ pub struct Requests {
 }
 
 struct Quoted {
-    /// In `found`.
+    /// Index of the request in `found`.
     request: usize,
     line: Box<[u8]>,
 }
@@ -96,8 +97,9 @@ pub enum Ended {
     Wrong(ProtocolError),
 }
 
-/// Runs all complete requests of `bytes`, or as many as the connection's share of this turn allows. Returns how many bytes
-/// are done with; the rest begins with a request that is incomplete or has to wait, as the connection's fields say. Replies that are not written yet stay in the dispatcher.
+/// Runs all complete requests of `bytes`, or as many as the connection's share of this turn allows. Returns
+/// how many bytes are done with; the rest begins with a request that is incomplete or has to wait, as the
+/// connection's fields say. Replies that are not written yet stay in the dispatcher.
 pub fn run_requests(
     dispatcher: &mut Dispatcher,
     connection: &mut Connection,
@@ -106,7 +108,8 @@ pub fn run_requests(
 ) -> usize {
     let mut done = 0;
     connection.unrun = false;
-    // Found anew below, if the last request is incomplete: what an earlier one still lacked says nothing about it.
+    // Found anew below, if the last request is incomplete: what an earlier one still lacked says nothing
+    // about it.
     connection.wanted = 0;
     while !connection.is_stopped() && !connection.edge.writable {
         requests.clear();
@@ -145,8 +148,8 @@ pub fn run_requests(
     done
 }
 
-/// Runs what was found, and writes in between. If the connection was stopped before the end, returns the number of the
-/// first request that did not run.
+/// Runs what was found, and writes in between. If the connection was stopped before the end, returns the
+/// number of the first request that did not run.
 #[inline]
 pub fn run_found(
     dispatcher: &mut Dispatcher,
@@ -237,7 +240,8 @@ pub fn parse(
     (at, Ended::Full)
 }
 
-/// Runs requests from the one with the number `first` on. Returns how many ran, and what comes next: `Go` if all did.
+/// Runs requests from the one with the number `first` on. Returns how many ran, and what comes next: `Go` if
+/// all did.
 fn run_batch(
     dispatcher: &mut Dispatcher,
     connection: &mut Connection,

@@ -1,8 +1,8 @@
-//! One connection of a worker: its socket, its session, and the bytes that wait.
+//! Connection of a worker: its socket, its session, and the bytes that wait.
 //!
-//! A connection owns bytes only while a request is incomplete or a reply cannot be written, and for two seconds after
-//! that (`input_buffer`); everything else lies in the worker's two buffers. So an idle connection costs this struct and its
-//! `ClientShared`, some 600 bytes together.
+//! A connection owns bytes only while a request is incomplete or a reply cannot be written, and for two
+//! seconds after that (`input_buffer`); everything else lies in the worker's two buffers. So an idle
+//! connection costs this struct and its `ClientShared`, some 600 bytes together.
 
 use isotherm_log::LogOffset;
 use isotherm_reactor::Stream;
@@ -27,7 +27,7 @@ pub struct Connection {
     pub stream: Stream,
     pub session: Session,
     pub parser: Parser,
-    /// From the first byte of a request that is not complete, or was not run yet.
+    /// Bytes from the first one of a request that is not complete, or was not run yet.
     pub input: Input,
     /// Replies that the socket did not take.
     pub outbox: Option<Box<Outbox>>,
@@ -35,14 +35,16 @@ pub struct Connection {
     pub input_peak: usize,
     /// Bytes that the unfinished request still wants, as the client says.
     pub wanted: usize,
-    /// Bytes at its front that are done with; some only while the connection is parked, or waits for its next turn.
+    /// Bytes at its front that are done with; some only while the connection is parked, or waits for its next
+    /// turn.
     pub input_done: usize,
     /// Why no further request of it runs, if that is so.
     pub parked: Option<Parked>,
     pub phase: Phase,
     pub sends: Sends,
     pub listed: Listed,
-    /// `input` may hold complete requests: the connection was parked, or its share of the turn was over, before they were run.
+    /// `input` may hold complete requests: the connection was parked, or its share of the turn was over,
+    /// before they were run.
     pub unrun: bool,
     pub edge: Edge,
 }
@@ -58,12 +60,12 @@ pub struct Edge {
     pub writable: bool,
 }
 
-/// How far its end has come.
+/// Progress of the end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Phase {
     Open,
-    /// The peer sends no more: behind what can still be read comes the end. Known from the event, whether or not anything
-    /// is read now.
+    /// The peer sends no more: behind what can still be read comes the end. Known from the event, whether or
+    /// not anything is read now.
     Ended,
     /// The peer sends no more, or nothing more is read; closed when the outbox is empty.
     Closing,
@@ -71,7 +73,7 @@ pub enum Phase {
     Broken,
 }
 
-/// How much its client has sent at once, the last time.
+/// Amount that the client has sent at once, the last time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sends {
     /// No more than a member of a group may.
@@ -139,12 +141,13 @@ impl Connection {
         }
     }
 
-    /// Its number at its worker.
+    /// Returns the number of the connection at its worker.
     pub fn token(&self) -> usize {
         self.session.shared.token.load(Ordering::Relaxed)
     }
 
-    /// Whether it may be read and run together with others: it has nothing of its own that comes first.
+    /// Returns whether the connection may be read and run together with others: it has nothing of its own
+    /// that comes first.
     #[inline]
     pub fn is_plain(&self) -> bool {
         self.input.is_empty()
@@ -170,7 +173,8 @@ impl Connection {
         }
     }
 
-    /// What it was parked for is over. A client that reads too little still does.
+    /// Ends the parking of the connection: its cause is over. A client that reads too little is parked again
+    /// for that.
     pub fn unpark(&mut self) {
         self.parked = None;
         self.note_outbox();
@@ -185,34 +189,35 @@ impl Connection {
         }
     }
 
-    /// Whether no further command may run now.
+    /// Returns whether no further command may run now.
     pub fn is_stopped(&self) -> bool {
         self.parked.is_some() || self.is_closing()
     }
 
-    /// Whether it has kept requests that may run now.
+    /// Returns whether the connection has kept requests that may run now.
     #[inline]
     pub fn can_go_on(&self) -> bool {
         self.unrun && !self.is_stopped()
     }
 
-    /// Whether nothing is read from it now. Blocked and slow clients are read: that is how their end is noticed.
+    /// Returns whether nothing is read from the connection now. Blocked and slow clients are read, because
+    /// that is how their end is noticed.
     #[inline]
     pub fn is_deaf(&self) -> bool {
         self.parked.is_some_and(Parked::is_deaf) || self.is_closing()
     }
 
-    /// Whether it waits for a key.
+    /// Returns whether the client waits for a key.
     pub fn is_blocked(&self) -> bool {
         self.session.blocked.is_some()
     }
 
-    /// Whether it debugs its script.
+    /// Returns whether the client debugs its script.
     pub fn is_debugging(&self) -> bool {
         matches!(self.parked, Some(Parked::Debugger(_)))
     }
 
-    /// Whether so much waits for the client that no further command may run.
+    /// Returns whether so many replies wait for the client that no further command may run.
     pub fn reads_too_little(&self) -> bool {
         self.outbox.as_ref().is_some_and(|outbox| outbox.is_full())
     }
@@ -229,7 +234,8 @@ impl Connection {
         self.phase = self.phase.max(Phase::Ended);
     }
 
-    /// Nothing more is read; what waits is written, then it is closed.
+    /// Begins to close the connection: nothing more is read, and it is closed once the waiting replies are
+    /// written.
     pub fn begin_closing(&mut self) {
         self.phase = self.phase.max(Phase::Closing);
     }
@@ -241,8 +247,9 @@ impl Connection {
         self.phase = Phase::Broken;
     }
 
-    /// A client that has left while a pause holds it up: its command and what it has sent behind it are dropped, as
-    /// Valkey does. The other causes are ours alone, and what came before the end is run when they are over.
+    /// A client that has left while a pause holds it up: its command and what it has sent behind it are
+    /// dropped, as Valkey does. The other causes are ours alone, and what came before the end is run when
+    /// they are over.
     #[cold]
     pub fn leave_pause(&mut self) {
         if self.phase == Phase::Ended && matches!(self.parked, Some(Parked::Pause(_))) {
@@ -377,7 +384,8 @@ impl Connection {
         self.outbox.as_mut().is_some_and(|outbox| outbox.let_go(reached))
     }
 
-    /// Those of its replies that have waited since `before` for more than `reached` are replaced by an error each. How many.
+    /// Replaces each reply that has waited since before `before` for an offset beyond `reached` by an error.
+    /// Returns the number of these replies.
     pub fn refuse_held(&mut self, reached: LogOffset, before: Instant, error: &[u8]) -> usize {
         let Some(outbox) = &mut self.outbox else { return 0 };
         match outbox.refuse_held(reached, before, error) {
@@ -447,7 +455,8 @@ impl Connection {
     }
 }
 
-/// What a connection takes that does nothing: this struct, and what others see of it behind an `Arc` of two counts.
+/// Bytes that an idle connection takes: this struct, and what other threads see of it in an `Arc` with its
+/// two counts.
 pub const OWN_BYTES: u64 =
     (size_of::<Connection>() + size_of::<ClientShared>() + 2 * size_of::<usize>()) as u64;
 

@@ -5,7 +5,8 @@
 //!   bytes --> read aside --> the debugger's input --> the run goes on in a turn of its own --> lines --> written
 //!   the client leaves --> the run goes on to its end, as any that takes long
 //! ```
-//! Nothing is held and no thread stands still while the user thinks. A client that does not read what was written to it gets no more.
+//! Nothing is held and no thread stands still while the user thinks. A client that does not read what was
+//! written to it gets no more.
 
 use super::Inner;
 use super::connection::Connection;
@@ -13,7 +14,7 @@ use super::parking::Parked;
 use crate::request::next::Ticket;
 
 impl Inner {
-    /// What has been read from the connection goes to its debugger.
+    /// Hands the bytes that have been read from the connection to its debugger.
     #[cold]
     pub fn feed_debugger(&mut self, connection: &mut Connection) {
         let Some(Parked::Debugger(ticket)) = connection.parked else { return };
@@ -74,7 +75,8 @@ impl Inner {
         self.settle(connection, token);
     }
 
-    /// What was said so far is sent: is there more to do for the client?
+    /// Lets the debugger go on after its output was sent, if more input of the client waits and the client
+    /// does not read too little.
     fn go_on_debugging(&mut self, connection: &mut Connection, ticket: Ticket) {
         let is_held = connection.reads_too_little();
         let runs = &mut self.dispatcher.exec.runs;

@@ -5,8 +5,9 @@
 //! message, message      behind them, in the outbox             so a push never tears a reply
 //! written               when the messages are read, or are 1 MB; no more are handed out before they are
 //! ```
-//! A session that listens runs a request only after what was in the mailbox when the request was read has been handed
-//! out (`WaitReason::Mailbox`): a client that knows that a message was published, and then unsubscribes, has got it before.
+//! A session that listens runs a request only after what was in the mailbox when the request was read has
+//! been handed out (`WaitReason::Mailbox`): a client that knows that a message was published, and then
+//! unsubscribes, has got it before.
 
 use isotherm_cluster::topology::replies::Asker;
 use isotherm_cluster::{Slot, SlotSet};
@@ -26,7 +27,8 @@ use crate::session::ReplyMode;
 // COMPAT(pubsub): Messages of a session's own commands (PUBLISH to itself, invalidations of its own changes) arrive
 // after the replies to all commands that were read with them from its socket; in Valkey right behind the one
 // command. Why: replies of a batch are written at once, and messages after them.
-/// What is handed out before it is written: the outboxes of connections that read would grow for nothing.
+/// Maximum of message bytes that are handed out before they are written. With more, the outboxes of
+/// connections that read would grow for nothing.
 const SAID_BYTES_MAX: usize = 1 << 20;
 
 /// Units of a connection that is written to: as many as those of some messages.
@@ -87,8 +89,8 @@ impl Inner {
         self.dispatcher.budget.pay_units(1 + receivers);
     }
 
-    /// Slots are another node's: who listens to a shard channel of one hears that it is over. What is this node's again
-    /// meanwhile stays.
+    /// Slots are another node's: who listens to a shard channel of one hears that it is over. What is this
+    /// node's again meanwhile stays.
     pub fn end_shard_channels(&mut self, slots: &SlotSet) {
         let Some(member) = self.node.cluster.get() else { return };
         let is_over = |channel: &[u8]| {
@@ -185,8 +187,8 @@ impl Inner {
             }
             self.check_output(&mut connection);
             self.account(&mut connection);
-            // No event reports that the socket takes more once everything is written: what was stopped by that runs in
-            // this turn, behind the messages. So does what is written in pieces.
+            // No event reports that the socket takes more once everything is written: what was stopped by
+            // that runs in this turn, behind the messages. So does what is written in pieces.
             if connection.can_go_on() || connection.edge.writable {
                 self.go_on_later(&mut connection);
             }

@@ -6,8 +6,9 @@
 //!
 //! read 0, read 1, read 2  ->  parse, fetch a b c d ahead  ->  run a b c d  ->  write 0, write 1, write 2
 //! ```
-//! Without a pipeline a batch has one request, and its waits for memory - some four, one after the other - are a sixth of
-//! what it costs. Those of a group overlap. Only small requests join; who sends more is served alone, in a larger buffer.
+//! Without a pipeline a batch has one request, and its waits for memory - some four, one after the other -
+//! are a sixth of what it costs. Those of a group overlap. Only small requests join; who sends more is served
+//! alone, in a larger buffer.
 //!
 //! Between two groups this struct is empty.
 
@@ -26,15 +27,15 @@ use crate::request::next::Next;
 use crate::request::resolve::Request;
 
 const CONNECTIONS_MAX: usize = 32;
-/// What a connection may bring: a pipeline of some 32 small requests.
+/// Bytes that one connection may bring into a group: a pipeline of some 32 small requests.
 pub const REGION_BYTES: usize = 2 << 10;
 
 pub struct Group {
     buffer: Box<[u8]>,
     members: ArrayVec<Member, CONNECTIONS_MAX>,
     requests: Requests,
-    /// What the members' requests came to, and the connections that were served, the first last. They stand here since
-    /// the whole of such an array is copied wherever it is moved, however little is in it.
+    /// Outcomes of the members' requests, and the connections that were served, the first last. They are
+    /// fields because the whole of such an array is copied wherever it is moved, however little is in it.
     ran: ArrayVec<Ran, CONNECTIONS_MAX>,
     done: ArrayVec<(Box<Connection>, usize), CONNECTIONS_MAX>,
 }
@@ -50,23 +51,23 @@ struct Member {
     ended: Ended,
 }
 
-/// What a member's requests came to.
+/// Outcome of a member's requests.
 struct Ran {
-    /// How many of them, and what comes next.
+    /// Number of requests that ran, and the next action.
     requests: usize,
     next: Next,
-    /// What its replies wait for.
+    /// Offset in the log that the replies wait for.
     not_before: LogOffset,
-    /// Where its replies end in the reply buffer, until that is written.
+    /// End of the replies in the reply buffer, until that is written.
     replies_end: usize,
 }
 
-/// What became of a connection that tried to join.
+/// Outcome of the attempt of a connection to join.
 pub enum Join {
     Joined,
-    /// There was nothing to read, or the end.
+    /// The connection had nothing to read, or has ended.
     Not(Box<Connection>, Progress),
-    /// It has sent more than fits: here is what was read.
+    /// The connection has sent more than fits; the vector holds the bytes that were read.
     TooMuch(Box<Connection>, Vec<u8>),
 }
 
@@ -85,7 +86,8 @@ impl Group {
         self.members.is_empty()
     }
 
-    /// Whether to run it before the next joins: so many requests that more would push each other out of the cache.
+    /// Returns whether the group is to be run before the next connection joins: more requests would push each
+    /// other out of the cache.
     pub fn is_full(&self) -> bool {
         self.members.is_full() || self.requests.found.len() >= REQUESTS_MAX
     }
@@ -191,7 +193,8 @@ fn write_members(dispatcher: &mut Dispatcher, members: &mut [Member], ran: &[Ran
     clear_replies(dispatcher);
 }
 
-/// What is left of a member's bytes after its first requests, alone. Returns how many bytes are done with.
+/// Runs the rest of a member's bytes after its first requests, alone. Returns the number of bytes that are
+/// done with.
 fn go_on(
     dispatcher: &mut Dispatcher,
     member: &mut Member,

@@ -3,8 +3,9 @@
 //! ```text
 //! event --> a step: read, work, write --> an event | the next turn --> ... --> requests
 //! ```
-//! A step that signs takes as long as hundreds of commands. So in one turn a worker begins steps for some milliseconds, and the others
-//! wait behind those who send requests; a handshake that is not done after ten seconds is broken off.
+//! A step that signs takes as long as hundreds of commands. So in one turn a worker begins steps for some
+//! milliseconds, and the others wait behind those who send requests; a handshake that is not done after ten
+//! seconds is broken off.
 
 use isotherm_reactor::stream::Progress;
 use isotherm_reactor::tls;
@@ -18,18 +19,19 @@ use crate::process::log;
 use crate::tls::user_names;
 use crate::users::noting;
 
-/// From its beginning to its end.
+/// Maximum time of a handshake from its beginning to its end.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);
-/// In one turn no further step is begun after so long.
+/// Maximum time of handshakes in one turn: no further step begins after it.
 const TURN_TIME_MAX: Duration = Duration::from_millis(2);
 
 #[derive(Default)]
 pub struct Handshakes {
-    /// Those that are not done, by the number of the client; it rises, so they are in the order in which they began.
+    /// Handshakes under way, by the number of the client. The number rises, so they are in the order in which
+    /// they began.
     begun: BTreeMap<u64, Begun>,
-    /// What the steps of this turn have taken.
+    /// Time that the steps of this turn have taken.
     taken: Duration,
-    /// How often sockets took nothing, by DEBUG FORCE-TLS-WRITE-ERROR, when that was looked at last.
+    /// Number of times that sockets took nothing (DEBUG FORCE-TLS-WRITE-ERROR), at the last look.
     took_nothing: u32,
 }
 
@@ -48,7 +50,7 @@ impl Handshakes {
         }
     }
 
-    /// It has ended, maybe within its handshake.
+    /// Removes a connection that has ended, maybe within its handshake.
     #[inline]
     pub fn forget(&mut self, connection: &Connection) {
         if connection.stream.is_handshaking() {
@@ -119,7 +121,8 @@ impl Inner {
         }
     }
 
-    /// The client's certificate has these names: it is the first of them that is a user who may enter, or the default user.
+    /// The client's certificate has these names: it is the first of them that is a user who may enter, or the
+    /// default user.
     fn enter(&self, connection: &mut Connection, names: &[Vec<u8>]) {
         const HIDES_NAMES: Id = id("hide-user-data-from-log");
         let (users, session) = (&self.node.users, &mut connection.session);
@@ -174,7 +177,8 @@ impl Inner {
         }
     }
 
-    /// Whether a handshake of the list is one: those that are done, or whose connection has ended, have left it.
+    /// Returns whether an entry of the list is still a handshake: connections that are done with it, or have
+    /// ended, are none.
     fn is_handshaking(&self, token: usize, id: u64) -> bool {
         let connection = self.connections[token].as_ref();
         connection

@@ -17,7 +17,7 @@ use crate::config::{Id, id};
 use crate::mail::message::{FeederMessage, WorkerMessage};
 use crate::request::reply_gate::Part;
 
-/// How often replies are looked for that have waited for replicas for too long.
+/// Interval of the looks for replies that have waited for replicas for too long.
 const HELD_LOOK_INTERVAL: Duration = Duration::from_millis(50);
 // COMPAT(replication): With `repl-ack-quorum` replies wait until so many replicas have acknowledged what they show; after
 // `repl-ack-timeout` each is replaced by the error NOREPLICAS, and the change stays. Valkey has WAIT only, which each client has to
@@ -53,7 +53,8 @@ impl Inner {
         if gate.has_quorum() {
             self.await_acks();
         }
-        // It may have come there meanwhile: then no message will say so, and nothing else would send what waits.
+        // It may have come there meanwhile: then no message will say so, and nothing else would send what
+        // waits.
         if !self.let_go(connection) || gate.is_reached_after_asking(self.number, until) {
             self.node.mail.post_from(Some(self.number), self.number, WorkerMessage::Durable);
         }

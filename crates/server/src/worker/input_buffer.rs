@@ -7,10 +7,10 @@
 //!                                      +--+ more arrives: doubled    +---- another: no allocation
 //! ```
 //! A client that has sent one large argument will soon send another, so the room stays for a while. Its
-//! memory is never more than twice what has arrived, and 64 KB: an announced length takes none, it only ends the
-//! doubling. Where 1 MB of an argument has come there is room for all of it, so that it is read to where it
-//! stays: the kernel gives memory as it arrives, and what was never written to is not counted (`Untouched`).
-//! The command that it is for may store it as it lies (`lending`).
+//! memory is never more than twice what has arrived, and 64 KB: an announced length takes none, it only ends
+//! the doubling. Where 1 MB of an argument has come there is room for all of it, so that it is read to where
+//! it stays: the kernel gives memory as it arrives, and what was never written to is not counted
+//! (`Untouched`). The command that it is for may store it as it lies (`lending`).
 //!
 //! | room                 | how much                                                                       |
 //! |----------------------|--------------------------------------------------------------------------------|
@@ -55,7 +55,7 @@ const KERNEL_PAGE_BYTES: usize = 4 << 10;
 /// Less is not worth a smaller allocation.
 const WASTE_BYTES_MIN: usize = 4 << 10;
 const IDLE_SECONDS: i64 = 2;
-/// How often connections are looked at that have such bytes, or have left much unread for some time.
+/// Interval of the looks at connections that have such bytes, or have left much unread for some time.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The bytes that a connection's requests are read into, and how much of their memory was never written to.
@@ -172,7 +172,7 @@ impl Connection {
         self.input.try_reserve_exact(more).map_err(|error| (more, error))
     }
 
-    /// What was run leaves nothing behind but room, if that is of use.
+    /// Gives back the memory of requests that were run, except room that is of use.
     pub fn give_back_room(&mut self) {
         self.input_peak = self.input_peak.max(self.input.len());
         let kept_max = if self.sends == Sends::Large { EMPTY_BYTES_MAX } else { BUSY_BYTES_MIN };

@@ -1,4 +1,4 @@
-//! What sessions that track are sent: that keys have changed, or that all have left.
+//! Invalidations that are sent to tracking sessions: keys have changed, or all have left.
 //!
 //! ```text
 //! RESP3                       >2 invalidate [k]
@@ -76,14 +76,14 @@ impl Inner {
         }
     }
 
-    /// One of ours is notified in the place of another worker's.
+    /// Delivers an invalidation to a client of this worker to which a client of another worker redirects.
     pub fn deliver_redirected(&mut self, token: usize, id: u64, body: &[u8]) {
         self.send_redirected(token, id, body);
         self.node.mail.subtract_queued(carried_bytes(body));
         self.dispatcher.budget.pay_units(1);
     }
 
-    /// One of ours is notified in the place of another.
+    /// Sends an invalidation to a client of this worker to which another client redirects.
     fn send_redirected(&mut self, token: usize, id: u64, body: &[u8]) {
         let connection = self.connections.get(token).and_then(Option::as_ref);
         let Some(session) = connection.map(|connection| &connection.session).filter(|its| its.id() == id)

@@ -13,16 +13,17 @@ use crate::node::unix_now;
 use crate::request::blocking::{self, owner};
 use crate::session::Attention;
 
-/// Those whose time to wait is over are answered so many in one turn, each with its own locks.
+/// Maximum number of clients that are answered in one turn because their time is over, each with its own
+/// locks.
 const TIMED_OUT_PER_TURN_MAX: usize = 256;
 
-/// What a client that waited for a key gets.
+/// Answer to a client that waited for a key.
 pub enum Answer {
     Reply {
         reply: Vec<u8>,
-        /// It waits for this place in the log.
+        /// Offset in the log that the reply waits for.
         not_before: LogOffset,
-        /// Where its change ends in the log.
+        /// Offset in the log at which the change of the command ends.
         written: LogOffset,
     },
     Without(Without),
@@ -61,7 +62,7 @@ impl Inner {
         how.into_iter().for_each(|how| self.answer(waiter, Answer::Without(how)));
     }
 
-    /// One of ours waited, and its waiting was ended by the sender of this.
+    /// Answers a client of this worker that waited. The sender of the message has ended its wait.
     pub fn answer(&mut self, waiter: &Arc<Waiter>, answer: Answer) {
         let (token, id) = owner(waiter);
         let Some(mut connection) = self.connections.get_mut(token).and_then(Option::take) else { return };
@@ -94,7 +95,7 @@ impl Inner {
         self.settle(connection, token);
     }
 
-    /// Those whose time is over.
+    /// Ends the waits of clients whose time is over.
     pub fn end_waiting(&mut self) {
         let now = SteadyMs::of(unix_now());
         for number in 0..TIMED_OUT_PER_TURN_MAX {

@@ -1,4 +1,5 @@
-//! Connections that become replicas leave their worker: socket and session go to the thread that feeds replicas.
+//! Connections that become replicas leave their worker: socket and session go to the thread that feeds
+//! replicas.
 //!
 //! What was answered before is written first. What the replica has sent behind its request goes with it.
 

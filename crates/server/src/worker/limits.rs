@@ -1,4 +1,4 @@
-//! What a connection takes, and what becomes of one that takes too much, or says nothing.
+//! Memory that a connection takes, and the end of connections that take too much, or are silent for too long.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,8 @@ use crate::upkeep::client_memory;
 const UNAUTHENTICATED_BYTES_MAX: usize = 1 << 20;
 
 impl Inner {
-    /// Accounts for what a connection takes. If all of them take too much, those that take most are closed: maybe this one.
+    /// Accounts for what a connection takes. If all of them take too much, those that take most are closed:
+    /// maybe this one.
     #[inline]
     pub fn account(&mut self, connection: &mut Connection) {
         connection.account(self.node);

@@ -5,8 +5,9 @@
 //!   wait ---+                   (one a worker)                           (one a worker)          +--> wait
 //!           +-> mailbox: a new connection, look at yours, one of yours is to go -----------------+
 //! ```
-//! Bytes of an incomplete request are copied out of the input buffer into the connection, and back in front of the next
-//! read. When that would mean copying much - a large value arrives - the connection reads into bytes of its own (`input_buffer`).
+//! Bytes of an incomplete request are copied out of the input buffer into the connection, and back in front
+//! of the next read. When that would mean copying much - a large value arrives - the connection reads into
+//! bytes of its own (`input_buffer`).
 
 mod batch;
 mod connection;
@@ -58,12 +59,12 @@ use parking::{Parked, Parking};
 use send::{count_read, count_taken};
 use values::Values;
 
-/// The input buffer. A pipeline of 32 requests of some 50 bytes is 1.6 KB; reading more at once makes few calls of a
-/// bulk load.
+/// The input buffer. A pipeline of 32 requests of some 50 bytes is 1.6 KB; reading more at once makes few
+/// calls of a bulk load.
 const INPUT_BYTES: usize = 64 << 10;
 /// Timers that are run in one turn: each kind re-arms itself, and the mailbox is looked at in between.
 const DUE_PER_TURN_MAX: usize = 2;
-/// How often idle connections are looked for.
+/// Interval of the looks for idle connections.
 const IDLE_SCAN_INTERVAL: Duration = Duration::from_secs(1);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Due {
@@ -83,10 +84,10 @@ pub struct Worker {
 /// All but what is waited for.
 struct Inner {
     node: &'static Node,
-    /// Of this worker.
+    /// Number of this worker.
     number: u16,
     dispatcher: Dispatcher,
-    /// By token. A connection in hand is taken out.
+    /// Connections by token. A connection in hand is taken out.
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<usize>,
     input: Box<[u8]>,
@@ -101,15 +102,15 @@ struct Inner {
     close: Vec<usize>,
     said: Said,
     timers: Timers<Due>,
-    /// When those who wait for a key are to be answered without it.
+    /// Deadlines at which clients that wait for a key are to be answered without it.
     deadlines: BTreeSet<(SteadyMs, usize)>,
     /// Connections whose replies wait for the log.
     held: Vec<usize>,
-    /// There is a moment at which `held` is looked at.
+    /// True while a timer for the next look at `held` is set.
     looks_at_held: bool,
     /// Times that replies which waited had been given up when it last looked at all.
     given_up: [u64; PARTS],
-    /// Those that have become replicas.
+    /// Connections that have become replicas.
     leaving: Vec<usize>,
     handshakes: Handshakes,
     values: Values,
@@ -194,7 +195,7 @@ impl Worker {
 }
 
 impl Inner {
-    /// Whether there is something to do without waiting for an event.
+    /// Returns whether there is work to do without waiting for an event.
     fn has_work(&self) -> bool {
         !self.again.is_empty()
             || self.incoming.has_work()
@@ -385,8 +386,8 @@ impl Inner {
         self.go_on(connection);
     }
 
-    /// Runs what a stopped connection has kept, and lets it read again: also if it is stopped again and waits for a key,
-    /// for no further event reports an end that was met while nothing was read.
+    /// Runs what a stopped connection has kept, and lets it read again: also if it is stopped again and waits
+    /// for a key, for no further event reports an end that was met while nothing was read.
     fn run_kept(&mut self, connection: &mut Connection) {
         self.dispatcher.begin_share();
         self.go_on(connection);
@@ -441,7 +442,7 @@ impl Inner {
         self.account(connection);
     }
 
-    /// How long until something is due.
+    /// Returns the time until something is due.
     fn next_in(&self) -> Option<Duration> {
         let now = Instant::now();
         let timer = self.timers.next_in(now);
@@ -472,7 +473,7 @@ impl Inner {
         self.settle(connection, token);
     }
 
-    /// What is due now, and what had more to read.
+    /// Does the work that is due now, and goes on with connections that had more to read.
     #[inline]
     fn turn(&mut self) {
         self.dispatcher.begin_part();

@@ -5,16 +5,16 @@
 //!                                          |
 //!                                       shared: the same bytes wait for other clients too
 //! ```
-//! Large replies are moved in whole, small ones are copied behind the last chunk. When as much waits as the owner allows,
-//! the outbox is full until half of it is gone: a client that never reads costs that much and one reply more, not all the
-//! memory there is.
+//! Large replies are moved in whole, small ones are copied behind the last chunk. When as much waits as the
+//! owner allows, the outbox is full until half of it is gone: a client that never reads costs that much and
+//! one reply more, not all the memory there is.
 //!
 //! Replies that show what is not durable yet are held: they stand in the outbox like others, and `front` ends
 //! before them until the log has come to their offset. Messages stand between them (`say`): which bytes are
 //! messages is noted as they come, for one of RESP2, or a line of MONITOR, looks like a reply.
 //!
-//! Invariants: no chunk is empty; `bytes` is the sum of the chunks less `written`, which lies within the first;
-//! `memory_bytes` is what the chunks take; one that is shared is accounted for by who has made it.
+//! Invariants: no chunk is empty; `bytes` is the sum of the chunks less `written`, which lies within the
+//! first; `memory_bytes` is what the chunks take; one that is shared is accounted for by who has made it.
 //! `value_bytes` are those of values of the keyspace: the client that does not read them keeps them, whatever
 //! becomes of their keys. All are kept and never counted anew: 32 MB of messages are 2,000 chunks.
 
@@ -40,7 +40,7 @@ pub struct Outbox {
     bytes: usize,
     memory_bytes: usize,
     value_bytes: usize,
-    /// From so many on it is full.
+    /// Number of bytes from which on the outbox is full.
     bytes_max: usize,
     full: bool,
     holds: Option<Box<Holds>>,
@@ -114,7 +114,7 @@ impl Holds {
     }
 }
 
-/// What stands behind `at` bytes leaves once the log has come to `until`.
+/// Hold on the bytes after the first `at`: they leave once the log has come to `until`.
 #[derive(Clone, Copy, Debug)]
 struct Hold {
     at: u64,
@@ -123,7 +123,7 @@ struct Hold {
 }
 
 impl Outbox {
-    /// What is put in from now on does not leave before the log has come to `until`.
+    /// Holds back everything that is put in from now on until the log has come to `until`.
     pub fn hold(&mut self, until: LogOffset) {
         let holds = self.holds.get_or_insert_default();
         if holds.list.back().is_none_or(|last| last.until < until) {
@@ -205,8 +205,8 @@ impl Outbox {
         Ok(count)
     }
 
-    /// Takes the part `replies` of `out`. If it is much and ends with `out`, `out` is taken whole, where its first bytes can be
-    /// passed over, and is empty afterwards.
+    /// Takes the part `replies` of `out`. If it is much and ends with `out`, `out` is taken whole, where its
+    /// first bytes can be passed over, and is empty afterwards.
     pub fn take(&mut self, out: &mut Vec<u8>, replies: Range<usize>, bytes_max: usize) {
         let is_last = replies.end == out.len() && (replies.start == 0 || self.chunks.is_empty());
         if replies.len() < MOVE_BYTES_MIN || !is_last {
@@ -216,7 +216,8 @@ impl Outbox {
         self.add_begun(Chunk::Own(std::mem::take(out)), replies.start);
     }
 
-    /// Puts `bytes` behind what waits, without a copy. The first `written` are; nothing waits if there are any.
+    /// Puts `bytes` behind what waits, without a copy. The first `written` are; nothing waits if there are
+    /// any.
     pub fn share(&mut self, bytes: Arc<SharedBytes>, written: usize, bytes_max: usize) {
         assert!(written == 0 || self.chunks.is_empty(), "replies leave in their order");
         self.bytes_max = bytes_max;
@@ -233,8 +234,8 @@ impl Outbox {
         self.push(bytes, bytes_max);
     }
 
-    /// Puts a copy of `bytes` behind what waits. A chunk of messages grows to the size from which chunks are moved, and
-    /// to no more, so that it fills a class of the allocator.
+    /// Puts a copy of `bytes` behind what waits. A chunk of messages grows to the size from which chunks are
+    /// moved, and to no more, so that it fills a class of the allocator.
     pub fn push(&mut self, bytes: &[u8], bytes_max: usize) {
         self.bytes_max = bytes_max;
         if bytes.is_empty() {
@@ -273,7 +274,7 @@ impl Outbox {
         self.chunks.push_back(chunk);
     }
 
-    /// What is to be written next; `None` if nothing is left, or nothing that may leave.
+    /// Returns the bytes to write next; `None` if no bytes are left, or none that may leave.
     pub fn front(&self) -> Option<&[u8]> {
         let bytes = self.chunks.front().map(|chunk| &chunk[self.written..])?;
         let bytes = match self.holds.as_ref().and_then(|holds| Some(holds.list.front()?.at - holds.left)) {
@@ -283,7 +284,7 @@ impl Outbox {
         Some(bytes).filter(|bytes| !bytes.is_empty())
     }
 
-    /// What the first held reply waits for.
+    /// Returns the offset in the log that the first held reply waits for.
     pub fn held_until(&self) -> Option<LogOffset> {
         Some(self.holds.as_ref()?.list.front()?.until)
     }
@@ -292,7 +293,7 @@ impl Outbox {
         self.bytes == 0
     }
 
-    /// So many bytes of `front` are written.
+    /// Notes that `count` bytes of `front` are written.
     pub fn advance(&mut self, count: usize) {
         self.written += count;
         self.bytes -= count;
@@ -319,7 +320,8 @@ impl Outbox {
         self.chunks.len()
     }
 
-    /// What it takes, for memory accounting: those of clients agree with those of the allocator.
+    /// Returns the bytes that the outbox takes, for memory accounting: the sum for all clients agrees with
+    /// the allocator's.
     pub fn memory_bytes(&self) -> usize {
         self.memory_bytes
     }

@@ -17,18 +17,21 @@
 //! queue    turn 7: a | turn 8: b | turn 11: c | turn 12: a           by the order in which they began to wait
 //!          \______ this pass: < 12 _________/   \ a had to wait again: it is for the next pass
 //! ```
-//! A pass gives each connection of a queue one chance, some of them in each turn of the event loop, so that however many
-//! wait the mailbox is looked at between. One that has to wait again is listed behind the pass, which therefore ends.
+//! A pass gives each connection of a queue one chance, some of them in each turn of the event loop, so that
+//! however many wait the mailbox is looked at between. One that has to wait again is listed behind the pass,
+//! which therefore ends.
 //!
-//! There is no timer per connection. One moment is kept for the end of the pause; a pause that was prolonged moves it.
-//! For messages there is none at all: the worker whose delivery makes the difference posts `WorkerMessage::Drained`.
+//! There is no timer per connection. One moment is kept for the end of the pause; a pause that was prolonged
+//! moves it. For messages there is none at all: the worker whose delivery makes the difference posts
+//! `WorkerMessage::Drained`.
 //!
-//! A connection in a queue is not read. The event that reports its end comes once, so it is noted (`Phase::Ended`): a
-//! client that has left during a pause is closed, and its command dropped, as Valkey does. What it had sent under
-//! backpressure is run, for in Valkey it would have been.
+//! A connection in a queue is not read. The event that reports its end comes once, so it is noted
+//! (`Phase::Ended`): a client that has left during a pause is closed, and its command dropped, as Valkey
+//! does. What it had sent under backpressure is run, for in Valkey it would have been.
 //!
-//! Invariants: a token is in the queue of its connection's cause, under the turn that `Parked` says, exactly while that is
-//! not 0; an empty queue has no pass, so that a worker whose last parked connection has left sleeps.
+//! Invariants: a token is in the queue of its connection's cause, under the turn that `Parked` says, exactly
+//! while that is not 0; an empty queue has no pass, so that a worker whose last parked connection has left
+//! sleeps.
 
 use isotherm_keyspace::Walk;
 use std::collections::BTreeMap;
@@ -39,11 +42,12 @@ use super::connection::Connection;
 use crate::node::unix_now;
 use crate::request::next::{Came, Ticket, WaitReason};
 
-/// Connections of a queue that get their chance in one turn of the event loop. Each may run what it has kept: at most some
-/// requests and 64 KB of replies, as a connection that has become readable does.
+/// Connections of a queue that get their chance in one turn of the event loop. Each may run what it has kept:
+/// at most some requests and 64 KB of replies, as a connection that has become readable does.
 const RESUMED_PER_TURN_MAX: usize = 32;
 
-/// Why no further request of a connection runs. A number is its turn in the queue of that cause; 0 until it is listed.
+/// Why no further request of a connection runs. A number is its turn in the queue of that cause; 0 until it
+/// is listed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Parked {
     Pause(u64),
@@ -52,19 +56,19 @@ pub enum Parked {
     Mailbox(u64),
     /// A script, or a MIGRATE, is to end first.
     Lease(u64),
-    /// It waits for a key.
+    /// The client waits for a key.
     Key,
     /// Values are fetched.
     Cold(Ticket),
-    /// Its script runs.
+    /// The script of the connection runs.
     Script(Ticket),
     /// A script of its transaction runs: it stays until that is over, however it ends.
     Exec(Ticket),
     /// A client that debugs its script, which takes long.
     Debugger(Ticket),
-    /// Its client leaves too much unread.
+    /// The client leaves too much unread.
     Reader,
-    /// It has become a replica.
+    /// The connection has become a replica.
     Leaving,
 }
 
@@ -87,13 +91,14 @@ impl From<WaitReason> for Parked {
 }
 
 impl Parked {
-    /// Whether nothing is read meanwhile. Blocked and slow clients are read: that is how their end is noticed. So are those that
-    /// debug: they are waited for.
+    /// Returns whether nothing is read while the connection is parked. Blocked and slow clients are read,
+    /// because that is how their end is noticed. So are clients that debug: their input is waited for.
     pub fn is_deaf(self) -> bool {
         !matches!(self, Parked::Key | Parked::Reader | Parked::Debugger(_))
     }
 
-    /// Whether CLIENT LIST shows it as blocked, clients that wait for a key apart: those say so themselves.
+    /// Returns whether CLIENT LIST shows the connection as blocked. Clients that wait for a key are not
+    /// included: their waiters show that.
     pub fn is_shown(self) -> bool {
         matches!(self, Parked::Pause(_) | Parked::Backpressure(_) | Parked::Writers(_) | Parked::Cold(_))
     }
@@ -149,18 +154,18 @@ pub struct Parking {
     last_turn: u64,
     /// Connections whose values are fetched, or whose scripts run.
     tickets: BTreeMap<Ticket, usize>,
-    /// When the pause ends, as far as is known; only since a connection waits for it.
+    /// End of the pause, as far as is known; only since a connection waits for it.
     pause_due: Option<Instant>,
 }
 
 impl Parking {
-    /// Whether no connection waits in a queue, and no moment is to be kept.
+    /// Returns whether no connection waits in a queue, and no moment is to be kept.
     #[inline]
     pub fn is_idle(&self) -> bool {
         self.queues.iter().all(|queue| queue.tokens.is_empty()) && self.pause_due.is_none()
     }
 
-    /// Whether a pass is under way, or the next turn begins one.
+    /// Returns whether a pass is under way, or the next turn begins one.
     #[inline]
     pub fn has_work(&self) -> bool {
         self.queues.iter().any(|queue| queue.pass_end > 0) || self.has_any(Line::Mailbox)
@@ -213,8 +218,8 @@ impl Parking {
         self.last_turn
     }
 
-    /// What lay in the mailbox when the connections up to `turn` were parked is handed out: those that waited
-    /// for that may go on.
+    /// Lets the connections up to `turn` go on: the messages that lay in the mailbox when they were parked
+    /// have been handed out.
     pub fn messages_handed_out(&mut self, turn: u64) {
         let queue = &mut self.queues[Line::Mailbox as usize];
         if !queue.tokens.is_empty() {
@@ -304,7 +309,7 @@ impl Inner {
         }
     }
 
-    /// What a connection was parked for is over. It runs what it has kept.
+    /// Resumes a connection whose cause for parking is over, and runs the requests that it has kept.
     pub fn resume(&mut self, token: usize) {
         let Some(mut connection) = self.connections[token].take() else { return };
         connection.unpark();
@@ -433,7 +438,8 @@ mod tests {
         assert_eq!(rest, [1, 2, 0]);
     }
 
-    /// Whatever takes the last connection out ends the pass: a worker with nothing to do would not sleep otherwise.
+    /// Whatever takes the last connection out ends the pass: a worker with nothing to do would not sleep
+    /// otherwise.
     #[test]
     fn an_empty_queue_has_no_pass() {
         let mut parking = Parking::default();

@@ -1,4 +1,5 @@
-//! Reading: what a client sends comes into the worker's buffer, or into bytes of the connection's own, and is run.
+//! Reading: what a client sends comes into the worker's buffer, or into bytes of the connection's own, and is
+//! run.
 //!
 //! ```text
 //! a turn      read, run | read, run | read, run            16 reads, and no further one when the share is over
@@ -17,12 +18,13 @@ use super::{Inner, group};
 use crate::node::unix_now;
 use crate::process::log;
 
-/// Up to so many bytes of an unfinished request are copied back in front of the next read; so much is wanted at least
-/// to read into the connection's own bytes.
+/// Up to so many bytes of an unfinished request are copied back in front of the next read; so much is wanted
+/// at least to read into the connection's own bytes.
 const COPY_BYTES_MAX: usize = 16 << 10;
 /// Reads of one connection before the others have their turn.
 const READS_PER_TURN_MAX: usize = 16;
-/// A request that has brought so much is accounted for before it runs: it may be what makes its client take too much.
+/// A request that has brought so much is accounted for before it runs: it may be what makes its client take
+/// too much.
 const ACCOUNTED_BYTES_MIN: usize = 64 << 10;
 
 impl Inner {
@@ -82,7 +84,8 @@ impl Inner {
         self.go_on_later(connection);
     }
 
-    /// One `read`, and the requests that it brings. Says whether all room was filled.
+    /// Reads once from a connection and runs the requests that were read. Returns the progress, and whether
+    /// all room was filled.
     #[inline]
     pub fn read_once(&mut self, connection: &mut Connection) -> (Progress, bool) {
         let kept = connection.input.len();
@@ -109,7 +112,8 @@ impl Inner {
         (progress, false)
     }
 
-    /// The same into the connection's own bytes, which then are not copied.
+    /// Reads once into the connection's own bytes, which then are not copied. Returns the same as
+    /// `read_once`.
     #[cold]
     pub fn read_own(&mut self, connection: &mut Connection) -> (Progress, bool) {
         let kept = connection.input.len();
@@ -138,8 +142,9 @@ impl Inner {
         (progress, false)
     }
 
-    /// A client that does not read its replies may still be one that reads later, once it has written everything. So its
-    /// requests are taken, but not run: they cost what it has sent, which the limit on queries bounds.
+    /// A client that does not read its replies may still be one that reads later, once it has written
+    /// everything. So its requests are taken, but not run: they cost what it has sent, which the limit on
+    /// queries bounds.
     #[cold]
     pub fn read_aside(&mut self, connection: &mut Connection) -> (Progress, bool) {
         let input = &mut connection.input;
@@ -175,8 +180,8 @@ impl Inner {
         self.account(connection);
     }
 
-    /// Runs the requests of bytes that are the connection's own. What is left is moved to the front, but not again and
-    /// again for a client that has sent much and reads little.
+    /// Runs the requests of bytes that are the connection's own. What is left is moved to the front, but not
+    /// again and again for a client that has sent much and reads little.
     pub fn run_own(&mut self, connection: &mut Connection, mut input: Input) {
         if input.len() > ACCOUNTED_BYTES_MIN {
             connection.input = input;
@@ -204,7 +209,8 @@ impl Inner {
     }
 }
 
-/// There is no memory for what a client sends. The others go on: it is for large requests that it does not suffice.
+/// Closes a connection because there is no memory for what the client sends. Other connections go on: the
+/// memory does not suffice for large requests only.
 fn refuse_memory(connection: &mut Connection, more_bytes: usize) {
     log::warning(format!(
         "Closing client: out of memory for its query buffer: id={} (qbuf={}, {more_bytes} more)",

@@ -18,8 +18,8 @@ const REPLY_CAPACITY_MAX: usize = 1 << 20;
 // COMPAT(persistence): Under `appendfsync always` messages of subscribers, keyspace events and invalidations leave before the
 // change that caused them is durable; Valkey sends them behind its fsync. Why: only replies are held; a client that then reads
 // the key waits.
-/// Sends a connection its part of the reply buffer, not before the gate is open up to `not_before`. False if the connection
-/// is broken. The only way on which replies leave.
+/// Sends a connection its part of the reply buffer, not before the gate is open up to `not_before`. False if
+/// the connection is broken. The only way on which replies leave.
 #[inline]
 pub fn send(
     dispatcher: &mut Dispatcher,
@@ -51,7 +51,7 @@ pub fn send(
     }
 }
 
-/// The same where some of the buffer's replies have parts that are not copied.
+/// Sends replies that have parts in the buffer which are not copied.
 #[cold]
 fn send_in_parts(
     connection: &mut Connection,
@@ -87,13 +87,14 @@ pub fn clear_replies(dispatcher: &mut Dispatcher) {
     }
 }
 
-/// Whether replies should be written now.
+/// Returns whether replies should be written now.
 #[inline]
 pub fn has_much_to_write(dispatcher: &Dispatcher) -> bool {
     dispatcher.reply.bytes() >= dispatcher.exec.hot.reply_bytes_max
 }
 
-/// What a client may leave unread before it is stopped. While all of them take little it may be more.
+/// Returns the number of bytes that a client may leave unread before it is stopped. While all clients
+/// together take little it may be more.
 #[inline]
 pub fn unsent_bytes_max(dispatcher: &Dispatcher) -> usize {
     let exec = &dispatcher.exec;
@@ -119,7 +120,7 @@ pub fn count_read(stats: &ThreadStats, session: &Session, bytes: usize) {
     total.store(total.load(Ordering::Relaxed) + bytes as u64, Ordering::Relaxed);
 }
 
-/// The same for what waited in the outbox: a client that reads it now is not idle.
+/// Counts bytes that the client has taken from the outbox: a client that reads these now is not idle.
 pub fn count_taken(stats: &ThreadStats, session: &Session, bytes: u64, now: UnixMs) {
     if bytes > 0 {
         session.shared.seen.note_interaction(now);

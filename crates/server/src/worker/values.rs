@@ -1,4 +1,5 @@
-//! Values on disk that commands of this worker wait for, read by a ring of its own, or by threads of the tier.
+//! Values on disk that commands of this worker wait for, read by a ring of its own, or by threads of the
+//! tier.
 //!
 //! ```text
 //!   a turn of the event loop:   commands that meet cold values leave tickets (`Exec::wanted`)
@@ -29,7 +30,7 @@ use crate::tier::fetches::{End, Fetches, Port, Read, Sign, Wanted};
 use crate::tier::rings::TierSource;
 use crate::tier::target::{Fetched, Target};
 
-/// How much later than its time a wait may end.
+/// Time by which a wait may end later than it should.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Readers of a worker: a ring if there is one, and threads.
@@ -39,7 +40,7 @@ struct Way {
     errands: Errands,
 }
 
-/// What a worker reads.
+/// Reads of values from disk of one worker.
 #[derive(Default)]
 pub struct Values {
     /// Since something was wanted.
@@ -49,9 +50,9 @@ pub struct Values {
     waiters: BTreeMap<Ticket, Arc<Waiter>>,
     /// Some have ended that are not handed over.
     has_more: bool,
-    /// There is a moment at which it is seen whether some wait too long.
+    /// True while a timer for the next look at waits that take too long is set.
     looks: bool,
-    /// As others were shown.
+    /// Number of waits that was last published for other threads.
     waiting: u64,
     /// Bytes that are read, as the tier knows them.
     bytes: u64,
@@ -65,7 +66,7 @@ impl Values {
         })
     }
 
-    /// Whether there is something to do without waiting for an event.
+    /// Returns whether there is work to do without waiting for an event.
     #[inline]
     pub fn has_work(&self) -> bool {
         self.has_more
@@ -198,7 +199,8 @@ impl Inner {
                 End::All(values) => (values, false),
                 End::Late(values) => (values, true),
             };
-            // A client that waits for a key has no connection that hears of what cannot be read: it meets the note.
+            // A client that waits for a key has no connection that hears of what cannot be read: it meets the
+            // note.
             let notes = waiter.is_some() && !is_late;
             let came = self.dispatcher.exec.hand_over(tier, ticket, values, notes);
             if is_late {

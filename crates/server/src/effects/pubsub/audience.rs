@@ -1,6 +1,7 @@
-//! Which sessions of a worker listen to what: what the registry's numbers mean here.
+//! Sessions of a worker by the names that they listen to. The registry has their numbers only.
 //!
-//! Only the worker touches it: messages come by mailbox, so no thread waits for a lock while they are handed out.
+//! Only the worker touches them: messages come by mailbox, so no thread waits for a lock while they are
+//! handed out.
 
 use isotherm_stdx::steps;
 use std::collections::{BTreeMap, HashMap};
@@ -15,7 +16,7 @@ pub struct Audience {
     slot_listeners: Vec<usize>,
     /// Sessions that track: their connections, by id.
     trackers: HashMap<u64, usize>,
-    /// Those with prefixes.
+    /// Connections of sessions that track prefixes, by prefix.
     prefixes: BTreeMap<Box<[u8]>, Vec<usize>>,
 }
 
@@ -47,7 +48,7 @@ impl Room {
         }
     }
 
-    /// Whether none is left.
+    /// Removes the seat of a session. Returns whether no seat is left.
     fn remove(&mut self, token: usize) -> bool {
         let Room::Several(seats) = self else { return true };
         let at = seats.iter().position(|seat| seat.token == token).expect("the session has a seat");
@@ -78,7 +79,8 @@ impl Audience {
         }
     }
 
-    /// Who listens to `name` and did so already when `message` was published.
+    /// Returns the tokens of the connections that listen to `name` and did so already when `message` was
+    /// published.
     pub fn subscribers(
         &self,
         kind: Kind,

@@ -15,7 +15,7 @@ impl Frame {
         Frame { bytes: reply.out }
     }
 
-    /// The same for every protocol.
+    /// Returns the bytes on the wire, which are as many in every protocol.
     pub fn wire_bytes(&self) -> usize {
         self.bytes.len()
     }

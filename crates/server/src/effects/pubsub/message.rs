@@ -1,11 +1,11 @@
-//! What is published, and what one can subscribe to.
+//! Messages that are published, and the kinds of names that a session can subscribe to.
 
 use std::sync::Arc;
 
 /// The name of a channel or a pattern: one text, shared by the registry, the worker and the sessions.
 pub type Name = Arc<[u8]>;
 
-/// What one can listen to. Channels of both kinds may have the same name.
+/// Kind of name that a session can listen to. Channels of both kinds may have the same name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     Channel,
@@ -18,13 +18,13 @@ impl Kind {
     pub const COUNT: usize = Kind::ALL.len();
 }
 
-/// What a message takes beside its bytes.
+/// Bytes that a message takes in addition to its own.
 pub const MESSAGE_BYTES: usize = 128;
 
-/// When a session subscribed, in the order of the lock.
+/// Moment of a subscription, in the order of the lock.
 pub type Moment = u64;
 
-/// What was published.
+/// Message that was published.
 pub struct Message {
     pub sharded: bool,
     pub channel: Box<[u8]>,

@@ -5,15 +5,18 @@
 //! shard of c   { c: two at 0, one at 1 } ------ message { c, m } ---> audience { c: 3, 7 }
 //! patterns     { c*: one at 0 }           \----------------------------------------------> { c: 5 }
 //! ```
-//! The registry knows how many sessions of each worker listen to a name, and a worker's `Audience` knows which. So
-//! PUBLISH costs one message a worker, however many listen, and its answer is a sum. Messages are posted under the lock of
-//! the channel's shard: every subscriber of a channel gets its messages in one and the same order, on every worker.
+//! The registry knows how many sessions of each worker listen to a name, and a worker's `Audience` knows
+//! which. So PUBLISH costs one message a worker, however many listen, and its answer is a sum. Messages are
+//! posted under the lock of the channel's shard: every subscriber of a channel gets its messages in one and
+//! the same order, on every worker.
 //!
-//! **Moments.** A message may lie in the mailbox of a worker while one of its sessions subscribes. The session must not
-//! hear it: it was published before. So subscribing moves the moment of the shard (of all patterns together), a message
-//! carries the moments that it was published at, and a seat hears what is not older than itself.
+//! **Moments.** A message may lie in the mailbox of a worker while one of its sessions subscribes. The
+//! session must not hear it: it was published before. So subscribing moves the moment of the shard (of all
+//! patterns together), a message carries the moments that it was published at, and a seat hears what is not
+//! older than itself.
 //!
-//! Lock order: partitions, a shard, the patterns, mailboxes. Events of the keyspace are published under partitions.
+//! Lock order: partitions, a shard, the patterns, mailboxes. Events of the keyspace are published under
+//! partitions.
 
 mod audience;
 mod frame;
@@ -49,7 +52,7 @@ pub struct PubSub {
     counts: [AtomicUsize; Kind::COUNT],
     /// Sessions that listen to something.
     pub sessions: AtomicUsize,
-    /// What the names with subscribers take.
+    /// Bytes that the names with subscribers take.
     name_bytes: AtomicUsize,
 }
 
@@ -85,7 +88,8 @@ impl Default for PubSub {
 }
 
 impl PubSub {
-    /// One more session of `worker` listens to `name`. Returns the name as it is shared, and since when.
+    /// Subscribes one more session of `worker` to `name`. Returns the name as it is shared, and the moment of
+    /// the subscription.
     pub fn subscribe(&self, kind: Kind, name: &[u8], worker: u16) -> (Name, Moment) {
         self.with(kind, name, |names| {
             let shared = match names.all.get_key_value(name) {
@@ -102,7 +106,7 @@ impl PubSub {
         })
     }
 
-    /// One session of `worker` listens no longer.
+    /// Ends the subscription of one session of `worker` to `name`.
     pub fn unsubscribe(&self, kind: Kind, name: &[u8], worker: u16) {
         self.with(kind, name, |names| {
             let subscribers = names.all.get_mut(name).expect("the session has subscribed");
@@ -151,8 +155,8 @@ impl PubSub {
         found
     }
 
-    /// Sends a message to all subscribers. `from` is the worker that asks, if it is one: it looks into its mailbox
-    /// without being woken. Returns how many sessions get it.
+    /// Sends a message to all subscribers. `from` is the worker that asks, if it is one: it looks into its
+    /// mailbox without being woken. Returns how many sessions get it.
     pub fn publish(
         &self,
         mail: &Mail,

@@ -35,7 +35,7 @@ fn names_are_counted_by_kind() {
     assert_eq!(Kind::ALL.map(|kind| pubsub.count(kind)), [0, 1, 1]);
 }
 
-/// Who subscribes after a message was published does not hear it, though it is delivered later.
+/// A session that subscribes after a message was published does not get it, even if it is delivered later.
 #[test]
 fn seats_hear_what_is_not_older() {
     let pubsub = PubSub::default();

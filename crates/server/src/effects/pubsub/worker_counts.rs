@@ -1,4 +1,5 @@
-//! How many sessions of each worker listen to one name. Mostly it is one session: 16 B, and no memory of its own.
+//! Numbers of the sessions of each worker that listen to one name. Mostly it is one session: 16 B, and no
+//! memory of its own.
 
 /// Invariants: no count is 0, except that of `first` when there is no subscriber; no worker is named twice.
 #[derive(Default, Debug)]

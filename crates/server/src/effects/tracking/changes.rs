@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use crate::effects::pubsub::message::MESSAGE_BYTES;
 
-/// Who has changed a key: the id of a session, or 0.
+/// Author of a change of a key: the id of a session, or 0.
 pub type Author = u64;
 
 /// Keys that were changed within one batch, and who was the last to change each.
 pub type Changes = BTreeMap<Box<[u8]>, Author>;
 
-/// What a message of them takes.
+/// Returns the bytes that a key takes in a message of changes.
 pub fn stale_bytes(key: &[u8]) -> usize {
     MESSAGE_BYTES + key.len()
 }

@@ -5,12 +5,13 @@
 //! SET k, by any client                the same lock: k leaves the table, message { k, 17 } to worker 0
 //! worker 0                            17 tracks still? NOLOOP? redirects? -> >2 invalidate [k]
 //! ```
-//! What a session has read is noted under the lock of the key's partition, and every change is reported under it
-//! (`Effect::Written`), so none falls between. Partitions report changes only while a session tracks: whether to is a flag
-//! that lies beside what a change looks at anyway, so without trackers it costs nothing.
+//! What a session has read is noted under the lock of the key's partition, and every change is reported under
+//! it (`Effect::Written`), so none falls between. Partitions report changes only while a session tracks:
+//! whether to is a flag that lies beside what a change looks at anyway, so without trackers it costs nothing.
 //!
-//! Messages leave when a batch is over, before its replies do. With BCAST a session names prefixes instead of reading: all
-//! keys that a batch has changed go to every worker with a session that has named one; it knows which.
+//! Messages leave when a batch is over, before its replies do. With BCAST a session names prefixes instead of
+//! reading: all keys that a batch has changed go to every worker with a session that has named one; it knows
+//! which.
 //!
 //! As in Valkey the table knows names, not databases. A session that leaves is in it until the key changes,
 //! or the cron has looked through the table (`forget_gone`), in steps: it begins when one has left that was
@@ -62,7 +63,7 @@ struct Walk {
     begun: bool,
 }
 
-/// What all workers share.
+/// State of client-side caching that all workers share.
 #[derive(Default)]
 pub struct Trackers {
     table: Table,
@@ -102,8 +103,9 @@ impl Trackers {
         self.table.take(key).map(|readers| Stale { key: key.into(), readers, author })
     }
 
-    /// One more session tracks. All partitions report what changes from now on: everything is held for a moment also by the
-    /// second, so that it reads nothing before the first has said so.
+    /// Adds a session that tracks. All partitions report their changes from now on. Everything is held for a
+    /// moment also by the second session, so that it reads nothing before the first has turned the reports
+    /// on.
     pub fn add(&self, held: &mut Held<'static>, stats: &Stats) {
         let held_before = held.holds_all();
         held.acquire_beside_leases();
@@ -117,7 +119,8 @@ impl Trackers {
         }
     }
 
-    /// One less, by its own word or its end. With the last one the changes are reported no longer.
+    /// Removes a session that tracks, by its own command or at its end. After the last one the changes are
+    /// reported no longer.
     pub fn remove(&self, held: &mut Held<'static>, stats: &Stats) {
         if self.sessions.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
@@ -138,8 +141,8 @@ impl Trackers {
         }
     }
 
-    /// A session has read a key, whose partition is held. `from` is the worker that ran the command: not always the
-    /// session's own, as a client that waits is served by whichever worker has what it waits for.
+    /// A session has read a key, whose partition is held. `from` is the worker that ran the command: not
+    /// always the session's own, as a client that waits is served by whichever worker has what it waits for.
     pub fn note_read(&self, mail: &Mail, config: &Config, from: u16, tracker: Tracker, key: &[u8]) {
         self.table.note(key, tracker);
         self.forget_reads(mail, config, Some(from), FORGOTTEN_PER_NOTE_MAX);
@@ -158,7 +161,7 @@ impl Trackers {
         }
     }
 
-    /// The same from time to time, for a limit that was lowered.
+    /// Forgets reads beyond the limit from time to time, for a limit that was lowered.
     pub fn forget_some(&self, mail: &Mail, config: &Config) {
         self.table.drop_cleared();
         if self.keys() > 0 {
@@ -214,7 +217,7 @@ impl Trackers {
         }
     }
 
-    /// What was changed in a batch goes to the workers with a session that has named a prefix.
+    /// Posts the changes of a batch to the workers with a session that has named a fitting prefix.
     pub fn broadcast(&self, mail: &Mail, from: Option<u16>, changes: Changes) {
         let prefixes = self.prefixes.read().unwrap_or_else(PoisonError::into_inner);
         // By the order of the keys: very many may have changed, and very many prefixes may be named.

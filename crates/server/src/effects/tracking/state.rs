@@ -1,4 +1,4 @@
-//! How one session tracks: its mode, where it wants to be notified, and what it has named.
+//! Tracking of one session: its mode, the session that is notified, and the prefixes.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ pub enum Mode {
     /// Every key that it reads.
     #[default]
     Reads,
-    /// Those of the command behind CLIENT CACHING YES.
+    /// Keys of the command after CLIENT CACHING YES.
     OptIn,
     /// All but those of the command behind CLIENT CACHING NO.
     OptOut,
@@ -18,11 +18,11 @@ pub enum Mode {
 #[derive(Default, Debug)]
 pub struct Tracking {
     pub mode: Mode,
-    /// It gets no notice of its own changes.
+    /// True if the session gets no notice of its own changes.
     pub noloop: bool,
     /// The session that is notified in its place; 0 for none.
     pub redirect: u64,
-    /// That session is gone.
+    /// True if the session that is notified instead is gone.
     pub is_broken: bool,
     /// CLIENT CACHING was said: it holds for the next command or transaction.
     pub caching: bool,
@@ -30,7 +30,8 @@ pub struct Tracking {
 }
 
 impl Tracking {
-    /// What it takes, without the names themselves, as Valkey counts it. Nodes of the tree are two thirds full.
+    /// Returns the bytes that tracking takes, without the names themselves, as Valkey counts them. Nodes of
+    /// the tree are two thirds full.
     pub fn bytes(&self) -> usize {
         const PLACE_BYTES: usize = size_of::<Box<[u8]>>() * 3 / 2;
         size_of::<Tracking>() + self.prefixes.len() * PLACE_BYTES

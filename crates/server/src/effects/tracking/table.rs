@@ -1,10 +1,11 @@
-//! Which sessions have read which keys.
+//! Table of the sessions that have read a key.
 //!
 //! ```text
 //! shard = hash of the key    { key: [id of a session | its worker] }      8 B a session; with one no memory of its own
 //! ```
-//! A shard's lock is held for one key at a time, under the lock of the key's partition. All keys leave at once by taking the
-//! maps out of their shards, under the gate; what was in them is dropped later, by the cron (`drop_cleared`).
+//! A shard's lock is held for one key at a time, under the lock of the key's partition. All keys leave at
+//! once by taking the maps out of their shards, under the gate; what was in them is dropped later, by the
+//! cron (`drop_cleared`).
 //!
 //! Readers that are gone are forgotten by a walk, one shard after the other, some keys at a time
 //! (`forget_gone`):
@@ -55,7 +56,7 @@ enum Readers {
 }
 
 impl Readers {
-    /// Whether it was not among them.
+    /// Adds a reader. Returns whether it was not among them.
     fn add(&mut self, tracker: Tracker) -> bool {
         match self {
             Readers::One(only) if *only == tracker => false,
@@ -108,7 +109,7 @@ struct Shard {
     map: Map,
     /// Keys that the walk is still to look at. Usually empty; a key is in one of the two.
     old: Map,
-    /// Of its keys together: sessions, and what names take.
+    /// Totals of the shard's keys: their sessions, and the bytes of their names.
     items: usize,
     key_bytes: usize,
 }
@@ -141,15 +142,15 @@ pub struct Walked {
 
 pub struct Table {
     shards: Box<[Mutex<Shard>]>,
-    /// What was in the shards when they were cleared.
+    /// Maps of the shards that were cleared.
     cleared: Mutex<Vec<Map>>,
     hasher: RandomState,
     keys: AtomicUsize,
     /// Sessions of all keys together.
     items: AtomicUsize,
-    /// What the keys' names take.
+    /// Bytes of the keys' names.
     key_bytes: AtomicUsize,
-    /// Where the next key is taken from that has to leave.
+    /// Counter that chooses the shard from which the next key is taken that has to leave.
     hand: AtomicUsize,
 }
 
