@@ -1,4 +1,5 @@
-//! Where tcmalloc is: the system's packages have it; where they are unpacked elsewhere, TCMALLOC_DIR says where.
+//! Location of tcmalloc: the system's packages have it. If they are unpacked elsewhere, TCMALLOC_DIR says
+//! where.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,7 +1,9 @@
-//! Which commit the server is built from, for INFO and `--version`: a figure belongs to a binary, and the binary says which.
+//! Which commit the server is built from, for INFO and `--version`: a figure belongs to a binary, and the
+//! binary says which.
 //!
-//! Asked again when the checkout moves to another commit, and when a file changes that goes into the server: then it would
-//! be compiled again anyway. Without git, or outside of a repository, the commit is eight zeros, as Valkey writes it.
+//! Asked again when the checkout moves to another commit, and when a file changes that goes into the server:
+//! then it would be compiled again anyway. Without git, or outside of a repository, the commit is eight
+//! zeros, as Valkey writes it.
 
 use std::path::Path;
 use std::process::Command;
@@ -40,7 +42,8 @@ fn watched(source: &str) -> impl Iterator<Item = String> {
     within.iter().map(move |rest| format!("{source}{rest}"))
 }
 
-/// The files that change with a commit or a checkout. The branch has one of its own, or stands among the packed ones.
+/// The files that change with a commit or a checkout. The branch has one of its own, or stands among the
+/// packed ones.
 fn where_head_is() -> impl Iterator<Item = String> {
     let branch = git(&["symbolic-ref", "--quiet", "HEAD"]);
     let files = ["HEAD".to_string(), "packed-refs".to_string()].into_iter().chain(branch);

@@ -1,4 +1,5 @@
-//! Any bytes as rules of a user: refused, or a user whose shown form makes the same user again, and decides the same.
+//! Any bytes as rules of a user: refused, or a user whose shown form makes the same user again, and decides
+//! the same.
 //!
 //! ```text
 //!   rule LF rule LF ... NUL key      bytes that are no ASCII stand for pieces of rules
@@ -101,9 +102,10 @@ fuzz_target!(|input: &[u8]| {
         }
     }
     let shown = user.show();
-    // A lone star that was given by `%RW~*` is shown as `~*`, which says more: every key, the empty one too, and nothing may
-    // follow. Quotes and brackets of patterns mean something else when they are read again within a selector.
-    // So does a space in a first argument, which Valkey takes and shows as it came; within a selector quotes make one.
+    // A lone star that was given by `%RW~*` is shown as `~*`, which says more: every key, the empty one too,
+    // and nothing may follow. Quotes and brackets of patterns mean something else when they are read again
+    // within a selector. So does a space in a first argument, which Valkey takes and shows as it came; within
+    // a selector quotes make one.
     let has_space = |rule: &[u8]| matches!(rule, [b'+' | b'-', ..]) && rule.contains(&b' ');
     let is_quoted = rules.iter().any(|byte| b"\"'".contains(byte));
     if is_quoted || rules.split(|&byte| byte == b'\n').any(has_space) {

@@ -1,4 +1,5 @@
-//! Any bytes as a file of an AOF, in pieces: the same items as at once, and an end behind which nothing is kept.
+//! Any bytes as a file of an AOF, in pieces: the same items as at once, and an end behind which nothing is
+//! kept.
 #![no_main]
 
 use isotherm_persist::aof::stream::{End, Item, StreamError, StreamParser};

@@ -1,5 +1,5 @@
-//! Any sequence of allocate, release, reallocate, compaction and trim, in an arena so small that it is often full: no
-//! object loses its contents, no two overlap, and the accounting adds up.
+//! Any sequence of allocate, release, reallocate, compaction and trim, in an arena so small that it is often
+//! full: no object loses its contents, no two overlap, and the accounting adds up.
 #![no_main]
 
 use isotherm_arena::{Arena, ArenaConfig, Handle, Kind, Victim, class_bytes};

@@ -1,4 +1,5 @@
-//! Any bytes as the record of keys that left memory with their values, and as its name: refused, or the same bytes when written again.
+//! Any bytes as the record of keys that left memory with their values, and as its name: refused, or the same
+//! bytes when written again.
 #![no_main]
 
 use isotherm_keyspace::{BundleName, fuzz_bundle};

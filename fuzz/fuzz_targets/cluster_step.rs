@@ -1,6 +1,6 @@
-//! Any sequence of ticks, links, messages that were turned over on their way, requests, late disks and restarts: no panic, the machine's
-//! invariants after each step, files that can be read, and no vote before it is on disk. `node` is what the seeds of the stable tests
-//! run, too.
+//! Any sequence of ticks, links, messages that were turned over on their way, requests, late disks and
+//! restarts: no panic, the machine's invariants after each step, files that can be read, and no vote before
+//! it is on disk. `node` is what the seeds of the stable tests run, too.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

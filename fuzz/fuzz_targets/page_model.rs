@@ -1,6 +1,6 @@
-//! Any sequence of operations on a keyspace beside a plain map: keys and values of every size, hashes with many bits or
-//! with few (a flood), memory that suffices or runs out, and between the operations compaction, expiry, eviction,
-//! switches of the access mode, SCAN, and snapshots that are walked while all this goes on.
+//! Any sequence of operations on a keyspace beside a plain map: keys and values of every size, hashes with
+//! many bits or with few (a flood), memory that suffices or runs out, and between the operations compaction,
+//! expiry, eviction, switches of the access mode, SCAN, and snapshots that are walked while all this goes on.
 #![no_main]
 
 #[path = "../../crates/keyspace/tests/support/mod.rs"]
@@ -11,7 +11,8 @@ use isotherm_stdx::Prng;
 use libfuzzer_sys::fuzz_target;
 use support::*;
 
-/// Numbers from the fuzzer's bytes: as few as a number needs, so that a small change of the input is a small change.
+/// Numbers from the fuzzer's bytes: as few as a number needs, so that a small change of the input is a small
+/// change.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {

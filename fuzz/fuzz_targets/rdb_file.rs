@@ -1,5 +1,5 @@
-//! Any bytes as an RDB file that comes in pieces of any size: an error with its place, or keys that are stored; and what is
-//! held meanwhile is no more than the bytes justify.
+//! Any bytes as an RDB file that comes in pieces of any size: an error with its place, or keys that are
+//! stored; and what is held meanwhile is no more than the bytes justify.
 #![no_main]
 
 use isotherm_allocator as allocator;

@@ -1,5 +1,5 @@
-//! Any bytes as the value of any type: an error, or a value that keeps its promises, comes back when it is written, and
-//! takes no more than its bytes justify once it is loaded.
+//! Any bytes as the value of any type: an error, or a value that keeps its promises, comes back when it is
+//! written, and takes no more than its bytes justify once it is loaded.
 #![no_main]
 
 use isotherm_allocator as allocator;

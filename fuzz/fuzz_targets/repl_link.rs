@@ -1,4 +1,5 @@
-//! Any bytes from a primary: no panic, the same whatever the pieces, and nothing of a snapshot without its end.
+//! Any bytes from a primary: no panic, the same whatever the pieces, and nothing of a snapshot without its
+//! end.
 #![no_main]
 
 use isotherm_log::LogOffset;

@@ -18,7 +18,8 @@ fuzz_target!(|input: &[u8]| {
         isotherm_script::tape::Writer::new(&mut args).number(f64::from(*number as i8));
     }
     call("cmsgpack", "unpack_limit", &args, 3);
-    // A table deeper than pack goes becomes nil, which is no key, and no element once more: from the second time on all stays.
+    // A table deeper than pack goes becomes nil, which is no key, and no element once more: from the second
+    // time on all stays.
     let Some(written) = again(bytes).and_then(|written| again(&written)) else { return };
     assert_eq!(again(&written), Some(written));
 });

@@ -1,4 +1,5 @@
-//! Values through the libraries inside an interpreter: what is walked and played there is what was read and written.
+//! Values through the libraries inside an interpreter: what is walked and played there is what was read and
+//! written.
 #![no_main]
 
 use isotherm_resp::Protocol;
@@ -7,7 +8,8 @@ use libfuzzer_sys::fuzz_target;
 mod interpreter;
 use interpreter::{interpreter, run};
 
-/// Reads the argument in each way, changes what came of it, and writes it. Says what is not the same the second time.
+/// Reads the argument in each way, changes what came of it, and writes it. Says what is not the same the
+/// second time.
 const SCRIPT: &[u8] = b"
 local out = {}
 local function order(t)

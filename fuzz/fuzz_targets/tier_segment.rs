@@ -1,5 +1,6 @@
-//! A segment of the log of cold values that was damaged in any way, as cleaning and readers meet it: no panic, a walk that ends, and no
-//! record that was not written there. Then the same bytes as what a base says of the log.
+//! A segment of the log of cold values that was damaged in any way, as cleaning and readers meet it: no
+//! panic, a walk that ends, and no record that was not written there. Then the same bytes as what a base says
+//! of the log.
 //!
 //! ```text
 //!   count  [key length, payload length, seal?] x count   [place, place, place, deed, byte] ...

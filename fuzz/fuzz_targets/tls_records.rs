@@ -1,11 +1,13 @@
-//! Any bytes to the server's side of TLS: no panic, nothing kept or said without a bound, and an end once something was wrong.
+//! Any bytes to the server's side of TLS: no panic, nothing kept or said without a bound, and an end once
+//! something was wrong.
 //!
 //! ```text
 //!   piece  kind  rest
 //!          even         the rest is what the server gets
 //!          odd          a client shakes hands and sends plain text; the rest are changes of what it says: [place, place, deed, byte] ..
 //! ```
-//! Random bytes seldom get beyond the first record: it is the changed client that reaches certificates, tickets and plain text.
+//! Random bytes seldom get beyond the first record: it is the changed client that reaches certificates,
+//! tickets and plain text.
 #![no_main]
 
 use isotherm_tls::context::{AuthClients, client_only};

@@ -4,9 +4,10 @@
 //! message   NUMBER NANOSECONDS xxxx...      which of its channel it is, and when it was sent
 //! ```
 //!
-//! A channel is published by one connection, so its numbers arrive in rising order at each of its subscribers, without a gap: a
-//! gap is messages lost, a number that is not above the last is one out of order. One thread does both sides, so that sending
-//! and hearing read the same clock; it publishes what is due at every millisecond, whether or not the last was answered.
+//! A channel is published by one connection, so its numbers arrive in rising order at each of its
+//! subscribers, without a gap: a gap is messages lost, a number that is not above the last is one out of
+//! order. One thread does both sides, so that sending and hearing read the same clock; it publishes what is
+//! due at every millisecond, whether or not the last was answered.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -21,9 +22,10 @@ use crate::Fallible;
 use crate::histogram::Histogram;
 use crate::reply::{Scanner, Seen};
 
-/// One poll's patience, and so the grain of publishing.
+/// Longest wait of a poll, and so the interval at which messages are published.
 const TICK: Duration = Duration::from_millis(1);
-/// Messages a publisher may be ahead of the replies to it; behind that the rate that was asked for is not reached.
+/// Messages a publisher may be ahead of the replies to it; behind that the rate that was asked for is not
+/// reached.
 const AHEAD_MAX: u64 = 1000;
 /// After the last message, so much silence means that nothing more comes.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -57,13 +59,13 @@ struct Publisher {
     seen: Seen,
 }
 
-/// What all listeners heard together.
+/// Counts of all listeners together.
 #[derive(Default)]
 pub struct Heard {
     pub messages: u64,
     pub lost: u64,
     pub out_of_order: u64,
-    /// From before it was sent until it was heard.
+    /// Times from just before a message was sent until it was received.
     pub delays: Histogram,
 }
 

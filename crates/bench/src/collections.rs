@@ -1,9 +1,9 @@
-//! What lists, hashes, sets, sorted sets and streams cost in memory: many small ones, some of a thousand elements, one of
-//! a million.
+//! What lists, hashes, sets, sorted sets and streams cost in memory: many small ones, some of a thousand
+//! elements, one of a million.
 //!
-//! As for strings, bytes are those above the empty server, over the keys (of small collections) or the elements (of
-//! large ones); every figure comes from a fresh process; Valkey is a one-node cluster that owns all slots. The elements
-//! come over one connection, so that what only rises does rise.
+//! As for strings, bytes are those above the empty server, over the keys (of small collections) or the
+//! elements (of large ones); every figure comes from a fresh process; Valkey is a one-node cluster that owns
+//! all slots. The elements come over one connection, so that what only rises does rise.
 
 use std::time::Duration;
 
@@ -21,14 +21,14 @@ pub struct Row {
     pub name: &'static str,
     what: &'static str,
     make: Make,
-    /// Of a key where collections are small, of an element where they are not.
+    /// Payload of a key where collections are small, and of an element where they are not.
     payload_bytes: f64,
     /// A random half of the elements leaves, and memory is read 30 s later.
     halved: bool,
 }
 
 const M: u64 = 1_000_000;
-/// What the active work of a server may take to give memory back.
+/// Time that the active work of a server may take to give memory back.
 const AFTER_REMOVAL: Duration = Duration::from_secs(30);
 /// Up to so many elements the bytes of a row are those of a key.
 const SMALL: u64 = 5;
@@ -120,7 +120,7 @@ fn scaled(make: Make, options: &Options) -> Make {
     }
 }
 
-/// What the bytes of a row are divided by.
+/// Returns the unit by which the bytes of a row are divided, and how many there are.
 fn counted(row: &Row, make: Make) -> (&'static str, u64) {
     let elements = make.keys * make.each;
     match row.make.each {

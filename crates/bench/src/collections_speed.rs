@@ -1,8 +1,9 @@
-//! CPU per operation on collections: one worker on one core, the load on another, both servers in turns, as for strings.
+//! CPU per operation on collections: one worker on one core, the load on another, both servers in turns, as
+//! for strings.
 //!
-//! Each command is measured on many small collections (the key's look-up weighs most) and on one of a million elements
-//! (the structure's own does). Commands that make a collection grow or shrink begin each round with the same elements;
-//! the others leave as many as they found.
+//! Each command is measured on many small collections (the key's look-up weighs most) and on one of a million
+//! elements (the structure's own does). Commands that make a collection grow or shrink begin each round with
+//! the same elements; the others leave as many as they found.
 
 use crate::Fallible;
 use crate::elements::{Deed, Deeds, Element, Kind, Make, Score};
@@ -107,7 +108,7 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     Ok(vec![table])
 }
 
-/// One round on one server, which holds `held`.
+/// Runs a round on one server, which holds the collections of `held`.
 fn run_once(
     row: &Row,
     server: &Server,

@@ -1,8 +1,8 @@
-//! What this machine's disk can do by itself, for ratios to it: reads of 4 KB at random places, one after the other and many at once, and
-//! writes of 1 MB, past the page cache.
+//! What this machine's disk can do by itself, for ratios to it: reads of 4 KB at random places, one after the
+//! other and many at once, and writes of 1 MB, past the page cache.
 //!
-//! Reads are done by a thread each, and by one thread through a ring (io_uring) that waits for events, as a worker does; the file is as large
-//! as a few seconds of reads do not see twice.
+//! Reads are done by a thread each, and by one thread through a ring (io_uring) that waits for events, as a
+//! worker does; the file is as large as a few seconds of reads do not see twice.
 
 use std::os::fd::AsRawFd;
 use std::path::Path;
@@ -84,7 +84,8 @@ impl Probe {
         Ok(Reads::of(of_threads.into_iter().flat_map(|(_, times)| times).collect(), cpu_ns, took))
     }
 
-    /// `reads` reads of 4 KB, so many at once, by one thread that waits for events. `None`: the system has no such ring.
+    /// `reads` reads of 4 KB, so many at once, by one thread that waits for events. `None`: the system has no
+    /// such ring.
     pub fn read_by_ring(&self, at_once: usize, reads: u64) -> Fallible<Option<Reads>> {
         let Ok(mut ring) = Ring::new() else { return Ok(None) };
         let why = |error: std::io::Error| error.to_string();
@@ -117,7 +118,7 @@ impl Probe {
         Ok(Some(Reads::of(times, cpu_ns, took)))
     }
 
-    /// So many reads a second, by so many threads, until it is over.
+    /// Reads `per_second` blocks a second with `threads` threads, until it is over.
     pub fn load(&self, threads: usize, per_second: f64, is_over: &AtomicBool) -> Fallible {
         let pause = Duration::from_secs_f64(threads as f64 / per_second.max(1.0));
         let read = |seed: u64| -> Fallible {

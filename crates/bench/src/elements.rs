@@ -1,7 +1,8 @@
-//! What is sent to lists, hashes, sets, sorted sets and streams. The same seed sends the same bytes to both servers.
+//! What is sent to lists, hashes, sets, sorted sets and streams. The same seed sends the same bytes to both
+//! servers.
 //!
-//! Element `index` of collection `key` has the number `index x keys + key`, and its bytes belong to that number: a read
-//! asks for what a write has put there, and a new element is a number that was not used.
+//! Element `index` of collection `key` has the number `index x keys + key`, and its bytes belong to that
+//! number: a read asks for what a write has put there, and a new element is a number that was not used.
 //!
 //! ```text
 //! key      key:000000000042, or 32 hexadecimal digits
@@ -71,7 +72,7 @@ pub enum Deed {
     Remove,
 }
 
-/// Whether an element is of the random half that `Deed::Remove` takes.
+/// Returns whether an element belongs to the random half that `Deed::Remove` takes.
 pub fn goes(number: u64) -> bool {
     scramble(number ^ 0xdead).is_multiple_of(2)
 }
@@ -88,8 +89,8 @@ pub struct Deeds {
     prng: Prng,
 }
 
-/// XADD names moments, ten entries a millisecond, where the row is about memory: a server's own clock would make the
-/// entries of a fast server smaller.
+/// XADD names moments, ten entries a millisecond, where the row is about memory: a server's own clock would
+/// make the entries of a fast server smaller.
 const MOMENT_MS: u64 = 1_700_000_000_000;
 
 impl Deeds {

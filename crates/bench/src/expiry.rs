@@ -1,7 +1,7 @@
 //! A million keys that expire in the same second: when are they gone, and what do others notice?
 //!
-//! Gone means gone from DBSIZE, which counts a key until its memory is taken back. First alone; then while 50 connections read
-//! other keys, whose 99th percentile is compared with the quiet seconds before.
+//! Gone means gone from DBSIZE, which counts a key until its memory is taken back. First alone; then while 50
+//! connections read other keys, whose 99th percentile is compared with the quiet seconds before.
 
 use std::thread;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -18,7 +18,7 @@ pub const ROWS: [&str; 2] = ["expiry-alone", "expiry-load"];
 const KEYS: u64 = 1_000_000;
 /// Keys that stay, above the others, for the load to read.
 const OTHERS: u64 = 100_000;
-/// From the first SET until all are due: time to load them and to look at a quiet server.
+/// Time from the first SET until all keys are due: enough to load them, and to measure a quiet server.
 const LEAD: Duration = Duration::from_secs(15);
 const QUIET: Duration = Duration::from_secs(4);
 const LOADED: Duration = Duration::from_secs(4);
@@ -70,7 +70,8 @@ fn alone(server: &Server, keys: u64) -> Fallible<String> {
     gone_after(server, due, 0)
 }
 
-/// When all were gone, and the two 99th percentiles in microseconds.
+/// Measures expiry under load. Returns when all keys were gone, and the 99th percentiles before and after the
+/// keys were due, in microseconds.
 fn under_load(server: &Server, keys: u64) -> Fallible<(String, f64, f64)> {
     fill(server, &mut Shape::new(Verb::Set, OTHERS).first(keys), OTHERS, "other keys")?;
     let due = load_keys(server, keys)?;

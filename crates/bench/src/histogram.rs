@@ -41,7 +41,7 @@ impl Histogram {
         self.longest_ns as f64 / 1e3
     }
 
-    /// How many took longer than this, give or take a bucket.
+    /// Returns how many values were longer than `time`, to the accuracy of a bucket.
     pub fn above(&self, time: Duration) -> u64 {
         self.counts[bucket(time.as_nanos() as u64) + 1..].iter().sum()
     }

@@ -1,8 +1,8 @@
 //! Hit ratio: how well a server guesses which keys will be asked for again.
 //!
-//! A client reads through the server: GET, and SET what was missing. It is asked (a) at the number of keys that Valkey keeps,
-//! which compares the guesses alone, and (b) at the same `maxmemory`, which is what a user gives. For (a) Isotherm's `maxmemory` is set to
-//! what that many keys take in it.
+//! A client reads through the server: GET, and SET what was missing. It is asked (a) at the number of keys
+//! that Valkey keeps, which compares the guesses alone, and (b) at the same `maxmemory`, which is what a user
+//! gives. For (a) Isotherm's `maxmemory` is set to what that many keys take in it.
 
 use isotherm_probe::{Client, command};
 use isotherm_resp::reply_parse::Value;
@@ -23,7 +23,8 @@ const MAXMEMORY_BYTES: u64 = 32 << 20;
 const WARM_REQUESTS: u64 = 8_000_000;
 const REQUESTS: u64 = 4_000_000;
 const EXPONENT: f64 = 0.99;
-/// In the polluted workload one request in so many is for a key that never comes again.
+/// Interval of one-time keys: in the polluted workload, one of this many requests is for a key that never
+/// comes again.
 const SCAN_ONE_IN: u64 = 5;
 const BATCH: usize = 64;
 
@@ -56,7 +57,7 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     Ok(vec![table])
 }
 
-/// What one server kept and found.
+/// Number of keys that a server kept, and its hit ratio.
 #[derive(Default, Clone, Copy)]
 struct Found {
     kept: f64,
@@ -93,8 +94,8 @@ fn measure_row(name: &str, policy: &str, scan: bool, options: &Options) -> Falli
     ])
 }
 
-/// Isotherm with the `maxmemory` at which it keeps so many keys: what they take when they are loaded, then once more,
-/// corrected by what was kept.
+/// Isotherm with the `maxmemory` at which it keeps so many keys: what they take when they are loaded, then
+/// once more, corrected by what was kept.
 fn keeping(keys: f64, policy: &str, scan: bool, seed: u64, options: &Options) -> Fallible<Found> {
     let enough_bytes = memory_for(keys as u64, policy, options)?;
     let found = run(Side::Isotherm, policy, enough_bytes, scan, seed, options)?;
@@ -148,7 +149,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// So many GETs, in batches; returns how many found something.
+    /// Sends `count` GETs in batches, and returns how many found a value.
     fn requests(&mut self, count: u64) -> Fallible<u64> {
         let (mut hits, mut asked) = (0, 0);
         let mut request = Vec::new();

@@ -1,8 +1,9 @@
 //! Instructions per operation: what a command costs the worker that runs it, whatever else the machine does.
 //!
-//! The server runs under valgrind's callgrind, which counts the instructions of each thread. Nothing of the kernel is
-//! counted, and a cache miss counts as little as a hit: the figures show what was added to a path or taken from it, to an
-//! instruction or two, where CPU time differs by five per cent from one run to the next. `speed` shows what it costs.
+//! The server runs under valgrind's callgrind, which counts the instructions of each thread. Nothing of the
+//! kernel is counted, and a cache miss counts as little as a hit: the figures show what was added to a path
+//! or taken from it, to an instruction or two, where CPU time differs by five per cent from one run to the
+//! next. `speed` shows what it costs.
 //!
 //! ```text
 //! fill -> a part of the commands, to warm up -> counting on, from 0 -> the rest -> dump, counting off
@@ -43,11 +44,11 @@ pub struct Case {
     rules: &'static [&'static str],
 }
 
-/// What the next command is made of.
+/// Source of the next command's parts.
 struct Draw<'a> {
     keys: &'a [[u8; KEY_BYTES]],
     prng: Prng,
-    /// How many commands came before it.
+    /// Number of commands that came before this one.
     number: u64,
 }
 
@@ -65,7 +66,7 @@ impl Draw<'_> {
         self.key(number)
     }
 
-    /// One number of 0..count after the other, each once, in no order that a table could like.
+    /// Returns the next number of `0..count`, each of them once, in an order that favors no table.
     fn shuffled(&self, count: u64) -> u64 {
         self.number % count * stride_through(count) % count
     }
@@ -337,7 +338,7 @@ fn entry(key: Vec<u8>) -> Words {
     words!["XADD", key, "*", "field0", VALUE, "field1", VALUE]
 }
 
-/// Of a case's commands, those that are not counted.
+/// Returns how many of a case's commands come before the counted ones.
 fn warming(case: &Case) -> u64 {
     match case.name {
         // From half full on, and while there is something left to remove.
@@ -395,7 +396,7 @@ fn is_installed(tool: &str) -> bool {
 struct Counted {
     server: Server,
     client: Client,
-    /// Where its counts are written.
+    /// Folder to which the counts of the server are written.
     folder: PathBuf,
 }
 
@@ -506,7 +507,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// Of two builds, both get the same; and the counted part is not empty.
+    /// Two builds are sent the same commands, and the counted part of a case is not empty.
     #[test]
     fn a_case_sends_the_same_commands_each_time() {
         let keys: Vec<[u8; KEY_BYTES]> = (0..KEYS).map(named).collect();

@@ -1,7 +1,7 @@
 //! Load over many connections from one thread: each sends a batch, waits for all its replies, sends the next.
 //!
-//! One thread, because the generator has one core to itself and must not steal from the server's. The time from sending a batch
-//! to its last reply goes into a histogram.
+//! One thread, because the generator has one core to itself and must not steal from the server's. The time
+//! from sending a batch to its last reply goes into a histogram.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub struct Load {
     pub pipeline: u64,
 }
 
-/// When to end.
+/// Condition for the end of a load.
 #[derive(Clone, Copy)]
 pub enum Until {
     Commands(u64),
@@ -33,7 +33,7 @@ pub struct Ran {
     pub commands: u64,
     pub nulls: u64,
     pub passed: Duration,
-    /// From sending a batch to its last reply.
+    /// Times from sending a batch to its last reply.
     pub batches: Histogram,
 }
 
@@ -48,7 +48,7 @@ pub fn fill(server: &Server, shape: &mut dyn Commands, commands: u64, name: &str
     send_all(&Load::fifty(server.port, 64), server, shape, commands, name)
 }
 
-/// The same over one connection, where the commands have to come in the order that they have.
+/// Fills a server over one connection, so that the commands arrive in their order.
 pub fn fill_in_order(server: &Server, shape: &mut dyn Commands, commands: u64, name: &str) -> Fallible {
     let load = Load { port: server.port, connections: 1, pipeline: 128 };
     send_all(&load, server, shape, commands, name)

@@ -1,8 +1,9 @@
 //! The longest single command while keys are inserted one at a time.
 //!
-//! Wall time on a shared machine shows the machine. So after every reply the CPU clock of the server's thread is read from the
-//! kernel (`schedstat`): what it has grown by is this command, the socket calls around it, and whatever the thread did for
-//! itself meanwhile. Page splits, arena growth and the kernel's zeroing of fresh memory are in it.
+//! Wall time on a shared machine shows the machine. So after every reply the CPU clock of the server's thread
+//! is read from the kernel (`schedstat`): what it has grown by is this command, the socket calls around it,
+//! and whatever the thread did for itself meanwhile. Page splits, arena growth and the kernel's zeroing of
+//! fresh memory are in it.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -107,7 +108,8 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Of the thread that answers `client`: the one whose clock grows when it asks.
+    /// Opens the clock of the thread that answers `client`, which is the one whose CPU time grows most while
+    /// the client asks.
     pub fn of_busiest(server: &Server, client: &mut isotherm_probe::Client) -> Fallible<Clock> {
         let before = server.threads_cpu_ns()?;
         for _ in 0..2000 {

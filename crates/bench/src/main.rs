@@ -1,14 +1,18 @@
-//! Measures Isotherm beside Valkey: memory, CPU, hit ratio, expiry. `cargo xtask bench` builds and installs what it needs.
+//! Measures Isotherm beside Valkey: memory, CPU, hit ratio, expiry. `cargo xtask bench` builds and installs
+//! what it needs.
 //!
-//! Both servers get the same bytes in the same run, and everything is read from outside in the same way: this program knows
-//! no more of Isotherm than any client (`threads` alone takes the keyspace without its server). Figures that CPU time enters are taken A B A B, so that a machine which gets slower
-//! or faster in between does so for both.
+//! Both servers get the same bytes in the same run, and everything is read from outside in the same way: this
+//! program knows no more of Isotherm than any client (`threads` alone takes the keyspace without its server).
+//! Figures that CPU time enters are taken A B A B, so that a machine which gets slower or faster in between
+//! does so for both.
 //!
-//! * `process` starts the servers (`isotherm-probe` asks and watches them), `load` works one with a `shape` of commands,
-//!   `open_loop` does so at a fixed rate.
-//! * `elements` is the same for lists, hashes, sets, sorted sets and streams; `audience` publishes and checks what is heard.
-//! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`, `longest`, `pubsub`,
-//!   `durability`, `replication`, `cluster`, `scripts`, `script_libraries`, `instructions`, `tls`, `swap`, `disk` are the kinds of measurement, each a list of rows.
+//! * `process` starts the servers (`isotherm-probe` asks and watches them), `load` works one with a `shape`
+//!   of commands, `open_loop` does so at a fixed rate.
+//! * `elements` is the same for lists, hashes, sets, sorted sets and streams; `audience` publishes and checks
+//!   what is heard.
+//! * `memory`, `speed`, `collections`, `collections_speed`, `threads`, `hits`, `expiry`, `maxmemory`,
+//!   `longest`, `pubsub`, `durability`, `replication`, `cluster`, `scripts`, `script_libraries`,
+//!   `instructions`, `tls`, `swap`, `disk` are the kinds of measurement, each a list of rows.
 //! * `report` prints the tables and keeps docs/benchmarks.md.
 
 use std::process::ExitCode;

@@ -1,9 +1,10 @@
 //! Is `maxmemory` kept while everyone writes, and what does it cost to find the few keys that may go?
 //!
-//! * `overshoot`: clients write values to 4 KB as fast as they can; used_memory is read every 10 ms, resident memory every
-//!   100 ms, and the largest of each is compared with `maxmemory`.
-//! * `volatile`: among a million keys one in ten thousand has a TTL, and a `volatile-*` policy has to find them all. A few
-//!   large values press them out; the server's CPU time over the keys evicted is the cost of each.
+//! * `overshoot`: clients write values to 4 KB as fast as they can; used_memory is read every 10 ms, resident
+//!   memory every 100 ms, and the largest of each is compared with `maxmemory`.
+//! * `volatile`: among a million keys one in ten thousand has a TTL, and a `volatile-*` policy has to find
+//!   them all. A few large values press them out; the server's CPU time over the keys evicted is the cost of
+//!   each.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

@@ -1,8 +1,8 @@
 //! What keys, values, times to live and connections cost in memory.
 //!
-//! Bytes per key are those above the empty server, divided by DBSIZE. Every figure comes from a fresh process, read after its
-//! memory has stood still. Valkey runs as a one-node cluster that owns all slots: one table a slot, which is what a member
-//! of a cluster pays, and the layout that Isotherm always has.
+//! Bytes per key are those above the empty server, divided by DBSIZE. Every figure comes from a fresh
+//! process, read after its memory has stood still. Valkey runs as a one-node cluster that owns all slots: one
+//! table a slot, which is what a member of a cluster pays, and the layout that Isotherm always has.
 
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -52,7 +52,7 @@ enum With {
     /// valkey-benchmark's own command: random keys out of `keys`, of which some 63 % are met.
     ValkeyBenchmark,
     Shape(Keys, Verb, usize),
-    /// The same with each number of workers that was asked for.
+    /// Random keys, measured with each of the requested numbers of workers.
     EachWorkers,
 }
 
@@ -79,7 +79,7 @@ const fn row(name: &'static str, what: &'static str, keys: u64, payload_bytes: u
     Row { name, what, keys, payload_bytes, with }
 }
 
-/// What a full server takes above the empty one.
+/// Memory that a full server takes in addition to that of an empty one.
 struct Taken {
     keys: u64,
     used_per_key: f64,

@@ -1,7 +1,8 @@
-//! Load at a fixed rate, whatever the server does: what it could not serve in time waits, and its waiting counts.
+//! Load at a fixed rate, whatever the server does: what it could not serve in time waits, and its waiting
+//! counts.
 //!
-//! A closed loop sends nothing while a server stalls, so a stall of 100 ms is one slow request in it. Here each command has a
-//! moment at which it is due; its time runs from then to its reply.
+//! A closed loop sends nothing while a server stalls, so a stall of 100 ms is one slow request in it. Here
+//! each command has a moment at which it is due; its time runs from then to its reply.
 
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
@@ -23,7 +24,7 @@ struct Connection {
     stream: TcpStream,
     out: Vec<u8>,
     scanner: Scanner,
-    /// When those were due whose replies are still to come.
+    /// Due times of the requests whose replies are still to come.
     due: VecDeque<Instant>,
 }
 
@@ -79,7 +80,7 @@ impl OpenLoop {
         }
     }
 
-    /// For so long.
+    /// Sends for the given time, and waits for the last reply.
     pub fn run_for(&self, shape: &mut dyn Commands, time: Duration) -> Fallible<Histogram> {
         let start = Instant::now();
         self.run(shape, || start.elapsed() >= time)

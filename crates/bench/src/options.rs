@@ -65,7 +65,7 @@ pub struct Options {
     /// Another build of Isotherm.
     pub peer_server: Option<PathBuf>,
     pub maxmemory: Option<String>,
-    /// Of Valkey in the rows of durability.
+    /// Number of Valkey's threads in the rows of durability.
     pub valkey_threads: usize,
     pub write: bool,
     /// Folders of the servers; each goes with its server.

@@ -1,4 +1,5 @@
-//! The two servers under measurement, and how they are started: their workers, the layout of their tables, their cores.
+//! The two servers under measurement, and how they are started: their workers, the layout of their tables,
+//! their cores.
 
 use std::fs;
 use std::ops::{Deref, DerefMut};
@@ -25,11 +26,11 @@ impl Side {
     }
 }
 
-/// How a server is started.
+/// Settings with which a server is started.
 #[derive(Clone, Default)]
 pub struct Setting {
     pub workers: usize,
-    /// Of Valkey, where it is to have another number of threads.
+    /// Number of Valkey's threads, if it differs from `workers`.
     pub valkey_workers: Option<usize>,
     /// Valkey keeps one table a slot only as a member of a cluster; Isotherm always works by slots.
     pub cluster_layout: bool,
@@ -49,7 +50,7 @@ impl Setting {
         self
     }
 
-    /// One worker on a core of its own, as the figures of CPU are measured.
+    /// Returns settings for one worker on a core of its own, as the figures of CPU are measured.
     pub fn one_core() -> Setting {
         Setting { workers: 1, pinned: true, ..Setting::default() }
     }
@@ -80,7 +81,7 @@ impl Server {
     }
 }
 
-/// What can be asked of any server.
+/// Access to the requests that any server can be sent.
 impl Deref for Server {
     type Target = isotherm_probe::Server;
 

@@ -1,8 +1,10 @@
-//! 10,000 connections, 1,000 of them subscribers of 100 channels: is every message heard, in order, and what does it cost?
+//! 10,000 connections, 1,000 of them subscribers of 100 channels: is every message heard, in order, and what
+//! does it cost?
 //!
 //! Then the same with one subscriber more, of all channels, who never reads: the server has to close it at
-//! `client-output-buffer-limit pubsub`, and the others must not notice. Their delays while it is there are compared with those
-//! of the seconds before, in several rounds of the same server: a shared machine moves a p99 by more than a deaf client does.
+//! `client-output-buffer-limit pubsub`, and the others must not notice. Their delays while it is there are
+//! compared with those of the seconds before, in several rounds of the same server: a shared machine moves a
+//! p99 by more than a deaf client does.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -26,10 +28,11 @@ const CHANNELS: usize = 100;
 const SECONDS: u64 = 60;
 const PER_SECOND: u64 = 5_000;
 const MESSAGE_BYTES: usize = 64;
-/// How long after the last message memory is looked at.
+/// Time between the last message and the measurement of memory.
 const AFTERWARDS: Duration = Duration::from_secs(10);
 
-/// Of the row with a deaf subscriber: 5 MB a second for it, so the limit of 32 MB is reached in seconds.
+/// Length of a message in the row with a subscriber that reads nothing. It gets 5 MB a second, so that the
+/// limit of 32 MB is reached in seconds.
 const LONG_MESSAGE_BYTES: usize = 1_000;
 const QUIET_SECONDS: u64 = 7;
 const GIVE_UP: Duration = Duration::from_secs(90);
@@ -202,7 +205,7 @@ struct Deaf {
     id: i64,
 }
 
-/// How it ended.
+/// Time until the deaf subscriber was closed, and the largest size of its output buffer.
 #[derive(Clone, Copy, Default)]
 struct Closed {
     after: Duration,

@@ -1,9 +1,10 @@
 //! Replies as they come: counting them without keeping them, for load at speed.
 //!
-//! A load generator must not become the thing that is measured, so it only counts. A reply ends when every element that was
-//! announced has been seen: a top-level reply opens one element, an array of n opens n more, anything else closes one.
+//! A load generator must not become the thing that is measured, so it only counts. A reply ends when every
+//! element that was announced has been seen: a top-level reply opens one element, an array of n opens n more,
+//! anything else closes one.
 
-/// Where the scan stands between two reads.
+/// State of the scan between two reads.
 #[derive(Default)]
 pub struct Scanner {
     /// Bytes of a bulk string, with its line end, that are still to come.
@@ -14,7 +15,7 @@ pub struct Scanner {
     open: u64,
 }
 
-/// What a stretch of bytes contained.
+/// Contents of the bytes that were scanned.
 #[derive(Default, Debug, PartialEq)]
 pub struct Seen {
     pub replies: u64,
@@ -49,7 +50,7 @@ impl Scanner {
         }
     }
 
-    /// One line without its `\n`: the head of an element.
+    /// Reads a line without its `\n`, the head of an element.
     fn element(&mut self, line: &[u8], seen: &mut Seen) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if self.open == 0 {

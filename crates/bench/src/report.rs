@@ -1,6 +1,7 @@
 //! Tables, on the screen and in docs/benchmarks.md.
 //!
-//! The document is a row of sections between markers, one for each table, so that a run of one table replaces that one only:
+//! The document is a row of sections between markers, one for each table, so that a run of one table replaces
+//! that one only:
 //!
 //! ```text
 //! <!-- memory -->
@@ -30,7 +31,7 @@ pub struct Table {
     /// Names the section in the document.
     pub id: &'static str,
     pub title: String,
-    /// What was done, and how to do it again.
+    /// Notes on what was measured, and on how to measure it again.
     pub notes: Vec<String>,
     pub head: Vec<String>,
     pub rows: Vec<Vec<String>>,

@@ -1,7 +1,9 @@
-//! What the libraries of scripts cost: values there and back through cjson and cmsgpack, and Lua alone, CPU per round.
+//! What the libraries of scripts cost: values there and back through cjson and cmsgpack, and Lua alone, CPU
+//! per round.
 //!
-//! One client runs EVALSHA of a script that does many rounds, so that nothing but the interpreter and the library is measured.
-//! Both servers take turns, A B A B, and what the script returns has to be the same on both.
+//! One client runs EVALSHA of a script that does many rounds, so that nothing but the interpreter and the
+//! library is measured. Both servers take turns, A B A B, and what the script returns has to be the same on
+//! both.
 
 use isotherm_resp::reply_parse::Value;
 
@@ -29,7 +31,8 @@ const MSGPACK: &str = "local text = cmsgpack.pack(cjson.decode(ARGV[1])) \
 const ADDITIONS: &str =
     "local sum = 0 for i = 1, tonumber(ARGV[2]) do sum = sum + i end return tostring(sum)";
 
-/// Of one EVALSHA: milliseconds, so that the scheduler's clock is fine enough.
+/// Rounds of an EVALSHA with a short text. They take milliseconds, so that the scheduler's clock is fine
+/// enough.
 const ROUNDS_SHORT: u64 = 20_000;
 const CALLS: u64 = 10;
 

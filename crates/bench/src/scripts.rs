@@ -1,8 +1,8 @@
 //! Scripts: the CPU of a call, and who waits for one that takes long.
 //!
-//! `slow`: 50 connections GET keys at a fixed rate, first alone, then beside a script that has named one other key, then beside one
-//! that meets keys in its middle; PINGs come beside them, and at the end SCRIPT KILL. What could not be served in time waits, and its
-//! waiting counts (`open_loop`).
+//! `slow`: 50 connections GET keys at a fixed rate, first alone, then beside a script that has named one
+//! other key, then beside one that meets keys in its middle; PINGs come beside them, and at the end SCRIPT
+//! KILL. What could not be served in time waits, and its waiting counts (`open_loop`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -152,7 +152,7 @@ const GETS_PER_SECOND: f64 = 10_000.0;
 const CONNECTIONS: usize = 50;
 const TIME: Duration = Duration::from_secs(3);
 
-/// What others waited beside one script.
+/// Waiting times of other clients during one script.
 struct Waits {
     gets: Histogram,
     pings: Histogram,
@@ -233,7 +233,8 @@ fn beside(server: &Server, gets: &OpenLoop, keys: u64, body: &str) -> Fallible<W
     Ok(Waits { gets, pings, killed_ms: kill(server)? })
 }
 
-/// How long SCRIPT KILL takes, once the server listens to it: Valkey does after `busy-reply-threshold`.
+/// Returns the time that SCRIPT KILL takes once the server accepts it, in milliseconds. Valkey accepts it
+/// after `busy-reply-threshold`.
 fn kill(server: &Server) -> Fallible<f64> {
     let (mut caller, mut client) = (server.client()?, server.client()?);
     client.call(&["CONFIG", "SET", "busy-reply-threshold", "200"])?;

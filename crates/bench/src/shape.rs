@@ -1,4 +1,5 @@
-//! What is sent: a verb, the keys it meets and the values it carries. The same seed sends the same bytes to both servers.
+//! What is sent: a verb, the keys it meets and the values it carries. The same seed sends the same bytes to
+//! both servers.
 //!
 //! ```text
 //! named   key:000000000042                 16 B, as valkey-benchmark names them
@@ -31,7 +32,7 @@ pub enum Keys {
     Binary,
 }
 
-/// In which order the numbers `0..count` come up.
+/// Order in which the numbers `0..count` are used.
 #[derive(Clone, Copy)]
 pub enum Order {
     Ascending,
@@ -42,7 +43,7 @@ pub enum Order {
 
 #[derive(Clone, Copy)]
 pub enum Values {
-    /// So many bytes.
+    /// Fixed size in bytes.
     Fixed(usize),
     /// A size drawn anew for each command.
     Between(usize, usize),
@@ -168,7 +169,7 @@ impl Shape {
         self.first + number
     }
 
-    /// Where in the noise the value lies, and its size.
+    /// Returns the place of the value in the noise, and its size.
     fn value(&mut self, number: u64) -> (usize, usize) {
         let size = match self.values {
             Values::Fixed(bytes) => bytes,
@@ -225,7 +226,8 @@ pub fn scramble(number: u64) -> u64 {
     Prng::new(number).next_u64()
 }
 
-/// A step that meets every number below `count` once: near the golden section of it, and without a common divisor.
+/// A step that meets every number below `count` once: near the golden section of it, and without a common
+/// divisor.
 pub fn stride_through(count: u64) -> u64 {
     let mut stride = (count as f64 * 0.618) as u64 | 1;
     while divisor(stride, count) != 1 {

@@ -1,8 +1,8 @@
 //! CPU per operation: one worker on one core, the load on another, both servers in turns.
 //!
-//! What a request costs the server is its threads' CPU time over the requests answered. Requests per second would also
-//! measure the load generator, the network stack's mood and who else uses the machine. Each round measures both servers
-//! (A B A B); the table shows the best of each, and the median of the rounds' ratios.
+//! What a request costs the server is its threads' CPU time over the requests answered. Requests per second
+//! would also measure the load generator, the network stack's mood and who else uses the machine. Each round
+//! measures both servers (A B A B); the table shows the best of each, and the median of the rounds' ratios.
 
 use crate::load::{Load, Ran, Until, fill};
 use crate::options::Options;
@@ -27,7 +27,7 @@ enum Work {
     Steady(Verb),
     /// Values change their size; each round begins with 16 B values again.
     Resizing(Verb),
-    /// From the empty server to `commands` keys.
+    /// Writing new keys: from an empty server to `commands` keys.
     NewKeys,
     /// Deletes all keys, which each round loads first.
     DeleteAll,
@@ -69,11 +69,12 @@ pub fn rows() -> Vec<Row> {
     ]
 }
 
-/// What one server needed in one round.
+/// Cost of one round on one server.
 pub struct Cost {
     pub cpu_us: f64,
     per_second: f64,
-    /// How much of the time its core was busy: far below 1, requests per second measure the load generator.
+    /// Part of the time in which the server's core was busy. Far below 1, requests per second measure the
+    /// load generator.
     busy: f64,
 }
 
@@ -115,7 +116,7 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     Ok(vec![table])
 }
 
-/// What a pair of servers holds before the rounds of a row.
+/// Data that a pair of servers holds before the rounds of a row.
 #[derive(PartialEq)]
 struct Preload {
     keys: u64,

@@ -1,8 +1,10 @@
-//! `swap-mode`, of Isotherm alone: memory of a key whose value is on disk, how the limit is kept while eight times as much is written,
-//! what a read from disk costs, what the mode costs while nothing is there, rewrites and restarts with bases that refer to the
-//! disk, and full synchronizations from a primary whose values are there.
+//! `swap-mode`, of Isotherm alone: memory of a key whose value is on disk, how the limit is kept while eight
+//! times as much is written, what a read from disk costs, what the mode costs while nothing is there,
+//! rewrites and restarts with bases that refer to the disk, and full synchronizations from a primary whose
+//! values are there.
 //!
-//! Files are read past the page cache, where the file system of the benchmark's folder can do that: delays are beside those of its disk.
+//! Files are read past the page cache, where the file system of the benchmark's folder can do that: delays
+//! are beside those of its disk.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +23,7 @@ pub const ROWS: [&str; 7] =
 
 const KEYS: u64 = 2_000_000;
 const VALUE_BYTES: usize = 400;
-/// How many times `maxmemory` is written, with keys of 20 B.
+/// Amount of data to be written, in multiples of `maxmemory`, with keys of 20 B.
 const LIMIT_TIMES: u64 = 8;
 const READS: u64 = 20_000;
 const COMMANDS: u64 = 2_000_000;
@@ -75,7 +77,7 @@ pub fn send_all(client: &mut Client, count: u64, make: impl Fn(u64, &mut Vec<u8>
     send_paced(client, count, f64::INFINITY, make).map(drop)
 }
 
-/// How long batches took.
+/// Times of batches.
 #[derive(Default)]
 struct Waits {
     longest: Duration,
@@ -96,7 +98,7 @@ impl Waits {
     }
 }
 
-/// The same, no more than so many a second; how long batches took.
+/// Sends requests in batches, at most `rate` of them a second. Returns the times of the batches.
 fn send_paced(
     client: &mut Client,
     count: u64,
@@ -128,12 +130,13 @@ struct Fill {
     times: u64,
 }
 
-/// So much that the program itself takes little of the limit.
+/// Amount of data that is so large that the program itself takes little of the limit.
 const LARGE: Fill = Fill { keys: 10_000_000, times: 10 };
 const SMALL: Fill = Fill { keys: KEYS, times: LIMIT_TIMES };
 
 impl Fill {
-    /// A new server that was written full, in batches: then once more, no faster than it takes without being held up.
+    /// A new server that was written full, in batches: then once more, no faster than it takes without being
+    /// held up.
     fn run(&self, options: &Options, table: &mut Table) -> Fallible<(Server, u64)> {
         let (keys, times) = (options.scaled(self.keys), self.times);
         let limit = keys * (VALUE_BYTES as u64 + 20) / times;
@@ -173,7 +176,7 @@ impl Fill {
     }
 }
 
-/// What a key costs whose value is on disk, and a GET of one.
+/// Measures the memory of a key whose value is on disk, and the cost of a GET of such a key.
 fn fill(options: &Options, table: &mut Table) -> Fallible {
     let keys = options.scaled(KEYS);
     let (server, empty) = SMALL.run(options, table)?;
@@ -239,7 +242,8 @@ fn fill(options: &Options, table: &mut Table) -> Fallible {
     Ok(())
 }
 
-/// What a key costs that left memory with its value (`swap-freeze`), and a GET of one.
+/// Measures the memory of a key that left memory with its value (`swap-freeze`), and the cost of a GET of
+/// such a key.
 fn frozen(options: &Options, table: &mut Table) -> Fallible {
     let keys = options.scaled(KEYS);
     for (what, key_bytes, value_bytes) in [("16 B, value of 16 B", 16, 16), ("20 B, value of 400 B", 20, 400)]

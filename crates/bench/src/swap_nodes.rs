@@ -1,4 +1,5 @@
-//! `swap-mode`: what is left in memory of a large collection whose parts are on disk, and what commands read that name elements of it.
+//! `swap-mode`: what is left in memory of a large collection whose parts are on disk, and what commands read
+//! that name elements of it.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +16,7 @@ const ELEMENTS: u64 = 1_000_000;
 const READS: u64 = 5000;
 /// Elements of one command that fills.
 const FILLED_AT_ONCE: u64 = 20;
-/// Of the commands that ask for a range.
+/// Number of elements in a range that commands ask for.
 const RANGE: u64 = 100;
 
 /// A type, how it is filled, and what asks for an element or a range of it, with the aim for its reads.

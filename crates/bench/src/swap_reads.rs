@@ -1,8 +1,9 @@
-//! `swap-mode`: reads of values on disk, by io_uring and by threads: what one costs, what many at once bring, what those feel who read
-//! from memory beside them, and what is left of the rate when a fifth of the values is in memory.
+//! `swap-mode`: reads of values on disk, by io_uring and by threads: what one costs, what many at once bring,
+//! what those feel who read from memory beside them, and what is left of the rate when a fifth of the values
+//! is in memory.
 //!
-//! Both ways run in the same minutes, in turns, each on a server of its own; figures are medians of the rounds. What the disk of the
-//! benchmark's folder does by itself is measured between them.
+//! Both ways run in the same minutes, in turns, each on a server of its own; figures are medians of the
+//! rounds. What the disk of the benchmark's folder does by itself is measured between them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -28,9 +29,9 @@ pub const ROWS: [&str; 3] = ["swap-read", "swap-beside", "swap-zipf"];
 
 const KEYS: u64 = 1_000_000;
 const VALUE_BYTES: usize = 400;
-/// In a round, one after the other.
+/// Reads of a round that are sent one after another.
 const READS: u64 = 3000;
-/// In a round, of several connections.
+/// Reads of a round that several requests at once share.
 const READS_AT_ONCE: u64 = 20_000;
 const CONNECTIONS: [usize; 2] = [8, 32];
 /// GETs of one connection that are sent at once.
@@ -67,7 +68,7 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     Ok(vec![table])
 }
 
-/// One of each way, all of whose values are on disk but those of a few keys.
+/// Servers of both ways. All their values are on disk but those of a few keys.
 struct Servers {
     both: [Server; 2],
     keys: u64,
@@ -133,7 +134,7 @@ fn backend(client: &mut Client) -> Fallible<String> {
 /// Connections, and requests that each sends at once.
 type AtOnce = (usize, u64);
 
-/// Of one way: what each round has shown.
+/// Figures of one way, one from each round.
 #[derive(Default)]
 struct Figures {
     p50_us: Vec<f64>,
@@ -154,7 +155,7 @@ impl Figures {
         median(self.per_second.clone()).unwrap_or_default()
     }
 
-    /// Of so many GETs.
+    /// Measures `count` GETs, and adds their figures.
     fn add(&mut self, server: &Server, load: AtOnce, shape: &mut dyn Commands, count: u64) -> Fallible {
         let before = server.cpu_ns()?;
         let (connections, pipeline) = load;
@@ -197,7 +198,7 @@ fn rounds(
     Ok((cold, hot, disk))
 }
 
-/// One after the other.
+/// Measures GETs that are sent one after another.
 fn alone(options: &Options, servers: &Servers, table: &mut Table) -> Fallible {
     let (cold, hot, disk) = rounds(options, servers, (1, 1), options.scaled(READS))?;
     let of_disk = format!("{:.0} us, {:.1} us", disk.p50(), disk.cpu());
@@ -259,12 +260,12 @@ fn at_once(options: &Options, servers: &Servers, load: AtOnce, table: &mut Table
     Ok(())
 }
 
-/// What runs beside the GETs from memory.
+/// Load that runs in addition to the GETs from memory.
 enum Beside<'p> {
     Nothing,
     /// GETs of values on disk, one after the other on each connection.
     Cold,
-    /// So many reads a second of the disk alone.
+    /// Reads of the disk alone, at a rate per second.
     Disk(&'p Probe, f64),
 }
 

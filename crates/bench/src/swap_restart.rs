@@ -1,5 +1,5 @@
-//! Rewrites and restarts with bases that refer to the disk (`swap-checkpoint`): of keys whose values are there, and of keys that are there
-//! with their values (`swap-freeze`).
+//! Rewrites and restarts with bases that refer to the disk (`swap-checkpoint`): of keys whose values are
+//! there, and of keys that are there with their values (`swap-freeze`).
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ use crate::report::Table;
 use crate::swap::{PATIENCE, send_all, swap};
 use crate::{Fallible, progress};
 
-/// What lies on disk.
+/// Data set that is on disk.
 struct Data {
     name: &'static str,
     keys: u64,
@@ -21,7 +21,7 @@ struct Data {
     value_bytes: usize,
     /// With their values.
     freezes: bool,
-    /// Of a key, at a start from a base that refers.
+    /// Aim for the time of a key, at a start from a base that refers to the data on disk.
     aim: &'static str,
     /// Beside a base that refers, one that has all values.
     compares: bool,
@@ -127,7 +127,7 @@ fn restart_with(options: &Options, data: &Data, table: &mut Table) -> Fallible {
     Ok(())
 }
 
-/// How long it takes, and the bytes of the base.
+/// Rewrites the file. Returns how many seconds that takes, and the bytes of the base.
 fn rewrite(client: &mut Client) -> Fallible<(f64, u64)> {
     let begun = Instant::now();
     client.call(&["BGREWRITEAOF"])?;

@@ -1,10 +1,12 @@
-//! Full synchronizations from a primary whose values are on disk (`swap-mode`), beside one that has them all in memory.
+//! Full synchronizations from a primary whose values are on disk (`swap-mode`), beside one that has them all
+//! in memory.
 //!
 //! ```text
 //!   GETs of one key, 1,000 a second ---> primary ---> a new replica, from REPLICAOF to the link that is up
 //! ```
-//! The values are read about in the order in which they were written, so the disk's share is measured as one thread that reads as many
-//! bytes from end to end, past the page cache. What is compared with is the slower of that and of the primary that reads nothing.
+//! The values are read about in the order in which they were written, so the disk's share is measured as one
+//! thread that reads as many bytes from end to end, past the page cache. What is compared with is the slower
+//! of that and of the primary that reads nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -24,13 +26,13 @@ use crate::{Fallible, progress};
 
 const KEYS: u64 = 2_000_000;
 const VALUE_BYTES: usize = 400;
-/// Of a key on disk: its value, its name, what a record adds.
+/// Bytes of a key on disk: its value, its name, and the additional bytes of a record.
 const RECORD_BYTES: u64 = VALUE_BYTES as u64 + 48;
 const BETWEEN_GETS: Duration = Duration::from_millis(1);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(5);
 const NAMES: [&str; 2] = ["in memory", "on disk"];
 
-/// What one synchronization has shown.
+/// Figures of one synchronization.
 struct Sync {
     took_s: f64,
     longest_get_ms: f64,

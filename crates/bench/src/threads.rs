@@ -1,9 +1,10 @@
 //! Two threads over one: the keyspace behind its locks, in this process, without sockets.
 //!
-//! Over sockets the load generator would share the cores with the server, so scaling cannot be seen there on a small machine.
-//! Here each thread does what a worker does with a batch of 32: hash the keys, prefetch, then lock, look up or write, and keep the lock
-//! while the next key falls into the same partition. Each runs on a core of its own for the same time; the figure is how many
-//! operations both finish over what one finishes alone.
+//! Over sockets the load generator would share the cores with the server, so scaling cannot be seen there on
+//! a small machine. Here each thread does what a worker does with a batch of 32: hash the keys, prefetch,
+//! then lock, look up or write, and keep the lock while the next key falls into the same partition. Each runs
+//! on a core of its own for the same time; the figure is how many operations both finish over what one
+//! finishes alone.
 
 use std::sync::Barrier;
 use std::thread;
@@ -111,7 +112,7 @@ fn filled(partitions: usize, keys: u64) -> Fallible<Keyspace> {
     Ok(keyspace)
 }
 
-/// One run of as many threads as cores are named.
+/// Runs one thread on each of the named cores.
 fn run(keyspace: &Keyspace, keys: u64, writes: bool, cores: &[usize]) -> Fallible<Speed> {
     let start = Barrier::new(cores.len());
     let runs: Vec<Speed> = thread::scope(|scope| {
@@ -132,7 +133,7 @@ fn run(keyspace: &Keyspace, keys: u64, writes: bool, cores: &[usize]) -> Fallibl
     Ok(Speed { per_second: runs.iter().map(|run| run.per_second).sum(), cpu_ns })
 }
 
-/// What a worker does with its batches, for the time of a run.
+/// Works on batches as a worker does, for the time of a run.
 fn work(keyspace: &Keyspace, keys: u64, writes: bool, seed: u64) -> Fallible<Speed> {
     let mut prng = Prng::new(seed);
     let mut held = Held::new(keyspace);

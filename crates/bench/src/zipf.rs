@@ -1,7 +1,8 @@
 //! Zipf's law: the k-th most wanted of n keys is asked for in proportion to k^-s.
 //!
-//! Rejection-inversion after Hörmann and Derflinger (1996): constant time and no table, whatever n is. The density is covered by
-//! its integral, a point under it is drawn, and the rare point that falls between the curve and the staircase is drawn again.
+//! Rejection-inversion after Hörmann and Derflinger (1996): constant time and no table, whatever n is. The
+//! density is covered by its integral, a point under it is drawn, and the rare point that falls between the
+//! curve and the staircase is drawn again.
 
 use isotherm_stdx::Prng;
 

@@ -1,4 +1,5 @@
-//! `isotherm-check-rdb` and `isotherm-check-aof`: whether files that a server has written can be read, and where they cannot.
+//! `isotherm-check-rdb` and `isotherm-check-aof`: whether files that a server has written can be read, and
+//! where they cannot.
 //!
 //! ```text
 //! isotherm-check-rdb  --> rdb::check  --> persist::rdb::file       what a server that loads the file would find
@@ -6,9 +7,9 @@
 //!                             |
 //!                             base with an RDB head --> rdb::check --> swap      what it refers to, if it is named (--swap-dir)
 //! ```
-//! The reports are Valkey's, so that scripts which read them go on working. Files are read in portions: memory follows the longest
-//! string of an RDB file, and does not follow an AOF at all. No length from a file takes memory before its bytes are there.
-//! Nothing is changed without `--fix` or `--truncate-to-timestamp`.
+//! The reports are Valkey's, so that scripts which read them go on working. Files are read in portions:
+//! memory follows the longest string of an RDB file, and does not follow an AOF at all. No length from a file
+//! takes memory before its bytes are there. Nothing is changed without `--fix` or `--truncate-to-timestamp`.
 
 pub mod aof;
 pub mod progress;
@@ -27,11 +28,11 @@ pub struct Ended(pub u8);
 
 pub type Checked<T> = Result<T, Ended>;
 
-/// Where the report goes. A reader that has left ends the program silently, with an error's code.
+/// Output of the report. If its reader is gone, the program ends silently, with an error's exit code.
 pub struct Report<'o>(pub &'o mut dyn Write);
 
 impl Report<'_> {
-    /// One line; `text` may hold bytes of the file.
+    /// Writes a line; `text` may hold bytes of the file.
     pub fn line(&mut self, text: impl AsRef<[u8]>) -> Checked<()> {
         self.put(text)?;
         self.put("\n")
@@ -52,7 +53,7 @@ impl Report<'_> {
     }
 }
 
-/// What C's `strerror` says, without the number that Rust adds.
+/// Returns the text of C's `strerror`, without the number that Rust adds.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_string()
@@ -63,7 +64,7 @@ pub fn bytes_of(name: &OsStr) -> &[u8] {
     name.as_bytes()
 }
 
-/// As C prints it: a string ends at its first NUL.
+/// Returns the text as C prints it: a string ends at its first NUL.
 fn c_string(text: &[u8]) -> &[u8] {
     text.split(|byte| *byte == 0).next().unwrap_or_default()
 }

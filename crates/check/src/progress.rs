@@ -32,7 +32,7 @@ impl Progress {
         }
     }
 
-    /// So many bytes of the file are checked. To be called once a portion.
+    /// Records that `bytes` bytes of the file are checked. To be called once for each portion.
     pub fn note(&mut self, bytes: u64) {
         if !self.is_shown {
             return;

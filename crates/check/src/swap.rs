@@ -1,11 +1,12 @@
-//! The values of a base that lie in a swap-dir (`swap-checkpoint`): whether each is there, and is that of its key.
+//! The values of a base that lie in a swap-dir (`swap-checkpoint`): whether each is there, and is that of its
+//! key.
 //!
 //! ```text
 //!   [fa]["swap-log"][segments, lengths, sums]    begin   the file of each is there, is long enough, and begins as it did
 //!   [e0][key][place], [e1][bundle][place] ...    check   one read a record: its sum covers its place, its key is compared
 //! ```
-//! What the bytes of a value mean only a server knows; that they are those that it wrote is what their sum says. Parts of collections and
-//! values in memory are in the base itself. Nothing is written.
+//! What the bytes of a value mean only a server knows; that they are those that it wrote is what their sum
+//! says. Parts of collections and values in memory are in the base itself. Nothing is written.
 
 use isotherm_persist::rdb::file::Bundle;
 use isotherm_tier::{
@@ -20,18 +21,19 @@ use std::path::PathBuf;
 
 use crate::{Checked, Report, c_string, reason};
 
-/// So many faults are named; all are counted.
+/// Number of faults that are named; all are counted.
 const NAMED_MAX: u64 = 10;
-/// So many files are open at once: a folder may have thousands, a process may not.
+/// Number of files that are open at once: a folder may have thousands of files, a process cannot open that
+/// many.
 const OPEN_MAX: usize = 32;
 
 /// A folder in which values are looked for.
 pub struct SwapDir {
     folder: PathBuf,
     has_begun: bool,
-    /// How many bytes count of each that is what the base means.
+    /// Number of bytes that count in each segment that the base refers to.
     segments: BTreeMap<SegmentNumber, u64>,
-    /// Of these, the one that was read last is the first.
+    /// Open segments, the one that was read last first.
     open: Vec<(SegmentNumber, File)>,
     /// Keys whose records are as they were written.
     pub sound_keys: u64,
@@ -55,7 +57,7 @@ impl SwapDir {
         }
     }
 
-    /// What the base says of the log that it refers to.
+    /// Reads the head of the base, and checks the log and the segments that it refers to.
     pub fn begin(&mut self, report: &mut Report<'_>, head: &[u8]) -> Checked<()> {
         if std::mem::replace(&mut self.has_begun, true) {
             return self.note(report, 1, "the base refers to a second log".to_string());

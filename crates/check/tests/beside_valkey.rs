@@ -1,7 +1,7 @@
 //! The same files to Valkey's checkers and to ours: sound, cut at every byte, with bytes changed.
 //!
-//! Reports of AOFs are compared to the byte. Reports of RDB files are compared to the byte where the file is sound, and by their
-//! verdict elsewhere. Needs `ISOTHERM_PEER_BIN`; a reported skip without.
+//! Reports of AOFs are compared to the byte. Reports of RDB files are compared to the byte where the file is
+//! sound, and by their verdict elsewhere. Needs `ISOTHERM_PEER_BIN`; a reported skip without.
 
 mod files;
 

@@ -1,4 +1,5 @@
-//! What only our checkers report: torn and damaged commits, elements that are there twice, bases of version 80.
+//! What only our checkers report: torn and damaged commits, elements that are there twice, bases of version
+//! 80.
 
 mod files;
 
@@ -121,7 +122,8 @@ fn a_manifest_of_comments_alone_is_valid() {
     assert!(!checked(&folder, "a.aof", Repair::None).0);
 }
 
-/// A base that refers to values in a swap-dir: one key that does, one that does not, and as many that lie there as a bundle has.
+/// A base that refers to values in a swap-dir: one key that does, one that does not, and as many that lie
+/// there as a bundle has.
 fn referring(bundle_keys: u16) -> Vec<u8> {
     let mut writer = Writer::new(true);
     head(

@@ -22,7 +22,7 @@ impl Address {
     }
 }
 
-/// As a prompt shows it: an IPv6 host stands in brackets.
+/// Writes the address as a prompt shows it: an IPv6 host stands in brackets.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -33,7 +33,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// What is said to the server before anything else.
+/// User and password that are sent to the server before any other command.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Login {
     pub user: Option<String>,
@@ -51,7 +51,7 @@ impl Login {
     }
 }
 
-/// What a URI says; what it does not say stays as it was.
+/// Parts of a URI. A part that is `None` leaves its option unchanged.
 #[derive(Default, PartialEq, Eq, Debug)]
 pub struct Uri {
     pub host: Option<String>,

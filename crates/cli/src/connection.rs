@@ -1,7 +1,7 @@
 //! One blocking connection: requests out, values in.
 //!
-//! What has arrived and was not taken yet waits in one buffer; a reply is taken when its last byte is there. A wait can be
-//! ended from outside by a signal, if that was asked for.
+//! What has arrived and was not taken yet waits in one buffer; a reply is taken when its last byte is there.
+//! A wait can be ended from outside by a signal, if that was asked for.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
@@ -26,7 +26,7 @@ const KEEPALIVE: Duration = Duration::from_secs(15);
 /// A signal that comes just before the wait begins is seen after this time at the latest.
 const INTERRUPT_CHECK: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
-/// Which kind of address a name is to be resolved to.
+/// Address family that a name is to be resolved to.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Family {
     #[default]
@@ -35,12 +35,13 @@ pub enum Family {
     V6,
 }
 
-/// How a connection is made.
+/// Settings for opening a connection.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Dial {
     pub timeout: Option<Duration>,
     pub family: Family,
-    /// A name may stand for several nodes. A thousand clients that all begin with the first of them overrun it.
+    /// A name may stand for several nodes. A thousand clients that all begin with the first of them overrun
+    /// it.
     pub shuffle: bool,
     pub tls: Option<Tls>,
 }
@@ -101,7 +102,7 @@ impl Connection {
         Ok(Connection { stream, buffer: Vec::new(), taken: 0, interrupt: None })
     }
 
-    /// From now on a wait ends when the flag is raised.
+    /// Sets a flag that ends every wait from now on when it is raised.
     pub fn interrupt_by(&mut self, flag: Arc<AtomicBool>) {
         self.interrupt = Some(flag);
     }
@@ -116,7 +117,7 @@ impl Connection {
         self.stream.write_all(bytes).map_err(Broken::Io)
     }
 
-    /// As much of `bytes` as the peer takes at once; needs `set_nonblocking`.
+    /// Writes as much of `bytes` as the peer takes at once; needs `set_nonblocking`.
     pub fn write_some(&mut self, bytes: &[u8]) -> io::Result<usize> {
         Write::write(&mut self.stream, bytes)
     }
@@ -125,7 +126,7 @@ impl Connection {
         rustix::io::ioctl_fionbio(&self.stream, true).map_err(io::Error::from)
     }
 
-    /// From now on a read that gets nothing for so long fails.
+    /// Makes every read from now on fail if it gets no data for `timeout`.
     pub fn set_read_timeout(&self, timeout: Duration) -> io::Result<()> {
         use rustix::net::sockopt::{Timeout, set_socket_timeout};
         set_socket_timeout(&self.stream, Timeout::Recv, Some(timeout)).map_err(io::Error::from)
@@ -167,12 +168,12 @@ impl Connection {
         Ok(Some(value))
     }
 
-    /// What has arrived and was not taken, as it came.
+    /// Returns the bytes that have arrived and were not taken yet.
     pub fn arrived(&self) -> &[u8] {
         &self.buffer[self.taken..]
     }
 
-    /// So many bytes of `arrived` are done with.
+    /// Marks the first `bytes` bytes of `arrived` as taken.
     pub fn consume(&mut self, bytes: usize) {
         self.taken += bytes;
         debug_assert!(self.taken <= self.buffer.len());
@@ -231,7 +232,8 @@ fn connect_tcp(host: &str, port: u16, dial: Dial) -> io::Result<TcpStream> {
         match outcome {
             Ok(stream) => {
                 stream.set_nodelay(true)?;
-                // Without keepalive everything still works; only a peer that vanishes goes unnoticed for longer.
+                // Without keepalive everything still works; only a peer that vanishes goes unnoticed for
+                // longer.
                 rustix::net::sockopt::set_socket_keepalive(&stream, true).ok();
                 rustix::net::sockopt::set_tcp_keepidle(&stream, KEEPALIVE).ok();
                 rustix::net::sockopt::set_tcp_keepintvl(&stream, KEEPALIVE / 3).ok();

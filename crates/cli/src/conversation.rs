@@ -17,7 +17,7 @@ use crate::session::{Ran, Session};
 use crate::terminal::{KeyByKey, has_color, in_is_terminal, out_is_terminal, put};
 use crate::text::{leading_i64, reason};
 
-/// Of a command that takes longer than this the time is shown.
+/// Duration of a command above which its time is shown.
 const WORTH_TELLING: Duration = Duration::from_millis(500);
 const READING: &str = "Reading messages... (press Ctrl-C to quit or any key to type command)\r";
 
@@ -26,7 +26,8 @@ pub fn talk(session: &mut Session) -> Fallible<i32> {
     converse(session, None).map(|code| code.expect("nothing restarts"))
 }
 
-/// The same behind a script that was debugged; none if it is to be debugged again.
+/// Talks to the user after a debugged script has ended. Returns the program's exit code, or `None` if the
+/// script is to be debugged again.
 pub fn talk_or_restart(session: &mut Session, lines: &mut Lines) -> Fallible<Option<i32>> {
     converse(session, Some(lines))
 }
@@ -78,7 +79,7 @@ fn converse(session: &mut Session, lines: Option<&mut Lines>) -> Fallible<Option
     }
 }
 
-/// What comes after a line.
+/// Action that follows a line.
 enum Next {
     End(i32),
     Restart,
@@ -93,7 +94,7 @@ struct Talk<'a> {
     docs: std::rc::Rc<Docs>,
     preferences: Preferences,
     interrupted: Arc<AtomicBool>,
-    /// There is a script that "restart" debugs again.
+    /// True if there is a script that "restart" debugs again.
     restarts: bool,
 }
 

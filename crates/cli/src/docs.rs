@@ -1,7 +1,8 @@
-//! What there is to know about commands: their names, arguments and summaries, for help, completion and hints.
+//! What there is to know about commands: their names, arguments and summaries, for help, completion and
+//! hints.
 //!
-//! The server reports it by COMMAND DOCS, so a person sees exactly what this server has. Where there is no server, or an old one,
-//! a list that came with the program does (`docs.txt`):
+//! The server reports it by COMMAND DOCS, so a person sees exactly what this server has. Where there is no
+//! server, or an old one, a list that came with the program does (`docs.txt`):
 //!
 //! ```text
 //! zrandmember|sorted-set|6.2.0|Returns one or more random members from a sorted set.
@@ -22,7 +23,7 @@ static BUILT_IN: &str = include_str!("docs.txt");
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// One word, whatever it says.
+    /// Single word with any content.
     Word,
     Integer,
     Double,
@@ -46,7 +47,7 @@ impl Kind {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Arg {
-    /// What is shown for it.
+    /// Text that is shown for the argument.
     pub shown: String,
     pub kind: Kind,
     /// The literal in front of it; may be empty.
@@ -74,7 +75,7 @@ impl Arg {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// One word, or two for a subcommand, in capitals.
+    /// Name of the command in capitals: a single word, or two for a subcommand.
     pub words: Vec<String>,
     pub group: String,
     pub since: String,
@@ -110,7 +111,7 @@ impl Docs {
         parse_list(BUILT_IN)
     }
 
-    /// `None` if this is no reply to COMMAND DOCS, or an empty one.
+    /// Reads a reply to COMMAND DOCS. Returns `None` if the reply has another form, or is empty.
     pub fn from_reply(reply: &Value) -> Option<Docs> {
         let mut entries = Vec::new();
         for (name, facts) in pairs(reply)? {

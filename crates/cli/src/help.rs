@@ -17,7 +17,7 @@ To set isotherm-cli preferences:
 Set your preferences in ~/.isothermclirc
 ";
 
-/// What HELP with these words says.
+/// Returns the output of HELP with these words.
 pub fn help(docs: &Docs, words: &[Vec<u8>]) -> String {
     let Some(first) = words.first() else { return format!("isotherm-cli {VERSION}\n{ABOUT}") };
     let mut out = String::new();

@@ -3,8 +3,9 @@
 //! ```text
 //! typed    SET key value EX 10 ...         "..." is the hint: [NX|XX|IFEQ comparison-value] [GET]
 //! ```
-//! The words are matched against the command's arguments: an argument that has been met whole is not shown again, one that has
-//! been begun is shown first and without its brackets, and where a word fits nowhere there is no hint at all.
+//! The words are matched against the command's arguments: an argument that has been met whole is not shown
+//! again, one that has been begun is shown first and without its brackets, and where a word fits nowhere
+//! there is no hint at all.
 
 use isotherm_stdx::args_split::{Dialect, args_split};
 
@@ -39,7 +40,7 @@ fn hint(entry: &Entry, typed: &[&[u8]]) -> String {
 /// An argument, and how much of it has been met.
 struct Matched<'a> {
     arg: &'a Arg,
-    /// In words or in parts; above zero: begun.
+    /// Number of words or parts that were matched; above zero once the argument has begun.
     begun: usize,
     token: bool,
     value: bool,
@@ -58,8 +59,8 @@ impl<'a> Matched<'a> {
     }
 }
 
-/// Matches arguments in order; optional ones beside each other in any order. Returns the words used, 0 if a required argument
-/// was not met.
+/// Matches arguments in order; optional ones beside each other in any order. Returns the words used, 0 if a
+/// required argument was not met.
 fn match_all(words: &[&[u8]], args: &mut [Matched<'_>]) -> usize {
     let mut used = 0;
     let mut at = 0;
@@ -241,7 +242,8 @@ fn show(out: &mut String, matched: &mut Matched<'_>) {
     if arg.multiple {
         show_repetition(out, matched);
     }
-    // After a repetition this closes a bracket that was never opened. So does valkey-cli, and its hints are the standard.
+    // After a repetition this closes a bracket that was never opened. So does valkey-cli, and its hints are
+    // the standard.
     if arg.optional && matched.begun == 0 {
         out.push(']');
     }

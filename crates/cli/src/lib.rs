@@ -36,7 +36,7 @@ pub mod modes;
 
 pub mod bench;
 
-/// What went wrong, in words for the person in front; empty if it has been said already.
+/// Result whose error is a text for the user; the text is empty if it has been printed already.
 pub type Fallible<T = ()> = Result<T, String>;
 
 /// A number that differs from run to run and from machine to machine.

@@ -1,7 +1,7 @@
 //! Lines from a person: edited at a terminal with history, completion and hints; read plainly from a pipe.
 //!
-//! The history is our own file, one line each, added to at once: several conversations may share it. Lines with passwords are
-//! remembered within the conversation and never written.
+//! The history is our own file, one line each, added to at once: several conversations may share it. Lines
+//! with passwords are remembered within the conversation and never written.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, BufRead, Read, Write};
@@ -48,7 +48,7 @@ impl Lines {
         }
     }
 
-    /// From now on these commands are completed and hinted.
+    /// Replaces the commands that are completed and hinted.
     pub fn learn(&mut self, docs: Rc<Docs>) {
         if let Lines::Edited(edited) = self
             && let Some(helper) = edited.editor.helper_mut()
@@ -69,7 +69,8 @@ impl Lines {
     }
 }
 
-/// Lines of a pipe. A buffer of our own, because a wait for messages and lines together must know what is in it.
+/// Lines of a pipe. A buffer of our own, because a wait for messages and lines together must know what is in
+/// it.
 #[derive(Default)]
 pub struct Piped {
     arrived: Vec<u8>,
@@ -94,7 +95,8 @@ impl Piped {
     }
 }
 
-/// Waits until there is something to read from the server or from the person. Returns which; neither, if time passed.
+/// Waits until there is something to read from the server or from the person. Returns which; neither, if time
+/// passed.
 pub fn wait_for_either(server: &impl AsFd) -> (bool, bool) {
     let (server, stdin) = (server.as_fd(), io::stdin());
     let person = stdin.as_fd();
@@ -164,7 +166,7 @@ impl Edited {
     }
 }
 
-/// What the editor asks while a line is typed.
+/// Source of the editor's completions and hints while a line is typed.
 struct Prompter {
     docs: Rc<Docs>,
     hints: bool,

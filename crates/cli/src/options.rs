@@ -1,7 +1,7 @@
 //! The command line of `isotherm-cli`.
 //!
-//! Read by hand, as valkey-cli reads its own: options end at the first word without a dash, and what follows is the command,
-//! dashes and all. Words are bytes: a command's argument may be anything.
+//! Read by hand, as valkey-cli reads its own: options end at the first word without a dash, and what follows
+//! is the command, dashes and all. Words are bytes: a command's argument may be anything.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -19,7 +19,7 @@ use crate::text::{leading_f64, leading_i64};
 use crate::tls::TlsOptions;
 use crate::usage::USAGE;
 
-/// What the program is asked to be.
+/// Mode in which the program runs.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Mode {
     /// Runs the command, or talks to a person if there is none.
@@ -54,23 +54,23 @@ pub enum Mode {
     },
     /// Each command that a replica gets.
     Replica,
-    /// What would be hinted behind this input.
+    /// Hint to be printed for this input.
     HintOf(String),
     HintSuite(PathBuf),
     /// The cluster manager.
     Cluster,
 }
 
-/// Where a script is debugged.
+/// Place where a script is debugged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Debug {
-    /// In a copy of the server, whose changes are dropped.
+    /// Copy of the server, whose changes are dropped.
     Forked,
-    /// In the server itself.
+    /// Server itself.
     Sync,
 }
 
-/// Where a word of the command comes from.
+/// Part of the command that is read from standard input.
 #[derive(Clone, PartialEq, Debug)]
 pub enum FromStdin {
     No,
@@ -78,7 +78,7 @@ pub enum FromStdin {
     Tag(Vec<u8>),
 }
 
-/// Which protocol to begin with.
+/// Protocol to begin with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum WantedProtocol {
     AsServer,
@@ -97,9 +97,9 @@ pub struct Options {
     pub dial: Dial,
     pub protocol: WantedProtocol,
     pub style: Style,
-    /// Whether unexpected pushes are shown.
+    /// True if unexpected pushes are shown.
     pub show_pushes: bool,
-    /// How often to run the command; below zero: for ever.
+    /// Number of times to run the command; a negative number means forever.
     pub repeat: i64,
     pub interval: Duration,
     pub stdin: FromStdin,
@@ -123,7 +123,7 @@ pub struct Options {
     pub command: Vec<Vec<u8>>,
 }
 
-/// How reading the command line ended, if not in options.
+/// Result of reading the command line, if it is not options.
 #[derive(PartialEq, Debug)]
 pub enum Ending {
     Usage,
@@ -487,7 +487,8 @@ impl Reading {
     }
 }
 
-/// The environment's word for us: `ISOTHERMCLI_AUTH`, or under the names that machines with Valkey or Redis have set already.
+/// The environment's word for us: `ISOTHERMCLI_AUTH`, or under the names that machines with Valkey or Redis
+/// have set already.
 pub fn ours_or_theirs(name: &str) -> Option<String> {
     // COMPAT(tools): Environment variables and files of isotherm-cli have names of their own (`ISOTHERMCLI_AUTH`,
     // `~/.isothermcli_history`, `~/.isothermclirc`); `VALKEYCLI_*` and `REDISCLI_*` are read too. Messages name

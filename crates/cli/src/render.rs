@@ -5,9 +5,9 @@
 //!              2) (integer) 1           1
 //!              3) 1) "b"                b
 //! ```
-//! Every form is that of valkey-cli to the byte, because scripts read it; `tests/beside_valkey.rs` compares. Three kinds
-//! of value have no guide there, as it gives up on them: a big number is shown as its digits, a bulk error as an error, and
-//! attributes are left out.
+//! Every form is that of valkey-cli to the byte, because scripts read it; `tests/beside_valkey.rs` compares.
+//! Three kinds of value have no guide there, as it gives up on them: a big number is shown as its digits, a
+//! bulk error as an error, and attributes are left out.
 
 use isotherm_resp::reply_parse::Value;
 
@@ -15,7 +15,7 @@ use crate::text::{push_json, push_json_ascii, push_quoted, until_nul};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Format {
-    /// For eyes: types named, strings quoted, lists numbered.
+    /// Format for people: types are named, strings quoted, lists numbered.
     Standard,
     Raw,
     Csv,
@@ -24,7 +24,7 @@ pub enum Format {
     QuotedJson,
 }
 
-/// How replies are to be written.
+/// Style in which replies are written.
 #[derive(Clone, Debug)]
 pub struct Style {
     pub format: Format,
@@ -138,7 +138,8 @@ fn standard(out: &mut Vec<u8>, value: &Value, indent: &str) {
     out.push(b'\n');
 }
 
-/// `1) "a"` and so on. The first line has no indent: the enclosing list has written to the left of it already.
+/// `1) "a"` and so on. The first line has no indent: the enclosing list has written to the left of it
+/// already.
 fn numbered(out: &mut Vec<u8>, items: &[Value], empty: &str, mark: char, indent: &str) {
     if items.is_empty() {
         return out.extend(format!("{empty}\n").bytes());

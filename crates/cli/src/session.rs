@@ -1,8 +1,8 @@
 //! What a connection has become by the commands that went over it, and how a command is run.
 //!
-//! A command line client has to know more than requests and replies: which database it stands in (a new connection starts in
-//! the first), whether a transaction is open, whether messages come by themselves. Those are learnt from the commands as they
-//! pass and from what the server answers.
+//! A command line client has to know more than requests and replies: which database it stands in (a new
+//! connection starts in the first), whether a transaction is open, whether messages come by themselves. Those
+//! are learnt from the commands as they pass and from what the server answers.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -19,16 +19,16 @@ use crate::render::{Format, invalidation};
 use crate::terminal::put;
 use crate::text::{leading_i64, reason, until_nul};
 
-/// What happens to an unexpected push.
+/// Treatment of an unexpected push.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pushes {
     Drop,
     Show,
-    /// They are what is waited for: confirmations of SUBSCRIBE, and messages.
+    /// Delivery to the caller, who waits for pushes: confirmations of SUBSCRIBE, and messages.
     Return,
 }
 
-/// How running a command ended.
+/// Outcome of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ran {
     Done,
@@ -91,7 +91,7 @@ impl Session {
         }
     }
 
-    /// From now on Ctrl-C ends a wait instead of the program.
+    /// Makes Ctrl-C end a wait instead of the program from now on.
     pub fn interrupt_by(&mut self, flag: Arc<AtomicBool>) {
         self.interrupt = Some(flag);
     }
@@ -125,8 +125,8 @@ impl Session {
         prompt + "> "
     }
 
-    /// Connects anew; says on standard error why not, unless asked to be quiet. After a login that the server refused there is
-    /// a connection all the same: it may answer something.
+    /// Connects anew; says on standard error why not, unless asked to be quiet. After a login that the server
+    /// refused there is a connection all the same: it may answer something.
     pub fn connect(&mut self, quiet: bool) -> bool {
         self.connection = None;
         self.db = 0;
@@ -241,7 +241,7 @@ impl Session {
         self.connection = None;
     }
 
-    /// One question to one node, drawn at random. Not to get an answer is no trouble: redirects go on to be followed.
+    /// Asks one random node for the map of the slots. A failure is ignored: redirections are still followed.
     fn fetch_map(&mut self) {
         self.topology.asked(Instant::now());
         let Some(node) = self.topology.any_node() else { return };
@@ -254,8 +254,8 @@ impl Session {
         }
     }
 
-    /// The node for a command, if the map says that it is not this one. Only commands whose first argument is their key are
-    /// looked at; the others are sent where we are, and redirected.
+    /// The node for a command, if the map says that it is not this one. Only commands whose first argument is
+    /// their key are looked at; the others are sent where we are, and redirected.
     fn owner_by_map(&self, args: &[Vec<u8>]) -> Option<Address> {
         if !self.options.cluster || self.in_multi || self.subscribed {
             return None;
@@ -339,8 +339,8 @@ impl Session {
         Ok(())
     }
 
-    /// The next reply that is no push of its own accord, shown. `None` if there is none, and rightly: after SHUTDOWN, and
-    /// when Ctrl-C ended a wait for messages.
+    /// The next reply that is no push of its own accord, shown. `None` if there is none, and rightly: after
+    /// SHUTDOWN, and when Ctrl-C ended a wait for messages.
     fn show_next(&mut self, verbatim: bool) -> Result<Option<Value>, Trouble> {
         let reply = loop {
             match self.connection.as_mut().ok_or(Trouble::Lost)?.read() {
@@ -417,7 +417,7 @@ impl Session {
         Some(kind.clone())
     }
 
-    /// What a command that has been answered means for the connection.
+    /// Updates the state of the connection after a command was answered.
     fn note_effect(&mut self, command: &Command<'_>, reply: &Value) {
         let refused = reply.as_error().is_some();
         let alone = command.args.len() == 1;
@@ -488,8 +488,8 @@ impl Session {
     }
 }
 
-/// Commands whose first argument is their key, and whose reply says MOVED if it lies elsewhere. The list only has to be right,
-/// not complete.
+/// Commands whose first argument is their key, and whose reply says MOVED if it lies elsewhere. The list only
+/// has to be right, not complete.
 const KEY_FIRST: [&str; 40] = [
     "append",
     "decr",

@@ -15,7 +15,7 @@ pub fn in_is_terminal() -> bool {
     io::stdin().is_terminal()
 }
 
-/// How wide the terminal is that replies go to.
+/// Returns the width of the terminal that replies go to.
 pub fn columns() -> usize {
     const USUAL: usize = 80;
     tcgetwinsize(io::stdout()).map_or(USUAL, |size| match size.ws_col {
@@ -49,7 +49,7 @@ pub fn read_stdin() -> Result<Vec<u8>, String> {
 pub struct KeyByKey(Termios);
 
 impl KeyByKey {
-    /// `None` if standard input is no terminal.
+    /// Turns line input and echo off. Returns `None` if standard input is not a terminal.
     pub fn begin() -> Option<KeyByKey> {
         let before = tcgetattr(io::stdin()).ok()?;
         let mut mode = before.clone();

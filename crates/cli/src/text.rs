@@ -1,4 +1,5 @@
-//! Bytes as text, in Valkey's ways: quoted and escaped, JSON, sizes for people, numbers at the front of a word.
+//! Bytes as text, in Valkey's ways: quoted and escaped, JSON, sizes for people, numbers at the front of a
+//! word.
 
 use std::fmt::Write as _;
 
@@ -10,7 +11,8 @@ pub fn quoted(bytes: &[u8]) -> String {
     String::from_utf8(out).expect("quoted text is ASCII")
 }
 
-/// A JSON string. Bytes that are no UTF-8 pass through as they are: the client that stored them knows what they mean.
+/// A JSON string. Bytes that are no UTF-8 pass through as they are: the client that stored them knows what
+/// they mean.
 pub fn push_json(out: &mut Vec<u8>, bytes: &[u8]) {
     out.push(b'"');
     for &byte in bytes {
@@ -55,7 +57,8 @@ pub fn size_human(bytes: i64) -> String {
     text
 }
 
-/// The whole number at the front of a word, 0 if there is none: options are read as leniently as scripts expect.
+/// The whole number at the front of a word, 0 if there is none: options are read as leniently as scripts
+/// expect.
 pub fn leading_i64(text: &str) -> i64 {
     let text = text.trim_start();
     let sign = usize::from(text.starts_with(['-', '+']));
@@ -79,7 +82,7 @@ pub fn leading_f64(text: &str) -> f64 {
         .unwrap_or(0.0)
 }
 
-/// What a C program would print of these bytes with `%s`.
+/// Returns the part of the bytes that a C program would print with `%s`.
 pub fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }

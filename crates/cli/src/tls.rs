@@ -1,6 +1,7 @@
 //! TLS of both tools: their options, and a connection under it.
 //!
-//! As in valkey-cli a server's certificate has to be signed by an authority that is believed, and may name any host.
+//! As in valkey-cli a server's certificate has to be signed by an authority that is believed, and may name
+//! any host.
 
 use std::io;
 use std::net::TcpStream;
@@ -13,7 +14,7 @@ use isotherm_tls::context::{Failure, client_only};
 use isotherm_tls::settings::{Authorities, Identity};
 use isotherm_tls::{ClientConfig, ServerName, Session, Settings};
 
-/// Where systems keep the authorities that everything on them believes.
+/// Files in which systems keep the certificate authorities that all their programs trust.
 const SYSTEM_FILES: [&str; 4] = [
     "/etc/ssl/certs/ca-certificates.crt",
     "/etc/pki/tls/certs/ca-bundle.crt",
@@ -21,7 +22,7 @@ const SYSTEM_FILES: [&str; 4] = [
     "/etc/ssl/cert.pem",
 ];
 
-/// What options say.
+/// TLS options of the command line.
 #[derive(Clone, Default, Debug)]
 pub struct TlsOptions {
     pub is_on: bool,
@@ -42,7 +43,7 @@ impl TlsOptions {
         true
     }
 
-    /// One with a value.
+    /// Reads an option with a value. Returns whether it is a TLS option.
     pub fn value(&mut self, word: &str, value: &str) -> bool {
         let (settings, path) = (&mut self.settings, Some(PathBuf::from(value)));
         match word {
@@ -62,7 +63,7 @@ impl TlsOptions {
         TlsOptions::default().value(word, "")
     }
 
-    /// What connections are made with, if they are under TLS.
+    /// Returns the TLS settings for connections, or `None` if TLS is off.
     pub fn finish(mut self) -> Result<Option<Tls>, String> {
         if !self.is_on {
             return Ok(None);
@@ -91,7 +92,7 @@ impl TlsOptions {
     }
 }
 
-/// What connections are made with: one for the process, for as long as it lives.
+/// TLS settings for connections: one for the process, never freed.
 #[derive(Clone, Copy)]
 pub struct Tls(&'static Shared);
 

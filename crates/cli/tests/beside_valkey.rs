@@ -1,6 +1,8 @@
-//! The same replies to valkey-cli and to isotherm-cli: every byte of the output, the errors and the exit code are compared.
+//! The same replies to valkey-cli and to isotherm-cli: every byte of the output, the errors and the exit code
+//! are compared.
 //!
-//! A server of our own says what a real one would seldom say. Needs `ISOTHERM_PEER_BIN`; a reported skip without.
+//! A server of our own says what a real one would seldom say. Needs `ISOTHERM_PEER_BIN`; a reported skip
+//! without.
 
 mod fake;
 
@@ -24,8 +26,8 @@ fn peer(program: &str) -> Option<PathBuf> {
 
 const OURS: &str = env!("CARGO_BIN_EXE_isotherm-cli");
 
-/// Every kind of value, nested and empty, binary and odd. Big numbers, bulk errors and attributes are missing:
-/// valkey-cli gives up on them.
+/// Every kind of value, nested and empty, binary and odd. Big numbers, bulk errors and attributes are
+/// missing: valkey-cli gives up on them.
 const REPLIES: [&[u8]; 37] = [
     b"+OK\r\n",
     b"+\r\n",

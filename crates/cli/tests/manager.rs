@@ -1,4 +1,5 @@
-//! `--cluster` on real clusters of Valkey, beside valkey-cli on equal ones: the same slots, keys, exit codes and lines.
+//! `--cluster` on real clusters of Valkey, beside valkey-cli on equal ones: the same slots, keys, exit codes
+//! and lines.
 //!
 //! Needs `ISOTHERM_PEER_BIN`; a reported skip without. Everything listens on 127.0.0.1.
 
@@ -93,7 +94,8 @@ impl Cluster {
         self.nodes.iter().map(|node| node.line().node.slots.len()).collect()
     }
 
-    /// Names as numbers, nodes in any order, the tools' own names away; lines that only one of the tools has, too.
+    /// Names as numbers, nodes in any order, the tools' own names away; lines that only one of the tools has,
+    /// too.
     fn neutral(&self, said: &str) -> Vec<String> {
         let mut said = said.to_string();
         for (number, node) in self.nodes.iter().enumerate() {
@@ -277,7 +279,8 @@ fn tag(slot: u16) -> String {
     (0..).map(|i| format!("{{{i}}}")).find(|tag| Slot::of_key(tag.as_bytes()).get() == slot).unwrap()
 }
 
-/// Until the tool has shown about so many keys that were moved. Of each key there is a dot, and in addresses no two.
+/// Until the tool has shown about so many keys that were moved. Of each key there is a dot, and in addresses
+/// no two.
 fn wait_for_keys(child: &mut Child, keys: u64) {
     let (mut dots, mut before) = (0, 0);
     for byte in BufReader::new(child.stdout.as_mut().unwrap()).bytes() {

@@ -5,10 +5,10 @@
 //!                                            the oldest is freed, a new one taken: more blocks than a cache has room for
 //! ```
 //!
-//! Threads meet in the arenas when caches are filled and flushed: a thread that finds a lock taken spins or waits, and both that
-//! and the CPU that it costs are reported. What decides is how many threads *run* at a time in the same arena. The document's 256
-//! arenas are the default of 64 CPUs: a thread that runs meets another one of 63 in its arena with 63/256, one in four. Here
-//! two run, so four arenas make it one in four.
+//! Threads meet in the arenas when caches are filled and flushed: a thread that finds a lock taken spins or
+//! waits, and both that and the CPU that it costs are reported. What decides is how many threads *run* at a
+//! time in the same arena. The document's 256 arenas are the default of 64 CPUs: a thread that runs meets
+//! another one of 63 in its arena with 63/256, one in four. Here two run, so four arenas make it one in four.
 
 use std::collections::VecDeque;
 use std::sync::Barrier;
@@ -25,7 +25,7 @@ use crate::output::{Cell, Table};
 use crate::variants::Variants;
 
 const THREADS: u64 = 128;
-/// Of these, the ones that are bound to arenas of their own in the last row: 80 of 1,776 there.
+/// Number of the threads that are bound to arenas of their own in the last row: in the document 80 of 1,776.
 const BUSY: u64 = 6;
 const OPERATIONS: u64 = 120_000_000;
 const BURSTS: usize = 8;
@@ -71,7 +71,8 @@ const SETTINGS: [Setting; 6] = [
 
 pub const SUBJECT: Subject = Subject { name: "arenas", tables: &["arenas"], need_bytes, make: table };
 
-/// What the threads hold at most, and as much again in their caches and in arenas that have not given back yet.
+/// Returns the most that the threads hold, and as much again for their caches and for arenas that have not
+/// given memory back yet.
 fn need_bytes(_: &Options) -> u64 {
     THREADS * BURSTS as u64 * BURST_BLOCKS_MAX * (16 << (SIZES - 1)) * 2
 }

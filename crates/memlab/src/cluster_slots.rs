@@ -1,4 +1,5 @@
-//! Document 3's table: the reply to CLUSTER SLOTS of a cluster of 100 primaries without replicas, made in three ways.
+//! Document 3's table: the reply to CLUSTER SLOTS of a cluster of 100 primaries without replicas, made in
+//! three ways.
 //!
 //! ```text
 //!   bits    each primary has 16384 bits; every one of every primary is tested      100 x 16384 tests, to Redis 6.2.1
@@ -6,8 +7,8 @@
 //!   ready   the reply is kept and copied; made again, by the array, when a slot moves      one copy, ours
 //! ```
 //!
-//! All three write the same bytes into a buffer that is there already. A server adds what it takes to get the request in and
-//! the reply out; the document's figures have that, and the processor of its day.
+//! All three write the same bytes into a buffer that is there already. A server adds what it takes to get the
+//! request in and the reply out; the document's figures have that, and the processor of its day.
 
 use isotherm_probe::Fallible;
 use isotherm_stdx::{Prng, Slot};
@@ -139,7 +140,7 @@ struct Cluster {
     owners: Vec<u16>,
 }
 
-/// What a member of a cluster knows of another one.
+/// Knowledge of a cluster member about another one.
 struct Node {
     id: String,
     ip: String,

@@ -1,11 +1,11 @@
-//! How far a table has come, and whether it shall go on.
+//! Progress of a table, and whether it shall go on.
 //!
 //! ```text
 //!   keyspace [########................] 3/9 Isotherm, mimalloc       one line, written over, where that is a terminal
 //! ```
 //!
-//! SIGINT and SIGTERM are noted and asked for between two steps, so that a run that is stopped takes its servers with it and
-//! says how far it was. A second one ends the process at once.
+//! SIGINT and SIGTERM are noted and checked between two steps, so that a stopped run ends its servers and
+//! reports how far it was. A second signal ends the process at once.
 
 use std::io::{IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};

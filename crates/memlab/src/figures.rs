@@ -1,4 +1,4 @@
-//! What a case reports to its caller: names and numbers, a line each.
+//! Report of a case to its caller: names and numbers, a line each.
 
 use std::fmt;
 

@@ -1,7 +1,8 @@
-//! Document 2's table on the real server: the same writes under each allocator, small values and values of 1 KB; then
-//! churn, where memory that was freed is to be used again by what does not fit into it.
+//! Document 2's table on the real server: the same writes under each allocator, small values and values of 1
+//! KB; then churn, where memory that was freed is to be used again by what does not fit into it.
 //!
-//! The document gives no counts; those here make Redis 2.4.4 under libc use what it published (869 MB, 772 MB).
+//! The document gives no counts; those here make Redis 2.4.4 under libc use what it published (869 MB, 772
+//! MB).
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +22,7 @@ struct Load {
     writes: u64,
     keys: u64,
     value_bytes: usize,
-    /// What the document has for tcmalloc, jemalloc, libc: RSS over used_memory.
+    /// RSS over used_memory in the document, for tcmalloc, jemalloc, libc.
     published: [(&'static str, f64); 3],
 }
 
@@ -55,8 +56,8 @@ const GLANCE: Duration = Duration::from_secs(1);
 pub const SUBJECT: Subject =
     Subject { name: "fragmentation", tables: &["fragmentation", "churn"], need_bytes, make: tables };
 
-/// The larger of the two: document 2's small keys at 130 B as libc has them; churn refilled, with 1 M values of 0.5 KB and
-/// 1 M of 1.6 KB, and some more while both are there.
+/// The larger of the two: document 2's small keys at 130 B as libc has them; churn refilled, with 1 M values
+/// of 0.5 KB and 1 M of 1.6 KB, and some more while both are there.
 fn need_bytes(options: &Options) -> u64 {
     let fill = LOADS.iter().map(|load| options.scale.of(load.keys) * (load.value_bytes as u64 + 130)).max();
     fill.unwrap_or_default().max(options.scale.of(CHURN_KEYS) * 1400)
@@ -226,7 +227,7 @@ fn watch(server: &Server, payload: u64, figures: &mut Figures) -> Fallible {
     }
 }
 
-/// The same for a key whenever it is asked.
+/// Returns the size of a key's value, equal in each call with the same key.
 fn size_of_value(number: u64, (least, most): (u64, u64)) -> usize {
     (least + Prng::new(number ^ 0x5eed).below(most - least + 1)) as usize
 }

@@ -1,10 +1,12 @@
-//! Figures of cases that are done, kept in a folder: a long table is made in several runs, or goes on after one was stopped.
+//! Figures of cases that are done, kept in a folder: a long table is made in several runs, or goes on after
+//! one was stopped.
 //!
 //! ```text
 //!   jemalloc-slot-index-skip-list-15000000-89ab01234567cdef.figures      program, case, and a checksum of both
 //! ```
 //!
-//! The checksum is of the program's bytes too: figures of a program that was built differently since are not taken for its own.
+//! The checksum is of the program's bytes too: figures of a program that was built differently since are not
+//! taken for its own.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +29,8 @@ impl Kept {
         Ok(Kept { folder: folder.map(Path::to_path_buf) })
     }
 
-    /// The figures of a case of `program`, measured only if they are not here. `words` are all that they depend on.
+    /// The figures of a case of `program`, measured only if they are not here. `words` are all that they
+    /// depend on.
     pub fn figures(
         &self,
         program: &Path,

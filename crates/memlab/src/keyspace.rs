@@ -1,7 +1,9 @@
-//! Document 5's table with ours: bytes a key of 16 B with a value of 16 B, and how they go with the number of keys.
+//! Document 5's table with ours: bytes a key of 16 B with a value of 16 B, and how they go with the number of
+//! keys.
 //!
-//! The document sets 10 M times a random one of 10 M keys, of which 63 % (1 - 1/e) are met. Bytes a key are those above the
-//! empty server, after its memory has stood still; the document divided all of `used_memory`, which stands beside.
+//! The document sets 10 M times a random one of 10 M keys, of which 63 % (1 - 1/e) are met. Bytes a key are
+//! those above the empty server, after its memory has stood still; the document divided all of `used_memory`,
+//! which stands beside.
 
 use isotherm_probe::{Fallible, Server};
 use isotherm_stdx::Prng;
@@ -62,12 +64,12 @@ fn tables(options: &Options) -> Fallible<Vec<Table>> {
     Ok(tables)
 }
 
-/// How a server is filled.
+/// Method to fill a server.
 #[derive(Clone, Copy)]
 enum Fill {
-    /// So many SETs of as many random keys.
+    /// Number of SETs, on random keys out of the same number.
     Random(u64),
-    /// So many keys, each once.
+    /// Number of keys, each written once.
     Exactly(u64),
 }
 
@@ -163,7 +165,7 @@ fn published_row((name, keys, used_memory): &(&str, u64, u64)) -> Vec<Cell> {
     ]
 }
 
-/// How far the allocators are apart.
+/// Returns a note on how far the allocators are apart.
 fn spread(resident: &[f64], fill: Fill) -> Option<String> {
     let (least, most) =
         (resident.iter().copied().reduce(f64::min)?, resident.iter().copied().reduce(f64::max)?);
@@ -247,7 +249,8 @@ fn grow(contender: &Contender, step: u64) -> Fallible<Figures> {
     }
 }
 
-/// From a third of the way on, where fixed costs no longer count: the least, the most, and how far apart.
+/// Returns a note on the least and the greatest bytes a key, and how far they are apart. The first third, in
+/// which fixed costs still count, is left out.
 fn teeth(label: &str, figures: &Figures) -> Fallible<String> {
     let used = (STEPS / 3..=STEPS).map(|point| figures.get(&format!("used {point}")));
     let used = used.collect::<Fallible<Vec<f64>>>()?;

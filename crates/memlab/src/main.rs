@@ -1,6 +1,8 @@
-//! `isotherm-memlab`: what structures and allocators do to memory, by small honest models, one table a command.
+//! `isotherm-memlab`: what structures and allocators do to memory, by small honest models, one table a
+//! command.
 //!
-//! The five documents that Isotherm started from published such tables; each is made again here, beside their figures.
+//! The five documents that Isotherm started from published such tables; each is made again here, beside their
+//! figures.
 //!
 //! ```text
 //!   isotherm-memlab TABLE                         the one that is asked: plans, prints, writes
@@ -10,8 +12,9 @@
 //!   isotherm-server-jemalloc                      or the real server, filled over a socket
 //! ```
 //!
-//! A case has a process of its own, so what one case leaves behind is not in the figures of the next; and a binary has one
-//! allocator, so there are four of them. A table is printed and written when all of its rows are there, and not before.
+//! A case has a process of its own, so what one case leaves behind is not in the figures of the next; and a
+//! binary has one allocator, so there are four of them. A table is printed and written when all of its rows
+//! are there, and not before.
 
 mod arenas;
 mod cluster_slots;
@@ -36,10 +39,10 @@ use isotherm_probe::Fallible;
 use options::{HELP, Options};
 use output::Table;
 
-/// What can be asked for. Adding a subject touches this list and a file of its own.
+/// Subject of measurements. Adding a subject touches this list and a file of its own.
 pub struct Subject {
     pub name: &'static str,
-    /// Its tables, for `--only`.
+    /// Names of its tables, for `--only`.
     pub tables: &'static [&'static str],
     /// The most that it takes at a time, by arithmetic.
     need_bytes: fn(&Options) -> u64,
@@ -55,7 +58,7 @@ pub const SUBJECTS: [Subject; 6] = [
     cluster_slots::SUBJECT,
 ];
 
-/// As `ls` and `grep` have it: words that make no sense are not a failure of what was asked for.
+/// Exit code for invalid words, as of `ls` and `grep`: they are not a failure of the measurement.
 const EXIT_BAD_WORDS: u8 = 2;
 
 fn main() -> ExitCode {
@@ -91,7 +94,7 @@ fn run(options: &Options) -> Fallible {
     output::publish(&tables?, options)
 }
 
-/// One case, in a process of its own.
+/// Runs a case in a process of its own.
 fn work(case: &[String]) -> Fallible {
     let Some((name, args)) = case.split_first() else { return Err("no case".to_string()) };
     let figures: Figures = match name.as_str() {

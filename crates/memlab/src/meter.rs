@@ -1,4 +1,4 @@
-//! What a process holds: by its allocator, and by the kernel.
+//! Memory of a process, as its allocator and as the kernel report it.
 
 use std::fs;
 
@@ -10,7 +10,7 @@ use crate::figures::Figures;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Held {
-    /// What the allocator has given out, at the sizes that it takes for requests.
+    /// Bytes that the allocator has given out, at the sizes that it takes for requests.
     pub allocated_bytes: u64,
     pub rss_bytes: u64,
 }
@@ -20,7 +20,7 @@ pub fn held() -> Held {
 }
 
 impl Held {
-    /// What came since `before`, for each of `count`.
+    /// Adds the growth since `before` to the figures, for each of `count`.
     pub fn add_since(self, before: Held, count: u64, figures: &mut Figures) {
         let each = |now: u64, then: u64| (now as f64 - then as f64) / count as f64;
         figures.add("allocated", each(self.allocated_bytes, before.allocated_bytes));
@@ -28,7 +28,8 @@ impl Held {
     }
 }
 
-/// Resident memory, from `/proc/self/statm` in pages. (smaps would be exact to the page; this is, to some dozen.)
+/// Resident memory, from `/proc/self/statm` in pages. (smaps would be exact to the page; this is, to some
+/// dozen.)
 fn rss_bytes() -> u64 {
     const PAGE_BYTES: u64 = 4096;
     let statm = fs::read_to_string("/proc/self/statm").unwrap_or_default();

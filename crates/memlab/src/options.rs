@@ -1,4 +1,4 @@
-//! What was asked for on the command line. What makes no sense is reported in one line.
+//! Options of the command line. An invalid option is reported in one line.
 
 use std::path::PathBuf;
 

@@ -18,7 +18,7 @@ pub struct Table {
     pub chart: Option<Chart>,
 }
 
-/// How a table is drawn, and the unit of what is.
+/// Form of a table's chart, and the unit of its numbers.
 #[derive(Clone, Copy, Debug)]
 pub enum Chart {
     /// A bar for each number.

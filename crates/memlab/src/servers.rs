@@ -70,7 +70,7 @@ pub fn remove_scratch() {
     let _ = std::fs::remove_dir(scratch());
 }
 
-/// What `cargo xtask peers WORD` prints: a place. Its progress is the user's to see.
+/// Returns the place that `cargo xtask peers WORD` prints. Its progress is shown to the user.
 fn installed(word: &str) -> Fallible<PathBuf> {
     let output = Command::new(cargo()?)
         .args(["xtask", "peers", word])
@@ -84,7 +84,7 @@ fn installed(word: &str) -> Fallible<PathBuf> {
     Ok(Path::new(place.trim()).to_path_buf())
 }
 
-/// What a server holds once its memory has come to rest.
+/// Memory of a server once it has come to rest.
 #[derive(Clone, Copy)]
 pub struct Weight {
     pub used_bytes: u64,

@@ -1,4 +1,4 @@
-//! What an allocator rounds a request to, and what a malloc and a free cost by size: documents 1 and 4.
+//! Size to which an allocator rounds a request, and cost of a malloc and a free by size: documents 1 and 4.
 
 use isotherm_probe::Fallible;
 use isotherm_stdx::Prng;

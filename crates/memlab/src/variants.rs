@@ -23,13 +23,13 @@ const SERVER: Program = Program { package: "isotherm", name: "isotherm-server" }
 
 pub struct Variants {
     binaries: BTreeMap<&'static str, PathBuf>,
-    /// Those that cannot be had here, and why.
+    /// Allocators that are not available here, and why.
     missing: Vec<(&'static str, String)>,
     pub kept: Kept,
 }
 
 impl Variants {
-    /// This program under each allocator that is wanted.
+    /// Returns this program under each requested allocator.
     pub fn of_cases(options: &Options) -> Fallible<Variants> {
         Variants::of(&MEMLAB, options)
     }
@@ -80,7 +80,7 @@ impl Variants {
         self.run_round(allocator, case, malloc_conf, 0)
     }
 
-    /// The same, for a case that is run more than once.
+    /// Runs a round of a case that is run more than once, and reads what it reports.
     pub fn run_round(
         &self,
         allocator: &str,
@@ -93,7 +93,7 @@ impl Variants {
         self.kept.figures(binary, &words, || run(binary, allocator, case, malloc_conf))
     }
 
-    /// What is said below a table of what it lacks.
+    /// Returns the notes below a table on missing allocators.
     pub fn notes(&self) -> Vec<String> {
         self.missing.iter().map(|(name, why)| format!("Skipped: {name}: {why}")).collect()
     }

@@ -1,6 +1,7 @@
 //! The program as a user starts it: wrong words, what does not fit, and an end midway.
 //!
-//! Cases are run by this build of the program itself, put into a folder of its own under the name that `--binaries` expects.
+//! Cases are run by this build of the program itself, put into a folder of its own under the name that
+//! `--binaries` expects.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! One connection: asking and waiting, for INFO, CONFIG and the like; or asking ahead, to fill a server.
+//! Connection to a server: asking and waiting, for INFO, CONFIG and the like; or asking ahead, to fill a
+//! server.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -10,7 +11,7 @@ use crate::Fallible;
 
 pub struct Client {
     stream: TcpStream,
-    /// What has arrived; taken up to `taken`.
+    /// Bytes that have arrived; those before `taken` are used.
     arrived: Vec<u8>,
     taken: usize,
 }
@@ -33,7 +34,7 @@ impl Client {
         Ok(Client { stream, arrived: Vec::new(), taken: 0 })
     }
 
-    /// One command and its reply; an error reply is a failure with its text.
+    /// Sends a command and returns its reply; an error reply is a failure with its text.
     pub fn call(&mut self, words: &[&str]) -> Fallible<Value> {
         let mut request = Vec::new();
         command(&mut request, words.iter().map(|word| word.as_bytes()));

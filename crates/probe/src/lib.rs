@@ -1,4 +1,4 @@
-//! What every measurement of a server needs: to start one, to ask it, and to look at it from outside.
+//! Tools that every measurement of a server needs: to start one, to ask it, and to look at it from outside.
 //!
 //! ```text
 //!   Server   a process in a folder of its own, on a port of its own; both end with the value
@@ -10,7 +10,8 @@
 //!   Ahead    the same, with requests sent before the replies to earlier ones have come
 //! ```
 //!
-//! A program is a path and arguments here: whose it is, and what is measured, the tools know that use this.
+//! A program is a path and arguments here. The tools that use this crate know whose program it is, and what
+//! is measured.
 
 mod client;
 mod port;

@@ -1,8 +1,8 @@
 //! Ports for servers that tests and measurements start side by side.
 //!
-//! The system gives out ports from 32,768 on by itself (`ip_local_port_range`), to listeners on port 0 and to clients that
-//! connect: a port of that range which was free a moment ago may be the local end of a connection by the time a
-//! server binds it. So the ports here lie below:
+//! The system gives out ports from 32,768 on by itself (`ip_local_port_range`), to listeners on port 0 and to
+//! clients that connect: a port of that range which was free a moment ago may be the local end of a
+//! connection by the time a server binds it. So the ports here lie below:
 //!
 //! ```text
 //!   11,000          21,000          31,000   32,768          60,999
@@ -19,13 +19,14 @@ use std::sync::{Mutex, PoisonError};
 use crate::Fallible;
 
 const PORTS: Range<u16> = 11_000..21_000;
-/// Where a node of a cluster listens for other nodes, above its port, when no other port is configured.
+/// Distance from a cluster node's port to the port on which it listens for other nodes, when no other is
+/// configured.
 const BUS_OFFSET: u16 = 10_000;
 /// Below the range from which the system takes ports.
 const _: () = assert!(PORTS.end + BUS_OFFSET <= 32_768);
-/// A port that is free now, and so is the one of its cluster bus. Each is given out once by a process: what connects to it
-/// before its server listens must not meet another server. Of two processes each begins elsewhere, as nothing keeps a port for the one that
-/// has found it.
+/// A port that is free now, and so is the one of its cluster bus. Each is given out once by a process: what
+/// connects to it before its server listens must not meet another server. Of two processes each begins
+/// elsewhere, as nothing keeps a port for the one that has found it.
 pub fn free_port() -> Fallible<u16> {
     static GIVEN: Mutex<BTreeSet<u16>> = Mutex::new(BTreeSet::new());
     let mut given = GIVEN.lock().unwrap_or_else(PoisonError::into_inner);

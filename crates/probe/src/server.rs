@@ -1,8 +1,9 @@
-//! A server that is looked at from outside: started in a folder of its own, watched through /proc, ended with us.
+//! A server that is looked at from outside: started in a folder of its own, watched through /proc, ended with
+//! us.
 //!
-//! Everything is read in the same way for every program: resident bytes from `smaps_rollup` (exact, where `status` is a sum
-//! of per-CPU drafts), CPU time from the `schedstat` of every thread (nanoseconds, where `stat` has ticks of ten
-//! milliseconds).
+//! Everything is read in the same way for every program: resident bytes from `smaps_rollup` (exact, where
+//! `status` is a sum of per-CPU drafts), CPU time from the `schedstat` of every thread (nanoseconds, where
+//! `stat` has ticks of ten milliseconds).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,16 +17,16 @@ use crate::client::Client;
 use crate::port::free_port;
 
 pub struct Server {
-    /// What it is called in the lines that a user reads.
+    /// Name of the server in the lines that a user reads.
     pub name: &'static str,
     pub port: u16,
     process: Child,
-    /// What has started it, and starts it again.
+    /// Command that has started the server, and starts it again.
     command: Command,
     folder: PathBuf,
 }
 
-/// From its start to its first answer: it may have files to load.
+/// Maximum time from the start to the first answer: the server may have files to load.
 const LOADED_WITHIN: Duration = Duration::from_secs(120);
 /// The time of a start is exact to this.
 const BETWEEN_PINGS: Duration = Duration::from_millis(2);
@@ -99,7 +100,8 @@ impl Server {
         }
     }
 
-    /// Makes a cluster of one of a server that was started with `cluster-enabled`, and waits until it says that it works.
+    /// Makes a cluster of one of a server that was started with `cluster-enabled`, and waits until it says
+    /// that it works.
     pub fn own_all_slots(&self) -> Fallible {
         self.client()?.call(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"])?;
         self.wait_until_cluster_is_ok()
@@ -126,12 +128,12 @@ impl Server {
         self.process.id()
     }
 
-    /// How it has ended, if it has.
+    /// Returns how the server has ended, if it has.
     pub fn ended(&mut self) -> Option<String> {
         self.process.try_wait().ok().flatten().map(|status| status.to_string())
     }
 
-    /// What it has written to its output.
+    /// Returns the output of the server.
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_path()).unwrap_or_default()
     }
@@ -161,8 +163,8 @@ impl Server {
         Ok(bytes)
     }
 
-    /// The most that was resident at any time. Read once, afterwards: to look every so often while delays are measured would
-    /// be to measure the looking, which walks all pages.
+    /// The most that was resident at any time. Read once, afterwards: to look every so often while delays are
+    /// measured would be to measure the looking, which walks all pages.
     pub fn resident_bytes_max(&self) -> Fallible<u64> {
         let file = format!("/proc/{}/status", self.process.id());
         let text = fs::read_to_string(&file).map_err(|why| format!("cannot read {file}: {why}"))?;
@@ -208,7 +210,7 @@ impl Server {
         Ok(threads)
     }
 
-    /// Where the CPU time of one thread can be read again and again.
+    /// Returns the path at which the CPU time of a thread can be read again and again.
     pub fn schedstat_of(&self, thread: u64) -> PathBuf {
         PathBuf::from(format!("/proc/{}/task/{thread}/schedstat", self.process.id()))
     }

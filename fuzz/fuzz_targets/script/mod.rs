@@ -1,4 +1,5 @@
-//! Calls of library functions: the results must be a sound tape, and no larger than the arguments account for.
+//! Calls of library functions: the results must be a sound tape, and no larger than the arguments account
+//! for.
 // A target uses a part.
 #![allow(dead_code)]
 
@@ -41,8 +42,8 @@ pub fn as_text(tape: &[u8]) -> &[u8] {
     }
 }
 
-/// What the walker makes of results: each table with its head, lists without what is nil. And how many values there are. The
-/// order of entries stays.
+/// What the walker makes of results: each table with its head, lists without what is nil. And how many values
+/// there are. The order of entries stays.
 pub fn walked(tape: &[u8]) -> (Vec<u8>, usize) {
     let (mut out, mut at, mut count) = (Vec::new(), 0, 0);
     while at < tape.len() {

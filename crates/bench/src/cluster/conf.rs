@@ -9,12 +9,12 @@ use crate::process::{Server, Setting, Side};
 
 pub const SLOTS: usize = 16384;
 
-/// Which slots the primaries have.
+/// Distribution of the slots among the primaries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Layout {
-    /// One range each.
+    /// Single range of slots for each primary.
     Contiguous,
-    /// In turns, so that each slot is a range of its own.
+    /// Slots given to the primaries in turn, so that each slot is a range of its own.
     Scattered,
 }
 
@@ -50,7 +50,7 @@ pub fn text_at(nodes: usize, layout: Layout, address: impl Fn(usize) -> String) 
     conf
 }
 
-/// Of the node with this number.
+/// Returns the id of the node with this number.
 pub fn id(node: usize) -> String {
     format!("{:040x}", node + 1)
 }
@@ -59,7 +59,8 @@ fn put(text: &mut String, what: std::fmt::Arguments<'_>) {
     text.write_fmt(what).expect("a String takes all");
 }
 
-/// A member of a cluster that begins with this file, or with none. Nothing of it is found to have failed meanwhile.
+/// A member of a cluster that begins with this file, or with none. Nothing of it is found to have failed
+/// meanwhile.
 pub fn start(side: Side, conf: Option<&str>, setting: Setting, options: &Options) -> Fallible<Server> {
     let file = file(side, options);
     let failed = |why: std::io::Error| format!("cannot write {}: {why}", file.display());

@@ -1,4 +1,5 @@
-//! A cluster of thirty nodes that are there, all on this machine: how long its making takes, and what a node costs while nothing happens.
+//! A cluster of thirty nodes that are there, all on this machine: how long its making takes, and what a node
+//! costs while nothing happens.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +15,7 @@ use crate::{Fallible, progress};
 
 const MEMBERS: usize = 30;
 const QUIET_S: u64 = 60;
-/// Of the making, which takes a few.
+/// Time limit for making the cluster, which takes a few seconds.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 pub fn measure(options: &Options, table: &mut Table) -> Fallible {
@@ -51,7 +52,8 @@ pub fn measure(options: &Options, table: &mut Table) -> Fallible {
     Ok(())
 }
 
-/// As `--cluster create` does it. Until all say that they know all, and are ok.
+/// Makes a cluster as `--cluster create` does, and waits until all nodes report that they know all others and
+/// are ok. Returns the seconds since the first MEET.
 fn make(members: &[Server]) -> Fallible<f64> {
     for (at, member) in members.iter().enumerate() {
         let mut client = member.client()?;

@@ -1,5 +1,5 @@
-//! Memory of an empty member of a cluster: with all slots over a lone server; of each node that it knows; and while many clients have
-//! asked for a large reply and read it slowly.
+//! Memory of an empty member of a cluster: with all slots over a lone server; of each node that it knows; and
+//! while many clients have asked for a large reply and read it slowly.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -57,7 +57,8 @@ pub fn measure(options: &Options, table: &mut Table) -> Fallible {
     Ok(())
 }
 
-/// The same with nodes that are there, as far as the server can see: it has connected to each, and each to it.
+/// Measures the memory of a known node whose links exist: the server has connected to each node, and each
+/// node to the server.
 pub fn linked(options: &Options, table: &mut Table) -> Fallible {
     const LINKED: usize = 200;
     const CLIENT_PORT: u16 = 7000;
@@ -105,7 +106,7 @@ pub fn linked(options: &Options, table: &mut Table) -> Fallible {
     Ok(())
 }
 
-/// What a node of the paper says of itself: all is as the server knows it.
+/// Builds the PING of a simulated node. It claims nothing that the server does not know already.
 fn ping_of(node: usize, nodes: usize, (port, bus_port): (u16, u16)) -> Vec<u8> {
     let mut slots = SlotSet::new();
     for slot in node * conf::SLOTS / nodes..(node + 1) * conf::SLOTS / nodes {
@@ -133,8 +134,8 @@ fn ping_of(node: usize, nodes: usize, (port, bus_port): (u16, u16)) -> Vec<u8> {
     bytes
 }
 
-/// Clients ask for CLUSTER SLOTS at once, and read 1 MB a second each. With the usual buffers of sockets the kernel takes nearly all of
-/// it, so the row also says for how many clients a server kept anything itself.
+/// Clients ask for CLUSTER SLOTS at once, and read 1 MB a second each. With the usual buffers of sockets the
+/// kernel takes nearly all of it, so the row also says for how many clients a server kept anything itself.
 pub fn slow_readers(options: &Options, table: &mut Table) -> Fallible {
     const CLIENTS: u64 = 1000;
     const READ_BYTES: usize = 100 << 10;

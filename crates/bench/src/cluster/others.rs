@@ -1,5 +1,5 @@
-//! How long GETs of others take while the cluster changes: with a thousand clients that fetch CLUSTER SLOTS at each move, and with a disk
-//! that takes 200 ms to replace nodes.conf.
+//! How long GETs of others take while the cluster changes: with a thousand clients that fetch CLUSTER SLOTS
+//! at each move, and with a disk that takes 200 ms to replace nodes.conf.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -95,8 +95,9 @@ fn own_key(client: &mut Client) -> Fallible<String> {
     Err("no key is the server's own".to_string())
 }
 
-/// At fixed times, whether or not the last one was answered: its time counts from when it was due. A server that has fallen
-/// behind by two windows has shown what it does; those that were due and never sent are not counted.
+/// At fixed times, whether or not the last one was answered: its time counts from when it was due. A server
+/// that has fallen behind by two windows has shown what it does; those that were due and never sent are not
+/// counted.
 fn gets(server: &Server, key: &str, window: Duration) -> Fallible<Histogram> {
     let mut client = server.client()?;
     let mut times = Histogram::default();
@@ -115,7 +116,7 @@ fn gets(server: &Server, key: &str, window: Duration) -> Fallible<Histogram> {
     Ok(times)
 }
 
-/// How many slots were moved.
+/// Moves slots while clients fetch the topology. Returns how many slots were moved.
 fn move_and_fetch(server: &Server, clients: u64, is_over: &AtomicBool) -> Fallible<u32> {
     let mut movers = (0..MOVERS).map(|_| server.client()).collect::<Fallible<Vec<_>>>()?;
     let mut herd = Herd::connect(server.port, clients)?;

@@ -68,8 +68,8 @@ fn calls(
     Ok(())
 }
 
-/// The first call behind each move of a slot; and what making it anew costs in all, on whichever thread: CPU of moves and calls in turns,
-/// less that of as many moves and of as many calls.
+/// The first call behind each move of a slot; and what making it anew costs in all, on whichever thread: CPU
+/// of moves and calls in turns, less that of as many moves and of as many calls.
 pub fn change(options: &Options, table: &mut Table) -> Fallible {
     let aim = aim("<= 40 us", "<= 200 us");
     for (nodes, layout) in SIZES {
@@ -100,7 +100,8 @@ pub fn change(options: &Options, table: &mut Table) -> Fallible {
 /// Moves at a time: without a call behind each, then with one.
 const BLOCK: usize = 25;
 
-/// Of one: as the server counts it, and its CPU.
+/// Returns the cost of the first CLUSTER SLOTS after a change, in microseconds: as the server counts it, and
+/// as CPU time of all its threads.
 fn cost_of_changes(server: &Server, shape: (usize, Layout), options: &Options) -> Fallible<(f64, f64)> {
     let mut client = server.client()?;
     let mut steady = Asker::connect(server.port, "SLOTS")?;
@@ -122,7 +123,7 @@ fn cost_of_changes(server: &Server, shape: (usize, Layout), options: &Options) -
     Ok((us, (both_us - moves_us - calls_us) / (blocks * BLOCK) as f64))
 }
 
-/// One slot after the other goes from one node that is not there to another one.
+/// Moves slots one after another, each from one absent node to another one.
 fn move_slots(
     client: &mut Client,
     (nodes, layout): (usize, Layout),
@@ -170,7 +171,7 @@ fn start_one(side: Side, nodes: usize, layout: Layout, options: &Options) -> Fal
     }
 }
 
-/// As the server counts it, over what `work` asks.
+/// Runs `work`, and returns the time that a call took on average by the server's own count, in microseconds.
 fn usec_per_call(
     server: &Server,
     subcommand: &str,

@@ -1,7 +1,7 @@
 //! `appendfsync always`: how many writes a disk lets through, and whether reads wait for it.
 //!
-//! C clients that each wait for their answer write at most C times in the time L of a sync, so C / L is what group commit can
-//! reach: the share of it says how well commits are filled.
+//! C clients that each wait for their answer write at most C times in the time L of a sync, so C / L is what
+//! group commit can reach: the share of it says how well commits are filled.
 
 use std::thread;
 use std::time::Duration;

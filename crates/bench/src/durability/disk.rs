@@ -15,7 +15,7 @@ const MODEL: &str = include_str!("modelled_disk.c");
 /// `OVERWRITE_US` of the model.
 const MODELLED_OVERWRITE_MS: f64 = 1.1;
 
-/// Where the servers of a row write.
+/// Disk that the servers of a row write to.
 #[derive(Clone)]
 pub enum Disk {
     Machine,

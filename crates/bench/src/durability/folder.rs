@@ -32,7 +32,7 @@ impl Folder {
         &self.0
     }
 
-    /// For `--dir`.
+    /// Returns the path of the folder as text for `--dir`.
     pub fn text(&self) -> String {
         self.0.display().to_string()
     }

@@ -1,5 +1,5 @@
-//! One slot with very many keys and one hash with very many fields: does a save stop a command for long, and does loading take
-//! more memory than the data?
+//! One slot with very many keys and one hash with very many fields: does a save stop a command for long, and
+//! does loading take more memory than the data?
 
 use std::time::{Duration, Instant};
 
@@ -17,9 +17,9 @@ use crate::report::Table;
 use crate::shape::Commands;
 use crate::{Fallible, progress};
 
-/// Of one hash tag.
+/// Number of keys with the same hash tag.
 const KEYS: u64 = 5_000_000;
-/// Of one hash.
+/// Number of fields of the hash.
 const FIELDS: u64 = 10_000_000;
 const FIELDS_PER_COMMAND: u64 = 10;
 /// Commands between two looks at whether the save goes on.

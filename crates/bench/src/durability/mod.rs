@@ -1,9 +1,11 @@
-//! What durability costs: saving, loading, logging, and waiting for the disk. A row of the table is one question.
+//! What durability costs: saving, loading, logging, and waiting for the disk. A row of the table is one
+//! question.
 //!
-//! Both servers get equal settings and folders on the same disk, in turns; Isotherm has two workers. Valkey has its default,
-//! `io-threads 1`: a second one spins for work, which costs it CPU in every row and, where two cores are shared with the
-//! load, throughput as well. Where a figure depends on what an fsync takes, it is measured on the machine's disk and on a
-//! modelled one (`disk`), on which appending is dearer than overwriting, as it is on a journaling file system.
+//! Both servers get equal settings and folders on the same disk, in turns; Isotherm has two workers. Valkey
+//! has its default, `io-threads 1`: a second one spins for work, which costs it CPU in every row and, where
+//! two cores are shared with the load, throughput as well. Where a figure depends on what an fsync takes, it
+//! is measured on the machine's disk and on a modelled one (`disk`), on which appending is dearer than
+//! overwriting, as it is on a journaling file system.
 
 use crate::Fallible;
 use crate::options::Options;
@@ -78,19 +80,19 @@ fn logged(options: &Options, policy: &str) -> Setting {
         .with("auto-aof-rewrite-percentage", 0)
 }
 
-/// One figure of each server in each round.
+/// Figures of both servers, one from each round.
 #[derive(Default)]
 pub struct Figures {
     valkey: Vec<f64>,
     isotherm: Vec<f64>,
 }
 
-/// Which of several figures is the best one.
+/// Rule that chooses the best of several figures.
 #[derive(Clone, Copy)]
 pub enum Best {
     Least,
     Most,
-    /// None of them: the one in the middle.
+    /// Middle figure, where neither the least nor the most is better.
     Median,
 }
 

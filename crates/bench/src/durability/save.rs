@@ -20,7 +20,7 @@ use crate::{Fallible, progress};
 
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// From the command to the file in its place, which is the moment after its last fsync.
+/// Measures the time from the command until the file has its name, which is the moment after its last fsync.
 pub fn idle(options: &Options, table: &mut Table) -> Fallible {
     let keys = options.scaled(KEYS);
     let (mut times, mut sizes) = (Figures::default(), Figures::default());
@@ -59,7 +59,7 @@ const SAVES: u64 = 100;
 /// Under which the cuts are made.
 const SETS_PER_SECOND: f64 = 20_000.0;
 
-/// What each server says of its cuts: `latest_fork_usec`.
+/// Measures the cuts of saves as each server reports them: `latest_fork_usec`.
 pub fn cut(options: &Options, table: &mut Table) -> Fallible {
     let (keys, saves) = (options.scaled(KEYS), options.scaled(SAVES).max(20));
     let (mut middle, mut late) = (Figures::default(), Figures::default());

@@ -1,7 +1,8 @@
-//! BGSAVE while keys are written at a fixed rate: how much memory comes on top, and what the slowest requests notice.
+//! BGSAVE while keys are written at a fixed rate: how much memory comes on top, and what the slowest requests
+//! notice.
 //!
-//! Memory is the proportional share (PSS) of the process and of what it has forked. To read it walks all their pages and holds
-//! up the process, so memory and times come from different saves.
+//! Memory is the proportional share (PSS) of the process and of what it has forked. To read it walks all
+//! their pages and holds up the process, so memory and times come from different saves.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -20,7 +21,7 @@ use crate::{Fallible, progress};
 
 const KEYS: u64 = 10_000_000;
 const SETS_PER_SECOND_MAX: f64 = 200_000.0;
-/// Of what Valkey serves at most.
+/// Part of the highest rate that Valkey can serve.
 const SHARE: f64 = 0.6;
 pub const CONNECTIONS: usize = 50;
 const BEFORE: Duration = Duration::from_secs(5);

@@ -1,4 +1,5 @@
-//! A replica that has to catch up: SETs that came together while its process was stopped, applied as fast as it can.
+//! A replica that has to catch up: SETs that came together while its process was stopped, applied as fast as
+//! it can.
 
 use std::time::{Duration, Instant};
 
@@ -66,8 +67,8 @@ fn apply(side: Side, round: usize, options: &Options) -> Fallible<Applied> {
     Ok(Applied { per_second, cpu_us, late: busy.quantile_us(0.99) / idle.quantile_us(0.99) })
 }
 
-/// Stops the replica, writes, lets it go on. Returns how many commands a second it applied, and the CPU time of each in
-/// microseconds.
+/// Stops the replica, writes, lets it go on. Returns how many commands a second it applied, and the CPU time
+/// of each in microseconds.
 fn catch_up(
     pair: &Pair,
     keys: u64,

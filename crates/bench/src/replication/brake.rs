@@ -4,7 +4,8 @@
 //!   replica --------- as it comes --------> primary
 //!   replica <--- 5 MB/s, then freely ------ primary
 //! ```
-//! Bytes are paced by the time since the connection was made: what is due at a rate has left by then, not before.
+//! Bytes are paced by the time since the connection was made: what is due at a rate has left by then, not
+//! before.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -128,7 +129,7 @@ impl Shared {
     }
 }
 
-/// When the last of so many bytes may leave.
+/// Returns the time after which the last of `bytes` bytes may leave.
 fn due_after(bytes: u64, per_second: u64) -> Duration {
     Duration::from_secs_f64(bytes as f64 / per_second as f64)
 }

@@ -7,12 +7,14 @@ use crate::Fallible;
 use crate::open_loop::OpenLoop;
 use crate::shape::{Order, Shape, Verb};
 
-/// So many keys that each is met every few seconds, so few that a full sync of them is short.
+/// Number of counters: large enough that each is incremented only every few seconds, small enough that a full
+/// sync of them is short.
 const COUNTERS: u64 = 100_000;
 pub const PER_SECOND: f64 = 20_000.0;
 const CONNECTIONS: usize = 4;
 
-/// Does `what` while counters of the server on this port go up. When it returns, the last of them has been answered.
+/// Does `what` while counters of the server on this port go up. When it returns, the last of them has been
+/// answered.
 pub fn meanwhile<T>(port: u16, what: impl FnOnce() -> Fallible<T>) -> Fallible<T> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {

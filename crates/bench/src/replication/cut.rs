@@ -24,9 +24,9 @@ const CUTS: u64 = 500;
 const APART_US: u64 = 20_000;
 
 struct Outcome {
-    /// Of the link that is killed.
+    /// Syncs over the link that is killed.
     first: Syncs,
-    /// Of the link behind it.
+    /// Syncs over the link from the replica to the second replica.
     second: Syncs,
     seconds: f64,
     are_equal: bool,

@@ -4,8 +4,8 @@
 //!   FAILOVER to A ----------------------------> SET at B: -READONLY, -READONLY, ... +OK
 //!        '--------------- unavailable ----------------------------------------------'
 //! ```
-//! Writers go on beside it, at whichever of the two takes their writes. Each key is written once, so what is missing at the last
-//! primary is lost.
+//! Writers go on beside it, at whichever of the two takes their writes. Each key is written once, so what is
+//! missing at the last primary is lost.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -23,7 +23,7 @@ use crate::{Fallible, progress};
 const HANDOVERS: u64 = 200;
 const WRITERS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What writers do between two handovers.
+/// Time for which writers write between two handovers.
 const LOADED: Duration = Duration::from_millis(50);
 const BETWEEN_TRIES: Duration = Duration::from_micros(200);
 const ASKED_AHEAD: usize = 500;
@@ -172,7 +172,7 @@ fn key(writer: usize, number: u64) -> String {
     format!("{writer}:{number}")
 }
 
-/// How many of the keys are not there.
+/// Returns how many of the keys are missing.
 fn missing(client: &mut Client, writer: usize, keys: &[u64]) -> Fallible<usize> {
     let mut request = Vec::new();
     for number in keys {

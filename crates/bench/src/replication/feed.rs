@@ -34,7 +34,7 @@ pub fn measure(options: &Options, table: &mut Table) -> Fallible {
     Ok(())
 }
 
-/// In microseconds: without a replica and with one, of the same process.
+/// Returns the CPU time of a SET in microseconds, without a replica and with one, in the same process.
 fn costs(side: Side, round: usize, options: &Options) -> Fallible<(f64, f64)> {
     let (keys, sets) = (options.scaled(KEYS), options.scaled(SETS));
     let pair = Pair::start(side, side, options)?;

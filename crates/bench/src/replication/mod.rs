@@ -1,11 +1,12 @@
-//! What replication costs: a full sync, the feed of one replica, applying what has come together, waiting for an ACK,
-//! handing over; and what a replica that is slow, restarted or cut off goes through.
+//! What replication costs: a full sync, the feed of one replica, applying what has come together, waiting for
+//! an ACK, handing over; and what a replica that is slow, restarted or cut off goes through.
 //!
 //! ```text
 //!   load --> primary --> replica        each of the two is Valkey or Isotherm
 //! ```
-//! Both servers run on the same machine and share its cores with the load, so times are of a pair; CPU time is of one process.
-//! Diskless syncs begin at once (`repl-diskless-sync-delay 0`). Isotherm has two workers, Valkey `io-threads 1`.
+//! Both servers run on the same machine and share its cores with the load, so times are of a pair; CPU time
+//! is of one process. Diskless syncs begin at once (`repl-diskless-sync-delay 0`). Isotherm has two workers,
+//! Valkey `io-threads 1`.
 
 use crate::Fallible;
 use crate::options::Options;

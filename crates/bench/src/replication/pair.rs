@@ -25,7 +25,7 @@ pub fn limits(options: &Options) -> Setting {
         .with("repl-diskless-sync-delay", 0)
 }
 
-/// One that never drops a link or starts over.
+/// Returns settings with which a server never drops a link and never starts a sync anew.
 pub fn setting(options: &Options) -> Setting {
     limits(options)
         .with("repl-diskless-load", "flush-before-load")
@@ -75,7 +75,7 @@ impl Pair {
     }
 }
 
-/// How replicas of a server have begun or gone on, since it started.
+/// Numbers of full and partial syncs that a server has given its replicas since it started.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Syncs {
     pub full: u64,
@@ -122,13 +122,13 @@ pub fn link_is_up(replica: &mut Client) -> Fallible<bool> {
     Ok(replica.info("master_link_status")? == "up")
 }
 
-/// Whether a replica has all that its primary has now.
+/// Returns whether a replica has all that its primary has now.
 pub fn is_in_sync(primary: &mut Client, replica: &mut Client) -> Fallible<bool> {
     let goal = number(&primary.info("master_repl_offset")?)?;
     Ok(link_is_up(replica)? && number(&replica.info("slave_repl_offset")?)? >= goal)
 }
 
-/// Of all data: equal on two servers that have the same.
+/// Returns a digest of all data, which is equal on two servers with the same data.
 pub fn digest(server: &Server) -> Fallible<Value> {
     server.client()?.call(&["DEBUG", "DIGEST"])
 }

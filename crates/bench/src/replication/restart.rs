@@ -1,4 +1,5 @@
-//! A replica that is stopped and started again under load, fifty times: does it go on where it was, or start over?
+//! A replica that is stopped and started again under load, fifty times: does it go on where it was, or start
+//! over?
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -59,7 +60,7 @@ impl Way {
 
 struct Outcome {
     syncs: Syncs,
-    /// From the start of the process to the link that is up: the median.
+    /// Median of the times from the start of the process until its link is up.
     back_ms: f64,
     are_equal: bool,
 }
@@ -134,7 +135,8 @@ fn restart_again(side: Side, way: Way, times: u64, options: &Options) -> Fallibl
     })
 }
 
-/// Until the file of commands has what the first sync has brought. A replica that is killed before has lost it.
+/// Until the file of commands has what the first sync has brought. A replica that is killed before has lost
+/// it.
 fn wait_for_files(replica: &Server) -> Fallible {
     let begun = Instant::now();
     while count(replica, "aof_rewrite_in_progress")? + count(replica, "aof_rewrite_scheduled")? > 0 {

@@ -1,12 +1,14 @@
-//! A replica that reads more slowly than the primary writes: is it dropped, does it start over, and what does it cost the primary?
+//! A replica that reads more slowly than the primary writes: is it dropped, does it start over, and what does
+//! it cost the primary?
 //!
 //! ```text
 //!   SETs of 100 B, 100 k/s for 60 s ---> primary ---> brake, 5 MB/s ---> a new replica
 //!   |------------- 60 s -------------|------ brake off -----> in sync
 //!                                     '------- measured ----'
 //! ```
-//! Limits are those that the servers have by themselves. Memory is the primary's and that of what it forks (PSS), every quarter of a
-//! second, over what it was before the replica came. On disk is what it has in files without a name.
+//! Limits are those that the servers have by themselves. Memory is the primary's and that of what it forks
+//! (PSS), every quarter of a second, over what it was before the replica came. On disk is what it has in
+//! files without a name.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -123,7 +125,8 @@ fn slow(side: Side, seconds: u64, options: &Options) -> Fallible<Outcome> {
     })
 }
 
-/// Writes while the brake is on, takes it off, and waits. Returns what was written a second, and the seconds until both were in sync.
+/// Writes while the brake is on, takes it off, and waits. Returns what was written a second, and the seconds
+/// until both were in sync.
 fn write_and_release(
     primary: &Server,
     replica: &Server,
@@ -158,7 +161,7 @@ fn sample(primary: &Server, over: &AtomicBool) -> Fallible<Peak> {
     Ok(peak)
 }
 
-/// What the open files of a process that have no name take on disk.
+/// Returns the disk space of those open files of a process that have no name.
 fn nameless_bytes(process: u32) -> Fallible<u64> {
     let folder = format!("/proc/{process}/fd");
     let files = fs::read_dir(&folder).map_err(|why| format!("cannot read {folder}: {why}"))?.flatten();
@@ -169,7 +172,8 @@ fn nameless_bytes(process: u32) -> Fallible<u64> {
     Ok(nameless.filter_map(|file| fs::metadata(file.path()).ok()).map(|file| file.blocks() * 512).sum())
 }
 
-/// Whether what the kernel shows for an open file is one without a name, and not memory.
+/// Returns whether the target that the kernel shows for an open file is a file without a name, and not
+/// memory.
 fn is_nameless_file(target: &str) -> bool {
     target.starts_with('/') && target.ends_with(" (deleted)") && !target.starts_with("/memfd:")
 }

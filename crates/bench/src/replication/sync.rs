@@ -9,7 +9,7 @@ use crate::report::Table;
 use crate::shape::{Shape, Verb};
 use crate::{Fallible, progress};
 
-/// Who sends, who receives, and what is aimed at; each is compared with Valkey to Valkey.
+/// Sender, receiver, and aim of each row. Each is compared with Valkey to Valkey.
 const PAIRS: [(Side, Side, &str); 3] =
     [(Isotherm, Isotherm, "<= 0.5"), (Valkey, Isotherm, "<= 0.8"), (Isotherm, Valkey, "<= 1.0")];
 

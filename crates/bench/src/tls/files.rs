@@ -1,4 +1,5 @@
-//! Certificates that sign themselves, one for each kind of key. Needs `openssl`, since ring makes no keys of RSA.
+//! Certificates that sign themselves, one for each kind of key. Needs `openssl`, since ring makes no keys of
+//! RSA.
 
 use std::fs;
 use std::path::{Path, PathBuf};

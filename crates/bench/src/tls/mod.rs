@@ -1,10 +1,12 @@
-//! What TLS costs: CPU of commands over plain and over encrypted connections, of handshakes, and memory of connections that wait.
+//! What TLS costs: CPU of commands over plain and over encrypted connections, of handshakes, and memory of
+//! connections that wait.
 //!
 //! ```text
 //! valkey-benchmark [--tls] --> server with two ports       the sum of its threads' CPU, over the commands
 //! a client of our own      --> handshake, PING, end        one after the other: full, or taken up again
 //! ```
-//! Both servers have the same certificates, made by `openssl`, and ask clients for none. Nothing of the clients is counted.
+//! Both servers have the same certificates, made by `openssl`, and ask clients for none. Nothing of the
+//! clients is counted.
 
 mod clients;
 mod files;
@@ -22,7 +24,7 @@ use files::{Files, KINDS, KeyKind};
 
 pub const ROWS: [&str; 3] = ["tls-commands", "tls-handshakes", "tls-idle"];
 
-/// Of one measurement.
+/// Commands of one measurement.
 const COMMANDS: u64 = 200_000;
 const COMMANDS_PIPELINED: u64 = 2_000_000;
 const HANDSHAKES: u64 = 200;

@@ -30,29 +30,29 @@ pub enum Found {
     Cut,
 }
 
-/// What is to be checked, and how.
+/// File to be checked, and the options of the check.
 pub struct Job<'j> {
-    /// As it is reported.
+    /// Name of the file in the report.
     pub name: &'j [u8],
     pub path: &'j OsStr,
     pub is_last: bool,
     pub repair: Repair,
-    /// It begins with an RDB file.
+    /// True if the file begins with an RDB file.
     pub is_rdb: bool,
-    /// So many bytes of the file count, if its manifest says so.
+    /// Number of bytes of the file that count, if its manifest gives one.
     pub bytes: Option<u64>,
-    /// Where values are that it refers to.
+    /// Folder of the values that the file refers to.
     pub swap_dir: Option<&'j Path>,
 }
 
 // COMPAT(tools): isotherm-check-aof counts the lines of each file from 1; valkey-check-aof goes on counting from file to file.
 // Why: the number is to lead to the line.
-/// Where reading stands.
+/// State of the reading.
 struct State<'i> {
     input: Input<'i>,
-    /// Of the line that is read next.
+    /// Number of the line that is read next.
     line: u64,
-    /// Where what was read last begins.
+    /// Offset at which the item read last begins.
     at: u64,
     error: Option<Vec<u8>>,
     in_transaction: bool,
@@ -60,7 +60,7 @@ struct State<'i> {
     last: Vec<u8>,
 }
 
-/// What ended the reading.
+/// Reason why the reading ended.
 enum Stop {
     End,
     /// The file is to be cut here.
@@ -212,7 +212,7 @@ impl Job<'_> {
 
     // COMPAT(tools): isotherm-check-aof checks the sums of commits that isotherm-server writes, and cuts at a torn one.
     // Why: after a power failure bytes may be missing inside a value, which still parses.
-    /// What there is to say where reading has ended.
+    /// Reports an open transaction or a damaged commit, once the reading has ended.
     fn finish_reading(
         &self,
         report: &mut Report<'_>,

@@ -4,7 +4,8 @@
 //!   [read before | portion: | taken | not yet |] ... not read
 //!                                   ^ position
 //! ```
-//! Every byte that is taken goes to the check of commits, so a commit ends where the last of its bytes is taken.
+//! Every byte that is taken goes to the check of commits, so a commit ends where the last of its bytes is
+//! taken.
 
 use isotherm_persist::aof::commit::{BadCommit, CommitCheck, Lines, proves_durable};
 use isotherm_persist::aof::stream::{Command, Item};
@@ -13,7 +14,7 @@ use std::io::{self, ErrorKind, Read};
 const PORTION_BYTES: usize = 128 << 10;
 /// A line of a commit is shorter.
 const COMMIT_LINE_BYTES_MAX: usize = 128;
-/// What a comment of ours begins with.
+/// Beginning of the comments that isotherm-server writes.
 const OURS: &[u8] = b"#isotherm ";
 /// Words behind that in a manifest. One that lists no file is read as a file of old style, as by Valkey's
 /// program; its last comment has no line end.
@@ -28,14 +29,14 @@ fn is_of_commits(line: &[u8]) -> bool {
 pub struct Input<'f> {
     file: &'f mut dyn Read,
     portion: Vec<u8>,
-    /// How much of the portion was taken.
+    /// Number of bytes of the portion that were taken.
     at: usize,
     position: u64,
     /// Bytes of the file that count and were not read yet.
     left: u64,
     commits: CommitCheck,
     bad: Option<BadCommit>,
-    /// It was written by isotherm-server; other servers may write comments of any bytes.
+    /// True if isotherm-server wrote the file. Other servers may write comments of any bytes.
     has_commits: bool,
     is_at_end: bool,
 }
@@ -70,12 +71,13 @@ impl<'f> Input<'f> {
         self.bad
     }
 
-    /// The same where reading ends: of a commit that has not ended, too.
+    /// Returns the first bad commit where the reading has ended. A commit that has not ended counts as bad,
+    /// too.
     pub fn bad_commit_at_end(&self) -> Option<BadCommit> {
         self.bad.or_else(|| self.commits.end())
     }
 
-    /// What is there to take; empty at the end.
+    /// Returns the bytes that can be taken next. They are empty at the end.
     fn ahead(&mut self) -> io::Result<&[u8]> {
         if self.at == self.portion.len() {
             let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(PORTION_BYTES);
@@ -108,7 +110,8 @@ impl<'f> Input<'f> {
         Ok(self.ahead()?.first().copied())
     }
 
-    /// Takes the bytes to the end of the line, `max` at most: C's `fgets` with one byte more. False at the end.
+    /// Takes the bytes to the end of the line, `max` at most: C's `fgets` with one byte more. False at the
+    /// end.
     pub fn line(&mut self, max: usize, line: &mut Vec<u8>) -> io::Result<bool> {
         line.clear();
         while line.len() < max {
@@ -173,7 +176,7 @@ impl<'f> Input<'f> {
         Ok(count - left)
     }
 
-    /// Whether a commit in the rest says that the file was durable beyond `at`.
+    /// Returns whether a commit in the rest of the file proves that the file was durable beyond `at`.
     pub fn rest_proves_durable(&mut self, at: u64) -> io::Result<bool> {
         let mut window = Vec::new();
         let mut window_at = self.position;

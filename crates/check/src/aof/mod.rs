@@ -28,16 +28,16 @@ const LINE_BYTES_MAX: usize = 1024;
 pub struct Options {
     pub path: OsString,
     pub repair: Repair,
-    /// Where values are that a base refers to. `None`: these are not looked at.
+    /// Folder of the values that a base refers to. `None`: they are not checked.
     pub swap_dir: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Repair {
     None,
-    /// What cannot be read is cut off, after a question.
+    /// Repair that cuts off the part that cannot be read, after a question.
     Fix,
-    /// What was written after this second is cut off.
+    /// Repair that cuts off all that was written after this second.
     TruncateToTimestamp(i64),
 }
 
@@ -92,7 +92,7 @@ fn open(report: &mut Report<'_>, path: &OsStr) -> Checked<File> {
     }
 }
 
-/// Whether the first line that is no comment lists a file.
+/// Returns whether the first line that is not a comment lists a file.
 fn is_manifest(report: &mut Report<'_>, path: &OsStr) -> Checked<bool> {
     let mut file = BufReader::new(open(report, path)?);
     let mut line = Vec::new();
@@ -171,7 +171,7 @@ fn load_manifest(report: &mut Report<'_>, path: &OsStr) -> Checked<Manifest> {
     }
 }
 
-/// What became of a file.
+/// Reports the result of the check of a file.
 fn show(report: &mut Report<'_>, found: Found, name: &[u8], kind: &str, repair: Repair) -> Checked<()> {
     let name = c_string(name);
     let kind = kind.as_bytes();

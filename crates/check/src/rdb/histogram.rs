@@ -1,4 +1,5 @@
-//! Counts of values in buckets whose width grows with the value, exact to three decimal digits: what percentiles are read from.
+//! Counts of values in buckets whose width grows with the value, exact to three decimal digits: what
+//! percentiles are read from.
 //!
 //! ```text
 //! 0 1 2 ... 2047 | 2048-2049 2050-2051 ... 4094-4095 | 4096-4099 ...       1024 buckets a doubling
@@ -13,13 +14,13 @@ const FINE: u64 = 2048;
 pub struct Histogram {
     /// Longer ones are not counted.
     limit: u64,
-    /// By the largest value of the bucket.
+    /// Counts of the buckets, by the largest value of each.
     counts: BTreeMap<u64, u64>,
     total: u64,
 }
 
 impl Histogram {
-    /// For values up to `max`, and as far beyond as their last doubling goes.
+    /// Builds a histogram for values up to `max`, and up to the end of the doubling in which `max` lies.
     pub fn new(max: u64) -> Histogram {
         let mut limit = FINE;
         while limit <= max {

@@ -8,8 +8,8 @@
 //! [offset 1042] \o/ RDB looks OK! \o/
 //! [info] 13 keys read
 //! ```
-//! What is checked beyond the sum: versions, types, lengths, the insides of packed values, elements that come twice, the ids and
-//! groups of streams. So a file that was written without a sum is not believed either.
+//! What is checked beyond the sum: versions, types, lengths, the insides of packed values, elements that come
+//! twice, the ids and groups of streams. So a file that was written without a sum is not believed either.
 
 pub mod histogram;
 mod repeats;
@@ -36,7 +36,7 @@ const VERSION_MAX: u16 = 80;
 const MAGIC_BYTES: u64 = 9;
 const SUM_BYTES: u64 = 8;
 
-/// What was found, and where the file ended.
+/// Result of a check, and the end of the file.
 pub struct Outcome {
     pub is_sound: bool,
     /// Bytes of the input that are the RDB file's.
@@ -44,7 +44,7 @@ pub struct Outcome {
     pub stats: Stats,
 }
 
-/// What was counted.
+/// Counts of the file's contents.
 #[derive(Default)]
 struct Counts {
     keys: u64,
@@ -65,7 +65,8 @@ struct Fault {
     type_code: Option<u8>,
 }
 
-/// The same of the base of an append-only file, which may refer to values in a swap-dir. These are looked at where it is given.
+/// Checks the base of an append-only file, which may refer to values in a swap-dir. These values are checked
+/// if `swap` is given.
 pub fn check_base(
     report: &mut Report<'_>,
     name: &[u8],

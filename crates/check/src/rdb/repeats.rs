@@ -1,7 +1,8 @@
 //! Elements that a collection has twice, of those that come element by element.
 //!
-//! Of each element 16 B are kept, two sums with keys that are drawn at start: equal ones are equal elements but for a chance of
-//! n^2 / 2^129, and no file can be made to have two. Packed collections were checked where they were parsed.
+//! Of each element 16 B are kept, two sums with keys that are drawn at start: equal ones are equal elements
+//! but for a chance of n^2 / 2^129, and no file can be made to have two. Packed collections were checked
+//! where they were parsed.
 
 use isotherm_persist::rdb::RdbValue;
 use isotherm_persist::rdb::file::{Piece, PieceValue};
@@ -15,7 +16,8 @@ pub struct Repeats {
 }
 
 impl Repeats {
-    /// Valkey's text for an element of this piece, or of one before it of the same key, that was there before.
+    /// Valkey's text for an element of this piece, or of one before it of the same key, that was there
+    /// before.
     pub fn find(&mut self, piece: &Piece<'_>) -> Option<&'static str> {
         let PieceValue::Collection(value) = piece.value else { return None };
         // A packed one counts as one whole.

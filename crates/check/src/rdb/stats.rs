@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use super::histogram::Histogram;
 use crate::{Checked, Report};
 
-/// In Valkey's order of types.
+/// Types in Valkey's order.
 const TYPES: [&str; 7] = ["string", "list", "set", "zset", "hash", "module", "stream"];
 const ELEMENTS_MAX: u64 = 200 * 1024;
 const ELEMENT_BYTES_MAX: u64 = 1 << 20;
@@ -49,7 +49,7 @@ pub enum Format {
     Csv,
 }
 
-/// Of one type in one database.
+/// Statistics of one type in one database.
 struct Group {
     keys: u64,
     expires: u64,
@@ -66,7 +66,7 @@ struct Group {
 pub struct Stats {
     is_wanted: bool,
     groups: BTreeMap<(u64, usize), Group>,
-    /// Of the key at hand, so far.
+    /// Elements of the current key so far.
     elements: u64,
 }
 

@@ -3,8 +3,8 @@
 //! ```text
 //! worker: ready connections -> ticket? -> fill in numbers -> send -> ... -> replies -> latency -> ticket? -> ...
 //! ```
-//! Tickets are handed out until the requests are used up or the time is over; a worker ends when none of its connections waits
-//! for a reply. The caller watches meanwhile, a few times a second.
+//! Tickets are handed out until the requests are used up or the time is over; a worker ends when none of its
+//! connections waits for a reply. The caller watches meanwhile, a few times a second.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -21,7 +21,7 @@ use crate::Fallible;
 /// Between two looks of the watcher.
 const WATCH: Duration = Duration::from_millis(250);
 
-/// What the workers of a test share.
+/// State that the workers of a test share.
 pub struct Test {
     pub options: Options,
     pub template: Template,
@@ -30,7 +30,7 @@ pub struct Test {
     begun: Instant,
     issued: AtomicU64,
     finished: AtomicU64,
-    /// Of all finished requests, for the progress line.
+    /// Sum of the latencies of all finished requests, for the progress line.
     latency_sum_us: AtomicU64,
     warming_up: AtomicBool,
     /// Raised when the warm-up is over: histograms begin anew.
@@ -40,7 +40,7 @@ pub struct Test {
     failed: AtomicBool,
 }
 
-/// How far a test is.
+/// Progress of a test.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     pub finished: u64,
@@ -169,7 +169,8 @@ impl Test {
         }
     }
 
-    /// True once enough requests have been answered. After a warm-up some are still under way then; they count no more.
+    /// True once enough requests have been answered. After a warm-up some are still under way then; they
+    /// count no more.
     pub fn is_over(&self) -> bool {
         self.options.duration.is_none()
             && !self.warming_up.load(Ordering::Acquire)
@@ -181,7 +182,8 @@ impl Test {
         self.latency_sum_us.fetch_add(latency_us * requests, Ordering::Relaxed);
     }
 
-    /// How long a batch has to wait under the limit of requests a second. Its place in the line is taken with that.
+    /// Reserves a batch's turn under the limit of requests per second. Returns how long the batch has to wait
+    /// for it.
     pub fn wait_for_rate(&self, requests: u64) -> Duration {
         if self.options.rps == 0 {
             return Duration::ZERO;

@@ -92,7 +92,7 @@ impl Histogram {
         (self.max_us, self.total)
     }
 
-    /// How many took no longer than this.
+    /// Returns how many requests took no longer than `latency_us`.
     pub fn count_to(&self, latency_us: u64) -> u64 {
         self.counts[..=self.bucket(latency_us.min(LATENCY_US_MAX))].iter().sum()
     }

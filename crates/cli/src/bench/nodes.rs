@@ -1,7 +1,7 @@
 //! The nodes of a cluster as the load generator sees them: which slots each has, and a tag for each slot.
 //!
-//! The map is asked for once at the start. When slots move, every connection that notices says so, but one question is asked
-//! for all of them, and of a node drawn at random.
+//! The map is asked for once at the start. When slots move, every connection that notices says so, but one
+//! question is asked for all of them, and of a node drawn at random.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, OnceLock};

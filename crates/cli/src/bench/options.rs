@@ -1,4 +1,5 @@
-//! The command line of `isotherm-benchmark`: that of valkey-benchmark, so that commands found elsewhere can be pasted.
+//! The command line of `isotherm-benchmark`: that of valkey-benchmark, so that commands found elsewhere can
+//! be pasted.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -10,7 +11,7 @@ use crate::options::Ending;
 use crate::text::leading_i64;
 use crate::tls::TlsOptions;
 
-/// Which nodes of a cluster are asked.
+/// Nodes of a cluster that requests are sent to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ReadFrom {
     Primaries,

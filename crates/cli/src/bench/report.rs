@@ -12,7 +12,7 @@ use crate::terminal::{self, put};
 pub const CSV_HEAD: &str = "\"test\",\"rps\",\"avg_latency_ms\",\"min_latency_ms\",\"p50_latency_ms\",\
     \"p95_latency_ms\",\"p99_latency_ms\",\"max_latency_ms\"\n";
 
-/// What a server says about how it keeps data.
+/// Persistence settings of a server.
 #[derive(Clone, Debug)]
 pub struct Saving {
     pub save: String,
@@ -85,7 +85,7 @@ impl ProgressLine {
     }
 }
 
-/// How much of the test is done, 0 to 1.
+/// Returns the part of the test that is done, from 0 to 1.
 fn share(options: &Options, now: Progress) -> f64 {
     let share = match (now.warming_up, options.warmup, options.duration) {
         (true, Some(all), _) | (false, _, Some(all)) => now.elapsed.as_secs_f64() / all.as_secs_f64(),

@@ -7,7 +7,8 @@
 //! __rand_1st__ ... 9th        all occurrences in a sequence are the same number
 //! {tag}                       becomes the tag of a slot: {aB}}}, {06S}
 //! ```
-//! A place is as long as what it becomes, so the lengths in the protocol stay true and a request is filled in where it lies.
+//! A place is as long as what it becomes, so the lengths in the protocol stay true and a request is filled in
+//! where it lies.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -29,15 +30,15 @@ const PLACES: [&[u8; PLACE_BYTES]; 10] = [
     b"__rand_9th__",
 ];
 const TAG: &[u8] = b"{tag}";
-/// What stands between the braces.
+/// Number of bytes between the braces.
 const TAG_BYTES: usize = TAG.len() - 2;
 
-/// Where numbers come from.
+/// Source of the numbers in a template.
 #[derive(Debug)]
 pub struct Numbers {
     /// Numbers are below this; 0: they are 0.
     pub below: u64,
-    /// One after the other, for all connections together.
+    /// True if the numbers ascend by one, for all connections together; otherwise they are random.
     pub sequential: bool,
     next: [AtomicU64; PLACES.len()],
 }
@@ -79,7 +80,8 @@ impl Template {
         Template::new(bytes, 1)
     }
 
-    /// `[N] command arg ... ; [N] command arg ...`: commands in sequence, each repeated N times. `__data__` becomes data.
+    /// `[N] command arg ... ; [N] command arg ...`: commands in sequence, each repeated N times. `__data__`
+    /// becomes data.
     pub fn sequence(words: &[Vec<u8>], data_bytes: usize, data: &mut Data) -> Template {
         let (mut bytes, mut commands) = (Vec::new(), 0);
         for part in words.split(|word| word == b";") {
@@ -111,7 +113,7 @@ impl Template {
         !self.tags.is_empty()
     }
 
-    /// What a connection sends at once: the commands, `pipeline` times.
+    /// Returns the bytes that a connection sends at once: the commands, repeated `pipeline` times.
     pub fn batch(&self, pipeline: usize) -> Vec<u8> {
         self.bytes.repeat(pipeline)
     }
@@ -133,7 +135,7 @@ impl Template {
         }
     }
 
-    /// One slot's tag for a whole batch.
+    /// Writes the tag of one slot into a whole batch.
     pub fn fill_tags(&self, batch: &mut [u8], tag: &[u8]) {
         for one in batch.chunks_exact_mut(self.bytes.len()) {
             for &at in &self.tags {

@@ -1,7 +1,7 @@
 //! A thread with its connections.
 //!
-//! A connection sends its batch in one write, then reads until all replies of the batch are there. The latency of a batch is the
-//! time to its first byte: what comes after is our own parsing.
+//! A connection sends its batch in one write, then reads until all replies of the batch are there. The
+//! latency of a batch is the time to its first byte: what comes after is our own parsing.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -40,7 +40,7 @@ pub struct Worker {
     histogram: Histogram,
     epoch: u64,
     prng: Prng,
-    /// Who sends when, under a limit of requests a second.
+    /// Connections that wait under a limit of requests per second, each with the time when it sends.
     paused: BinaryHeap<Reverse<(Instant, usize)>>,
     /// Connections that have something under way.
     active: usize,
@@ -49,10 +49,11 @@ pub struct Worker {
 
 struct Client {
     stream: Stream,
-    /// In a cluster: the node, and the age of the map by which its slot was drawn.
+    /// Node of the connection in a cluster. `generation` is the age of the map by which its slot was drawn.
     node: usize,
     generation: u64,
-    /// What is said once at the beginning (AUTH, SELECT, ...), and how many replies that has.
+    /// Commands sent once at the beginning (AUTH, SELECT, ...). `greeting_replies` is the number of their
+    /// replies.
     greeting: Vec<u8>,
     greeting_replies: u64,
     batch: Vec<u8>,
@@ -314,7 +315,8 @@ impl Worker {
                 }
                 _ if client.greeting_replies > 0 => {
                     client.greeting_replies -= 1;
-                    // It has been sent, and is not said again. What remains to be sent is counted from the batch.
+                    // It has been sent, and is not said again. What remains to be sent is counted from the
+                    // batch.
                     client.sent -= client.greeting.len();
                     client.greeting = Vec::new();
                     client.pending -= 1;

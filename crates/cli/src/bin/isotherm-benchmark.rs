@@ -70,7 +70,7 @@ fn find_nodes(options: &Options) -> Fallible<Nodes> {
     Ok(nodes)
 }
 
-/// What the server says about saving; it matters for writes.
+/// Reads the persistence settings of the server, which matter for writes.
 fn saving_of(options: &Options) -> Fallible<Option<Saving>> {
     let mut connection = open(&options.address, &options.login, options.dial)?;
     let mut values = Vec::new();
@@ -156,7 +156,7 @@ impl Bench {
         }
     }
 
-    /// Whether a test that was not named can run at all.
+    /// Returns whether the server knows the command of a test that the user did not name.
     fn server_knows(&self, case: &Case) -> Fallible<bool> {
         let mut connection = open(&self.options.address, &self.options.login, self.options.dial)?;
         let asked = [b"COMMAND".as_slice(), b"INFO", &case.command[0]];

@@ -1,4 +1,5 @@
-//! What is right and wrong with a cluster, in the lines of valkey-cli; with `fix`, wrong is made right on the way.
+//! What is right and wrong with a cluster, in the lines of valkey-cli; with `fix`, wrong is made right on the
+//! way.
 
 use std::collections::BTreeSet;
 
@@ -53,7 +54,8 @@ fn check_agreement(cluster: &mut Cluster) -> Fallible<bool> {
     Ok(agree)
 }
 
-/// `None` if no slot is open; else whether they have been closed.
+/// Checks that no slot is open, and closes open slots if `fix`. Returns `None` if no slot is open, otherwise
+/// whether the open slots have been closed.
 fn check_open_slots(cluster: &mut Cluster, fix: bool) -> Fallible<Option<bool>> {
     say::info(">>> Check for open slots...");
     let mut open = BTreeSet::new();
@@ -93,7 +95,8 @@ fn check_open_slots(cluster: &mut Cluster, fix: bool) -> Fallible<Option<bool>> 
     Ok(Some(closed))
 }
 
-/// `None` if all slots are covered; else whether some have been since.
+/// Checks that all slots are covered, and assigns the missing ones if `fix`. Returns `None` if all slots are
+/// covered, otherwise whether some have been assigned.
 fn check_coverage(cluster: &mut Cluster, fix: bool) -> Fallible<Option<bool>> {
     say::info(">>> Check slots coverage...");
     let is_missing = |slot: &u16| !cluster.members.iter().any(|member| member.node.slots.has(*slot));

@@ -3,13 +3,13 @@
 use crate::options::ours_or_theirs;
 use crate::text::{leading_f64, leading_i64};
 
-/// What MIGRATE may wait for the other node.
+/// Time that MIGRATE may wait for the other node, in milliseconds.
 const MIGRATE_TIMEOUT_MS: i64 = 60_000;
 /// Keys that one MIGRATE takes.
 const KEYS_PER_MIGRATE: i64 = 10;
 const THRESHOLD_PERCENT: f64 = 2.0;
 
-/// What `rebalance` makes equal.
+/// Quantity that `rebalance` makes equal.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum By {
     #[default]
@@ -83,8 +83,8 @@ impl Default for Choices {
 }
 
 impl Choices {
-    /// Takes an option. `rest` is what follows it; the answer is how many of those words belong to it, or `None` if it is no
-    /// option of ours or lacks its value.
+    /// Takes an option. `rest` is what follows it; the answer is how many of those words belong to it, or
+    /// `None` if it is no option of ours or lacks its value.
     pub fn take(&mut self, option: &str, rest: &[Vec<u8>]) -> Result<Option<usize>, String> {
         if self.switch(option) {
             return Ok(Some(0));
@@ -142,7 +142,8 @@ impl Choices {
         1 + self.take_args(&rest[1..])
     }
 
-    /// Words that are no options; those that come first are the arguments, later ones are passed over, as in valkey-cli.
+    /// Words that are no options; those that come first are the arguments, later ones are passed over, as in
+    /// valkey-cli.
     pub fn take_args(&mut self, words: &[Vec<u8>]) -> usize {
         let count = words.iter().take_while(|word| !word.starts_with(b"-")).count();
         if self.args.is_empty() {
@@ -164,7 +165,7 @@ impl Choices {
         Ok(self.weights.len())
     }
 
-    /// What the environment adds.
+    /// Adds the choices that the environment makes.
     pub fn finish(&mut self) {
         self.yes |= ours_or_theirs("CLUSTER_YES").is_some_and(|value| value == "1");
     }

@@ -13,7 +13,7 @@ use crate::text::reason;
 /// Requests that are under way at once.
 const REQUESTS_PER_BATCH: usize = 512;
 
-/// How nodes are reached.
+/// Settings for connections to nodes.
 #[derive(Clone, Debug)]
 pub struct Way {
     pub dial: Dial,
@@ -67,7 +67,7 @@ pub struct Link {
 }
 
 impl Link {
-    /// What goes wrong is said on standard error.
+    /// Opens a connection to a node. An error is printed on standard error, and the returned text is empty.
     pub fn open(host: &str, port: u16, way: &Way) -> Fallible<Link> {
         let name = format!("{host}:{port}");
         let address = Address::tcp(host.trim_start_matches('[').trim_end_matches(']'), port);
@@ -86,8 +86,8 @@ impl Link {
         lost(&self.name, why)
     }
 
-    /// A reply, also an error. A connection that the node has closed is made anew, once: nothing but what may be done twice
-    /// goes this way.
+    /// A reply, also an error. A connection that the node has closed is made anew, once: nothing but what may
+    /// be done twice goes this way.
     pub fn call<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Result<Value, Trouble> {
         match self.connection.call(args) {
             Err(why) if why.is_lost() => {
@@ -110,7 +110,8 @@ impl Link {
         self.accept(reply)
     }
 
-    /// The same, but sent once, whatever happens.
+    /// Sends a request once, without a new attempt after a lost connection. Returns a reply that is not an
+    /// error.
     pub fn ask_once<A: AsRef<[u8]>>(&mut self, args: &[A]) -> Result<Value, Trouble> {
         let reply = self.connection.call(args).map_err(|why| self.lost(why))?;
         self.accept(reply)
@@ -176,7 +177,8 @@ impl Link {
         Ok(())
     }
 
-    /// For what talks over it in its own way. Afterwards it is of no use.
+    /// Returns the connection for a protocol of the caller's own. The connection cannot be used as a link
+    /// afterwards.
     pub fn into_connection(self) -> Connection {
         self.connection
     }

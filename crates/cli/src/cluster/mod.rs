@@ -1,4 +1,5 @@
-//! Clusters: what a client that follows redirects knows of one (`topology`), and the cluster manager (`--cluster`).
+//! Clusters: what a client that follows redirects knows of one (`topology`), and the cluster manager
+//! (`--cluster`).
 //!
 //! ```text
 //!   choices          the options
@@ -8,8 +9,8 @@
 //!   checking, repair, moving, joining, survey, progress          carry out, and show
 //!   commands/        create, check, ..: the order of all that
 //! ```
-//! Lines, questions and exit codes are those of valkey-cli, since scripts look for them. A command that is cut anywhere leaves
-//! a state that `fix` repairs.
+//! Lines, questions and exit codes are those of valkey-cli, since scripts look for them. A command that is
+//! cut anywhere leaves a state that `fix` repairs.
 
 pub mod topology;
 

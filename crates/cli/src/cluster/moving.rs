@@ -1,7 +1,9 @@
-//! Moving a slot from one primary to another, key by key with MIGRATE, or at once where the servers can (atomic migration).
+//! Moving a slot from one primary to another, key by key with MIGRATE, or at once where the servers can
+//! (atomic migration).
 //!
-//! The order is that of valkey-cli, so that a cut leaves one of the states that `plan::fix` knows: first the target opens the
-//! slot, then the source; the target becomes the owner first, since it makes that known to the others.
+//! The order is that of valkey-cli, so that a cut leaves one of the states that `plan::fix` knows: first the
+//! target opens the slot, then the source; the target becomes the owner first, since it makes that known to
+//! the others.
 
 use std::time::{Duration, Instant};
 
@@ -165,7 +167,7 @@ fn migrate_request(cluster: &Cluster, path: Path, db: u64, keys: &[Vec<u8>], rep
     request
 }
 
-/// What MIGRATE needs to log in at the target.
+/// Returns the arguments with which MIGRATE logs in at the target.
 pub fn auth(cluster: &Cluster) -> Vec<Vec<u8>> {
     let login = &cluster.way.login;
     match (&login.user, &login.password) {
@@ -179,7 +181,7 @@ pub fn auth(cluster: &Cluster) -> Vec<Vec<u8>> {
 
 // COMPAT(tools): isotherm-cli --cluster compares keys that both nodes have by DUMP where DEBUG is not allowed;
 // valkey-cli then asks for --cluster-replace. Why: DEBUG is not allowed by default.
-/// Of keys that may be at both nodes, those whose values differ.
+/// Returns those of the keys that both nodes have with different values.
 fn different_keys<'a>(
     cluster: &mut Cluster,
     path: Path,
@@ -202,7 +204,7 @@ fn different_keys<'a>(
 
 type Values = Vec<Option<Vec<u8>>>;
 
-/// `None` if the node does not allow DEBUG.
+/// Reads the digests of the keys' values. Returns `None` if the node does not allow DEBUG.
 fn digests(cluster: &mut Cluster, at: usize, keys: &[Vec<u8>]) -> Result<Option<Values>, Trouble> {
     let mut request: Vec<Vec<u8>> = vec![b"DEBUG".to_vec(), b"DIGEST-VALUE".to_vec()];
     request.extend(keys.iter().cloned());

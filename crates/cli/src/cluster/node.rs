@@ -28,7 +28,7 @@ pub struct Node {
     pub migrating: Vec<(u16, String)>,
     /// Slots that arrive, and the node that each comes from.
     pub importing: Vec<(u16, String)>,
-    /// How many nodes follow it.
+    /// Number of nodes that replicate this one.
     pub replicas: usize,
 }
 
@@ -77,7 +77,8 @@ impl Node {
         shown.cloned().collect::<Vec<_>>().join(",")
     }
 
-    /// As valkey-cli shows a node: `M: <id> <address>`, its slots, whom it follows or how many follow it.
+    /// Describes the node as valkey-cli does: `M: <id> <address>`, its slots, and its primary or the number
+    /// of its replicas.
     pub fn describe(&self, indent: usize) -> String {
         let spaces = " ".repeat(indent);
         let role = if self.is_replica() { 'S' } else { 'M' };
@@ -157,7 +158,8 @@ fn add_slot(node: &mut Node, text: &str) -> Option<()> {
     Some(())
 }
 
-/// Who has which slots in the eyes of a node; nodes without slots do not count. `None` if no node has any.
+/// Returns the owners of slots as a node sees them. Nodes without slots are left out. Returns `None` if no
+/// node has any.
 pub fn signature(lines: &[Line]) -> Option<Vec<(&str, &SlotSet)>> {
     let with_slots = lines.iter().filter(|line| !line.node.slots.is_empty());
     let mut owners: Vec<_> = with_slots.map(|line| (line.node.id.as_str(), &line.node.slots)).collect();

@@ -100,7 +100,8 @@ fn carry_out(cluster: &mut Cluster, primaries: &[usize], slot: u16, steps: &[Ste
     Ok(())
 }
 
-/// DELSLOTS, ADDSLOTS and BUMPEPOCH as one transaction. Only ADDSLOTS has to succeed: the slot may have had no owner.
+/// DELSLOTS, ADDSLOTS and BUMPEPOCH as one transaction. Only ADDSLOTS has to succeed: the slot may have had
+/// no owner.
 fn own(cluster: &mut Cluster, at: usize, slot: u16) -> Fallible {
     let lines = [
         "MULTI".to_string(),
@@ -203,7 +204,7 @@ fn cover_slot(
     carry_out(cluster, primaries, slot, &cover(owner, others))
 }
 
-/// For each slot how many keys each of the nodes has. All slots are asked for at once.
+/// Returns for each slot how many keys each of the nodes has. All slots are asked for at once.
 pub fn key_counts(cluster: &mut Cluster, nodes: &[usize], slots: &[u16]) -> Fallible<Vec<Vec<u64>>> {
     let mut counts = vec![Vec::with_capacity(nodes.len()); slots.len()];
     let requests: Vec<Vec<Vec<u8>>> =

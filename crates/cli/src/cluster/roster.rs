@@ -10,9 +10,9 @@ use crate::Fallible;
 
 pub struct Member {
     pub node: Node,
-    /// `None`: it cannot be reached, or is not to be.
+    /// Connection to the node; `None` if the node cannot be reached, or is not to be.
     pub link: Option<Link>,
-    /// How many databases it has; asked for once.
+    /// Number of databases of the node, asked for once.
     databases: Option<u64>,
 }
 
@@ -24,14 +24,14 @@ impl Member {
 
 pub struct Cluster {
     pub members: Vec<Member>,
-    /// What a check has found, as it was said.
+    /// Errors that a check has found, as they were printed.
     pub errors: Vec<String>,
     pub unreachable_primaries: usize,
     pub choices: Choices,
     pub way: Way,
 }
 
-/// Which nodes are listed.
+/// Selection of the nodes to be listed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Whom {
     Reachable,
@@ -137,7 +137,7 @@ impl Cluster {
         self.members.iter().position(|member| member.node.id.eq_ignore_ascii_case(id))
     }
 
-    /// By the beginning of an id.
+    /// Finds a node by the beginning of its id.
     pub fn find_short(&self, id: &str) -> Option<usize> {
         let id = id.to_ascii_lowercase();
         self.members.iter().position(|member| member.node.id.starts_with(&id))
@@ -179,7 +179,8 @@ impl Cluster {
         self.ask(at, &format!("CLUSTER SETSLOT {slot} {state} {id}")).map(drop)
     }
 
-    /// The slot's owner is `owner`, at many nodes at once: each of them writes a file for it. One outcome for each node.
+    /// The slot's owner is `owner`, at many nodes at once: each of them writes a file for it. One outcome for
+    /// each node.
     pub fn assign(&mut self, nodes: &[usize], slot: u16, owner: usize) -> Vec<Result<(), Trouble>> {
         let request = words(&format!("CLUSTER SETSLOT {slot} NODE {}", self.node(owner).id));
         let sent: Vec<Result<(), Trouble>> =

@@ -36,7 +36,7 @@ impl SlotSet {
         self.words.iter().all(|word| *word == 0)
     }
 
-    /// In ascending order.
+    /// Iterates over the slots in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u16> + '_ {
         Slot::all().map(Slot::get).filter(|&slot| self.has(slot))
     }

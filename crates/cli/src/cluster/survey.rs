@@ -1,4 +1,5 @@
-//! What `check` says beyond valkey-cli, and what a rebalance weighs slots by: hosts, zones, CLUSTER SLOT-STATS.
+//! What `check` says beyond valkey-cli, and what a rebalance weighs slots by: hosts, zones, CLUSTER
+//! SLOT-STATS.
 
 use isotherm_resp::reply_parse::Value;
 

@@ -1,7 +1,7 @@
 //! What a client knows of a cluster, and when it asks again.
 //!
-//! A hundred thousand clients that each answer a MOVED by asking for the whole map, each of the same first node, overrun that
-//! node with the most expensive question there is. The client's half of the cure is here:
+//! A hundred thousand clients that each answer a MOVED by asking for the whole map, each of the same first
+//! node, overrun that node with the most expensive question there is. The client's half of the cure is here:
 //!
 //! * one MOVED is followed and remembered for its slot, without asking for anything;
 //! * the map is asked for once when MOVED comes again, and then again only after many more and some time;
@@ -27,7 +27,7 @@ const MOVED_BEFORE_NEXT_MAP: u32 = 16;
 /// ... this time, and up to as much again.
 const MAP_AGE: Duration = Duration::from_secs(5);
 
-/// Where an error reply sends us.
+/// Target of a redirection in an error reply.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Redirect {
     pub slot: u16,
@@ -127,7 +127,7 @@ impl Topology {
     }
 }
 
-/// One row of CLUSTER SLOTS.
+/// Row of CLUSTER SLOTS.
 pub struct SlotRange {
     pub first: u16,
     pub last: u16,

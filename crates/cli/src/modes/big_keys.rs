@@ -1,4 +1,5 @@
-//! `--bigkeys` and `--memkeys`: the largest keys of each type, by elements or by bytes, found by looking at every key.
+//! `--bigkeys` and `--memkeys`: the largest keys of each type, by elements or by bytes, found by looking at
+//! every key.
 
 use std::sync::atomic::Ordering;
 
@@ -16,7 +17,7 @@ pub const STEPS_PER_PAUSE: u64 = 100;
 /// Keys between two words about how far we are.
 const KEYS_PER_WORD: u64 = 1_000_000;
 
-/// What is known of a type's keys.
+/// Statistics of the keys of one type.
 struct TypeStats {
     name: String,
     size_command: Option<&'static str>,
@@ -54,7 +55,7 @@ impl TypeStats {
 
 struct Survey {
     types: Vec<TypeStats>,
-    /// By bytes, looking into so many elements; by elements if there is no number.
+    /// Number of elements that MEMORY USAGE samples if sizes are in bytes; `None` if sizes are in elements.
     memory_samples: Option<i64>,
     sampled: u64,
     key_bytes: u64,

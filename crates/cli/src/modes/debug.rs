@@ -32,7 +32,7 @@ help    -- Show Lua script debugging commands.
 const PROMPT: &str = "lua debugger> ";
 const END: &[u8] = b"<endsession>";
 
-/// What comes after a session.
+/// Action that follows a session.
 enum Next {
     /// The script has ended, and was answered.
     Talk,
@@ -180,7 +180,7 @@ fn show(reply: &Value) -> bool {
     texts.clone().any(|text| text.starts_with(END))
 }
 
-/// As its prefix says, in Valkey's colors.
+/// Colors a line by its prefix, with Valkey's colors.
 fn colored(text: &[u8]) -> Vec<u8> {
     const KINDS: [(&str, &str); 8] = [
         ("<debug>", "1;37"),

@@ -1,4 +1,5 @@
-//! `--intrinsic-latency`: how long this machine leaves a process waiting that only computes. No server can be quicker.
+//! `--intrinsic-latency`: how long this machine leaves a process waiting that only computes. No server can be
+//! quicker.
 
 use std::hint::black_box;
 use std::sync::atomic::Ordering;

@@ -10,7 +10,7 @@ use crate::terminal::put;
 
 pub const PAUSE: Duration = Duration::from_millis(10);
 const HISTORY_INTERVAL: Duration = Duration::from_secs(15);
-/// How long a reader that is no terminal waits for its one line.
+/// Time after which the only line is printed where the output is not a terminal.
 const ONCE_INTERVAL: Duration = Duration::from_secs(1);
 
 #[derive(Default)]

@@ -1,4 +1,5 @@
-//! `--lru-test`: a cache at work, and how often it hits. Four fifths of the requests go to one fifth of the keys.
+//! `--lru-test`: a cache at work, and how often it hits. Four fifths of the requests go to one fifth of the
+//! keys.
 
 use std::time::{Duration, Instant};
 

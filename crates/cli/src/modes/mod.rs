@@ -25,7 +25,7 @@ use crate::session::Session;
 use crate::terminal::put;
 use crate::text::reason;
 
-/// What modes that never end wait between two tries to reach a server that is gone.
+/// Pause between two attempts to reach a lost server, in modes that never end.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// The reply to a command of ours, or what is wrong with it.
@@ -33,7 +33,7 @@ fn call(session: &mut Session, args: &[&str]) -> Fallible<Value> {
     session.connection()?.call(args).map_err(|_| "\nI/O error".to_string())
 }
 
-/// The same, but for as long as it takes: the server may go and come back.
+/// Sends a command and returns its reply. Waits as long as it takes: the server may go away and come back.
 fn call_patiently(session: &mut Session, args: &[&str]) -> Fallible<Value> {
     let mut tries = 0;
     loop {

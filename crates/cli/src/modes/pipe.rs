@@ -1,6 +1,7 @@
 //! `--pipe`: protocol from standard input to the server as fast as both will go, replies counted.
 //!
-//! Everything has arrived when the reply to an ECHO comes back that was sent last, with bytes that no other sender would choose.
+//! Everything has arrived when the reply to an ECHO comes back that was sent last, with bytes that no other
+//! sender would choose.
 
 use std::io::{self, Read};
 use std::time::Instant;
@@ -17,13 +18,13 @@ use crate::text::reason;
 
 const CHUNK_BYTES: usize = 64 << 10;
 const ECHO_BYTES: usize = 20;
-/// What is sent in one go before replies are looked at again.
+/// Number of bytes to send before replies are looked at again.
 const GO_BYTES: usize = 128 << 10;
 
 struct Pipe {
     out: Vec<u8>,
     sent: usize,
-    /// What the last ECHO says, once standard input has ended.
+    /// Argument of the last ECHO, once standard input has ended.
     echo: Option<Vec<u8>>,
     done: bool,
     errors: u64,
@@ -133,8 +134,8 @@ impl Pipe {
         Ok(())
     }
 
-    /// Takes more from standard input; at its end, the ECHO. A line end stands before it, in case the input stopped within
-    /// a line; a server ignores it.
+    /// Takes more from standard input; at its end, the ECHO. A line end stands before it, in case the input
+    /// stopped within a line; a server ignores it.
     fn load(&mut self) -> Fallible {
         self.out.resize(CHUNK_BYTES, 0);
         let count = io::stdin()

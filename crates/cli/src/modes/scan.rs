@@ -57,7 +57,8 @@ fn request(cursor: u64, options: &Options) -> Vec<Vec<u8>> {
     request
 }
 
-/// One command for each key, all sent before the first reply is waited for. Keys without a command get no reply.
+/// Sends one command for each key, all of them before it waits for the first reply. Keys without a command
+/// get no reply.
 pub fn ask_each(
     session: &mut Session,
     keys: &[Vec<u8>],

@@ -1,4 +1,5 @@
-//! `--latency-dist`: latencies as a line of colours, one line a second. The hotter a place, the more PINGs took so long.
+//! `--latency-dist`: latencies as a line of colours, one line a second. The hotter a place, the more PINGs
+//! took so long.
 
 use std::time::{Duration, Instant};
 

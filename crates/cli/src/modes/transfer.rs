@@ -1,4 +1,5 @@
-//! `--rdb`, `--functions-rdb` and `--replica`: what a primary sends to a replica, into a file or onto the screen.
+//! `--rdb`, `--functions-rdb` and `--replica`: what a primary sends to a replica, into a file or onto the
+//! screen.
 //!
 //! ```text
 //!   REPLCONF capa eof, rdb-only 1, rdb-filter-only functions   errors of old servers are not fatal
@@ -7,7 +8,8 @@
 //!        --> $EOF:<mark>\r\n  <RDB> <mark>             40 bytes that follow the data
 //!        --> commands, as they come                    unless rdb-only
 //! ```
-//! The last 40 bytes are held back until it is known that they are not the mark, so a file never has a part of it.
+//! The last 40 bytes are held back until it is known that they are not the mark, so a file never has a part
+//! of it.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -28,14 +30,14 @@ const ACK_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// The first line of the answer to SYNC is shorter.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// How the end of the data is known.
+/// Way in which the end of the data is found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Length {
     Bytes(u64),
     Mark([u8; MARK_BYTES]),
 }
 
-/// Which part of the data is asked for.
+/// Part of the data that is asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
     All,
@@ -48,7 +50,7 @@ pub fn save(session: &mut Session, path: &str, part: Part) -> Fallible<i32> {
     Ok(0)
 }
 
-/// The same, over a connection that is of no use afterwards.
+/// Saves over a connection that cannot be used afterwards.
 pub fn save_from(connection: &mut Connection, path: &str, part: Part) -> Fallible {
     announce(connection, "capa", "eof")?;
     announce(connection, "rdb-only", "1")?;
@@ -114,8 +116,8 @@ pub fn follow(session: &mut Session) -> Fallible<i32> {
     show_commands(connection).map_err(|why| format!("Error: {why}"))
 }
 
-/// The primary sends no command before it knows that the data has arrived, and none to a replica that it does not hear of.
-/// Nothing answers an ACK.
+/// The primary sends no command before it knows that the data has arrived, and none to a replica that it does
+/// not hear of. Nothing answers an ACK.
 fn show_commands(connection: &mut Connection) -> Result<i32, Broken> {
     let style = Style::new(Format::Csv);
     loop {
@@ -133,7 +135,7 @@ fn show_commands(connection: &mut Connection) -> Result<i32, Broken> {
     }
 }
 
-/// One REPLCONF. Whether the server has understood it.
+/// Sends a REPLCONF. Returns whether the server has understood it.
 fn announce(connection: &mut Connection, name: &str, value: &str) -> Fallible<bool> {
     eprintln!("sending REPLCONF {name} {value}");
     let reply = connection.call(&["REPLCONF", name, value]).map_err(|_| "\nI/O error".to_string())?;
@@ -221,7 +223,7 @@ fn receive(
     }
 }
 
-/// How much of what has arrived is data, and whether that is the last of it.
+/// Returns how many of the arrived bytes are data, and whether these are the last ones.
 fn ready(arrived: &[u8], length: Length, before: u64) -> (usize, bool) {
     match length {
         Length::Bytes(total) => {

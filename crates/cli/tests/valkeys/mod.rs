@@ -1,4 +1,5 @@
-//! Real nodes of Valkey for a test, on this machine only, and what a test asks them. Needs `ISOTHERM_PEER_BIN`.
+//! Real nodes of Valkey for a test, on this machine only, and what a test asks them. Needs
+//! `ISOTHERM_PEER_BIN`.
 
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};

@@ -20,7 +20,8 @@ pub struct Ids {
 pub enum SlotsBy {
     /// CRC16 of the id, as in a cluster.
     Crc,
-    /// The i-th id falls into slot i mod 16384, and those above `FIRST_THIRD` are left out: the document's tree.
+    /// The i-th id falls into slot i mod 16384, and those above `FIRST_THIRD` are left out: the document's
+    /// tree.
     Turn,
 }
 
@@ -54,7 +55,7 @@ fn hex(high: u64, low: u64) -> Id {
     std::array::from_fn(|at| DIGITS[(number >> (4 * at)) as usize & 15])
 }
 
-/// How many of `count` ids in turn fall into the first third of the slots.
+/// Returns how many of `count` consecutive ids fall into the first third of the slots.
 pub fn in_first_third(count: u64) -> u64 {
     let (rounds, rest) = (count / Slot::COUNT as u64, count % Slot::COUNT as u64);
     let third = u64::from(FIRST_THIRD) + 1;

@@ -1,7 +1,7 @@
-//! What it costs to find the keys of a slot: documents 1 and 5, for random ids of 32 digits.
+//! Memory that it costs to find the keys of a slot: documents 1 and 5, for random ids of 32 digits.
 //!
-//! Each map is built alone, or with and without it where it lies in the entries; what it costs is the difference. Isotherm
-//! has no such map: a slot's record and directory are how a key is found at all.
+//! Each map is built alone, or with and without it if it lies in the entries; its cost is the difference.
+//! Isotherm has no such map: a slot's record and directory are the way to find any key.
 
 mod ids;
 mod nodes;
@@ -36,7 +36,7 @@ const RECORD_BYTES: u64 = 32;
 struct Map {
     name: &'static str,
     case: &'static str,
-    /// Its bytes are those of this case less those of the other.
+    /// Case whose bytes are subtracted from those of this case.
     less: Option<&'static str>,
     published: Option<f64>,
     keys: u64,
@@ -89,7 +89,7 @@ const MAPS: [Map; 5] = [
 
 pub const SUBJECT: Subject = Subject { name: "slot-index", tables: &["slot-index"], need_bytes, make: table };
 
-/// One map at a time.
+/// Returns the need of the largest map: there is one map at a time.
 fn need_bytes(options: &Options) -> u64 {
     MAPS.iter().map(|map| options.scale.of(map.keys) * map.bytes_max).max().unwrap_or_default()
 }
@@ -134,7 +134,7 @@ fn table(options: &Options) -> Fallible<Vec<Table>> {
     Ok(vec![table])
 }
 
-/// What is less than a byte has to be seen too.
+/// Returns a cell of bytes, with decimals that show less than a byte.
 fn bytes(value: f64) -> Cell {
     Cell::Number(value, if value.abs() < 10.0 { 2 } else { 1 })
 }

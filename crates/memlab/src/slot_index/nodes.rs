@@ -1,7 +1,7 @@
 //! The nodes of a model: blocks of exactly the size that the C structure asks malloc for, known by number.
 //!
-//! A pointer inside a node takes 8 bytes, as it does in C, and holds the number. A table says where the blocks are,
-//! that is touched before measuring begins, so it is in no figure.
+//! A pointer inside a node takes 8 bytes, as it does in C, and holds the number. A table says where the
+//! blocks are, that is touched before measuring begins, so it is in no figure.
 
 pub const POINTER: usize = 8;
 
@@ -11,7 +11,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// For at most `capacity` nodes. An empty block is not an allocation.
+    /// Creates room for at most `capacity` nodes. An empty block is not an allocation.
     pub fn new(capacity: usize) -> Nodes {
         Nodes { blocks: vec![Box::default(); capacity], used: 0 }
     }
@@ -27,7 +27,7 @@ impl Nodes {
         self.used as u64 - 1
     }
 
-    /// The same node, now of these bytes: what was there is copied or dropped by the caller.
+    /// Replaces the bytes of a node. The caller has copied or dropped the old ones.
     pub fn replace(&mut self, node: u64, bytes: Box<[u8]>) {
         self.blocks[node as usize] = bytes;
     }

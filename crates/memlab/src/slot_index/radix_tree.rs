@@ -7,8 +7,9 @@
 //!           leaf: nothing more, 4 B, for which jemalloc gives 8
 //! ```
 //!
-//! All keys of a tree have one length here, so no key ends inside another, and a key ends at a leaf. (The tree of 2020 pads
-//! the characters to the alignment of pointers; the classes of both allocators make that the same memory.)
+//! All keys of a tree have one length here, so no key ends inside another, and a key ends at a leaf. (The
+//! tree of 2020 pads the characters to the alignment of pointers; the classes of both allocators make that
+//! the same memory.)
 
 use super::nodes::{Nodes, POINTER};
 
@@ -22,7 +23,7 @@ pub struct RadixTree {
     keys: u64,
 }
 
-/// Where a walk ended.
+/// End of a walk.
 enum End {
     /// The key is there.
     Found,
@@ -106,8 +107,8 @@ impl RadixTree {
         self.write(node, 0, &characters, &children);
     }
 
-    /// Cuts a run at `split`: what is before it stays in the node, then a node that can branch, then what is after it.
-    /// Returns the one that can branch.
+    /// Cuts a run at `split`: what is before it stays in the node, then a node that can branch, then what is
+    /// after it. Returns the one that can branch.
     fn split(&mut self, node: u64, split: usize) -> u64 {
         let run = self.characters(node).to_vec();
         let mut below = self.child(node, 0);
@@ -159,8 +160,8 @@ impl RadixTree {
     }
 }
 
-/// How many nodes are to be expected for `slots` slots of `keys` random ids of hexadecimal digits each: a node for each
-/// key's own rest and leaf, and one for each place where two keys of a slot part.
+/// Returns the expected number of nodes for `slots` slots of `keys` random ids of hexadecimal digits each: a
+/// node for each key's own rest and leaf, and one for each place where two keys of a slot part.
 pub fn expected_nodes(slots: u64, keys: u64) -> f64 {
     const DIGITS: f64 = 16.0;
     /// Nodes above: the root, and those of the two bytes of the slot.

@@ -5,8 +5,8 @@
 //!   object  [header 16][length 3][key 32][0]                                   52 B
 //! ```
 //!
-//! Levels are drawn with p = 1/4, so a node has 1.33 of them: 45 B, 49 with the classes of jemalloc. Spans are room here:
-//! ranks are not asked for.
+//! Levels are drawn with p = 1/4, so a node has 1.33 of them: 45 B, 49 with the classes of jemalloc. Spans
+//! are room here: ranks are not asked for.
 
 use isotherm_stdx::Prng;
 

@@ -1,4 +1,5 @@
-//! Valkey 7.2 and 8.0: hash tables of entries, where a slot's keys are found by links in the entries, or by a table a slot.
+//! Valkey 7.2 and 8.0: hash tables of entries, where a slot's keys are found by links in the entries, or by a
+//! table a slot.
 //!
 //! ```text
 //!   entry   [key 8][value 8][next 8]                                  24 B
@@ -23,7 +24,7 @@ const BUCKETS_MIN: usize = 4;
 pub struct Tables {
     entries: Nodes,
     tables: Vec<Table>,
-    /// What C allocates for a table itself.
+    /// Blocks that C allocates for the tables themselves.
     _heads: Vec<Box<[u8]>>,
     entry_bytes: usize,
     /// First entry of each slot, where entries are linked; entry 0 is none.
@@ -78,7 +79,8 @@ impl Tables {
         }
     }
 
-    /// A full table doubles. (Both arrays are there while that is done step by step; here it is done at once.)
+    /// A full table doubles. (Both arrays are there while that is done step by step; here it is done at
+    /// once.)
     fn make_room(&mut self, number: usize) {
         let table = &mut self.tables[number];
         if table.used < table.buckets.len() {

@@ -18,7 +18,8 @@ use crate::cluster::survey::slot_loads;
 use crate::terminal::put;
 use crate::text::{leading_f64, size_human};
 
-/// How the command line wants it shown, and how long CPU time is watched; 0: since the servers count.
+/// Options for the output, and the time for which CPU use is measured. If `interval` is 0, the CPU use since
+/// the servers began to count is taken.
 pub struct Manner {
     pub verbose: bool,
     pub interval: Duration,

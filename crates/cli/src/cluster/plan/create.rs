@@ -23,11 +23,12 @@ pub struct Plan {
     pub primaries: Vec<(usize, u16, u16)>,
     /// Replica and primary, in the order in which they were matched.
     pub replicas: Vec<(usize, usize)>,
-    /// How many of `replicas` were matched first; the others are more than were asked for.
+    /// Number of `replicas` that were matched first, as many as the user asked for; the others are additional
+    /// ones.
     pub asked_for: usize,
     /// Whom a node follows in the end.
     pub follows: Vec<Option<usize>>,
-    /// How bad the first assignment was, and how bad the last one is: 0 is perfect.
+    /// Score of the first assignment, in which 0 is perfect. `score` is that of the last one.
     pub score_before: u64,
     pub score: u64,
 }
@@ -102,7 +103,7 @@ fn take_for(primary: usize, hosts: &[&str], rest: &mut [Option<usize>]) -> Optio
     rest[at].take()
 }
 
-/// How badly copies of the same shard share hosts.
+/// Returns a measure of how badly copies of the same shard share hosts.
 fn score(hosts: &[&str], follows: &[Option<usize>]) -> u64 {
     groups(hosts, follows).values().map(|group| group.score()).sum()
 }
@@ -137,8 +138,8 @@ fn groups<'a>(hosts: &[&'a str], follows: &[Option<usize>]) -> HashMap<(&'a str,
     groups
 }
 
-/// Swaps the primaries of two replicas, one of them badly placed, and keeps what is not worse: the way to the best may lead
-/// over several swaps.
+/// Swaps the primaries of two replicas, one of them badly placed, and keeps what is not worse: the way to the
+/// best may lead over several swaps.
 fn improve(hosts: &[&str], follows: &mut [Option<usize>], prng: &mut Prng) -> u64 {
     let before = score(hosts, follows);
     if hosts.iter().all(|host| *host == hosts[0]) {

@@ -10,16 +10,16 @@
 //!   target: SETSLOT NODE target    both     migrating               the target: it has the keys, and the newer epoch
 //!   source: SETSLOT NODE target    target                           nothing is open
 //! ```
-//! Everything else - several owners, none, keys at nodes that have nothing to do with the slot - is settled in one way: one
-//! owner is chosen, the others give up their claims and then their keys.
+//! Everything else - several owners, none, keys at nodes that have nothing to do with the slot - is settled
+//! in one way: one owner is chosen, the others give up their claims and then their keys.
 
-/// What a primary has to do with a slot.
+/// Relation of a primary to a slot.
 #[derive(Clone, Default, Debug)]
 pub struct Claim {
-    /// For messages.
+    /// Name of the node for messages.
     pub name: String,
     pub id: String,
-    /// It takes itself for the owner.
+    /// True if the node considers itself the owner.
     pub owns: bool,
     pub keys: u64,
     pub epoch: u64,
@@ -133,7 +133,8 @@ fn only_owner(claims: &[Claim]) -> Option<usize> {
     owners.next().filter(|_| owners.next().is_none())
 }
 
-/// The node with most keys; then one that owns the slot already, the newest first, and one that was to get it.
+/// The node with most keys; then one that owns the slot already, the newest first, and one that was to get
+/// it.
 fn choose(claims: &[Claim]) -> Option<usize> {
     let rank = |&at: &usize| {
         let claim = &claims[at];
@@ -183,7 +184,7 @@ fn settle(slot: u16, claims: &[Claim]) -> Vec<Step> {
     steps
 }
 
-/// Where the keys are of a slot that no node owns.
+/// Location of the keys of a slot that no node owns.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Uncovered {
     Nowhere,
@@ -203,7 +204,8 @@ pub fn uncovered(keys: &[u64]) -> Uncovered {
 
 // COMPAT(tools): isotherm-cli --cluster fix gives slots without keys to primaries in runs, those with fewest slots first;
 // valkey-cli draws a node for each slot. Why: scattered slots make CLUSTER SLOTS and NODES large, in every client.
-/// Who gets each of so many slots that no node owns; `sizes` is what each primary has.
+/// Chooses a primary for each of `count` slots that no node owns. `sizes` are the numbers of slots that the
+/// primaries have.
 pub fn spread(count: usize, sizes: &[usize]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..sizes.len()).collect();
     order.sort_by_key(|&at| sizes[at]);

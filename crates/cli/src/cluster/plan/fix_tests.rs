@@ -1,5 +1,6 @@
-//! A few primaries that answer SETSLOT, MIGRATE and so on of one slot as Valkey does (cluster_legacy.c, cluster.c): whatever
-//! state they are in, the steps leave one owner with all keys. The bus delivers nothing here: that is the worst case.
+//! A few primaries that answer SETSLOT, MIGRATE and so on of one slot as Valkey does (cluster_legacy.c,
+//! cluster.c): whatever state they are in, the steps leave one owner with all keys. The bus delivers nothing
+//! here: that is the worst case.
 
 use std::collections::BTreeSet;
 
@@ -106,7 +107,7 @@ impl Cluster {
         Ok(())
     }
 
-    /// What a move does, each of its steps for itself.
+    /// Runs one step of a move; `part` is the number of the step.
     fn move_part(&mut self, from: usize, to: usize, part: usize, keys: &[u64]) -> Answer {
         let after_keys = part.checked_sub(2 + keys.len());
         match (part, after_keys) {

@@ -23,7 +23,7 @@ pub struct Plan {
     pub transfers: Vec<Transfer>,
 }
 
-/// `None` if all nodes are within `threshold` percent of their share.
+/// Plans the moves. Returns `None` if all nodes are within `threshold` percent of their share.
 pub fn plan(holders: &[Holder], threshold: f32) -> Option<Plan> {
     let total_weight: f32 = holders.iter().map(|holder| holder.weight).sum();
     if total_weight <= 0.0 {
@@ -49,7 +49,8 @@ fn is_off(holder: &Holder, expected: i64, threshold: f32) -> bool {
     }
 }
 
-/// Shares are rounded down, so some slots are left: those that take slots anyway take them, or all nodes, if none does.
+/// Shares are rounded down, so some slots are left: those that take slots anyway take them, or all nodes, if
+/// none does.
 fn spread(holders: &[Holder], balance: &mut [(usize, i64)]) {
     let mut left: i64 = balance.iter().map(|(_, slots)| *slots).sum();
     let takers: Vec<usize> =

@@ -1,7 +1,8 @@
-//! What a cluster would not survive: the loss of a host or an availability zone, and slots that are too large or too hot.
+//! What a cluster would not survive: the loss of a host or an availability zone, and slots that are too large
+//! or too hot.
 //!
-//! A replica is promoted by the votes of a majority of the primaries that have slots. So a place is a danger if
-//! the primaries elsewhere are not that majority, or if it has all copies of a shard.
+//! A replica is promoted by the votes of a majority of the primaries that have slots. So a place is a danger
+//! if the primaries elsewhere are not that majority, or if it has all copies of a shard.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +19,7 @@ pub struct Copy<'a> {
     pub zone: &'a str,
 }
 
-/// What goes with a place.
+/// Consequences of losing a place.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Danger<'a> {
     /// `on host` or `in availability zone`.
@@ -28,7 +29,7 @@ pub struct Danger<'a> {
     pub primaries: usize,
     /// Shards that have no copy elsewhere.
     pub lost: Vec<&'a str>,
-    /// Nothing is elsewhere.
+    /// True if all nodes are in the place.
     pub has_all: bool,
 }
 
@@ -81,7 +82,7 @@ fn by_place<'a>(copies: &[Copy<'a>], kind: &'static str, place: fn(&Copy<'a>) ->
     all.filter(|danger| !danger.keeps_majority() || !danger.lost.is_empty()).collect()
 }
 
-/// What CLUSTER SLOT-STATS says of a slot. What the server does not measure is not there.
+/// Load of a slot, from CLUSTER SLOT-STATS. A value that the server does not measure is `None`.
 #[derive(Clone, Default, PartialEq, Debug)]
 pub struct SlotLoad {
     pub slot: u16,

@@ -1,15 +1,18 @@
-//! `rebalance --by-bytes` and `--by-cpu`: slots weigh what CLUSTER SLOT-STATS says, and each node is to bear its share.
+//! `rebalance --by-bytes` and `--by-cpu`: slots weigh what CLUSTER SLOT-STATS says, and each node is to bear
+//! its share.
 //!
-//! As few slots as possible move: the heaviest first, for the node that lacks most. A slot that weighs nothing stays, unless its
-//! node is to be emptied. A slot is never divided (a hash tag is one slot), so the best there is may be uneven. Two rules are
-//! tried, and the better plan is taken, or the one that moves fewer slots: a slot goes if it fits into what the other lacks, or
-//! already if the two nodes are closer to their shares afterwards.
+//! As few slots as possible move: the heaviest first, for the node that lacks most. A slot that weighs
+//! nothing stays, unless its node is to be emptied. A slot is never divided (a hash tag is one slot), so the
+//! best there is may be uneven. Two rules are tried, and the better plan is taken, or the one that moves
+//! fewer slots: a slot goes if it fits into what the other lacks, or already if the two nodes are closer to
+//! their shares afterwards.
 
-/// A move has to bring two nodes closer by so much of what they are apart: a hot slot is not to wander for nothing.
+/// A move has to bring two nodes closer by so much of what they are apart: a hot slot is not to wander for
+/// nothing.
 const WORTH: f64 = 0.75;
 
-/// Slots that weigh less than this part of the average (of those that weigh anything) are not worth a move: all together
-/// they are no more than this part of the whole.
+/// Slots that weigh less than this part of the average (of those that weigh anything) are not worth a move:
+/// all together they are no more than this part of the whole.
 const LIGHT: f64 = 0.1;
 
 #[derive(Clone, Copy)]
@@ -30,7 +33,7 @@ impl Rule {
 #[derive(Clone, Debug)]
 pub struct Bearer {
     pub node: usize,
-    /// Of the whole: in proportion to all weights.
+    /// Weight of the node. Its share of the whole is in proportion to the sum of all weights.
     pub weight: f64,
     /// Slot and what it weighs.
     pub slots: Vec<(u16, u64)>,
@@ -181,7 +184,8 @@ mod tests {
                 let share = total as f64 * bearer.weight / weights;
                 apart_before += (before as f64 - share).powi(2);
                 apart += (after as f64 - share).powi(2);
-                // With slots this small each giver ends at its threshold; its slots are a thousandth of its share.
+                // With slots this small each giver ends at its threshold; its slots are a thousandth of its
+                // share.
                 assert!(after as f64 <= share * 1.03 + 1000.0, "{after} of {share}");
             }
             assert!(apart <= apart_before + 1.0, "{apart} after {apart_before}");
