@@ -289,6 +289,7 @@ impl Pair {
             self.ours.lines[at].arrived.clear();
             self.theirs.lines[at].arrived.clear();
             self.behind[at] &= has_flag(&self.states[at], 'b');
+            self.nested[at] &= ['b', 'x'].iter().any(|flag| has_flag(&self.states[at], *flag));
             if is_closed {
                 self.connect(at)?;
                 (self.loose[at], self.nested[at], self.muted[at]) = (false, false, false);
