@@ -86,13 +86,21 @@ impl Sinker {
         if self.cleaning.as_ref().is_some_and(|it| it.drops) && !self.log.may_grow() {
             return false;
         }
+        let is_going_on = |hurry: &Hurry| elapsed(hurry.last) < HURRY_GAP_MAX;
+        let begun = self.hurry.filter(is_going_on).map_or_else(instant, |hurry| hurry.begun);
+        let has_room = self.clean_segment(begun);
+        self.hurry = (!self.log.has_room()).then(|| Hurry { begun, last: instant() });
+        has_room
+    }
+
+    fn clean_segment(&mut self, begun: Instant) -> bool {
         self.settle_writes();
         while self.may_clean() && (self.cleaning.is_some() || self.begin_if_useful(true)) {
             let is_through = self.clean_stretch();
             // Else copies of 16 MB wait for the disk: memory is short.
             self.settle_writes();
             if self.cleaning.is_none() {
-                return self.log.has_room() || is_through && self.has_more_to_clean();
+                return self.log.has_room() || is_through && self.has_more_to_clean(begun);
             }
         }
         self.log.has_room()
@@ -100,11 +108,7 @@ impl Sinker {
 
     /// Returns whether to go on although the segment that was cleaned has made no room: for so long at most
     /// as others are awaited.
-    fn has_more_to_clean(&mut self) -> bool {
-        let now = instant();
-        let is_going_on = |hurry: &Hurry| elapsed(hurry.last) < HURRY_GAP_MAX;
-        let begun = self.hurry.filter(is_going_on).map_or(now, |hurry| hurry.begun);
-        self.hurry = Some(Hurry { begun, last: now });
+    fn has_more_to_clean(&mut self, begun: Instant) -> bool {
         let most = Duration::from_millis(SEGMENTS_WAIT_MS_MAX);
         elapsed(begun) < most && self.may_clean() && self.is_useful(true)
     }

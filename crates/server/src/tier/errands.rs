@@ -56,12 +56,29 @@ enum Order {
         file: Arc<dyn File>,
         at: u64,
         len: usize,
+        job: Weak<Sign>,
     },
     /// Key of a job, whose sign is gone if it was given up.
     Key {
         cold: ColdKey,
         job: Weak<Sign>,
     },
+}
+
+/// Read of a key that its job counts.
+struct Counted(Weak<Sign>);
+
+impl Counted {
+    fn new(job: Weak<Sign>) -> Counted {
+        job.upgrade().inspect(|sign| _ = sign.reading.fetch_add(1, Relaxed));
+        Counted(job)
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.upgrade().inspect(|sign| _ = sign.reading.fetch_sub(1, Relaxed));
+    }
 }
 
 /// A read for a thread.
@@ -84,15 +101,14 @@ impl Errand {
             return None;
         }
         let end = match self.order.take()? {
-            Order::Bytes { file, at, len } => {
+            Order::Bytes { file, at, len, job } => {
+                let _counted = Counted::new(job);
                 let mut bytes = vec![0; len];
                 End::Bytes(read_exact_at(&*file, &mut bytes, at).map(|()| bytes))
             }
             Order::Key { cold, job } => {
-                job.upgrade().inspect(|sign| _ = sign.reading.fetch_add(1, Relaxed));
-                let value = reader.read_key(&cold);
-                job.upgrade().inspect(|sign| _ = sign.reading.fetch_sub(1, Relaxed));
-                End::Value(value)
+                let _counted = Counted::new(job);
+                End::Value(reader.read_key(&cold))
             }
         };
         let mut ended = self.ends.lock();
@@ -155,14 +171,24 @@ impl Errands {
 }
 
 impl Port<Fetched> for Errands {
-    fn begin(&mut self, file: &Arc<dyn File>, at: u64, len: usize) -> Result<usize, Refusal> {
+    fn has_turns(&self) -> bool {
+        true
+    }
+
+    fn begin(
+        &mut self,
+        file: &Arc<dyn File>,
+        at: u64,
+        len: usize,
+        job: Weak<Sign>,
+    ) -> Result<usize, Refusal> {
         // One that is to fail, or long, is for those who try again.
         if file.raw().is_none() || len > RING_READ_BYTES_MAX {
             return Err(Refusal::NotHere);
         }
         match self.is_full() {
             true => Err(Refusal::Full),
-            false => Ok(self.add(Order::Bytes { file: Arc::clone(file), at, len })),
+            false => Ok(self.add(Order::Bytes { file: Arc::clone(file), at, len, job })),
         }
     }
 
@@ -272,7 +298,7 @@ mod tests {
             let mut wanted = vec![None; RING_READS_MAX];
             for number in 0..count {
                 let at = (round + number) % 250;
-                let room = errands.begin(&file, at as u64, 3).expect("there is room");
+                let room = errands.begin(&file, at as u64, 3, Weak::new()).expect("there is room");
                 assert!(wanted[room].replace(at).is_none(), "its room is free");
             }
             assert_eq!(errands.is_full(), count == RING_READS_MAX);
@@ -296,14 +322,14 @@ mod tests {
         let (_path, file) = written();
         let notified = threads(&reads);
         let mut errands = Errands::new(7);
-        assert_eq!(errands.begin(&file, 0, RING_READ_BYTES_MAX + 1), Err(Refusal::NotHere));
+        assert_eq!(errands.begin(&file, 0, RING_READ_BYTES_MAX + 1, Weak::new()), Err(Refusal::NotHere));
         let simulated = SimDisk::new(1, isotherm_disk::Plan::default());
         let other = simulated.open(Path::new("file"), Mode::Create).expect("it is made");
-        assert_eq!(errands.begin(&other, 0, 1), Err(Refusal::NotHere));
+        assert_eq!(errands.begin(&other, 0, 1, Weak::new()), Err(Refusal::NotHere));
         for _ in 0..RING_READS_MAX {
-            errands.begin(&file, 250, 10).expect("there is room");
+            errands.begin(&file, 250, 10, Weak::new()).expect("there is room");
         }
-        assert_eq!(errands.begin(&file, 0, 1), Err(Refusal::Full));
+        assert_eq!(errands.begin(&file, 0, 1, Weak::new()), Err(Refusal::Full));
         errands.submit(&reads);
         while errands.under_way() > 0 {
             notified.recv().expect("it is notified");

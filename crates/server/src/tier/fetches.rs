@@ -76,7 +76,7 @@ pub enum Read<'r, V> {
     Value(Option<V>),
 }
 
-/// Sign that a job is there, for the threads that try its keys again.
+/// Sign that a job is there, for the threads that read its keys.
 #[derive(Default)]
 pub struct Sign {
     /// Keys of the job that threads read at present.
@@ -92,8 +92,12 @@ impl Sign {
 
 /// Receiver of reads.
 pub trait Port<V> {
+    /// Returns whether threads read, in turns: reads wait while those of others are under way. Then jobs have
+    /// signs.
+    fn has_turns(&self) -> bool;
     /// Returns the number under which the read ends.
-    fn begin(&mut self, file: &Arc<dyn File>, at: u64, len: usize) -> Result<usize, Refusal>;
+    fn begin(&mut self, file: &Arc<dyn File>, at: u64, len: usize, job: Weak<Sign>)
+    -> Result<usize, Refusal>;
     /// Hands a key to threads, which try it again, and judge, as long as its job is there. Returns the number
     /// under which that ends.
     fn begin_again(&mut self, cold: &ColdKey, job: Weak<Sign>) -> usize;
@@ -205,6 +209,8 @@ pub struct Fetches<T, P, V> {
     exceeding: Option<(T, Turn)>,
     /// Bytes of all jobs.
     bytes: usize,
+    /// True if the port has turns.
+    has_turns: bool,
     /// Keys that are being read, by the number that the port gave them.
     under_way: Vec<Option<UnderWay<T, P>>>,
     ended: Vec<(T, End<V>)>,
@@ -218,6 +224,7 @@ impl<T, P, V> Default for Fetches<T, P, V> {
             held_back: BTreeMap::new(),
             exceeding: None,
             bytes: 0,
+            has_turns: false,
             under_way: Vec::new(),
             ended: Vec::new(),
         }
@@ -257,12 +264,17 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
     pub fn advance(&mut self, port: &mut impl Port<V>, source: &mut impl Source<P, V>) {
         let now = Instant::now();
         self.let_in(source, now);
+        self.has_turns = port.has_turns();
         while !port.is_full()
             && let Some(ticket) = self.queue.pop_front()
         {
             let Some(job) = self.jobs.get_mut(&ticket) else { continue };
             let key = job.next;
             job.next += 1;
+            let sign = match self.has_turns {
+                true => Arc::downgrade(job.sign.get_or_insert_default()),
+                false => Weak::new(),
+            };
             match source.look(&job.wanted.keys[key]) {
                 Look::Here => self.end_key(ticket, key, None, now),
                 Look::Lent(value) => self.end_key(ticket, key, Some(value), now),
@@ -270,7 +282,7 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
                     self.hold_back(ticket, len);
                     continue;
                 }
-                Look::Away { place, file, at, len } => match port.begin(&file, at, len) {
+                Look::Away { place, file, at, len } => match port.begin(&file, at, len, sign) {
                     Ok(number) => {
                         self.note_bytes(ticket, len);
                         let (place, since) = (Some(place), Instant::now());
@@ -405,7 +417,9 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
     /// Returns whether there were any.
     pub fn expire(&mut self, before: Instant, threads_move: bool) -> bool {
         let is_late = |(ticket, job): &(&T, &Job<V>)| {
-            let is_served = threads_move && job.sign.as_ref().is_some_and(Sign::waits_its_turn);
+            let has_more = self.has_turns && job.next < job.wanted.keys.len();
+            let is_served = has_more || job.sign.as_ref().is_some_and(Sign::waits_its_turn);
+            let is_served = threads_move && is_served;
             job.moved < before && !is_served && !self.held_back.contains_key(*ticket)
         };
         let late: Vec<T> = self.jobs.iter().filter(is_late).map(|(ticket, _)| *ticket).collect();

@@ -110,10 +110,20 @@ fn warn_of_threads(why: &io::Error) {
 }
 
 impl Port<Fetched> for Way {
-    fn begin(&mut self, file: &Arc<dyn File>, at: u64, len: usize) -> Result<usize, Refusal> {
+    fn has_turns(&self) -> bool {
+        self.ring.is_none()
+    }
+
+    fn begin(
+        &mut self,
+        file: &Arc<dyn File>,
+        at: u64,
+        len: usize,
+        job: Weak<Sign>,
+    ) -> Result<usize, Refusal> {
         match &mut self.ring {
             Some(ring) => ring.begin(file, at, len),
-            None => self.errands.begin(file, at, len).map(|room| RING_READS_MAX + room),
+            None => self.errands.begin(file, at, len, job).map(|room| RING_READS_MAX + room),
         }
     }
 

@@ -19,12 +19,23 @@ struct Manual {
     tried: VecDeque<(usize, Option<u8>)>,
     ready: VecDeque<(usize, bool)>,
     shown: [u8; 1],
+    has_turns: bool,
+    /// Signs of the jobs of all reads.
+    jobs: Vec<Weak<Sign>>,
 }
 
 impl Manual {
     fn new(size: usize) -> Manual {
-        let (ready, tried) = (VecDeque::new(), VecDeque::new());
-        Manual { size, under_way: vec![None; size], again: Vec::new(), tried, ready, shown: [0] }
+        Manual {
+            size,
+            under_way: vec![None; size],
+            again: Vec::new(),
+            tried: VecDeque::new(),
+            ready: VecDeque::new(),
+            shown: [0],
+            has_turns: false,
+            jobs: Vec::new(),
+        }
     }
 
     fn is_under_way(&self, at: u64) -> bool {
@@ -56,9 +67,14 @@ impl Manual {
 }
 
 impl Port<u8> for Manual {
-    fn begin(&mut self, _: &Arc<dyn File>, at: u64, _: usize) -> Result<usize, Refusal> {
+    fn has_turns(&self) -> bool {
+        self.has_turns
+    }
+
+    fn begin(&mut self, _: &Arc<dyn File>, at: u64, _: usize, job: Weak<Sign>) -> Result<usize, Refusal> {
         let room = self.under_way.iter().position(Option::is_none).ok_or(Refusal::Full)?;
         self.under_way[room] = Some(at);
+        self.jobs.push(job);
         Ok(room)
     }
 
@@ -247,6 +263,24 @@ fn a_job_waits_for_its_turn_while_threads_read() {
     sign.reading.fetch_add(1, Relaxed);
     drop(sign);
     assert!(fetches.expire(later(), true));
+}
+
+/// Without a ring, all reads wait for threads.
+#[test]
+fn jobs_wait_for_their_turn_at_threads() {
+    let (mut port, mut source, mut fetches) = (Manual::new(1), Bytes::new(), Tested::default());
+    port.has_turns = true;
+    fetches.add(1, keys(&[1]), Instant::now());
+    fetches.add(2, keys(&[2]), Instant::now());
+    fetches.advance(&mut port, &mut source);
+    assert!(!fetches.expire(later(), true), "one is queued at the threads, and one has no room there");
+    let sign = port.jobs[0].upgrade().expect("its job is there");
+    sign.reading.fetch_add(1, Relaxed);
+    drop(sign);
+    assert!(fetches.expire(later(), true), "a thread reads it, and does not come to an end");
+    assert!(port.jobs[0].upgrade().is_none());
+    assert!(!fetches.expire(later(), true));
+    assert!(fetches.expire(later(), false), "no thread reads any more");
 }
 
 #[test]
