@@ -13,8 +13,9 @@ use crate::request::errands;
 use crate::session::errand::{Answerer, Errand, Work};
 
 // COMPAT(server): SAVE, CONFIG SET and REWRITE, ACL SAVE and LOAD hold up no other client. On a disk that
-// does not answer for 5 s they are answered by an error (SAVE is given up, the others go on); within EXEC
-// CONFIG REWRITE, ACL SAVE and ACL LOAD after a second, and a CONFIG SET that reads files waits for them.
+// does not answer for 5 s they are answered by an error and go on; within EXEC CONFIG REWRITE, ACL SAVE and
+// ACL LOAD after a second, and a CONFIG SET that reads files waits for them. SAVE is given up after 5 s
+// without progress: 60 with `rdb-save-incremental-fsync no`, `swap-read-timeout` and 5 with values on disk.
 // Valkey serves no client until the disk answers. Why: a disk that hangs costs those who need it.
 /// Time that a client waits for its errand.
 pub const PATIENCE: Duration = Duration::from_secs(5);

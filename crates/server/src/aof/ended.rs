@@ -42,7 +42,9 @@ impl Moment {
         let job = saving.running.map(|running| running.job);
         let is_saving = matches!(job, Some(Job::Save(_) | Job::BackgroundSave));
         let replaced = store.state.replaced.load(SeqCst);
-        Moment { seconds: unix_now().0 / 1000, replaced, is_saving }
+        // The clock may have been set back since the cut.
+        let cut_seconds = if is_saving { saving.cut_seconds } else { 0 };
+        Moment { seconds: cut_seconds.max(unix_now().0 / 1000), replaced, is_saving }
     }
 
     /// Returns what the manifest is to say of it, later.
@@ -54,7 +56,7 @@ impl Moment {
                 Ended { seconds: self.seconds, rdb: RdbMark::Unknown }
             }
             Ok(rdb) if !self.is_saving => Ended { seconds: self.seconds, rdb },
-            // It had begun in this second at the latest, and comes behind; or it cannot be recognized.
+            // Its cut was in this second at the latest, and it comes after; or it cannot be recognized.
             _ => Ended { seconds: self.seconds + 1, rdb: RdbMark::Unknown },
         }
     }

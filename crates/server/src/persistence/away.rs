@@ -49,6 +49,7 @@ impl Reading {
         let gives_up = |waited| waited > read_max || store.state.is_cancelled.load(Relaxed);
         let is_held = self.job == Job::Save(Asker::Holder);
         let gives_up = Some(&gives_up as &GivesUp<'_>).filter(|_| !is_held);
+        store.state.progress.moves.fetch_add(1, Relaxed);
         self.in_order.read(tier, reference, name, gives_up)
     }
 

@@ -242,7 +242,7 @@ pub fn save_watched(store: Store<'static>, held: &mut Held<'static>, used_memory
 fn await_progress(store: Store<'static>, running: &Running) -> bool {
     let done = || {
         let progress = &store.state.progress;
-        (progress.steps.load(Relaxed), progress.bytes.load(Relaxed))
+        [&progress.steps, &progress.bytes, &progress.moves].map(|count| count.load(Relaxed))
     };
     let sync_max = if store.config.syncs_while_saving() { STEP_MAX } else { LAST_SYNC_MAX };
     // A value on disk is given up by the save itself.
@@ -286,9 +286,13 @@ impl Routine for AskedSave {
         if let Ok(None) = stepped {
             return true;
         }
-        if stepped.is_ok() {
-            note_saved(self.store, self.changes);
-            self.is_saved.store(true, Release);
+        match stepped {
+            Ok(_) => {
+                note_saved(self.store, self.changes);
+                self.is_saved.store(true, Release);
+            }
+            Err(SaveError::Cancelled) => log::warning("SAVE was cancelled"),
+            Err(SaveError::Failed) => {}
         }
         self.store.state.saving().running = None;
         false
@@ -325,7 +329,9 @@ pub fn forget_saved(store: Store<'static>, held: &mut Held<'static>) {
         store.state.cancel(is_save);
         return;
     }
-    let is_left = store.state.end(END_MAX, is_save) == Ended::LeftBehind;
+    // One that was cancelled before, and is still there, is not awaited again.
+    let was_left = store.state.is_cancelled.load(Relaxed) && store.state.cancel(is_save);
+    let is_left = was_left || store.state.end(END_MAX, is_save) == Ended::LeftBehind;
     let replaced = if is_left { None } else { replace_saved(store, held) };
     if replaced.is_none() {
         // Another walk is under way, of a rewrite, for replicas, or of a disk that hangs: the cron saves

@@ -21,7 +21,7 @@ pub fn delay(store: Store<'static>, keys: u64) {
         }
         routines::pause(left.min(DELAY_LOOK));
         // A client that waits for the save sees it go on.
-        store.state.progress.steps.fetch_add(1, Relaxed);
+        store.state.progress.moves.fetch_add(1, Relaxed);
     }
 }
 

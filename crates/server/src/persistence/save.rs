@@ -50,6 +50,8 @@ pub struct Cut {
     /// `Values::dirty` at this moment.
     pub changes: u64,
     used_memory_bytes: u64,
+    /// Unix time of the cut.
+    seconds: i64,
     /// Place of the log at the cut, if it is a log that replicas may follow.
     pub place: Option<Place>,
 }
@@ -72,10 +74,12 @@ pub fn cut(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u
     store.spikes.note(Event::Fork, took);
     let mut saving = store.state.saving();
     (saving.cut_us, saving.cuts) = (took.as_micros() as u64, saving.cuts + 1);
+    let seconds = unix_now().0 / 1000;
+    saving.cut_seconds = seconds;
     drop(saving);
     let libraries = store.libraries.catalog();
     let place = store.replication.place(store.log);
-    Some(Cut { snapshot, sizes, libraries, has_bundles, changes, used_memory_bytes, place })
+    Some(Cut { snapshot, sizes, libraries, has_bundles, changes, used_memory_bytes, seconds, place })
 }
 
 impl Cut {
@@ -277,11 +281,11 @@ pub fn let_writers_go_on(store: Store<'_>) {
 fn move_into_place(state: &Persistence, target: &Target) -> Result<(), SaveError> {
     let Target { temporary, path, folder, format, .. } = target;
     let disk = &*state.disk;
-    if *format == Format::Rdb {
-        // Before the rename: one that finds the old count has seen the old file.
-        state.replaced.fetch_add(1, SeqCst);
-    }
+    // Before the rename: one that finds the old count has seen the old file.
+    let replaced = u64::from(*format == Format::Rdb);
+    state.replaced.fetch_add(replaced, SeqCst);
     disk.rename(temporary, path).map_err(|error| {
+        state.replaced.fetch_sub(replaced, SeqCst);
         log::warning(format!(
             "Error moving temp DB file {} on the final destination {} (in server root dir {}): {}",
             temporary.file_name().unwrap_or_default().display(),
@@ -345,7 +349,7 @@ fn rdb(
     is_aof_base: bool,
     swap_log: Option<&[u8]>,
 ) -> (Snapshot<'static>, Items) {
-    let Cut { snapshot, sizes, libraries, used_memory_bytes, place, .. } = cut;
+    let Cut { snapshot, sizes, libraries, used_memory_bytes, seconds, place, .. } = cut;
     let functions: Vec<&[u8]> = libraries.libraries().map(|library| &library.text[..]).collect();
     let mut writer = Writer::new(store.config.compresses_rdb_files());
     let id = place.map(|place| place.id.to_string());
@@ -353,7 +357,7 @@ fn rdb(
     let head = FileHead {
         version,
         valkey_version: store.valkey_version,
-        created_seconds: unix_now().0 / 1000,
+        created_seconds: seconds,
         used_memory_bytes,
         replication: place.map(|(place, id)| FilePlace {
             id,

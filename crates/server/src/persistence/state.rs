@@ -37,6 +37,8 @@ pub struct Progress {
     /// was kept.
     pub steps: AtomicU64,
     pub writer_waits: AtomicU64,
+    /// Signs of life between two steps: values that were read, delays for tests.
+    pub moves: AtomicU64,
 }
 
 /// The start, until the data is there.
@@ -85,6 +87,8 @@ pub struct Saving {
     /// Time for which everything was held for the last cut; `cuts` is the number of cuts.
     pub cut_us: u64,
     pub cuts: u64,
+    /// Unix time of the last cut, which its file has as the time of its creation.
+    pub cut_seconds: i64,
     /// The steps that there were when the cron last saw more of them, and when that was.
     pub seen_steps: u64,
     pub seen_at: Instant,
@@ -146,6 +150,7 @@ impl Persistence {
                 saves: 0,
                 cut_us: 0,
                 cuts: 0,
+                cut_seconds: 0,
                 seen_steps: 0,
                 seen_at: instant(),
             }),

@@ -7,7 +7,7 @@ use super::machine::Machine;
 use crate::process::routines;
 use crate::process::time::simulated as clock;
 
-/// Longer than every wait that has a deadline.
+/// Longer than the waits of clients, workers and the control thread, 10 s at most.
 const HANG_MS_MAX: u64 = 15_000;
 /// Steps of the wall clock: of a time server, by hand, by a day.
 const CLOCK_STEPS_MS: [u64; 3] = [100, 5_000, 86_400_000];
