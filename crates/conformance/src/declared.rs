@@ -1,5 +1,5 @@
-//! What both servers say of their commands: COMMAND LIST, INFO and DOCS, and where they find the keys of
-//! generated requests (COMMAND GETKEYS, GETKEYSANDFLAGS).
+//! The statements of both servers about their commands: COMMAND LIST, INFO and DOCS, and the keys that they
+//! find in generated requests (COMMAND GETKEYS, GETKEYSANDFLAGS).
 //!
 //! Sentences are each server's own (summaries, complexities, changes, notes about keys): where Valkey has
 //! one, there must be one here.
@@ -253,7 +253,7 @@ struct Argument {
 
 const WORDS: [&str; 12] = ["a", "b", "c", "d{x}", "", "0", "1", "2", "3", "-1", "x", "KEYS"];
 const NUMBERS: [&str; 7] = ["0", "1", "1", "2", "3", "-1", "x"];
-/// Behind the fewest arguments of a command.
+/// Maximum number of arguments beyond the fewest ones of a command.
 const MORE_MAX: u64 = 8;
 
 impl Source {

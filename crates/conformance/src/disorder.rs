@@ -48,7 +48,7 @@ const WORDS: [&[u8]; 36] = [
 /// Arguments that are moved or repeated together, at most: an option with its values.
 const TOGETHER_MAX: u64 = 3;
 
-/// Changes the order of the arguments behind the name, one to three times.
+/// Changes the order of the arguments after the name, one to three times.
 pub fn disorder(command: &mut Command, prng: &mut Prng) {
     for _ in 0..1 + prng.below(3) {
         change(command, prng);

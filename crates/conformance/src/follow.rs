@@ -7,7 +7,7 @@
 //!      +---- event: link cut | full sync, of a file or of a stream <-- offsets and DEBUG DIGEST equal
 //! ```
 //! The commands come from the grammar of the differential tester. Those that the replica's version does not
-//! know are left out, as they are by people who have such a replica.
+//! know are left out, as users with such a replica do.
 
 use isotherm_resp::reply_parse::Value;
 use isotherm_stdx::Prng;

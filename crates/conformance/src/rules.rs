@@ -32,7 +32,7 @@ pub enum Rule {
     Pending,
     /// XINFO: moments and times since, by their names, and the moments of deliveries.
     StreamInfo,
-    /// A map of facts about the server, of which some must agree.
+    /// A map of facts about the server. Some of them must agree.
     Hello,
     /// HELP of a container: the lines of its subcommands, without the sentences about them, which are
     /// indented.

@@ -275,7 +275,7 @@ impl Pair {
             let damaged = damaged_value(payload.clone(), seed, filler);
             words(&[b"RESTORE", to, b"0", &damaged, b"REPLACE"])
         };
-        // What came of it is not compared: a value may be sound here and say something else of itself there.
+        // The result is not compared: a value may be sound here and say something else of itself there.
         let is_stricter = is_refused_on_purpose(&damaged_value(payload.clone(), seed, &[]));
         let filled = FILLERS.map(|filler| restore(&[filler; FILLER_BYTES]));
         let compared = match self.on_control(&restore(&[]))? {

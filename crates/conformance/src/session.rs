@@ -28,7 +28,7 @@ pub enum Step {
     Audit,
 }
 
-/// Everything before the cursor, everything behind it comes from options.
+/// Everything before the cursor; everything after it comes from options.
 pub type Scan = Command;
 
 /// The second of them begins with RESP3.

@@ -38,7 +38,7 @@ const LISTS: &[(&str, &str)] = &[
 /// them.
 const CLUSTER: &str = "cluster";
 
-/// A file of the suite takes at most so long.
+/// Maximum time of a file of the suite.
 const UNIT_TIME: Duration = Duration::from_secs(1200);
 /// Ports of one file's servers.
 const PORTS: u16 = 400;
@@ -233,7 +233,7 @@ fn run_unit_with(
     Ok(read(&ended))
 }
 
-/// A port behind which there are probably others.
+/// A free port. The ports after it are probably free too.
 fn free_ports() -> Fallible<u16> {
     const LAST: u16 = 32_000;
     let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();

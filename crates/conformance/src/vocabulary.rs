@@ -243,7 +243,7 @@ fn value(prng: &mut Prng) -> Vec<u8> {
             let length = *prng.pick(&[1, 3, 8, 16, 30]);
             text(prng, length)
         }
-        // Around the limits of encodings: embstr and raw, in the page and beside it.
+        // Around the limits of encodings: embstr and raw, in the page and outside of it.
         8 => {
             let length = *prng.pick(&[43u64, 44, 45, 63, 64, 65, 127, 128, 129, 199, 200, 201, 255, 256]);
             text(prng, length)

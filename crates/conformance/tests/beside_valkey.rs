@@ -57,7 +57,7 @@ fn every_fault_is_found_and_explained() {
     }
 }
 
-/// A Valkey with `more` arguments beside another, for two sessions.
+/// Compares a Valkey with `more` arguments with another one, in two sessions.
 fn interleave(valkey: PathBuf, more: &[&str], patience: Duration) -> interleave::Report {
     let args = |more: &[&str]| {
         [&["--enable-debug-command", "yes"], more].concat().into_iter().map(String::from).collect()

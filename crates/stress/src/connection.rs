@@ -1,4 +1,4 @@
-//! One client: requests out, replies in, looking up ten times a second whether the run goes on.
+//! One client: requests out, replies in, looking up ten times a second whether the run continues.
 //!
 //! A reply that does not come within `REPLY_MAX` beyond the allowances is a fault. The watchdog is stricter:
 //! it asks little and has a connection of its own on each worker; here a command may wait behind many others.

@@ -1,12 +1,12 @@
-//! What was sent, held against what came: elements of queues, numbered messages, sums.
+//! The sent data, held against the data that came: elements of queues, numbered messages, sums.
 //!
 //! ```text
 //!   element   sent --+-- acknowledged --> is delivered once, or still there             else: lost, or twice
 //!                    +-- refused       --> is nowhere                                   else: appeared
 //!                    +-- unknown       --> is there at most once (the sender's connection ended before the reply)
 //! ```
-//! A consumer whose connection ends while it waits may have been served without a reply that arrived. So many
-//! elements may be missing as such consumers could have taken, and no more. Where a run throws data away on
+//! A consumer whose connection ends while it waits may have been served without a reply that arrived. The
+//! elements that such consumers could have taken may be missing, and no more. Where a run throws data away on
 //! purpose (FLUSHALL, eviction of any key) nothing is known to be lost, but still nothing may come twice or
 //! from nowhere.
 
@@ -70,7 +70,7 @@ impl Elements {
         }
     }
 
-    /// A consumer is gone that may have been given so many.
+    /// Notes that a consumer is gone which may have been given `count` elements.
     pub fn may_miss(&mut self, count: u64) {
         self.gone_max += count;
     }
@@ -134,7 +134,7 @@ pub struct Sequence {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Broken {
-    /// A number came, behind this one.
+    /// A number came after this one.
     Order(u64),
     Missing(std::ops::RangeInclusive<u64>),
 }

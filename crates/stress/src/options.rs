@@ -1,4 +1,4 @@
-//! What was asked for on the command line, and how that is repeated.
+//! The options of the command line, and the line that repeats them.
 
 use std::path::PathBuf;
 use std::time::Duration;

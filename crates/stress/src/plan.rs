@@ -1,4 +1,4 @@
-//! What a seed makes of a run: how many clients and workers, which lanes they are in, what disturbs them.
+//! The plan of a run, made from a seed: how many clients and workers, their lanes, their disturbances.
 //!
 //! Everything is drawn here, before anything starts, so that a run can be printed, and so that what may be
 //! expected of it is known: whether data is thrown away on purpose, which connections a KILL may meet, how
@@ -120,7 +120,7 @@ impl Plan {
             + UNREAD
             + PROCESS
             + messages::resident_bytes_max(self);
-        // DEBUG RELOAD builds the data anew beside the data.
+        // DEBUG RELOAD builds the data anew next to the old data.
         let copy = if self.draws(Disturbance::Reload) { DATA_BYTES_MAX } else { 0 };
         // A quarter more than asked for: classes of sizes, and slabs that are being emptied.
         sum + sum / 4 + copy

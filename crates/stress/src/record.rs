@@ -1,5 +1,5 @@
-//! What one client has sent lately and what it was answered: kept in a ring of fixed size, written out when a
-//! run fails.
+//! The latest requests of one client and the replies to them: kept in a ring of fixed size, written out when
+//! a run fails.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};

@@ -1,5 +1,5 @@
-//! What became of a run: a few lines for people, and, if it failed, a folder with what was sent and what the
-//! server was at.
+//! The outcome of a run: a few lines for people, and, if it failed, a folder with the requests and the state
+//! of the server.
 
 use std::fmt::Write as _;
 use std::fs;

@@ -55,7 +55,7 @@ pub fn look(
             &format!("{expected} with one client left"),
         )?;
     }
-    // What is kept about commands is no data; nor is it wanted any more.
+    // Records about commands are no data; nor are they wanted any more.
     for request in
         ["FLUSHALL", "SLOWLOG RESET", "LATENCY RESET", "HOTKEYS RESET", "CONFIG RESETSTAT", "MEMORY PURGE"]
     {

@@ -1,5 +1,4 @@
-//! What the threads of a server are at while it stalls: their states at once, then their stacks, if a
-//! debugger is there.
+//! The threads of a server while it stalls: their states at once, then their stacks, if a debugger is there.
 
 use std::fmt::Write as _;
 use std::fs;

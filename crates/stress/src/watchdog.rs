@@ -7,9 +7,9 @@
 //!   accept             a connection that is new every time
 //!   process            alive, its RSS, how long its threads wait for a core
 //! ```
-//! A probe asks five times a second and looks up twenty times a second while it waits. What is late by more
-//! than `LATE_MAX`, beyond the allowances, is a fault while it is late, so a server that never answers is
-//! found as soon as a slow one.
+//! A probe asks five times a second and looks up twenty times a second while it waits. A reply that is late
+//! by more than `LATE_MAX`, beyond the allowances, is a fault while it is late, so a server that never
+//! answers is found as soon as a slow one.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -175,7 +175,7 @@ fn ask(member: &Member, connection: &mut Connection, request: &[&str], cover: Co
     connection.send(request)?;
     let begun = Instant::now();
     loop {
-        // Up to here nothing had come, if the look finds nothing. A pause of this thread behind it is none of
+        // Up to here nothing had come, if the look finds nothing. A pause of this thread after it is none of
         // the server's.
         let looked = Instant::now();
         if let Some(reply) = connection.next_within(LOOK_EVERY)? {

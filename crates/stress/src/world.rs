@@ -1,5 +1,5 @@
-//! What all threads of a run share: the plan, the phase, the faults, the allowances, and which connections
-//! may be disturbed.
+//! The state that all threads of a run share: the plan, the phase, the faults, the allowances, and which
+//! connections may be disturbed.
 //!
 //! ```text
 //!   Busy ------> Quiet --------------> Leaving
@@ -86,7 +86,8 @@ pub struct World {
 
 /// Faults that are kept: more say nothing new.
 const FAULTS_MAX: usize = 40;
-/// Less than a run goes on after its first fault, so that what is late can still be seen to be lost.
+/// Time after which a late item counts as lost. It is less than a run lasts after its first fault, so that
+/// this can still be seen.
 const LOST_AFTER: Duration = Duration::from_millis(1500);
 
 impl World {
@@ -143,7 +144,7 @@ impl World {
     /// Adds a fault. Returns whether it counts.
     fn push(&self, fault: Fault) -> bool {
         let mut faults = guard(&self.faults);
-        // What follows from giving up is none.
+        // A consequence of giving up is no fault.
         if self.phase() == Phase::GivenUp {
             return false;
         }
@@ -234,7 +235,7 @@ pub struct Member {
 impl Member {
     pub fn new(world: &Arc<World>, lane: &str, number: usize) -> Member {
         let name = format!("{lane}-{number}");
-        // What a client draws depends on the seed and its name alone, not on the other clients.
+        // The draws of a client depend on the seed and its name alone, not on the other clients.
         let mixed = name.bytes().fold(world.plan.seed, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3).rotate_left(5)
         });

@@ -74,7 +74,7 @@ fn keep(feature: &str) -> Fallible<PathBuf> {
 fn tcmalloc() -> Fallible<Option<PathBuf>> {
     const FILE: &str = "libtcmalloc_minimal.so";
     let found = run::quiet(Command::new("cc").arg(format!("-print-file-name={FILE}")))?;
-    // What is not found is printed as it was asked for.
+    // A file that is not found is printed as it was asked for.
     if found.trim() != FILE {
         return Ok(None);
     }

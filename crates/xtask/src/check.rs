@@ -1,4 +1,5 @@
-//! What has to pass before a change is shown to others, part by part: format, tidy, licences, lints, tests.
+//! Checks that have to pass before a change is shown to others, part by part: format, tidy, licences, lints,
+//! tests.
 
 use crate::{Fallible, licences, needs, place, run, testing};
 

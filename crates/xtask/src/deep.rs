@@ -1,7 +1,7 @@
 //! The checks that go deeper: the rooms of `unsafe` under Miri, which needs a nightly compiler, and the
 //! interleavings of the locks and of the log.
 //!
-//! The same harnesses also run as seeded tests on the stable compiler, so a skip loses depth only.
+//! These harnesses also run as seeded tests on the stable compiler, so a skip loses depth only.
 
 use crate::{Fallible, nightly, place, run, testing};
 
@@ -52,8 +52,8 @@ pub fn miri(names: &[String]) -> Fallible {
     Ok(())
 }
 
-/// The locks of the keyspace, and the log behind them, under interleavings that shuttle chooses. All is built
-/// with another mutex, so elsewhere.
+/// Runs the locks of the keyspace, and the log behind them, under interleavings that shuttle chooses. All is
+/// built with another mutex, so in another folder.
 pub fn locks() -> Fallible {
     run::step("interleavings of the locks and of the log", || {
         let passed = testing::run_tests(

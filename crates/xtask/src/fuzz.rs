@@ -196,7 +196,7 @@ impl Target<'_> {
                 text = text.split_off(text.ceil_char_boundary(text.len() - SHOWN_BYTES_MAX));
             }
         })?;
-        // Kept beside the inputs that failed.
+        // Kept next to the inputs that failed.
         fs::write(&output, &text).map_err(|why| format!("cannot write {}: {why}", output.display()))?;
         if ended.is_success() {
             return Ok(text);

@@ -4,7 +4,8 @@
 //! types answers in seconds, and so that a missing tool is named here, in one line, before a dependency's
 //! build stumbles over it.
 //!
-//! What a command cannot do on this machine it reports as skipped, with the reason; it never passes silently.
+//! A command reports a part that it cannot do on this machine as skipped, with the reason; the part never
+//! passes silently.
 
 use std::process::ExitCode;
 

@@ -3,8 +3,8 @@
 //! Debian's own `apt-get` does the work, but with lists, cache and package status of its own and an empty
 //! machine in mind: it then names every package down to the C library. They are unpacked into
 //! `target/peers/root`, nothing is installed on the machine, and no root rights are needed. A program of that
-//! folder runs with the loader and the libraries beside it, through a small wrapper in `target/peers/bin`, so
-//! it sees this machine's files and ports and may be newer than its system.
+//! folder runs with the loader and the libraries next to it, through a small wrapper in `target/peers/bin`,
+//! so it sees this machine's files and ports and may be newer than its system.
 //!
 //! ```text
 //! target/peers/apt      lists, packages
@@ -220,7 +220,7 @@ fn download(suite: &str, packages: &[&str]) -> Fallible<Vec<PathBuf>> {
 /// A few lines for each program: the packages' own loader, with the packages' own libraries.
 fn write_wrappers(root: &Path, programs: &[(&str, &str)]) -> Fallible {
     use std::os::unix::fs::PermissionsExt;
-    // Older packages have libraries beside `usr` too.
+    // Older packages have libraries outside of `usr` too.
     let folders: Vec<PathBuf> = ["usr/lib", "lib"]
         .iter()
         .filter_map(|lib| find(&root.join(lib), |name| name.ends_with("-linux-gnu")))

@@ -56,7 +56,7 @@ fn next_steps(server: &Path, args: &[String], profile: &str) -> String {
     )
 }
 
-/// The value behind the last `name` among the server's arguments.
+/// The value after the last `name` among the server's arguments.
 fn option<'a>(args: &'a [String], name: &str) -> Option<&'a str> {
     let at = args.iter().rposition(|arg| arg == name)?;
     args.get(at + 1).map(String::as_str)
@@ -81,8 +81,8 @@ pub fn bench(args: &[String]) -> Fallible {
     run::loud(&mut command)
 }
 
-/// The server with its assertions, under everything at once. What is built is left out where `--server` names
-/// another one. The exit code is the program's own: it distinguishes what is wrong from what was late. With
+/// Runs the server with its assertions, under everything at once. The build is left out where `--server`
+/// names another one. The exit code is the program's own: it distinguishes faults from late replies. With
 /// `--if-possible` first, a machine on which Valkey cannot be installed is a reported skip of `sentinel`.
 pub fn stress(args: &[String]) -> Fallible {
     let (optional, args) = if_possible(args);
@@ -161,7 +161,7 @@ pub fn conformance(args: &[String]) -> Fallible {
     }
     let server = build("isotherm", "isotherm-server")?;
     if is_suite {
-        // Beside the server: they stand in for Valkey's.
+        // In addition to the server: they stand in for Valkey's.
         build("isotherm-cli", "isotherm-cli")?;
         build("isotherm-cli", "isotherm-benchmark")?;
         build("isotherm-check", "isotherm-check-rdb")?;
@@ -179,8 +179,8 @@ pub fn conformance(args: &[String]) -> Fallible {
 }
 
 /// Common clients against our server. Those that cannot be installed on this machine are reported skips.
-/// `scripts`: libraries whose work scripts do, beside Valkey; `jobs`: what those of a queue cost; `cluster`:
-/// clusters whose slots move.
+/// `scripts`: libraries whose work scripts do, compared with Valkey; `jobs`: the costs of those of a queue;
+/// `cluster`: clusters whose slots move.
 pub fn clients(args: &[String]) -> Fallible {
     if args.first().is_some_and(|first| ["scripts", "jobs", "cluster"].contains(&first.as_str())) {
         return script_clients(args);
@@ -191,7 +191,7 @@ pub fn clients(args: &[String]) -> Fallible {
     command.arg("clients").args(args).current_dir(place::root());
     command.env("ISOTHERM_SERVER", server).env("ISOTHERM_CLIENTS", place::target().join("clients"));
     command.env("ISOTHERM_PEER_BIN", place::peers().join("bin"));
-    // What is not there then is skipped by name; this says why.
+    // Programs that are not there then are skipped by name; this says why.
     for why in [peers::valkey().err(), peers::redis_cli().err()].into_iter().flatten() {
         println!("{why}");
     }

@@ -1,7 +1,7 @@
 //! The rules of the house that a compiler does not know, as a test.
 //!
 //! A rule is a function from files to findings. Each has a small test that shows what it catches: a rule that
-//! cannot fail guards nothing. Exemptions are listed by name beside the rule, so that a new one is seen in
+//! cannot fail guards nothing. Exemptions are listed by name next to the rule, so that a new one is seen in
 //! review.
 
 use std::fmt;
@@ -172,7 +172,7 @@ fn code_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .map(|(index, line)| (index + 1, line.find("//").map_or(line, |at| &line[..at])))
 }
 
-/// True if `word` stands in `line` with no character, digit or underscore beside it.
+/// True if `word` stands in `line` with no character, digit or underscore next to it.
 fn has_word(line: &str, word: &str) -> bool {
     let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
     line.match_indices(word).any(|(at, _)| {

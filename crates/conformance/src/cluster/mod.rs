@@ -6,9 +6,9 @@
 //!   a loop    reshard, rebalance, add-node, reshard, reshard, del-node                                   by valkey-cli
 //!             all writers stop and read all of their keys; as many keys as they have are on the nodes; `check` is clean
 //! ```
-//! A library may lose its way where nodes come and go, beside Valkey's too: the writer makes a new client
-//! then, as a user's program would, and says how often; more than once a loop is a failure. What cannot be
-//! installed is a reported skip. All of it is bounded in time.
+//! A library may lose its way where nodes come and go, with Valkey's too: the writer makes a new client then,
+//! as a user's program would, and says how often; more than once a loop is a failure. A library that cannot
+//! be installed is a reported skip. All of it is bounded in time.
 //!
 //! Reading order: nodes and the tool that moves slots (`world`), a writer (`writer`), the loops (`loops`),
 //! how often libraries load the topology anew (`reloads`).

@@ -18,7 +18,7 @@ const KEYS: usize = 800;
 const RELOAD_SECONDS: usize = 600;
 /// Until a writer has filled enough slots.
 const FILL_TIME: Duration = Duration::from_secs(60);
-/// Behind the last move: what follows from it.
+/// Time after the last move, for its consequences.
 const QUIET: Duration = Duration::from_secs(2);
 /// Commands that can load a topology.
 const LOADS: [&str; 3] = ["cluster|slots", "cluster|shards", "cluster|nodes"];

@@ -105,7 +105,7 @@ impl<'p> World<'p> {
         Ok(())
     }
 
-    /// Runs `valkey-cli --cluster`. What it says, unless it fails.
+    /// Runs `valkey-cli --cluster`. Returns its output, unless it fails.
     fn tool(&self, words: &[&str]) -> Fallible<String> {
         let mut command = Command::new(self.places.bin.join("valkey-cli"));
         command.arg("--cluster").args(words);

@@ -1,5 +1,6 @@
-//! Five connections in a fixed order beside Valkey: what each of them is sent, asked for or not, is compared
-//! after every step, and so is what both servers say of the connections and of the data.
+//! Five connections in a fixed order, compared with Valkey: everything that each of them is sent, asked for
+//! or not, is compared after every step, and so are the statements of both servers about the connections and
+//! the data.
 //!
 //! ```text
 //!   step --send--> a connection of ours   --+                       +-- lines arrived, in their order
@@ -32,7 +33,7 @@ use steps::{CONNECTIONS, OPERATOR, Source, Step, split};
 
 /// Time in which one server sends what the other has sent, if it does.
 pub const PATIENCE: Duration = Duration::from_secs(10);
-/// Patience while a known difference is shortened: most attempts that differ wait for so long.
+/// Patience while a known difference is shortened: most attempts that differ take this long.
 const PATIENCE_OF_ATTEMPTS: Duration = Duration::from_millis(200);
 const ATTEMPTS_MAX: usize = 250;
 /// Steps between two looks at all data.
@@ -140,7 +141,7 @@ struct Pair {
     loose: [bool; CONNECTIONS + 1],
     /// Connections for which a script or EXEC runs.
     nested: [bool; CONNECTIONS + 1],
-    /// Connections with commands behind the one in which they wait.
+    /// Connections with commands after the one in which they wait.
     behind: [bool; CONNECTIONS + 1],
     /// Connections whose replies are off.
     muted: [bool; CONNECTIONS + 1],
@@ -181,7 +182,8 @@ impl Pair {
             return Ok(Some(difference));
         }
         for (at, step) in steps.iter().enumerate() {
-            // Several connections that go on behind their waits would race; one, with the rest of a pipeline.
+            // Several connections that continue after their waits would race; one, with the rest of a
+            // pipeline.
             let is_one_behind = self.behind.contains(&true);
             let is_blocked = has_flag(&self.states[step.connection], 'b');
             let is_sent = !is_blocked || step.insists && !step.ends && !is_one_behind;

@@ -1,8 +1,8 @@
 //! Connections to one of both servers, and the fences after which nothing more arrives.
 //!
-//! A fence is a PING on a connection of its own. What a server has sent before it answers a fence has arrived
-//! when that answer has. Messages pass from thread to thread within a server, and cause others: so each
-//! worker has a fence, and there are several rounds.
+//! A fence is a PING on a connection of its own. Messages that a server has sent before it answers a fence
+//! have arrived when that answer has. Messages pass from thread to thread within a server, and cause others:
+//! so each worker has a fence, and there are several rounds.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -15,7 +15,8 @@ use super::steps::{CONNECTIONS, OPERATOR};
 use crate::client::{Client, push_request};
 use crate::grammar::Command;
 
-/// Connections are handed out in turn, so that up to so many workers have one.
+/// Number of connections for fences. Connections are handed out in turn, so that up to this number of workers
+/// have one.
 const FENCES: usize = 4;
 /// A change on one worker wakes a client of a second, whose change makes a message for a third.
 const ROUNDS: usize = 3;

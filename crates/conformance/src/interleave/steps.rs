@@ -66,7 +66,7 @@ impl Source {
                     let count = if draw < 18 { 2 + prng.below(BATCH_MAX - 1) } else { 1 };
                     let mut commands: Vec<Command> =
                         (0..count).map(|_| self.command(&mut prng, &theme)).collect();
-                    // Two connections with commands behind those in which they wait would race.
+                    // Two connections with commands after those in which they wait would race.
                     let blocking = commands.iter().position(may_block);
                     commands.truncate(blocking.map_or(commands.len(), |at| at + 1));
                     let insists = prng.one_in(8);

@@ -1,5 +1,4 @@
-//! A server on port 6379, which most suites expect, and a program beside it, out of the reach of anything
-//! else.
+//! A server on port 6379, which most suites expect, and a program with it, out of the reach of anything else.
 //!
 //! Both run in a network of their own, where there is only the loopback and each port is free; so they cannot
 //! meet another server, nor the world. Where the kernel gives no such network to a user, the machine's own

@@ -1,7 +1,7 @@
-//! What 10,000 jobs of BullMQ cost the server: CPU time of its process, beside Valkey's.
+//! The cost of 10,000 jobs of BullMQ for the server: CPU time of its process, compared with Valkey's.
 //!
 //! `jobs.js` adds jobs with delays, priorities, parents, retries and repeats, and works them off; the servers
-//! take turns, A B A B, each time new. The figure is a ratio of medians. What became of the jobs has to be
+//! take turns, A B A B, each time new. The figure is a ratio of medians. The outcome of the jobs has to be
 //! the same each time.
 
 use std::path::Path;

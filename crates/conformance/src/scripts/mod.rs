@@ -6,9 +6,10 @@
 //!             each against a new Valkey and a new Isotherm --> one outcome a test or step --> compared
 //! jobs      the CPU time that 10,000 jobs of BullMQ cost each server
 //! ```
-//! The measure is Valkey: what passes there has to pass here, and what a driver prints has to be the same. A
-//! test that fails on both is counted and said, for it is the machine's or the suite's. Tests have clocks, so
-//! what fails is run once more before it counts. What cannot be installed is a reported skip.
+//! The measure is Valkey: a test that passes there has to pass here, and the output of a driver has to be the
+//! same. A test that fails on both is counted and said, for it is the machine's or the suite's. Tests have
+//! clocks, so a test that fails is run once more before it counts. A suite or driver that cannot be installed
+//! is a reported skip.
 //!
 //! Reading order: the packages (`packages`), a server of their own on the port that suites expect (`alone`),
 //! outcomes (`score`), the benchmark (`jobs`).

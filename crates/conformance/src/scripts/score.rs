@@ -1,4 +1,4 @@
-//! What a suite or a driver said, as one outcome a test: by name, so that two runs can be compared.
+//! The output of a suite or a driver, as one outcome a test: by name, so that two runs can be compared.
 
 use std::collections::{BTreeMap, BTreeSet};
 

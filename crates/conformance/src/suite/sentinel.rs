@@ -20,9 +20,9 @@ use crate::bounded::{self, Ended};
 /// The name of its list.
 pub const LIST: &str = "sentinel";
 
-/// A file takes at most so long: sentinels wait for minutes in some.
+/// Maximum time of a file: sentinels wait for minutes in some.
 const UNIT_TIME: Duration = Duration::from_secs(600);
-/// Behind a failure so many lines of what was said are kept.
+/// Maximum number of lines of output that are kept after a failure.
 const SAID_LINES_MAX: usize = 12;
 
 pub fn run_unit(scratch: &Path, unit: &Unit, places: &Places, _: &Options) -> Fallible<Outcome> {

@@ -8,7 +8,8 @@ use isotherm_resp::reply_parse::Value;
 use super::writing::{KINDS, Shows, Writer, count_up_to, last_of, request};
 use crate::Fallible;
 
-/// Faults, and how old the oldest answer was that is lost. The writers go on behind what is there.
+/// Collects faults, and finds the age of the oldest answer that is lost. The writers continue after the
+/// numbers that are there.
 pub fn audit(
     client: &mut Client,
     writers: &mut [Writer],

@@ -101,7 +101,7 @@ impl Options {
 const LIFE_MS: (u64, u64) = (50, 400);
 /// Interval of rewrites: one of this many rounds has one.
 const REWRITE_ONE_IN: u64 = 4;
-/// With `--swap` one is asked for so often.
+/// Interval at which one is asked for with `--swap`.
 const REWRITE_EACH: Duration = Duration::from_millis(10);
 
 /// Runs all rounds. The number of faults.
@@ -217,8 +217,8 @@ fn start(options: &Options, scratch: &Path, data: &Path) -> Fallible<Server> {
     Server::start("Isotherm", Command::new(&options.server), &arguments, scratch)
 }
 
-/// Lets the clients write for so long, and kills the server. When that was, and how many keys were frozen
-/// shortly before.
+/// Lets the clients write for a time, and kills the server. Returns the moment of that, and how many keys
+/// were frozen shortly before.
 fn live(
     server: Server,
     client: &mut Client,

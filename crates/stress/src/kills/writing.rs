@@ -65,7 +65,7 @@ pub fn count_up_to(number: u64, kind: usize) -> u64 {
     number / kinds + u64::from(kind != 0 && number % kinds >= kind)
 }
 
-/// The last number of a kind if there are so many; 0 if there is none.
+/// The last number of a kind if there are `count` numbers; 0 if there is none.
 pub fn last_of(count: u64, kind: usize) -> u64 {
     let (kinds, kind) = (KINDS.len() as u64, kind as u64);
     match (count, kind) {
@@ -117,7 +117,7 @@ impl Writer {
         self.answered
     }
 
-    /// The next number is behind this one.
+    /// Continues after this number.
     pub fn go_on_from(&mut self, number: u64) {
         self.last = number;
         self.recent.clear();

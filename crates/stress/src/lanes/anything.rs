@@ -1,7 +1,7 @@
 //! Anything: every command the server has, with arguments by its documentation, alone, in packets and in
 //! transactions.
 //!
-//! What is answered is not looked at, only that it is: other tools compare answers.
+//! Replies are not looked at, only that they come: other tools compare answers.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +43,7 @@ impl Anything {
             let count = if member.prng.one_in(3) { 1 + member.below(PACKET_MAX) } else { 1 };
             let mut requests: Vec<_> = (0..count).map(|_| grammar.draw(&mut member.prng)).collect();
             requests.retain(|request| swaps || !matches!(request[0].as_slice(), b"swapdb" | b"flushdb"));
-            // What MULTI has begun ends some time.
+            // A transaction that MULTI has begun ends some time.
             if member.prng.one_in(4) {
                 requests.push(line(["EXEC", "DISCARD", "UNWATCH"][member.below(3)]));
             }

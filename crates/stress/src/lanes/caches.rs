@@ -1,7 +1,7 @@
 //! Caches: clients that keep what they have read until the server notifies them that it has changed (CLIENT
 //! TRACKING).
 //!
-//! A value that is older than what was acknowledged, and of which no invalidation has come for a second, is
+//! A value that is older than the acknowledged one, and for which no invalidation has come for a second, is
 //! stale: the invalidation was lost, or lies where no one looks. Readers use RESP3, broadcasting, or a second
 //! connection to which invalidations are redirected.
 

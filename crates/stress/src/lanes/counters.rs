@@ -1,5 +1,5 @@
-//! Counters: sums that several clients add to at once, alone, in transactions, by scripts of which one in
-//! nine takes long, and by reading, watching and writing back.
+//! Counters: sums that several clients add to at once, alone, in transactions, by scripts (one in nine takes
+//! long), and by reading, watching and writing back.
 
 use std::sync::Mutex;
 

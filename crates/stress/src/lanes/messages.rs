@@ -234,7 +234,7 @@ impl Messages {
         self.heard[number].lock().expect("no thread panics with it")
     }
 
-    /// Reads a little, stops for some time, goes on or leaves.
+    /// Reads a little, stops for some time, continues or leaves.
     fn dawdle(&self, member: &mut Member) -> Result<(), Lost> {
         while member.is_busy() {
             let mut connection = member.connect()?;
@@ -336,7 +336,7 @@ fn is_closed_for_output(log: &str, id: u64) -> bool {
     log.lines().any(|line| line.contains(&client) && line.contains(reason))
 }
 
-/// The channel of which this says that the subscription holds.
+/// The channel whose subscription this confirms.
 fn confirmation_of(value: &Value) -> Option<usize> {
     let (Value::Array(parts) | Value::Push(parts)) = value else { return None };
     let [Value::Bulk(kind), Value::Bulk(channel), Value::Integer(_)] = parts.as_slice() else { return None };

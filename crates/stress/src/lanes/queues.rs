@@ -230,7 +230,7 @@ impl Queues {
             }
             return;
         }
-        // What was moved lies in another queue.
+        // Elements that were moved lie in another queue.
         if request[0] == b"BLMOVE" {
             return;
         }

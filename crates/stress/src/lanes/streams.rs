@@ -1,7 +1,7 @@
 //! Streams: some add, some read on from where they are and wait, some take their share of a group, and some
 //! change the streams in ways that bring no reader anything.
 //!
-//! A reader asks for everything behind the last entry it has seen, so an entry that was acknowledged and does
+//! A reader asks for everything after the last entry it has seen, so an entry that was acknowledged and does
 //! not come is a wake-up that was lost: the reader sees it while it waits, or in an answer that says that
 //! nothing came. An entry is given to one member of the group, once.
 //!
@@ -146,7 +146,7 @@ impl Streams {
     fn touch(&self, member: &mut Member) -> Result<(), Lost> {
         let mut connection = member.connect()?;
         while member.is_busy() {
-            // The same again and again: the readers of this stream are looked at most of the time.
+            // These requests come again and again: the readers of this stream are looked at most of the time.
             let word = self.touch[member.below(self.touch.len())];
             let request = line(&word.replace('#', &key(member.below(self.streams) & !1)));
             let requests = vec![request; TOUCHES];
@@ -181,7 +181,7 @@ impl Streams {
             let ids = chosen.iter().map(|stream| seen[*stream]);
             request.extend(ids.map(|(ms, count)| format!("{ms}-{count}").into_bytes()));
             connection.send(&request)?;
-            // Up to this moment no reply had come; a pause of this program lies behind it.
+            // Up to this moment no reply had come; a pause of this program comes after it.
             let mut silent_until = begun;
             let reply = loop {
                 let looked = Instant::now();
@@ -228,8 +228,9 @@ impl Streams {
         vec![touched, added]
     }
 
-    /// An entry was acknowledged behind what this reader had seen, and did not come while it waited for
-    /// longer than `longest` and the allowances: how long, how long it may, and which.
+    /// Finds an entry that was acknowledged after those that this reader had seen, and did not come while it
+    /// waited for longer than `longest` and the allowances. Returns how long it waited, how long it may, and
+    /// the entry.
     fn missed(
         &self,
         member: &Member,

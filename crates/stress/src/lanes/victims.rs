@@ -1,8 +1,9 @@
 //! Victims: connections that wait for a key, and are killed or unblocked right before something is pushed to
 //! it.
 //!
-//! CLIENT KILL and CLIENT UNBLOCK have happened when they are answered. So what is pushed behind them, even
-//! in the same packet, is not for the victim: it has to be there afterwards. No other client has these keys.
+//! CLIENT KILL and CLIENT UNBLOCK have happened when they are answered. So elements that are pushed after
+//! them, even in the same packet, are not for the victim: they have to be there afterwards. No other client
+//! has these keys.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

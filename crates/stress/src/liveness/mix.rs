@@ -25,7 +25,7 @@ pub enum Mix {
     Download,
     /// Messages to many readers.
     FanOut,
-    /// The wall clock goes a day back and forth beside waits that end by their time.
+    /// The wall clock goes a day back and forth during waits that end by their time.
     Clock,
     /// Every mix but `Written`.
     All,
@@ -320,7 +320,7 @@ impl Load {
         Ok(())
     }
 
-    /// Ends scripts by new connections alone, until so many are enough or none is left.
+    /// Ends scripts by new connections alone, until the number that ended is enough or none is left.
     fn kill_scripts(&self, probes: &mut Probes, is_enough: impl Fn(u32) -> bool) {
         let begun = Instant::now();
         let mut killed = 0;
@@ -358,7 +358,7 @@ impl Load {
 /// While a script runs, others may be refused.
 fn or_busy<T>(reply: Fallible<T>) -> Fallible {
     match reply {
-        // Behind the name of the request, where it was a call.
+        // It stands after the name of the request, where it was a call.
         Err(why) if !why.contains("BUSY ") => Err(why),
         _ => Ok(()),
     }

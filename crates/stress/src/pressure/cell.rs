@@ -1,5 +1,5 @@
-//! One cell of the table: a workload, beside a state of the disk, under a policy. The rest of it (sizes,
-//! files, threads) its seed draws, so that a cell is repeated by its seed and what was chosen by name.
+//! One cell of the table: a workload, with a state of the disk, under a policy. The rest of it (sizes, files,
+//! threads) its seed draws, so that a cell is repeated by its seed and the choices by name.
 
 use std::fmt;
 use std::time::Duration;
@@ -77,7 +77,7 @@ named! {
 }
 
 impl Policy {
-    /// Returns whether the policy may drop keys of which some have no time to live.
+    /// Returns whether the policy may drop keys without a time to live too.
     pub fn drops_all(self) -> bool {
         matches!(self, Policy::AllkeysLru | Policy::AllkeysLfu)
     }

@@ -1,5 +1,5 @@
-//! One client of a cell: fills its keys, goes on with the workload while the disk is in trouble, and looks
-//! for them at the end.
+//! One client of a cell: fills its keys, continues the workload while the disk is in trouble, and looks for
+//! them at the end.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -13,7 +13,7 @@ use super::cell::{Cell, Disk, Policy, Workload};
 use super::data::{Data, Found, Shape};
 
 pub const CLIENTS: usize = 4;
-/// A reply that does not come for so long ends the cell: the trouble ends long before.
+/// Time that a reply may take before the cell ends: the trouble ends long before.
 pub const PATIENCE: Duration = Duration::from_secs(25);
 /// Payload of the requests that are on their way at a time.
 const BATCH_BYTES: usize = 48 << 10;
@@ -29,7 +29,7 @@ const READS: usize = 20;
 const LOOKED_FOR_MAX: u32 = 2500;
 /// Faults of a list that are reported.
 const REPORTED_MAX: usize = 3;
-/// Bytes that the least disk holds beside memory: two segments, two are in reserve.
+/// Bytes that the least disk holds in addition to memory: two segments, two are in reserve.
 const SMALL_DISK_BYTES: u64 = 128 << 20;
 
 /// Replies of the workload that were not as wished.
@@ -140,7 +140,7 @@ impl Client {
         Ok(())
     }
 
-    /// Goes on with the workload until `stop` is set. `due_ms`: when the keys of a burst are due.
+    /// Continues the workload until `stop` is set. `due_ms`: when the keys of a burst are due.
     pub fn work(&mut self, cell: &Cell, due_ms: u64, stop: &AtomicBool) -> Fallible {
         if cell.workload == Workload::Expiry {
             let mut burst = Data::new(self.lasting_client(), Shape::Text { bytes: 200, has_times: false });

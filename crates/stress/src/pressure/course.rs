@@ -124,7 +124,7 @@ impl Course<'_> {
         Ok(())
     }
 
-    /// Lets clients work while the disk is in trouble; their last requests are answered behind it.
+    /// Lets clients work while the disk is in trouble; their last requests are answered after it.
     fn shortage(&mut self, deployment: &mut Deployment) -> Fallible {
         let cell = self.cell;
         deployment.begin_trouble(cell.disk)?;

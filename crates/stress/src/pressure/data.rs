@@ -9,7 +9,7 @@ use isotherm_stdx::Prng;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Shape {
-    /// A string of so many bytes; every other one with a time to live, where the policy drops only such.
+    /// A string of `bytes` bytes; every other one with a time to live, where the policy drops only such.
     Text { bytes: usize, has_times: bool },
     /// A small hash: it leaves memory, and comes back, as a whole.
     Image,

@@ -9,7 +9,7 @@ use super::cell::{Cell, Disk, Workload};
 use super::client::PATIENCE;
 
 /// Descriptors of a server that has few: 32 for all that is neither client nor segment, 8 for segments, 16
-/// for clients, of which a cell has up to ten.
+/// for clients (a cell has up to ten).
 const FILES: u32 = 56;
 /// Clients that take the descriptors which are left for clients.
 const IDLE_CLIENTS_MAX: usize = 64;

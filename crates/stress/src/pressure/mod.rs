@@ -19,8 +19,8 @@
 //! A seed is a cell; CI runs a fixed list of seeds. A cell that is late, and nothing else, is run once more.
 //!
 //! * `cell`: the cells.
-//! * `deployment`, `data`, `client`: servers and their disk; keys and versions; who writes and looks for
-//!   them.
+//! * `deployment`, `data`, `client`: servers and their disk; keys and versions; the clients that write and
+//!   look for them.
 //! * `watch`, `course`: what is looked at meanwhile; a cell from start to end.
 //! * `verdict`, `table`: what has to hold; what a reader sees.
 
@@ -107,7 +107,7 @@ impl Options {
         if self.strict { Bounds::STRICT } else { Bounds::CI }
     }
 
-    /// Options that repeat a cell, beside those of the cell.
+    /// Options that repeat a cell, besides those of the cell.
     fn repeated(&self) -> String {
         let mut line = if self.strict { " --strict yes" } else { "" }.to_string();
         if self.server_named {

@@ -1,7 +1,7 @@
 //! Conditions that hold in each cell, and by how much one may be missed.
 //!
-//! In CI, beside other work on few cores, what is allowed beyond each limit is ten times as much, and a wait
-//! that is too long is asked for once more. `--strict yes` takes the limits themselves.
+//! In CI, with other work on few cores, ten times as much is allowed beyond each limit, and a wait that is
+//! too long is asked for once more. `--strict yes` takes the limits themselves.
 
 use std::fmt;
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! Looks at a server while a cell lasts: INFO several times a second, a GET of a key that is always in memory
-//! on a connection at each worker, and beside it what this machine takes for the same way without a server.
+//! on a connection at each worker, and with it the time that this machine takes for the same way without a
+//! server.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -56,7 +57,7 @@ impl Sample {
     }
 }
 
-/// Takes samples until `stop` is set. What was sampled is there whatever ends it, with the reason.
+/// Takes samples until `stop` is set. The samples are returned whatever ends it, with the reason.
 pub fn sample(mut client: Client, begun: Instant, stop: &AtomicBool) -> (Vec<Sample>, Fallible) {
     let mut samples = Vec::new();
     while !stop.load(Relaxed) {

@@ -14,12 +14,12 @@ use crate::Fallible;
 pub const NODES: usize = 3;
 /// Name of the deployment at the sentinels.
 const NAME: &str = "main";
-/// Silence of so long means that a node is down.
+/// Silence after which a node counts as down.
 pub const DOWN_AFTER_MS: u32 = 1000;
 /// Twice this passes between two failovers.
 const FAILOVER_TIMEOUT_MS: u32 = 2000;
-/// Sentinels speak to one another so often. Four times this passes until one makes a replica of a primary
-/// that came back; their own 2 s would make most of a round.
+/// Interval at which sentinels speak to one another. Four times this passes until one makes a replica of a
+/// primary that came back; their own 2 s would make most of a round.
 const PUBLISH_PERIOD_MS: u32 = 500;
 /// Interval at which sentinels ping nodes and try to connect. It is below `DOWN_AFTER_MS`, or each new
 /// connection would be an outage. The INFO of a replica that is promoted may be five times this old, and
@@ -247,7 +247,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// Looks again and again. What cannot be asked yet is not so yet.
+/// Looks again and again until `is_so`. An error means that it is not so yet.
 fn wait(what: &str, mut is_so: impl FnMut() -> Fallible<bool>) -> Fallible {
     let begun = Instant::now();
     while !is_so().unwrap_or(false) {

@@ -76,7 +76,7 @@ const LIFE_MS: (u64, u64) = (50, 400);
 /// Time for which writers write at the new primary.
 const AFTERWARDS: Duration = Duration::from_millis(100);
 const BETWEEN_TRIES: Duration = Duration::from_millis(1);
-/// A write that fails for so long ends the run.
+/// Time for which a write may fail; then the run ends.
 const PATIENCE: Duration = Duration::from_secs(60);
 const ASKED_AHEAD: usize = 500;
 

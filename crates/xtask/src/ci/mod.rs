@@ -36,7 +36,7 @@ const USAGE: &str = "usage: cargo xtask ci [--all] [--record] [--list | STAGE ..
 /// Choices of the command line.
 #[derive(Default)]
 struct Options {
-    /// Makes all calls of a stage of which one would be drawn.
+    /// Makes all calls of a stage, instead of one that is drawn.
     all: bool,
     /// Writes the commit down as one whose full run was green.
     record: bool,

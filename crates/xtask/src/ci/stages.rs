@@ -1,4 +1,4 @@
-//! The stages: what runs, on which lane of which phase.
+//! The stages: the commands, and the lane and phase of each.
 //!
 //! ```text
 //! phase   lane that waits                    lane that works
@@ -51,8 +51,8 @@ const LAYOUTS: Stage = Stage {
 const LOCKS: Stage = stage("locks", limit(600), &["locks"]);
 
 /// Everything at once, from printed seeds, of 48 clients, so that two cores are enough for them: nothing
-/// hangs, nothing is lost. Exit code 2: something was late and nothing else. What is lost, malformed or ended
-/// fails at once. Then new connections beside what one client may do.
+/// hangs, nothing is lost. Exit code 2: something was late and nothing else. A loss, a malformed reply or an
+/// ended server fails at once. Then new connections during everything that one client may do.
 const STRESS: Stage = Stage {
     late_code: Some(2),
     ..stage("stress", limit(1200), &["stress --seeds 6 --seconds 300 --clients 48", "stress liveness"])
@@ -80,7 +80,8 @@ const TRANSFER: Stage = stage("transfer", limit(300), &["conformance --if-possib
 /// kill -9 under load: what was answered is there after the restart.
 const KILLS: Stage =
     stage("kills", limit(300), &["stress kills --rounds 20", "stress kills --rounds 10 --policy everysec"]);
-/// Memory and the disk of values are short: nothing is lost or refused before its turn, and all goes on.
+/// Memory and the disk of values are short: nothing is lost or refused before its turn, and all work
+/// continues.
 const PRESSURE: Stage = stage("pressure", limit(300), &["stress pressure"]);
 /// kill -9 of a primary: what was answered is at the replica that Valkey's sentinels promote.
 const SENTINEL: Stage = stage("sentinel", limit(300), &["stress --if-possible sentinel --rounds 5"]);
@@ -89,7 +90,7 @@ const FOLLOW: Stage =
     stage("follow", limit(300), &["conformance --if-possible follow --all --commands 5000"]);
 /// Common clients; those that cannot be installed are skipped.
 const CLIENTS: Stage = stage("clients", limit(600), &["clients"]);
-/// Libraries that work by scripts, beside Valkey: those that take seconds.
+/// Libraries that work by scripts, compared with Valkey: those that take seconds.
 const SCRIPTS: Stage = stage("scripts", limit(600), &["clients scripts --quick yes"]);
 /// Slots that move in a cluster while libraries write: no key lost, doubled or stale.
 const SLOTS: Stage = stage("slots", limit(400), &["clients cluster --quick yes"]);

@@ -3,7 +3,7 @@
 
 use crate::Fallible;
 
-/// Options of cargo with a value behind them.
+/// Options of cargo with a value after them.
 const WITH_VALUE: [&str; 7] = ["-p", "--package", "--exclude", "--test", "--bin", "--features", "-j"];
 
 /// `cargo xtask test [--simulations-elsewhere] [OPTIONS OF CARGO] [NAME] [-- OPTIONS OF THE TESTS]`.

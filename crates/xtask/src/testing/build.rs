@@ -61,7 +61,7 @@ fn test_build(args: &[String]) -> Fallible<Vec<Program>> {
     messages(run::cargo().args(["test", "--no-run"]).args(args))
 }
 
-/// Runs a build. What the compiler says goes to standard error, as ever.
+/// Runs a build. Messages of the compiler go to standard error, as ever.
 fn messages(command: &mut Command) -> Fallible<Vec<Program>> {
     command.args(["--profile", PROFILE, "--locked", "--message-format", "json-render-diagnostics"]);
     let built = command.stderr(Stdio::inherit()).output().map_err(|why| format!("cannot build: {why}"))?;

@@ -1,4 +1,4 @@
-//! Tests that wait, again and again beside busy loops: a test that a slow machine breaks shows it here.
+//! Tests that wait, again and again while busy loops run: a test that a slow machine breaks shows it here.
 //!
 //! A test waits if its body, or a function of its file that it may call, sleeps, waits for a state, or looks
 //! at the time. That is decided by file: the list is read from the sources at each call, so it cannot go

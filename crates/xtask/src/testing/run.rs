@@ -56,7 +56,7 @@ pub fn all(mut programs: Vec<Program>, arguments: &Arguments, peer: Option<&Path
 pub fn one(program: &Program, arguments: &Arguments, peer: Option<&Path>, variables: &[(&str, &str)]) -> Run {
     let mut command = Command::new(&program.executable);
     command.current_dir(&program.folder).env("CARGO_MANIFEST_DIR", &program.folder).args(["--show-output"]);
-    // Times of tests are an option that the stable test runner has, but only shows to those who ask in this
+    // Times of tests are an option that the stable test runner has, but only shows if it is asked in this
     // way.
     command.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options", "--report-time"]);
     if program.name == SERVER_TESTS && !arguments.of_programs.iter().any(|arg| arg == "--test-threads") {

@@ -36,7 +36,7 @@ fn constants(code: &str) -> Vec<(usize, usize)> {
     for word in ["const ", "static "] {
         for (at, _) in code.match_indices(word) {
             let before = code[..at].trim_end().as_bytes().last();
-            // A type behind a pointer, a parameter, or a part of a name.
+            // A type after a pointer, a parameter, or a part of a name.
             let is_other = matches!(before, Some(b'*' | b'<' | b',' | b'\''))
                 || at > 0 && source::is_name(code.as_bytes()[at - 1]);
             let after = code[at + word.len()..].trim_start();

@@ -44,7 +44,7 @@ fn is_root(path: &str) -> bool {
 /// The files that the `mod x;` lines and `include!`s of a file may mean.
 fn named_by(path: &str, text: &str) -> Vec<String> {
     let (folder, name) = path.rsplit_once('/').expect("a path below crates/");
-    // The modules of lib.rs, main.rs and mod.rs lie beside them; those of x.rs lie in x/.
+    // The modules of lib.rs, main.rs and mod.rs lie next to them; those of x.rs lie in x/.
     let beside = is_root(path) || name == "mod.rs";
     let inner =
         if beside { folder.to_string() } else { format!("{folder}/{}", name.trim_end_matches(".rs")) };

@@ -8,9 +8,9 @@
 //! /// Whether it was so.                  /// Moves from `from` to `to`; false in any other phase.
 //! ```
 //!
-//! How it counts: consecutive lines of `///` are one comment, of which the first word is looked at, without
-//! Markdown around it. All files below `crates/*/src/` are read, inline tests included; `tests/` and `fuzz/`
-//! are not, and neither is `//!`, whose subject is the file.
+//! How it counts: consecutive lines of `///` are one comment. Its first word is looked at, without Markdown
+//! around it. All files below `crates/*/src/` are read, inline tests included; `tests/` and `fuzz/` are not,
+//! and neither is `//!`, whose subject is the file.
 
 use std::collections::BTreeMap;
 

@@ -84,7 +84,8 @@ fn spans(page: &str) -> Vec<Span> {
     found
 }
 
-/// The command of a span that runs cargo, without variables of the environment in front and a comment behind.
+/// The command of a span that runs cargo, without variables of the environment in front and a comment after
+/// it.
 fn command_of(span: &str) -> Option<&str> {
     let start = match span.find("cargo ")? {
         0 => 0,

@@ -1,4 +1,4 @@
-//! What follows from a change, written by hand in a handler: events, records of the log, counts of changes.
+//! Consequences of a change, written by hand in a handler: events, records of the log, counts of changes.
 //!
 //! A handler that forgets one of them compiles. The fewer of them there are, the fewer can be forgotten.
 

@@ -1,5 +1,5 @@
-//! What every checkout has: the documents of the project, a first sentence in every source file, links that
-//! resolve.
+//! Files that every checkout has: the documents of the project, a first sentence in every source file, links
+//! that resolve.
 
 use std::collections::HashSet;
 

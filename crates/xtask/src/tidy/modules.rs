@@ -294,7 +294,7 @@ fn is_name(text: &str) -> bool {
     source::is_name(text.as_bytes()[0])
 }
 
-/// `a::b::c` from `at` on, which is left behind it.
+/// `a::b::c` from `at` on, which is left after it.
 fn plain_path(tokens: &[Token<'_>], at: &mut usize) -> Vec<String> {
     let mut path = vec![tokens[*at].text.to_string()];
     *at += 1;
@@ -305,7 +305,7 @@ fn plain_path(tokens: &[Token<'_>], at: &mut usize) -> Vec<String> {
     path
 }
 
-/// The paths of `a::{b, c::d as e};` from `at` on, each with the name that it gives; `at` is left behind it.
+/// The paths of `a::{b, c::d as e};` from `at` on, each with the name that it gives; `at` is left after it.
 fn use_tree(tokens: &[Token<'_>], at: &mut usize, before: &[String]) -> Vec<(Vec<String>, String)> {
     let mut path = before.to_vec();
     let mut found = Vec::new();
@@ -316,7 +316,7 @@ fn use_tree(tokens: &[Token<'_>], at: &mut usize, before: &[String]) -> Vec<(Vec
         match text {
             ";" => break,
             "," | "}" => {
-                // The one who reads the braces sees where they end.
+                // The caller that reads the braces sees where they end.
                 *at -= 1;
                 break;
             }

@@ -1,4 +1,4 @@
-//! What the way of a request has too much of: places that run commands, names compared, states of a
+//! Things that the way of a request has too many of: places that run commands, names compared, states of a
 //! connection.
 
 use super::{File, Measure, has_word};

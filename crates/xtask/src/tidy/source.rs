@@ -1,8 +1,8 @@
 //! Source text without what is not code: comments, the contents of strings, and items that only tests have.
 //!
-//! What is left out becomes blanks of the same length, so that places and line numbers stay what they were.
-//! This is no parser: it knows where a comment, a string, a character and a block end, which is all that a
-//! search for names needs.
+//! Text that is left out becomes blanks of the same length, so that places and line numbers stay what they
+//! were. This is no parser: it knows where a comment, a string, a character and a block end, which is all
+//! that a search for names needs.
 
 use super::File;
 
@@ -170,7 +170,7 @@ pub fn item_length(rest: &[u8]) -> usize {
             _ => {}
         }
         if depth < 0 {
-            // What encloses the item ends: a last field or match arm.
+            // The block around the item ends: a last field or match arm.
             return at;
         }
     }

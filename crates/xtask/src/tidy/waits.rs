@@ -1,16 +1,16 @@
 //! Waits without a deadline in the server: a worker, the control thread, the cron, the bus and the feeder
 //! have others to serve.
 //!
-//! A thread that waits for a disk, or for another thread that does, waits so long at most and has a way out
-//! then. Threads that no other waits for may wait as long as they like; each of their files is in the list,
-//! with the reason.
+//! A thread that waits for a disk, or for another thread that does, waits for a bounded time, and has a way
+//! out then. Threads that no other waits for may wait as long as they like; each of their files is in the
+//! list, with the reason.
 
 use super::{File, Finding, source, whole};
 
 const FOLDER: &str = "crates/server/src/";
 
-/// Calls that wait, however long it takes, for a script too, and the sleeps that loops are made of. What
-/// takes a time (`recv_timeout`, `wait_timeout_while`, `park_timeout`) is not among them.
+/// Calls that wait, however long it takes, for a script too, and the sleeps that loops are made of. Calls
+/// that take a time (`recv_timeout`, `wait_timeout_while`, `park_timeout`) are not among them.
 const CALLS: [&str; 8] = [
     "acquire(Want::All)",
     "thread::sleep(",

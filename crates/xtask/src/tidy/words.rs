@@ -2,8 +2,8 @@
 //! the sources.
 //!
 //! Standard terms are understood by people who have never seen this project; private ones have to be learned
-//! first. Documents are all `*.md`; messages are the texts of parameters, lines of the log, and what the
-//! tools print.
+//! first. Documents are all `*.md`; messages are the texts of parameters, lines of the log, and the output of
+//! the tools.
 
 use super::{File, Finding, has_word};
 
@@ -49,7 +49,7 @@ const VALKEYS: [&str; 1] = ["Possible SECURITY ATTACK detected."];
 /// Constants that hold a page of text, to the line that ends it.
 const PAGES: [&str; 4] = ["const HELP: &str", "const USAGE: &str", "const ABOUT: &str", "const HEAD: &str"];
 
-/// A message ends within so many lines of its call.
+/// Number of lines of its call within which a message ends.
 const MESSAGE_LINES_MAX: usize = 6;
 
 pub fn check(files: &[File]) -> Vec<Finding> {
@@ -93,7 +93,7 @@ fn check_messages(file: &File, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The parts of a line of code that stand between quotes, or the whole line if a text goes on there.
+/// The parts of a line of code that stand between quotes, or the whole line if a text continues there.
 fn quoted(line: &str) -> String {
     if !line.contains('"') {
         return String::new();
