@@ -10,7 +10,7 @@ pub struct NodeId([u8; NodeId::LEN]);
 impl NodeId {
     pub const LEN: usize = 40;
 
-    /// A name from random bytes, of which it has two digits each.
+    /// A name from random bytes, with two digits for each.
     pub fn new(random: [u8; NodeId::LEN / 2]) -> NodeId {
         let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
         NodeId(std::array::from_fn(|at| digit(random[at / 2] >> (4 * (1 - at % 2)) & 15)))

@@ -1,5 +1,5 @@
-//! A node of a Valkey cluster as a state machine: which nodes there are, which of them fails, who owns which
-//! slot.
+//! A node of a Valkey cluster as a state machine: which nodes there are, which of them fails, which node owns
+//! a slot.
 //!
 //! ```text
 //!   cluster bus  <-- bytes -->   wire   <-- messages -->   machine   --> topology      (what clients are answered)

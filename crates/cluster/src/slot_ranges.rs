@@ -73,7 +73,7 @@ impl From<&SlotSet> for SlotRanges {
     }
 }
 
-/// Behind all that are there.
+/// Adds a slot after all that are there.
 fn push(runs: &mut Vec<(Slot, Slot)>, slot: Slot) {
     match runs.last_mut() {
         Some((_, last)) if last.get() + 1 == slot.get() => *last = slot,

@@ -1,4 +1,5 @@
-//! What a node knows of its cluster, as a value that does not change: clients are answered from it.
+//! The knowledge that a node has of its cluster, as a value that does not change: clients are answered from
+//! it.
 //!
 //! The machine makes one after each change that a client can see; workers compare a generation and keep the
 //! newest.

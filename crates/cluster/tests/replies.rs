@@ -89,7 +89,7 @@ const ASKERS: [(&str, Asker); 4] = [
     (", unknown-endpoint", Asker { is_ipv6: false, is_tls: false, endpoint: Endpoint::Unknown }),
 ];
 
-/// Each reply of a kind, with the stage and who asked.
+/// Checks each reply of a kind, with the stage and the asker.
 fn each(what: &str, check: impl Fn(&str, Asker, Protocol, &[u8])) {
     let mut count = 0;
     for stage in STAGES {
@@ -199,7 +199,7 @@ fn nodes() {
     });
 }
 
-/// What was counted, from the figures of a reply.
+/// The counted traffic, from the figures of a reply.
 fn traffic(figures: &HashMap<&str, u64>, direction: &str) -> Traffic {
     let figure = |name: String| figures.get(name.as_str()).copied().unwrap_or(0);
     let mut traffic = Traffic::default();

@@ -19,7 +19,7 @@ pub fn kth_highest(acks: &mut [LogOffset], k: usize) -> LogOffset {
 /// Condition that a client waits for (WAIT, WAITAOF).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Wish {
-    /// Behind its last change.
+    /// Place after the client's last change.
     pub place: LogOffset,
     pub replicas: usize,
     /// True if the replicas, and this node if `here`, must have synced the log up to `place`.

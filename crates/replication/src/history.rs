@@ -1,13 +1,13 @@
-//! Which sequence of changes this node has, and who may go on reading it where.
+//! The sequence of changes that this node has, and the places at which others may continue to read it.
 //!
 //! ```text
 //!   id        A A A A A A A A|B B B B B B B ...        this node was promoted at |: it goes on under a name of its own
 //!   offset    0              ^                         a replica that has only bytes of A, up to ^ at most, may continue
 //!                  second: (A, ^)
 //! ```
-//! A name and an offset stand for a state: two nodes that have the same of both have the same data. So a node
-//! that begins to write changes of its own takes a new name, and keeps the one before, with its end, for
-//! those who followed the same primary (PSYNC2). Offsets here are counts of bytes; PSYNC asks for the first
+//! A name and an offset stand for a state: two nodes with equal names and offsets have the same data. So a
+//! node that begins to write changes of its own takes a new name, and keeps the one before, with its end, for
+//! nodes that followed the same primary (PSYNC2). Offsets here are counts of bytes; PSYNC asks for the first
 //! byte that is wanted, which is one more.
 //!
 //! Invariant: the second name is not the first.
@@ -22,7 +22,7 @@ pub struct History {
     second: Option<(ReplId, LogOffset)>,
 }
 
-/// A replica goes on without a snapshot.
+/// Continuation of a replica without a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Continuation {
     pub from: LogOffset,
@@ -68,7 +68,7 @@ impl History {
         *self = History::new(id);
     }
 
-    /// The primary, with which this node goes on at `end`, says what its history is called.
+    /// Takes over the name of the primary's history. With that primary this node continues at `end`.
     pub fn rename(&mut self, id: ReplId, end: LogOffset) {
         if id != self.id {
             self.promote(id, end);

@@ -11,7 +11,7 @@ impl ReplId {
     /// Id that INFO shows where there is none.
     pub const NONE: ReplId = ReplId([b'0'; ReplId::LEN]);
 
-    /// A name from random bytes, of which it has two digits each.
+    /// A name from random bytes, with two digits for each.
     pub fn new(random: [u8; ReplId::LEN / 2]) -> ReplId {
         let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
         ReplId(std::array::from_fn(|at| digit(random[at / 2] >> (4 * (1 - at % 2)) & 15)))

@@ -172,7 +172,7 @@ impl Reading {
     }
 }
 
-/// With the shard, which stands among the fields behind.
+/// Reads an address with its shard, which stands among the fields after it.
 fn read_address(word: &[u8], is_tls: bool) -> Result<(Address, Option<NodeId>), Defect> {
     let mut parts = word.split(|&byte| byte == b',');
     let place = parts.next().unwrap_or_default();
@@ -271,7 +271,7 @@ fn read_primary(word: &[u8]) -> Result<Option<NodeId>, Defect> {
     }
 }
 
-/// Behind the bracket: `slot->-id]` or `slot-<-id]`.
+/// Reads the text after the bracket: `slot->-id]` or `slot-<-id]`.
 fn read_open_slot(word: &[u8]) -> Result<(Slot, bool, NodeId), Defect> {
     let dash = word.iter().position(|&byte| byte == b'-').ok_or(Defect::BadSlot)?;
     let slot = slot(&word[..dash])?;

@@ -1,4 +1,4 @@
-//! What must be on disk, and in the words of the slots, before others hear of it.
+//! Changes that must be on disk, and in the words of the slots, before others hear of them.
 //!
 //! ```text
 //!   a step changes  -->  todo  --settle-->  commit n:   Save(n) .. Saved(n)   Apply(n) .. Applied(n)   -->  stands
@@ -13,7 +13,7 @@
 //! (READONLY), the words send clients on (MOVED).
 //!
 //! Invariants: messages show `Standing`, which is never ahead of the file; one commit is under way at most; a
-//! change of role leaves in the step that made it, behind what that step takes away.
+//! change of role leaves in the step that made it, after the slots that this step takes away.
 
 use super::{Machine, Now, Output};
 use crate::{Slot, SlotSet};
@@ -56,7 +56,7 @@ impl Todo {
         Todo { update_state: true, view: true, ..Todo::default() }
     }
 
-    /// The file is behind, and may be for a second.
+    /// Marks the file as out of date, which it may be for a second.
     pub fn save(&mut self) {
         self.lazy = true;
         self.view = true;
@@ -131,7 +131,7 @@ pub(super) struct Commits {
     pub standing: Standing,
     under_way: Option<Commit>,
     last: CommitNumber,
-    /// The last losses that no commit has, if they are not applied yet: what comes stands behind them.
+    /// The last losses that no commit has, if they are not applied yet: later losses stand behind them.
     ahead: Option<CommitNumber>,
     /// Routing words as they are, or as they will be when the commit under way is complete.
     words: Box<[Word; Slot::COUNT]>,
@@ -200,7 +200,7 @@ impl Machine {
             phases.push_back(Phase::Apply);
         }
         if saves {
-            // What is gained stands on disk first.
+            // Gained slots stand on disk first.
             let place = if gained.is_empty() { phases.len() } else { 0 };
             phases.insert(place, Phase::Save);
         }
@@ -292,7 +292,7 @@ impl Machine {
 
     fn finish_commit(&mut self, now: Now) {
         let commit = self.commits.under_way.take().expect("a commit is under way");
-        // What was learned from others meanwhile stands at once.
+        // An epoch that was learned from others meanwhile stands at once.
         let learned = self.commits.standing.current_epoch;
         self.commits.standing = commit.standing;
         self.commits.standing.current_epoch = self.commits.standing.current_epoch.max(learned);

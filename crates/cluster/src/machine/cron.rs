@@ -1,4 +1,4 @@
-//! What is done ten times a second: connections are made anew, nodes are pinged, silence is noticed
+//! Tasks of the machine ten times a second: connections are made anew, nodes are pinged, silence is noticed
 //! (clusterCron).
 
 use super::{Handle, Level, Machine, Now, names};
@@ -6,9 +6,9 @@ use crate::Flags;
 use crate::wire::PingKind;
 
 const TICK_MS: u64 = 100;
-/// A node that cannot be reached is tried so often in half a node timeout.
+/// Number of attempts to reach a node within half a node timeout.
 const RETRIES: u64 = 10;
-/// Once a second, the node of so many that was heard of longest ago is pinged.
+/// Number of nodes that are drawn once a second. The one that was heard of longest ago is pinged.
 const SAMPLE: usize = 5;
 
 impl Machine {
@@ -51,7 +51,7 @@ impl Machine {
         let node = &self.nodes[handle];
         if node.is_in_handshake() && now.ms.since(node.created) > timeout_ms {
             let text = format!("Clusterbus handshake timeout {}:{}", node.address.ip, node.address.bus_port);
-            // Addresses of a name may be many, of which one at most answers.
+            // A name may have many addresses, and one of them at most answers.
             let level = if node.sought.is_some() { Level::Verbose } else { Level::Warning };
             self.say(level, text);
             return self.remove_node(handle, now);

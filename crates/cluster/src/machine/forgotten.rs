@@ -6,8 +6,8 @@
 //! ```
 //! A node that still runs does not know that it was taken out. It misses the connections of the others, and
 //! sends MEET to them. An administrator's MEET looks alike: it is the first message over a connection of its
-//! own, which comes beside the one that the node has already, or from a node that was reset and knows none of
-//! the members.
+//! own, which comes in addition to the one that the node has already, or from a node that was reset and knows
+//! none of the members.
 
 use super::{LinkId, Ms};
 use crate::NodeId;

@@ -1,4 +1,4 @@
-//! What others say of others (clusterProcessGossipSection, clusterProcessPingExtensions).
+//! Statements of others about others (clusterProcessGossipSection, clusterProcessPingExtensions).
 
 use super::node::Node;
 use super::{Handle, Level, Machine, Ms, Now};
@@ -71,7 +71,7 @@ impl Machine {
             return;
         }
         let shard = self.new_id();
-        // What the sender alone can know of itself is not taken over.
+        // Flags that the sender alone can know of itself are not taken over.
         let flags = entry.flags.without(Flags::MYSELF | Flags::HANDSHAKE | Flags::MEET);
         let mut node = Node::new(entry.id, shard, flags, now.ms);
         let address = node.address_mut();

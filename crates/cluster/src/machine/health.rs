@@ -14,9 +14,10 @@ const REJOIN_DELAY_MAX_MS: u64 = 5000;
 const REJOIN_DELAY_MIN_MS: u64 = 500;
 /// A primary that has started does not serve before the others had time to say what has become of its slots.
 const WRITABLE_DELAY_MS: u64 = 2000;
-/// A report of a failure counts for so many node timeouts.
+/// Number of node timeouts for which a report of a failure counts.
 const REPORT_TIMEOUTS: u64 = 2;
-/// A primary that is back is taken as alive after so many, if its slots are still its own.
+/// Number of node timeouts after which a primary that is back is taken as alive, if its slots are still its
+/// own.
 const UNDO_TIMEOUTS: u64 = 2;
 
 pub(super) struct Health {

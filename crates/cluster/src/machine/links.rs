@@ -1,8 +1,8 @@
 //! The connections of the bus: one that this node made to each other node, and one that each made to it.
 //!
 //! A link that another node made belongs to no node until a message has named the sender. A node names itself
-//! with its first message, so of these links there are few, each for a moment; who is not known here, or says
-//! nothing, is closed at a bound.
+//! with its first message, so there are few of these links, each for a moment; the link of a node that is not
+//! known here, or says nothing, is closed at a bound.
 
 use super::node::Nodes;
 use super::{Handle, Level, Machine, Ms, Now, Output};
@@ -57,8 +57,8 @@ fn text(ip: Option<IpAddr>) -> String {
 /// Links of no node. One more closes the oldest of them: all that a large cluster makes when it starts at
 /// once fit, and have named themselves long before they are the oldest.
 pub const UNNAMED_MAX: usize = 1024;
-/// After so many node timeouts a link of no node is closed. Who did not know that it is not known here
-/// connects anew.
+/// Number of node timeouts after which a link of no node is closed. A node that did not know that it is not
+/// known here connects anew.
 const UNNAMED_TIMEOUTS: u64 = 2;
 
 #[derive(Default)]

@@ -17,8 +17,8 @@ use crate::{Flags, NodeId};
 
 /// Addresses of one name that are tried.
 const ADDRESSES_MAX: usize = 8;
-/// Questions without an answer: a resolver that hangs is asked no more. One that answers is asked for so many
-/// names in each tick, 160 a second.
+/// Maximum number of questions without an answer: a resolver that hangs is asked no more. One that answers is
+/// asked for this number of names in each tick, 160 a second.
 pub(super) const QUESTIONS_MAX: usize = 16;
 
 // COMPAT(cluster): A node that does not answer at its address is looked for under the host name that it

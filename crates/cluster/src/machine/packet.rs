@@ -1,7 +1,7 @@
-//! What a message from another node leads to (clusterProcessPacket).
+//! Effects of a message from another node (clusterProcessPacket).
 //!
-//! A message is from the node of its link; over a link that belongs to no node yet, from the one it names.
-//! What a node that is not known says is answered, and otherwise ignored, unless it is MEET.
+//! A message is from the node of its link; over a link that belongs to no node yet, from the one it names. A
+//! message from a node that is not known is answered, and otherwise ignored, unless it is MEET.
 
 use super::node::Node;
 use super::{Handle, Level, LinkId, Machine, Now, Output};
@@ -260,7 +260,7 @@ impl Machine {
             self.bind(link, node, now);
             self.todo.save();
         }
-        // It was an administrator who sent it, so what it knows is believed.
+        // An administrator sent it, so its gossip is believed.
         let sender = self.links.get(link).and_then(|link| link.node);
         self.read_gossip(sender, ping.gossip, now);
         true

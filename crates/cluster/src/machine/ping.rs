@@ -1,4 +1,4 @@
-//! What this node sends: PING, PONG and MEET with gossip about some others, FAIL, UPDATE, PUBLISH
+//! Messages that this node sends: PING, PONG and MEET with gossip about some others, FAIL, UPDATE, PUBLISH
 //! (clusterBuildMessageHdr, clusterSendPing, clusterBroadcastPong, clusterPropagatePublish).
 
 use super::{Handle, Level, LinkId, Machine, Ms, Now, Output};
@@ -7,14 +7,14 @@ use crate::wire::{self, Body, Extensions, Gossip, Header, Message, PingKind};
 use crate::{Flags, Slot, SlotSet};
 use std::sync::Arc;
 
-/// A ping carries this many others at least, if there are so many.
+/// Minimum number of other nodes that a ping carries, if there are as many.
 const GOSSIP_MIN: usize = 3;
 
 impl Machine {
     pub(super) fn header(&mut self) -> Header {
         let (config_epoch, slots) = match self.my().primary {
             Some(primary) => (self.nodes[primary].config_epoch, Box::new(self.slots_of(primary).to_set())),
-            // What was lost meanwhile is not claimed, even though its loss is not on disk.
+            // Slots that were lost meanwhile are not claimed, even though their loss is not on disk.
             None => (self.commits.standing.config_epoch, self.standing_claims()),
         };
         let me = self.my();

@@ -1,7 +1,7 @@
-//! What administrators ask of a node: CLUSTER MEET, ADDSLOTS, SETSLOT, FORGET, REPLICATE, RESET and their
+//! Requests of administrators to a node: CLUSTER MEET, ADDSLOTS, SETSLOT, FORGET, REPLICATE, RESET and their
 //! like (clusterCommandSpecial, clusterCommandSetSlot).
 //!
-//! What a request changes is answered when it stands: on disk, and obeyed by every worker.
+//! A request that changes something is answered when the change stands: on disk, and obeyed by every worker.
 
 use super::node::Node;
 use super::{Handle, LinkId, Machine, Now, Output};
@@ -75,7 +75,7 @@ pub enum Answer {
     Status(String),
     Integer(i64),
     Links(Vec<LinkView>),
-    /// The text behind `-ERR `.
+    /// The text after `-ERR `.
     Error(String),
 }
 
@@ -93,7 +93,7 @@ type Answered = Result<Answer, String>;
 impl Machine {
     pub(super) fn request(&mut self, id: RequestId, request: Request, now: Now) {
         let answer = self.answer(request, now).unwrap_or_else(Answer::Error);
-        // What was changed is on its way to the disk; the answer leaves behind it.
+        // The change is on its way to the disk; the answer leaves after it.
         self.todo.hold(Output::Answer { id, answer });
     }
 

@@ -1,5 +1,5 @@
-//! Who is a primary and who follows whom (clusterSetNodeAsPrimary, clusterSetPrimary, and the part of
-//! clusterProcessPacket that follows a sender's role).
+//! The roles of nodes: which are primaries, and which primary a replica follows (clusterSetNodeAsPrimary,
+//! clusterSetPrimary, and the part of clusterProcessPacket that follows a sender's role).
 
 use super::{Handle, Machine, Now, Output};
 use crate::Flags;

@@ -1,4 +1,4 @@
-//! What is configured, and may change while the node runs.
+//! Settings, which may change while the node runs.
 
 use super::Machine;
 use crate::Flags;

@@ -1,4 +1,5 @@
-//! Who owns which slot here (clusterAddSlot, clusterDelSlot, clusterDelNodeSlots, clusterMoveNodeSlots).
+//! The owners of the slots, as this node sees them (clusterAddSlot, clusterDelSlot, clusterDelNodeSlots,
+//! clusterMoveNodeSlots).
 
 use super::{Handle, Machine, Output};
 use crate::{Flags, Slot, SlotSet};

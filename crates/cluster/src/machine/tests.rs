@@ -1,4 +1,5 @@
-//! What must be on disk before others hear of it, what stops at once, and that a slow disk stops no PONG.
+//! Changes that must be on disk before others hear of them, effects that stop at once, and a slow disk, which
+//! stops no PONG.
 
 use super::*;
 use crate::SlotSet;

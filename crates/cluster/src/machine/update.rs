@@ -1,4 +1,4 @@
-//! What a claim of slots changes here (clusterUpdateSlotsConfigWith).
+//! Effects of a claim of slots here (clusterUpdateSlotsConfigWith).
 //!
 //! A slot goes to the node that claims it with the higher configuration epoch, or to any if no node claims
 //! it. So a failover and a slot that was moved spread by themselves, and a node that comes back with old
@@ -81,7 +81,7 @@ impl Machine {
                     self.name(sender)
                 ));
             }
-            // After the words say so, so that no command adds a key behind it.
+            // After the words say so, so that no command adds a key later.
             self.todo.hold(Output::DeleteKeys(effect.lost));
         }
     }

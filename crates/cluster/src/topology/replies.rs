@@ -1,4 +1,4 @@
-//! What clients are shown of a topology: CLUSTER SLOTS, CLUSTER SHARDS and the lines of CLUSTER NODES.
+//! Replies to clients about a topology: CLUSTER SLOTS, CLUSTER SHARDS and the lines of CLUSTER NODES.
 //!
 //! ```text
 //!   SLOTS    [[first, last, NODE, NODE ...] ...]            by slot; the owner, then replicas that have data, by id

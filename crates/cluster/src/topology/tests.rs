@@ -1,4 +1,4 @@
-//! Ready-made replies beside those that are written directly, over a history of changes.
+//! Ready-made replies compared with those that are written directly, over a history of changes.
 
 use super::ready::{self, SlotTexts, Slots};
 use super::replies::{self, Asker, Endpoint};

@@ -5,9 +5,9 @@
 //!              |                                          |
 //!           closes the link                            is ignored, the link stays
 //! ```
-//! What a Valkey node does with a defect is done here too: what it cannot cut into messages closes the link,
-//! and what it can cut but not read is ignored. It is stricter where Valkey takes bytes as they are (an id
-//! that is none, a text without its end), because nodes.conf and clients would get them; and a label that
+//! Defects are treated as by a Valkey node: bytes that it cannot cut into messages close the link, and a
+//! message that it can cut but not read is ignored. It is stricter where Valkey takes bytes as they are (an
+//! id that is none, a text without its end), because nodes.conf and clients would get them; and a label that
 //! nodes.conf cannot hold is taken as not sent.
 
 use super::extensions;

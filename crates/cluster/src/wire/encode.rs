@@ -9,8 +9,8 @@ use super::layout::{self as at, gossip, module, publish, update};
 use super::{Body, Extensions, Gossip, Header, Message, Type};
 use crate::text::IP_BYTES_MAX;
 
-/// Behind what `out` has. A message without a header is a light one, which only PUBLISH, PUBLISHSHARD and
-/// MODULE can be.
+/// Appends a message to `out`. A message without a header is a light one, which only PUBLISH, PUBLISHSHARD
+/// and MODULE can be.
 pub fn encode(message: &Message<'_>, out: &mut Vec<u8>) {
     let start = out.len();
     let kind = Type::of(&message.body);

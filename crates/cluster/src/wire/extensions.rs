@@ -1,4 +1,4 @@
-//! What follows the gossip of a PING, PONG or MEET: what the sender calls itself.
+//! The part after the gossip of a PING, PONG or MEET: the names that the sender gives itself.
 //!
 //! ```text
 //!   [length 4][type 2][unused 2][value][zeros to a multiple of 8]

@@ -25,7 +25,7 @@ pub struct Caps {
     pub payload_bytes: usize,
 }
 
-/// The length of the message that `bytes` begin with, of which less may have come. `None`: too little to say.
+/// The length of the message that `bytes` begin with; less of it may have come. `None`: too little to say.
 pub fn frame(bytes: &[u8], caps: Caps) -> Result<Option<usize>, Malformed> {
     if bytes.len() < PREFIX_BYTES {
         return Ok(None);

@@ -37,7 +37,7 @@ fn one_view_after_any_trouble() {
     }
 }
 
-/// The node goes on as if it were a member, and tries to be one again.
+/// The node acts as if it were a member, and tries to be one again.
 #[test]
 fn a_node_that_all_others_have_forgotten_stays_out_until_it_is_met() {
     const NODES: usize = 5;

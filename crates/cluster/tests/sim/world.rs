@@ -401,7 +401,7 @@ impl World {
                 return;
             }
             let id = self.ask(host, request);
-            // The tool goes on when it has the answer, and gives up where there is none.
+            // The tool continues when it has the answer, and gives up where there is none.
             for _ in 0..50 {
                 self.run(20);
                 if self.hosts[host].answers.contains_key(&id) {
@@ -455,9 +455,9 @@ impl World {
         }
     }
 
-    /// What `--cluster fix` does about a move that was cut: the node that has the keys takes the slot. Two
-    /// nodes that did not see each other can both believe that the other one has it, in Valkey too. Whether
-    /// there was such a slot.
+    /// Repairs a move that was cut, as `--cluster fix` does: the node that has the keys takes the slot. Two
+    /// nodes that did not see each other can both believe that the other one has it, in Valkey too. Returns
+    /// whether there was such a slot.
     fn fix(&mut self) -> bool {
         let is_cut = |world: &World, slot: Slot| {
             let owners: BTreeSet<_> = world.hosts.iter().map(|host| owner_in(host, slot)).collect();

@@ -100,7 +100,7 @@ struct Node {
     known: Vec<NodeId>,
     saves: VecDeque<(Option<CommitNumber>, Conf)>,
     applies: VecDeque<CommitNumber>,
-    /// What nodes.conf has, and the last vote that is in it for good.
+    /// The contents of nodes.conf, and the last vote that is in it for good.
     file: Option<String>,
     vote_on_disk: u64,
 }

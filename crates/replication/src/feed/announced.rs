@@ -1,6 +1,6 @@
 //! REPLCONF: what a replica says of itself, in pairs of words.
 //!
-//! The texts are those that clients of Valkey know. What is said before an error holds.
+//! The texts are those that clients of Valkey know. The options before an error take effect.
 
 use isotherm_log::LogOffset;
 use isotherm_resp::{Args, errors};
@@ -148,7 +148,7 @@ fn address(text: &[u8]) -> Result<Box<str>, Refused> {
             format!("ERR REPLCONF ip-address provided by replica instance is too long: {} bytes", text.len());
         return refused(text);
     }
-    // What would break a line of INFO is not shown.
+    // Characters that would break a line of INFO are not shown.
     Ok(String::from_utf8_lossy(text).chars().filter(|c| !c.is_control()).collect::<String>().into())
 }
 

@@ -8,7 +8,7 @@ use crate::ReplId;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SyncRequest {
-    /// The old one: a snapshot, and the log behind it.
+    /// The old one: a snapshot, and the log after it.
     Sync,
     Psync {
         /// Replication id of the request; `None` if its text is not a valid id.

@@ -1,4 +1,4 @@
-//! What a replica sends before the stream, and what it makes of the answers.
+//! The messages of a replica before the stream, and its reading of the answers.
 
 use super::Position;
 use super::failure::Failure;

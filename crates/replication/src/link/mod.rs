@@ -40,7 +40,8 @@ use lines::Lines;
 use std::ops::Range;
 use transfer::Transfer;
 
-/// A stream is acknowledged so often; and so often an empty line shows the primary that a load goes on.
+/// Interval of acknowledgements of a stream, and of empty lines that show the primary that a load is under
+/// way.
 const BEAT_MS: u64 = 1000;
 /// After a handshake that failed.
 const RETRY_MS: u64 = 1000;
@@ -85,17 +86,18 @@ pub enum Output {
     Say(Line),
     /// All data is to be replaced: a snapshot follows, taken at this place of this history.
     Full(Position),
-    /// The bytes of the snapshot follow: so many, or until a mark.
+    /// The bytes of the snapshot follow: `bytes` of them, or until a mark.
     Snapshot {
         bytes: Option<u64>,
     },
     /// Range of the input that is part of the snapshot.
     SnapshotBytes(Range<usize>),
-    /// All of it was given. So many of the last bytes are the mark, and no part of it.
+    /// All of it was given. The last `mark_bytes` bytes are the mark, and no part of it.
     SnapshotEnds {
         mark_bytes: usize,
     },
-    /// The stream goes on at the place that was asked for. What the history is called now, if that is said.
+    /// The stream continues at the place that was asked for. `id`: the new name of the history, if that is
+    /// said.
     Continue {
         id: Option<ReplId>,
     },
@@ -259,7 +261,7 @@ impl Link {
         }
     }
 
-    /// A primary that hands over sends nothing more, and waits for the ACK of what it has sent.
+    /// A primary that hands over sends nothing more, and waits for the ACK of the bytes that it has sent.
     fn quiet(&mut self, now: Ms, out: &mut Vec<Output>) {
         if matches!(self.state, State::Streaming) && self.has_news {
             self.has_news = false;
@@ -287,7 +289,7 @@ impl Link {
         while at < bytes.len() {
             at += match &mut self.state {
                 State::Resting | State::Connecting => return,
-                // What comes ahead of its time is a part of the stream.
+                // Bytes that come ahead of their time are a part of the stream.
                 State::Loading | State::Streaming => {
                     self.has_news = true;
                     out.push(Output::Stream(at..bytes.len()));

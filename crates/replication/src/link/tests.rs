@@ -246,7 +246,7 @@ fn silence() {
 fn pauses_between_attempts() {
     let (mut play, _) = Play::new(settings(), None);
     let mut out = Vec::new();
-    // What fails here rests longer each time; what breaks off there hardly.
+    // After a failed attempt the pause grows each time; after a link that breaks off later it hardly does.
     for expected in [1000, 2000, 4000, 8000, 16_000, 16_000] {
         play.step(Input::Connected);
         play.step(Input::GivenUp);

@@ -1,11 +1,11 @@
-//! The frame of a snapshot: so many bytes, or all until a mark.
+//! The frame of a snapshot: a number of bytes, or all bytes until a mark.
 //!
 //! ```text
 //!   $<length>\r\n      [.... length bytes ....]
 //!   $EOF:<mark>\r\n    [.........][mark]            40 random bytes that the primary has chosen for this
 //! ```
 //! The mark is looked for where the bytes that came together end, as Valkey does: the primary sends nothing
-//! behind it before it gets an ACK. So bytes like the mark inside the data end the snapshot only if they come
+//! after it before it gets an ACK. So bytes like the mark inside the data end the snapshot only if they come
 //! last, and then it cannot be read.
 
 use super::failure::Failure;

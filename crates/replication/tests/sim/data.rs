@@ -1,4 +1,4 @@
-//! What a node has: the writes it has applied, its history, and the end of the log.
+//! The data of a node: the writes it has applied, its history, and the end of the log.
 
 use isotherm_log::LogOffset;
 use isotherm_replication::{History, ReplId};
@@ -37,7 +37,7 @@ pub fn parse(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
 pub struct Data {
     pub history: History,
     pub writes: Vec<u64>,
-    /// What is left of the log.
+    /// The place at which the rest of the log begins.
     first: LogOffset,
     log: Vec<u8>,
 }
@@ -97,7 +97,7 @@ impl Data {
     }
 }
 
-/// What each name and offset has meant so far, on any node.
+/// The meaning of each name and offset so far, on any node.
 #[derive(Default)]
 pub struct Meanings(HashMap<([u8; ReplId::LEN], u64), u64>);
 

@@ -26,7 +26,7 @@ struct Conn {
     nodes: [usize; 2],
     /// On their way to each end.
     queues: [VecDeque<(Ms, Packet)>; 2],
-    /// What is sent to this end is lost, and neither side notices.
+    /// True if bytes for this end are lost, and neither side notices.
     is_silent: [bool; 2],
     is_open: bool,
 }
@@ -68,7 +68,7 @@ impl Net {
         queue.push_back((Ms(soonest.0.max(now.0 + prng.below(DELAY_MS_MAX))), packet));
     }
 
-    /// What has arrived at an end by now.
+    /// Takes a packet that has arrived at an end by now.
     pub fn take(&mut self, id: ConnId, end: End, now: Ms) -> Option<Packet> {
         self.conns[id.0].queues[end as usize].pop_front_if(|(due, _)| *due <= now).map(|(_, packet)| packet)
     }

@@ -32,7 +32,7 @@ pub struct Follow {
     cut: Option<Position>,
     snapshot: Vec<u8>,
     loaded_at: Option<Ms>,
-    /// What came of the stream and is not applied.
+    /// Bytes of the stream that came and are not applied.
     stream: Vec<u8>,
 }
 
@@ -52,7 +52,7 @@ pub struct Node {
     pub number: usize,
     pub is_up: bool,
     pub data: Data,
-    /// What a crash leaves.
+    /// The data that a crash leaves.
     disk: Data,
     pub role: Role,
     peers: Vec<Peer>,
@@ -60,7 +60,7 @@ pub struct Node {
     pinged: Ms,
 }
 
-/// What a node acts with.
+/// The means with which a node acts.
 pub struct Hands<'w> {
     pub net: &'w mut Net,
     pub now: Ms,
@@ -162,7 +162,7 @@ impl Node {
         matches!(&self.role, Role::Replica(follow) if follow.link.phase() == Phase::Connected)
     }
 
-    /// What its replicas have acknowledged.
+    /// The places that its replicas have acknowledged.
     pub fn acks(&self) -> Vec<LogOffset> {
         let online = self.peers.iter().filter_map(|peer| peer.feed.as_ref());
         online.filter(|feed| feed.state() == FeedState::Online).map(Feed::acked).collect()
@@ -312,7 +312,7 @@ impl Node {
         follow.loaded_at = None;
         let cut = follow.cut.take().expect("it was announced");
         self.data.replace(cut.id, cut.end, &std::mem::take(&mut follow.snapshot));
-        // What was on disk is of another history.
+        // The data on disk is of another history.
         self.disk = self.data.clone();
         let mut out = Vec::new();
         follow.link.step(Input::Loaded, hands.now, &mut out);

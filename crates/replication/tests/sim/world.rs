@@ -1,4 +1,5 @@
-//! The world: clients that write, an operator who promotes, what breaks, and what must hold all the same.
+//! The world: clients that write, an operator who promotes, the faults, and the properties that must hold all
+//! the same.
 
 use super::data::{Meanings, write_frame};
 use super::net::{End, Net};
@@ -246,7 +247,7 @@ impl World {
         self.with(next, |node, hands| node.promote(hands));
         self.counts.promotions += 1;
         self.primary = next;
-        // What was not answered may be there or not.
+        // Writes that were not answered may be there or not.
         self.pending.clear();
         self.check_answered();
         for number in 0..self.nodes.len() {
