@@ -8,7 +8,7 @@ pub struct Asked<'a> {
     pub command: u16,
     /// Everyone may run it (AUTH, HELLO): only its databases and keys are asked about.
     pub is_free: bool,
-    /// The one behind its name.
+    /// The argument after its name.
     pub first_argument: Option<&'a [u8]>,
     pub databases: AskedDatabases<'a>,
     pub keys: &'a [AskedKey<'a>],

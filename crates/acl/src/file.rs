@@ -77,7 +77,7 @@ fn read_line(
                 let after = format!("': {}. ", error.text());
                 errors.extend_from_slice(&[before.as_bytes(), rule, after.as_bytes()].concat());
             }
-            // What follows the first of the others may follow from it.
+            // Errors after the first of the others may follow from it.
             Err(error) if !has_failed => {
                 errors.extend_from_slice(format!("{place}: {}. ", error.text()).as_bytes());
                 has_failed = true;

@@ -112,9 +112,9 @@ impl KeyPatterns {
             || globs.iter().any(|(glob, access)| access.covers(asked) && glob_match(glob, key, false))
     }
 
-    /// Returns whether one pattern permits every key that begins so. What ends in a star and matches the
-    /// beginning matches whatever follows it. Of a glob with a class or an escape, whose last star may stand
-    /// for itself, this is not said.
+    /// Returns whether one pattern permits every key that begins so. A pattern that ends in a star and
+    /// matches the beginning matches whatever follows it. Of a glob with a class or an escape, whose last
+    /// star may stand for itself, this is not said.
     pub fn permit_beginning(&self, beginning: &[u8], asked: Access) -> bool {
         let is_open = |glob: &[u8]| glob.ends_with(b"*") && !glob.iter().any(|byte| b"[\\".contains(byte));
         let Compiled { all, prefixes, globs, .. } = &self.compiled;

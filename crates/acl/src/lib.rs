@@ -10,8 +10,8 @@
 //! A user never changes: a change makes another one, which takes the first one's place (`users`). So any
 //! thread that holds one can ask it without a lock.
 //!
-//! What is shown (`User::show`) are rules again, in Valkey's form, and they make the same user when they are
-//! read.
+//! The shown form (`User::show`) consists of rules again, in Valkey's form, and they make the same user when
+//! they are read.
 //!
 //! This crate knows users, rules and patterns. It knows no sockets, no sessions, no keyspace and no clock. A
 //! command is a number here, with a name and categories from a table that is given (`CommandTable`).

@@ -1,4 +1,4 @@
-//! The security log: what was denied, newest first. The same again within a minute is one entry.
+//! The security log: what was denied, newest first. Repeats within a minute share one entry.
 
 use std::collections::VecDeque;
 

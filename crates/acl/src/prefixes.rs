@@ -8,7 +8,7 @@
 
 use crate::key_patterns::Access;
 
-/// With so many or fewer all are compared.
+/// Number of prefixes up to which all are compared.
 const FEW: usize = 4;
 const WORD_BYTES: usize = 8;
 

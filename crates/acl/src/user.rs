@@ -274,7 +274,7 @@ impl User {
         &self.selectors[1..]
     }
 
-    /// Rules that make it, as ACL LIST shows them behind its name.
+    /// Rules that make it, as ACL LIST shows them after its name.
     pub fn show(&self) -> Vec<u8> {
         let mut out = Vec::new();
         for flag in self.flags() {

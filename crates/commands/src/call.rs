@@ -320,7 +320,7 @@ impl<'c> Call<'c, '_, '_> {
     pub fn expire_now(&mut self, key: &Key<'_>) {
         self.txn.expire(self.db, key);
         self.count(1);
-        // What the log holds is that the key has expired.
+        // The log holds the expiry of the key instead.
         self.records.replace_request();
     }
 

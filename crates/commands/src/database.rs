@@ -92,8 +92,8 @@ fn flushdb(call: &mut Call<'_, '_, '_>) -> Outcome {
 // are freed; the rest is freed in the background. With SYNC the reply waits until all are freed, and the worker of
 // that client serves no other client until then, while other workers go on. `lazyfree-lazy-user-flush` has no
 // effect. Why: freeing never blocks the other workers, so there is nothing to choose.
-/// Without SYNC so many entries, pages and slots are gone through before the answer: some 5 ms. The rest
-/// leaves in the background.
+/// Number of entries, pages and slots that are gone through before the answer, without SYNC: some 5 ms. The
+/// rest is freed in the background.
 const FREED_BEFORE_ANSWER_MAX: u64 = 50_000;
 
 /// The keys are gone at once, and others go on while their memory is freed. The log gets it even if nothing

@@ -8,8 +8,9 @@
 //! XREADGROUP ...         replaced by nothing  where only the reader's own state was looked at
 //! GET k                  none                 no change was counted
 //! ```
-//! The log itself is the server's: at a command's end it takes the records behind what the keyspace has
-//! reported meanwhile (keys that expired under the command). Without a consumer nothing is built.
+//! The log itself is the server's: at a command's end it takes the records, and puts them after the changes
+//! that the keyspace has reported meanwhile (keys that expired under the command). Without a consumer nothing
+//! is built.
 
 use crate::Call;
 use isotherm_resp::{Args, ArgsBuf};
@@ -95,7 +96,7 @@ impl Records {
         }
     }
 
-    /// Takes the records of a command that made so many changes.
+    /// Takes the records of a command that made this number of `changes`.
     #[inline]
     pub fn take(&mut self, request: Args<'_>, changes: u64, mut each: impl FnMut(Record<'_>)) {
         if !self.is_wanted {
@@ -120,13 +121,14 @@ impl Call<'_, '_, '_> {
         self.records.push(words.iter().copied());
     }
 
-    /// The log holds this request as it came, beside other records, or although nothing was counted.
+    /// The log holds this request as it came, in addition to other records, or although no change was
+    /// counted.
     #[inline]
     pub fn record_request(&mut self) {
         self.records.push_request();
     }
 
-    /// The log holds the words and behind them a number.
+    /// The log holds the words, and after them a number.
     pub fn record_with_number<const N: usize>(&mut self, words: [&[u8]; N], number: i64) {
         let mut room = [0; I64_BYTES_MAX];
         let number = write_i64(number, &mut room);
@@ -142,9 +144,9 @@ impl Call<'_, '_, '_> {
         self.records.push(words);
     }
 
-    /// The log holds `words` and behind them elements of the keyspace, in several commands where they are
-    /// many or long: one that a reader takes ends before 4 GB (`REQUEST_BYTES_MAX`), and what was popped or
-    /// sorted came in many requests.
+    /// The log holds `words` and after them elements of the keyspace, in several commands where they are many
+    /// or long: one that a reader takes ends before 4 GB (`REQUEST_BYTES_MAX`), and elements that were popped
+    /// or sorted came in many requests.
     pub fn record_elements(&mut self, words: &[&[u8]], elements: &[Vec<u8>]) {
         let mut rest = elements;
         while !rest.is_empty() {
@@ -162,7 +164,7 @@ impl Call<'_, '_, '_> {
         }
     }
 
-    /// The log holds the first `words` words of this request: memory ended behind them.
+    /// The log holds the first `words` words of this request: memory ended after them.
     #[cold]
     pub fn record_first(&mut self, words: usize) {
         let args = self.args;

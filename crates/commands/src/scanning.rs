@@ -23,7 +23,7 @@ pub(crate) struct ScanOptions<'a> {
 }
 
 impl<'a> ScanOptions<'a> {
-    /// Reads what stands behind `key cursor`.
+    /// Reads the arguments after `key cursor`.
     pub fn parse(args: Args<'a>, kind: ScanKind) -> Result<ScanOptions<'a>, &'static str> {
         let mut options = ScanOptions { count: COUNT_DEFAULT, pattern: None, values: true };
         let mut at = 3;

@@ -13,7 +13,7 @@ use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 use std::ops::Range;
 
-/// The keys behind `numkeys`, which stands at argument `at`.
+/// The keys after `numkeys`, which stands at argument `at`.
 pub const fn keys_behind(at: i32) -> KeySpec {
     KeySpec {
         notes: "",
@@ -56,7 +56,7 @@ impl<E> Several<E> {
 }
 
 impl Call<'_, '_, '_> {
-    /// Waits for a value of this type at one of the keys, all of which are absent. Replies null if waiting is
+    /// Waits for a value of this type at one of the keys, which are all absent. Replies null if waiting is
     /// not allowed.
     pub fn wait_for_one_of(&mut self, kind: Type, keys: Range<usize>, deadline: Option<UnixMs>) -> Outcome {
         if !self.may_wait {

@@ -1,6 +1,6 @@
 //! Byte strings in one piece of memory: to keep a million takes few allocations.
 
-/// Texts, one behind the other.
+/// Texts, one after the other.
 #[derive(Default)]
 pub struct Texts {
     bytes: Vec<u8>,

@@ -1,11 +1,11 @@
 //! Finds the crate `lua-src`, and takes from it the files of Lua that are as expected.
 //!
 //! The crate does not say where it lies: not in its interface, and not through a build script of its own.
-//! Cargo knows. But `cargo metadata` for this workspace wants every crate of every member and platform, of
-//! which a build of one program has downloaded a part. So it is asked for a package, made here, that depends
-//! on `lua-src` alone. It does not wait for the cargo that runs this script, downloads nothing, and finds a
-//! source replacement (`cargo vendor`) that is configured above this folder or in CARGO_HOME, but none that
-//! is given on the command line.
+//! Cargo knows. But `cargo metadata` for this workspace wants every crate of every member and platform, and a
+//! build of one program has downloaded only a part of them. So it is asked for a package, made here, that
+//! depends on `lua-src` alone. It does not wait for the cargo that runs this script, downloads nothing, and
+//! finds a source replacement (`cargo vendor`) that is configured above this folder or in CARGO_HOME, but
+//! none that is given on the command line.
 //!
 //! `Cargo.lock` has the crate's SHA-256, and cargo compares it when it downloads. The hashes here are for
 //! what happens to files after that, and for vendored ones, which cargo does not compare again for a crate

@@ -1,5 +1,5 @@
 //! Runs one script many times in an interpreter and prints the CPU time: `library_cost TIMES SCRIPT [ARG]`.
-//! What a call of a library costs, beside the same script in `valkey-cli EVAL`.
+//! The cost of a call of a library, for a comparison with the same script in `valkey-cli EVAL`.
 
 use isotherm_resp::{Args, ArgsBuf, Protocol, Reply};
 use isotherm_script::{Called, Checkpoint, Host, Identity, Interpreter, Limits, LogLevel, Replication};

@@ -5,8 +5,8 @@
 //!   code --load--> [name, description, flags, reference] ...        while it loads there is server.register_function
 //!   reference, keys, arguments --run--> reply                       while a function runs there is what scripts have
 //! ```
-//! A library that fails while it loads leaves nothing. What its functions share (their upvalues) stays as
-//! long as the library; two libraries share nothing.
+//! A library that fails while it loads leaves nothing. The values that its functions share (their upvalues)
+//! stay as long as the library; two libraries share nothing.
 
 use isotherm_resp::{Args, Reply};
 use std::fmt;
@@ -72,7 +72,7 @@ impl FunctionInterpreter {
         self.0.run_compiled(&Run { reference: reference.0, words, key_count }, host, reply)
     }
 
-    /// Goes on with the call that is suspended.
+    /// Continues the call that is suspended.
     pub fn resume(&mut self, host: &mut dyn Host, reply: &mut Reply) -> Progress {
         self.0.resume(host, reply)
     }
@@ -92,7 +92,7 @@ impl FunctionInterpreter {
         self.0.used_bytes()
     }
 
-    /// 0: no limit. What is allocated already stays.
+    /// 0: no limit. Memory that is allocated already stays.
     pub fn set_memory_limit(&mut self, memory_bytes: usize) {
         self.0.set_memory_limit(memory_bytes);
     }

@@ -75,7 +75,7 @@ pub trait Host {
     fn log(&mut self, level: LogLevel, text: &[u8]);
 
     /// `redis.acl_check_cmd`: whether the caller may run this command; `None` if there is no such command or
-    /// it cannot have so many arguments.
+    /// it cannot have this number of arguments.
     fn may_run(&mut self, words: Args<'_>) -> Option<bool>;
 
     /// Asked every 100,000 instructions, steps of pattern matching included, and every 10,000 once it was

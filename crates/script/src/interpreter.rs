@@ -66,7 +66,7 @@ pub enum Ended {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
     Ended(Ended),
-    /// The host has asked for it: `resume` goes on, and nothing else may be run meanwhile.
+    /// The host has asked for it: `resume` continues, and nothing else may be run meanwhile.
     Suspended,
 }
 
@@ -117,7 +117,7 @@ impl Interpreter {
         self.lua.used_bytes() + self.scripts.capacity() * script_bytes
     }
 
-    /// 0: no limit. What is allocated already stays.
+    /// 0: no limit. Memory that is allocated already stays.
     pub fn set_memory_limit(&mut self, memory_bytes: usize) {
         self.lua.set_limit(memory_bytes);
     }
@@ -183,7 +183,7 @@ impl Interpreter {
         progress
     }
 
-    /// Goes on with the run that is suspended.
+    /// Continues the run that is suspended.
     pub fn resume(&mut self, host: &mut dyn Host, reply: &mut Reply) -> Progress {
         let (status, result) = self.lua.resume(host);
         let (progress, result_bytes) = (finish(status, result, reply), result.len());

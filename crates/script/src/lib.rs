@@ -7,8 +7,8 @@
 //!        C: Lua 5.1.5, patched, + glue.c|      |cjson, cmsgpack, struct, bit
 //!                                       +-tape-+
 //! ```
-//! **Architecture invariant:** `script` knows no keyspace, no sessions, no sockets and no clock. What a
-//! script may reach of the outside is the trait [`Host`] and, by `os.clock`, the CPU time of the process.
+//! **Architecture invariant:** `script` knows no keyspace, no sessions, no sockets and no clock. A script
+//! reaches the outside through the trait [`Host`] alone, and the CPU time of the process by `os.clock`.
 //!
 //! Reading order: what a script is run with (`host`), the interpreter (`interpreter`), the one of libraries
 //! of functions (`functions`), how its result becomes a reply (`result`), the debugger (`debugger`), how

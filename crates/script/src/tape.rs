@@ -185,7 +185,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Writes a tape behind what `bytes` holds.
+/// A writer of a tape, which it appends to `bytes`.
 #[derive(Debug)]
 pub struct Writer<'a> {
     bytes: &'a mut Vec<u8>,

@@ -1,8 +1,8 @@
 //! Strings combined bit by bit: BITOP.
 //!
-//! A key that is absent is an empty string, and a string goes on with zeros to the length of the longest. So
-//! one result is folded over the sources, growing as it meets longer ones; no two of them are looked at
-//! together.
+//! A key that is absent is an empty string, and a string counts as padded with zeros to the length of the
+//! longest. So one result is folded over the sources, growing as it meets longer ones; no two of them are
+//! looked at together.
 
 use crate::call::is_word;
 use crate::spec::*;

@@ -42,7 +42,7 @@ impl Width {
         if self.signed { (1 << (self.bits - 1)) - 1 } else { (1 << self.bits) - 1 }
     }
 
-    /// The integer that begins at bit `offset`; zeros behind the end.
+    /// The integer that begins at bit `offset`; zeros after the end.
     pub fn get(self, bytes: &[u8], offset: u64) -> i64 {
         let raw = (0..u64::from(self.bits))
             .fold(0u64, |value, at| value << 1 | u64::from(bit_at(bytes, offset + at)));

@@ -1,4 +1,4 @@
-//! The group `bitmap`: a string seen as a row of bits, the first of which is the highest of its first byte.
+//! The group `bitmap`: a string seen as a row of bits. The first bit is the highest one of the first byte.
 //!
 //! ```text
 //! byte      0               1

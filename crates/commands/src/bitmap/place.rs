@@ -19,7 +19,7 @@ pub(super) fn bit_offset(call: &Call<'_, '_, '_>, at: usize, width: Option<u32>)
     (offset >> 3 < call.string_bytes_max() as u64).then_some(offset)
 }
 
-/// The bit `offset` of `bytes`; zero behind their end.
+/// The bit `offset` of `bytes`; zero after their end.
 #[inline]
 pub(super) fn bit_at(bytes: &[u8], offset: u64) -> bool {
     bytes.get((offset >> 3) as usize).is_some_and(|byte| byte >> (7 - (offset & 7)) & 1 == 1)

@@ -77,7 +77,7 @@ fn parse_copy(call: &Call<'_, '_, '_>) -> Result<(Db, bool), String> {
     Ok((target, replace))
 }
 
-/// Valkey looks at each word DB with something behind it, whatever stands in between.
+/// Valkey looks at each word DB that an argument follows, whatever stands in between.
 fn databases_of_copy(args: Args<'_>, current: u16) -> Databases {
     let mut at = 3;
     while at + 1 < args.len() {

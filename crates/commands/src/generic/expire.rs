@@ -169,7 +169,7 @@ impl Form {
         let ms = if self.seconds { number.checked_mul(1000) } else { Some(number) };
         let base = if self.relative { now } else { UnixMs(0) };
         let moment = ms.and_then(|ms| base.checked_add_ms(ms));
-        // What is over is over: how long ago does not matter.
+        // For a moment in the past it does not matter how long ago it was.
         moment.map(|moment| moment.max(UnixMs(0))).ok_or_else(|| errors::invalid_expire(self.command).into())
     }
 }

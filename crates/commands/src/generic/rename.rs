@@ -13,7 +13,7 @@ pub const RENAME: Command<Handler> = Command::new(
         arity: 3,
         flags: Flags::WRITE,
         acl: AclCategories::KEYSPACE,
-        // What it is stored under on disk is its name.
+        // On disk a value is stored under its key's name.
         need: NeedFrom::Stated(Need::All),
         key_specs: &[
             KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE)),
@@ -41,7 +41,7 @@ pub const RENAMENX: Command<Handler> = Command::new(
         arity: 3,
         flags: Flags::WRITE.or(Flags::FAST),
         acl: AclCategories::KEYSPACE,
-        // What it is stored under on disk is its name.
+        // On disk a value is stored under its key's name.
         need: NeedFrom::Stated(Need::All),
         key_specs: &[
             KeySpec::one(1, KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE)),

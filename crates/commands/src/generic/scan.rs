@@ -48,7 +48,7 @@ pub struct ScanOptions<'a> {
 }
 
 impl<'a> ScanOptions<'a> {
-    /// Reads what stands behind `SCAN cursor`.
+    /// Reads the arguments after `SCAN cursor`.
     pub fn parse(args: Args<'a>, has_slot: bool) -> Result<ScanOptions<'a>, Vec<u8>> {
         let mut options = ScanOptions { count: COUNT_DEFAULT, pattern: None, kind: None, slot: None };
         let mut at = 2;

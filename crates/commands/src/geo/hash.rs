@@ -97,7 +97,7 @@ impl Cell {
         ((self.bits << shift) as f64, ((self.bits + 1) << shift) as f64)
     }
 
-    /// The cell so many to the east and to the north; the world has no edge.
+    /// The cell that lies `east` cells to the east and `north` cells to the north; the world has no edge.
     pub fn neighbour(self, east: i32, north: i32) -> Cell {
         let unused = 64 - 2 * self.step;
         let (x_bits, y_bits) = (ODD_BITS >> unused, EVEN_BITS >> unused);

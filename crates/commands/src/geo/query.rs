@@ -255,7 +255,7 @@ impl Query {
         if self.any && self.count == 0 {
             return Err(ANY_WITHOUT_COUNT.into());
         }
-        // The first so many are the nearest so many, unless any will do.
+        // The first `count` members are the nearest ones, unless any will do.
         if self.count > 0 && !self.any && self.descending.is_none() {
             self.descending = Some(false);
         }

@@ -281,7 +281,7 @@ fn georadiusbymember_ro(call: &mut Call<'_, '_, '_>) -> Outcome {
     search(call, Variant::RadiusByMemberReadOnly)
 }
 
-/// The key behind `keyword`.
+/// The key after `keyword`.
 const fn target_key(keyword: &'static str, start_from: i32) -> KeySpec {
     KeySpec {
         notes: "",

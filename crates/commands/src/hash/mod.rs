@@ -70,7 +70,7 @@ impl Call<'_, '_, '_> {
     }
 }
 
-/// `numfields` at `at` and as many fields behind it: where they begin.
+/// Checks `numfields` at `at` and the fields after it, and returns where the fields begin.
 fn fields_at(args: Args<'_>, at: usize, step: usize, mismatch: &'static str) -> Result<usize, &'static str> {
     let count = args.try_get(at).and_then(parse_i64).ok_or(errors::NOT_AN_INTEGER)?;
     let given = args.len() - at - 1;

@@ -142,7 +142,7 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
         for _ in 0..wanted_count {
             match draws.next(&mut |n| prng.below(n)) {
                 Some((field, value)) if write(field, value) => {}
-                // What is not in memory is noted, and the command runs again.
+                // Fields that are not in memory are noted, and the command runs again.
                 None if (1..view.len()).contains(&draws.missed()) => {}
                 Some(_) | None => break,
             }

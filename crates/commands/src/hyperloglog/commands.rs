@@ -132,7 +132,7 @@ fn add_to_copy(
 ) -> Result<u64, Wrong> {
     let changes = match add_all(call, &mut bytes) {
         Ok(changes) => changes,
-        // What was added before the damage was met stays; no event is emitted.
+        // Elements that were added before the damage was met stay; no event is emitted.
         Err(corrupted) => {
             call.txn.set(call.db, key, NewValue::Raw(&bytes), Expiry::Keep)?;
             return Err(corrupted.into());

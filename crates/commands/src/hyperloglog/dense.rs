@@ -1,4 +1,4 @@
-//! Registers of 6 bits, one behind the other, from the lowest bit of a byte on:
+//! Registers of 6 bits, one after the other, from the lowest bit of a byte on:
 //!
 //! ```text
 //! byte        0          1          2

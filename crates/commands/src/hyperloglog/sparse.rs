@@ -6,7 +6,7 @@
 //! 1vvvvvll             1 to 4 registers of the value 1 to 32
 //! ```
 //! A new sketch is one run of zeros. Changing a register splits the run it lies in, and then equal values
-//! beside each other are joined, a few runs around: exactly as Valkey does it, for the bytes are seen.
+//! next to each other are joined, a few runs around: exactly as Valkey does it, for the bytes are seen.
 
 use super::{Histogram, REGISTERS, Registers};
 
@@ -148,7 +148,7 @@ pub(super) fn raise(
     Ok(Raised::Changed)
 }
 
-/// The runs that replace one: what was before the register, the register, what was behind it.
+/// The runs that replace one: the part before the register, the register, and the part after it.
 fn split(place: &Place, index: usize, value: u8) -> arrayvec::ArrayVec<u8, 5> {
     let mut parts = arrayvec::ArrayVec::new();
     let mut push = |old: u8, len: usize| match (old, len) {
@@ -163,7 +163,7 @@ fn split(place: &Place, index: usize, value: u8) -> arrayvec::ArrayVec<u8, 5> {
     parts
 }
 
-/// Joins equal values beside each other, looking at five runs from `at` on.
+/// Joins equal values next to each other, looking at five runs from `at` on.
 fn join(bytes: &mut Vec<u8>, start: usize, mut at: usize) {
     const RUNS_MAX: usize = 5;
     for _ in 0..RUNS_MAX {
@@ -177,7 +177,7 @@ fn join(bytes: &mut Vec<u8>, start: usize, mut at: usize) {
             let other = run_at(runs, next);
             if other.value == run.value && run.len + other.len <= VALUE_RUN_MAX {
                 bytes[start + next] = values(run.value, run.len + other.len);
-                // The joined run may be joined with the one behind it.
+                // The joined run may be joined with the one after it.
                 bytes.remove(start + at);
                 continue;
             }

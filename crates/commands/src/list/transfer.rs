@@ -183,7 +183,7 @@ fn transfer(call: &mut Call<'_, '_, '_>, from: End, to: End) -> Option<Outcome> 
         let read = call
             .txn
             .edit_list(call.db, &source, limits, |list| list.end(from).map(|element| element.to_vec()));
-        // Without memory for a list that is to come home there is none.
+        // There is no element if memory does not suffice for promoting the list.
         let Ok(Some(element)) = read.map(|edited| edited.result) else {
             return Some(call.out_of_memory());
         };

@@ -149,7 +149,7 @@ fn store(call: &mut Call<'_, '_, '_>, operation: Operation, event: &'static str)
         None => compute(call, operands, keys, operation),
     };
     if !call.txn.begin_changes() {
-        // What was not shown is read, and it runs again.
+        // Sets that could not be shown are read, and the command runs again.
         return call.out_of_memory();
     }
     let target = call.key(1);

@@ -65,7 +65,8 @@ fn pop_several(call: &mut Call<'_, '_, '_>) -> Outcome {
     }
     let prng = &mut *call.prng;
     let edited = call.txn.edit_set(call.db, &key, &call.settings.limits, |edit| {
-        // Behind one that cannot be read the command fails; what has left by then has left.
+        // The command fails after a member that cannot be read; the members that were removed by then stay
+        // removed.
         Ok::<_, Full>((0..count).map_while(|_| edit.pop(&mut |n| prng.below(n))).collect::<Vec<_>>())
     });
     let popped = or_fail!(call, finished(edited));
@@ -85,7 +86,7 @@ fn pop_all(call: &mut Call<'_, '_, '_>, len: u64) -> Outcome {
         view.for_each(|member| reply_element(call.reply, member));
     }
     if !call.txn.begin_changes() {
-        // What was not shown is read, and it runs again.
+        // Members that could not be shown are read, and the command runs again.
         return call.out_of_memory();
     }
     call.wrote(EventClass::Set, "spop", &key, len);
@@ -159,7 +160,7 @@ fn several(call: &mut Call<'_, '_, '_>) -> Outcome {
         for _ in 0..count {
             match view.random(&mut |n| prng.below(n)) {
                 Some(member) if write(member) => {}
-                // What is not in memory is noted, and the command runs again.
+                // Members that are not in memory are noted, and the command runs again.
                 None if missed < view.len() => missed += 1,
                 Some(_) | None => break,
             }

@@ -10,15 +10,15 @@ use std::ops::Range;
 /// Members that are copied out of one set before they are added to another: some 100 KB.
 const MEMBERS_AT_ONCE: u64 = 4096;
 
-/// A union with so many members that no small form takes them.
+/// A union with too many members for a small form.
 pub(super) struct Large {
     /// The argument that names the largest set.
     largest: usize,
     sources: Range<usize>,
 }
 
-/// Finds out whether a union of these sets, which the arguments `sources` name, is large. What is not in
-/// memory of them is noted then.
+/// Finds out whether a union of these sets, which the arguments `sources` name, is large. Then the parts of
+/// them that are not in memory are noted.
 pub(super) fn large(
     call: &mut Call<'_, '_, '_>,
     sets: &[(Option<u64>, usize)],
@@ -93,7 +93,7 @@ fn add_set(call: &mut Call<'_, '_, '_>, from: &Key<'_>, target: &Key<'_>) -> Res
     }
 }
 
-/// Copies about so many members, from `cursor` on. Returns the next cursor, 0 at the end.
+/// Copies about `count` members, from `cursor` on. Returns the next cursor, 0 at the end.
 fn copy_members(
     call: &mut Call<'_, '_, '_>,
     from: &Key<'_>,

@@ -136,7 +136,7 @@ impl AddOptions {
 struct Done {
     added: u64,
     updated: u64,
-    /// Members that were looked at: memory may have ended behind them.
+    /// Members that were looked at: memory may have ended after them.
     tried: usize,
     /// The score of the last member that was not passed over.
     score: Option<f64>,

@@ -123,7 +123,7 @@ fn write_ranks(
         if reply.is_discarded() {
             return;
         }
-        // What is not in memory is noted, and the command runs again.
+        // Members that are not in memory are noted, and the command runs again.
         if let Some((member, score)) = view.nth(rank) {
             write_scored(reply, member, with_scores.then_some(score));
         }

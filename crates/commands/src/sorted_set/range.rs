@@ -264,7 +264,8 @@ struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
-    /// `args`: the two ends and what follows them. What a command's name says already is not read.
+    /// `args`: the two ends and what follows them. Properties that the command's name fixes already are not
+    /// read.
     fn parse(
         args: Args<'a>,
         by: Option<By>,

@@ -6,7 +6,7 @@ use isotherm_keyspace::{EventClass, Key};
 pub(crate) type Scored = (Vec<u8>, f64);
 
 /// Stores the members under `key`, or removes it if there are none, and replies how many there are. A store
-/// counts as `changes`. Sources were read behind `Txn::read_first`: if not all could be shown, the command
+/// counts as `changes`. Sources were read after `Txn::read_first`: if not all could be shown, the command
 /// runs again.
 pub(crate) fn store_members(
     call: &mut Call<'_, '_, '_>,

@@ -14,8 +14,8 @@ pub enum Databases {
     Two,
 }
 
-/// Appends the arguments that name databases, each with what it names, of so many that there are. If one of
-/// them is wrong the command will say so, and nothing is appended.
+/// Appends the arguments that name databases, each with the database that it names. The second argument is
+/// the number of databases. If a name is wrong, the command will say so, and nothing is appended.
 pub type FindDatabases = fn(Args<'_>, u16, &mut Vec<(usize, u32)>);
 
 /// The database that an argument names, if there is one of this number.

@@ -23,8 +23,8 @@ pub struct KeySpec {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Begin {
     Index(i32),
-    /// Behind the first argument that is this word, looked for from `start_from` on; negative: from the end,
-    /// backwards.
+    /// The keys after the first argument that is this word, looked for from `start_from` on; negative: from
+    /// the end, backwards.
     Keyword {
         keyword: &'static str,
         start_from: i32,
@@ -187,8 +187,8 @@ fn push_keys(
     Ok(())
 }
 
-/// First key, last key and step, as COMMAND INFO shows them beside the specifications: of the ranges that are
-/// plain and follow each other. `None` shows as 0, 0, 0.
+/// First key, last key and step, as COMMAND INFO shows them next to the specifications: of the ranges that
+/// are plain and follow each other. `None` shows as 0, 0, 0.
 pub fn first_key_range(spec: &Spec) -> Option<(i32, i32, i32)> {
     legacy_range(spec.key_specs).0
 }

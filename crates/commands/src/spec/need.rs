@@ -8,7 +8,7 @@
 //! RW                      APPEND SADD   all              elements
 //! ```
 //! It follows from the flags of a key, the group and the required arguments. Where it does not, a declaration
-//! states it: TTL "accesses" a value of which it needs nothing. A value that is not in memory is fetched as
+//! states it: TTL "accesses" a value, and needs nothing of it. A value that is not in memory is fetched as
 //! far as it is needed.
 
 use super::{Argument, ArgumentKind, Group, KeyFlags, Spec};

@@ -96,7 +96,7 @@ fn parse_claim(call: &Call<'_, '_, '_>) -> Result<Claim, Vec<u8>> {
         }
         at += 1;
     }
-    // What is not between the epoch and now makes no sense: now.
+    // A time that is not between the epoch and now makes no sense, and is replaced by now.
     if (0..=now_ms).contains(&delivered_ms) {
         claim.delivered_ms = delivered_ms;
     }

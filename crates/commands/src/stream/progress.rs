@@ -2,7 +2,7 @@
 
 use isotherm_keyspace::{ConsumerGroup, StreamId, StreamState};
 
-/// Returns whether an entry behind `from` was deleted.
+/// Returns whether an entry after `from` was deleted.
 fn has_gaps(state: &StreamState, len: u64, from: StreamId) -> bool {
     len > 0 && state.max_deleted_id != StreamId::MIN && from <= state.max_deleted_id
 }
@@ -51,7 +51,7 @@ pub(super) fn lag(state: &StreamState, len: u64, group: &ConsumerGroup) -> Optio
     })
 }
 
-/// The group is about to be given entry `id`, behind all it was given before.
+/// The group is about to be given entry `id`, after all that it was given before.
 pub(super) fn advance(group: &mut ConsumerGroup, state: &StreamState, len: u64, id: StreamId) {
     match &mut group.entries_read {
         Some(read) if group.last_id >= state.first_id && !has_gaps(state, len, group.last_id) => {
@@ -71,7 +71,7 @@ mod tests {
         StreamId { ms, seq: 0 }
     }
 
-    /// Entries 1 to `added`, of which those up to `gone` were trimmed, or deleted one by one.
+    /// Entries 1 to `added`. Those up to `gone` were trimmed, or deleted one by one.
     fn state(added: u64, gone: u64, is_deleted: bool) -> (StreamState, u64) {
         let first_id = if gone == added { StreamId::MIN } else { id(gone + 1) };
         let max_deleted_id = if is_deleted { id(gone) } else { StreamId::MIN };

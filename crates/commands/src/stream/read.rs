@@ -151,7 +151,7 @@ fn parse<'a>(call: &Call<'a, '_, '_>, grouped: bool) -> Result<Request<'a>, Stri
 // too. Valkey takes the first such word from the fourth argument on: of `XREADGROUP COUNT 1 GROUP STREAMS c
 // STREAMS k >` it finds `c` and `STREAMS`, and the command reads `k`. Why: rights and slots are those of
 // the keys that are read.
-/// Appends the positions of the keys: behind STREAMS, the first half. Options are read as `parse` does.
+/// Appends the positions of the keys: after STREAMS, the first half. Options are read as `parse` does.
 fn stream_keys(args: Args<'_>, out: &mut Vec<(usize, KeyFlags)>) {
     let mut at = 1;
     while at < args.len() {
@@ -180,7 +180,8 @@ fn meaningless(sign: char) -> Vec<u8> {
     .into_bytes()
 }
 
-/// Behind which id a stream is to be read; `None`: what the group has not been given yet.
+/// Parses the id after which a stream is to be read; `None`: the entries that the group has not been given
+/// yet.
 fn parse_behind(
     call: &mut Call<'_, '_, '_>,
     request: &Request<'_>,
@@ -315,7 +316,7 @@ fn reply_name(reply: &mut Reply, key: &Key<'_>) {
     reply.bulk(key.bytes);
 }
 
-/// Replies the entries behind an id. Whether there were any.
+/// Replies the entries after an id. Returns whether there were any.
 fn read_one(call: &mut Call<'_, '_, '_>, request: &Request<'_>, key: &Key<'_>, behind: StreamId) -> bool {
     let reply = &mut *call.reply;
     let found = call.txn.find(call.db, key, Lookup::Read).map(|entry| entry.value);
@@ -333,8 +334,8 @@ fn read_one(call: &mut Call<'_, '_, '_>, request: &Request<'_>, key: &Key<'_>, b
     true
 }
 
-/// Replies new entries to a consumer of a group, or, behind an id, those that it has not acknowledged.
-/// Whether anything was replied.
+/// Replies new entries to a consumer of a group, or, after an id, those that it has not acknowledged. Returns
+/// whether anything was replied.
 fn read_grouped(
     call: &mut Call<'_, '_, '_>,
     request: &Request<'_>,
@@ -419,7 +420,7 @@ fn wants_groups(call: &mut Call<'_, '_, '_>, request: &Request<'_>, behind: &[Op
     has_all
 }
 
-/// The entries that a consumer has not acknowledged, behind an id.
+/// The entries that a consumer has not acknowledged, after an id.
 fn history(
     stream: &mut StreamEdit<'_, '_>,
     reply: &mut Reply,

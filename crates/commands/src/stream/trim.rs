@@ -87,7 +87,7 @@ impl Options {
                 Ok(())
             };
         };
-        // What a primary sends is exact already.
+        // The trims that a primary sends are exact already.
         if call.txn.conditions.expiry_mode == ExpiryMode::Keep {
             return Ok(());
         }

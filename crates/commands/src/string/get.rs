@@ -32,7 +32,8 @@ fn get(call: &mut Call<'_, '_, '_>) -> Outcome {
     }
 }
 
-/// Replies the value of `key`, or null; returns whether it is there. What is no string is not replied.
+/// Replies the value of `key`, or null; returns whether it is there. A value that is not a string is not
+/// replied.
 #[inline]
 pub(super) fn reply_value(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<bool, &'static str> {
     match call.txn.find(call.db, key, Lookup::Read) {

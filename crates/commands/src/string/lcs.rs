@@ -1,7 +1,7 @@
 //! LCS: the longest common subsequence of two strings.
 //!
-//! Valkey fills a table of numbers, 4 bytes a cell. What is needed of it afterwards is one bit a cell - where
-//! two bytes differ, whether the longer rest lies above or to the left - and the last row of numbers:
+//! Valkey fills a table of numbers, 4 bytes a cell. Two parts of it are needed afterwards: one bit a cell -
+//! where two bytes differ, whether the longer rest lies above or to the left - and the last row of numbers:
 //!
 //! ```text
 //!         b1 b2 b3 ...          steps: one bit a cell, row by row: 1 = go up, 0 = go left

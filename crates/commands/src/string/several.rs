@@ -31,7 +31,7 @@ fn mget(call: &mut Call<'_, '_, '_>) -> Outcome {
     call.reply.array(call.args.len() - 1);
     for at in 1..call.args.len() {
         let key = call.key(at);
-        // What is no string counts as absent here.
+        // A value that is not a string counts as absent here.
         if super::get::reply_value(call, &key).is_err() {
             call.reply.null();
         }

@@ -5,8 +5,8 @@ use isotherm_resp::{Reply, SharedBytes, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_i64};
 use std::ops::Range;
 
-/// `string` lets strings pass only, and values that are not in memory are fetched before a command that
-/// reads them runs (`need.rs`, of which a test asks every command).
+/// `string` lets strings pass only, and values that are not in memory are fetched before a command that reads
+/// them runs (`need.rs`; a test asks it about every command).
 const NOT_A_STRING: &str = "a string in memory was found before";
 
 /// Room for the text of a number, so that reading one needs no allocation.

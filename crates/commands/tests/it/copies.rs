@@ -45,7 +45,7 @@ fn a_stream_is_the_same_wherever_it_is_copied() {
         assert_eq!(ask(&mut server, &["COPY", "s", &format!("copy:{number}")]), ":1\r\n");
     }
     assert_eq!(server.large_bytes(), of_one, "long entries are shared");
-    // What changes one leaves the others alone.
+    // A change of one copy leaves the others alone.
     ask(&mut server, &["XDEL", "s", "700-1", "701-1"]);
     ask(&mut server, &["XADD", "s", "2000-1", "a", "b"]);
     for number in 0..TARGETS {

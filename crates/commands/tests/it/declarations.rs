@@ -67,7 +67,7 @@ fn check_argument(name: &str, argument: &Argument, named: &mut [bool]) {
     argument.arguments.iter().for_each(|inner| check_argument(name, inner, named));
 }
 
-/// Their keys stand behind a word, which "1" is not.
+/// Their keys follow a word, which "1" is not.
 const BEHIND_A_WORD: [&str; 2] = ["xread", "xreadgroup"];
 
 /// With the fewest arguments allowed, the keys are all within them.

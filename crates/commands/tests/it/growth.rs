@@ -28,8 +28,8 @@ const GROWTH_MAX: u64 = 17;
 /// seldom compared.
 const LOOKS: u64 = 1;
 
-/// A command line. What stands in brackets is repeated, with `#` for its number; `#n` outside of them is how
-/// many.
+/// A command line. The part in brackets is repeated, with `#` for its number; `#n` outside of them is how
+/// often.
 struct Request {
     /// Commands before it. One that ends with `*` is run for each number, with `#` for it.
     before: &'static [&'static str],
@@ -141,7 +141,7 @@ const REQUESTS: &[Request] = &[
 /// Commands that say they take many, and why no request stands here.
 const LEFT_OUT: &[(&str, &str)] = &[];
 
-/// Words of a line for so many.
+/// Words of a line, for this count.
 fn words(line: &str, count: usize) -> Vec<String> {
     let mut words = Vec::new();
     let mut rest = line;

@@ -24,7 +24,7 @@ fn ask(server: &mut Server, words: &[&str]) -> Vec<String> {
     found
 }
 
-/// A hash `h` of `fields` fields f0 ..., each its own value, of which the first `visible` are left.
+/// A hash `h` of `fields` fields f0 ..., each its own value. The first `visible` of them are left.
 fn hash(fields: usize, visible: usize) -> Server {
     let mut server = Server::new(Protocol::Resp2, 1);
     let names: Vec<String> = (0..fields).map(|number| format!("f{number}")).collect();
@@ -103,7 +103,7 @@ fn one_field_of_a_hundred_thousand_is_found_once() {
     assert_eq!(ask(&mut server, &["HRANDFIELD", "h"]), ["f0"]);
 }
 
-/// Returns a server with `keys` keys, of which the first `live` are live.
+/// Returns a server with `keys` keys. The first `live` of them are live.
 fn keys(keys: usize, live: usize, tag: &str, mode: ExpiryMode) -> Server {
     let mut server = Server::new(Protocol::Resp2, 4);
     for number in 0..keys {

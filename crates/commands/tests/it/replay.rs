@@ -59,8 +59,8 @@ impl Frame {
     }
 }
 
-/// A sink that has a log behind it: what leaves by itself is an entry of the frame, or a frame where none is
-/// open.
+/// A sink that has a log behind it: a key that leaves by itself is an entry of the frame, or a frame of its
+/// own where none is open.
 pub struct Sink<'w> {
     frame: Frame,
     is_open: bool,
@@ -327,8 +327,9 @@ fn with_questions<R>(world: &World, work: impl FnOnce(Ask<'_>) -> R) -> R {
     })
 }
 
-/// Entries, what the stream says of itself, and for each group who has what. When a consumer was last seen is
-/// not recorded, nor that one exists which was given nothing, as with Valkey.
+/// The entries of a stream, its description of itself, and the pending entries of each consumer of each
+/// group. The moment at which a consumer was last seen is not recorded, nor a consumer that was given
+/// nothing, as with Valkey.
 fn stream(ask: &mut dyn FnMut(&[&[u8]]) -> Vec<String>, key: &[u8]) -> Vec<String> {
     let mut all = ask(&[b"XRANGE", key, b"-", b"+"]);
     let info = ask(&[b"XINFO", b"STREAM", key]);
@@ -341,7 +342,7 @@ fn stream(ask: &mut dyn FnMut(&[&[u8]]) -> Vec<String>, key: &[u8]) -> Vec<Strin
         all.push(format!("{name} {:?} {:?}", named("pending"), named("last-delivered-id")));
         all.push(format!("{:?} {:?}", named("entries-read"), named("lag")));
         let pending = ask(&[b"XPENDING", key, &unescape(&name), b"-", b"+", b"10000"]);
-        // Id, consumer, idle time, deliveries; the clock goes on while it is asked.
+        // Id, consumer, idle time, deliveries; the clock runs while it is asked.
         all.extend(pending.chunks(4).map(|one| format!("{} {} {}", one[0], one[1], one[3])));
     }
     all
@@ -368,7 +369,7 @@ fn lines(reply: &Reply) -> Vec<String> {
     found
 }
 
-/// A long value by its sum: no key or field is so long.
+/// A long value by its sum: no key or field is that long.
 fn escape(bytes: &[u8]) -> String {
     const LONG: usize = 5000;
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !matches!(byte, b'\\' | b'"' | b'\'');

@@ -1,7 +1,7 @@
 //! A command that ends in OOM halfway leaves a log that says what it has done: random commands run in an
 //! arena that is full nearly all the time, what each of them leaves for the log is played at once into a
-//! keyspace with room, and the keys of the command are the same in both. The same with room, for what
-//! commands that name many things record.
+//! keyspace with room, and the keys of the command are the same in both. Another test does this with room,
+//! for the records of commands that name many things.
 //!
 //! ```text
 //!   full world    ballast, ballast, ...  | command: OOM at any of its steps | --> records

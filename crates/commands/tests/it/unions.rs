@@ -1,5 +1,5 @@
-//! SUNIONSTORE with a large set among its sources, which is taken over as it is, beside the same with small
-//! ones.
+//! SUNIONSTORE with a large set among its sources, which is taken over as it is, compared with one that has
+//! small sets only.
 
 use crate::common::Server;
 use isotherm_keyspace::{Effect, EffectMask, EffectSink};
@@ -36,8 +36,8 @@ fn members(server: &mut Server, key: &str) -> BTreeSet<String> {
     set
 }
 
-/// A server with sets `a` and `b`, which share members, of which some lie outside their pages, a small `c`,
-/// and a string `d` with a time.
+/// A server with sets `a` and `b`, which share members, a small `c`, and a string `d` with a time. Some
+/// members of `a` and `b` lie outside their pages.
 fn server(partitions: usize, size: usize) -> Server {
     let mut server = Server::new(Protocol::Resp2, partitions);
     let [long, larger] = [300, 6000].map(|len| "x".repeat(len));
@@ -86,7 +86,7 @@ fn a_large_union_is_what_a_small_one_is() {
             assert_eq!(ask(&mut server, &["TTL", union[0]], &mut Events::default()), ":-1\r\n");
             let encoding = ask(&mut server, &["OBJECT", "ENCODING", union[0]], &mut Events::default());
             assert_eq!(encoding, "$9\r\nhashtable\r\n");
-            // What was shared or copied leaves alone.
+            // Members that were shared or copied leave alone.
             for key in ["a", "b", "c", "new"] {
                 server.check_invariants();
                 ask(&mut server, &["DEL", key], &mut Events::default());

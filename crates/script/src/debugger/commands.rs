@@ -295,7 +295,7 @@ fn explain(debugger: &mut Debugger, command: &Command) {
     }
 }
 
-/// Lines of at most so many bytes, broken at blanks.
+/// Lines of at most `width` bytes, broken at blanks.
 fn wrapped(mut text: &'static str, width: usize) -> Vec<&'static str> {
     let mut lines = Vec::new();
     while text.len() > width {

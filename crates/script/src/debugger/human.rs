@@ -5,12 +5,12 @@ use isotherm_stdx::quoted::push_quoted;
 /// Maximum depth; deeper levels are not shown.
 const DEPTH_MAX: usize = 256;
 
-/// Appends a reply in wire form. What cannot be read ends it.
+/// Appends a reply in wire form. A value that cannot be read ends it.
 pub fn push_reply(out: &mut Vec<u8>, reply: &[u8]) {
     let _ = push_value(out, reply, 0);
 }
 
-/// Appends the value that `wire` begins with; what is behind it, if there is such a value.
+/// Appends the value that `wire` begins with. Returns the rest after it, if there is such a value.
 fn push_value<'r>(out: &mut Vec<u8>, wire: &'r [u8], depth: usize) -> Option<&'r [u8]> {
     let end = wire.iter().position(|&byte| byte == b'\r')?;
     let (line, rest) = (&wire[..end], wire.get(end + 2..)?);

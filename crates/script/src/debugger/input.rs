@@ -4,7 +4,7 @@
 // COMPAT(scripts): Commands that reach the debugger together are all carried out; Valkey carries out the first and drops what came
 // with it. Why: it is what their sender means.
 
-/// A command has at most so many words, of at most so many bytes.
+/// Maximum number of words of a command, and of bytes of a word.
 const WORDS_MAX: i64 = 1024;
 const WORD_BYTES_MAX: i64 = 1024;
 const INPUT_BYTES_MAX: usize = 1 << 20;
@@ -38,7 +38,7 @@ impl Input {
         self.bytes.capacity()
     }
 
-    /// The next command, if it is complete. Behind an error nothing is left.
+    /// The next command, if it is complete. After an error nothing is left.
     pub fn take(&mut self) -> Result<Option<Words>, &'static str> {
         if std::mem::take(&mut self.is_too_much) {
             return Err(TOO_MUCH);
@@ -89,7 +89,7 @@ fn parse(bytes: &[u8]) -> Result<Option<(Words, usize)>, ()> {
     Ok(Some((words, at)))
 }
 
-/// The number behind the sign at `at`, which moves behind its line; none if the line is not complete.
+/// The number after the sign at `at`, which moves to the end of the line; none if the line is not complete.
 fn number(bytes: &[u8], at: &mut usize) -> Option<i64> {
     let line = &bytes[*at + 1..];
     let len = line.windows(2).position(|two| two == b"\r\n")?;

@@ -6,7 +6,7 @@
 //!   client <--take_output-- out <-- one array of lines for each stop and each command
 //! ```
 //! The lines are Valkey's, to the byte. A debugger belongs to the run that it was given to, and has no view
-//! of the world: the run is suspended while there is no command (`Debugger::is_waiting`), and goes on when
+//! of the world: the run is suspended while there is no command (`Debugger::is_waiting`), and continues when
 //! one has come, or when the client has left.
 
 mod commands;
@@ -26,7 +26,7 @@ use input::{Input, Words};
 // that is where the script stands.
 /// Maximum length of the log between two answers; the rest is cut off.
 const LOG_BYTES_MAX: usize = 4 << 20;
-/// Behind so much output the run waits until its client has read some of it.
+/// Output at which the run waits until its client has read some of it.
 const OUT_BYTES_MAX: usize = 64 << 10;
 const BREAKPOINTS_MAX: usize = 64;
 /// `maxlen` of a new session.
@@ -142,12 +142,12 @@ impl Debugger {
         self.is_held = is_held;
     }
 
-    /// The client sends no more: behind what it has sent the script goes on to its end.
+    /// The client sends no more: after the commands that it has sent the script continues to its end.
     pub fn end_input(&mut self) {
         self.is_ended = true;
     }
 
-    /// The client is gone: the script goes on to its end, and says nothing more.
+    /// The client is gone: the script continues to its end, and says nothing more.
     pub fn leave(&mut self) {
         self.is_ended = true;
         self.is_held = false;

@@ -79,7 +79,7 @@ fn what_is_no_command_ends_it() {
             "{}",
             bytes[..9.min(bytes.len())].escape_ascii()
         );
-        // Behind it the session may go on, if the script catches the error.
+        // After it the session may continue, if the script catches the error.
         debugger.feed(&wire("c"));
         assert_eq!(debugger.next(), Some(Action::GoOn));
     }
@@ -108,7 +108,7 @@ fn a_client_that_leaves() {
     let mut debugger = at(2);
     debugger.feed(&[wire("b 3"), wire("s")].concat());
     debugger.end_input();
-    // What it has sent is carried out; behind that nothing stops the script.
+    // The commands that it has sent are carried out; after them nothing stops the script.
     assert_eq!(debugger.next(), Some(Action::GoOn));
     assert!(!debugger.reach(3, true));
     let mut debugger = at(2);

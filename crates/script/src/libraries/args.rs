@@ -122,7 +122,7 @@ pub struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// The next one, or nothing behind the last; the number goes on.
+    /// The next one, or nothing after the last; the number rises in any case.
     pub fn next(&mut self) -> Option<Value<'a>> {
         self.number += 1;
         (self.at < self.tape.len()).then(|| {

@@ -1,8 +1,8 @@
-//! The libraries that scripts find beside Lua's own, in safe Rust: cjson, cmsgpack, struct, bit.
+//! The libraries that scripts find besides Lua's own, in safe Rust: cjson, cmsgpack, struct, bit.
 //!
 //! A library is a table of declarations. Its functions get the arguments as a tape, write their results to
-//! one, and never see Lua. What a library remembers (the settings of cjson) lives in [`State`] and lasts for
-//! a run.
+//! one, and never see Lua. The memory of a library (the settings of cjson) lives in [`State`] and lasts for a
+//! run.
 //!
 //! ```text
 //! cjson.encode({a = 1})                                   in Lua
@@ -17,7 +17,7 @@
 //!
 //! Invariants: nothing panics, whatever the bytes of a string or the nesting of a table; only a tape that the
 //! walker cannot write is a bug, and asserts. Memory is taken for what was read, never for what a length
-//! promises. What a script sets in cjson is gone at the next `reset`.
+//! promises. The settings that a script makes in cjson are gone at the next `reset`.
 
 mod args;
 mod bits;
@@ -55,9 +55,9 @@ pub struct Function {
 pub enum Depth {
     /// No argument is a table of interest: each is `Item::TooDeep`.
     None,
-    /// A deeper table is `Item::TooDeep`, and the walk goes on behind it.
+    /// A deeper table is `Item::TooDeep`, and the walk continues after it.
     Cut(u16),
-    /// A deeper table is `Item::TooDeep`, and so is each table behind it: the function is going to fail, and
+    /// A deeper table is `Item::TooDeep`, and so is each table after it: the function is going to fail, and
     /// needs no more than the keys of those that are open.
     End(u16),
 }
@@ -71,10 +71,10 @@ pub enum Constant {
 
 /// Call of a function.
 pub struct Call<'a> {
-    /// The arguments, one value behind the other.
+    /// The arguments, one value after the other.
     pub args: Reader<'a>,
     pub arg_count: usize,
-    /// Results, one value behind the other; C counts them.
+    /// Results, one value after the other; C counts them.
     pub out: Writer<'a>,
     /// 0, or what `Writer::library` was called with when this function's table was made.
     pub instance: u32,
@@ -84,7 +84,7 @@ pub struct Call<'a> {
 /// Failure of a function. Its output is dropped.
 #[derive(Debug, PartialEq)]
 pub enum Failure {
-    /// `luaL_error`: the text behind the place in the script.
+    /// `luaL_error`: the text after the place in the script.
     Error(Vec<u8>),
     /// A text without a place, as what Lua itself throws in a function of C.
     Plain(&'static str),

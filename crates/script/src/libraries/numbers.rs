@@ -147,8 +147,8 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t'..=b'\r')
 }
 
-/// At most so many digits make an integer below 2^53, which a power of ten to 10^22 scales with one rounding
-/// (Clinger).
+/// Maximum number of digits of an integer that is always below 2^53, which a power of ten to 10^22 scales
+/// with one rounding (Clinger).
 const EXACT_DIGITS_MAX: usize = 15;
 
 fn unsigned(text: &[u8]) -> (f64, usize) {

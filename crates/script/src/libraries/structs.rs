@@ -7,8 +7,8 @@
 //! ```
 //!
 //! An item of n bytes begins at a multiple of n, or of the alignment if that is less. Sizes and offsets never
-//! leave what a `size_t` holds, and nothing is read behind the data, whatever the sum (CVE-2018-11219,
-//! CVE-2020-14147). What `pack` writes is bounded by its arguments: an item takes at most 32 bytes and 31
+//! leave what a `size_t` holds, and nothing is read beyond the data, whatever the sum (CVE-2018-11219,
+//! CVE-2020-14147). The output of `pack` is bounded by its arguments: an item takes at most 32 bytes and 31
 //! before it, or the bytes of its string.
 
 use super::args::{
@@ -128,7 +128,7 @@ pub fn pack(_: &mut State, args: Args<'_>, out: &mut Vec<u8>) -> Done {
     let mut format = Format::new(&format);
     out.extend_from_slice(&[STRING, 0, 0, 0, 0]);
     let begin = out.len();
-    // In C the string under construction stands behind the arguments, with a nil before it.
+    // In C the string under construction stands after the arguments, with a nil before it.
     let mut argument = || {
         let value = cursor.next().or(Some(Value::Nil));
         (value, cursor.number)
@@ -159,7 +159,7 @@ pub fn pack(_: &mut State, args: Args<'_>, out: &mut Vec<u8>) -> Done {
                 let (value, number) = argument();
                 let text = check_text(value, number)?;
                 let size = if size == 0 { text.len() } else { size };
-                // Valkey names the argument behind the one that is too short.
+                // Valkey names the argument after the one that is too short.
                 let taken =
                     text.get(..size).ok_or_else(|| Failure::argument(number + 1, "string too short"))?;
                 out.extend_from_slice(taken);

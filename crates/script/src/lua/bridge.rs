@@ -49,7 +49,7 @@ impl Bridge {
     }
 }
 
-/// Back to who has resumed the run, until it is resumed again.
+/// Returns to the caller that has resumed the run, until it is resumed again.
 ///
 /// # Safety
 /// As for `of`; no reference to the bridge or its host is in use.
@@ -154,7 +154,7 @@ unsafe extern "C" fn log(bridge: *mut c_void, level: u8, text: Bytes) {
     bridge.host().log(level, text);
 }
 
-/// 0: the script goes on; 1: it is to end; 2: it was suspended, goes on, and is asked more often.
+/// 0: the script continues; 1: it is to end; 2: it was suspended, continues, and is asked more often.
 unsafe extern "C" fn checkpoint(bridge: *mut c_void) -> i32 {
     let mut was_suspended = false;
     loop {

@@ -110,7 +110,7 @@ pub struct Config {
 pub const RAN: i32 = 0;
 pub const STOPPED: i32 = 2;
 
-/// C's struct, of which only C knows the inside.
+/// C's struct. Only C knows its fields.
 #[repr(C)]
 pub struct Interp {
     _opaque: [u8; 0],

@@ -161,7 +161,8 @@ impl State {
         unsafe { ffi::iso_collect(self.interp.as_ptr()) }
     }
 
-    /// A run may be over, whose result had so many bytes: what it has made large is given back.
+    /// Gives back the memory of buffers that a run has made large, if the run is over. `result_bytes` is the
+    /// length of its result.
     pub fn trim_after(&mut self, result_bytes: usize) {
         if self.is_suspended() {
             return;
@@ -234,7 +235,7 @@ impl State {
         self.go_on(fiber, host)
     }
 
-    /// Goes on with the run that is suspended.
+    /// Continues the run that is suspended.
     pub fn resume<'s>(&'s mut self, host: &mut dyn Host) -> (Status, &'s [u8]) {
         let fiber = self.run.take().expect("a run is suspended");
         self.go_on(fiber, host)

@@ -5,7 +5,7 @@ use isotherm_script::{Debugger, Ended, Interpreter, Progress};
 
 use crate::model::{Model, eval_in, interpreter, limited, sha_of};
 
-/// All that a session says, and the reply. Code is one word; behind the last line the client sends no more.
+/// All that a session says, and the reply. Code is one word; after the last line the client sends no more.
 fn session(lua: &mut Interpreter, model: &mut Model, body: &str, lines: &[&str]) -> (String, Ended) {
     let sha = sha_of(body);
     lua.compile(&sha, body.as_bytes()).unwrap();

@@ -1,4 +1,4 @@
-//! The texts of errors, and who has counted them.
+//! The texts of errors, and which side has counted them.
 
 use isotherm_resp::Protocol;
 use isotherm_script::Ended;
@@ -102,7 +102,7 @@ fn an_error_of_a_command_is_counted_already() {
     let mut ended = |script| eval_with(&mut lua, &mut Model::default(), Protocol::Resp2, script, &[], &[]).1;
     assert_eq!(ended("return redis.call('nosuch')"), Some(Ended::Failed { is_counted: true }));
     assert_eq!(ended("error('x')"), Some(Ended::Failed { is_counted: false }));
-    // What pcall gave, returned: the reply is an error as well.
+    // The script returns the result of pcall: the reply is an error as well.
     assert_eq!(ended("return redis.pcall('nosuch')"), Some(Ended::Failed { is_counted: true }));
 }
 

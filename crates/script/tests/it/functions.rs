@@ -57,7 +57,8 @@ fn two_libraries_share_nothing() {
     for code in ["shared = 1", "server.x = 1", "redis.log = nil", "('').rep.x = 1", "server.call('get')"] {
         assert!(load(&mut interpreter, code).is_err(), "{code}");
     }
-    // What is there while a library loads is not there when its functions run, and the other way round.
+    // Names that are there while a library loads are not there when its functions run, and the other way
+    // round.
     let code = "local loading = server\n\
         server.register_function('f', function() return {type(loading.register_function), type(server.call), type(server.register_function)} end)\n\
         server.register_function('g', function() loading.register_function('h', function() end) end)";

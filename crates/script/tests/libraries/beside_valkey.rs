@@ -107,7 +107,8 @@ impl Valkey {
     }
 }
 
-/// Two errors in one value, of which the nesting is the one that is reported: `depth_of_failure` says why.
+/// Returns whether a value has two errors, and the nesting is the one that is reported: `depth_of_failure`
+/// says why.
 fn is_unordered(expected: &Outcome, found: &Outcome) -> bool {
     match (expected, found) {
         (Outcome::Error(expected), Outcome::Error(found)) => {

@@ -1,4 +1,5 @@
-//! The libraries beside those of a real Valkey: recorded calls, and generated ones where a server is at hand.
+//! The libraries compared with those of a real Valkey: recorded calls, and generated ones where a server is
+//! available.
 
 mod beside_valkey;
 mod calls;

@@ -131,7 +131,7 @@ fn sort_ro(call: &mut Call<'_, '_, '_>) -> Outcome {
     run(call, false)
 }
 
-/// The key to sort, and the one behind the last STORE.
+/// The key to sort, and the one after the last STORE.
 fn sort_keys(args: Args<'_>, out: &mut Vec<(usize, KeyFlags)>) {
     sort_ro_keys(args, out);
     let store = options::store_position(args);
@@ -369,7 +369,7 @@ fn store(call: &mut Call<'_, '_, '_>, elements: &[&[u8]], options: &Options<'_>,
         each_answer(call, elements, options, |_, value| looked_up.push(value.unwrap_or_default().to_vec()));
     }
     if !call.txn.begin_changes() {
-        // What was not shown is read, and it runs again.
+        // Values that could not be shown are read, and the command runs again.
         return call.out_of_memory();
     }
     match options.gets.is_empty() {

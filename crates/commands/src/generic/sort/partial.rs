@@ -79,7 +79,7 @@ fn middle<T>(items: &[T], compare: &impl Fn(&T, &T) -> Ordering) -> usize {
 /// Sorts around the first element: less, equal, greater. How many are less, and how many greater.
 fn partition<T>(items: &mut [T], compare: &impl Fn(&T, &T) -> Ordering) -> (usize, usize) {
     let len = items.len();
-    // Equal ones are gathered at both ends: before `a`, and behind `d`. `c` and `d` stand one behind their
+    // Equal ones are gathered at both ends: before `a`, and after `d`. `c` and `d` stand one after their
     // element.
     let (mut a, mut b, mut c, mut d) = (1, 1, len, len);
     loop {

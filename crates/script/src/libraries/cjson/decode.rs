@@ -218,7 +218,7 @@ impl Decoder<'_> {
         Failure::error(format!("Expected {expected} but found {found} at character {character}"))
     }
 
-    /// Behind the text are NULs without end.
+    /// The byte at `at`. NULs without end follow the text.
     fn byte(&self, at: usize) -> u8 {
         self.text.get(at).copied().unwrap_or(0)
     }
