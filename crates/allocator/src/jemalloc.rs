@@ -74,7 +74,7 @@ pub fn report(format: Format) -> String {
         Format::Json => c"J",
     };
     let mut text = String::new();
-    // SAFETY: the callback gets the pointer that stands beside it; the options end with NUL.
+    // SAFETY: the callback gets the pointer that is passed with it; the options end with NUL.
     unsafe {
         tikv_jemalloc_sys::malloc_stats_print(Some(append), (&raw mut text).cast(), options.as_ptr());
     }

@@ -13,9 +13,10 @@
 //!   system       system.rs     multiples of 16         arenas, mapped blocks (the C library's)
 //! ```
 //!
-//! What is counted here is the same under each: every request, at the size that the allocator takes for it.
-//! Each thread counts in a cell of its own and adds that to the common sum when it exceeds 64 KB, so counting
-//! costs a few instructions and `allocated_bytes` is off by at most 64 KB x threads, 4 KB for one that rests.
+//! The count here does not depend on the allocator: every request, at the size that the allocator takes for
+//! it. Each thread counts in a cell of its own and adds that to the common sum when it exceeds 64 KB, so
+//! counting costs a few instructions and `allocated_bytes` is off by at most 64 KB x threads, 4 KB for one
+//! that rests.
 
 #![allow(unsafe_code)]
 

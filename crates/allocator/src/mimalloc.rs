@@ -50,7 +50,7 @@ pub fn figures() -> Figures {
     let json = report(Format::Json);
     let current = |name: &str| current_bytes(&json, name).unwrap_or_default();
     let (reserved, committed) = (current("reserved"), current("committed"));
-    // What lives is known to the counters of this process alone.
+    // Only the counters of this process know the live bytes.
     Figures {
         allocated: super::allocated_bytes(),
         active: committed.max(super::allocated_bytes()),
@@ -76,7 +76,7 @@ pub fn report(format: Format) -> String {
     }
     let mut text = String::new();
     match format {
-        // SAFETY: the callback gets the pointer that stands beside it.
+        // SAFETY: the callback gets the pointer that is passed with it.
         Format::Text => unsafe { sys::mi_stats_print_out(Some(append), (&raw mut text).cast()) },
         Format::Json => {
             // SAFETY: without a buffer it makes one, which ends with NUL and is freed here, once.

@@ -43,7 +43,7 @@ fn info() -> libc::mallinfo2 {
 pub fn figures() -> Figures {
     let info = info();
     let (heaps, mapped, used) = (info.arena as u64, info.hblkhd as u64, info.uordblks as u64);
-    // What a trimmed heap no longer has in memory it does not say.
+    // It does not say which part of a trimmed heap is no longer in memory.
     Figures {
         allocated: used + mapped,
         active: heaps + mapped,

@@ -23,7 +23,7 @@ unsafe extern "C" {
     fn MallocExtension_ReleaseFreeMemory();
 }
 
-/// Freed pages go back while others are freed, one in so many.
+/// Freed pages return to the system step by step, while others are freed.
 pub const GIVES_BACK: bool = false;
 
 pub const INNER: Tcmalloc = Tcmalloc;

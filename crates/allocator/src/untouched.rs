@@ -1,7 +1,7 @@
 //! Memory that was asked for and never written to: the kernel has given nothing for it yet.
 //!
-//! A large block comes from the kernel, which gives a page when it is first written to. What its owner knows
-//! to be untouched is not counted as allocated, so a length that was only announced costs nothing.
+//! A large block comes from the kernel, which gives a page when it is first written to. A part that its owner
+//! knows to be untouched is not counted as allocated, so a length that was only announced costs nothing.
 
 use super::count;
 

@@ -15,8 +15,8 @@
 //!   [owner u16 x count][room bits, only if count > 128][pad to 32][object 0][object 1] ... [object count-1][tail]
 //! ```
 //!
-//! The owners lie at the front rather than in a table beside the arena: the tail would be lost anyway, so for
-//! most classes they cost nothing, and a slab that holds one object still touches only its first 4 KB.
+//! The owners lie at the front rather than in a table next to the arena: the tail would be lost anyway, so
+//! for most classes they cost nothing, and a slab that holds one object still touches only its first 4 KB.
 //!
 //! **The order of a new slab follows the live bytes L of its class.** At rest a class wastes half a slab and
 //! the tails:
@@ -56,7 +56,7 @@ pub(crate) const CHUNK_BYTES: usize = 16 << 10;
 /// The largest slab: 8 chunks, 128 KB.
 pub(crate) const SLAB_ORDER_MAX: u32 = 3;
 pub(crate) const ORDERS: usize = SLAB_ORDER_MAX as usize + 1;
-/// Room bits that fit into the chunk's record; a slab of more objects keeps them behind its owners.
+/// Room bits that fit into the chunk's record; a slab of more objects keeps them after its owners.
 pub(crate) const ROOM_BITS_INLINE: usize = 128;
 /// Partial slabs are kept in lists by how full they are.
 pub(crate) const BIN_COUNT: usize = 5;
@@ -180,7 +180,7 @@ const fn page_class_bytes(class: usize) -> usize {
     if bytes < OBJECT_BYTES_MAX { bytes } else { OBJECT_BYTES_MAX }
 }
 
-/// The size of which `BLOB_COARSE_COUNT_MAX - class` fit into the largest slab.
+/// The largest size at which `BLOB_COARSE_COUNT_MAX - class` objects fit into the largest slab.
 const fn blob_coarse_bytes(class: usize) -> usize {
     let slab = CHUNK_BYTES << SLAB_ORDER_MAX;
     let count = BLOB_COARSE_COUNT_MAX - class;
@@ -188,7 +188,7 @@ const fn blob_coarse_bytes(class: usize) -> usize {
 }
 
 const fn blob_coarse_class(bytes: usize) -> usize {
-    // The quotient is the class, or one beside it because of the header.
+    // The quotient is the class, or one next to it because of the header.
     let count = (CHUNK_BYTES << SLAB_ORDER_MAX) / bytes;
     let mut class = BLOB_COARSE_COUNT_MAX.saturating_sub(count);
     while blob_coarse_bytes(class) < bytes {
@@ -240,7 +240,7 @@ impl Shape {
         self.first_object as usize
     }
 
-    /// Bytes behind the last object.
+    /// Bytes after the last object.
     pub fn tail_bytes(&self) -> usize {
         self.slab_bytes() - self.object_offset(self.count as usize)
     }
@@ -295,7 +295,7 @@ impl Shape {
     }
 }
 
-/// Rounded to 8 so that the words of room bits behind them are aligned.
+/// Rounded to 8 so that the words of room bits after them are aligned.
 const fn owners_bytes(count: usize) -> usize {
     (2 * count).next_multiple_of(8)
 }

@@ -13,15 +13,16 @@
 //!             |  one page| collapse | left as it is: 512 pages, some of them not there
 //! ```
 //!
-//! Giving back a chunk splits its huge page again, and the range is looked at anew. What was given back
-//! leaves RSS at once; the kernel has it for others as soon as memory runs short. While a range is copied
-//! (some 0.2 ms) a thread that touches it waits; everything else goes on.
+//! Giving back a chunk splits its huge page again, and the range is looked at anew. Memory that was given
+//! back leaves RSS at once; the kernel has it for others as soon as memory runs short. While a range is
+//! copied (some 0.2 ms) a thread that touches it waits; everything else continues.
 
 use crate::reserve::{Collapsed, HUGE_BYTES, Region};
 
 /// Ranges that are looked at in one step.
 const LOOKS_PER_STEP_MAX: usize = 8;
-/// Steps that are left out after the kernel had no huge page at hand; twice as many after each further time.
+/// Steps that are left out after the kernel had no huge page available; twice as many after each further
+/// time.
 const PAUSE_STEPS_MIN: u32 = 16;
 const PAUSE_STEPS_MAX: u32 = 4096;
 

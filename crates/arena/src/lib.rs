@@ -1,9 +1,9 @@
 //! Memory for objects of 32 B to 8 KB that can be moved, behind 4-byte handles.
 //!
 //! General allocators can't give memory back once small objects are scattered over it, because they don't
-//! know who points at what. Here only the caller's directory knows where an object is, so objects can be
-//! moved and RSS follows the live bytes; and because everything lies in one reservation of address space, a
-//! handle is 4 B and a hint may look at any address without a lock.
+//! know which pointers refer to an object. Here only the caller's directory knows where an object is, so
+//! objects can be moved and RSS follows the live bytes; and because everything lies in one reservation of
+//! address space, a handle is 4 B and a hint may look at any address without a lock.
 //!
 //! ```text
 //!   reservation   |c0|c1|c2|c3|c4|c5|c6|c7| ...            chunks of 16 KB, committed from the front
@@ -12,9 +12,9 @@
 //!   side table    |r0|r1|r2|r3| ...                        32 B per chunk: shape, live, links, room bits
 //! ```
 //!
-//! *What is absent:* the arena does not know what the bytes mean, who refers to an object, or what an owner
-//! is; it makes no callbacks; it reads no clock. It is shared by several owners (lock stripes), each of which
-//! touches only its own objects, under its own lock; the arena's lock is taken last, for some ten
+//! *What is absent:* the arena does not know what the bytes mean, which references an object has, or what an
+//! owner is; it makes no callbacks; it reads no clock. It is shared by several owners (lock stripes). Each of
+//! them touches only its own objects, under its own lock; the arena's lock is taken last, for some ten
 //! nanoseconds, around the bookkeeping.
 //!
 //! Bound, asserted by `tests/bound.rs`: at rest after compaction, free room in slabs and tails is at most 1.5
@@ -156,7 +156,7 @@ impl Arena {
         self.halvings
     }
 
-    /// An object of at least `bytes` bytes with arbitrary contents. `owner` is kept beside it for compaction.
+    /// An object of at least `bytes` bytes with arbitrary contents. `owner` is kept with it for compaction.
     pub fn allocate(&self, kind: Kind, bytes: usize, owner: u16) -> Result<Block, Exhausted> {
         let class = class_of(kind, bytes);
         let raw = {
@@ -178,7 +178,8 @@ impl Arena {
     /// Moves an object to the class of `new_bytes`, with its first `used_bytes` bytes and its kind. The
     /// handle stays the same if the class does, unless the object lies in a slab that is being emptied. After
     /// an error the object is where it was. Within a class there is no error. The owner is the one given at
-    /// allocation: who moves an object knows it, and reading it from the slab's front would wait for memory.
+    /// allocation: the caller that moves an object knows it, and reading it from the slab's front would wait
+    /// for memory.
     pub fn reallocate(
         &self,
         handle: Handle,
@@ -242,8 +243,8 @@ impl Arena {
         place.expect("the handle's object is not allocated").owner(&self.memory)
     }
 
-    /// Gives free slabs back to the kernel, at most 1 MB in a call, but keeps `keep_slabs` chunks of 16 KB at
-    /// hand. The bytes given back; 0 when there is nothing left to give.
+    /// Gives free slabs back to the kernel, at most 1 MB in a call, but keeps `keep_slabs` chunks of 16 KB
+    /// ready. Returns the bytes given back; 0 when there is nothing left to give.
     pub fn trim(&self, keep_slabs: usize) -> usize {
         let mut leaving = self.lock().trim_begin(keep_slabs);
         if leaving.is_empty() {

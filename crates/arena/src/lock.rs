@@ -32,7 +32,7 @@ pub(crate) struct Lock<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached only through a guard, of which one exists at a time, or through `&mut Lock`.
+// SAFETY: the value is reached only through a guard (one exists at a time), or through `&mut Lock`.
 unsafe impl<T: Send> Sync for Lock<T> {}
 
 pub(crate) struct Guard<'a, T> {

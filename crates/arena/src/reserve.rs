@@ -37,7 +37,7 @@ pub(crate) enum Collapsed {
     Done,
     /// Some of its pages are not there: a huge page would take memory.
     HasHoles,
-    /// The kernel has no huge page at hand, or is busy.
+    /// The kernel has no huge page available, or is busy.
     NotNow,
     /// The kernel, or its setting, does not do it; or something is odd about the range.
     Refused,
@@ -112,7 +112,7 @@ impl Region {
             return Err(self.refuse());
         }
         let target = bytes.next_multiple_of(self.step).min(self.reserved);
-        // SAFETY: committed <= target <= reserved, so the range lies inside our mapping, behind everything in
+        // SAFETY: committed <= target <= reserved, so the range lies inside our mapping, after everything in
         // use.
         let opened = unsafe { system::open(self.base.as_ptr().add(committed), target - committed) };
         if !opened {

@@ -212,7 +212,7 @@ fn slab_around(table: &Table, handle_raw: u32) -> Option<(u32, &'static Shape, u
     Some((chunk, shape, (handle_raw & (slab_units - 1)) as usize * UNIT_BYTES))
 }
 
-/// The room bits of a slab: in the record, or behind the owners in the slab.
+/// The room bits of a slab: in the record, or after the owners in the slab.
 pub(crate) fn room_word(table: &Table, memory: &Region, chunk: u32, shape: &Shape, word: usize) -> u64 {
     if shape.room_is_inline() {
         return table.get(chunk).room[word];

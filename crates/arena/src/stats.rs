@@ -29,7 +29,7 @@ pub struct ArenaStats {
     pub by_kind: [KindStats; KIND_COUNT],
     /// Slabs in use, whole.
     pub slab_bytes: u64,
-    /// Behind the last object of each slab.
+    /// Bytes after the last object of each slab.
     pub tail_bytes: u64,
     /// Free objects in slabs in use.
     pub partial_free_bytes: u64,

@@ -43,7 +43,7 @@ pub struct CommandWriter {
     stream: Stream,
 }
 
-/// The group at hand.
+/// The current group.
 #[derive(Default)]
 struct Stream {
     len: u64,

@@ -13,7 +13,7 @@
 //! connects them. One writer serves DUMP and files, so that a value is the same bytes wherever it goes but
 //! for where lists are cut into nodes.
 //!
-//! **Architecture invariant:** `codec` does not know who asks (a command, a save, a replica, a migration),
+//! **Architecture invariant:** `codec` does not know its caller (a command, a save, a replica, a migration),
 //! nor where the bytes go.
 
 mod commands;

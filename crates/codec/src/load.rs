@@ -68,7 +68,7 @@ impl From<Full> for LoadError {
     }
 }
 
-/// Stores a piece of a file. The pieces of a key come one behind the other; after an error the key may be
+/// Stores a piece of a file. The pieces of a key come one after the other; after an error the key may be
 /// there in part.
 pub fn load_piece(
     txn: &mut Txn<'_, '_>,

@@ -93,7 +93,7 @@ pub(crate) fn block_parts(block: StreamBlock<'_>, visit: &mut dyn FnMut(StreamPa
     block.entries().for_each(|entry| visit(StreamPart::Entry(entry)));
 }
 
-/// Behind the blocks.
+/// Visits the parts after the blocks.
 pub(crate) fn rest_parts(stream: StreamView<'_>, visit: &mut dyn FnMut(StreamPart<'_>)) {
     let groups = stream.groups();
     visit(StreamPart::State { state: stream.state(), groups: groups.len() });

@@ -1,5 +1,4 @@
-//! A payload as DUMP makes it, written a portion at a time: the lock of a large value is let go of in
-//! between.
+//! A payload as DUMP makes it, written a portion at a time: the lock of a large value is released in between.
 //!
 //! ```text
 //!   lock | portion | unlock,  lock | portion | unlock ...  --> pieces of some KB --> footer
@@ -17,9 +16,9 @@ use isotherm_keyspace::{
 use isotherm_persist::rdb::{ListShape, Place, RdbType, Writer};
 use isotherm_persist::{Sink, dump};
 
-/// A piece of a payload is about so long, or shorter.
+/// Approximate maximum length of a piece of a payload.
 const PIECE_BYTES: usize = 64 << 10;
-/// A portion is so many items, of which one has so many bytes.
+/// Size of a portion: a number of items, each counted as this many bytes.
 const PORTION_ITEMS: u64 = 2000;
 const ITEM_BYTES: usize = 64;
 /// Elements that are asked for at once.
@@ -47,7 +46,7 @@ impl Sink for Pieces {
     fn put(&mut self, bytes: &[u8]) {
         match self.all.last_mut() {
             Some(last) if last.len() + bytes.len() <= PIECE_BYTES => last.extend_from_slice(bytes),
-            // What is behind a full piece is long: room is not made for it a bit at a time.
+            // A payload that exceeds a full piece is long: room is not made for it a bit at a time.
             Some(last) => {
                 self.full_bytes += last.capacity();
                 let mut piece = Vec::with_capacity(PIECE_BYTES.max(bytes.len()));
@@ -160,7 +159,7 @@ impl Portions {
         text + self.writer.sink_mut().memory_bytes()
     }
 
-    /// The value at hand is not to be written any more.
+    /// Abandons the current value: it is not to be written any more.
     pub fn abandon(&mut self) {
         *self = Portions::new(&self.limits, self.compress);
     }

@@ -31,7 +31,7 @@ pub(crate) fn element_to_rdb(element: Element<'_>) -> rdb::Element<'_> {
 
 // ---- in ----
 
-/// Blocks go behind those that are there.
+/// Loads blocks after those that are there.
 pub(crate) fn load_blocks(edit: &mut StreamEdit<'_, '_>, stream: &RdbStream) -> Result<(), Full> {
     edit.create()?;
     let mut texts: Vec<&[u8]> = Vec::new();
@@ -52,7 +52,7 @@ pub(crate) fn load_blocks(edit: &mut StreamEdit<'_, '_>, stream: &RdbStream) -> 
     Ok(())
 }
 
-/// Behind the last block.
+/// Loads the state, after the last block.
 pub(crate) fn load_state(edit: &mut StreamEdit<'_, '_>, stream: &RdbStream) {
     *edit.state_mut() = StreamState {
         first_id: from_rdb(stream.first_id()),

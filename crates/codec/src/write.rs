@@ -51,7 +51,7 @@ pub struct ItemWriter<S: Sink> {
     refers: bool,
 }
 
-/// The value at hand.
+/// The current value.
 enum Open {
     None,
     HashListpack(ListpackBuilder),
@@ -91,7 +91,7 @@ impl<S: Sink> ItemWriter<S> {
         self.writer
     }
 
-    /// The databases that follow have so many keys, and so many of them expire.
+    /// Announces the databases that follow: the number of keys of each, and how many of them expire.
     pub fn announce(&mut self, sizes: impl IntoIterator<Item = (u64, u64)>) {
         self.sizes = sizes.into_iter().map(Some).collect();
     }
@@ -175,7 +175,7 @@ impl<S: Sink> ItemWriter<S> {
         bundle.prints().iter().for_each(|print| self.writer.raw(&print.to_le_bytes()));
     }
 
-    /// Behind the last key.
+    /// Ends the file, after the last key.
     pub fn finish(mut self) -> S {
         self.writer.byte(record::EOF);
         self.into_writer().into_sink()
@@ -417,7 +417,7 @@ impl OpenStream {
         self.writer.counters(writer, &counters, groups as u64);
     }
 
-    /// The number of consumers stands behind what is pending.
+    /// Writes the number of consumers, after the pending entries.
     fn begin_consumers<S: Sink>(&self, writer: &mut Writer<S>) {
         if self.pending_left == 0 {
             writer.length(self.consumers);

@@ -5,8 +5,8 @@
 //!   the caller    |        [ at .. at + len )            any bytes
 //!   the device    |    [ 4 KB ][ 4 KB ][ 4 KB ]          whole blocks, into memory that begins at one
 //! ```
-//! Reads go through a room of the thread, from which what was asked for is copied. Writes have to begin and
-//! end at blocks: those who write such files write blocks anyway.
+//! Reads go through a room of the thread, from which the wanted bytes are copied. Writes have to begin and
+//! end at blocks: writers of such files write blocks anyway.
 
 use crate::{File, RawFile};
 use std::cell::RefCell;

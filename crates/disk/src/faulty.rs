@@ -57,7 +57,7 @@ struct Switched {
 }
 
 impl TroubleSwitch {
-    /// The next `calls` calls meet it. What hangs goes on.
+    /// The next `calls` calls meet it. A call that hangs continues.
     pub fn set(&self, trouble: Option<(Trouble, u64)>) {
         let mut state = self.lock();
         *state = Switched { trouble, times: state.times + 1 };
@@ -103,7 +103,7 @@ pub struct Troubles {
     pub reads: TroubleSwitch,
     pub writes: TroubleSwitch,
     pub syncs: TroubleSwitch,
-    /// The file system has no more left than so many bytes; 0: as it is.
+    /// Maximum number of bytes that the file system has left; 0: as it is.
     pub free_bytes: AtomicU64,
 }
 

@@ -151,7 +151,7 @@ pub struct WriteError {
     pub error: io::Error,
 }
 
-/// Writes all bytes: goes on after short writes and interruptions. A write that accepts nothing is a full
+/// Writes all bytes: continues after short writes and interruptions. A write that accepts nothing is a full
 /// disk.
 pub fn write_all_at(file: &dyn File, bytes: &[u8], at: u64) -> Result<(), WriteError> {
     let mut written = 0;

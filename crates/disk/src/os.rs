@@ -73,7 +73,7 @@ impl Disk for OsDisk {
     }
 }
 
-/// The system lets go of the lock when the file is closed.
+/// The system releases the lock when the file is closed.
 struct OsLock {
     _file: fs::File,
 }

@@ -1,4 +1,4 @@
-//! Reads of one thread, many under way at once, none of which it waits for (io_uring).
+//! Reads of one thread, many under way at once: it waits for none of them (io_uring).
 //!
 //! ```text
 //!   begin(file, at, bytes)   [room 0 .. file 7][room 1 .. file 7][room 2 free] ...     the device writes into a room until its read ends
@@ -9,10 +9,10 @@
 //! A room begins at a block in memory and takes whole blocks, as direct access wants it. Rooms are used last
 //! in, first out, so that a thread that reads one value after the other touches one of them.
 //!
-//! **Invariants.** What the device may write to is neither moved nor freed nor looked at: a room whose read
-//! has not ended has a file, and only [`Ring::next_ended`] takes that away. A ring that is dropped leaves
-//! such rooms behind for ever. No more reads are under way than there are places for, in either direction, so
-//! that no end is lost.
+//! **Invariants.** Memory that the device may write to is neither moved nor freed nor looked at: a room whose
+//! read has not ended has a file, and only [`Ring::next_ended`] takes that away. A ring that is dropped
+//! leaves such rooms behind for ever. No more reads are under way than there are places for, in either
+//! direction, so that no end is lost.
 //!
 //! One thread makes and uses a ring: ends are handed over in its own calls (`DEFER_TASKRUN`, Linux 6.1), and
 //! not by interrupting it. While it makes such a call the event is switched off, or each end would wake it
@@ -156,7 +156,7 @@ impl Ring {
         let has_work = !queue.is_empty() || queue.taskrun();
         drop(queue);
         if has_work {
-            // What ends in this call needs no event: it is seen behind it.
+            // Reads that end in this call need no event: they are seen after it.
             let ends = self.ring.completion();
             ends.disable_eventfd();
             drop(ends);
@@ -171,7 +171,7 @@ impl Ring {
                 Err(error) => return Err(error),
             }
         }
-        // What ended while the event was off is seen here; what ends later finds it on.
+        // Reads that ended while the event was off are seen here; those that end later find it on.
         fence(Ordering::SeqCst);
         Ok(self.ring.submission().taskrun() || !self.ring.completion().is_empty())
     }

@@ -145,7 +145,7 @@ impl Chunks {
         if before_len + len > CHUNK_BYTES_MAX || !is_last && before_len > 2 * len {
             return;
         }
-        // One that is held would have to be kept beside its copy.
+        // A chunk that is held would have to be kept in addition to its copy.
         if Arc::get_mut(&mut next.bytes).is_none() {
             return;
         }
@@ -169,7 +169,7 @@ impl Chunks {
         Ok(())
     }
 
-    /// A reader that goes on from an offset; the bytes behind it are kept until it advances.
+    /// A reader that continues from an offset; the bytes after it are kept until it advances.
     pub fn add_reader(&mut self, kind: ReaderKind, from: LogOffset) -> Result<ReaderId, Gone> {
         if from < self.first() || from > self.end {
             return Err(Gone);

@@ -11,7 +11,7 @@
 //! ```
 //! Whether the frame needs its first SELECT depends on the frame before it, so only the tail can say: the
 //! frame leaves room, and is contiguous all the same. It is complete otherwise before the tail's lock is
-//! taken. SELECT stands behind MULTI, as in Valkey.
+//! taken. SELECT stands after MULTI, as in Valkey.
 
 use isotherm_stdx::{push_i64, push_u64};
 
@@ -178,7 +178,7 @@ fn push_select(bytes: &mut Vec<u8>, database: Database) {
 mod tests {
     use super::*;
 
-    /// A frame of these entries behind one whose database was `before`, as a line of words.
+    /// A frame of these entries after one whose database was `before`, as a line of words.
     fn wire(before: Option<Database>, entries: &[(Database, &str)], stands_alone: bool) -> String {
         let mut frame = Frame::default();
         for (database, words) in entries {

@@ -1,11 +1,12 @@
-//! The log as the server holds it: the tail, the chunks behind it, and the limit on what is not written yet.
+//! The log as the server holds it: the tail, the chunks behind it, and the limit on bytes that are not
+//! written yet.
 //!
 //! ```text
 //!   worker          has_room?  ->  locks its partitions  ->  runs a command  ->  append
 //!   log thread      collect  ->  read  ->  (write, send)  ->  advance
 //! ```
-//! `has_room` is asked before locks are taken, so a full log makes writes wait where they hold nothing. What
-//! commands append that were admitted before may exceed the limit, by one command a worker.
+//! `has_room` is asked before locks are taken, so a full log makes writes wait where they hold nothing. The
+//! records of commands that were admitted before may exceed the limit, by one command a worker.
 //!
 //! Each consumer may gather what was appended into the chunks. Only the writer of the AOF asks where frames
 //! and files end: for it these places are kept (`Marks`) until it collects them, no matter which consumer has
@@ -26,9 +27,10 @@ use std::sync::atomic::Ordering;
 /// Mark in the stream that the log thread has collected from the tail.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Collected {
-    /// Frames, to this place. Behind it this database is selected, for who has read them.
+    /// Frames, to this place. After it this database is selected, for a reader of the frames.
     Frames(LogOffset, Database),
-    /// The mark of a cut: a file ends here. What follows is for this database until its first SELECT.
+    /// The mark of a cut: a file ends here. The commands that follow are for this database until their first
+    /// SELECT.
     FileEnd(LogOffset, Database),
 }
 
@@ -89,7 +91,7 @@ pub struct Log {
 }
 
 impl Log {
-    /// A log that begins, or goes on, at `start`. `limit_bytes`: `log-memory-limit`.
+    /// A log that begins, or continues, at `start`. `limit_bytes`: `log-memory-limit`.
     pub fn new(start: LogOffset, limit_bytes: u64) -> Log {
         Log {
             tail: Tail::new(start),
@@ -128,8 +130,8 @@ impl Log {
         self.limit_bytes.store(limit_bytes, Ordering::Relaxed);
     }
 
-    /// A log that has no reader goes on at `start`, with another history, whose stream has `stream_database`
-    /// selected there: what it held is gone, but for the size of the backlog.
+    /// Continues a log without readers at `start`, with another history, whose stream has `stream_database`
+    /// selected there: its contents are gone, but for the size of the backlog.
     pub fn go_on_at(&self, start: LogOffset, stream_database: Database) {
         let mut gathered = self.chunks();
         assert!(!gathered.has_readers(), "a reader knows the places of one history");
@@ -146,14 +148,14 @@ impl Log {
         self.tail.append(frame)
     }
 
-    /// Appends whole frames of another log as they are. Behind them `database` is selected.
+    /// Appends whole frames of another log as they are. After them `database` is selected.
     #[inline]
     pub fn append_stream(&self, bytes: &[u8], database: Database) -> Appended {
         self.tail.append_stream(bytes, database)
     }
 
-    /// The database that commands behind the end are for, until their first SELECT: that which the stream of
-    /// a primary has selected; 0 behind own frames, which bring theirs.
+    /// The database that commands after the end are for, until their first SELECT: the one that the stream of
+    /// a primary has selected; 0 after own frames, which bring theirs.
     pub fn stream_database(&self) -> Database {
         self.tail.stream_database()
     }
@@ -237,7 +239,7 @@ impl Log {
                 each(Collected::Frames(chunks.end(), selected));
             }
         }
-        // What was copied is there twice until the spares are given back.
+        // Copied bytes are there twice until the spares are given back.
         let spare_bytes: u64 = spares.iter().map(|spare| spare.capacity() as u64).sum();
         let after_bytes = chunks.memory_bytes() + spare_bytes;
         self.tail.memory_bytes.fetch_add(after_bytes, Ordering::Relaxed);

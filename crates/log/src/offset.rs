@@ -17,7 +17,7 @@ impl Add<u64> for LogOffset {
     }
 }
 
-/// The bytes between two places; the first is not behind the second.
+/// The bytes between two places; the first does not follow the second.
 impl Sub for LogOffset {
     type Output = u64;
 

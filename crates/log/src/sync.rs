@@ -1,5 +1,5 @@
 //! Types that threads share: the standard library's, or shuttle's under `--cfg shuttle`. Shuttle's scheduler
-//! then decides at each use which thread goes on (`cargo xtask locks`).
+//! then decides at each use which thread continues (`cargo xtask locks`).
 
 #[cfg(shuttle)]
 pub use shuttle::sync::atomic::{AtomicU64, fence};

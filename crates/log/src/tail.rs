@@ -13,7 +13,7 @@
 //!
 //! **Why a lock.** Its rival was a reservation by compare-and-swap, with buffers of each worker that the log
 //! thread merged. The process's CPU time for one append of 59 B, the log thread's included, by
-//! `examples/append` (2 cores, best of 5; what stands beside it in `git log` measured both):
+//! `examples/append` (2 cores, best of 5; its neighbour in `git log` measured both):
 //!
 //! ```text
 //!                                          no log    lock    compare-and-swap
@@ -35,7 +35,7 @@ use crate::sync::{AtomicU64, Mutex, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// A chunk of small frames has at most so many bytes. The model check fills several with a few frames.
+/// Maximum number of bytes of a chunk of small frames. The model check fills several with a few frames.
 pub const CHUNK_BYTES_MAX: usize = if cfg!(shuttle) { 256 } else { 256 << 10 };
 
 /// A frame of more bytes is moved, not copied.
@@ -44,15 +44,15 @@ const COPIED_BYTES_MAX: usize = CHUNK_BYTES_MAX / 4;
 /// Empty blocks that wait for their next use.
 const SPARES_MAX: usize = 4;
 
-/// Some frames, one behind the other.
+/// Some frames, one after the other.
 #[derive(Default)]
 pub struct Block {
     pub bytes: Vec<u8>,
     /// Place in `bytes` at which the frames begin: a frame that was moved has room before it.
     pub from: usize,
-    /// Behind it this database is selected, for who has read the log to there.
+    /// Database that is selected after the block, for a reader of the log to there.
     pub selected: Database,
-    /// Behind it a file ends, where the stream of a primary has this database selected. Such a block is
+    /// A file ends after the block, where the stream of a primary has this database selected. Such a block is
     /// empty.
     pub ends_file: Option<Database>,
 }
@@ -74,7 +74,7 @@ impl Block {
 /// Result of an append.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Appended {
-    /// The place behind the frame.
+    /// The place after the frame.
     pub end: LogOffset,
     /// The log thread had collected all that was before: it may have to be woken.
     pub was_empty: bool,
@@ -82,9 +82,9 @@ pub struct Appended {
 
 pub struct Tail {
     state: Mutex<State>,
-    /// A copy of the state's, for those who only ask.
+    /// A copy of the state's, for callers that only ask.
     end: AtomicU64,
-    /// Bytes that the log has allocated, here and in the chunks: kept by both, for those who only ask.
+    /// Bytes that the log has allocated, here and in the chunks: kept by both, for callers that only ask.
     pub memory_bytes: Arc<AtomicU64>,
 }
 
@@ -105,7 +105,7 @@ struct State {
 }
 
 impl Tail {
-    /// An empty tail of a log that begins, or goes on, at `start`.
+    /// An empty tail of a log that begins, or continues, at `start`.
     pub fn new(start: LogOffset) -> Tail {
         let memory_bytes = Arc::new(AtomicU64::new(0));
         let state = State {
@@ -125,8 +125,8 @@ impl Tail {
         self.state.lock().expect("no panic under the tail's lock")
     }
 
-    /// The log goes on at `start`, with another history, whose stream has `stream_database` selected there.
-    /// What was not collected is gone.
+    /// Continues the log at `start`, with another history, whose stream has `stream_database` selected there.
+    /// Frames that were not collected are gone.
     pub fn go_on_at(&self, start: LogOffset, stream_database: Database) {
         let mut state = self.lock();
         state.open.clear();
@@ -138,7 +138,7 @@ impl Tail {
         self.end.store(start.0, Ordering::Release);
     }
 
-    /// The place behind all that was appended.
+    /// The place after all that was appended.
     #[inline]
     pub fn end(&self) -> LogOffset {
         LogOffset(self.end.load(Ordering::Acquire))
@@ -171,7 +171,7 @@ impl Tail {
         appended
     }
 
-    /// Appends whole frames of another log as they are: a replica's log has the bytes of its primary. Behind
+    /// Appends whole frames of another log as they are: a replica's log has the bytes of its primary. After
     /// them `database` is selected.
     #[inline]
     pub fn append_stream(&self, bytes: &[u8], database: Database) -> Appended {
@@ -216,7 +216,8 @@ impl Tail {
         state.end
     }
 
-    /// Takes all blocks, the oldest first. Their memory goes on counting: the caller says what becomes of it.
+    /// Takes all blocks, the oldest first. Their memory continues to count: the caller says what becomes of
+    /// it.
     pub fn collect(&self, blocks: &mut Vec<Block>) {
         let mut state = self.lock();
         state.close_block();

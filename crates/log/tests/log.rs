@@ -39,7 +39,7 @@ struct Model {
     bytes: Vec<u8>,
     /// Database that the last append has selected, if it was one of a stream.
     stream_database: u32,
-    /// Ends of frames, and what is selected behind each.
+    /// Ends of frames, and the database that is selected after each.
     ends: BTreeMap<u64, u32>,
     readers: Vec<(ReaderId, LogOffset)>,
     held: Vec<(u64, Piece)>,
@@ -53,7 +53,7 @@ impl Model {
             self.stream_database = number as u32;
             (self.log.append_stream(&bytes, self.stream_database).end, self.stream_database)
         } else {
-            // The first frame, and each one behind a stream or a cut, brings its SELECT.
+            // The first frame, and each one after a stream or a cut, brings its SELECT.
             let mut frame = Frame::default();
             frame.push_wire(7, &bytes);
             let end = self.log.append(&mut frame).end;

@@ -70,14 +70,14 @@ impl<'a> Dump<'a> {
         self.version
     }
 
-    /// The value, checked to the last byte of it. What stands behind it is not looked at, as in Valkey.
+    /// The value, checked to the last byte of it. Bytes after it are not looked at, as in Valkey.
     pub fn value(&self, limits: &Limits) -> Result<RdbValue, DumpError> {
         let decoded = rdb::decode(self.code, self.version, self.value, limits);
         decoded.map(|(value, _)| value).map_err(DumpError::Value)
     }
 }
 
-/// Puts the footer behind type and value. The version is the lowest that knows the type.
+/// Puts the footer after type and value. The version is the lowest that knows the type.
 pub fn seal(mut payload: Vec<u8>) -> Vec<u8> {
     let footer = footer([&payload[..]].into_iter());
     payload.reserve_exact(FOOTER_BYTES);

@@ -2,10 +2,10 @@
 //! exchange them.
 //!
 //! **Architecture invariant:** `persist` knows no file descriptors, no keyspace and no clock. Bytes come in
-//! as slices and go out into a [`Sink`]; what stands behind it, and where the values live, is for the crates
-//! above to know.
+//! as slices and go out into a [`Sink`]; the crates above know what stands behind it and where the values
+//! live.
 //!
-//! What is read comes from outside and is never believed: a value is handed out only when all of it has been
+//! Input comes from outside and is never believed: a value is handed out only when all of it has been
 //! checked, no length takes memory before it was compared with what is really there, and nothing recurses.
 
 pub mod lzf;

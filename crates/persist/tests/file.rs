@@ -188,7 +188,7 @@ fn no_bit_turns_unseen() {
         let mut broken = bytes.clone();
         broken[bit / 8] ^= 1 << (bit % 8);
         let error = read(&broken, || 64, OPTIONS).expect_err("the sum is wrong at last");
-        // Behind the magic nothing but the sum may be the first to notice, or what is read.
+        // After the magic, the sum may be the first to notice, or the reading of an item.
         assert!(error.offset <= bytes.len() as u64, "bit {bit}");
         let _ = read(&broken, || 64, Options { checksum: false, ..OPTIONS });
     }
@@ -312,7 +312,7 @@ fn a_base_refers_to_bundles() {
             [(first.0, first.1, first.2, first.3, prints), (second.0, second.1, second.2, second.3, vec![])]
         );
     }
-    // What knows values elsewhere only does not begin with it.
+    // A version that only knows values elsewhere does not begin with it.
     let older = file(FileVersion::REFERRING, &body);
     let error = read(&older, || 64, options).unwrap_err();
     assert!(matches!(error.cause, FileCause::UnreadType { code: 0xe1, .. }), "{error:?}");

@@ -39,7 +39,7 @@ fn what_is_read_is_written_to_the_same_bytes() {
         writer.clear();
         encode(&mut writer, &value, encoding_of(payload[0]), &Shape { list_size });
         let body = golden.body();
-        // What was deleted from this one leaves marks in Valkey's bytes.
+        // Entries that were deleted from this one leave marks in Valkey's bytes.
         if name != "stream-groups" {
             assert_eq!(hex(writer.bytes()), hex(body), "{name}");
         }

@@ -33,7 +33,7 @@ fn survive(bytes: Vec<u8>) -> bool {
     let Ok(dump) = Dump::open(&payload, Checks { version: false, checksum: true }) else { return false };
     let Ok(value) = dump.value(&limits) else { return false };
     value.check_invariants();
-    // What was accepted is written and read like any other value.
+    // A value that was accepted is written and read like any other value.
     let mut writer = Writer::new(true);
     encode(&mut writer, &value, Encoding::Plain, &Shape::default());
     let again = dump::seal(writer.into_bytes());

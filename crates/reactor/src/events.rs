@@ -1,8 +1,8 @@
 //! Events that a thread waits for: an epoll set (through mio), edge-triggered.
 //!
-//! Edge-triggered means that a socket is reported once when bytes arrive; the reader goes on until the socket
-//! has no more. A read that returns less than it had room for has emptied the socket, so the usual request
-//! costs one `read`, unless the peer has closed already, which the event says.
+//! Edge-triggered means that a socket is reported once when bytes arrive; the reader reads on until the
+//! socket has no more. A read that returns less than it had room for has emptied the socket, so the usual
+//! request costs one `read`, unless the peer has closed already, which the event says.
 
 use crate::mailbox::Mailbox;
 use std::io;

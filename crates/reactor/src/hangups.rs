@@ -1,5 +1,4 @@
-//! Sockets of which any thread may ask whether their peer has hung up, before the thread that reads them has
-//! heard of it.
+//! Sockets whose hang-up any thread may ask about, before the thread that reads them has heard of it.
 //!
 //! ```text
 //!   thread 0     watches a socket once, in its set
@@ -43,7 +42,7 @@ impl Hangups {
     /// waits.
     pub fn has(&self, thread: usize, number: u64) -> bool {
         let Some(Some(set)) = self.sets[thread].get() else { return false };
-        // What was reported stands behind all others the next time.
+        // Sockets that were reported stand behind all others the next time.
         for _ in 0..LOOKS_MAX {
             let Ok((count, is_there)) = look(set, number) else { return false };
             if is_there || count < EVENTS_PER_LOOK {

@@ -112,7 +112,7 @@ impl Stream {
         };
         match (into.len() - before, result) {
             (0, result) => Progress::of(result.map(|_| 0)).unwrap_or(Progress::Later),
-            // What ended the reading, an error or the peer, is met again by the next read.
+            // The end of the reading, by an error or by the peer, is met again by the next read.
             (count, _) => Progress::Bytes(count),
         }
     }

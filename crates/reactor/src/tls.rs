@@ -152,8 +152,8 @@ impl TlsStream {
 
     // ---- the handshake ----
 
-    /// Goes on with the handshake: a client's begins here. `Bytes`: it is done, and what came behind it can
-    /// be read; `Later`: it needs more from the peer, or the socket takes no more. One call is a step: it
+    /// Continues the handshake: a client's begins here. `Bytes`: it is done, and the data that came after it
+    /// can be read; `Later`: it needs more from the peer, or the socket takes no more. One call is a step: it
     /// does one piece of work that costs, and `is_drained` says whether more has come.
     pub fn shake_hands(&mut self) -> Progress {
         let progress = self.step();
@@ -225,7 +225,7 @@ impl TlsStream {
         Progress::Later
     }
 
-    /// Reads plain text behind what is in `into`, at most as much as its capacity has room for, and of no
+    /// Reads plain text and appends it to `into`, at most as much as its capacity has room for, and of no
     /// more than `limit` bytes of the socket and a record.
     pub fn append_to(&mut self, into: &mut Vec<u8>, limit: usize) -> Progress {
         let before = into.len();
@@ -260,12 +260,12 @@ impl TlsStream {
         }
         match into.len() - before {
             0 => progress,
-            // What ended the reading is met again by the next read.
+            // The end of the reading is met again by the next read.
             count => Progress::Bytes(count),
         }
     }
 
-    /// Plain text behind what is in `into`, of a single read where that brings any: for a socket that blocks.
+    /// Appends plain text to `into`, of a single read where that brings any: for a socket that blocks.
     pub fn append_once(&mut self, into: &mut Vec<u8>) -> Progress {
         for _ in 0..EMPTY_READS_MAX {
             if !self.opened.is_empty() {
@@ -407,8 +407,8 @@ impl TlsStream {
 
     // ---- writing ----
 
-    /// Takes so much of `bytes` as has left. What was offered and not taken is offered again: it is sealed
-    /// already.
+    /// Takes the part of `bytes` that has left. Bytes that were offered and not taken are to be offered
+    /// again: they are sealed already.
     pub fn write(&mut self, bytes: &[u8]) -> Progress {
         if TAKES_NOTHING.load(Ordering::Relaxed) {
             return Progress::Later;
@@ -468,7 +468,8 @@ impl TlsStream {
 }
 
 impl Drop for TlsStream {
-    /// Says that nothing more follows, if the socket takes it: who hears that knows that nothing was cut off.
+    /// Says that nothing more follows, if the socket takes it: a peer that hears it knows that nothing was
+    /// cut off.
     fn drop(&mut self) {
         if self.failed.is_none() && !self.session.is_handshaking() && self.flush() == Progress::Bytes(0) {
             let mut out = Vec::new();
@@ -487,7 +488,7 @@ fn receive_into(socket: &TcpStream, into: &mut [u8]) -> Progress {
     }
 }
 
-/// Behind what is in `into`, which gets room for a record.
+/// Receives bytes and appends them to `into`, which gets room for a record.
 fn receive(socket: &TcpStream, into: &mut Vec<u8>) -> Progress {
     into.reserve(OWN_READ_BYTES);
     loop {
@@ -498,13 +499,13 @@ fn receive(socket: &TcpStream, into: &mut Vec<u8>) -> Progress {
     }
 }
 
-/// Behind what is in `into`, until the socket has nothing more or there are `limit` bytes.
+/// Receives bytes and appends them to `into`, until the socket has nothing more or there are `limit` bytes.
 fn receive_all(socket: &TcpStream, into: &mut Vec<u8>, limit: usize) -> Progress {
     let before = into.len();
     let result = socket.take(limit as u64).read_to_end(into);
     match (into.len() - before, result) {
         (0, result) => Progress::of(result.map(|_| 0)).unwrap_or(Progress::Later),
-        // What ended the reading, an error or the peer, is met again by the next read.
+        // The end of the reading, by an error or by the peer, is met again by the next read.
         (count, _) => Progress::Bytes(count),
     }
 }

@@ -1,7 +1,7 @@
 //! Valkey's error texts, in one list. Clients, scripts and test suites compare them byte by byte.
 //!
-//! Each begins with its code and goes to `Reply::error` as it is. Texts that only one command knows stay
-//! beside that command; here is what several share.
+//! Each begins with its code and goes to `Reply::error` as it is. Texts that only one command knows stay with
+//! that command; here are those that several share.
 
 use crate::request::Args;
 
@@ -140,8 +140,7 @@ pub fn not_for_subscribers(command: &str) -> String {
     )
 }
 
-/// A text of which parts are a client's bytes, up to the first NUL as in Valkey: `Reply::error` takes bytes
-/// as well.
+/// A text with bytes of a client, up to the first NUL as in Valkey: `Reply::error` takes bytes as well.
 pub fn with_bytes(before: &str, bytes: &[u8], after: &str) -> Vec<u8> {
     let shown = bytes.split(|&byte| byte == 0).next().unwrap_or_default();
     [before.as_bytes(), shown, after.as_bytes()].concat()

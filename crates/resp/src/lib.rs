@@ -1,7 +1,7 @@
 //! The wire: requests in, replies out, in RESP2 and RESP3.
 //!
 //! **Architecture invariant:** `resp` knows no socket, no key and no command. It turns bytes into arguments
-//! and values into bytes; who reads, who asks and what it means is decided above.
+//! and values into bytes; the reading, the caller and the meaning are matters of the crates above.
 //!
 //! Reading order: what may come in (`limits`), one request as spans (`request`), how it is found in a stream
 //! (`parser`), what goes out (`reply`, `shared`), the texts of errors (`errors`), and the client's side

@@ -7,7 +7,7 @@
 //! One `Parser` per connection. A worker calls `parse` over and over on what is left of its read buffer; the
 //! usual request lies there complete and costs a few nanoseconds an argument. If the bytes end within a
 //! request, the parser remembers how far it came and where the arguments lie, and the caller keeps the bytes
-//! *from the request's first byte on* and calls again with these and more behind them. No byte is looked at
+//! *from the request's first byte on* and calls again with these and more after them. No byte is looked at
 //! twice except for the tail of an unfinished line, so neither a client that sends single bytes nor a million
 //! arguments in small pieces costs more than its length.
 //!
@@ -31,9 +31,9 @@ pub enum Parsed {
     Request { consumed: usize },
     /// A blank inline line, or a multibulk of no arguments: nothing to run and nothing to answer.
     Empty { consumed: usize },
-    /// At least so many bytes are missing. A hint for the next read, from the client's mouth: cap it.
+    /// At least `wanted` bytes are missing. A hint for the next read, from the client's mouth: cap it.
     Incomplete { wanted: usize },
-    /// To be answered, and the connection closed behind the answer.
+    /// An error that is to be answered; the connection is closed after the answer.
     Error(ProtocolError),
 }
 
@@ -120,7 +120,7 @@ impl Parser {
 
     /// Looks for one request at the front of `buf` and appends its spans, relative to `buf`.
     ///
-    /// After `Incomplete`, call again with the same bytes and more behind them; `limits` may change in
+    /// After `Incomplete`, call again with the same bytes and more after them; `limits` may change in
     /// between. The buffer is mutable because quoted inline arguments are decoded where they lie. While
     /// `limits.authenticated` is false, run each request before parsing the next: it may be the AUTH that
     /// lifts the limits.
@@ -192,14 +192,15 @@ impl Parser {
     fn remember(&mut self, cursor: Cursor) {
         self.state = State::Multibulk;
         self.at = u32::try_from(cursor.at).expect("every argument was checked against REQUEST_BYTES_MAX");
-        // Where the search for a line's end goes on is only a saving: too low a number repeats some of it.
+        // The place at which the search for a line's end continues is only a saving: too low a number repeats
+        // some of the search.
         self.scanned = cursor.scanned.min(REQUEST_BYTES_MAX) as u32;
         self.remaining = cursor.remaining;
         self.bulk = cursor.bulk;
     }
 
     fn parse_inline(&mut self, buf: &mut [u8], limits: &Limits, spans: &mut Vec<Span>) -> Parsed {
-        // Valkey searches with strchr: a NUL hides every newline behind it, and such a line never ends.
+        // Valkey searches with strchr: a NUL hides every newline after it, and such a line never ends.
         let searched = self.scanned as usize;
         let end = buf[searched..].iter().position(|&byte| byte == b'\n' || byte == 0).map(|i| searched + i);
         let newline = match end {
@@ -333,7 +334,7 @@ impl Cursor {
         Ok(())
     }
 
-    /// Reads `$<length>\r\n` and moves behind it.
+    /// Reads `$<length>\r\n` and moves to the byte after it.
     #[inline]
     fn read_length(&mut self, buf: &[u8], limits: &Limits) -> Result<usize, Stop> {
         let rest = buf.get(self.at..).unwrap_or_default();
@@ -370,7 +371,7 @@ impl Cursor {
         Ok(length)
     }
 
-    /// The place of the first `\r` from `at` on, provided that one more byte stands behind it.
+    /// The place of the first `\r` from `at` on, provided that one more byte follows it.
     fn find_line_end(&mut self, buf: &[u8], limits: &Limits, too_big: ProtocolError) -> Result<usize, Stop> {
         let from = self.scanned.max(self.at).min(buf.len());
         match buf[from..].iter().position(|&byte| byte == b'\r').map(|i| from + i) {

@@ -15,7 +15,8 @@
 //! A handler writes values and never asks which version the client speaks. Writing is appending to one `Vec`;
 //! headers of small numbers are appends of constant size, which compile to two stores and one capacity check.
 //!
-//! A large reply that is the same for many clients can stand beside that `Vec`, as parts that are not copied:
+//! A large reply that is the same for many clients can stand outside of that `Vec`, as parts that are not
+//! copied:
 //!
 //! ```text
 //! out      +OK\r\n *2\r\n :1\r\n
@@ -114,7 +115,8 @@ impl Reply {
         self.bytes_max > 0 && self.bytes() >= self.bytes_max
     }
 
-    /// A command that has written errors since there were so many was not run: it runs again.
+    /// Sets the number of errors back to `count`: the command that has written errors since then was not run,
+    /// and runs again.
     pub fn forget_errors(&mut self, count: u64) {
         self.errors = count;
     }

@@ -67,7 +67,7 @@ impl ReplyReader {
     }
 
     /// The length of the reply at the front of `buf`, or `None` while it is incomplete: then call again with
-    /// the same bytes and more behind them.
+    /// the same bytes and more after them.
     pub fn find_end(&mut self, buf: &[u8]) -> Result<Option<usize>, BadReply> {
         while self.pending > 0 {
             let Some(line_end) = find_crlf(buf, self.scanned.max(self.at)) else {
@@ -111,7 +111,7 @@ fn children_of(line: &[u8]) -> Result<u64, BadReply> {
     (count.max(0) as u64).checked_mul(per_item).ok_or(BadReply { reason: "length out of range" })
 }
 
-/// The length of the bytes behind a header that announces some.
+/// The length of the bytes after a header that announces some.
 fn body_length(line: &[u8]) -> Result<Option<usize>, BadReply> {
     match line.first() {
         Some(b'$' | b'=' | b'!') => match number(line)? {

@@ -36,7 +36,7 @@ pub struct Args<'a> {
 }
 
 impl<'a> Args<'a> {
-    /// `bytes` begins with the request's first byte; it may go on behind its last.
+    /// `bytes` begins with the request's first byte; it may extend beyond its last.
     #[inline]
     pub fn new(bytes: &'a [u8], spans: &'a [Span]) -> Args<'a> {
         Args { bytes, spans }
@@ -58,7 +58,7 @@ impl<'a> Args<'a> {
         self.spans.is_empty()
     }
 
-    /// The argument number `i`. Panics if there are not so many: arity has been checked before.
+    /// The argument number `i`. Panics if there are fewer: arity has been checked before.
     #[inline]
     pub fn get(&self, i: usize) -> &'a [u8] {
         &self.bytes[self.spans[i].range()]
@@ -74,13 +74,13 @@ impl<'a> Args<'a> {
         self.try_get(0)
     }
 
-    /// The arguments from number `from` on; none if there are not so many.
+    /// The arguments from number `from` on; none if there are fewer.
     #[inline]
     pub fn from(&self, from: usize) -> Args<'a> {
         Args { bytes: self.bytes, spans: self.spans.get(from..).unwrap_or_default() }
     }
 
-    /// The first `count` arguments, or all if there are not so many.
+    /// The first `count` arguments, or all if there are fewer.
     #[inline]
     pub fn up_to(&self, count: usize) -> Args<'a> {
         Args { bytes: self.bytes, spans: self.spans.get(..count).unwrap_or(self.spans) }

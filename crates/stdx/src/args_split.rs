@@ -5,7 +5,7 @@
 //! ```
 //! Blanks separate; double quotes know `\n \r \t \b \a \xHH` and `\` before anything else; single quotes know
 //! `\'`. Quoted pieces may touch each other. An argument never grows, so it is decoded where it lies: an
-//! inline request needs no memory beside the read buffer. The line ends early at a NUL.
+//! inline request needs no memory besides the read buffer. The line ends early at a NUL.
 
 use crate::number::is_c_space;
 
@@ -91,7 +91,7 @@ fn decode_argument(line: &mut [u8], start: usize, dialect: Dialect) -> Result<(u
     if quote == Quote::None { Ok((at, write - start)) } else { Err(Unbalanced) }
 }
 
-/// An escape inside double quotes. A backslash with nothing behind it stands for itself.
+/// An escape inside double quotes. A backslash with nothing after it stands for itself.
 fn decode_escape(rest: &[u8]) -> (Option<u8>, usize) {
     match *rest {
         [_, b'x', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => {

@@ -34,7 +34,7 @@ const fn tables() -> [[u64; 256]; 8] {
     tables
 }
 
-/// Goes on from `crc` (0 at the start) over `bytes`; a file may be fed in pieces.
+/// Continues from `crc` (0 at the start) over `bytes`; a file may be fed in pieces.
 pub fn crc64(mut crc: u64, bytes: &[u8]) -> u64 {
     let (blocks, tail) = bytes.as_chunks::<8>();
     for block in blocks {
@@ -50,8 +50,8 @@ pub fn crc64(mut crc: u64, bytes: &[u8]) -> u64 {
     crc
 }
 
-/// The sum of two runs of bytes, one behind the other: of their own sums (each from 0), and how many bytes
-/// the second has.
+/// The sum of two runs of bytes, one after the other: of their own sums (each from 0), and how many bytes the
+/// second has.
 ///
 /// The register is linear in its start, so the second sum is corrected by what the first becomes under as
 /// many zero bytes. One zero bit is a 64 x 64 matrix over bits; squared again and again it is 2, 4, 8 ... of

@@ -11,7 +11,7 @@
 //! was cut off (`sticky`), and rounds once, half to even, in `round`. So the results are the processor's, bit
 //! for bit.
 //!
-//! A text of up to 18 digits behind the point, and any printing of numbers below 2^128, is done in 128-bit
+//! A text of up to 18 digits after the point, and any printing of numbers below 2^128, is done in 128-bit
 //! arithmetic; everything else goes through `Big`, whose size the length of the text (5 KB) limits.
 
 use std::ops::{Add, Neg};
@@ -41,8 +41,8 @@ const TEXT_BYTES_MAX: usize = 5 * 1024;
 
 impl LongDouble {
     /// Reads a whole text as C's `strtold` does: decimal or hexadecimal (`0x1.8p3`), `inf`, `infinity`.
-    /// Refused are blanks, anything behind the number, `nan`, and what is too large, or so small that it
-    /// would become zero.
+    /// Refused are blanks, anything after the number, `nan`, and what is too large, or so small that it would
+    /// become zero.
     pub fn parse(text: &[u8]) -> Option<LongDouble> {
         if text.len() >= TEXT_BYTES_MAX {
             return None;
@@ -141,8 +141,7 @@ impl Add for LongDouble {
     }
 }
 
-/// Adds two finite numbers of which the first has the larger magnitude (or an equal exponent and
-/// significand).
+/// Adds two finite numbers. `large` has the larger magnitude (or an equal exponent and significand).
 fn add_finite(large: (bool, u64, i32), small: (bool, u64, i32)) -> LongDouble {
     // Both stand 63 bits up: one bit for the carry above, 63 below for what the smaller number shifts out.
     // Only bits beyond those are lost, and then the numbers are too far apart for the first bits to cancel.

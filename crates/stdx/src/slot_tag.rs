@@ -27,7 +27,7 @@ impl Tags {
         tags
     }
 
-    /// All texts of `len` characters, of which `at` are chosen.
+    /// Adds all texts of `len` characters that begin with the `at` characters chosen so far.
     fn add_all(&mut self, text: &mut [u8; BYTES_MAX], at: usize, len: usize) {
         if self.missing == 0 {
             return;

@@ -3,9 +3,9 @@
 //! ```text
 //!   steady moment = wall clock - what that was set by since the process began
 //! ```
-//! Only expiry compares moments of the wall clock. Time is an argument here as everywhere: who reads both
-//! clocks says by how much they have come apart (`note_wall_clock`), before the moment that was read is
-//! handed down. A command that had read the clock just before a step is misdated by it, once.
+//! Only expiry compares moments of the wall clock. Time is an argument here as everywhere: the caller that
+//! reads both clocks says by how much they have come apart (`note_wall_clock`), before the moment that was
+//! read is handed down. A command that had read the clock just before a step is misdated by it, once.
 
 use crate::units::UnixMs;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -33,8 +33,8 @@ impl SteadyMs {
     }
 }
 
-/// Returns by how many milliseconds the wall clock is ahead of where it would be without steps: who keeps a
-/// moment that was read reads it anew when this has changed.
+/// Returns by how many milliseconds the wall clock is ahead of where it would be without steps: a caller that
+/// keeps a moment reads it anew when this has changed.
 #[inline]
 pub fn set_by_ms() -> i64 {
     SET_BY_MS.load(Relaxed)

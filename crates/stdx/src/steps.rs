@@ -1,8 +1,8 @@
 //! Steps: how many items a loop may look at before it lets others have what it holds.
 //!
 //! A loop that holds something which other threads wait for is bounded by what it *looks at*, not by what it
-//! changes: a million stale entries of which none is removed take as long as a million that are. Such a loop
-//! takes a `Steps` and stops when it is spent.
+//! changes: a million stale entries take the same time whether they are removed or not. Such a loop takes a
+//! `Steps` and stops when it is spent.
 //!
 //! ```text
 //!   let mut steps = Steps::new(1000);

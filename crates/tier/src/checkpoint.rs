@@ -33,7 +33,7 @@ impl fmt::Display for LogId {
     }
 }
 
-/// The file of the folder that says which log it has, and who refers to that.
+/// The file of the folder that says which log it has, and which server refers to that.
 pub const OWNER_FILE_NAME: &str = "owner";
 /// Maximum length of the owner file: a path has at most 4096 bytes.
 pub const OWNER_BYTES_MAX: u64 = 8192;

@@ -3,8 +3,8 @@
 //! ```text
 //!   next_read -> (segment, offset, bytes) -> the caller reads -> records -> those that live go to Stream::Survivors
 //! ```
-//! A group that does not verify is left: the walk looks for the next head at the next block. What lives in it
-//! stays where it is, and each of its records that is whole can still be read by its place.
+//! A group that does not verify is left: the walk looks for the next head at the next block. Its live values
+//! stay where they are, and each of its records that is whole can still be read by its place.
 
 use crate::group::{BLOCK_BYTES, GROUP_BYTES, GroupHead, HEAD_OF_GROUP_BYTES};
 use crate::place::{Place, SEGMENT_BYTES, SegmentNumber};
@@ -105,7 +105,7 @@ impl Cleaning {
             && head.bytes as u64 <= (self.end - self.at).min(SEGMENT_BYTES)
     }
 
-    /// Goes on behind what was never written, or at the next block of what is damaged.
+    /// Continues after a part that was never written, or at the next block of a damaged part.
     fn pass_block(&mut self) {
         match self.holes.iter().find(|(from, to)| (*from..*to).contains(&self.at)) {
             Some((_, to)) => self.at = *to,

@@ -4,7 +4,7 @@ use crate::group::{BLOCK_BYTES, GROUP_BYTES};
 use crate::place::{SEGMENT_BYTES, SEGMENTS_MAX};
 use crate::segments::Named;
 
-/// Values from memory begin a segment only while one part in so many of the log is free for survivors of
+/// Values from memory begin a segment only while this part of the log (one in 25) is free for survivors of
 /// cleaning: a log that is full of living values could not be cleaned. With the segment that is being cleaned
 /// that is a twentieth.
 const RESERVE_DIVISOR: u32 = 25;
@@ -19,7 +19,8 @@ pub struct LogConfig {
 }
 
 impl LogConfig {
-    /// A log of at most so many bytes; fewer than four segments cannot be cleaned, so it has at least those.
+    /// A log of at most `bytes_max` bytes; fewer than four segments cannot be cleaned, so it has at least
+    /// those.
     pub fn of_bytes(bytes_max: u64) -> LogConfig {
         let segments = (bytes_max / SEGMENT_BYTES).clamp(4, u64::from(SEGMENTS_MAX));
         LogConfig { segments_max: segments as u32, segment_bytes: SEGMENT_BYTES }
@@ -33,8 +34,8 @@ impl LogConfig {
         LogConfig { segments_max: self.segments_max.max(needed), ..self }
     }
 
-    /// Segments are full with so many bytes already: a simulation sees more of them in less time. Panics if
-    /// they are longer than places reach, or no group fits.
+    /// Makes segments full with `segment_bytes` bytes already: a simulation sees more of them in less time.
+    /// Panics if they are longer than places reach, or no group fits.
     #[must_use]
     pub fn with_segments_of(self, segment_bytes: u64) -> LogConfig {
         assert!(segment_bytes <= SEGMENT_BYTES && segment_bytes >= GROUP_BYTES as u64);
@@ -50,7 +51,7 @@ impl LogConfig {
         self.segments_max
     }
 
-    /// With less room than so many segments, one at least, only survivors of cleaning get any.
+    /// Number of segments of the reserve, one at least: with less room only survivors of cleaning get any.
     pub fn reserve_segments(self) -> u32 {
         (self.segments_max / RESERVE_DIVISOR).max(RESERVE_SEGMENTS_MIN)
     }

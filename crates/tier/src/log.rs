@@ -142,7 +142,8 @@ impl Log {
         Ok(place)
     }
 
-    /// A group that takes so many bytes more. Without a free segment survivors of all kinds lie together.
+    /// Makes room for `record_bytes` bytes more in a group. Without a free segment survivors of all kinds lie
+    /// together.
     fn make_room(&mut self, generation: Generation, record_bytes: usize) -> Result<Generation, Full> {
         let mut result = self.make_room_of(generation, record_bytes);
         for other in Generation::SURVIVORS {
@@ -324,9 +325,9 @@ impl Log {
     }
 
     /// Begins to empty the full segment that was filled first, though what is in it lives: the caller goes
-    /// through it as through one that is cleaned, and lets go of what it does not copy. Until that is ended
-    /// values from memory may begin a segment of the reserve, and it goes on as fast as these come
-    /// ([`Log::is_dropping_due`]). `None`: nothing would be won before what was emptied becomes free.
+    /// through it as through one that is cleaned, and releases the values that it does not copy. Until that
+    /// is ended values from memory may begin a segment of the reserve, and it proceeds as fast as these come
+    /// ([`Log::is_dropping_due`]). `None`: nothing would be won before the emptied segments become free.
     pub fn begin_dropping(&mut self) -> Option<Cleaning> {
         assert!(self.dropping.is_none(), "one at a time");
         let lends_reserve = self.segments.may_open(Generation::Fresh, self.config.reserve_segments() - 1);

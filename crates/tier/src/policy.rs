@@ -7,8 +7,8 @@
 //!   due        room + what is left in the segment of values from memory + what was passed of the one being cleaned  <  reserve + ahead + 3 groups
 //! ```
 //! **When.** Bytes that cleaning has passed count as won already. So each group from memory makes as much
-//! cleaning due as wins its space again, and no more: cleaning goes on in small steps during the writing, and
-//! whenever a new segment has to be begun, there is one. With `ahead` of one segment that happens at the
+//! cleaning due as wins its space again, and no more: cleaning proceeds in small steps during the writing,
+//! and whenever a new segment has to be begun, there is one. With `ahead` of one segment that happens at the
 //! latest moment, and all the space outside the reserve holds values.
 //!
 //! **Which.** The segment with the most space won for each byte that is read and copied, weighted by age:
@@ -28,8 +28,8 @@ use crate::segments::{Generation, SegmentState, Segments};
 
 /// Groups that are being filled take room only when they are full.
 const FILLED_BYTES: u64 = (Generation::ALL.len() * GROUP_BYTES) as u64;
-/// Part of a segment, one in so many, that the reserve may lack: of the smallest log that was full of living
-/// values half become room when half of them are deleted, and padding does not decide whether.
+/// Divisor of a segment: this part of one may be missing from the reserve. In the smallest log that was full
+/// of living values, half become room when half of them are deleted, and padding does not decide whether.
 const SPARED_DIVISOR: u64 = 16;
 
 impl Segments {
@@ -46,7 +46,7 @@ impl Segments {
 
     /// Returns how much room has to be won before values from memory may begin a segment. 0: there is enough.
     pub fn lacking_bytes(&self, reserve: u32) -> u64 {
-        // Two have to be whole: behind the one that is begun any segment can still be copied.
+        // Two have to be whole: after the one that is begun any segment can still be copied.
         let spared_bytes = if reserve > 2 { self.segment_bytes / SPARED_DIVISOR } else { 0 };
         (u64::from(reserve) * self.segment_bytes).saturating_sub(self.room_bytes() + spared_bytes)
     }
@@ -96,7 +96,7 @@ mod tests {
     const SEGMENTS: u64 = 100;
     /// Share of the log that is not for values: an aim of the design.
     const RESERVE_PERCENT: u64 = 5;
-    /// Cleaning goes on in so many steps a segment.
+    /// Number of steps of cleaning a segment.
     const STEPS: u64 = 64;
     const ROUNDS: u64 = 6;
     const ROUNDS_MEASURED: u64 = 3;
@@ -199,8 +199,8 @@ mod tests {
         }
     }
 
-    /// Written for each record from memory, when values of so many percent of the usable space are written
-    /// over; and what came late.
+    /// Written for each record from memory, when the values that are written over take this percentage of the
+    /// usable space; and the steps of cleaning that were waited for.
     fn amplification(
         records_per_segment: u64,
         live_percent: u64,

@@ -84,7 +84,7 @@ impl<'a> Record<'a> {
         Ok(record)
     }
 
-    /// The record at the start of `bytes`, of which only the address is known. For walks over a segment.
+    /// The record at the start of `bytes`, for walks over a segment: only its address is known.
     pub(crate) fn read_at(
         segment: crate::SegmentNumber,
         offset: u64,

@@ -6,8 +6,8 @@
 //!                     '- nothing in it lives -> Free
 //!   and instead of Free: Waiting, as long as a base of the AOF names it, or a snapshot may read from it
 //! ```
-//! A base that is being written names segments beside the one in force. What became of it may stay unknown
-//! (its list was written, and the disk did not say so): then both go on counting until a later one is in
+//! A base that is being written names segments in addition to the one in force. Its outcome may stay unknown
+//! (its list was written, and the disk did not say so): then both continue to count until a later one is in
 //! force.
 //!
 //! Of very many segments few change between two steps of the thread that writes: it reads sums, and looks at
@@ -172,7 +172,7 @@ pub(crate) struct Segments {
     waiting: BTreeSet<u32>,
     /// Snapshots that waiting segments were last held against; `None`: something else has changed since.
     waited_for: Option<Snapshots>,
-    /// Segments that may be empty, beside what `Live` says.
+    /// Segments that may be empty, in addition to those that `Live` names.
     to_look: Vec<SegmentNumber>,
     pub sealed: u64,
 }
@@ -379,7 +379,7 @@ impl Segments {
         self.change(number, |segment| segment.is_stuck = true);
     }
 
-    /// A cleaning is over. What still lives there could not be read.
+    /// A cleaning is over. Values that still live there could not be read.
     pub fn cleaned(&mut self, number: SegmentNumber, is_damaged: bool) {
         self.change(number, |segment| {
             assert_eq!(segment.state, SegmentState::Cleaning);
@@ -464,7 +464,7 @@ impl Segments {
         self.to_look = self.look(live);
         let mut named = Vec::new();
         self.change_all(|number, segment| {
-            // What became of the last one is not known.
+            // The outcome of the last one is not known.
             segment.is_named |= segment.is_named_next;
             segment.is_named_next = match segment.state {
                 SegmentState::Free => false,

@@ -224,7 +224,7 @@ impl World {
         let file = self.disk.entry(stretch.segment).or_default();
         let end = stretch.offset as usize + stretch.bytes;
         if file.len() < end {
-            file.resize(end, 0); // a group behind the last one failed
+            file.resize(end, 0); // a group after the last one failed
         }
         let bytes = file[stretch.offset as usize..end].to_vec();
         for (place, record) in cleaning.records(&bytes) {
@@ -281,7 +281,7 @@ impl World {
             // A sync has failed: no base refers to that.
             None if self.log.doubtful_segments() > 0 => self.seen.doubtful += 1,
             None => {
-                // What a base refers to is what was there at its cut, some time ago.
+                // A base refers to the values that were there at its cut, some time ago.
                 let entries = self.snapshot.as_ref().unwrap_or(&self.entries).clone();
                 let named = self.log.name(self.snapshots);
                 let doubtful = self.random.below(20) == 0;

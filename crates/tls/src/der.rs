@@ -3,7 +3,7 @@
 //! ```text
 //! tag | length (1 byte, or 0x80 + n and n bytes) | content
 //! ```
-//! What is not as expected is `None`: the caller says what it wanted.
+//! Data that is not as expected is `None`: the caller says what it wanted.
 
 pub const INTEGER: u8 = 0x02;
 pub const BOOLEAN: u8 = 0x01;

@@ -23,6 +23,6 @@ pub use context::{Contexts, Failure};
 pub use session::{Failed, Session};
 pub use settings::Settings;
 
-// What its callers name of rustls.
+// Types of rustls that the callers name.
 pub use rustls::ClientConfig;
 pub use rustls::pki_types::ServerName;

@@ -52,7 +52,7 @@ pub struct Sessions {
 
 impl Sessions {
     pub fn new(resumption: Resumption) -> Sessions {
-        // What it takes is taken as sessions come.
+        // Memory is taken as sessions come.
         Sessions {
             kept: ServerSessionMemoryCache::new(resumption.sessions_max),
             lifetime_s: resumption.lifetime_s,

@@ -129,8 +129,8 @@ impl Session {
         }
     }
 
-    /// Opens all whole records of `bytes`, and goes on with the handshake: a client begins it with no bytes
-    /// at all.
+    /// Opens all whole records of `bytes`, and continues the handshake: a client begins it with no bytes at
+    /// all.
     pub fn open(&mut self, bytes: &mut [u8], out: &mut Vec<u8>) -> Result<Opened, Failed> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());
@@ -219,7 +219,7 @@ fn open(side: &mut impl Unbuffered, bytes: &mut [u8], out: &mut Vec<u8>) -> Resu
             Ok(_) => return Ok((opened, has_ended)),
             Err(error) => {
                 let failed = Failed::of(error);
-                // What is said to a peer that has made a mistake stands behind the error.
+                // The alert for a peer that has made a mistake comes after the error.
                 let rest = &mut bytes[opened.used..];
                 if !failed.is_no_tls()
                     && let Ok(ConnectionState::EncodeTlsData(data)) = side.process(rest).state
@@ -258,7 +258,7 @@ fn encode<D>(mut data: EncodeTlsData<'_, D>, out: &mut Vec<u8>) {
     }
 }
 
-/// Lets `put` write behind `out`, where `room` bytes are expected to do. False: nothing can be written.
+/// Lets `put` append to `out`, where `room` bytes are expected to do. False: nothing can be written.
 fn write<S: Unbuffered>(
     side: &mut S,
     kept: &mut [u8],

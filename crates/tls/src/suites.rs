@@ -1,7 +1,7 @@
 //! Versions and suites by the names that Valkey's parameters have for them.
 //!
-//! Suites of TLS 1.2 are given in OpenSSL's language, of which there is as much as six suites need: names and
-//! groups of them, `+` between what has to hold at once; `!` and `-` take out, `+` in front moves to the end.
+//! Suites of TLS 1.2 are given in OpenSSL's language, as far as six suites need it: names and groups of them,
+//! `+` between conditions that have to hold at once; `!` and `-` take out, `+` in front moves to the end.
 
 use rustls::crypto::ring::ALL_CIPHER_SUITES;
 use rustls::version::{TLS12, TLS13};
@@ -123,7 +123,7 @@ fn tls12(words: &str) -> Result<Vec<CipherSuite>, Refused> {
         match sign {
             b' ' if meant.is_empty() => return Err(format!("there is no suite {word} here")),
             b' ' => chosen.extend(meant.into_iter().filter(|suite| !banned.contains(suite))),
-            // What is not there need not be taken out.
+            // Suites that are not there need not be taken out.
             b'+' => {
                 let (moved, kept) = chosen.iter().partition(|suite| meant.contains(suite));
                 chosen = kept;

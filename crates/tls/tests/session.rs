@@ -179,7 +179,7 @@ fn what_is_no_tls_ends_in_an_error() {
         let mut pair = Pair::new(&contexts);
         let failed = pair.server.take(wrong).unwrap_err();
         assert!(failed.is_no_tls(), "{failed}");
-        // It goes on failing, and says nothing more.
+        // It continues to fail, and says nothing more.
         assert!(pair.server.take(b"more").is_err());
         assert!(!pair.server.session.seal(&mut [], b"plain", &mut Vec::new()));
     }
@@ -216,7 +216,7 @@ fn changed_bytes_are_never_plain_text() {
             _ => flight.insert(at, prng.below(256) as u8),
         }
         let _ = pair.server.take(&flight);
-        // What came before the change, and nothing else.
+        // The bytes that came before the change, and nothing else.
         assert!(pair.server.plain.is_empty() || pair.server.plain == b"*1\r\n$4\r\nPING\r\n");
     }
 }
@@ -309,7 +309,7 @@ fn what_is_wrong_with_files_is_said() {
 #[test]
 fn encrypted_keys_need_their_password() {
     // Made by `openssl pkcs8 -topk8 -v2 aes-256-cbc -v2prf hmacWithSHA256 -iter 2048`, for the key `own.key`
-    // beside it.
+    // next to it.
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let read = |name: &str, password: Option<&[u8]>| {
         isotherm_tls::key::read(&std::fs::read(data.join(name)).unwrap(), password)
@@ -345,7 +345,7 @@ fn a_session_is_taken_up_again() {
             };
             pair.shake_hands(usize::MAX).unwrap();
             assert_eq!(pair.server.session.is_resumed(), is_later && resumption, "{protocols}");
-            // Who the peer is stays known.
+            // The peer's identity stays known.
             assert_eq!(pair.server.session.peer_certificates().len(), 1);
         }
     }

@@ -97,7 +97,7 @@ fn verdict(folder: &Path, shown: &Shown, trusted: &[&Made]) -> Result<(), String
     first
 }
 
-/// Cuts the time of a verdict, which goes on between two.
+/// Cuts the time off a verdict: time passes between two of them.
 fn without_time(why: &str) -> String {
     why.split(": verification time").next().unwrap_or(why).to_string()
 }
@@ -151,7 +151,7 @@ fn shake_hands(mut client: Session, mut server: Session) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Takes bytes, behind those that are kept, and returns what is said in turn.
+/// Takes bytes, after those that are kept, and returns the answer.
 fn say(session: &mut Session, kept: &mut Vec<u8>, bytes: &[u8]) -> Result<Vec<u8>, Failed> {
     let mut out = Vec::new();
     kept.extend_from_slice(bytes);

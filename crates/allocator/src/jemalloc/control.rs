@@ -22,7 +22,7 @@ fn control_name(name: &str) -> CString {
 pub fn read<T: Plain>(name: &str) -> Option<T> {
     let name = control_name(name);
     let (mut value, mut size) = (T::default(), size_of::<T>());
-    // SAFETY: the value has the size that is passed beside it, jemalloc compares that with its own, and every
+    // SAFETY: the value has the size that is passed with it, jemalloc compares that with its own, and every
     // value is valid.
     let result = unsafe {
         tikv_jemalloc_sys::mallctl(name.as_ptr(), (&raw mut value).cast(), &raw mut size, null_mut(), 0)
@@ -37,7 +37,7 @@ pub fn is_on(name: &str) -> bool {
 /// Sets a control. The error is the system's number.
 pub fn write<T: Copy>(name: &str, value: T) -> Result<(), c_int> {
     let (name, mut value) = (control_name(name), value);
-    // SAFETY: the value has the size that is passed beside it, and jemalloc compares that with its own.
+    // SAFETY: the value has the size that is passed with it, and jemalloc compares that with its own.
     done(unsafe {
         tikv_jemalloc_sys::mallctl(
             name.as_ptr(),

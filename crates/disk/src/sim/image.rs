@@ -56,7 +56,7 @@ impl Image {
         if end > self.len() {
             self.set_len(end);
         }
-        // What is written back behind the length that the disk knows takes the length along.
+        // A sector that is written back beyond the length that the disk knows takes the length along.
         self.is_len_dirty |= end > self.durable_len;
         self.cached[at as usize..end as usize].copy_from_slice(bytes);
         self.touch(at, end);
@@ -192,16 +192,16 @@ impl Image {
 
     /// Returns what the platter holds in the place of a sector.
     fn platter_content(&self, sector: u64, damage: Damage, prng: &mut Prng) -> Sector {
-        // What it held before the file was cut is not its content, whatever length the disk knows since.
+        // The bytes from before the file was cut are not its content, whatever length the disk knows since.
         let is_known = !self.fresh.contains(&sector);
         match self.platter.get(sector as usize) {
             Some(content) if is_known => *content,
             // A block that looks most like what is expected: a copy of another one of the same file, as an
-            // earlier file that was written alike has left it. Only of what is synced: no block can hold what
-            // is only now being written, in another place. So in a file of which nothing was synced no block
-            // of a log comes back, and none in the place that it had before the file was cut. File systems
-            // that hand out blocks as they are (ext2, FAT, an ext4 with `data=writeback,dioread_lock`) may do
-            // that too: docs/design/durability.md, "Old blocks".
+            // earlier file that was written alike has left it. Only of synced sectors: no block can hold the
+            // bytes that are only now being written, in another place. So in a file without synced bytes no
+            // block of a log comes back, and none in the place that it had before the file was cut. File
+            // systems that hand out blocks as they are (ext2, FAT, an ext4 with
+            // `data=writeback,dioread_lock`) may do that too: docs/design/durability.md, "Old blocks".
             _ if damage.old_blocks && prng.one_in(2) => self.synced_sector(prng),
             _ => [0; SECTOR_BYTES],
         }
@@ -236,7 +236,7 @@ fn sectors(len: u64) -> u64 {
     len.div_ceil(SECTOR_BYTES as u64)
 }
 
-/// A sector of a file's bytes, with zeros behind their end.
+/// A sector of a file's bytes, with zeros after their end.
 fn cut(bytes: &[u8], sector: u64) -> Sector {
     let mut content = [0; SECTOR_BYTES];
     let rest = bytes.get(sector as usize * SECTOR_BYTES..).unwrap_or_default();

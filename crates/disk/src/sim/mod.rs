@@ -9,8 +9,8 @@
 //! ```
 //! A call that changes a file under a plan with `writeback_one_in` may also make older changes durable.
 //!
-//! Invariants: the same seed, plan and calls give the same bytes. What was synced before a crash is there
-//! after it, unless it was changed since.
+//! Invariants: the same seed, plan and calls give the same bytes. Bytes that were synced before a crash are
+//! there after it, unless they were changed since.
 
 mod image;
 mod names;
@@ -107,7 +107,7 @@ impl SimDisk {
         state.begin(plan);
     }
 
-    /// The process ends and another begins. What was written stays written, synced or not.
+    /// The process ends and another begins. Written bytes stay written, synced or not.
     pub fn kill(&self, plan: Plan) {
         self.state().begin(plan);
     }

@@ -59,7 +59,7 @@ impl Fault {
 pub struct RandomFault {
     pub call: Call,
     pub fault: Fault,
-    /// Once in so many calls on average.
+    /// Average number of calls per fault.
     pub one_in: u64,
 }
 
@@ -103,7 +103,7 @@ pub struct Plan {
     /// Mounted read-only: calls that change something fail.
     pub is_read_only: bool,
     pub damage: Damage,
-    /// Once in so many calls on average, dirty sectors are written without a sync, as the kernel does after a
+    /// Average number of calls per write of dirty sectors without a sync, as the kernel does it after a
     /// while. 0: never.
     pub writeback_one_in: u64,
 }

@@ -27,7 +27,7 @@ struct Mark {
     position: u64,
 }
 
-/// The place behind some frames.
+/// The place after some frames.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Boundary {
     offset: LogOffset,
@@ -67,7 +67,7 @@ struct Change {
     cause: Cause,
     stage: Stage,
     list: List,
-    /// The log goes on here, in a new file; none for a new base.
+    /// Place at which the log continues in a new file; none for a new base.
     next: Option<Mark>,
     /// Place at which the file that failed is cut.
     keep: Option<Mark>,
@@ -108,7 +108,7 @@ pub struct AofWriter {
     list: List,
     file_next: u64,
     start: LogOffset,
-    /// Everything behind `released`, in order; what is written stays until it is not needed any more.
+    /// Everything after `released`, in order; a written boundary stays until it is not needed any more.
     boundaries: VecDeque<Boundary>,
     collected: LogOffset,
     marks: Option<Marks>,
@@ -145,7 +145,7 @@ impl Marks {
 }
 
 impl AofWriter {
-    /// A writer that begins with a new file at `start`, behind those of `list`.
+    /// A writer that begins with a new file at `start`, after those of `list`.
     pub fn new(policy: FsyncPolicy, list: List, start: LogOffset, now: Ms) -> AofWriter {
         AofWriter {
             policy,
@@ -171,8 +171,8 @@ impl AofWriter {
         }
     }
 
-    /// A writer that goes on in the last file of `list`, which has been cut to its length and synced. The log
-    /// ends at `end`.
+    /// A writer that continues in the last file of `list`, which has been cut to its length and synced. The
+    /// log ends at `end`.
     pub fn resume(policy: FsyncPolicy, mut list: List, end: LogOffset, now: Ms) -> AofWriter {
         let last = list.segments.last_mut().expect("a file to go on with");
         let position = last.len.take().expect("its length");
@@ -367,7 +367,7 @@ impl AofWriter {
         }
     }
 
-    /// A new file behind those of `list`, the last of which ends at `end`.
+    /// A new file after those of `list`. The last of them ends at `end`.
     fn next_file(&mut self, mut list: List, end: Option<Mark>, start: LogOffset) -> Change {
         self.pass_file_ends(start);
         let file = FileId(self.file_next);
@@ -542,7 +542,7 @@ impl AofWriter {
         self.change = None;
     }
 
-    // What others learn.
+    // Outputs for others.
 
     fn refuse(&mut self, failure: Failure, now: Ms, outputs: &mut Vec<Output>) {
         match &mut self.trouble {

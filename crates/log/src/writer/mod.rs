@@ -19,14 +19,14 @@
 //! file, and the old one is cut to its durable length.
 //!
 //! **A failed write** is cut off and repeated each second. Meanwhile commands that write are refused, as
-//! after a failed sync; reads go on. Under `always` a failure of ten seconds ends the process, as nothing can
-//! be answered any more; but of a disk that is full only the replies that wait are given up, and all goes on
-//! when there is room.
+//! after a failed sync; reads continue. Under `always` a failure of ten seconds ends the process, as nothing
+//! can be answered any more; but if the disk is full only the replies that wait are given up, and the writer
+//! continues when there is room.
 //!
 //! **A file ends** exactly at the cut of a snapshot that becomes the base. It is synced to its end before the
 //! next one is created, and that is listed before a byte is written to it. So of the listed files only the
 //! last can have a damaged tail, and damage in another one is never taken for the end of the log. Each file
-//! but the last has its length in the list: what lies behind it is not part of the log.
+//! but the last has its length in the list: bytes after it are not part of the log.
 //!
 //! **Switched on while there is data**, the writer lists its files only with the first base: until then a
 //! start reads what was there before.
@@ -128,8 +128,8 @@ pub enum Input {
     Policy(FsyncPolicy),
     /// All is to be synced, under every policy; `Flushed` answers.
     Flush,
-    /// The write was accepted whole, and has added so many bytes to the file: those of the log, and what
-    /// frames them.
+    /// The write was accepted whole, and has added `file_bytes` bytes to the file: those of the log, and
+    /// their framing.
     Wrote {
         file_bytes: u64,
     },
@@ -189,7 +189,7 @@ pub enum Output {
     /// Need of a new base: data written under `no` may be lost, and memory has it no more.
     BaseNeeded,
     /// The disk is full, under `always`, and has been in trouble for long: replies that wait are to say that
-    /// their changes are applied and not durable, and until `AcceptWrites` none waits. What they show is
+    /// their changes are applied and not durable, and until `AcceptWrites` none waits. Those changes are
     /// written when there is room.
     GiveUp,
     /// End of the process: under `always` no reply can be sent.

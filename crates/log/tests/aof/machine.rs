@@ -40,7 +40,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// A writer on what a start has found: it goes on there, or in files that await a base.
+    /// A writer on the files that a start has found: it continues there, or in files that await a base.
     pub fn new(
         disk: SimDisk,
         lines: Lines,
@@ -111,7 +111,7 @@ impl Run {
             expected = [multi, &set, &set, exec].concat();
         }
         let end = self.log.append(&mut frame).end;
-        // Behind a cut it brings its SELECT.
+        // After a cut it brings its SELECT.
         if end - self.end() > expected.len() as u64 {
             let at = if in_transaction { multi.len() } else { 0 };
             expected.splice(at..at, select.iter().copied());
@@ -163,7 +163,7 @@ impl Run {
                 self.sync = Some(Sync { file, result: None });
             }
             Output::Close { file } => _ = self.files.remove(&file),
-            // What is left behind does no harm.
+            // A file that is left behind does no harm.
             Output::Remove { file } => _ = self.disk.remove(&path(file)),
             Output::Durable(offset) => {
                 assert!(self.durable < offset && offset <= self.writer.written(), "it only grows");

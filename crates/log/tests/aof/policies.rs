@@ -68,7 +68,7 @@ fn always_syncs_in_groups() {
     let mut steps = Steps::new(FsyncPolicy::Always);
     assert_eq!(steps.step(collected(10)), [write(1, 0, 0, 10)]);
     assert_eq!(steps.step(collected(20)), []);
-    // The file has two bytes of framing behind each write.
+    // The file has two bytes of framing after each write.
     assert_eq!(steps.step(Input::Wrote { file_bytes: 12 }), [write(1, 12, 10, 20), sync(1)]);
     assert_eq!(steps.step(collected(30)), []);
     assert_eq!(steps.step(Input::Wrote { file_bytes: 12 }), [write(1, 24, 20, 30)]);

@@ -51,7 +51,7 @@ struct World {
     reader: Reader,
     /// The frames under this lock, in the order of its holders.
     partitions: [Mutex<Vec<u64>>; PARTITIONS],
-    /// Beside the model: no switch happens here.
+    /// Outside of the model: no switch happens here.
     notes: std::sync::Mutex<Notes>,
     frames: usize,
 }

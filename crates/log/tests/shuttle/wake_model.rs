@@ -58,8 +58,8 @@ fn no_wake_up_is_lost() {
     });
 }
 
-/// The check can fail: a reader that looks before it sets the mark sleeps beside what was appended between
-/// the two.
+/// The check can fail: a reader that looks before it sets the mark sleeps although frames were appended
+/// between the two.
 #[test]
 #[should_panic(expected = "deadlock")]
 fn a_look_before_the_mark_is_found() {

@@ -1,4 +1,4 @@
-//! A commit: what one write adds to an AOF file, behind a comment that shows whether the write was torn.
+//! A commit: what one write adds to an AOF file, after a comment that shows whether the write was torn.
 //!
 //! ```text
 //!   #isotherm commit AT LEN SYNCED CRC\r\n  [whole frames, LEN bytes]
@@ -23,13 +23,13 @@
 //!
 //! **A prepared file** was filled and synced before it is written, so that a commit changes no length and no
 //! block that holds something durable: each commit begins a sector, ends by a comment that fills its last
-//! one, and has its line. What a crash leaves of a sector is the filling, the commit, or the beginning of the
-//! commit before the end of the filling.
+//! one, and has its line. A crash leaves of a sector the filling, the commit, or the beginning of the commit
+//! before the end of the filling.
 //!
 //! ```text
 //!   #isotherm prepared BYTES...  |  commit, #....\r\n  |  commit, #....\r\n  |  #isotherm unused....  |  #isotherm unused....
 //! ```
-//! Its sectors are used in their order: behind the first unused one there is nothing, up to BYTES, where a
+//! Its sectors are used in their order: after the first unused one there is nothing, up to BYTES, where a
 //! server that knows nothing of this may have appended.
 //!
 //! **Torn or damaged.** A bad commit at the end of what was written is cut off, like any truncated tail. If a
@@ -91,7 +91,7 @@ fn header_bytes(at: u64, synced: u64, len: u64) -> u64 {
     MARK.len() as u64 + 4 + digits(at) + digits(len) + digits(synced) + 16 + 2
 }
 
-/// The first sector of a file of so many bytes that is prepared.
+/// The first sector of a prepared file of `file_bytes` bytes.
 pub fn prepared_head(file_bytes: u64) -> Sector {
     comment_sector(&format!("{PREPARED} {file_bytes} "))
 }
@@ -108,8 +108,8 @@ fn comment_sector(text: &str) -> Sector {
     sector
 }
 
-/// The comments behind frames of this length that make a commit of whole sectors of them and their line;
-/// mostly one.
+/// The comments, mostly one, that follow frames of this length and make whole sectors of the commit: frames,
+/// comments and line.
 pub fn padding(at: u64, synced: u64, frames_bytes: u64) -> Vec<u8> {
     const COMMENT_BYTES_MIN: u64 = 3;
     let mut len = 0;
@@ -165,9 +165,9 @@ struct Open {
     expected: u64,
 }
 
-/// Checks the commits of a file, item by item. What lies in a commit is not to be believed before the commit
-/// has ended: a reader that applies commands gives the check the rest of a commit (`rest_bytes`) before it
-/// parses it.
+/// Checks the commits of a file, item by item. The contents of a commit are not to be believed before the
+/// commit has ended: a reader that applies commands gives the check the rest of a commit (`rest_bytes`)
+/// before it parses it.
 pub struct CommitCheck {
     open: Option<Open>,
     lines: Lines,
@@ -312,7 +312,7 @@ impl CommitCheck {
             // The beginning of a commit's line, and the end of the filling.
             return Err(BadCommit { at });
         } else if self.has_lines() && crosses_sectors(at, bytes.len() as u64) && timestamp(line).is_none() {
-            // The same, and what the next block held before.
+            // The beginning of a commit's line, and the old bytes of the next block.
             return Err(BadCommit { at });
         }
         Ok(())

@@ -12,8 +12,8 @@
 //! are skipped, as Valkey does; so are comments. A line, with its end, has 1024 bytes at most: the rest of a
 //! longer comment counts as a line.
 //!
-//! What Valkey accepts is accepted, and what it refuses is refused in its words. A comment of ours that does
-//! not parse is refused: without it a file would be read beyond its end.
+//! A list that Valkey accepts is accepted, and one that it refuses is refused in its words. A comment of ours
+//! that does not parse is refused: without it a file would be read beyond its end.
 
 use isotherm_stdx::args_split::{Dialect, args_split};
 use isotherm_stdx::number::parse_i64;
@@ -226,9 +226,9 @@ impl Manifest {
                     let seq = parse_i64(value).ok_or(INVALID)?;
                     places.push((seq, Place { start: number(start)?, len }));
                 }
-                // A line that was appended behind ours, which has no end.
+                // A line that was appended to ours, which has no end.
                 (b"incr" | b"ended" | b"file", _) => return Err(INVALID),
-                // What a later version adds.
+                // An addition of a later version.
                 _ => {}
             }
         }
@@ -286,7 +286,7 @@ impl Manifest {
         lines
     }
 
-    /// Adds an incr file behind the others.
+    /// Adds an incr file after the others.
     pub fn add_incr(&mut self, names: &Names, seq: i64, place: Option<Place>) {
         assert!(seq > self.incr.last().map_or(0, |last| last.seq), "numbers rise");
         self.incr.push(AofFile { name: names.incr(seq), seq, place });

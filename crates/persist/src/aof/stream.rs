@@ -7,7 +7,7 @@
 //!   *3\r\n$3\r\nSET\r\n$1\r\nk\r\n$5\r\nval      cut: the end of a file that was being written
 //! ```
 //! The caller keeps the bytes that are not parsed yet, and adds to them when the parser needs more. An
-//! argument is a range of them; nothing is copied. What was parsed of an unfinished command is remembered, so
+//! argument is a range of them; nothing is copied. The parsed part of an unfinished command is remembered, so
 //! each byte is looked at once.
 //!
 //! Stricter than Valkey's loader where that cannot be what a server has written: each line ends in CR LF, as
@@ -38,7 +38,7 @@ const ARGS_MAX: i64 = i32::MAX as i64;
 pub enum Item {
     /// Command whose arguments are in `args`.
     Command(Command),
-    /// A line that begins with `#`; so many bytes of it, with the `#` and without its line end.
+    /// A line that begins with `#`: its length in bytes, with the `#` and without its line end.
     Comment { line_bytes: usize },
     /// More bytes of the file, if there are any.
     NeedMore,
@@ -114,7 +114,7 @@ pub struct StreamParser {
     /// Place up to which the item was parsed.
     parsed: usize,
     args: Vec<Range<usize>>,
-    /// The command was handed out and is to be left behind with the next call.
+    /// The command was handed out, and the next call skips it.
     is_done: bool,
 }
 
@@ -149,8 +149,8 @@ impl StreamParser {
     }
 
     /// Looks for an item at the beginning of `bytes`. Returns how many of them it takes, with 0 where more
-    /// are needed: then the next call gets the same bytes and some behind them, and else what follows the
-    /// item.
+    /// are needed: then the next call gets the same bytes and some more after them, and otherwise the bytes
+    /// after the item.
     pub fn next(&mut self, bytes: &[u8]) -> Result<(Item, usize), StreamError> {
         if std::mem::take(&mut self.is_done) {
             (self.args_left, self.parsed) = (0, 0);
@@ -163,7 +163,7 @@ impl StreamParser {
         }
     }
 
-    /// At the end of the file, with so many bytes that were not parsed.
+    /// Says how the file ends, with `rest_bytes` bytes that were not parsed.
     pub fn end(&self, rest_bytes: usize) -> End {
         if rest_bytes == 0 && self.multi_at.is_none() {
             return End::Complete;

@@ -85,7 +85,7 @@ impl StreamWriter {
         }
     }
 
-    /// Behind the nodes; `groups` follow.
+    /// Writes the counters, after the nodes; `groups` groups follow.
     pub fn counters<S: Sink>(&mut self, writer: &mut Writer<S>, counters: &StreamCounters, groups: u64) {
         self.end_node(writer);
         assert_eq!(self.nodes_left, 0, "as many nodes as were announced");
@@ -113,7 +113,7 @@ pub fn stream_group<S: Sink>(
     writer.length(pending);
 }
 
-/// Behind what is pending, `consumers` follow.
+/// Writes a pending entry. After the last one the consumers follow.
 pub fn stream_pending<S: Sink>(writer: &mut Writer<S>, id: StreamId, delivered_ms: i64, deliveries: u64) {
     writer.raw(&id.to_bytes());
     writer.milliseconds(delivered_ms);

@@ -80,7 +80,7 @@ impl<'p> Codes<'p> {
 impl<'p> Iterator for Codes<'p> {
     type Item = Result<Cow<'p, [u8]>, FunctionsError>;
 
-    /// Behind an error there is nothing.
+    /// Returns the next code. Nothing follows an error.
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;

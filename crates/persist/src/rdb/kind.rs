@@ -2,7 +2,7 @@
 //!
 //! Numbers up to 21 mean the same everywhere. From 22 on the two lines of the format gave them different
 //! meanings: in Valkey's 80, 22 is a hash with field expiry; in versions 12 to 79, 24 and 25 are. So a type
-//! is only known together with the version beside it.
+//! is only known together with the version of the file.
 
 /// Version that DUMP writes, unless the value needs a later one. Every Valkey reads it, and Redis since 7.2.
 pub const VERSION_PLAIN: u16 = 11;

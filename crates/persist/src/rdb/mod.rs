@@ -14,7 +14,7 @@
 //!
 //! Reading gives an owned [`RdbValue`], whose texts lie in one buffer ([`Texts`]): two allocations a value,
 //! not one an element. Writing takes elements one after the other ([`Writer`] and the builders) with their
-//! numbers first, so nothing is held but the node at hand.
+//! numbers first, so nothing is held but the current node.
 
 mod kind;
 mod read;

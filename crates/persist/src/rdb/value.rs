@@ -17,7 +17,7 @@ use std::collections::HashSet;
 
 use isotherm_stdx::number;
 
-/// Byte strings, one behind the other.
+/// Byte strings, one after the other.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Texts {
     bytes: Vec<u8>,
@@ -264,7 +264,7 @@ impl RdbStream {
         self.before.entries + self.entries.len() as u64
     }
 
-    /// The entry behind which the next one has to come.
+    /// The entry that the next one has to follow.
     pub(crate) fn last_so_far(&self) -> Option<StreamId> {
         let before = (self.before.entries > 0).then_some(self.before.last);
         self.entries.last().map(|entry| entry.id).or(before)

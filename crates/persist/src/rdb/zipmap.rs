@@ -1,4 +1,4 @@
-//! Zipmaps, the small hashes of the first servers: strings only, with room left behind values that were
+//! Zipmaps, the small hashes of the first servers: strings only, with room left after values that were
 //! overwritten.
 //!
 //! ```text

@@ -26,7 +26,7 @@ impl Reply {
         self.shared_bytes += bytes;
     }
 
-    /// Returns whether a bulk string of so many bytes is not to be copied, if it can be shared.
+    /// Returns whether a bulk string of `bytes` bytes is not to be copied, if it can be shared.
     #[inline]
     pub fn shares_bulk(&self, bytes: usize) -> bool {
         bytes >= SHARED_VALUE_BYTES_MIN && self.shares

@@ -177,7 +177,8 @@ fn stars_that_fail_again_and_again_come_to_an_end() {
     {
         assert!(!glob_match(&pattern, &text, false));
     }
-    // What a long text needs of a short pattern is not too much, and neither is a long pattern that fits.
+    // The steps that a long text needs with a short pattern are not too many, and neither is a long pattern
+    // that fits.
     let found = [&text[..], b"bc"].concat();
     assert!(glob_match(b"*aaaaaaaaaaaaaaaab*", &found, false));
     assert!(glob_match(&[b"*", &text[..], b"b*"].concat(), &found, false));

@@ -86,7 +86,7 @@ fn scale_exactly(negative: bool, mut digits: Big, power: i32) -> LongDouble {
     round(negative, mantissa, exponent, sticky)
 }
 
-/// `digits [. digits] [p [sign] digits]` behind the `0x`, with at least one hexadecimal digit.
+/// `digits [. digits] [p [sign] digits]` after the `0x`, with at least one hexadecimal digit.
 fn parse_hexadecimal(negative: bool, text: &[u8]) -> Option<LongDouble> {
     let (mut mantissa, mut exponent, mut sticky) = (0u128, 0i64, false);
     let (mut digits, mut point) = (0, false);

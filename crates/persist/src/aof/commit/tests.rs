@@ -149,7 +149,7 @@ fn no_commit_ends_where_a_sector_does() {
     assert!(filled > 100, "{filled}");
 }
 
-/// A line of which the end is missing, and what the next block held before: together one comment.
+/// A line without its end and the old bytes of the next block are one comment together.
 #[test]
 fn the_beginning_of_a_line_and_an_old_block_are_no_comment() {
     let old = b"vvvvvvvv\r\n*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nb\r\n";

@@ -89,7 +89,7 @@ fn an_error_names_its_line() {
 fn comments_of_ours() {
     let files = "file a.4.incr.aof seq 4 type i\nfile a.5.incr.aof seq 5 type i\n";
     let replid = "replid 8371445ee47ffb2b7dc8ed0b3c2b8c1e5e1a5c38";
-    // In one line or several, in front or behind.
+    // In one line or several, before the files or after them.
     let text = format!(
         "#isotherm {replid}\n#isotherm incr 4 start 901 len 77120\n{files}#isotherm incr 5 start 78021\n"
     );

@@ -30,7 +30,7 @@ pub enum FileCause {
         name: Option<&'static str>,
         version: FileVersion,
     },
-    /// Data of a module beside the keys.
+    /// Data of a module outside of the keys.
     ModuleAux(String),
     /// Functions as a release candidate wrote them.
     OldFunctions,

@@ -17,7 +17,7 @@ pub struct FileHead<'a> {
     pub used_memory_bytes: u64,
     /// Position of the file in the log of changes; `None` without a log.
     pub replication: Option<Replication<'a>>,
-    /// Changes that an append-only file has come behind it.
+    /// Changes in an append-only file follow it.
     pub is_aof_base: bool,
     /// Description of the swap log, in a base that refers to it.
     pub swap_log: Option<&'a [u8]>,
@@ -75,13 +75,13 @@ fn aux<S: Sink>(writer: &mut Writer<S>, name: &str, value: &str) {
     writer.text(value.as_bytes());
 }
 
-/// The sum of a file's bytes (0: there is none), behind the end mark that the keys end with.
+/// The sum of a file's bytes (0: there is none), which follows the end mark of the keys.
 pub fn end(sum: u64) -> [u8; 8] {
     sum.to_le_bytes()
 }
 
-/// The sum of a file of so many bytes if its first nine were another magic. A file begins as a plain one;
-/// only behind its last key is known whether it may stay that.
+/// The sum of a file of `bytes` bytes if its first nine were another magic. A file begins as a plain one;
+/// only after its last key is it known whether it may stay that.
 pub fn sum_with_magic(sum: u64, bytes: u64, before: FileVersion, after: FileVersion) -> u64 {
     let rest = bytes - MAGIC_BYTES as u64;
     let changed = crc64(0, &before.magic()) ^ crc64(0, &after.magic());

@@ -27,8 +27,8 @@
 //!
 //! [`head`] and [`end`] write what is around the keys, which `codec` writes. [`FileReader`] takes a file in
 //! pieces of any size and hands out one item after the other. It keeps what it has not understood yet: at
-//! most twice the longest string, or a piece of a large collection. What it was given is never believed: a
-//! length takes no memory before its bytes are there.
+//! most twice the longest string, or a piece of a large collection. Its input is never believed: a length
+//! takes no memory before its bytes are there.
 
 mod bundle;
 mod error;

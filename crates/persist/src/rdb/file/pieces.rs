@@ -1,10 +1,10 @@
-//! A collection that comes element by element: read in pieces, each of which is a value of its own.
+//! A collection that comes element by element: read in pieces, and each piece is a value of its own.
 //!
 //! ```text
 //! [count] unit unit unit ...        unit: an element, a pair, a node of a list or a stream
 //!         |------|------|---        a piece ends behind `PIECE_BYTES`, or with the collection
 //! ```
-//! A unit whose bytes are not all there leaves no trace. Behind the nodes of a stream its counters and groups
+//! A unit whose bytes are not all there leaves no trace. After the nodes of a stream its counters and groups
 //! are one unit.
 
 use super::super::decode;
@@ -15,7 +15,7 @@ use super::super::value::{RdbStream, RdbValue, Texts, ZsetMembers};
 
 /// Memory of the part of a collection that is handed out at once.
 const PIECE_BYTES: usize = 64 << 10;
-/// Beside its own bytes: where it ends.
+/// Memory of a text besides its own bytes: the place where it ends.
 const TEXT_BYTES: usize = size_of::<usize>();
 
 pub(super) struct Pieces {

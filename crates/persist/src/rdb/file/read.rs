@@ -4,9 +4,9 @@
 //! feed(bytes) --> [understood | not yet] <-- step(): an item, or: more bytes are needed, or: the end
 //!                              ^ at
 //! ```
-//! What cannot be read because it is not all there is tried again when twice as many bytes are there: reading
-//! takes time in proportion to the file, however small its pieces are. `end` says that no more come; from
-//! then on what is short is an error. The first error is the last answer.
+//! An item that cannot be read because it is not all there is tried again when twice as many bytes are there:
+//! reading takes time in proportion to the file, however small its pieces are. `end` says that no more come;
+//! from then on an item that is short is an error. The first error is the last answer.
 
 use std::ops::Range;
 
@@ -74,7 +74,7 @@ pub struct Key<'a> {
     pub frequency: Option<u8>,
 }
 
-/// A value, or a part of one: the pieces of a key come one behind the other.
+/// A value, or a part of one: the pieces of a key come one after the other.
 #[derive(Debug)]
 pub struct Piece<'a> {
     pub key: Key<'a>,
@@ -226,12 +226,12 @@ impl FileReader {
         self.version
     }
 
-    /// The type byte of the value at hand, or of the last one.
+    /// The type byte of the current value, or of the last one.
     pub fn type_code(&self) -> u8 {
         self.code
     }
 
-    /// Behind the end: bytes that were fed and are not of the file.
+    /// Bytes after the end, which were fed and do not belong to the file.
     pub fn rest(&self) -> &[u8] {
         &self.buffer[self.at..]
     }
@@ -438,7 +438,7 @@ impl FileReader {
         Ok(found)
     }
 
-    /// The next piece of the value at hand.
+    /// The next piece of the current value.
     fn piece(&mut self, is_lent: bool) -> Attempt {
         let FileReader { buffer, at, options, state, .. } = self;
         let pieces = self.pieces.as_mut().expect("a value is read in pieces");
@@ -543,7 +543,7 @@ impl FileReader {
 /// The buffer does not stay larger than this.
 const BUFFER_BYTES_KEPT_MAX: usize = 1 << 20;
 
-/// A string, and where it was found in a buffer of so many bytes.
+/// A string, and where it was found in a buffer of `buffer_bytes` bytes.
 fn place(
     reader: &mut Reader<'_>,
     buffer_bytes: usize,
