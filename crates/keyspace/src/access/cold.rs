@@ -1,5 +1,5 @@
-//! Values leave memory, move where they are kept, and come home: one entry at a time, under the lock of its
-//! partition.
+//! Values leave memory, move where they are kept, and come back to memory: one entry at a time, under the
+//! lock of its partition.
 //!
 //! ```text
 //!   HOT  --chill: its bytes are still those that were written out-->  COLD(reference)
@@ -65,8 +65,8 @@ impl Held<'_> {
         self.guarded().any(Partition::has_cold)
     }
 
-    /// Returns whether a command that needs a key's value can have it. `home`: it is going to change it, so
-    /// lent is not enough.
+    /// Returns whether a command that needs a key's value can have it. `home`: the command is going to change
+    /// the value, so a lent one is not enough.
     pub fn whereabouts(&mut self, db: Db, key: &Key<'_>, home: bool) -> Whereabouts {
         let partition = self.partition(key.slot);
         if !partition.store.cold.any() {
@@ -82,14 +82,15 @@ impl Held<'_> {
         }
     }
 
-    /// Notes behind a command that what it was lent for want of room goes when its locks are released.
+    /// Notes, after a command, that values lent to it for want of room are dropped when its locks are
+    /// released.
     #[inline]
     pub fn note_passed(&mut self) {
         let has_passed = self.guarded().any(|partition| partition.store.cold.has_passed());
         self.drops_passed |= has_passed;
     }
 
-    /// Keeps all that a command was lent which runs again.
+    /// Keeps all that was lent to a command that runs again.
     #[cold]
     pub fn keep_passed(&mut self) {
         self.guarded_mut().for_each(|partition| partition.store.cold.keep_passed());
@@ -113,7 +114,7 @@ impl Held<'_> {
         missing
     }
 
-    /// The bytes of a value that is lent: what is to come home needs no second read.
+    /// The bytes of a value that is lent: one that is to come back to memory needs no second read.
     pub fn lent(&mut self, db: Db, key: &Key<'_>) -> Option<Box<[u8]>> {
         let partition = self.partition(key.slot);
         let cold = partition.cold_of(db, key)?;
@@ -121,7 +122,8 @@ impl Held<'_> {
     }
 
     /// Lends the bytes of a value that were read, or says that it cannot be read (`None`). Nothing happens if
-    /// it is elsewhere by now. Older ones are dropped, or come home, if more than `bytes_max` are lent.
+    /// it is elsewhere by now. Older ones are dropped, or come back to memory, if more than `bytes_max` are
+    /// lent.
     pub fn lend(
         &mut self,
         db: Db,
@@ -151,7 +153,7 @@ impl Held<'_> {
     }
 
     /// Drops the oldest of the values that are lent in the partition of a slot, if they are more than
-    /// `bytes_max`; those that are used often come home. Returns whether there may be more to drop.
+    /// `bytes_max`; those that are used often come back to memory. Returns whether there may be more to drop.
     pub fn trim_lent(&mut self, slot: Slot, bytes_max: usize, dropped_max: usize, now: UnixMs) -> bool {
         let keyspace = self.keyspace;
         for _ in 0..dropped_max {

@@ -89,8 +89,8 @@ impl Txn<'_, '_> {
         }
     }
 
-    /// SCAN: goes on at `cursor` until `count` entries were seen, and returns the next cursor, 0 at the end.
-    /// Entries past their time are not visited, and leave where the mode says so. With a slot, only that
+    /// SCAN: continues at `cursor` until `count` entries were seen, and returns the next cursor, 0 at the
+    /// end. Entries past their time are not visited, and leave where the mode says so. With a slot, only that
     /// slot.
     pub fn scan(
         &mut self,
@@ -105,8 +105,8 @@ impl Txn<'_, '_> {
         self.scan_as(scanned, cursor, count, &wanted, &mut visit)
     }
 
-    /// Returns whether keys lie outside memory that a walk of this command does not wait for: it goes on with
-    /// [`Txn::walk`].
+    /// Returns whether keys lie outside memory that a walk of this command does not wait for: it continues
+    /// with [`Txn::walk`].
     pub fn walks_in_steps(&self) -> bool {
         self.on_cold == OnCold::Collect && self.held.has_frozen()
     }
@@ -152,8 +152,8 @@ impl Txn<'_, '_> {
     }
 
     /// Visits entries from a cursor on until `count` were seen, for a walk that looks at values too: each key
-    /// is met once. Returns the next cursor, 0 at the end. What lies on disk of a value is not shown, and
-    /// noted (`Held::take_missing`) if it is a part of one.
+    /// is met once. Returns the next cursor, 0 at the end. Values and parts of values on disk are not shown;
+    /// such parts are noted (`Held::take_missing`).
     pub fn walk_values(
         &mut self,
         db: Db,
@@ -204,7 +204,7 @@ impl Txn<'_, '_> {
         if self.on_cold == OnCold::Collect { Source::Walk(walk) } else { Source::Disk }
     }
 
-    /// SCAN of one slot, where a place in it is known by itself: goes on at `position`, 0 at the beginning
+    /// SCAN of one slot, where a place in it is known by itself: continues at `position`, 0 at the beginning
     /// and at the end.
     pub fn scan_slot(
         &mut self,
@@ -274,10 +274,10 @@ impl Txn<'_, '_> {
         found.or(last.filter(|_| is_kept))
     }
 
-    /// A live key of the first page from a cursor of SCAN on that has one; behind the last slot comes the
+    /// A live key of the first page from a cursor of SCAN on that has one; after the last slot comes the
     /// first. Expired keys are passed over, not collected: a look costs a hundredth. This is done under the
-    /// gate, so it ends after 1,500 pages; only while expiry is paused are there so many beside one that is
-    /// alive.
+    /// gate, so it ends after 1,500 pages; a database with a live key has 1,500 pages without one only while
+    /// expiry is paused.
     fn next_live_key(
         &mut self,
         db: Db,

@@ -238,7 +238,8 @@ impl Partition {
         if root.key.is_some() || Plan::object(to.1.bytes.len(), tight).keyed {
             return Ok(false);
         }
-        // A snapshot of some slots finds by its home whether it has to save an object: that stays what it is.
+        // A snapshot of some slots decides by `home` whether it has to save an object: the answer must not
+        // change.
         let snapshot = &self.store.snapshot;
         let is_covered = |slot| snapshot.covers(|| slot);
         if snapshot.is_active() && is_covered(slot_of_blob_head(root.home)) != is_covered(to.1.slot) {

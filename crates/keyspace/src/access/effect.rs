@@ -5,7 +5,7 @@
 //!   Txn                     new, keymiss, del of an emptied    Event ------------------------+--> EffectSink
 //!   Followers::changed      one key, one cause                 Written, Expired, Evicted, ...+    (the server's pump)
 //! ```
-//! Who consumes them (log, replicas, subscribers of events, tracking) is the server's business. Without a
+//! Their consumers (log, replicas, subscribers of events, tracking) are the server's business. Without a
 //! consumer an effect costs one test of a mask.
 
 use crate::layout::kind::Db;

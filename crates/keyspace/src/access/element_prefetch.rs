@@ -8,11 +8,11 @@
 //!   sorted set   page of the member index -> leaf
 //! ```
 //!
-//! A stream is never packed, and what leads to its end are pointers: root, chain, block. Where a batch goes
-//! to many streams, their ends are walked together (`prefetch_streams`).
+//! A stream is never packed, and pointers lead to its end: root, chain, block. Where a batch goes to many
+//! streams, their ends are walked together (`prefetch_streams`).
 //!
 //! Unlike `prefetch` this runs under the lock of the partition, which a batch keeps, so what it reads is
-//! true. What changes between here and the command costs a wait, nothing else.
+//! true. A change between here and the command costs a wait, nothing else.
 
 use crate::access::lock::Held;
 use crate::access::prefetch::Intent;

@@ -1,5 +1,5 @@
-//! Floods: many keys of one slot with equal hashes, which only those can make who know the secret. A page at
-//! its limits answers `Full`; nothing is lost, and everything else goes on.
+//! Floods: many keys of one slot with equal hashes, which cannot be made without the secret. A page at its
+//! limits answers `Full`; nothing is lost, and everything else continues.
 
 #[path = "../../tests/support/mod.rs"]
 mod support;

@@ -39,7 +39,8 @@ use isotherm_stdx::{Slot, UnixMs};
 /// Records that a lookup reads for one key: each has a key with the same 16 bits.
 const READS_PER_KEY_MAX: usize = 64;
 
-/// A bundle with less than one key in so many comes to memory as a whole: 64 keys at most, of 256.
+/// Divisor of a bundle's keys: with fewer than that part left it comes to memory as a whole, 64 keys of 256
+/// at most.
 const SPARSE_DIVISOR: usize = 4;
 
 /// Keys outside memory, as a file has them.
@@ -243,9 +244,9 @@ impl Txn<'_, '_> {
         self.refuse_frozen(db, key)
     }
 
-    /// No new entry comes beside a key that may still be in a bundle, because that could not be read: the old
-    /// value would be there again when the new one is deleted. What could be read and does not have the key
-    /// is remembered, and does not count.
+    /// Refuses a new entry for a key that may still be in a bundle, because that could not be read: the old
+    /// value would be there again when the new one is deleted. Bundles that could be read and do not have the
+    /// key are remembered, and do not count.
     #[inline]
     pub(super) fn refuse_frozen(&mut self, db: Db, key: &Key<'_>) -> Result<(), Full> {
         let has_frozen = self.held.partition(key.slot).has_frozen();

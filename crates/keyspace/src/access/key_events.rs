@@ -1,4 +1,4 @@
-//! The keyspace events that follow from what a transaction did to keys, beside those that a command emits
+//! The keyspace events that follow from what a transaction did to keys, besides those that a command emits
 //! itself.
 //!
 //! ```text
@@ -18,7 +18,7 @@ use crate::layout::kind::Db;
 enum Due {
     /// `new`, before the next event of the key.
     New,
-    /// `del`, behind the next event of the key.
+    /// `del`, after the next event of the key.
     Del,
     /// `del`: the key has had its event, and the next one is another key's.
     DelNow,

@@ -86,7 +86,7 @@ impl Keyspace {
         self.partitions.len()
     }
 
-    /// Lends the bytes of a request of which `argument` is most: see [`Lent::lend_to`].
+    /// Lends the bytes of a request that consists mostly of `argument`: see [`Lent::lend_to`].
     pub fn lend_request(&self, request: Vec<u8>, argument: Range<usize>, memory: RequestMemory) -> Lent {
         Lent::new(request, argument, memory, &self.shared.large)
     }

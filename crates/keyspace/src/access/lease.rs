@@ -1,4 +1,4 @@
-//! Leases: keys that stay a script's own after it has let go of their partitions.
+//! Leases: keys that stay a script's own after it has released their partitions.
 //!
 //! ```text
 //!   partition 3   locked for one call at a time     leases   hash of k1: 17 | hash of k9: 17 | hash of k4: 21
@@ -8,25 +8,25 @@
 //! A script that takes long must not hold locks, and no other client may see what it has half done, nor
 //! change what it has read. So its partitions are unlocked, and the keys that it has named or met are listed,
 //! by their hash, under its number. A command that has its locks looks whether one of its keys is listed
-//! under another number; then it lets go of all that it holds, and comes again. A script frees its leases
+//! under another number; then it releases all that it holds, and comes again. A script frees its leases
 //! together, at its end, so what scripts do has an order in which it could have been done one after the
 //! other. MIGRATE leases keys in the same way while they are on their way to another server. (Two keys with
 //! one hash share a lease: one of them is waited for without need.)
 //!
-//! What is done with leases is in `leasing`.
+//! The operations on leases are in `leasing`.
 //!
-//! **The gate** is had only while there are no leases: what it is for - the cut of a snapshot, a change of
-//! the role - must not fall into the middle of a script. Who only reports takes all partitions with
+//! **The gate** is taken only while there are no leases: its uses - the cut of a snapshot, a change of the
+//! role - must not fall into the middle of a script. Reports take all partitions with
 //! `acquire_beside_leases`. A script that needs every key (KEYS, FLUSHALL) leases **all**, once no other
 //! script has a lease: each partition says so.
 //!
-//! **No cycle.** A thread never waits for a lease while it holds a partition. Which scripts may lease a key
-//! while they have leases already is the caller's to decide: one at a time, or two of them could wait for
-//! each other.
+//! **No cycle.** A thread never waits for a lease while it holds a partition. The caller decides which
+//! scripts may lease a key while they have leases already: one at a time, or two of them could wait for each
+//! other.
 //!
-//! Invariants: a partition lists only numbers between `begin_lease` and `end_lease`. What is leased changes
-//! under the lock of its partition only: who finds a key leased there is listed for the end of that lease
-//! before it comes.
+//! Invariants: a partition lists only numbers between `begin_lease` and `end_lease`. Leases of a partition
+//! change under its lock only: a command that finds a key leased there is listed for the end of that lease
+//! before the lease ends.
 
 use crate::access::sync::{AtomicBool, AtomicUsize, Condvar, Mutex};
 use std::collections::HashMap;
@@ -67,7 +67,7 @@ impl Hasher for AsItIs {
 #[derive(Default)]
 pub(crate) struct Leases {
     pub(super) by_hash: HashMap<u64, LeaseId, BuildHasherDefault<AsItIs>>,
-    /// Holder that has leased every key, those that are not there yet too. The same in all partitions.
+    /// Holder that has leased every key, those that are not there yet too. All partitions have the same one.
     pub(super) all: Option<LeaseId>,
 }
 
@@ -93,7 +93,7 @@ impl Leases {
 pub(crate) struct LeaseShared {
     pub(super) holders: Mutex<usize>,
     pub(super) none_left: Condvar,
-    /// A copy of `holders`, for those who only ask.
+    /// A copy of `holders`, for threads that only ask.
     pub(super) count: AtomicUsize,
     pub(super) gates_waiting: AtomicUsize,
     /// A thread that does not wait wants the gate.

@@ -91,7 +91,7 @@ impl Keyspace {
         }
     }
 
-    /// Waits until there are no leases, so long at most. Returns whether there were none.
+    /// Waits until there are no leases, or until `at_most` has passed. Returns whether there were none.
     fn await_no_leases_for(&self, at_most: Duration) -> bool {
         let leases = &self.shared().leases;
         let holders = leases.holders.lock().unwrap_or_else(PoisonError::into_inner);
@@ -135,7 +135,7 @@ impl Held<'_> {
         is_had
     }
 
-    /// Locks everything once there are no leases, if that is within so long. False: nothing is held.
+    /// Locks everything once there are no leases, if that is within `at_most`. False: nothing is held.
     /// Meanwhile no script begins.
     pub fn gate_within(&mut self, at_most: Duration) -> bool {
         if self.try_gate() {
@@ -145,7 +145,7 @@ impl Held<'_> {
         let leases = &self.keyspace().shared().leases;
         leases.gates_waiting.fetch_add(1, Release);
         let mut is_had = false;
-        // What was admitted before may have begun meanwhile.
+        // A script that was admitted before may have begun meanwhile.
         for _ in 0..GATE_ATTEMPTS {
             if is_had || !self.keyspace().await_no_leases_for(at_most) {
                 break;
@@ -158,8 +158,8 @@ impl Held<'_> {
         is_had
     }
 
-    /// Locks everything, for who looks on only, or has leases itself: scripts may be in the middle of their
-    /// work. Returns whether another thread had a part of it.
+    /// Locks everything, for a caller that only looks on, or has leases itself: scripts may be in the middle
+    /// of their work. Returns whether another thread had a part of it.
     pub fn acquire_beside_leases(&mut self) -> bool {
         if self.covers(Want::All) {
             return false;

@@ -1,4 +1,4 @@
-//! Slots that leave this node: clients that follow their keys are let go of.
+//! Slots that leave this node: clients that follow their keys are released.
 
 use crate::access::lock::Held;
 use crate::access::waiter::Waiter;

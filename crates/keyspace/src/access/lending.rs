@@ -1,4 +1,4 @@
-//! Requests that are lent to their commands: what stores the large argument does so without a copy.
+//! Requests that are lent to their commands, which store the large argument without a copy.
 //!
 //! ```text
 //!   Lent::lend_to     the request under way, and which part of it is large

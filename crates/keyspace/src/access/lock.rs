@@ -63,7 +63,7 @@ pub struct Held<'k> {
     pub(crate) missing: Vec<Missing>,
     /// Something that a command was lent is to go with its locks.
     pub(super) drops_passed: bool,
-    /// Records that the command at hand has, if it walks over keys.
+    /// Records that the current command has, if it walks over keys.
     pub walk: Walk,
     /// Keys that the handler under way may resolve; none: whatever is held.
     pub(super) named: Option<NamedKeys>,
@@ -130,7 +130,7 @@ impl<'k> Held<'k> {
         }
     }
 
-    /// Makes sure that all of `want` is held. What is held already stays if it is enough; otherwise
+    /// Makes sure that all of `want` is held. Locks that are held already stay if they are enough; otherwise
     /// everything is dropped first and locked again in ascending order. Says whether another thread had a
     /// part of it: then time has passed. Where it is inlined this costs nothing, for only the cold path
     /// answers yes.
@@ -323,7 +323,7 @@ impl<'k> Held<'k> {
         /// Entries freed in one hold: some 20 us.
         const STEPS_A_HOLD: usize = 200;
         self.release();
-        // What others remove meanwhile does not keep this going: nothing takes less than a unit of the arena.
+        // Removals by others meanwhile do not prolong this: nothing takes less than a unit of the arena.
         let live_bytes: u64 = self.keyspace.arenas().iter().map(|arena| arena.live_bytes()).sum();
         let most = live_bytes / 16 + Slot::COUNT as u64;
         let mut steps = Steps::new(std::mem::take(&mut self.free_afterwards).min(most));
@@ -373,8 +373,8 @@ impl<'k> Held<'k> {
         self.ready.take()
     }
 
-    /// Takes all keys that were noted: a script is going to let go of their partitions, and they are served
-    /// at its end.
+    /// Takes all keys that were noted: a script is going to release their partitions, and they are served at
+    /// its end.
     pub fn suspend_ready(&mut self) -> SuspendedReady {
         SuspendedReady(std::mem::take(&mut self.ready))
     }
@@ -395,7 +395,7 @@ impl<'k> Held<'k> {
         self.ready.truncate(len);
     }
 
-    /// The oldest waiter of `key` behind `turn`; none if no waiter of the key wants one of this type. It is
+    /// The oldest waiter of `key` after `turn`; none if no waiter of the key wants one of this type. It is
     /// held.
     pub fn next_waiter(
         &mut self,
@@ -444,8 +444,7 @@ impl<'k> Held<'k> {
         }
     }
 
-    /// The waiters behind `waiter` may be served now: all of its keys are looked at. Their partitions are
-    /// held.
+    /// Lets the waiters behind `waiter` be served: all of its keys are looked at. Their partitions are held.
     pub(crate) fn pass_on(&mut self, waiter: &Waiter) {
         // As many keys as its client has named.
         self.exempt(waiter.keys.len() as u64);

@@ -1,7 +1,7 @@
 //! Records that cannot be read are given up, by an operator who has no other use for their keys (SWAP
 //! FORGET).
 //!
-//! What keys a record has only the record says: those that left with it are lost, and their names are not
+//! Only the record itself says what keys it has: those that left with it are lost, and their names are not
 //! known. Nothing is reported of them, to the log or to replicas, which may still have them. A transaction
 //! that watches a key that may have been one of them fails.
 
@@ -79,8 +79,8 @@ impl Held<'_> {
         keys
     }
 
-    /// Gives up so many frozen keys of a slot or some more, which were to be deleted and could not be read:
-    /// the first ones.
+    /// Gives up the first `count` frozen keys of a slot or some more, which were to be deleted and could not
+    /// be read.
     pub fn drop_frozen(&mut self, slot: Slot, count: u64) {
         let partition = self.partition(slot);
         let first = BundleAddress::first_of(partition.geometry.place_of(slot));

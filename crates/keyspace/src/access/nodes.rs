@@ -155,7 +155,7 @@ impl Held<'_> {
         self.guarded().any(|partition| partition.store.cold.has_missed())
     }
 
-    /// Takes the nodes that the command at hand has met and that are not in memory, and adds them to
+    /// Takes the nodes that the current command has met and that are not in memory, and adds them to
     /// `missing`.
     pub(crate) fn take_missed_nodes(&mut self, missing: &mut Vec<Missing>) {
         let has_missed = |partition: &&Partition| partition.store.cold.has_missed();

@@ -47,10 +47,10 @@ pub(crate) struct Partition {
     shared: Arc<shared::Shared>,
 }
 
-/// Position at which the expiry cycle of a partition goes on.
+/// Position at which the expiry cycle of a partition continues.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ExpiryTurn {
-    /// A database, or behind the last the fields of hashes.
+    /// The number of a database; the one after the last stands for the fields of hashes.
     pub at: usize,
     /// Number of turns in a row that have left nothing that is due.
     pub done: usize,
@@ -176,7 +176,7 @@ impl Partition {
     fn give_access_column(&mut self, db: Db, key: &Key<'_>, now: UnixMs) {
         let location = self.locate(db, key).expect("it was found");
         let (table, store) = self.table_and_store(db).expect("it was found");
-        // Without memory for a larger page it goes on without: as if just used.
+        // Without memory for a larger page it stays without a column: its entries count as just used.
         let _ = table.convert_page(store, &location, now);
     }
 
@@ -365,7 +365,7 @@ impl Partition {
                 self.number,
                 &self.shared.counters,
             )?;
-            // What comes after the cut is none of a snapshot's.
+            // A table that is made after the cut is not part of the snapshot.
             table.snapshot_db = if self.store.snapshot.is_active() { Db::HIDDEN } else { db };
             self.tables[usize::from(db.0)] = Some(Box::new(table));
             self.note_used(db);

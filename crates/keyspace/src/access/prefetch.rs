@@ -31,7 +31,7 @@ use std::sync::atomic::Ordering::Relaxed;
 pub struct Intent {
     /// May store a key that is not there: its page is copied to a larger place.
     pub adds: bool,
-    /// Removes a key or changes its length: what lies behind its entry moves.
+    /// Removes a key or changes its length: the bytes after its entry move.
     pub moves: bool,
 }
 
@@ -202,7 +202,7 @@ fn prefetch_entry(arena: &Arena, page: u32, tag: u8, intent: Intent, others: &[P
     let entry = hinted_entry(header, columns, tag);
     let sweeps = if entry.is_some() { intent.moves } else { intent.adds };
     if sweeps {
-        // In place, what lies behind the entry moves; to another place, all of the page.
+        // In place, the bytes after the entry move; to another place, all of the page.
         let size = page::class_size(&header.to_le_bytes());
         let stays = match (entry, intent.adds) {
             (_, false) => !is_worth_tightening(used.saturating_sub(TYPICAL_ENTRY_BYTES), size),

@@ -4,9 +4,9 @@
 //! queue    k3 | k1 | k7            taken from the front
 //! behind   k3: 0, k1: 0, k7: 12    of k7 only waiters whose turn is after 12 are concerned
 //! ```
-//! A change concerns all waiters of its key: `behind` is 0. What a woken waiter passes on concerns only those
-//! behind it. A try that finds nothing for its waiter has changed nothing, and what it noted is forgotten; a
-//! key that it met after its time has left for good, and stays noted.
+//! A change concerns all waiters of its key: `behind` is 0. A key that a woken waiter passes on concerns only
+//! those behind it. A try that finds nothing for its waiter has changed nothing, and the keys that it noted
+//! are forgotten; a key that it met after its time has left for good, and stays noted.
 //!
 //! Invariant: both hold the same keys.
 
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(ready.len(), 4);
         ready.truncate(3);
         assert_eq!(ready.len(), 3);
-        // What was forgotten can be noted again.
+        // A key that was forgotten can be noted again.
         ready.note(Db(1), &name(1), 8);
         let taken = std::iter::from_fn(|| ready.take()).map(|key| (key.db.0, key.name, key.behind));
         assert!(taken.eq([(0, name(1), 3), (0, name(2), 0), (0, name(3), 9), (1, name(1), 8)]));

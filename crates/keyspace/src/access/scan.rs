@@ -5,10 +5,10 @@
 //! ```
 //!
 //! Every page of a slot covers one interval of the bit-reversed hash order; splits and merges refine and
-//! coarsen the intervals but never move a key against that order. The cursor is a point in it: what lies
-//! behind it is still to come, so a key that is there throughout is always returned, and twice only if pages
-//! merge. (Redis's dictScan, carried to linear hashing: pages that are not split yet are met under the
-//! smaller mask.)
+//! coarsen the intervals but never move a key against that order. The cursor is a point in it: keys after it
+//! are still to come, so a key that is there throughout is always returned, and twice only if pages merge.
+//! (Redis's dictScan, carried to linear hashing: pages that are not split yet are met under the smaller
+//! mask.)
 //!
 //! Keys that lie outside memory are at their places in that order too: a piece of a slot is what one page and
 //! the bundles around it have in common. A walk of a client reads none of their records by itself (`walk`).
@@ -67,7 +67,7 @@ pub(crate) struct Scanned {
 }
 
 /// Visits entries from `cursor` on until `count` were seen; the next cursor, 0 at the end. If the walk lacks
-/// records behind that, all that was found is thrown away.
+/// records afterwards, all that was found is thrown away.
 pub(crate) fn scan(
     held: &mut Held<'_>,
     scanned: Scanned,
@@ -89,7 +89,7 @@ pub(crate) fn scan(
         }
     }
     let (mut seen, mut pages) = (0, 0);
-    // What was read is shown before more is, or the next run would need it again.
+    // Records that were read are shown before more are read, or the next run would need them again.
     let (mut may_end, mut is_naming) = (false, false);
     while let Some(found) = next_slot(held, db, spread, only.is_some()) {
         if found != spread {
@@ -190,7 +190,7 @@ struct Piece {
     place: usize,
     from: u32,
     page: u32,
-    /// The position behind the page; 0 behind the last.
+    /// The position after the page; 0 after the last.
     page_end: u32,
     /// Records that the walk lacks are not named: it ends before this.
     may_end: bool,
@@ -202,9 +202,9 @@ struct Piece {
 struct Met {
     /// Keys that were visited; of records that are to be read all that they have.
     keys: u64,
-    /// The position behind it.
+    /// The position after it.
     end: u32,
-    /// A record could not be had.
+    /// A record is missing.
     is_missing: bool,
     /// A record that was read for the walk was used.
     has_read: bool,
@@ -372,7 +372,7 @@ pub(crate) fn weighted_slot(partition: &Partition, db: Db, mut at: u64, volatile
 }
 
 /// Pages without entries that are drawn before the next one that has entries is taken: of pages with 8
-/// entries one draw in 32 meets one, so that so many of these mean a slot of which nearly all is empty.
+/// entries one draw in 32 meets one, so 1000 of these mean a slot that is nearly empty.
 const DRAWS_MAX: u32 = 1000;
 
 /// A random entry of a slot, every one equally likely: a random page, kept in proportion to its entries.

@@ -1,4 +1,4 @@
-//! Serving: who runs a waiter's command, when, and who goes on where a thread stops.
+//! Serving: which thread runs a waiter's command, when, and which one continues where a thread stops.
 //!
 //! ```text
 //! serve    a thread has changed keys and holds them: for each, its waiters from the oldest on
@@ -13,20 +13,20 @@
 //!          then those behind it, of each of its keys
 //! ```
 //! **No wake-up is lost.** A thread that stops at a waiter has woken it, or has found it woken, while it held
-//! the key. The owner takes that mark away before it locks, so it looks after the change; and what it does
-//! not serve itself it passes on. A waiter that is claimed by another thread, which holds another of its
-//! keys, counts as one to be woken: the other may find nothing for it, and does not see this key. (With lists
-//! that cannot happen, with streams it does: a key is there, and nothing in it is new for this waiter.)
+//! the key. The owner takes that mark away before it locks, so it looks after the change; and it passes on
+//! the keys that it does not serve itself. A waiter that is claimed by another thread, which holds another of
+//! its keys, counts as one to be woken: the other may find nothing for it, and does not see this key. (With
+//! lists that cannot happen, with streams it does: a key is there, and nothing in it is new for this waiter.)
 //!
 //! **Order.** No waiter is tried for a key while an older one, which that key may serve, is woken and has not
-//! looked. What is passed on begins behind the one that looked: those before it had their try, or were woken,
-//! by whichever thread made the change.
+//! looked. Passing on begins behind the waiter that looked: those before it had their try, or were woken, by
+//! the thread that made the change.
 //!
 //! **Bounds.** A hold looks at `WAITERS_PER_HOLD_MAX` waiters and keys of their commands, and at the keys
-//! that its command has changed. A chain of owners goes on with the rest, each under locks of its own.
+//! that its command has changed. A chain of owners continues with the rest, each under locks of its own.
 //!
-//! The server runs commands and has mailboxes; that is behind `Serve`. `tests/shuttle/waiter_model.rs` puts a
-//! small one behind it, and explores the interleavings of what is written here.
+//! The server runs commands and has mailboxes; both are behind `Serve`. `tests/shuttle/waiter_model.rs` puts
+//! a small server behind it, and explores the interleavings of the code here.
 
 use crate::access::budget::HOLD_STEPS_MAX;
 use crate::access::lock::Held;
@@ -40,8 +40,8 @@ use std::sync::Arc;
 /// Each try runs a command of some microseconds, so a hold is about half a millisecond longer at most. The
 /// model check has few waiters, and is to meet the end of the budget too.
 pub const WAITERS_PER_HOLD_MAX: u64 = if cfg!(shuttle) { 2 } else { 150 };
-/// The waiter, and behind it the key anew, of which the type may be another now: its slot, its page, an entry
-/// or two there.
+/// The waiter, and after it the key again, whose type may be another now: its slot, its page, an entry or two
+/// there.
 const LOOKS_PER_WAITER: u64 = 6;
 const _: () = assert!(WAITERS_PER_HOLD_MAX * LOOKS_PER_WAITER < HOLD_STEPS_MAX);
 
@@ -102,8 +102,8 @@ enum Tried<M> {
     Missing(M),
 }
 
-/// Serves the waiters of all keys that were noted: first the key that was changed first. What serving one
-/// changes may serve others.
+/// Serves the waiters of all keys that were noted: first the key that was changed first. Serving one of them
+/// may change keys that serve others.
 pub fn serve_ready<'k>(server: &mut impl Serve<'k>) {
     let mut steps = Steps::new(WAITERS_PER_HOLD_MAX);
     while let Some(ready) = server.held().take_ready_key() {
@@ -133,8 +133,7 @@ fn serve_key<'k>(server: &mut impl Serve<'k>, ready: ReadyKey, steps: &mut Steps
         if waiter.is_woken() {
             return;
         }
-        // Its command looks at all of its keys. What it does is its client's own work, but others wait for
-        // it.
+        // Its command looks at all of its keys. That is its client's own work, but others wait for it.
         steps.look(waiter.keys.len() as u64);
         server.held().exempt(waiter.keys.len() as u64);
         match try_to_serve(server, &waiter) {
@@ -176,7 +175,8 @@ fn try_to_serve<'k, S: Serve<'k>>(server: &mut S, waiter: &Arc<Waiter>) -> Tried
     Tried::Answered
 }
 
-/// A waiter of this worker was woken. What was locked for it is still held afterwards.
+/// Looks on behalf of a waiter of this worker that was woken. Partitions that were locked for it are still
+/// held afterwards.
 pub fn look<'k>(server: &mut impl Serve<'k>, waiter: &Arc<Waiter>) {
     waiter.clear_woken();
     server.acquire(waiter);

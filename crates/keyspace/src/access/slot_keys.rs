@@ -31,7 +31,7 @@ impl Held<'_> {
         tables.any(|frozen| frozen.from(first).next().is_some())
     }
 
-    /// Returns the names of those that lie in memory, so many at most.
+    /// Returns the names of the keys that lie in memory, `count` at most.
     pub fn slot_names_in_memory(&self, db: Db, slot: Slot, count: usize) -> Vec<Vec<u8>> {
         let partition = self.partition_ref(slot);
         let place = partition.geometry.place_of(slot);

@@ -13,8 +13,8 @@
 //!   record  [place in the group, bit 7: a stamp follows][stamp u16][bytes u8][entry]
 //! ```
 //! A key that is inserted by itself touches four lines of memory that nothing near it in time touches; here
-//! it is written to one of 1024 places. What is gathered takes as much memory as it will in pages, and goes
-//! as they come.
+//! it is written to one of 1024 places. The gathered keys take as much memory as they will in pages, and go
+//! as the pages come.
 //!
 //! A key comes once, as in an RDB file, or again and again, as in a log: then its last value counts
 //! (`repeats`).

@@ -151,8 +151,7 @@ impl Partition {
     }
 }
 
-/// The entry at a location with zeros behind its value, raw: where a text lies in the page and may stay
-/// there.
+/// The entry at a location with zeros after its value, raw: where a text lies in the page and may stay there.
 fn stretched(store: &Store, location: &Location, len: usize) -> Option<Draft> {
     let entry = EntryBytes(store.heap.page(location.page?).entry(location.spot?));
     let stays = entry.place() == Place::Inline && entry.form() != Form::Int;

@@ -1,5 +1,5 @@
 //! Synchronisation between threads: the standard library's types, or shuttle's under `--cfg shuttle`.
-//! Shuttle's scheduler then decides at each use which thread goes on (`cargo xtask locks`).
+//! Shuttle's scheduler then decides at each use which thread continues (`cargo xtask locks`).
 
 #[cfg(shuttle)]
 pub use shuttle::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize};

@@ -63,8 +63,8 @@ pub enum OnCold {
     /// Shows nothing. Values that the command meets are collected, its reply is thrown away, and it runs
     /// again. Only used by commands that only read.
     Collect,
-    /// The value, which is waited for under the lock. What is to be changed was fetched before, as far as its
-    /// declaration leads to it.
+    /// The value, which is waited for under the lock. Values that are to be changed were fetched before, as
+    /// far as the command's declaration leads to them.
     Read,
 }
 

@@ -1,6 +1,6 @@
 //! A transaction: what one command (or one EXEC, one script) may do to the keys whose partitions it holds.
 //!
-//! A change raises the flags of those who WATCH its key; the handler reports what else follows, as effects.
+//! A change raises the flags of connections that WATCH its key; the handler reports all else, as effects.
 
 use crate::access::carry::copy_object;
 use crate::access::effect::{EffectSink, EventClass};

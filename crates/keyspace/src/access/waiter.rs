@@ -1,9 +1,9 @@
 //! Waiters: clients that wait until a key is there (BLPOP and its kin).
 //!
 //! A partition lists, per key, the waiters of it, the oldest first. A change of such a key is noted by the
-//! thread that makes it (`Held`); when its command is done, and before it lets go of the partition, it runs
-//! the waiters' commands for them (`serving`). So a log gets the push before the pop, and the client that
-//! pushed finds its list already emptied.
+//! thread that makes it (`Held`); when its command is done, and before it releases the partition, it runs the
+//! waiters' commands for them (`serving`). So a log gets the push before the pop, and the client that pushed
+//! finds its list already emptied.
 //!
 //! ```text
 //!             claim             finish
@@ -114,7 +114,7 @@ impl Waiter {
         }
     }
 
-    /// Lets a claimed waiter go on waiting, as there was nothing for it.
+    /// Lets a claimed waiter wait again, as there was nothing for it.
     pub fn release(&self) {
         assert!(
             self.change(CLAIMED, WAITING).is_ok(),
@@ -366,7 +366,7 @@ impl Waiters {
         self.databases.get(&db)?.get_key_value(key).map(|(name, _)| name)
     }
 
-    /// The oldest waiter of `key` behind `turn`, if one of the list wants a key of this type.
+    /// The oldest waiter of `key` after `turn`, if one of the list wants a key of this type.
     pub fn next(&self, db: Db, key: &[u8], turn: u64, kind: Option<Type>) -> Option<&Arc<Waiter>> {
         self.list(db, key).filter(|list| list.wants(kind))?.behind(turn)
     }
@@ -452,8 +452,8 @@ impl Waiters {
 }
 
 impl Keyspace {
-    /// A place behind all waiters that are listed. Its keys' partitions are held, so each list stays in
-    /// order.
+    /// Gives a waiter the place behind all that are listed. Its keys' partitions are held, so each list stays
+    /// in order.
     pub(crate) fn give_turn(&self, waiter: &Waiter) {
         let turn = self.shared().next_turn.fetch_add(1, Ordering::Relaxed) + 1;
         waiter.turn.store(turn, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! Walks over keys of which some lie outside memory: SCAN, KEYS and RANDOMKEY read nothing while they hold
+//! Walks over keys, some of them outside memory: SCAN, KEYS and RANDOMKEY read nothing while they hold
 //! something.
 //!
 //! ```text
@@ -17,8 +17,8 @@ use crate::layout::bundle::BundleAt;
 use crate::layout::cold::ColdRef;
 use std::collections::BTreeMap;
 
-/// Records of so many bytes are read for a walk at a time, and one more: some 4,000 keys of 33 B. These are
-/// looked through in 2 to 3 ms, for which all partitions are held, and the others wait.
+/// Bytes of records that are read for a walk at a time, and one record more: some 4,000 keys of 33 B. These
+/// are looked through in 2 to 3 ms; all partitions are held for that time, and others wait.
 pub const WALK_BYTES_MAX: usize = 128 << 10;
 
 /// Records of more bytes are not read for one transaction.
@@ -64,7 +64,7 @@ impl Walk {
         self.records.insert(reference.raw(), record);
     }
 
-    /// Takes a record, for one who wanted it alone.
+    /// Takes a record, for a caller that wanted it alone.
     pub fn take(&mut self, reference: ColdRef) -> Option<WalkRecord> {
         self.records.remove(&reference.raw())
     }
@@ -109,7 +109,7 @@ impl Walk {
         self.record_bytes < WHOLE_BYTES_MAX
     }
 
-    /// The command at hand fails. What was read may serve another one.
+    /// Gives up the current command's walk: the command fails. Records that were read may serve another one.
     pub fn give_up(&mut self) {
         self.take_wanted();
         self.progress = None;
@@ -129,7 +129,7 @@ impl Walk {
         self.progress.take().unwrap_or_default()
     }
 
-    /// Keeps the place where it goes on. `has_advanced`: what was read before is behind it.
+    /// Keeps the place where it continues. `has_advanced`: it has passed the records that were read before.
     pub fn keep_progress(&mut self, progress: WalkProgress, has_advanced: bool) {
         if self.is_whole {
             return;

@@ -38,7 +38,7 @@ struct Watch {
     was_expired: bool,
 }
 
-/// The watches of one key: mostly it is one, and takes nothing beside the key's entry.
+/// The watches of one key: mostly it is one, and takes nothing besides the key's entry.
 enum List {
     One(Watch),
     /// Watches by the address of their flag.
@@ -82,7 +82,7 @@ impl List {
         }
     }
 
-    /// Keeps the watches of which `keep` says so. Returns whether none is left.
+    /// Keeps the watches for which `keep` returns true. Returns whether none is left.
     fn retain(&mut self, mut keep: impl FnMut(&mut Watch) -> bool) -> bool {
         match self {
             List::One(only) => {
@@ -146,7 +146,7 @@ impl Watches {
         self.change(db, key, |list| list.retain(Watch::fail));
     }
 
-    /// Keys of a database were changed, those of which `is_changed` says so.
+    /// Notes that keys of a database were changed, those for which `is_changed` returns true.
     pub fn touch_some(&mut self, db: Db, is_changed: impl Fn(&[u8]) -> bool) {
         let Some(keys) = self.databases.get(&db) else { return };
         steps::note(keys.len() as u64);
@@ -162,7 +162,8 @@ impl Watches {
         });
     }
 
-    /// Keys of which `leaves` says so leave this node. Returns how many were asked about.
+    /// Fails the watches of keys that leave this node, those for which `leaves` returns true. Returns how
+    /// many were asked about.
     pub fn fail_where(&mut self, leaves: impl Fn(&[u8]) -> bool) -> usize {
         let mut asked = 0;
         self.databases.retain(|_, keys| {

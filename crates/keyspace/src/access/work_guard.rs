@@ -4,8 +4,8 @@ use crate::access::sync::MutexGuard;
 use std::ops::{Deref, DerefMut};
 
 /// Learns how long partitions are locked for work that no command asked for (expiry, eviction, ...), and for
-/// reports. The keyspace has no clock: what `begin` returned when the lock was had is what `end` is given
-/// before it is let go.
+/// reports. The keyspace has no clock: `begin` is called when the lock was taken, and `end` gets its value
+/// before the lock is released.
 #[derive(Clone, Copy, Debug)]
 pub struct HoldWatch {
     pub begin: fn() -> u64,

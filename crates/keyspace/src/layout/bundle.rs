@@ -10,8 +10,8 @@
 //! it has the first `level` bits of the hashes of all its keys, the rest are zeros. So a part is an interval,
 //! and of two parts one lies in the other or they are apart.
 //!
-//! The 16 bits only propose: a key of another name has the same with a chance of 1 in 65,536 a key. What lies
-//! outside is read to know.
+//! The 16 bits only propose: a key of another name has the same with a chance of 1 in 65,536 a key. The
+//! record outside memory is read to know.
 
 use crate::layout::cold::ColdRef;
 use crate::layout::kind::{Db, Form};
@@ -58,7 +58,7 @@ impl Interval {
         Interval { start: order & mask, level }
     }
 
-    /// The first order behind it: 2^32 behind the last.
+    /// The first order after it: 2^32 after the last.
     pub fn end(self) -> u64 {
         u64::from(self.start) + (1 << (32 - u32::from(self.level)))
     }

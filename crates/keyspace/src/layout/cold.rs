@@ -39,7 +39,7 @@ impl ColdRef {
     }
 }
 
-/// A value that is not in memory: its type and length are known, and who keeps it where.
+/// A value that is not in memory: its type and length are known, and the place where it is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ColdValue {
     pub(crate) form: Form,
@@ -53,7 +53,7 @@ impl ColdValue {
     /// the earliest moment at which a field is due: it is given for a hash whose fields have times, and for
     /// no other value.
     pub fn of_file(form_number: u8, raw: u64, due: Option<UnixMs>) -> Option<ColdValue> {
-        // What is stored as an integer never leaves.
+        // A value that is stored as an integer never leaves.
         let form = Form::of_number(form_number).filter(|form| *form != Form::Int)?;
         if raw >> LENGTH_SHIFT == 0 || due.is_some() != (form == Form::TimedHash) {
             return None;
@@ -96,8 +96,8 @@ pub trait ColdKeeper: Send + Sync {
     /// which waits for the disk. `None`: it cannot be read.
     fn read(&self, reference: ColdRef, key: &[u8]) -> Option<Vec<u8>>;
 
-    /// Fields of a hash are due: it should be read, and come home. It is asked for again until it does. Under
-    /// the lock: it must not wait.
+    /// Asks for a hash whose fields are due: it should be read, and come back to memory. It is asked for
+    /// again until it does. Called under the lock: it must not wait.
     fn fields_are_due(&self, db: Db, key: &[u8]);
 
     /// Returns whether values that are used often may come back to memory. `hits` counts the uses of lent
@@ -106,7 +106,7 @@ pub trait ColdKeeper: Send + Sync {
         true
     }
 
-    /// Values that are lent take so many bytes more, or less, of memory.
+    /// Notes how many bytes of memory lent values take more than before, or less if it is negative.
     fn lent_more(&self, _bytes: i64) {}
 
     /// Returns whether memory has room for values that are only read.

@@ -20,7 +20,8 @@ use isotherm_stdx::Steps;
 
 const FAN_OUT_BITS: u32 = 10;
 const FAN_OUT: u32 = 1 << FAN_OUT_BITS;
-/// A page that is looked at, beside the entries that leave: its place in the directory and its bound.
+/// Steps of a page that is looked at, without the entries that leave: its place in the directory and its
+/// bound.
 pub(crate) const PAGE_STEPS: u64 = 2;
 pub(crate) const CHILD_BYTES: usize = 8;
 
@@ -402,8 +403,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// Searches the node of `level` whose first page is `first`. What was found, and after `None` the exact
-    /// bound of the children that were looked at.
+    /// Searches the node of `level` whose first page is `first`. Returns the result, and after `None` the
+    /// exact bound of the children that were looked at.
     fn below(&mut self, heap: &mut Heap, at: Handle, first: u32, level: u32) -> (Bounded, u32) {
         let span = 1u32 << (FAN_OUT_BITS * level);
         let skip = self.from.saturating_sub(first) / span;
@@ -430,7 +431,7 @@ impl Search<'_> {
             } else {
                 least = least.min(bound);
             }
-            // Only behind a node that is exact now: the next walk gets further.
+            // Only after a node that is exact now: the next walk gets further.
             if self.steps.is_spent() {
                 return (Bounded::OutOfBudget, NEVER);
             }

@@ -1,5 +1,5 @@
-//! The directory beside a plain list of pages and bounds, up to three levels, with memory that runs out at
-//! every allocation that it makes.
+//! The directory compared with a plain list of pages and bounds, up to three levels, with memory that runs
+//! out at every allocation that it makes.
 
 use crate::layout::directory::*;
 use crate::layout::heap::Heap;

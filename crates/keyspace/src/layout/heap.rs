@@ -40,7 +40,7 @@ impl Heap {
         self.bytes_mut(handle, size)
     }
 
-    /// A blob's body (behind its hash).
+    /// A blob's body (after its hash).
     #[inline]
     pub fn blob(&self, handle: Handle, len: usize) -> &[u8] {
         &self.bytes(handle, BLOB_HEAD_BYTES + len)[BLOB_HEAD_BYTES..]

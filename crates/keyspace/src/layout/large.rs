@@ -4,7 +4,7 @@
 //! table. A body is shared with a snapshot that has yet to write it, and with a reply that was not sent yet:
 //! a change then gets a copy first.
 //!
-//! Cost beside the body: 8 B here, 48 B of shared vector (counts 16, vector 24, account 8), 8 B of reference
+//! Cost besides the body: 8 B here, 48 B of shared vector (counts 16, vector 24, account 8), 8 B of reference
 //! in the page.
 //!
 //! A body may lie within the request that brought it:
@@ -58,7 +58,7 @@ enum Bytes {
     Lent(Box<Request>),
 }
 
-/// A request of which one argument is the body.
+/// A request that has the body as one of its arguments.
 struct Request {
     bytes: Vec<u8>,
     argument: Range<usize>,

@@ -42,7 +42,7 @@ fn string_bytes(len: u64) -> u64 {
     }
 }
 
-/// Bytes of the length behind an entry of `encoded` bytes: 7 bits each.
+/// Bytes of the length after an entry of `encoded` bytes: 7 bits each.
 fn length_bytes(encoded: u64) -> u64 {
     match encoded {
         0..=127 => 1,

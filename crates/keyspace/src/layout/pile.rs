@@ -1,5 +1,5 @@
-//! A pile: things are put on it one by one and taken off again. What lies there is never moved, so that
-//! putting the ten-millionth costs as much as the first.
+//! A pile: things are put on it one by one and taken off again. Its items are never moved, so that putting
+//! the ten-millionth costs as much as the first.
 
 use std::collections::LinkedList;
 

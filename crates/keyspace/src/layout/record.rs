@@ -13,9 +13,8 @@
 //!
 //! It has the same 32 B in registers: with 40 B, commands that change lengths took 2 to 4 % more.
 //!
-//! `pages` is the whole state of linear hashing: 2^k + s pages, of which the first s and the last s are
-//! split. 16384 slots x 32 B = 512 KB in a full node, 0.08 B a key at 6.32 M keys; a run of 64 comes with its
-//! first key.
+//! `pages` is the whole state of linear hashing: 2^k + s pages; the first s and the last s are split. 16384
+//! slots x 32 B = 512 KB in a full node, 0.08 B a key at 6.32 M keys; a run of 64 comes with its first key.
 
 pub(crate) use crate::layout::bound::{NEVER, bound_of, is_due};
 
@@ -103,7 +102,7 @@ impl Record {
     }
 }
 
-/// A count of units, where a record's is 6 B too: beside a byte it takes no more than 8.
+/// A count of units, where a record's is 6 B too: next to a byte it takes no more than 8.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Units([u8; 6]);
 

@@ -24,7 +24,7 @@ pub struct IdleTimes {
     pub bins: [u64; SIZE_BINS],
     /// Pages that were looked at.
     pages: usize,
-    /// Page at which the slot in hand goes on.
+    /// Page at which the current slot continues.
     next_page: u32,
 }
 
@@ -39,8 +39,8 @@ impl IdleTimes {
     }
 
     /// Adds the keys of a slot, whose partition is held, as many as one hold may look at. Returns true when
-    /// the slot is done; a slot of a single tag may hold all there is. What is split or merged between two
-    /// holds may be seen twice or not.
+    /// the slot is done; a slot of a single tag may hold all there is. Pages that are split or merged between
+    /// two holds may be seen twice or not at all.
     pub(crate) fn add_slot(&mut self, partition: &Partition, db: Db, slot: Slot, now: UnixMs) -> bool {
         let mut steps = Steps::new(ITEMS_PER_HOLD_MAX as u64);
         steps.look(1);

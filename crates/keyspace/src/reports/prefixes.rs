@@ -1,5 +1,5 @@
-//! Reports of who takes the memory, and the test that what is kept for them is that of the keys that there
-//! are.
+//! Reports of the prefixes and keys that take the memory, and the test that the counts kept for them are
+//! those of the keys that exist.
 
 use crate::access::keyspace::Keyspace;
 use crate::access::lock::Held;

@@ -1,5 +1,5 @@
 //! Reports about the whole keyspace, made without stopping it: one partition after the other is locked,
-//! looked at and let go.
+//! looked at and released.
 //!
 //! ```text
 //!   partition 0   [hold: copy counters]
@@ -60,12 +60,13 @@ pub type Sizes = [[u64; SIZE_BINS]; SIZED_TYPES.len()];
 
 pub struct Survey<'h, 'k> {
     held: &'h mut Held<'k>,
-    /// Everything was held before: nothing is locked or let go here.
+    /// Everything was held before: nothing is locked or released here.
     keeps: bool,
 }
 
 impl<'h, 'k> Survey<'h, 'k> {
-    /// `held` has nothing, or everything: a partition cannot be locked beside some others out of their order.
+    /// `held` has nothing, or everything: a partition cannot be locked out of order while some others are
+    /// held.
     pub fn new(held: &'h mut Held<'k>) -> Survey<'h, 'k> {
         let keeps = held.holds_all();
         assert!(keeps || !held.holds_any(), "a survey locks one partition at a time");
@@ -195,8 +196,8 @@ impl<'h, 'k> Survey<'h, 'k> {
         found
     }
 
-    /// Waits until no command is under way that had its locks before: each partition is locked once. What was
-    /// said before this call has been seen by whatever runs behind it.
+    /// Waits until no command is under way that had its locks before: each partition is locked once. Rules
+    /// and marks that were set before this call are seen by everything that runs after it.
     pub fn pass(&mut self) {
         (0..self.held.keyspace.partition_count() as u16).for_each(|number| self.look(number, |_| ()));
     }

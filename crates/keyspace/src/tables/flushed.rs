@@ -6,9 +6,9 @@
 //!                                          each in some hold of its partition's lock
 //! ```
 //!
-//! What a flushed table holds is in the memory accounts until it is freed. One that was there at the cut of
-//! the snapshot under way stays until that is over: the walk has yet to see it. No command finds its keys,
-//! and eviction does not count them.
+//! The memory of a flushed table is in the memory accounts until it is freed. A table that was there at the
+//! cut of the snapshot under way stays until that is over: the walk has yet to see it. No command finds its
+//! keys, and eviction does not count them.
 
 use crate::accounting::attribution::{Change, Size};
 use crate::layout::directory;
@@ -101,7 +101,7 @@ impl Flushed {
         true
     }
 
-    /// Frees pages of the slot in hand, the last ones first, one at least. Returns true if it is empty.
+    /// Frees pages of the current slot, the last ones first, one at least. Returns true if it is empty.
     fn free_slot(&mut self, store: &mut Store, steps: &mut Steps) -> bool {
         let mut slot = self.table.slot(&store.heap, self.place);
         let before = slot.record;

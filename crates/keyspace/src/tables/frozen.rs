@@ -13,8 +13,8 @@
 //! One with keys that expire is in a second map, with a bound: none of them expires before. It is not exact:
 //! keys leave, and only the record says when those expire that are left.
 //!
-//! Invariants: `keys` is the sum of what lives, `volatile` that of what expires; no bundle is there of which
-//! nothing lives; `levels` counts them by level.
+//! Invariants: `keys` is the sum of the keys that live, `volatile` that of the keys that expire; every bundle
+//! has a key that lives; `levels` counts bundles by level.
 
 use crate::layout::bundle::{BundleName, Expiring, Interval, order_of, print_of};
 use crate::layout::cold::ColdRef;
@@ -229,7 +229,7 @@ impl Frozen {
         self.expiring.get(address).copied()
     }
 
-    /// The first bundles behind an address that may have keys whose time was over at `before`, of the next
+    /// The first bundles after an address that may have keys whose time was over at `before`, of the next
     /// `looks` that have keys that expire; and the last one that was looked at, if there may be more.
     pub fn due(
         &self,
@@ -362,7 +362,7 @@ mod tests {
         ColdRef::new(1 << 40 | number)
     }
 
-    /// Keys in random bundles beside a plain list.
+    /// Keys in random bundles compared with a plain list.
     #[test]
     fn what_is_frozen_is_proposed_and_nothing_that_has_left() {
         let mut prng = Prng::new(5);

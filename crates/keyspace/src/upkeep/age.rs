@@ -32,7 +32,7 @@ pub struct AgeHand {
 /// Outcome of one step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AgeStep {
-    /// Slots that are behind the hand now.
+    /// Slots that the step has completed.
     pub slots: usize,
     /// A round is complete.
     pub is_round: bool,
@@ -70,7 +70,7 @@ impl Held<'_> {
 }
 
 impl Partition {
-    /// Goes on with the hand's slot, by a page or a database at least. Returns whether the slot is done.
+    /// Continues with the hand's slot, by a page or a database at least. Returns whether the slot is done.
     fn age_slot(&mut self, hand: &mut AgeHand, steps: &mut Steps, now: UnixMs) -> bool {
         while usize::from(hand.db) < self.databases().len() {
             let table = self.table(Db(hand.db));

@@ -5,7 +5,7 @@
 //!   thaw_due    the keys that are due come to memory, the bundle gets another bound
 //!   expire      there the expiry cycle finds and removes them as any other: events, log and replicas follow from that
 //! ```
-//! No reader sees a frozen key that is due: who reads its record sees its expiry too.
+//! No reader sees a frozen key that is due: a reader of its record sees its expiry too.
 
 use crate::access::lock::Held;
 use crate::access::partition::Partition;

@@ -86,7 +86,7 @@ pub enum Evicted {
     /// A key has left, from this partition.
     Key(u16),
     /// The attempt has looked at as many pages as one hold may, without meeting a key that may leave. The
-    /// next attempt goes on.
+    /// next attempt continues.
     NotYet,
     /// The key that was chosen is a script's until that is over. The next attempt chooses anew.
     Leased,

@@ -13,8 +13,8 @@
 //! from theirs.
 //!
 //! A hash that is not in memory has the bound of its fields in its entry. When that is due it is asked for,
-//! and its fields leave when it has come home: a page's bound is then the moment at which it is asked for
-//! again.
+//! and its fields leave when it has come back to memory: a page's bound is then the moment at which it is
+//! asked for again.
 //!
 //! Keys that a script has leased stay until it is over, for it has read them: their bounds stay due, and are
 //! passed over.
@@ -33,7 +33,7 @@ use isotherm_stdx::{Steps, UnixMs};
 
 /// Runs of slots, and slots, whose bounds count as one step: they lie side by side.
 const SUMS_A_STEP: usize = 64;
-/// A hash that was asked for and did not come home meanwhile is asked for again.
+/// Time after which a hash that was asked for, and did not come back to memory, is asked for again.
 const ASKED_AGAIN_MS: i64 = 1000;
 
 /// Outcome of one step.
@@ -108,7 +108,7 @@ impl Step<'_> {
             if !gone.is_empty() && fields_expired(partition, number, left, &gone, self.now, self.sink) {
                 self.done.fields += gone.len() as u64;
             }
-            // Behind a hash that was looked at: each turn gets on.
+            // After a hash that was looked at: each turn makes progress.
             if self.steps.is_spent() {
                 return false;
             }
@@ -141,7 +141,7 @@ impl Step<'_> {
             };
             run += due;
             for place in run * table.run_slots()..(run + 1) * table.run_slots() {
-                // What is looked at first is gone through, however small the budget: each step gets on.
+                // The first slot is completed, however small the budget: each step makes progress.
                 if self.expire_slot(partition, db, place) && self.steps.is_spent() {
                     return false;
                 }

@@ -1,8 +1,8 @@
 //! The hand that goes round the slots and shows values that may leave memory.
 //!
 //! It shows; whether one leaves is for the caller to decide, by its length and by how long it was not used.
-//! What is shown in one step lies in the order of slots, so that what is written together belongs to slots
-//! that follow each other.
+//! The values of one step come in the order of slots, so that values written together belong to slots that
+//! follow each other.
 //!
 //! Not shown: integers, hashes with a field that is about to be due, large collections that cannot leave as a
 //! whole (`values::image`), keys that do not lie in their page, values outside of `SinkLimits`, and pages
@@ -24,9 +24,9 @@ use crate::values::store::Store;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, Steps, UnixMs};
 
-/// A hash stays if a field of it is due within so long,
+/// A hash stays if one of its fields comes due within this time,
 const STAYS_BEFORE_MS: i64 = 1000;
-/// and was not for longer than that: on a replica it is not taken out by time.
+/// and has not been due for longer than this: on a replica it is not taken out by time.
 const STAYS_BEHIND_MS: i64 = 600_000;
 
 /// A value in memory that could leave it.

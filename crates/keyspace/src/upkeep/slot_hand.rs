@@ -32,7 +32,7 @@ impl SlotHand {
         Slot::new(self.slot)
     }
 
-    /// Goes on to a database, unless the hand is in it.
+    /// Moves on to a database, unless the hand is in it.
     pub(super) fn enter_database(&mut self, db: Db) {
         if self.db != db.0 {
             (self.db, self.step) = (db.0, 0);

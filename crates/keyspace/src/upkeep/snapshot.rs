@@ -1,4 +1,4 @@
-//! Snapshots without fork: a walk over all pages while writes go on.
+//! Snapshots without fork: a walk over all pages while writes continue.
 //!
 //! ```text
 //!   cut (under the gate): epoch += 1, every partition becomes active
@@ -7,8 +7,8 @@
 //!   page.version == epoch   seen, saved, or born after the cut
 //! ```
 //!
-//! What the walk emits and what writers saved is together exactly the state at the cut, in whatever order
-//! pages are met, split, merged or freed. One snapshot at a time.
+//! The items that the walk emits and those that writers saved are together exactly the state at the cut, in
+//! whatever order pages are met, split, merged or freed. One snapshot at a time.
 //!
 //! **Versions wrap.** They are one byte. A partition knows the last epoch that all of its pages were stamped
 //! with: a snapshot that ends early, or is of some slots only, leaves older versions behind, which differ
@@ -18,20 +18,20 @@
 //! **Steps.** A step emits about as many items (entries, parts of collections) as it is given, under one
 //! partition's lock. A long item counts as several, one for each 64 bytes, so that a step is bounded in bytes
 //! too: a page (16 KB, or one entry of 4 KB) is the most that it may exceed that by. Strings above 4 KB are
-//! shared under the lock and emitted behind it. Within a slot the walk goes on by the number of the page:
-//! that changes only by a split or a merge, which save the page first. A page that weighs too much is saved,
-//! and emitted entry by entry. The steps go round over the partitions, so that what writers save is emitted
-//! soon, and few bytes are kept at a time; a collection is not left before its end. While as much is kept as
-//! may be, steps emit only what was saved, of one partition after the other: those who write wait for it.
+//! shared under the lock and emitted after its release. Within a slot the walk continues by the number of the
+//! page: that changes only by a split or a merge, which save the page first. A page that weighs too much is
+//! saved, and emitted entry by entry. The steps go round over the partitions, so that items that writers save
+//! are emitted soon, and few bytes are kept at a time; a collection is not left before its end. While as much
+//! is kept as may be, steps emit only saved items, of one partition after the other: writers wait for it.
 //!
 //! **Collections.** A large collection is emitted in parts: its entry's page leads to it, and its own nodes
-//! carry the epoch in the same way. What it changes meanwhile is saved first, under the number of the object;
-//! an object that is removed stays until it was emitted. Nothing comes between the first part and the last:
-//! entries that are saved meanwhile wait, each page's at most once.
+//! carry the epoch in the same way. A part that changes meanwhile is saved first, under the number of the
+//! object; an object that is removed stays until it was emitted. Nothing comes between the first part and the
+//! last: entries that are saved meanwhile wait, each page's at most once.
 //!
 //! Extra memory: the entries of pages that were written before the walk came to them; large bodies are
 //! shared, not copied, until they change. A database that FLUSHALL drops meanwhile is freed when its
-//! partition was walked, what was written behind the cut and dropped at once.
+//! partition was walked, a table that was made after the cut at once.
 
 use crate::access::keyspace::Keyspace;
 use crate::access::lock::{Held, Want};
@@ -56,7 +56,7 @@ use std::collections::VecDeque;
 use std::ops::RangeInclusive;
 use std::sync::atomic::Ordering;
 
-/// Nodes that an object lets go in one hold, of what it kept for a snapshot that ended early.
+/// Nodes that an object releases in one hold, of those that it kept for a snapshot that ended early.
 const FORGOTTEN_PER_HOLD: usize = 100;
 /// Items of a step that is not emitted.
 const SILENT_STEP_ITEMS: u64 = 500;
@@ -421,8 +421,8 @@ impl Partition {
         keeping
     }
 
-    /// Ends the snapshot early in this partition. What objects keep is dropped in steps, by upkeep or before
-    /// the next snapshot.
+    /// Ends the snapshot early in this partition. State that objects keep for it is dropped in steps, by
+    /// upkeep or before the next snapshot.
     fn abort_snapshot(&mut self) -> Leftovers {
         let leftovers = self.store.snapshot.abort();
         self.flushed.extend(self.flushed_since.drain(..));

@@ -93,7 +93,7 @@ impl Keyspace {
             return Evicted::Nothing;
         };
         match self.hold(partition, |held| held.evict_one(partition, (policy, gain), now, prng, sink)) {
-            // Another thread was faster; as long as there are keys elsewhere the caller goes on.
+            // Another thread was faster; as long as there are keys elsewhere the caller continues.
             Evicted::Nothing => Evicted::NotYet,
             evicted => evicted,
         }

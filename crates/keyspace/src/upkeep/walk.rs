@@ -25,7 +25,7 @@ use crate::values::value::Value;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Steps, UnixMs};
 
-/// Position at which the walk of a partition goes on.
+/// Position at which the walk of a partition continues.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct WalkPlace {
     db: u16,
@@ -36,7 +36,7 @@ pub(crate) struct WalkPlace {
     /// numbers.
     table: u32,
     page: u32,
-    /// Bundle from which on the walk goes on: bundles come after the pages.
+    /// Bundle from which the walk continues: bundles come after the pages.
     bundle: Option<BundleAddress>,
 }
 
@@ -154,13 +154,13 @@ impl<'v> Walk<'v> {
         }
     }
 
-    /// Emitted behind the lock: the visitor reads it from disk.
+    /// Leaves a bundle to be emitted after the lock is released: the visitor reads it from disk.
     fn bundle(&mut self, bundle: SavedBundle) {
         self.steps.look(1);
         self.late.push(Late::Bundle(bundle));
     }
 
-    /// The collection at hand has ended.
+    /// Ends the current collection.
     fn end(&mut self) {
         if self.late.is_empty() {
             self.emit(SnapshotItem::End);
@@ -204,7 +204,7 @@ impl Partition {
         false
     }
 
-    /// Emits only what writers saved, behind the collection at hand.
+    /// Emits only what writers saved, after the current collection.
     pub fn walk_saved(&mut self, walk: &mut Walk<'_>) {
         while !walk.is_spent() && (self.emit_collection(walk) || self.emit_saved(walk)) {}
     }
@@ -221,7 +221,7 @@ impl Partition {
         true
     }
 
-    /// Goes on with the collection at hand. Returns false if there is none.
+    /// Continues with the current collection. Returns false if there is none.
     fn emit_collection(&mut self, walk: &mut Walk<'_>) -> bool {
         let Some(mut pending) = self.store.snapshot.collection.take() else { return false };
         let number = pending.number;

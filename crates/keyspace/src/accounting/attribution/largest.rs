@@ -10,12 +10,13 @@
 //! not come here each time, and hold the tag so that among keys of one size only one of some hundred is taken
 //! for the smallest. The sizes that are reported are looked up for a report.
 //!
-//! What takes less than 4 KB is never listed: small keys change their grade with every element, and where all
-//! are small, each change would come to the lock (RPOP from lists of 20 elements took 2.9 times as long).
+//! A key that takes less than 4 KB is never listed: small keys change their grade with every element, and
+//! where all are small, each change would come to the lock (RPOP from lists of 20 elements took 2.9 times as
+//! long).
 //!
-//! What can be missed: a listed key that leaves makes room, and who comes next is not known until it changes.
-//! Below `missed`, the highest rank that was ever turned away or pushed out, the list may have gaps; above
-//! it, it is complete.
+//! Gaps: a listed key that leaves makes room, and the next key is not known until it changes. Below `missed`,
+//! the highest rank that was ever turned away or pushed out, the list may have gaps; above it, it is
+//! complete.
 
 use super::Change;
 use crate::layout::key::KeyHasher;

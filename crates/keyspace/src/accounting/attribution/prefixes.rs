@@ -20,14 +20,14 @@ use crate::layout::key::KeyHasher;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-/// Separators in a prefix, at most, the one behind it counted.
+/// Separators in a prefix, at most, the one after it counted.
 pub const PREFIX_DEPTH_MAX: usize = 3;
 pub const PREFIX_PINS_MAX: usize = 16;
 /// Lines of a depth.
 const LINES_MAX: usize = 96;
 /// Bytes of a prefix that are kept, from its beginning.
 const TEXT_BYTES_MAX: usize = 46;
-/// A prefix ends within so many bytes, or is none.
+/// Bytes of a key within which a prefix ends, or is none.
 const PREFIX_BYTES_MAX: usize = 256;
 const STATE_BYTES_MAX: usize = 64 << 10;
 
@@ -51,7 +51,7 @@ const _: () = assert!(
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PrefixSettings {
     pub separator: u8,
-    /// Beginnings of keys, whatever stands behind them.
+    /// Beginnings of keys, whatever follows them.
     pub pinned: Vec<Box<[u8]>>,
 }
 
@@ -158,7 +158,7 @@ pub struct PrefixReport {
     pub prefixes: Vec<PrefixShare>,
     /// All that have none.
     pub other: PrefixShare,
-    /// Keys without so many separators.
+    /// Keys with too few separators.
     pub bare: PrefixShare,
     pub pinned: Vec<PrefixShare>,
 }
@@ -258,7 +258,7 @@ impl Prefixes {
         let head = &key[..key.len().min(PREFIX_BYTES_MAX)];
         let mut from = 0;
         for depth in depths {
-            // Behind the last separator `from` is past the end: there is no further one.
+            // After the last separator `from` is past the end: there is no further one.
             let end = head.get(from..).and_then(|rest| rest.iter().position(|byte| *byte == plan.separator));
             depth.total.add(&delta, 1);
             match end.map(|at| from + at) {

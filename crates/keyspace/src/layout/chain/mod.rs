@@ -337,7 +337,7 @@ impl<T: Counted> Chain<T> {
         at
     }
 
-    /// Puts an item behind the one at `at`; where it is now.
+    /// Puts an item after the one at `at`; returns where it is now.
     pub fn insert_after(&mut self, at: At, item: T) -> At {
         match self.next(at) {
             Some(next) => self.insert(next, item),
@@ -382,7 +382,7 @@ impl<T: Counted> Chain<T> {
         taken
     }
 
-    /// Puts all items of another chain behind these.
+    /// Puts all items of another chain after these.
     pub fn append(&mut self, mut other: Chain<T>) {
         (self.count, self.groups) = (self.count + other.count, self.groups + other.groups);
         self.bunches.append(&mut other.bunches);

@@ -1,4 +1,4 @@
-//! Chains beside a plain vector of items.
+//! Chains compared with a plain vector of items.
 
 use super::*;
 use isotherm_stdx::Prng;

@@ -68,8 +68,8 @@ fn an_entry_is_short_if_it_can_be() {
     }
 }
 
-/// A reference lies where it does in every entry of a value that is not in memory; what comes due stands
-/// behind it.
+/// A reference lies where it does in every entry of a value that is not in memory; the bound of a hash's
+/// fields follows it.
 #[test]
 fn an_entry_knows_when_fields_are_due() {
     let reference = ColdRef::new(400 << 40 | 7);

@@ -224,7 +224,7 @@ impl<'a> Coded<'a> {
     }
 }
 
-/// Bytes of data behind a tag other than `LONG_TAG`.
+/// Bytes of data after a tag other than `LONG_TAG`.
 #[inline]
 pub(crate) fn fixed_bytes(tag: u8) -> usize {
     match tag {
@@ -235,7 +235,7 @@ pub(crate) fn fixed_bytes(tag: u8) -> usize {
     }
 }
 
-/// Bytes of data behind these tags, none of which is `LONG_TAG`.
+/// Bytes of data after these tags, none of which is `LONG_TAG`.
 #[inline]
 fn sum_fixed(tags: &[u8]) -> usize {
     tags.iter().map(|&tag| fixed_bytes(tag)).sum()
@@ -297,7 +297,7 @@ impl<'a> Packed<'a> {
         self.tags[if self.uniform { self.column(index) } else { index }]
     }
 
-    /// Element `index`: behind all those before it.
+    /// Element `index`: its data follow those of all elements before it.
     #[inline]
     pub fn get(&self, index: usize) -> Option<Cell<'a>> {
         if index >= self.count {
@@ -336,7 +336,7 @@ impl<'a> Packed<'a> {
         self.find_row(column, element).map(|(index, _)| index)
     }
 
-    /// The index of an element in column `column`, and the cell behind it, if there is one.
+    /// The index of an element in column `column`, and the cell after it, if there is one.
     pub fn find_row(&self, column: usize, element: Element<'_>) -> Option<(usize, Option<Cell<'a>>)> {
         let wanted = Coded::element(element);
         if self.uniform && self.tags[column] != wanted.tag {
@@ -454,7 +454,7 @@ impl PackedBuf {
         self.push_coded(Coded::element(element));
     }
 
-    /// A member and its score, behind all others.
+    /// Puts a member and its score after all others.
     pub fn push_scored(&mut self, member: Element<'_>, score: f64) {
         self.push_coded(Coded::element(member));
         self.push_coded(Coded::score(score));

@@ -1,4 +1,4 @@
-//! Packed elements beside a list of texts.
+//! Packed elements compared with a list of texts.
 
 use super::*;
 use isotherm_stdx::Prng;

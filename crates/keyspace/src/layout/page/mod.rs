@@ -281,7 +281,7 @@ pub(crate) fn access_column(bytes: &mut [u8]) -> &mut [u8] {
 /// Gives the columns room for `cap` entries and `width` bytes of access stamps; new stamps are `fresh`.
 pub(crate) fn widen(bytes: &mut [u8], cap: usize, width: usize, fresh: u16) {
     let page = Page(bytes);
-    // The owner moves along with the entries behind it.
+    // The owner moves along with the entries after it.
     let (old_cap, old_width, old_start, used) = (page.cap(), page.width(), page.columns_end(), page.used());
     let owned = bytes[CAP] & 0x80;
     debug_assert!(cap >= old_cap);
@@ -349,7 +349,7 @@ pub(crate) fn replace(bytes: &mut [u8], spot: Spot, entry: &[u8]) {
     replace_behind(bytes, spot, 0, entry);
 }
 
-/// Replaces what is behind the first `kept` bytes of an entry by anything of any length; the class has room.
+/// Replaces the bytes after the first `kept` ones of an entry by others, of any length; the class has room.
 #[inline]
 pub(crate) fn replace_behind(bytes: &mut [u8], spot: Spot, kept: usize, tail: &[u8]) {
     let page = Page(bytes);
@@ -364,7 +364,7 @@ pub(crate) fn replace_behind(bytes: &mut [u8], spot: Spot, kept: usize, tail: &[
     bytes[spot.offset + kept..spot.offset + len].copy_from_slice(tail);
 }
 
-/// Takes an entry out; those behind it move up.
+/// Takes an entry out; those after it move up.
 pub(crate) fn remove(bytes: &mut [u8], spot: Spot) {
     let page = Page(bytes);
     let (n, cap, width, used) = (page.len(), page.cap(), page.width(), page.used());

@@ -1,7 +1,7 @@
 use super::*;
 use isotherm_stdx::Prng;
 
-/// A page is changed at random beside a plain list of (tag, entry, access).
+/// A page that is changed at random, compared with a plain list of (tag, entry, access).
 #[test]
 fn random_changes_agree_with_a_list() {
     let mut prng = Prng::new(42);

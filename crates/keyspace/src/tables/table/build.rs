@@ -4,7 +4,7 @@
 //!   entries in any order --> counted by page --> each page made in its final size, and filled --> directory, record
 //! ```
 //! No page is made larger and none is split on the way, so a key costs a third of what it costs by itself.
-//! What comes of it is what inserts would have made, but for which page is split next.
+//! The result is what inserts would have made, except for the page that is split next.
 
 use super::Table;
 use crate::layout::directory;

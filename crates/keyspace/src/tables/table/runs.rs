@@ -10,7 +10,7 @@
 //! records, 32 KB at most with 16 partitions. The first database is whole from the start: its commands look
 //! for no bit.
 //!
-//! A slot that was looked up may be changed behind such a move, so where its record is is looked up anew.
+//! A slot that was looked up may be changed after such a move, so the place of its record is looked up again.
 
 use crate::layout::heap::Heap;
 use crate::layout::kind::Full;
