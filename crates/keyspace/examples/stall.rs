@@ -98,7 +98,7 @@ fn name(number: u64) -> Vec<u8> {
 struct Run {
     kind: &'static str,
     elements: u64,
-    /// Lives as long as the process: a snapshot borrows it beside writes.
+    /// Lives as long as the process: a snapshot borrows it while writes continue.
     keyspace: &'static Keyspace,
     limits: Limits,
     prng: Prng,
@@ -245,8 +245,8 @@ impl Run {
         self.whole();
     }
 
-    /// A walk beside writes all over the value: one in a thousand elements before its beginning, so that
-    /// every write is the first one after the cut, then growth and shrinking while it goes on.
+    /// A walk with writes all over the value: one in a thousand elements before its beginning, so that every
+    /// write is the first one after the cut, then growth and shrinking while it continues.
     fn snapshot(&mut self) {
         let (mut writes, mut steps, mut emitted) = (Longest::default(), Longest::default(), 0u64);
         let before = rss_bytes();

@@ -343,7 +343,7 @@ fn is_held(keyspace: &Arc<Keyspace>, key: &[u8]) -> bool {
 }
 
 /// References are in a snapshot as they were at its cut, and their values may not be thrown away before it
-/// was written: that is the keeper's part, who here keeps them all.
+/// was written: that is the keeper's part, which here keeps them all.
 #[test]
 fn a_snapshot_has_the_references_of_its_cut() {
     for seed in 0..6 {
@@ -362,7 +362,7 @@ fn a_snapshot_has_the_references_of_its_cut() {
             let value = match entry.value {
                 Value::Cold(cold) => {
                     colds += 1;
-                    // Here a save reads from disk: others go on meanwhile.
+                    // Here a save reads from disk: others continue meanwhile.
                     assert!(!is_held(&keyspace, entry.key), "the partition is held");
                     Stored::Bytes(kept[&cold.reference.raw()].clone())
                 }
@@ -373,7 +373,7 @@ fn a_snapshot_has_the_references_of_its_cut() {
         };
         let names: Vec<Name> = expected.keys().cloned().collect();
         while snapshot.step(5, &mut take) {
-            // Meanwhile keys are written over, deleted, and brought home.
+            // Meanwhile keys are written over, deleted, and brought back.
             let name = world.prng.pick(&names).clone();
             let (db, key) = (Db(name.0), keyspace.key(&name.1));
             let mut held = Held::new(&keyspace);

@@ -1,5 +1,5 @@
-//! Collections that leave memory as a whole, beside a keyspace in which all stays: the same changes, the same
-//! elements, the same encodings.
+//! Collections that leave memory as a whole, compared with a keyspace in which all stay: the same changes,
+//! the same elements, the same encodings.
 
 use crate::cold::Keeper;
 use crate::support::*;

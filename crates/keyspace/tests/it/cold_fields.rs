@@ -133,7 +133,7 @@ impl Pair {
         let reference = self.keeper.keep(&bytes);
         assert_ne!(held.chill(Db(0), &key, &bytes, form_number, reference, now), Chilled::No);
         self.chilled += u64::from(form_number == 13);
-        // The same from a file, and elsewhere.
+        // The value as read from a file, and elsewhere.
         let cold = held.cold(Db(0), &key).expect("it just left");
         let again = ColdValue::of_file(form_number, reference.raw(), cold.due()).expect("it is one");
         assert_eq!(again, cold);
@@ -153,8 +153,8 @@ impl Pair {
         }
     }
 
-    /// The active cycle of both; what was asked for comes home, and the cycle goes on. Returns whether all of
-    /// it could be read.
+    /// Runs the active cycle of both: hashes that were asked for come back to memory, and the cycle
+    /// continues. Returns whether all of them could be read.
     fn expire(&mut self) -> bool {
         let (now, mut is_all_read) = (UnixMs(self.now), true);
         for round in 0..2 {

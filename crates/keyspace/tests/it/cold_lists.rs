@@ -1,4 +1,4 @@
-//! Lists whose blocks leave memory one by one, beside a model.
+//! Lists whose blocks leave memory one by one, compared with a model.
 
 use crate::cold_snapshots::*;
 use crate::cold_world::ColdWorld;
@@ -386,8 +386,7 @@ fn a_command_reads_the_blocks_that_it_needs() {
             9000,
             64,
         ),
-        // What is shown in the place of elements that are away is not found: 64 blocks, then 64, 128 and so
-        // on.
+        // Stand-ins for elements that are away are not found: 64 blocks, then 64, 128 and so on.
         (&|list| list.iter(0, End::Front).search(Element::of(b"0"), 100_000).count() as u64, 0, 220),
     ];
     for (look, expected, nodes_max) in looks {

@@ -1,6 +1,6 @@
-//! Hashes and sets whose pages leave memory one by one, beside a model: as a server does it, commands that
-//! meet a page that is away run again when it was read, and commands that change something have what they
-//! need read before, or wait for it.
+//! Hashes and sets whose pages leave memory one by one, compared with a model: as a server does it, commands
+//! that meet a page that is away run again when it was read, and commands that change something have what
+//! they need read before, or wait for it.
 
 use crate::cold_snapshots::*;
 use crate::cold_world::{ColdWorld, Counts};

@@ -1,5 +1,5 @@
-//! Snapshots of collections whose parts leave memory one by one: what changes, leaves, comes back and moves
-//! beside one does not show in it, and one that is given up half way leaves nothing behind.
+//! Snapshots of collections whose parts leave memory one by one: parts that change, leave, come back and move
+//! during one do not show in it, and one that is given up half way leaves nothing behind.
 
 use crate::cold::Keeper;
 use crate::cold_world::ColdWorld;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Collections by their keys.
 pub type Model<C> = BTreeMap<Vec<u8>, C>;
 
-/// Collections of one kind, beside a model.
+/// Collections of one kind, compared with a model.
 pub trait Modelled {
     type Collection: Clone + Default + PartialEq;
 
@@ -68,7 +68,7 @@ pub fn have_them_as_they_were_at_the_cut<W: Modelled>() {
     assert!(emitted > 100 && cut_off > 100, "{emitted} {cut_off}");
 }
 
-/// Checks a snapshot that goes on to its end, or is given up after `steps_max` steps.
+/// Checks a snapshot that continues to its end, or is given up after `steps_max` steps.
 fn check_one<W: Modelled>(world: &mut W, steps_max: u64, away: &mut Away) {
     let (expected, at_cut) = (world.model().clone(), world.cold().away());
     let keeper = Arc::clone(&world.cold().keeper);

@@ -1,4 +1,4 @@
-//! Streams whose blocks leave memory one by one, beside a model.
+//! Streams whose blocks leave memory one by one, compared with a model.
 
 use crate::cold_snapshots::*;
 use crate::cold_world::ColdWorld;

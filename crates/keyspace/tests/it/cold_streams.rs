@@ -1,4 +1,4 @@
-//! Streams that leave memory, beside a keyspace in which all stay: the same changes, the same entries,
+//! Streams that leave memory, compared with a keyspace in which all stay: the same changes, the same entries,
 //! blocks, ids, groups, consumers and pending entries, whatever left in between.
 
 use crate::cold::Keeper;
@@ -240,7 +240,7 @@ impl Pair {
         self.chilled += u64::from(chilled == Chilled::Large);
     }
 
-    /// Read from its image, as a file is written, and brought home as for a command that reads.
+    /// Read from its image, as a file is written, and brought back as for a command that reads.
     fn read(&mut self) {
         let name = word("stream", self.prng.below(KEYS));
         let (keyspace, now) = (&self.keyspaces[1], UnixMs(self.now));

@@ -1,5 +1,5 @@
-//! Hashes and sets beside plain maps: random changes, growth and shrinking, renames and copies, field times,
-//! compaction, and snapshots while all that goes on.
+//! Hashes and sets compared with plain maps: random changes, growth and shrinking, renames and copies, field
+//! times, compaction, and snapshots during all of that.
 
 use crate::support::*;
 use isotherm_keyspace::*;

@@ -1,5 +1,5 @@
 //! Eviction takes what its policy allows, prefers what its policy prefers, finds the few volatile keys among
-//! many others, and goes on until nothing is left.
+//! many others, and continues until nothing is left.
 
 use crate::support::*;
 use isotherm_keyspace::*;

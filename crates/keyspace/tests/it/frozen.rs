@@ -25,7 +25,7 @@ struct World {
     model: Model,
     frozen: u64,
     moved: u64,
-    /// Time of the world, which goes on, so that keys are due.
+    /// Time of the world, which advances, so that keys are due.
     now: i64,
     due: u64,
     evicted: u64,
@@ -683,7 +683,7 @@ fn restart((seed, now): (u64, i64), bundles: &[FileBundle], hot: &[Name], expect
     world.check();
 }
 
-/// Many databases may be there of which few have keys: the hands that go round go over those.
+/// Many databases may be there, and few of them have keys: the hands that go round go over those.
 #[test]
 fn databases_without_keys_cost_no_step() {
     let keyspace = Keyspace::new(Config {

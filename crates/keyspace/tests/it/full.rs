@@ -178,7 +178,7 @@ fn a_full_keyspace_still_gives_way() {
     flush_and_check(&keyspace, START);
 }
 
-/// A snapshot copies into the system's memory, not into the arena: it goes on when the arena is full.
+/// A snapshot copies into the system's memory, not into the arena: it continues when the arena is full.
 #[test]
 fn a_snapshot_needs_no_room() {
     let shape = Shape { keys: 3000, long: true, first_db: 0, databases: 2, whole: true };

@@ -1,4 +1,4 @@
-//! The keyspace beside a plain map: random operations on keys and values of every shape, in several
+//! The keyspace compared with a plain map: random operations on keys and values of every shape, in several
 //! databases, while the clock runs, compaction moves pages, the access mode is switched and databases are
 //! flushed and swapped.
 

@@ -169,7 +169,7 @@ fn garbage_cursors_are_harmless() {
     }
 }
 
-/// Cursors of a large table go on in a small one: what they had not passed yet is returned.
+/// Cursors of a large table continue in a small one: keys that they had not passed yet are returned.
 #[test]
 #[cfg_attr(miri, ignore = "many keys")]
 fn cursors_outlive_the_table_they_come_from() {
@@ -201,7 +201,8 @@ fn cursors_outlive_the_table_they_come_from() {
     }
 }
 
-/// The slot in which a walk stopped is emptied: the walk goes on at the begin of the next, not in its middle.
+/// The slot in which a walk stopped is emptied: the walk continues at the beginning of the next, not in its
+/// middle.
 #[test]
 fn a_slot_that_vanishes_takes_no_other_with_it() {
     let count = if MIRI { 60 } else { 300 };

@@ -446,7 +446,7 @@ fn what_writers_save_is_kept_for_a_round() {
     assert!((1..=of_a_round).contains(&most), "{most} bytes were kept at a time, of a round {of_a_round}");
 }
 
-/// While as much is kept as may be, a walk emits what is kept and nothing else, and writers go on when a
+/// While as much is kept as may be, a walk emits what is kept and nothing else, and writers continue when a
 /// little of it is gone.
 #[test]
 #[cfg_attr(miri, ignore = "it needs many pages")]
@@ -532,7 +532,7 @@ fn write_until(keyspace: &Keyspace, writer: u16, stop: &AtomicBool) -> u64 {
         count.run(&mut txn).expect("there is room");
         done += 1;
         drop(held);
-        // Workers wait for sockets now and then; who never does starves the others on a small machine.
+        // Workers wait for sockets now and then; one that never does starves the others on a small machine.
         if done % 128 == 0 {
             std::thread::sleep(Duration::from_micros(100));
         }

@@ -429,8 +429,8 @@ fn large_collections_are_emitted_as_they_were() {
     }
 }
 
-/// Collections of which a snapshot had saved something when it ended: what they kept goes, in steps, and the
-/// next snapshot is the state at its cut.
+/// Collections with parts that a snapshot had saved when it ended: the kept parts go, in steps, and the next
+/// snapshot is the state at its cut.
 #[test]
 fn a_snapshot_that_ends_early_is_forgotten() {
     for seed in 0..if cfg!(miri) { 1 } else { 6 } {
@@ -540,7 +540,7 @@ fn what_is_kept_follows_what_was_written() {
     let kept = keyspace.snapshot_bytes();
     assert!(kept > 0 && kept <= writes * 3 * NODE_BYTES_MAX, "{kept} B for {writes} writes");
     assert!(cfg!(miri) || kept < before / 10, "{kept} B of {before} B");
-    // What goes as a whole is kept as it is, not copied.
+    // A collection that goes as a whole is kept as it is, not copied.
     for kind in KINDS {
         txn(&keyspace, START, |txn| assert!(txn.remove(Db(0), &txn.key(&key_of(kind, 0)))));
     }

@@ -1,5 +1,5 @@
-//! The steps of upkeep are bounded by what they look at, and each gets on. Every hold here is checked against
-//! `HOLD_STEPS_MAX` by `Held` itself.
+//! The steps of upkeep are bounded by what they look at, and each makes progress. Every hold here is checked
+//! against `HOLD_STEPS_MAX` by `Held` itself.
 
 use crate::support::*;
 use isotherm_keyspace::*;

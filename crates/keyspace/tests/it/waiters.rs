@@ -1,5 +1,5 @@
-//! Waiters: who is noted as ready when, that each is ended once by whichever thread, and that none is left in
-//! a list.
+//! Waiters: which are noted as ready when, that each is ended once by any thread, and that none is left in a
+//! list.
 
 use crate::support::OnDrop;
 use isotherm_keyspace::*;

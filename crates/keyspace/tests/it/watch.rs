@@ -1,5 +1,5 @@
-//! WATCH: a flag is raised exactly when Valkey would raise it. The model beside the keyspace is Valkey's
-//! algorithm (touchWatchedKey, touchAllWatchedKeysInDb, isWatchedKeyExpired) over a plain map.
+//! WATCH: a flag is raised exactly when Valkey would raise it. The model is Valkey's algorithm
+//! (touchWatchedKey, touchAllWatchedKeysInDb, isWatchedKeyExpired) over a plain map.
 
 use crate::support::*;
 use isotherm_keyspace::*;
@@ -327,7 +327,7 @@ fn several_watchers() {
         assert!(second.is_dirty());
         let second = Arc::new(Watcher::default());
         txn.watch(Db(0), &name, &second);
-        // What changes nothing raises nothing.
+        // Calls that change nothing raise nothing.
         assert!(!txn.remove(Db(1), &key));
         assert_eq!(txn.set_expiry(Db(1), &key, None), Ok(false));
         txn.flush(Some(Db(1)));

@@ -4,7 +4,7 @@
 //! Two numbers lie in two partitions, and only scripts change them, one after the other and both by one. So a
 //! thread that has both, and finds neither leased, finds them equal; and so does one that has the gate. A
 //! script meets the second key in its middle, so it has the token; one without a token has named its key
-//! before. Shuttle finds by itself where no thread goes on.
+//! before. Shuttle finds by itself where no thread makes progress.
 
 use isotherm_keyspace::*;
 use shuttle::sync::{Condvar, Mutex};

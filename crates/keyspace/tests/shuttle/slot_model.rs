@@ -1,6 +1,6 @@
 //! A slot that leaves the node, under interleavings that a scheduler of our own chooses: a client that
-//! registers for it reads its word under the lock that the loss takes, so it is let go of by the loss, or
-//! finds that the slot is gone.
+//! registers for it reads its word under the lock that the loss takes, so the loss releases the client, or
+//! the client finds that the slot is gone.
 //!
 //! ```text
 //! loss      lock | word: gone | watches fail, waiters are answered | unlock | it is over

@@ -1,6 +1,6 @@
-//! The protocol of waiters under interleavings that a scheduler of our own chooses. What is explored is the
-//! code of the keyspace (`waiter`, `serving`, `ready`, the locks); beneath it lies a small server: two
-//! workers with a mailbox each, and two kinds of commands.
+//! The protocol of waiters under interleavings that a scheduler of our own chooses. The explored code is that
+//! of the keyspace (`waiter`, `serving`, `ready`, the locks); beneath it lies a small server: two workers
+//! with a mailbox each, and two kinds of commands.
 //!
 //! ```text
 //! list     a key holds a number of elements, as a number; pop takes one, and the last takes the key away
@@ -30,7 +30,7 @@ const DB: Db = Db(0);
 enum Request {
     /// The first element of one of its lists.
     Pop,
-    /// An entry of one of its streams, by key, behind these.
+    /// An entry of one of its streams, by key, after these.
     Read { behind: Vec<i64> },
     /// An element of its first list, to be put into the other: it needs both.
     Move,
@@ -182,7 +182,7 @@ impl<'w> Worker<'w> {
         self.held.holds(&self.world.keyspace.key(name.as_bytes()))
     }
 
-    /// A command on one key: it changes it, serves, and lets go.
+    /// A command on one key: it changes it, serves, and releases.
     fn change(&mut self, name: &'static str, change: impl FnOnce(&mut Held<'_>)) {
         self.held.acquire(Want::Many(&self.world.partitions(&[name])));
         change(&mut self.held);
@@ -409,7 +409,7 @@ fn explore(scenario: impl Fn(&Arc<World>) -> Vec<thread::JoinHandle<()>> + Send 
     shuttle::check_pct(run, ITERATIONS, 3);
 }
 
-/// XREAD BLOCK of two streams, one of which is touched, while an entry is added to the other.
+/// XREAD BLOCK of two streams: one is touched, while an entry is added to the other.
 #[test]
 fn a_stream_that_has_nothing_new_hides_no_other() {
     explore(|world| {
@@ -429,7 +429,7 @@ fn a_stream_that_has_nothing_new_hides_no_other() {
     });
 }
 
-/// Two lists, two who push, clients that wait for one or both, and one whose time is over.
+/// Two lists, two clients that push, clients that wait for one or both, and one whose time is over.
 #[test]
 fn elements_are_taken_once() {
     explore(|world| {

@@ -1,6 +1,6 @@
 //! Random operations on a keyspace, and what each means for a plain map.
 //!
-//! An [`Op`] is a value: it can be run on a keyspace, run on the map beside it, and replayed. Tests draw ops
+//! An [`Op`] is a value: it can be run on a keyspace, run on the map next to it, and replayed. Tests draw ops
 //! from seeds, the fuzz target from bytes. A state is compared without the entries that are past their time:
 //! when those leave is the keyspace's own business.
 
