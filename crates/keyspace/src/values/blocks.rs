@@ -5,8 +5,8 @@
 //!   stub      see `nodes`; what the collection knows of the block (its chain) stays
 //! ```
 //! A reader that meets a stub notes it, is shown elements without meaning in its place, or none, and runs
-//! again when it was read. What is about to change blocks looks first whether they are in memory, and changes
-//! nothing if not (`reading_to_change`).
+//! again when it was read. A change of blocks looks first whether they are in memory, and changes nothing if
+//! not (`reading_to_change`).
 //!
 //! Both ends leave as the others do: of a list that no one has used they are up to a quarter.
 

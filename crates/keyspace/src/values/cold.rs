@@ -1,11 +1,11 @@
-//! Values of a partition that are not in memory: how many there are, who keeps them, and those that are lent.
+//! Values of a partition that are not in memory: how many there are, their keeper, and those that are lent.
 //!
 //! ```text
 //!   lend   bytes that were read lie beside the entry, by its reference; the entry stays as it is
 //!   find   shows them as the value                                       (a use is counted)
 //!   drop   the oldest go when they are too many and had their time       (those used often come back instead)
 //! ```
-//! Values that are lent while memory has no room go as soon as their command lets go of its locks.
+//! Values that are lent while memory has no room go as soon as their command releases its locks.
 //!
 //! A scan of all keys displaces no value and writes nothing. Invariants: each lent value belongs to a
 //! reference that an entry has; `bytes` is their sum.
@@ -42,8 +42,8 @@ const GIVEN_MS: i64 = 500;
 const CLEAN_MAX: usize = 1 << 16;
 /// Limit of the nodes of a partition that came back for a command and are remembered: 3 MB.
 const GIVEN_MAX: usize = 1 << 17;
-/// Part, one in so many, of what may be lent that is kept while memory has no room: what many clients ask for
-/// at once is not read for each of them.
+/// Divisor of the bytes that may be lent, for what is kept while memory has no room: a value that many
+/// clients ask for at once is not read for each of them.
 const SHORT_DIVISOR: usize = 16;
 
 /// State of a partition's values that are not in memory. Without a keeper no value ever leaves memory.
@@ -333,18 +333,18 @@ impl Cold {
         }
     }
 
-    /// A node could not be brought home.
+    /// Notes that a node could not be brought back to memory.
     pub fn note_failed(&self, name: NodeName) {
         self.missed.borrow_mut().push((name, false));
         self.failed.set(true);
     }
 
-    /// Returns whether the command at hand was not shown something that it met: it must change nothing then.
+    /// Returns whether the current command was not shown something that it met: it must change nothing then.
     pub fn has_failed(&self) -> bool {
         self.failed.get()
     }
 
-    /// Sets whether the nodes that the command at hand meets are read, and the command runs again.
+    /// Sets whether the nodes that the current command meets are read, and the command runs again.
     pub fn set_collects(&self, collects: bool) {
         self.collects.set(collects);
     }
@@ -363,7 +363,7 @@ impl Cold {
 
     // ---- what is lent ----
 
-    /// Keeps what the command at hand has used: it runs again.
+    /// Keeps what the current command has used: it runs again.
     pub fn keep_passed(&mut self) {
         for reference in self.passed.take() {
             if let Some(lent) = self.lent.get(&reference) {
@@ -381,7 +381,7 @@ impl Cold {
         let is_passing = lent.is_passing;
         self.lent.insert(reference, lent);
         let (lent, order) = (&self.lent, if is_passing { &mut self.passing } else { &mut self.order });
-        // What was taken back stays in the order: not more of that than of the others.
+        // Values that were taken back stay in the order: not more of them than of the others.
         if order.len() > 64 + 2 * lent.len() {
             order.retain(|reference| lent.get(reference).is_some_and(|lent| lent.is_passing == is_passing));
         }
@@ -465,7 +465,7 @@ impl Cold {
         tables.into_iter().filter(|bytes| *bytes > 0).map(class_bytes).sum::<usize>() + absent_bytes
     }
 
-    /// `class_bytes`: what the allocator gives for so many.
+    /// `class_bytes`: bytes that the allocator gives for a number of bytes.
     pub fn counts(&self, class_bytes: fn(usize) -> usize) -> ColdCounts {
         ColdCounts {
             keys: self.keys,
@@ -506,8 +506,8 @@ impl Cold {
         self.given.shrink_to_fit();
     }
 
-    /// The oldest one, if there is more than `bytes_max` and it had its time; of those that go behind their
-    /// command one that none has come for.
+    /// The oldest one, if there is more than `bytes_max` and it had its time; of those that are dropped after
+    /// their command, one that no command has come for.
     pub fn take_oldest(&mut self, bytes_max: usize, now: UnixMs) -> Option<(ColdRef, Lent)> {
         if let Some(passing) = self.take_oldest_passing(SteadyMs::of(now)) {
             return Some(passing);

@@ -12,9 +12,9 @@
 //! to see does not leave.
 //!
 //! A block that the walk has seen carries the snapshot's epoch, and so does one that was born after the cut:
-//! neither is saved. What a cut takes follows what was written: what is cut off ten million elements at once
-//! is kept, not copied. An orphan keeps its number; the number of a large body may be taken anew, for a body
-//! that the cut does not have.
+//! neither is saved. The memory of a cut follows the amount written: ten million elements that are cut off at
+//! once are kept, not copied. An orphan keeps its number; the number of a large body may be taken anew, for a
+//! body that the cut does not have.
 
 use crate::layout::chain::{At, Chain, Counted};
 use crate::layout::cold::ColdRef;

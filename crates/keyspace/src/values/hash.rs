@@ -136,8 +136,8 @@ impl<'a> HashView<'a> {
         }
     }
 
-    /// Calls `visit` with some fields, their values and their times. Goes on at `cursor` until `count` fields
-    /// were seen, and returns the next cursor: 0 at the end.
+    /// Calls `visit` with some fields, their values and their times. Continues at `cursor` until `count`
+    /// fields were seen, and returns the next cursor: 0 at the end.
     pub fn scan_with_expiry(
         &self,
         cursor: u64,
@@ -159,8 +159,8 @@ impl<'a> HashView<'a> {
         }
     }
 
-    /// HSCAN: goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. What Valkey would
-    /// keep in one piece comes in one.
+    /// HSCAN: continues at `cursor` until `count` were seen; the next cursor, 0 at the end. A hash that
+    /// Valkey would keep in one piece comes in one.
     pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(Element<'a>, Element<'a>)) -> u64 {
         // COMPAT(hashes): A hash of more than 1 KB that still reports `listpack` returns its fields in the order
         // of their hashes, not in the order of insertion. Why: it is already stored in pages.
@@ -190,9 +190,9 @@ const MISSES_PER_HIT: u64 = 16;
 /// Draws fields that are visible from a hash in which others may be past their time and not collected yet.
 ///
 /// A draw that meets a hidden field is repeated. When hidden ones were met too often, so that few are
-/// visible, all those are gathered by one walk, and the draws go on among them. So a visible field is found
-/// if there is one; every field is as likely as another; and any number of draws looks at so many fields: 17
-/// a draw, a sixteenth of the hash, the hash once.
+/// visible, all those are gathered by one walk, and the draws continue among them. So a visible field is
+/// found if there is one; every field is as likely as another; and any number of draws looks at a bounded
+/// number of fields: 17 a draw, a sixteenth of the hash, the hash once.
 pub struct Draws<'a> {
     view: HashView<'a>,
     misses_left: u64,

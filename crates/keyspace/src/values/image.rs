@@ -1,4 +1,4 @@
-//! A large collection as one string of bytes: how it leaves memory as a whole, and comes home.
+//! A large collection as one string of bytes: how it leaves memory as a whole, and comes back.
 //!
 //! ```text
 //!   object (pages, a tree, blocks)  --write-->  image: its elements packed (see `packed`), and a form  --object_of-->  object
@@ -9,10 +9,11 @@
 //!                                         skiplist
 //! ```
 //! An image is read as a packed collection is, element by element from its beginning, so only a short one is
-//! lent: a command that asks a long one for many elements would look at all of it each time. Others come home
-//! when they are read, streams always.
+//! lent: a command that asks a long one for many elements would look at all of it each time. Others come back
+//! to memory when they are read, streams always.
 //!
-//! Not as a whole: what takes more than `SOURCE_BYTES_MAX` or has more than `ELEMENTS_MAX`.
+//! Collections that take more than `SOURCE_BYTES_MAX` or have more than `ELEMENTS_MAX` do not leave as a
+//! whole.
 
 use crate::layout::kind::{Encoding, Form, Full, packed_encoding, stride_of};
 use crate::layout::packed::{Element, PackedBuf};

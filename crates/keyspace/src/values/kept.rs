@@ -6,8 +6,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::SeqCst};
 
-/// Bytes to be gone, or half of the limit, before changes go on: with values that have to be read from disk
-/// first that takes some 10 ms.
+/// Bytes to be gone, or half of the limit, before changes continue: with values that have to be read from
+/// disk first that takes some 10 ms.
 const RELIEF_BYTES_MAX: u64 = 32 << 10;
 
 pub(crate) struct KeptAccount {

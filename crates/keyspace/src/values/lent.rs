@@ -1,4 +1,5 @@
-//! A value that was read for a command and lies beside its entry: its bytes in memory, and its uses.
+//! A value that was read for a command and is kept in addition to its entry: its bytes in memory, and its
+//! uses.
 
 use crate::layout::kind::Db;
 use isotherm_stdx::{SteadyMs, UnixMs};

@@ -11,10 +11,11 @@
 //! their lowest bits for a long time; the page that they all belong to is split again and again without
 //! effect, until it takes no more entry. So a page near its limits is made room for: its entries part at the
 //! lowest bit in which their hashes differ, and as many pages are added as that bit needs. Most of them are
-//! empty, at 8 B each, and will be filled if the copy goes on.
+//! empty, at 8 B each, and will be filled if the copy continues.
 //!
-//! The record says all there is to know: its `pages` is the state of the hashing (`record::buddy`). What a
-//! page's owner has to do before the page changes (a snapshot may need it as it is) is an argument.
+//! The record says all there is to know: its `pages` is the state of the hashing (`record::buddy`). The
+//! argument `before_change` is called for a page's owner before the page changes: a snapshot may need it as
+//! it is.
 
 use crate::layout::directory;
 use crate::layout::entry::EntryBytes;
@@ -38,8 +39,8 @@ pub(crate) fn is_overfull(record: &Record) -> bool {
     record.page_bytes() > PAGE_BYTES_TARGET * pages && keys > PAGE_ENTRIES_TARGET * pages
 }
 
-/// The pages that so many entries, of so many bytes together, have when they came one by one; `width`: bytes
-/// of an access stamp. Of a page's columns half a word is free on average.
+/// The number of pages that `entries` entries of `entry_bytes` bytes together have when they came one by one;
+/// `width`: bytes of an access stamp. Of a page's columns half a word is free on average.
 pub(crate) fn pages_for(entries: u64, entry_bytes: u64, width: u64) -> u32 {
     const FREE_ENTRIES: u64 = 4;
     let head = page::HEADER_BYTES as u64 + FREE_ENTRIES * (2 + width);

@@ -284,7 +284,7 @@ impl Nodes {
         Ok(true)
     }
 
-    /// Asserts that so many nodes are not in memory.
+    /// Asserts that `away` counts the nodes that are not in memory.
     pub fn check_away(&self, heap: &Heap) {
         let away = (0..self.numbers()).filter(|id| self.reference_at(heap, *id).is_some()).count();
         assert_eq!(away, self.away as usize);

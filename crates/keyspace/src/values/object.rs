@@ -6,8 +6,8 @@
 //! ```
 //!
 //! A root lies in the global allocator and never moves; entries name it by number, so an entry may move as it
-//! likes. The pages of hashes and sets are the exception to the node's head: they keep the number behind
-//! their columns.
+//! likes. The pages of hashes and sets are the exception to the node's head: they keep the number after their
+//! columns.
 //!
 //! A removed object is **pending free**: it cannot be found any more, and cron frees it, some nodes at a
 //! time. One that a snapshot has yet to emit waits until it has been emitted.
@@ -72,7 +72,7 @@ pub(crate) trait Structure {
     /// Drops about `nodes_max` nodes of what it keeps for a snapshot that ended before it had emitted them.
     /// Returns true when nothing is left of that.
     fn forget_step(&mut self, store: &mut Store, nodes_max: usize) -> bool;
-    /// Bytes that it keeps for a snapshot beside those that it counts as its own.
+    /// Bytes that it keeps for a snapshot besides those that it counts as its own.
     fn kept_bytes(&self) -> u64;
     /// Returns the number of parts that have to be freed one by one: its elements, and whatever else it has
     /// in such numbers.
@@ -313,7 +313,7 @@ impl Objects {
         self.slot_mut(number).as_mut().expect("an entry refers to it")
     }
 
-    /// Takes a root out, to change it beside the store; `put` brings it back.
+    /// Takes a root out, to change it along with the store; `put` brings it back.
     #[inline]
     pub fn take(&mut self, number: u32) -> Box<Root> {
         self.slot_mut(number).take().expect("an entry refers to it")

@@ -84,7 +84,7 @@ impl Store {
         self.replace_behind(handle, spot, 0, entry, now)
     }
 
-    /// Replaces what is behind the first `kept` bytes of an entry.
+    /// Replaces the bytes after the first `kept` ones of an entry.
     pub fn replace_behind(
         &mut self,
         handle: Handle,

@@ -22,7 +22,7 @@ pub(crate) const ITEM_BYTES: usize = 64;
 /// Weight up to which a page is emitted at once, whatever is left of a step. A heavier one is copied aside,
 /// and emitted one entry after the other.
 pub(crate) const PAGE_WEIGHT_MAX: u64 = 250;
-/// Longer strings are handed on behind the lock.
+/// Longer strings are handed on after the lock is released.
 pub(crate) const SHORT_BYTES_MAX: usize = 4096;
 
 /// Returns the cost of handing on an item of `bytes` bytes.
@@ -57,7 +57,7 @@ impl<F: FnMut(Part<'_>)> Receiver for F {
     }
 }
 
-/// The fields or members of a node that is not in memory: who takes it reads the node.
+/// The fields or members of a node that is not in memory: the receiver reads the node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NodePart {
     pub name: NodeName,

@@ -52,7 +52,7 @@ pub(crate) struct Pending {
     pub expiry: Option<UnixMs>,
     pub access: Option<AccessStamp>,
     pub number: u32,
-    /// Position at which the collection goes on.
+    /// Position at which the collection continues.
     pub cursor: u64,
 }
 

@@ -103,8 +103,8 @@ impl<'a> SetView<'a> {
         ints.into_iter().for_each(|int| visit(Element::Int(int)));
     }
 
-    /// SSCAN: goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. What Valkey would
-    /// keep in one piece comes in one.
+    /// SSCAN: continues at `cursor` until `count` were seen; the next cursor, 0 at the end. A set that Valkey
+    /// would keep in one piece comes in one.
     pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(Element<'a>)) -> u64 {
         match self.stored {
             // COMPAT(sets): A set of more than 1 KB that still reports `listpack` returns its members in the order
@@ -166,8 +166,8 @@ impl SetEdit<'_, '_> {
         }
     }
 
-    /// Prepares for `members` members to be added, of which `first` is the first: Valkey chooses the encoding
-    /// by their number.
+    /// Prepares for `members` members to be added, the first one `first`: Valkey chooses the encoding by
+    /// their number.
     pub fn expect(&mut self, first: &[u8], members: usize) -> Result<(), Full> {
         let limits = self.editing.limits;
         if self.is_empty() && self.editing.absent {

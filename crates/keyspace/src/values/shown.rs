@@ -131,7 +131,7 @@ impl ShownKeys {
         self.shrink_if_empty();
     }
 
-    /// Drops what is shown for longer than so many milliseconds.
+    /// Drops keys that are shown for longer than `ms_max` milliseconds.
     pub fn drop_older(&mut self, now: SteadyMs, ms_max: i64) {
         if self.keys.is_empty() || now.ms_since(self.since) < ms_max {
             return;

@@ -454,7 +454,7 @@ impl Store {
             let listed = std::mem::replace(&mut fields.listed, NEVER);
             self.field_bounds.remove(&(listed, number));
         }
-        // What the snapshot under way has yet to emit stays.
+        // An object that the snapshot under way has yet to emit stays.
         let keeps = self.snapshot_needs(self.objects.get(number));
         if !self.objects.release(number, keeps) {
             return;
@@ -496,7 +496,7 @@ impl Store {
         true
     }
 
-    /// Goes on freeing the object that was removed last; there is one. Returns true if it is gone.
+    /// Continues to free the object that was removed last; there is one. Returns true if it is gone.
     fn free_next_pending(&mut self, nodes_max: usize) -> bool {
         let number = self.objects.next_pending_free().expect("an object is pending free");
         let mut root = self.open_object(number);

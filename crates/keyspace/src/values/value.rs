@@ -32,8 +32,8 @@ pub enum Value<'a> {
     Set(SetView<'a>),
     Zset(ZsetView<'a>),
     Stream(StreamView<'a>),
-    /// Not in memory. A command whose declaration says what it needs never meets one of which it needs more
-    /// than its type and length: its values are fetched first.
+    /// Not in memory. A command whose declaration says what it needs never meets one if it needs more than
+    /// type and length: its values are fetched first.
     Cold(ColdValue),
 }
 

@@ -6,12 +6,12 @@
 //!   memory    a stub of 32 B in the page's place in the directory
 //! ```
 //! The record (`Record`) counts a page that is away as if it were there, so that the collection splits and
-//! merges as it would; what it takes less is counted beside it (`Away`). Bodies are counted by what is in
-//! memory.
+//! merges as it would; the bytes that it takes less are counted separately (`Away`). Bodies are counted by
+//! what is in memory.
 //!
 //! A reader that meets a stub notes it and is shown nothing: its command runs again when the page is back
-//! (`Cold::note_missed`). What changes a page has it brought back first, and waits for the disk if no one has
-//! read it before.
+//! (`Cold::note_missed`). A change of a page has it brought back first, and waits for the disk if it was not
+//! read before.
 
 use super::Fields;
 use crate::layout::cold::ColdRef;
@@ -110,8 +110,8 @@ impl Fields {
         Ok(())
     }
 
-    /// The page of an element that is about to be looked at by a change. Where it cannot be brought home that
-    /// is noted, and the command fails.
+    /// Brings back the page of an element that a change is about to look at. If it cannot be brought back,
+    /// that is noted, and the command fails.
     pub fn bring_element_home(&mut self, store: &mut Store, element: &[u8], now: UnixMs) {
         if self.away.pages > 0 {
             let index = self.page_of(store, element);
@@ -155,7 +155,7 @@ impl Fields {
     #[cold]
     fn bring_home_slowly(&mut self, store: &mut Store, index: u32, now: UnixMs) -> Result<(), Full> {
         if store.cold.has_failed() {
-            // What the command has seen so far may be wrong.
+            // All that the command has seen so far may be wrong.
             return Err(Full);
         }
         let Some(from) = self.away_at(store, index) else { return Ok(()) };

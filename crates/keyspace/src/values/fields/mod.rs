@@ -5,9 +5,10 @@
 //! ```
 //!
 //! Entries, pages, directory and linear hashing (`linear`) are those of a slot, so is the cost: 1 B in the
-//! entry, 2 B of columns. A field's time is its entry's expiry; bounds lead to what is due. What differs: a
-//! page names its owner (the object) behind its columns, has no access column, and long values are nodes of
-//! the arena, so that compaction finds the way back. A member of a set is a field without a value.
+//! entry, 2 B of columns. A field's time is its entry's expiry; bounds lead to fields that are due. The
+//! differences: a page names its owner (the object) after its columns, has no access column, and long values
+//! are nodes of the arena, so that compaction finds the way back. A member of a set is a field without a
+//! value.
 //!
 //! A snapshot under way gets the entries of a page before its first change (`before_change`, the one choke
 //! point).
@@ -50,7 +51,7 @@ pub(crate) struct Fields {
     pub listed: u32,
     /// A snapshot has yet to emit it: pages are saved before they change.
     pub saving: bool,
-    /// Page at which a freeing or emitting walk goes on.
+    /// Page at which a freeing or emitting walk continues.
     next_page: u32,
     /// Pages that are not in memory.
     away: Away,
@@ -127,7 +128,8 @@ impl Fields {
         }
     }
 
-    /// Goes on at `cursor` until `count` were seen; the next cursor, 0 at the end. As SCAN does (see `scan`).
+    /// Continues at `cursor` until `count` were seen; the next cursor, 0 at the end. As SCAN does (see
+    /// `scan`).
     pub fn scan<'a>(
         &self,
         store: &'a Store,
@@ -278,7 +280,7 @@ impl Fields {
 
     pub fn remove(&mut self, store: &mut Store, field: &[u8], now: UnixMs) -> bool {
         let hash = store.hasher.hash(field);
-        // Where it cannot be brought home that is noted, and the command fails.
+        // If the page cannot be brought back, that is noted, and the command fails.
         let Ok(place) = self.locate_home(store, field, hash, now) else { return false };
         let Some((page, spot)) = place.page.zip(place.spot) else { return false };
         self.before_change(store, page);
@@ -491,7 +493,7 @@ impl Fields {
         if !linear::is_sparse(&self.record) {
             return false;
         }
-        // A merge that cannot be had is left for the next removal.
+        // A merge that cannot be done is left for the next removal.
         let last = self.record.pages - 1;
         if !self.is_brought_home(store, last, now) || !self.is_brought_home(store, buddy(last), now) {
             return false;

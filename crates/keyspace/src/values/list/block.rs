@@ -16,8 +16,8 @@
 //!          either side
 //! ```
 //!
-//! Appending moves nothing, and taking from either end moves nothing: `start` and `dead` go up. What is freed
-//! so comes back when the block is laid out anew (`lay_out`).
+//! Appending moves nothing, and taking from either end moves nothing: `start` and `dead` go up. Bytes freed
+//! in this way come back when the block is laid out anew (`lay_out`).
 //!
 //! Blocks end at 7680 B: 17 of them fill a slab of 128 KB to 0.3 %, which 8 KB would miss by 6 %. Of 16-byte
 //! elements, all equally long: (7680 - 24) / 16 = 478 in a block, 16.07 B each.
@@ -316,7 +316,7 @@ pub(super) fn of_payload(payload: &[u8]) -> Option<Block<'_>> {
     (payload.len() >= HEAD_BYTES && block.room() == payload.len()).then_some(block)
 }
 
-/// Makes an empty block of what is behind the common head; `block` is the whole room.
+/// Makes an empty block of the bytes after the common head; `block` is the whole room.
 pub(super) fn init(block: &mut [u8], reversed: bool, stamp: u16) {
     let room = block.len();
     block[9] = UNIFORM | if reversed { REVERSED } else { 0 };

@@ -15,7 +15,7 @@ use crate::values::store::Store;
 
 /// A block up to this size is written anew where it has no room at the end that is asked for.
 const REWRITTEN_BYTES_MAX: usize = 512;
-/// A block beside others begins with this, because it is about to grow.
+/// First size of a block that has others next to it, because it is about to grow.
 const BLOCK_BYTES_AT_FIRST: usize = 512;
 /// A block below this size looks for a neighbour,
 const LONELY_BYTES_MAX: usize = BLOCK_BYTES_MAX / 4;
@@ -86,7 +86,7 @@ impl List {
         Ok(true)
     }
 
-    /// Puts an element before element `index`, or behind the last one.
+    /// Puts an element before element `index`, or after the last one.
     pub fn insert(&mut self, room: &mut Room<'_>, index: u64, element: Element<'_>) -> Result<(), Full> {
         if index == 0 {
             return self.push(room, End::Front, element);
@@ -130,7 +130,7 @@ impl List {
         if self.chain.get(from).count() >= skipped + count {
             return self.remove_within(room, from, skipped as usize, count as usize);
         }
-        // What stands at the edges shrinks, what is between them leaves the chain.
+        // Blocks at the edges shrink, those between them leave the chain.
         let kept_last = self.chain.find(index + count);
         if let Some((last, taken)) = kept_last.filter(|(_, taken)| *taken > 0) {
             self.drop_end(room, last, End::Front, taken as usize);
@@ -529,7 +529,7 @@ impl List {
             else {
                 continue;
             };
-            // What is not in memory stays as it is.
+            // Blocks that are not in memory stay as they are.
             if is_away(first) || is_away(second) {
                 continue;
             }
@@ -566,7 +566,7 @@ fn cells_from(view: Block<'_>, index: usize) -> impl Iterator<Item = block::Cell
     })
 }
 
-/// The elements of a block, of which `old` from `index` on become `new`, if there is one.
+/// The elements of a block; `old` of them from `index` on become `new`, if there is one.
 fn draft_with(view: Block<'_>, index: usize, old: usize, new: Option<&Coded<'_>>) -> Draft {
     let mut draft = Draft::default();
     cells_from(view, 0).take(index).for_each(|cell| draft.push_cell(view, cell));

@@ -102,8 +102,8 @@ impl<'a> Iterator for Iter<'a> {
     }
 }
 
-/// A search ends, and begins again when these were read, once it has met so many blocks that are not in
-/// memory, and half as many as it has met in all.
+/// Blocks outside memory at which a search ends, if they are also half of all that it has met; it begins
+/// again when these were read.
 const UNSEEN_MAX: u64 = 64;
 
 /// Positions of the elements that equal `wanted`, among the next `left` ones: for each, the number of

@@ -9,11 +9,11 @@
 //! middle a block is written anew, split in two when it gets too large and joined with a neighbour when it
 //! gets small. An element too large for any block lies alone, in the global allocator.
 //!
-//! Beside its elements (16.07 B of 16 B, see `block`) a block costs 4 B in the table and 12 B in the chain:
+//! Besides its elements (16.07 B of 16 B, see `block`) a block costs 4 B in the table and 12 B in the chain:
 //! 0.03 B.
 //!
-//! What is cut off in one go (LTRIM, LPOP with a count) leaves the chain at once and is freed in steps from
-//! `debris`, so that ten million elements stall no client.
+//! Blocks that are cut off in one go (LTRIM, LPOP with a count) leave the chain at once and are freed in
+//! steps from `debris`, so that ten million elements stall no client.
 //!
 //! `mod` is the structure and reading, `edit` changes, `block` bytes, `cut` the state at a snapshot, `away`
 //! blocks that are not in memory, `view` what commands see.

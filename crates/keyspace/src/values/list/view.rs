@@ -1,8 +1,8 @@
 //! A list as commands see it, whatever it is stored as: packed bytes while it is small, blocks above.
 //!
-//! What OBJECT ENCODING says follows Valkey's rules, not the storage: a list is a "listpack" while all of it
-//! would fit into one under `list-max-listpack-size`, then a "quicklist", until it has shrunk to half of the
-//! limit. A packed list is always the former; blocks know (`List::quick`).
+//! The answer of OBJECT ENCODING follows Valkey's rules, not the storage: a list is a "listpack" while all of
+//! it would fit into one under `list-max-listpack-size`, then a "quicklist", until it has shrunk to half of
+//! the limit. A packed list is always the former; blocks know (`List::quick`).
 
 use super::{End, Iter, List};
 use crate::layout::kind::{Encoding, Full, packed_encoding};
@@ -307,7 +307,7 @@ impl ListEdit<'_, '_> {
         &mut self,
         work: impl FnOnce(&mut List, &mut Room<'_>) -> Result<R, Full>,
     ) -> Result<R, Full> {
-        // What the command has looked at before may not have been there.
+        // Elements that the command has looked at before may not have been there.
         if self.editing.store.cold.has_failed() {
             return Err(Full);
         }
@@ -344,7 +344,7 @@ impl ListEdit<'_, '_> {
         }
     }
 
-    /// Moves the element at one end to an end. What can fail comes before the first change.
+    /// Moves the element at one end to an end. Steps that can fail come before the first change.
     pub fn rotate(&mut self, from: End, to: End) -> Result<(), Full> {
         let last = self.len().checked_sub(1).expect("a list that is there has elements");
         let at = |end: End, last: u64| if end == End::Front { 0 } else { last };

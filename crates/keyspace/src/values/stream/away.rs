@@ -24,7 +24,7 @@ impl Stream {
         !piece.large && self.nodes.reference_at(heap, piece.number).is_some()
     }
 
-    /// An entry is about to be put behind all others.
+    /// Wants the last block: an entry is about to be put after all others.
     #[inline]
     pub fn want_last(&self, reading: Reading<'_>) -> Result<(), Full> {
         if self.nodes.away() == 0 { Ok(()) } else { self.want(reading, self.chain.last()) }
@@ -51,7 +51,8 @@ impl Stream {
         self.want(reading, places.flat_map(with_neighbours))
     }
 
-    /// Entries are about to be taken from the front (`Stream::trim`), when `more` were put behind the others.
+    /// Wants the blocks for entries that are about to be taken from the front (`Stream::trim`), when `more`
+    /// were put after the others.
     #[inline]
     pub fn want_trim(
         &self,
@@ -102,7 +103,7 @@ impl Stream {
                 self.nodes.is_shown(reading, piece.number);
             }
         }
-        // What was looked at before may be missing too.
+        // Blocks that were looked at before may be missing too.
         if reading.cold.has_failed() { Err(Full) } else { Ok(()) }
     }
 }

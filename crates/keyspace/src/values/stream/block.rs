@@ -353,7 +353,7 @@ fn push_element(out: &mut Vec<u8>, text: &[u8]) {
     push_data(out, &coded);
 }
 
-/// Bytes that come behind those of a block, and what they change in its head.
+/// Bytes that come after those of a block, and their changes of its head.
 pub(super) struct Addition {
     pub bytes: Vec<u8>,
     id: StreamId,
@@ -369,7 +369,7 @@ pub(super) fn addition_bytes(texts: usize, text_bytes: usize) -> usize {
 }
 
 /// The beginning of a block whose first entry has these fields (names and values in turns), that entry
-/// included. All behind the head.
+/// included. All after the head.
 pub(super) fn begin(id: StreamId, fields: &[&[u8]], out: &mut Vec<u8>) -> Addition {
     let mut bytes = std::mem::take(out);
     bytes.clear();
@@ -560,7 +560,7 @@ pub(super) fn set_room(block: &mut [u8]) {
     block[10..12].copy_from_slice(&room);
 }
 
-/// Makes an empty block of what is behind the common head.
+/// Makes an empty block of the bytes after the common head.
 pub(super) fn init(block: &mut [u8], first: StreamId) {
     block[SHARED_HEAD_BYTES..HEAD_BYTES].fill(0);
     set_u32(block, 24, HEAD_BYTES as u32);
@@ -568,7 +568,7 @@ pub(super) fn init(block: &mut [u8], first: StreamId) {
     set_id(block, 48, first);
 }
 
-/// Writes an addition behind what is there; there is room for it.
+/// Writes an addition after the bytes in use; there is room for it.
 pub(super) fn append(block: &mut [u8], addition: &Addition) {
     let view = Block(block);
     let (used, live, listpack) = (view.used(), view.live(), view.listpack());

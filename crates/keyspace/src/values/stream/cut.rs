@@ -64,7 +64,7 @@ pub(super) struct StreamCut {
 enum Walk {
     Blocks,
     State,
-    /// The group behind this one.
+    /// The group after this one.
     Group(Option<Box<[u8]>>),
     /// Pending entries of a group, from an id on.
     Pending(Box<[u8]>, StreamId),
@@ -239,7 +239,7 @@ impl Walk {
     }
 }
 
-/// Emits items; the id to go on with, if there may be more.
+/// Emits items; returns the id to continue with, if there may be more.
 fn emit_ids<T>(
     items: impl Iterator<Item = T>,
     id: impl Fn(&T) -> StreamId,

@@ -21,7 +21,7 @@ const DEBRIS_AT_ONCE: usize = 256;
 const DEBRIS_LATER: usize = 16;
 /// Groups of pending entries that count as a piece.
 const PENDING_AT_ONCE: usize = 4;
-/// Pending entries of consumers who are gone that count as a piece.
+/// Pending entries of removed consumers that count as a piece.
 const GHOSTS_AT_ONCE: usize = 2;
 /// Valkey's block is never larger, whatever the configuration says.
 const LISTPACK_BYTES_MAX: usize = 1 << 30;
@@ -36,7 +36,7 @@ pub enum Trim {
 }
 
 impl Stream {
-    /// Puts an entry behind all others; its id is higher. `fields` are names and values in turns.
+    /// Puts an entry after all others; its id is higher. `fields` are names and values in turns.
     pub fn add(
         &mut self,
         room: &mut Room<'_>,
@@ -110,7 +110,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Puts a block behind all others; its ids are higher, and it has an entry.
+    /// Puts a block after all others; its ids are higher, and it has an entry.
     pub fn put_block(&mut self, room: &mut Room<'_>, new: &NewBlock) -> Result<(), Full> {
         let block = new.block();
         debug_assert!(block.first() > self.state.last_id && block.live() > 0);
@@ -344,7 +344,8 @@ impl Stream {
         !self.debris.is_empty() || !self.gone.is_empty() || self.groups.has_garbage()
     }
 
-    /// Takes out some entries that were pending with consumers who are gone. Returns false if there are none.
+    /// Takes out some entries that were pending with consumers that are gone. Returns false if there are
+    /// none.
     fn sweep_groups(&mut self) -> bool {
         self.groups.has_garbage() && Arc::make_mut(&mut self.groups).sweep(GHOSTS_AT_ONCE)
     }
@@ -392,7 +393,7 @@ impl Stream {
         }
     }
 
-    /// Writes its image behind what is in `out`.
+    /// Writes its image after the bytes in `out`.
     pub fn write_image(&self, reading: Reading<'_>, out: &mut Vec<u8>) {
         image::write(&self.shown(reading), out);
     }

@@ -1,4 +1,4 @@
-//! Consumer groups: who was given what, and has not acknowledged it yet.
+//! Consumer groups: which consumer was given which entries, and has not acknowledged them yet.
 //!
 //! ```text
 //!   ConsumerGroups   name -> group                        groups are shared with a snapshot until they change
@@ -6,12 +6,12 @@
 //!                    consumers  name -> times, pending [id]                       16 B each, another one
 //! ```
 //!
-//! What all of it takes is known at any time: every change of a group goes through a `GroupEdit`, which adds
-//! up the difference when it is dropped. A group that goes is dropped in steps, however much is pending.
+//! The memory of all groups is known at any time: every change of a group goes through a `GroupEdit`, which
+//! adds up the difference when it is dropped. A removed group is dropped in steps, however much is pending.
 //!
-//! A consumer that goes leaves at once too, but what was pending with it is taken out of the group's chain in
-//! steps. Until then it lies there as *ghosts*: they name the allocation of the name of a consumer who is no
-//! longer listed (another may be called the same by now), count for no consumer and are passed over.
+//! A removed consumer leaves at once too, but the entries pending with it are taken out of the group's chain
+//! in steps. Until then they lie there as *ghosts*: they name the allocation of the name of a consumer that
+//! is no longer listed (another may be called the same by now), count for no consumer and are passed over.
 
 use super::id::StreamId;
 use crate::layout::chain::{At, Chain, Counted};
@@ -54,7 +54,7 @@ impl ConsumerGroups {
         self.by_name.iter().map(|(name, group)| (&**name, &**group))
     }
 
-    /// The first group behind this name.
+    /// The first group after this name.
     pub(super) fn after(&self, name: Option<&[u8]>) -> Option<(&[u8], &ConsumerGroup)> {
         let (name, group) = self.by_name.range::<[u8], _>(behind(name)).next()?;
         Some((name, group))
@@ -93,7 +93,7 @@ impl ConsumerGroups {
         self.with_garbage > 0
     }
 
-    /// Takes out up to so many ghosts of one group. Returns false if there are none.
+    /// Takes out up to `ghosts_max` ghosts of one group. Returns false if there are none.
     pub(super) fn sweep(&mut self, ghosts_max: usize) -> bool {
         let with_garbage =
             self.by_name.iter().find(|(_, group)| group.has_garbage()).map(|(name, _)| name.clone());
@@ -252,7 +252,7 @@ impl ConsumerGroup {
         &self.consumers
     }
 
-    /// The first consumer behind this name.
+    /// The first consumer after this name.
     pub(super) fn consumer_after(&self, name: Option<&[u8]>) -> Option<(&Arc<[u8]>, &Consumer)> {
         self.consumers.range::<[u8], _>(behind(name)).next().map(|(name, consumer)| (name, &**consumer))
     }
@@ -271,7 +271,7 @@ impl ConsumerGroup {
         debug_assert!(old.is_none(), "a consumer is made once");
     }
 
-    /// Changes what is pending with a consumer, who is there.
+    /// Changes the entries pending with a consumer, which exists.
     fn change_pending(&mut self, name: &[u8], change: impl FnOnce(&mut Chain<StreamId>)) {
         let consumer = self.consumers.get_mut(name).expect("entries are delivered to consumers");
         let before = consumer.pending.memory_bytes();
@@ -408,8 +408,8 @@ impl ConsumerGroup {
         self.leaving.is_some()
     }
 
-    /// Takes out up to so many ghosts. Who had an entry last may not have it any more: then it is no ghost of
-    /// theirs.
+    /// Takes out up to `ghosts_max` ghosts. A removed consumer may not have an entry any more: then it is no
+    /// ghost of that consumer.
     pub(super) fn sweep(&mut self, ghosts_max: usize) {
         let mut left = ghosts_max;
         while let Some(leaving) = &mut self.leaving {

@@ -11,8 +11,8 @@
 //!   counts and numbers are 7 bits a byte, as in a block; an id is two of them, a name is [length][bytes]
 //! ```
 //! Blocks keep their bytes, deleted entries included, so what Valkey would have made of them (XINFO STREAM,
-//! XTRIM ~) stays what it was. What is pending with consumers who are gone is swept before: a stream with
-//! garbage has no image.
+//! XTRIM ~) stays what it was. Entries that are pending with consumers that are gone are swept before: a
+//! stream with garbage has no image.
 
 use super::block::{Block, HEAD_BYTES, SHARED_HEAD_BYTES, push_number, read_number};
 use super::group::{Consumer, ConsumerGroup, ConsumerGroups, Pending};
@@ -32,7 +32,7 @@ pub(crate) struct StreamImage {
     groups: ConsumerGroups,
 }
 
-/// Writes the image of a stream behind what is in `out`.
+/// Writes the image of a stream after the bytes in `out`.
 pub(super) fn write(stream: &Shown<'_>, out: &mut Vec<u8>) {
     push_number(out, stream.chain.items());
     for piece in stream.chain.iter() {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! A stream is never packed: it is made to grow. A block that one long entry has made too large for the arena
-//! lies with the global allocator. What XTRIM cuts off is freed in steps, as a list's.
+//! lies with the global allocator. Blocks that XTRIM cuts off are freed in steps, as a list's.
 //!
 //! `mod` is the structure and reading, `edit` changes, `block` bytes, `group` consumer groups, `cut` the
 //! state at a snapshot, `image` how it leaves memory as a whole, `away` blocks that left it, `shown` reading
@@ -123,7 +123,7 @@ impl Stream {
         let node = self.nodes.handle(piece.number);
         let line = |at: usize| heap.arena().prefetch(node.raw(), at);
         if step == chain::PREFETCH_STEPS + 1 {
-            // The head, and the names behind it.
+            // The head, and the names after it.
             [0, block::HEAD_BYTES].into_iter().for_each(line);
         } else {
             let used = Block(heap.bytes(node, block::HEAD_BYTES)).used();

@@ -174,7 +174,7 @@ impl StreamEdit<'_, '_> {
         self.groups().is_some_and(|groups| groups.contains_key(name)) && self.parts().0.remove_group(name)
     }
 
-    /// Puts an entry behind all others: names and values in turns.
+    /// Puts an entry after all others: names and values in turns.
     pub fn add(&mut self, id: StreamId, fields: &[&[u8]]) -> Result<(), Full> {
         let (was_absent, was_changed) = (self.is_absent(), self.editing.changed);
         self.create()?;
@@ -233,7 +233,7 @@ impl StreamEdit<'_, '_> {
         !self.editing.store.cold.has_failed()
     }
 
-    /// Puts a block of entries behind all others.
+    /// Puts a block of entries after all others.
     pub fn put_block(&mut self, block: &NewBlock) -> Result<(), Full> {
         self.create()?;
         self.editing.changed = true;

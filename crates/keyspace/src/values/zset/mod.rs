@@ -25,7 +25,7 @@ pub(crate) use tree::{ZsetTree, read_payload};
 pub enum ZsetBound<'a> {
     /// Before the first member.
     Start,
-    /// Behind the last member.
+    /// After the last member.
     End,
     BeforeScore(f64),
     AfterScore(f64),

@@ -99,8 +99,8 @@ impl<'a> ZsetView<'a> {
         found
     }
 
-    /// ZSCAN: goes on at `cursor` until `count` members were seen; the next cursor, 0 at the end. What is a
-    /// listpack to the outside comes at once.
+    /// ZSCAN: continues at `cursor` until `count` members were seen; the next cursor, 0 at the end. A set
+    /// that is a listpack to the outside comes at once.
     pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(Element<'a>, f64)) -> u64 {
         let Source::Tree(tree, store) = self.source() else {
             self.for_each(0, self.len(), true, visit);

@@ -8,8 +8,8 @@
 //! Inner nodes and the index stay, so counts and ranks are known, and which leaf to read. Leaves with long
 //! members, and those that would save little, stay too.
 //!
-//! Who looks for something meets a stub (`Away`): a reader notes that, is shown nothing, and runs again when
-//! the leaf was read; a writer brings it home first (`at_home`), from the disk if no one has read it before.
+//! A search meets a stub (`Away`): a reader notes that, is shown nothing, and runs again when the leaf was
+//! read; a writer brings the leaf back to memory first (`at_home`), from the disk if it was not read before.
 //! A merge is left for later if that fails.
 
 use super::index::PAGE_MEMBERS;
@@ -39,7 +39,8 @@ const LEAF_BYTES_MIN: usize = 96;
 /// Pages of the index for which leaves are read before.
 const SPLITS_MAX: u32 = 64;
 
-/// A leaf that is not in memory was met, and so many members of the set lie on its left in any case.
+/// A leaf that was met and is not in memory, and the number of members of the set that lie on its left in any
+/// case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Away {
     pub leaf: u32,
@@ -142,7 +143,7 @@ impl ZsetTree {
     #[cold]
     pub(super) fn bring_home(&mut self, room: &mut Room<'_>, leaf: u32) -> Result<(), Full> {
         if room.cold.has_failed() {
-            // What the command has seen so far may be wrong.
+            // All that the command has seen so far may be wrong.
             return Err(Full);
         }
         if self.read_home(room, leaf)? {
@@ -390,7 +391,7 @@ impl Nodewise for ZsetTree {
     }
 
     fn leave(&mut self, store: &mut Store, index: u32, reference: ColdRef) -> bool {
-        // What is born here has the version of what it takes the place of.
+        // A stub that is made here has the version of the leaf that it replaces.
         self.put_stub(&mut room_of(store, UnixMs(0)), index, reference)
     }
 
@@ -416,8 +417,7 @@ impl Nodewise for ZsetTree {
 }
 
 impl ZsetTree {
-    /// Leaves that the next pages of the index need which are about to be made of them, when so many members
-    /// come.
+    /// The leaves that the next pages of the index need, which are made of them when `more` members come.
     fn leaves_to_split(&self, heap: &Heap, more: u64) -> Vec<u32> {
         let pages = u64::from(self.pages.len());
         if self.away == 0 || pages == 0 || self.len + more < pages * PAGE_MEMBERS {

@@ -41,7 +41,7 @@ impl ZsetTree {
         assert_eq!(found.inners, self.inners.live());
         assert_eq!(found.longs, self.longs.live());
         assert_eq!(found.away, self.away as usize);
-        // What is not in memory is no command's to miss.
+        // A node that is not in memory is not noted as missing for a command.
         let at = Reading { cold: &Cold::default(), ..at };
         self.check_order(at);
         self.check_index(at);

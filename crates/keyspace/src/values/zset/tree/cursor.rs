@@ -20,7 +20,7 @@ pub(crate) struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// `count` members from `rank` on, as far as there are so many; backward, `rank` counts from the end.
+    /// Up to `count` members from `rank` on; backward, `rank` counts from the end.
     pub(super) fn new(
         zset: &'a ZsetTree,
         at: Reading<'a>,

@@ -210,7 +210,7 @@ impl ZsetTree {
         Ok(number)
     }
 
-    /// Adds a child beside the one that the path goes through, which has one member more than before,
+    /// Adds a child next to the one that the path goes through, which has one member more than before,
     /// wherever it is.
     fn add_child(&mut self, room: &mut Room<'_>, path: &Path, child: Child, behind: bool) {
         self.count_path(room, path, 1);
@@ -290,7 +290,7 @@ impl ZsetTree {
         let (parent, place) = path.steps[level - 1];
         self.give_inner_room(room, parent)?;
         let children: Vec<Child> = inner::children(self.inner(room.heap, number)).collect();
-        // What grows at one end only keeps its nodes full.
+        // A tree that grows at one end only keeps its nodes full.
         let middle = match child as usize {
             0 => 1,
             last if last + 1 == children.len() => last,

@@ -9,9 +9,9 @@
 //! Pages grow by linear hashing, as the keyspace's do: `page_index` of the hash's low bits. Print and bits
 //! propose a leaf, the leaf's members decide: of 40 entries of a page one in 1600 proposes a wrong leaf.
 //!
-//! *What a split needs* is the hash bit of its level, and it stands in the entries as long as the level lies
-//! in base .. base + 8. When it has left them, in every eighth doubling, the page is made anew from the
-//! leaves that it names.
+//! *A split needs* the hash bit of its level, and that stands in the entries as long as the level lies in
+//! base .. base + 8. When it has left them, in every eighth doubling, the page is made anew from the leaves
+//! that it names.
 //!
 //! *When leaves split or merge*, members change their leaf: an entry with the member's print and bits and the
 //! old leaf gets the new number. Several such entries are interchangeable, so no member needs to be compared.
@@ -34,19 +34,19 @@ const BASE: usize = node::HEAD_BYTES;
 const PRINTS: usize = BASE + 1;
 const REF_BYTES: usize = 4;
 /// Cache lines that are fetched ahead: 40 members of an index page (`PAGE_LINES`), and enough of a leaf that
-/// the processor goes on by itself (`LEAF_LINES`).
+/// the processor continues by itself (`LEAF_LINES`).
 const PAGE_LINES: usize = size(40).div_ceil(64);
 const LEAF_LINES: usize = 8;
 const ENTRIES_MAX: usize = 255;
 
-/// A page with so many has to lose some soon: members may come in an order made by their hashes (see
+/// Entries with which a page has to lose some soon: members may come in an order made by their hashes (see
 /// `linear`).
 const DENSE_ENTRIES: usize = 200;
 const _: () = assert!(DENSE_ENTRIES < ENTRIES_MAX);
 /// Pages that are added for that, where there are not as many members: some 600 KB, 2 ms under the lock.
 const SPREAD_PAGES_MAX: u32 = 1 << 14;
 
-/// Pages are split above so many members a page, and merged below so many.
+/// Members a page above which pages are split, and those below which they are merged.
 pub(super) const PAGE_MEMBERS: u64 = 40;
 const PAGE_MEMBERS_MIN: u64 = 28;
 
@@ -347,7 +347,7 @@ impl ZsetTree {
         leaves
     }
 
-    /// The leaves of a page are in memory: it is about to be made anew of them.
+    /// Brings the leaves of a page to memory: the page is about to be made anew of them.
     fn bring_page_home(&mut self, room: &mut Room<'_>, number: u32) -> Result<(), Full> {
         if self.away == 0 {
             return Ok(());

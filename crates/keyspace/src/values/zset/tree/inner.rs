@@ -25,7 +25,7 @@ pub(super) struct Child {
     pub members: u32,
 }
 
-/// Bytes of a node with so many children.
+/// Bytes of a node with `children` children.
 pub(super) fn size(children: usize) -> usize {
     ENTRIES + children * ENTRY_BYTES
 }

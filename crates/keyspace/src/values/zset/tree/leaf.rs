@@ -78,7 +78,7 @@ impl Form {
         8 - self.lead - self.trail
     }
 
-    /// Bytes of a leaf of so many members.
+    /// Bytes of a leaf of `members` members.
     pub fn size(self, members: usize, member_bytes: usize) -> usize {
         let lens = if self.even < EVEN_LONG { 0 } else { members };
         LEAD + self.lead + members * self.width() + lens + member_bytes

@@ -184,7 +184,7 @@ impl ZsetTree {
         });
     }
 
-    // ---- changing: what is not in memory is brought home first, or nothing changes ----
+    // ---- changing: nodes outside memory are brought back first, or nothing changes ----
 
     /// The score of a member that is about to change.
     pub fn score_home(&mut self, room: &mut Room<'_>, member: &[u8]) -> Result<Option<f64>, Full> {

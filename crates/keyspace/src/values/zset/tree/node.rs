@@ -27,7 +27,7 @@ const USED: usize = 10;
 const CLASS: usize = 12;
 pub(super) const HEAD_BYTES: usize = 13;
 
-/// Nodes come in classes of so many bytes and multiples.
+/// Unit of the size classes of nodes, which are its multiples.
 const CLASS_UNIT_BYTES: usize = 32;
 pub(super) const NODE_BYTES_MAX: usize = 255 * CLASS_UNIT_BYTES;
 

@@ -18,7 +18,7 @@ use crate::values::parts::Part;
 use crate::values::receiver::{LongPart, NodeOf, NodePart, Receiver, SHORT_BYTES_MAX};
 use std::sync::Arc;
 
-/// Members of one leaf as they were: [score bits u64][len u32][member] one behind another. Long members are
+/// Members of one leaf as they were: [score bits u64][len u32][member] one after another. Long members are
 /// shared.
 pub(super) struct SavedLeaf {
     bytes: Box<[u8]>,

@@ -228,7 +228,7 @@ impl ZsetTree {
         path
     }
 
-    /// Moves a path to the leaf behind (or in front of) its own. Returns whether there is one.
+    /// Moves a path to the leaf after (or before) its own. Returns whether there is one.
     pub(super) fn step_leaf(&self, heap: &Heap, path: &mut Path, forward: bool) -> bool {
         for level in (0..path.len).rev() {
             let (number, child) = path.steps[level];

@@ -63,7 +63,7 @@ impl ZsetTree {
         self.merge_inners(room, &Path { len: level, ..*path });
     }
 
-    /// Two neighbours of one parent: the child of the path and the one behind it, or in front of it.
+    /// Two neighbours of one parent: the child of the path and the one after it, or before it.
     fn neighbours(path: &Path, level: usize, children: usize) -> impl Iterator<Item = usize> + use<> {
         let index = path.steps[level].1 as usize;
         let behind = (index + 1 < children).then_some(index);

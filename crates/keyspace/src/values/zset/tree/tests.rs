@@ -1,4 +1,4 @@
-//! Sorted sets beside a plain ordered set, with random operations from printed seeds.
+//! Sorted sets compared with a plain ordered set, with random operations from printed seeds.
 
 use super::*;
 use crate::layout::key::KeyHasher;
