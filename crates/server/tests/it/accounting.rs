@@ -7,8 +7,9 @@ use crate::common::{Client, Server, encode, wait_until};
 use std::collections::BTreeMap;
 
 const KEYS: usize = 4000;
-/// What the accounting may miss of used memory: threads that rest know up to 4 KB each alone, those at work
-/// 64 KB; what the allocator rounds of tables that are counted by their lengths; buffers of workers.
+/// Memory that the accounting may miss of used memory: threads that rest know up to 4 KB each alone, those at
+/// work 64 KB; the rounding of the allocator for tables that are counted by their lengths; buffers of
+/// workers.
 const UNBOOKED_BYTES_MAX: i64 = 192 << 10;
 /// More with `swap-mode`: 227 KB in all were seen since the thread that writes values can evict keys.
 const UNBOOKED_TIER_BYTES_MAX: i64 = 96 << 10;
@@ -150,7 +151,7 @@ fn what_is_cold_is_accounted_for() {
 fn every_byte_is_accounted_for() {
     let server = Server::with_workers(2, &["--save", ""]);
     let mut client = server.client();
-    // What the process takes is noted a moment after the start, with everything held.
+    // The memory of the process is noted a moment after the start, with everything held.
     wait_until("it is noted", || client.ask("INFO locks").contains("\r\ngate_housekeeping:"));
     check(&server, &mut client, "empty");
     let clients: Vec<Client> = (0..100).map(|_| server.client()).collect();
@@ -182,7 +183,7 @@ fn every_byte_is_accounted_for() {
     check(&server, &mut client, "swapped");
     client.check("FLUSHALL", "+OK\r\n");
     drop((clients, listener));
-    // What removed collections had is freed by and by.
+    // The memory of removed collections is freed by and by.
     wait_until("it is freed", || memory_map(&mut client)["large_values"] == 0);
     let empty = check(&server, &mut client, "emptied");
     for name in ["keys", "values", "expiries", "entry_heads", "page_overhead", "large_values"] {
@@ -190,7 +191,7 @@ fn every_byte_is_accounted_for() {
     }
 }
 
-/// What is said of types is what was stored.
+/// The reported types are the stored ones.
 #[test]
 fn types_and_encodings_are_distinguished() {
     let server = Server::start(&[]);

@@ -16,7 +16,7 @@ fn on_both(test: impl Fn(&Server)) {
     }
 }
 
-/// A client that is this user, who has these rules.
+/// A client that is this user with these rules.
 fn user(server: &Server, name: &str, rules: &str) -> Client {
     server.client().check(&format!("ACL SETUSER {name} on nopass {rules}"), OK);
     let mut client = server.client();
@@ -73,7 +73,7 @@ fn a_transaction_is_asked_about_twice() {
              command is no longer allowed for the following reason: no permission to execute the command or subcommand\r\n\
              $-1\r\n",
         );
-        // What is queued behind SELECT is asked about in that database.
+        // Commands that are queued after SELECT are checked in that database.
         admin.check("ACL SETUSER ann +set resetdbs db=0", OK);
         client.check("MULTI", OK);
         client.check("SELECT 1", "-NOPERM No permissions to access database\r\n");
@@ -181,7 +181,7 @@ fn who_loses_a_channel_or_the_user_is_closed() {
         admin.check("ACL DELUSER ann bob nonsense", ":2\r\n");
         other.expect_end();
         admin.check("ACL DELUSER default", "-ERR The 'default' user cannot be removed\r\n");
-        // Who does it to itself gets its reply first.
+        // A client that does it to itself gets its reply first.
         let mut own = user(server, "eve", "+@all ~*");
         own.check("ACL DELUSER eve", ":1\r\n");
         own.expect_end();
@@ -233,7 +233,7 @@ fn passwords_and_the_default_user() {
         admin.check("CLIENT KILL USER nosuch", "-ERR No such user 'nosuch'\r\n");
         admin.check("ACL SETUSER ann off", OK);
         admin.check("AUTH ann b", wrong);
-        // The last who may do everything may lose that too.
+        // The last user who may do everything may lose that too.
         admin.check("ACL SETUSER default -@all", OK);
         admin.check("ACL SETUSER default +@all", &denied("default", "acl|setuser"));
     });

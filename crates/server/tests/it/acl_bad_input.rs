@@ -1,5 +1,5 @@
-//! Users whose rules are too long, too many, or made to be slow; those who guess passwords; and a disk that
-//! takes nothing.
+//! Users whose rules are too long, too many, or made to be slow; clients that guess passwords; and a disk
+//! that takes nothing.
 
 use crate::common::{Client, OnDrop, Server, encode, scaled};
 use std::path::{Path, PathBuf};
@@ -130,7 +130,7 @@ fn globs_that_blow_up_come_to_an_end() {
         check(&mut client, &[b"GET", &key], NO_KEY);
         admin.check("PING", "+PONG\r\n");
     }
-    // Who may not name such keys may still listen by such patterns.
+    // A user who may not name such keys may still listen by such patterns.
     let mut listener = server.client();
     listener.send(encode(&[&b"PSUBSCRIBE"[..], &[&b"*"[..], &vec![b'a'; half], b"b"].concat()]));
     listener.read_reply();
@@ -153,7 +153,7 @@ fn guesses_of_passwords_leave_nothing_behind() {
                 let server = &server;
                 scope.spawn(move || {
                     for batch in 0..batches {
-                        // Each batch is a connection; half of them name users who are not there.
+                        // Each batch is a connection; half of them name users that are not there.
                         let mut client = server.client();
                         let mut requests = Vec::new();
                         for at in 0..BATCH {
@@ -223,7 +223,7 @@ fn run(program: &str, arguments: &[&str], folder: &Path) -> bool {
 const NOT_SAVED: &str =
     "-ERR There was an error trying to save the ACLs. Please check the server logs for more information\r\n";
 
-/// The old file stays, nothing lies beside it, and the users go on.
+/// The old file stays, no file lies next to it, and the users continue.
 fn check_not_saved(server: &Server, admin: &mut Client, path: &Path, line: &str) {
     let before = std::fs::read(path).ok();
     admin.check("ACL SAVE", NOT_SAVED);
@@ -241,7 +241,7 @@ fn check_not_saved(server: &Server, admin: &mut Client, path: &Path, line: &str)
 #[test]
 fn a_disk_that_takes_nothing_keeps_the_old_file() {
     let Some(disk) = SmallDisk::mount() else {
-        // Who may not mount is shown the same of a file that cannot be replaced, by the next test.
+        // For a user who may not mount, the next test shows this with a file that cannot be replaced.
         println!("no file system can be mounted here: a full disk is not tried");
         return;
     };

@@ -260,7 +260,7 @@ fn ask(client: &mut Client, words: &[String]) -> Vec<u8> {
     client.read_reply()
 }
 
-/// Both replies are the same. What neither denies may differ.
+/// Checks that both replies are equal. Replies of commands that neither server denies may differ.
 #[track_caller]
 fn compare(replies: &[Vec<u8>], what: &[String], rules: &[String], is_all: bool) {
     let matters = is_all

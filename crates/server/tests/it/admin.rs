@@ -1,4 +1,5 @@
-//! Commands about sessions and the server over a socket: who one is, what is configured, who else is there.
+//! Commands about sessions and the server over a socket: the own session, the configuration, the other
+//! sessions.
 
 use crate::common;
 use crate::common::{Client, PATIENCE, Server, encode, wait_until};
@@ -123,12 +124,12 @@ fn errors_end_what_they_repeat_at_a_nul() {
     let no_engine = "-ERR No scripting engine found with name 'lu' to enable debug\r\n";
     client.check("SCRIPT DEBUG yes lu\0a", no_engine);
     client.check("EVAL #!lua\0\n 0", "-ERR Invalid script shebang\r\n");
-    // Nothing is looked at behind a name that no script can have.
+    // Nothing is looked at after a name that no script can have.
     client.check("EVALSHA abc 5", "-NOSCRIPT No matching script.\r\n");
     let many = "-ERR Number of keys can't be greater than number of args\r\n";
     client.check(&format!("EVALSHA {} 5", "a".repeat(40)), many);
     client.check("REPLICAOF a x", "-ERR Invalid master port\r\n");
-    // The second number is the text behind the blank, which is none.
+    // The second number is the text after the blank, which is none.
     client.send("*4\r\n$6\r\nCONFIG\r\n$3\r\nSET\r\n$4\r\nsave\r\n$2\r\n1 \r\n");
     client.expect(OK);
     pair(&mut client, "CONFIG GET save", "save", "1 0");

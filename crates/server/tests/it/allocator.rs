@@ -162,7 +162,7 @@ fn parameters_of_the_start_are_in_force() {
         assert_eq!(said, 1, "{log}");
         return;
     }
-    // What is set in both is taken from the variable.
+    // A setting that is in both is taken from the variable.
     let values =
         [("jemalloc-narenas", "2"), ("jemalloc-tcache-max", "2048"), ("jemalloc-dirty-decay-ms", "10000")];
     check_options(&server, &["narenas:2", "tcache_max:2048"], &values);
@@ -193,7 +193,7 @@ fn a_configuration_on_standard_input_is_read_again() {
     let mut client = common::Client::over(std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
     let info = client.ask("INFO memory");
     assert!(!info.contains("mem_allocator:jemalloc") || info.contains("options:narenas:5,"), "{info}");
-    // The same process that was started.
+    // It is still the process that was started.
     assert_eq!(field(&client.ask("INFO server"), "process_id"), u64::from(child.id()));
     child.kill().unwrap();
     child.wait().unwrap();

@@ -128,7 +128,7 @@ fn all_types_are_there_after_a_restart() {
         client = server.client();
         client.check("DEBUG DIGEST", &digest);
     }
-    // What is written behind it is there too.
+    // Commands that are written after it are there too.
     client.check("SELECT 7", "+OK\r\n");
     client.check("INCR t", ":3\r\n");
     kill(&mut server);
@@ -334,7 +334,7 @@ fn without_the_integrity_check_files_are_those_of_valkey() {
     data.start(1, &[]).client().check("EXISTS a b c d", ":4\r\n");
 }
 
-/// Commits by the thousand under `always`: the log goes on in files that were prepared.
+/// Commits by the thousand under `always`: the log continues in files that were prepared.
 #[test]
 fn prepared_files_are_used_and_read_back() {
     const ALWAYS: [&str; 6] =
@@ -494,7 +494,7 @@ fn a_full_log_makes_writes_wait_and_they_go_on() {
     clients[0].check("PING", "+PONG\r\n");
 }
 
-/// Behind one character `K` is the number of a key, `N` a number, `E` an element, `T` milliseconds: one, or
+/// After one character, `K` is the number of a key, `N` a number, `E` an element, `T` milliseconds: one, or
 /// many.
 const RANDOM: &[&str] = &[
     "SET sK N",
@@ -650,7 +650,7 @@ fn debug_loadaof_brings_the_same_data_back() {
         }
         client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
         assert!(std::fs::read(&file).unwrap() == written, "what is played back is not written again");
-        // The log goes on.
+        // The log continues.
         client.check("RPUSH later x", ":1\r\n");
         waiting.expect("*2\r\n$5\r\nlater\r\n$1\r\nx\r\n");
         client.check("SET last 1", "+OK\r\n");
@@ -786,7 +786,7 @@ fn several_threads_play_back_what_one_does() {
     digests.sort();
     assert_eq!(digests[0], digests[2]);
 
-    // What cannot be run is named, whatever comes behind it.
+    // A command that cannot be run is named, whatever comes after it.
     let bad = log.len();
     let mut damaged = log.clone();
     damaged.extend(encode(&["NOSUCH", "key"]));

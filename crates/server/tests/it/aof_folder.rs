@@ -1,4 +1,4 @@
-//! Files that a start finds: the folder of the append-only file, its end, and what is beside it.
+//! Files that a start finds: the folder of the append-only file, its end, and the files next to it.
 
 use crate::aof::{Data, kill, wire};
 use crate::common::{Client, Server, encode, wait_until};
@@ -114,7 +114,7 @@ fn a_save_behind_the_end_of_the_file_is_newer() {
     client.check("CONFIG SET appendonly no", "+OK\r\n");
     set(&mut client, 200..300);
     kill(&mut server);
-    // The same RDB file: the append-only file has more, and is written again.
+    // The RDB file is as before: the append-only file has more, and is written again.
     let mut server = start(&data, &[]);
     check_keys(&server, 200);
     let mut client = server.client();

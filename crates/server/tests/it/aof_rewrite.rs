@@ -326,7 +326,7 @@ fn saving_and_rewriting_do_not_stand_in_each_others_way() {
     wait_for_rewrite(&mut client);
 }
 
-/// FLUSHALL has a file without keys written, also if another walk is under way: it comes behind that.
+/// FLUSHALL has a file without keys written, also if another walk is under way: it comes after that.
 #[test]
 fn flushed_keys_do_not_come_back_after_a_rewrite() {
     let data = Data::new();

@@ -1,18 +1,18 @@
-//! Who takes the memory, as MEMORY PREFIXES, TOP and DIFF and the histograms of INFO report it.
+//! The users of memory, as MEMORY PREFIXES, TOP and DIFF and the histograms of INFO report them.
 
 use crate::common;
 use crate::common::{Client, Server, encode};
 
 const OK: &str = "+OK\r\n";
 
-/// The number behind a name in a reply.
+/// The number after a name in a reply.
 #[track_caller]
 fn number(reply: &str, name: &str) -> i64 {
     let (_, rest) = reply.split_once(&format!("{name}\r\n:")).unwrap_or_else(|| panic!("{name}: {reply:?}"));
     rest.split("\r\n").next().unwrap().parse().unwrap()
 }
 
-/// What is said of one row, from its name on.
+/// The text of one row, from its name on.
 #[track_caller]
 fn row<'a>(reply: &'a str, name: &str) -> &'a str {
     let at = reply.find(&format!("${}\r\n{name}\r\n", name.len()));
@@ -161,7 +161,7 @@ fn a_mark_is_compared_with() {
     assert!((keys - 1000).abs() <= 2 * error, "{keys} +- {error}");
 }
 
-/// A reader with these rules, beside whom others have keys.
+/// A reader with these rules, while others have keys.
 fn reader(server: &Server, name: &str, rules: &str) -> Client {
     server.client().check(&format!("ACL SETUSER {name} on nopass +@all {rules}"), OK);
     let mut client = server.client();
@@ -216,7 +216,7 @@ fn a_user_sees_rows_of_its_own_keys() {
     assert_eq!(number(row(&reply, "other"), "keys") + number(row(&reply, "without"), "keys"), 0, "{reply}");
     assert!(one.ask("MEMORY TOP 100").contains("tags:elsewhere"));
     one.check(slots, "*0\r\n");
-    // What is asked in a transaction, or by a script, is asked by the same user.
+    // A question in a transaction, or by a script, is asked by the same user.
     one.check("MULTI", OK);
     one.check("MEMORY TOP 100", "+QUEUED\r\n");
     let reply = one.ask("EXEC");
@@ -239,7 +239,7 @@ fn a_user_sees_rows_of_its_own_keys() {
         assert!(!reply.contains("secret") && !reply.contains("tags"), "{report}: {reply}");
     }
 
-    // Who asks for metrics is shown what the default user is.
+    // A client that asks for metrics is shown the data that the default user is shown.
     let page = || {
         let mut stream = Client::over_any(std::net::TcpStream::connect(("127.0.0.1", port)).unwrap());
         stream.send("GET /metrics HTTP/1.0\r\n\r\n");

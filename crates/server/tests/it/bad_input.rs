@@ -109,7 +109,7 @@ fn answer_to_bytes(server: &Server, bytes: &[u8], expected: &[u8]) -> Vec<u8> {
             Ok(0) => break,
             Ok(count) => got.extend_from_slice(&more[..count]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => return got,
-            // What the server had not read when it closed resets the connection.
+            // Bytes that the server had not read when it closed reset the connection.
             Err(error) if error.kind() == ErrorKind::ConnectionReset => break,
             Err(error) => panic!("{error}"),
         }

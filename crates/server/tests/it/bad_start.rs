@@ -81,7 +81,7 @@ fn run(program: &Path, arguments: &[OsString], folder: &Path) -> Output {
     child.wait_with_output().unwrap()
 }
 
-/// What was said, without what differs from run to run and from server to server.
+/// The output, without the parts that differ from run to run and from server to server.
 fn said(output: &Output, name: &str, version: &str, folder: &str) -> String {
     let errors = String::from_utf8_lossy(&output.stderr);
     let text = match errors.split_once("***\n") {

@@ -1,5 +1,5 @@
 //! Too few addresses, too little memory, or a clock that steps. The server logs the reason and ends with an
-//! exit code, or it refuses the request that it cannot serve and goes on; it never crashes.
+//! exit code, or it refuses the request that it cannot serve and continues; it never crashes.
 
 use crate::common::{Client, Server, binary, encode, free_port, wait_until};
 use std::io::{Read, Write};
@@ -291,7 +291,7 @@ fn a_clock_that_steps() {
     let list = client.ask("CLIENT LIST");
     assert!(!list.contains("age=-") && !list.contains("idle=-"), "{list}");
     assert!(!client.ask("INFO server").contains("uptime_in_seconds:-"));
-    // The true time goes on: a second may have begun since.
+    // The true time runs on: a second may have begun since.
     let idle_seconds = client.ask_number("OBJECT IDLETIME long");
     assert!((0..1800).contains(&idle_seconds), "{idle_seconds} seconds");
     idle.check("PING", "+PONG\r\n");

@@ -59,7 +59,7 @@ fn a_push_serves_before_the_next_command() {
         third.expect("*2\r\n$1\r\nb\r\n*2\r\n$1\r\n2\r\n$1\r\n3\r\n");
         wait_for_blocked(&mut client, 0);
         wait_for_blocking_keys(&mut client, 0);
-        // Each goes on as before.
+        // Each works as before.
         for served in [&mut first, &mut second, &mut third] {
             served.check("PING", "+PONG\r\n");
         }
@@ -387,12 +387,12 @@ fn a_group_that_is_destroyed_ends_the_waiting_for_it() {
     });
 }
 
-/// Reads of two streams, one of which is touched all the time while an entry comes to the other: whatever
+/// Reads of two streams. One of them is touched all the time while an entry comes to the other: whatever
 /// thread has the reader in hand at that moment, the entry is read.
 #[test]
 fn a_stream_that_has_nothing_new_hides_no_other() {
     const ROUNDS: usize = 300;
-    /// No read that is served waits so long, however busy the machine is.
+    /// No read that is served waits this long, however busy the machine is.
     const BLOCK_MS: &str = "10000";
     let server = Server::with_workers(3, &[]);
     let mut setting_up = server.client();
@@ -457,7 +457,7 @@ fn a_key_that_expires_in_a_try_is_reported() {
     assert!(reply.starts_with(b"-NOGROUP"), "{}", String::from_utf8_lossy(&reply));
 }
 
-/// What a client takes that is killed, or closed for its memory, before the push: nothing.
+/// A client that is killed, or closed for its memory, before the push takes nothing.
 #[test]
 fn a_killed_client_takes_nothing() {
     const ROUNDS: usize = 40;

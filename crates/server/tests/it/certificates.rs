@@ -1,5 +1,6 @@
-//! Certificates of every kind, each shown to a client, by a client, to a replica and over the bus: who is
-//! believed. Where `ISOTHERM_PEER_BIN` says where Valkey's programs are, they judge the same certificates.
+//! Certificates of every kind, each shown to a client, by a client, to a replica and over the bus: which ones
+//! are believed. Where `ISOTHERM_PEER_BIN` says where Valkey's programs are, they judge the same
+//! certificates.
 //!
 //! ```text
 //!   a server for each row, which shows it   <--  a client, a replica, a node of a cluster, which judge
@@ -197,7 +198,7 @@ fn is_answered(port: u16, config: ClientConfig) -> bool {
     stream.write_all(b"PING\r\n").is_ok() && stream.read_exact(&mut reply).is_ok() && reply == *PONG
 }
 
-// ---- who shows them, and who judges ----
+// ---- the sides that show them, and those that judge ----
 
 const NODE: [&str; 8] = [
     "--cluster-enabled",

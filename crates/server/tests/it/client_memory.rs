@@ -1,4 +1,5 @@
-//! What clients take: how it is shown, how long it stays, and who is closed when it is too much.
+//! The memory of clients: how it is shown, how long it stays, and which clients are closed when it is too
+//! much.
 
 use crate::common::{Client, PATIENCE, Server, encode, wait_until};
 use std::io::Write;
@@ -19,7 +20,7 @@ fn named(server: &Server, name: &str) -> Client {
     client
 }
 
-/// `*count` and an argument of which two bytes are missing: those that end it.
+/// `*count` and an argument without the two bytes that end it.
 fn unfinished(bytes: usize) -> Vec<u8> {
     [format!("*2\r\n${bytes}\r\n").into_bytes(), vec![b'v'; bytes]].concat()
 }
@@ -85,7 +86,7 @@ fn a_pipeline_in_two_parts_leaves_nothing() {
     assert_eq!(field(&mut asking, "piping", "tot-mem"), own);
 }
 
-/// What was refused or queued is the last command, and has not run.
+/// A command that was refused or queued is the last command, and has not run.
 #[test]
 fn commands_that_ran_are_counted() {
     let server = Server::start(&[]);
@@ -165,7 +166,7 @@ fn a_large_request_closes_its_client_before_it_runs() {
     let _ = writing.stream.write_all(&encode(&["SET", "k", &"w".repeat(3_000_000)]));
     writing.read_to_end();
     asking.check("STRLEN k", ":1000000\r\n");
-    // Who may not be closed is not.
+    // A client that may not be closed is not.
     asking.check("CLIENT NO-EVICT ON", OK);
     let mut kept = named(&server, "kept");
     kept.check("CLIENT NO-EVICT ON", OK);
@@ -301,7 +302,7 @@ fn one_large_key_makes_room() {
     }
 }
 
-/// What a transaction's queue takes is more than Valkey counts as `multi-mem`.
+/// The memory of a transaction's queue is more than Valkey counts as `multi-mem`.
 #[test]
 fn the_queue_of_a_transaction_is_accounted_for() {
     const COMMANDS: usize = 20_000;

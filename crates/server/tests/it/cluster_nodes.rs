@@ -1,4 +1,4 @@
-//! Several nodes: they meet, agree on slots, send clients to each other, and know who is alive.
+//! Several nodes: they meet, agree on slots, send clients to each other, and know which of them are alive.
 
 use std::io::Write;
 use std::net::TcpStream;
@@ -57,7 +57,7 @@ impl Node {
         self.server.wait();
     }
 
-    /// Another process with the same ports and arguments, of which one is `--dir`.
+    /// Starts another process with the same ports and arguments (`--dir` is one of them).
     pub fn revive(&mut self) {
         let port = self.server.port.to_string();
         let mut command = Command::new(common::binary());
@@ -144,7 +144,7 @@ fn a_slot_moves_with_its_keys() {
     let ports = [nodes[0].server.port, nodes[1].server.port];
     to.check(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", nodes[0].id), "+OK\r\n");
     from.check(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", nodes[1].id), "+OK\r\n");
-    // What is there is served; what is not may be at the other node.
+    // Keys that are there are served; a key that is not may be at the other node.
     from.check("GET {b}1", "$1\r\nx\r\n");
     from.check("GET {b}3", &format!("-ASK {slot} 127.0.0.1:{}\r\n", ports[1]));
     from.check("MGET {b}1 {b}3", "-TRYAGAIN Multiple keys request during rehashing of slot\r\n");
@@ -357,7 +357,7 @@ fn a_replica_follows_its_primary_and_hears_of_an_open_slot_first() {
         replica.client().ask("CLUSTER NODES").contains(&mark),
         "it acknowledged that before the answer came"
     );
-    // What the primary refuses, the replica does not hear of.
+    // The replica does not hear of changes that the primary refuses.
     let refused = primary.ask(&format!("CLUSTER SETSLOT {slot} NODE {}", nodes[1].id));
     assert!(refused.contains("while I still hold keys"), "{refused}");
     let line = |node: &Node| {
@@ -459,11 +459,11 @@ fn the_primary_changes_in_the_middle_of_a_load() {
     replica.server.wait_for_log("Loading DB in memory");
     let mut client = next.client();
     client.check(&format!("DEBUG POPULATE {KEYS} next"), "+OK\r\n");
-    // What it says of slots is newer than what their owner says.
+    // Its statement about slots is newer than their owner's.
     client.ask("CLUSTER BUMPEPOCH");
     let last = SLOTS - 1;
     wait_until("the other node has the slots", || {
-        // What their owner says between these two gives them back.
+        // A statement of their owner between these two gives them back.
         client.ask(&format!("CLUSTER DELSLOTSRANGE 0 {last}"));
         client.ask(&format!("CLUSTER ADDSLOTSRANGE 0 {last}")) == "+OK\r\n"
     });

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 const KEYS: usize = 60_000;
 
-/// Keys with values of 100 to 900 B, of which every second leaves.
+/// Sets keys with values of 100 to 900 B, and deletes every second of them.
 fn leave_holes(client: &mut Client) {
     for from in (0..KEYS).step_by(1000) {
         for key in from..from + 1000 {

@@ -117,7 +117,7 @@ fn descriptors_of_threads_are_counted() {
     drop(idle);
 }
 
-/// Without file descriptors connections wait; the server neither spins nor ends, and goes on when there are
+/// Without file descriptors connections wait; the server neither spins nor ends, and continues when there are
 /// some again.
 #[test]
 fn accepting_rests_when_files_run_out() {
@@ -304,7 +304,7 @@ fn a_command_paused_while_it_waits_for_its_locks_waits_on() {
         two.late.expect(reply);
         two.client.check("DEL late", ":1\r\n");
     }
-    // What a pause does not concern goes on.
+    // Commands that a pause does not concern run.
     two.wait_behind("CLIENT PAUSE 60000 WRITE", OK, "SCARD set");
     two.late.expect(":1\r\n");
     two.client.check("CLIENT UNPAUSE", OK);
@@ -593,7 +593,7 @@ fn a_pause_that_is_prolonged_is_one_wait() {
     let used = server.cpu() - cpu;
     assert!(used < Duration::from_secs(1), "{used:?} for waiting");
     pauser.check("GET n", "$-1\r\n");
-    // It ends by itself, and all of them run, also those that come while the rest goes on.
+    // It ends by itself, and all of them run, also those that come while the rest runs.
     let mut last = server.client();
     last.send(encode(&["INCR", "n"]));
     writers.iter_mut().for_each(|writer| assert!(writer.read_reply().starts_with(b":")));

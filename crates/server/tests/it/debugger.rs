@@ -1,4 +1,4 @@
-//! Scripts that are debugged: sessions, who waits beside them, and what ends them.
+//! Scripts that are debugged: sessions, the clients that wait meanwhile, and the events that end them.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ fn ask(client: &mut Client, line: &str) -> String {
     reply(client)
 }
 
-/// Begins a session. What was said at the first line.
+/// Begins a session. Returns the output at the first line.
 fn begin(client: &mut Client, script: &str, keys: &[&str]) -> String {
     client.check("SCRIPT DEBUG SYNC", OK);
     let count = keys.len().to_string();
@@ -124,7 +124,7 @@ fn what_is_refused() {
     client.check("SCRIPT DEBUG SYNC", OK);
     client.check("RESET", "+RESET\r\n");
     client.check("EVAL return(1) 0", ":1\r\n");
-    // What cannot begin ends the session, and the connection.
+    // A script that cannot begin ends the session, and the connection.
     let cases = [
         (
             "EVAL foo( 0",
@@ -160,7 +160,7 @@ fn others_go_on_beside_it() {
             other.check(command, reply);
         }
         assert!(waits(&mut same));
-        // What it meets is its own too, from then on.
+        // Keys that it meets are its own too, from then on.
         assert_eq!(ask(&mut client, "redis set met 1"), "*2\r\n+<command> set met 1\r\n+<reply> \"+OK\"\r\n");
         let mut met = server.client();
         met.send(encode(&["GET", "met"]));
@@ -181,7 +181,7 @@ fn who_waits_for_long_gets_an_error() {
         begin(&mut client, "return redis.call('GET', KEYS[1])", &["mine"]);
         other.send(encode(&["GET", "mine"]));
         assert!(reply(&mut other).starts_with("-BUSY "));
-        // A second session is one of those who wait.
+        // A second session waits like other clients.
         let mut second = server.client();
         assert!(begin(&mut second, "return 1", &[]).starts_with("-BUSY "));
         other.check("SCRIPT KILL", OK);
@@ -233,7 +233,7 @@ fn a_client_that_is_gone() {
             let id = client.id();
             begin(&mut client, script, &["a", "b"]);
             ask(&mut client, "b 3");
-            // As in Valkey the script goes on to its end.
+            // As in Valkey the script runs to its end.
             match by {
                 "kill" => other.check(&format!("CLIENT KILL ID {id}"), ":1\r\n"),
                 "close" => drop(client),
@@ -243,7 +243,7 @@ fn a_client_that_is_gone() {
                     client.expect(":1\r\n");
                     client.expect_end();
                 }
-                // Behind commands that were sent before.
+                // After commands that were sent before.
                 _ => {
                     client.send([encode(&["redis", "set", "c", "3"]), encode(&["s"])].concat());
                     client.stream.shutdown(std::net::Shutdown::Write).unwrap();
@@ -340,7 +340,7 @@ fn the_process_ends_beside_it() {
     }
 }
 
-/// What a session has written is one transaction of the log.
+/// The writes of a session are one transaction of the log.
 #[test]
 fn it_is_atomic_for_a_monitor_of_keys() {
     on_both(|server| {

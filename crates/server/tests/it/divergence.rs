@@ -33,7 +33,7 @@ fn a_command_that_fails_here_stops_the_link() {
     link.send_command("SET behind 1");
     let error = "'incr' is answered with '-ERR value is not an integer or out of range'";
     let mut link = asks_for_all(&primary, &mut client, link, error);
-    // What came before is there, and nothing of what stood behind.
+    // The commands before it have run, and none of those after it.
     client.check("MGET before text behind", "*3\r\n$1\r\n1\r\n$4\r\nword\r\n$-1\r\n");
     assert_eq!(text_field(&client.ask("INFO stats"), "unexpected_error_replies"), "1");
     let log = primary.replica.log();
@@ -65,7 +65,7 @@ fn a_command_that_is_unknown_here_stops_the_link() {
     asks_for_all(&primary, &mut client, link, "unknown command 'NOSUCHCOMMAND'");
 }
 
-/// A part of it is in the data, which is no state of the primary's history: nothing goes on from there.
+/// A part of it is in the data, which is no state of the primary's history: nothing continues from there.
 #[test]
 fn a_transaction_that_fails_in_its_middle_has_no_place() {
     let primary = Primary::start(&[]);

@@ -1,4 +1,4 @@
-//! The words of SHUTDOWN, and what is answered while a script takes long, beside a real Valkey where
+//! The words of SHUTDOWN, and the replies while a script takes long, compared with a real Valkey where
 //! `ISOTHERM_PEER_BIN` says where its programs are.
 
 use std::path::Path;
@@ -147,7 +147,7 @@ fn begin(server: &Server, is_function: bool, is_in_exec: bool, body: &str) -> Cl
     client
 }
 
-/// Requests beside a script, which leave the connection as it was.
+/// Requests during a script, which leave the connection as it was.
 const BESIDE: [&str; 17] = [
     "PING",
     "GET k",

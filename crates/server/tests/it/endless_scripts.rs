@@ -194,7 +194,7 @@ fn a_script_within_exec_is_killed_and_the_rest_runs() {
 
 const SPIN: &str = "for i = 1, 4000000 do end";
 
-/// Two scripts that take long, and between and behind them commands that change the session and the server.
+/// Two scripts that take long, and between and after them commands that change the session and the server.
 #[test]
 fn a_transaction_goes_on_behind_its_slow_scripts() {
     for workers in [1, 4] {
@@ -221,7 +221,7 @@ fn a_transaction_goes_on_behind_its_slow_scripts() {
             client.expect("+QUEUED\r\n");
         }
         client.send(encode(&["EXEC"]));
-        // What others see is before it or behind it.
+        // Others see the state before it or after it.
         let mut seen = String::new();
         while !seen.ends_with("$1\r\n3\r\n$1\r\n2\r\n") {
             seen = reader.ask("MGET a b");
@@ -281,7 +281,7 @@ fn a_transaction_ends_without_its_client() {
 fn new_connections_are_served_beside_a_long_command() {
     let server = Server::with_workers(4, &["--enable-debug-command", "yes"]);
     let mut holder = server.client();
-    // On a machine that stands still for so long the next attempt shows it.
+    // If the machine stands still for that time, the next attempt shows it.
     let is_shown = (0..5).any(|_| {
         let begun = server.hold_all_locks_for(Duration::from_millis(700), &mut holder, &[]);
         // Then it is known that its worker is busy.

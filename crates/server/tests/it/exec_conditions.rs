@@ -48,7 +48,7 @@ fn the_queue_runs_if_they_hold() {
         for words in ["IFEQ l x", "IFNE l x", "XX a IFEQ l x"] {
             check(&mut client, &format!("EXEC {words}"), &format!("{ABORTED}{OTHER_TYPE}\r\n"));
         }
-        // What comes first decides.
+        // The first condition decides.
         check(&mut client, "EXEC NX a IFEQ l x", none);
         client.check("EXEC IFEQ a 1", "-ERR EXEC without MULTI\r\n");
     }

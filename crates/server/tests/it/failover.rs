@@ -1,5 +1,5 @@
-//! FAILOVER: who may ask for it, what becomes of writes meanwhile, and that no answered write is lost. Other
-//! ends are Isotherm, scripted replicas that answer what they like, and Valkey.
+//! FAILOVER: the users who may ask for it, the fate of writes meanwhile, and that no answered write is lost.
+//! Other ends are Isotherm, scripted replicas that answer what they like, and Valkey.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -56,7 +56,7 @@ fn pair() -> (Server, Server) {
     (first, second)
 }
 
-/// What both sides have done in snapshots and continuations.
+/// The numbers of snapshots and continuations of both sides.
 fn syncs(client: &mut Client) -> (u64, u64) {
     let stats = client.ask("INFO stats");
     (field(&stats, "sync_full"), field(&stats, "sync_partial_ok"))
@@ -264,7 +264,7 @@ fn what_the_other_node_may_answer() {
     }
 }
 
-/// What a client is answered that can follow.
+/// The answer to a client that can follow.
 fn redirection(client: &mut Client) -> String {
     let info = client.ask("INFO replication");
     format!("-REDIRECT {}:{}\r\n", text_field(&info, "master_host"), text_field(&info, "master_port"))
@@ -315,7 +315,7 @@ fn a_replica_sends_those_on_that_can_follow() {
     replica.check("GET k", "$1\r\nv\r\n");
 }
 
-/// A script that reads goes on while the other node refuses: the end of the handover does not wait for it.
+/// A script that reads continues while the other node refuses: the end of the handover does not wait for it.
 #[test]
 fn one_that_is_refused_ends_beside_a_script() {
     let server = start(&[]);
@@ -657,7 +657,7 @@ fn a_script_is_waited_for_by_the_handover_alone() {
         other.check("SCRIPT KILL", "+OK\r\n");
         assert!(String::from_utf8_lossy(&reader.read_reply()).contains("Script killed by user"));
     };
-    // A time limit ends the pause beside the script.
+    // A time limit ends the pause during the script.
     begin(&mut client, &mut reader, 300);
     wait_until("it runs", || client.info("stats", "long_scripts") == 1);
     wait_for_state(&mut client, "no-failover");

@@ -90,7 +90,7 @@ fn only_the_replicas_that_need_the_disk_wait_for_it() {
     let mut client = server.client();
     let (mut slow, slow_at) = online(&server);
     let (mut fast, mut at) = online(&server);
-    // The fast one reads beside the writes: it never needs the disk.
+    // The fast one reads during the writes: it never needs the disk.
     let mut lag = 0;
     for _ in 0..30 {
         write_much(&mut client, 4);
@@ -107,7 +107,7 @@ fn only_the_replicas_that_need_the_disk_wait_for_it() {
         at = follow(&mut client, &mut fast, at);
     }
     server.wait_for_log("can't be written to disk: the disk does not answer. It stays in memory.");
-    // What the slow one lacks is neither in memory nor in reach, so it starts over.
+    // The part that the slow one lacks is neither in memory nor in reach, so it starts over.
     server.wait_for_log("closed for overcoming of output buffer limits.");
     slow.expect_end();
     write_much(&mut client, 4);

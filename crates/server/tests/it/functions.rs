@@ -308,7 +308,7 @@ fn values_errors_and_globals() {
     for text in texts() {
         client.check("FUNCTION FLUSH", OK);
         let reply = run(&mut client, &["FUNCTION", "LOAD", &text]);
-        // What fails leaves nothing.
+        // A load that fails leaves nothing.
         let count = field(&client.ask("INFO memory"), "number_of_libraries");
         assert_eq!(count, u64::from(!reply.starts_with('-')), "{text:?}: {reply}");
         client.check("DEBUG CHECK-INVARIANTS", OK);
@@ -391,7 +391,7 @@ fn the_log_has_the_command_itself() {
     assert_eq!(run(&mut client, request), "$3\r\nlib\r\n");
     let expected = log(&[&["SELECT", "0"], request]);
     assert!(replica.log_to(&log(&[request])).ends_with(&expected));
-    // What fails, and what only reads, leaves nothing; a function leaves what it does.
+    // A request that fails, or only reads, leaves nothing; a function leaves its changes.
     assert!(run(&mut client, request).starts_with("-ERR Library"));
     client.ask("FUNCTION LIST");
     client.check("FUNCTION DELETE none", "-ERR Library not found\r\n");
@@ -567,7 +567,7 @@ fn damaged_payloads_leave_what_was_there() {
             // One in ten has a wrong footer.
             let damaged = if below(10) == 0 { damaged } else { sealed(damaged) };
             requests.extend(encode(&[&b"FUNCTION"[..], b"RESTORE", &damaged, b"APPEND"]));
-            // What was sound in spite of it goes again.
+            // Libraries that were sound in spite of it are deleted again.
             requests.extend(encode(&["FUNCTION", "DELETE", "a"]));
             requests.extend(encode(&["FUNCTION", "DELETE", "b"]));
         }

@@ -21,7 +21,7 @@ const GROWTH_MAX: u64 = 17;
 const LOOKS: u64 = 1;
 const DEBUG: &[&str] = &["--enable-debug-command", "yes"];
 
-/// What a new client sends; then the line that is measured, and what another client then does. What stands in
+/// Requests of a new client; then the line that is measured, and the requests of another client. The part in
 /// brackets is repeated, with `#` for its number; a line that ends with `*` is sent for each number.
 struct Scene {
     name: &'static str,
@@ -53,7 +53,7 @@ const fn waits(name: &'static str, line: &'static str, then: &'static [&'static 
     Scene { replies: Replies::None, then, ..scene(name, &[], line) }
 }
 
-/// So many other clients are connected; `[I#]` are their ids.
+/// A scene with other clients connected, this many of them; `[I#]` are their ids.
 const fn among_clients(name: &'static str, line: &'static str) -> Scene {
     Scene { few: FEW_CLIENTS, ..scene(name, &[], line) }
 }
@@ -133,7 +133,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("migrate", "it dumps in portions and lets go of its locks between them (`it migrate`)"),
 ];
 
-/// Words of a line for so many. `ids` are those of other clients.
+/// Words of a line, for this count. `ids` are those of other clients.
 fn words(line: &str, count: usize, ids: &[String]) -> Vec<String> {
     let mut words = Vec::new();
     for (at, part) in line.split(['[', ']']).enumerate() {
@@ -156,7 +156,8 @@ fn is_each(line: &str) -> bool {
     ["SUB", "PSUB", "SSUB"].iter().any(|start| line.starts_with(start))
 }
 
-/// Runs the scene with so many; what its worker looked at from the measured line on.
+/// Runs the scene with this count. Returns the number of items that its worker looked at from the measured
+/// line on.
 fn looked(scene: &Scene, count: usize) -> u64 {
     let server = Server::start(DEBUG);
     let (mut client, mut other) = (server.client(), server.client());
@@ -206,7 +207,7 @@ fn looked(scene: &Scene, count: usize) -> u64 {
     steps(&mut other) - before
 }
 
-/// Names of commands and subcommands with an argument that repeats, without those that are tested beside
+/// Names of commands and subcommands with an argument that repeats, without those that are tested next to
 /// their code.
 fn that_take_many(client: &mut Client) -> BTreeSet<String> {
     let data: BTreeSet<&str> = isotherm_commands::COMMANDS
@@ -219,7 +220,7 @@ fn that_take_many(client: &mut Client) -> BTreeSet<String> {
     let (mut many, mut name) = (BTreeSet::new(), String::new());
     let lines: Vec<&str> = docs.split("\r\n").collect();
     for (at, line) in lines.iter().enumerate() {
-        // A name stands in front of its facts, of which the summary is the first.
+        // A name stands in front of its facts. The summary is the first of them.
         let begins = lines.get(at + 3).is_some_and(|first| *first == "summary");
         let head = line.split('|').next().expect("a name");
         if begins && names.contains(head) {

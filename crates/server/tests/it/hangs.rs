@@ -1,5 +1,5 @@
-//! What hangs holds up no client that does not need it: each admin command beside each thing that hangs, and
-//! the end of the process.
+//! Hanging calls hold up no client that does not need them: each admin command during each call that hangs,
+//! and the end of the process.
 //!
 //! ```text
 //!                      swap read   swap write   swap sync   slow script   stopped replica
@@ -69,7 +69,7 @@ fn flushall_ends_a_save_that_hangs() {
     client.check("BGSAVE", "+Background saving started\r\n");
     assert_eq!(ask_beside(&server, &["FLUSHALL"]), "+OK\r\n");
     server.wait_for_log("Background saving was cancelled");
-    // What was flushed is not in the file.
+    // Keys that were flushed are not in the file.
     assert_eq!(client.info("persistence", "rdb_changes_since_last_save"), 0);
     client.check("DEBUG RELOAD NOSAVE", "+OK\r\n");
     client.check("DBSIZE", ":0\r\n");
@@ -173,7 +173,7 @@ fn a_last_save_that_fails_keeps_the_process_until_the_next_signal() {
     refuse(&server, &mut client);
     server.wait_for_log("Another SIGTERM ends the process without that.");
     assert!(server.log().matches("Errors trying to shut down the server.").count() > 2);
-    // What can be called off, and what a save ends.
+    // A shutdown can be called off, and a save ends it.
     client.check("SHUTDOWN ABORT", "+OK\r\n");
     assert!(!refused(&mut client));
     client.check("SHUTDOWN ABORT", "-ERR No shutdown in progress.\r\n");
@@ -201,7 +201,7 @@ fn a_last_save_that_fails_is_tried_again() {
     assert_eq!(server.wait().code(), Some(0));
 }
 
-// ---- one who changes parameters ----
+// ---- a client that changes parameters ----
 
 #[test]
 fn a_change_of_parameters_that_hangs_keeps_no_worker() {
@@ -262,7 +262,7 @@ enum Column {
     Replica,
 }
 
-/// Makes it hang. What is returned keeps it so.
+/// Makes it hang. The returned values keep it so.
 fn hang(column: Column, server: &Server) -> Option<(Client, Option<Server>)> {
     let mut client = server.client();
     match column {

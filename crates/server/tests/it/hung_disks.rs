@@ -1,4 +1,4 @@
-//! A disk of files that does not answer: each command of an administrator beside each call that hangs is
+//! A disk of files that does not answer: each command of an administrator during each call that hangs is
 //! answered in time, or by its own error, and no other client feels it.
 //!
 //! ```text
@@ -66,7 +66,7 @@ fn text(reply: Vec<u8>) -> String {
     String::from_utf8_lossy(&reply).into_owned()
 }
 
-/// The reply to a request, and the longest wait of a PING beside it, on connections of both workers.
+/// The reply to a request, and the longest wait of a PING meanwhile, on connections of both workers.
 fn ask_beside(server: &Server, request: &[&str]) -> (String, Duration) {
     let mut others: Vec<Client> = (0..2).map(|_| server.client()).collect();
     let mut client = server.client();

@@ -14,7 +14,7 @@ struct Started {
 }
 
 impl Started {
-    /// `main`: behind the line that includes `other`.
+    /// `main`: the text after the line that includes `other`.
     fn new(other: &str, main: &str) -> Started {
         let started = Started { data: Data::new(), port: free_port() };
         std::fs::write(started.other(), other).unwrap();
@@ -179,7 +179,7 @@ fn included_files_are_found_from_where_the_server_was_started() {
     });
 }
 
-/// The command line comes behind the file at each start, and wins over what was written into it.
+/// The command line comes after the file at each start, and wins over what was written into it.
 #[test]
 fn the_next_start_is_tried_with_the_same_command_line() {
     let port = free_port();

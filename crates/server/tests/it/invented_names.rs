@@ -11,11 +11,10 @@ const OK: &str = "+OK\r\n";
 fn names() -> usize {
     scaled(50_000, 0.1)
 }
-/// Memory that a kind may take more behind its second round than before it: 200 B a name. Some 76 KB are
-/// seen.
+/// Memory that a kind may take more after its second round than before it: 200 B a name. Some 76 KB are seen.
 const GROWTH_BYTES_MAX: u64 = 1 << 20;
 
-/// A kind of names: who sends them, and its requests, with `#` for the name.
+/// A kind of names: the client that sends them, and its requests, with `#` for the name.
 struct Kind {
     name: &'static str,
     sender: Sender,
@@ -51,7 +50,7 @@ const KINDS: &[Kind] = &[
     Kind { name: "tracked keys", sender: Sender::Tracking, requests: &["GET t#"] },
 ];
 
-/// Sends the requests of all names from `first` on. Every one has one reply, beside pushes.
+/// Sends the requests of all names from `first` on. Every one has one reply, besides pushes.
 fn send_all(client: &mut Client, kind: &Kind, first: usize, count: usize) {
     const BATCH: usize = 500;
     for first in (first..first + count).step_by(BATCH) {

@@ -7,7 +7,7 @@ const MIB: usize = 1 << 20;
 /// A value that is read to where it stays.
 const LARGE_BYTES: usize = 3 * MIB;
 
-/// Bytes that show where they stand: they repeat after so many as no power of two divides.
+/// Bytes that show where they stand: they repeat after a number of bytes that no power of two divides.
 fn value(seed: u8, len: usize) -> Vec<u8> {
     const PERIOD: usize = 65_521;
     let period: Vec<u8> = (0..PERIOD).map(|at| (at * 31 / 7) as u8 ^ seed).collect();
@@ -72,7 +72,8 @@ fn a_large_value_is_in_memory_once() {
     wait_until("all is given back", || client.info("memory", "used_memory") < 16 << 20);
 }
 
-/// A part that is not read keeps no value of which it is little from being changed in place, nor in memory.
+/// A part that is not read, and is little of its value, does not keep the value from being changed in place,
+/// nor in memory.
 #[test]
 fn a_small_part_shares_nothing() {
     const PARTS: usize = 20;

@@ -21,7 +21,7 @@ fn base(data: &Data, end: &str) -> Vec<u8> {
     std::fs::read(data.file(&names.find(|name| is_base(name)).expect("a base"))).unwrap()
 }
 
-/// What FUNCTION DUMP replies in Valkey.
+/// The reply to FUNCTION DUMP in Valkey.
 fn payload(codes: &[&str]) -> Vec<u8> {
     let mut payload = Vec::new();
     for code in codes {

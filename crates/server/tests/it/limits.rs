@@ -28,7 +28,7 @@ const LENGTHS: [(&str, &str, &str); 4] = [
     ("a", "SETRANGE a 1048576 x", TOO_LONG),
     ("b", "SETBIT b 8388608 1", BIT_TOO_FAR),
     ("c", "BITFIELD c SET u8 8388608 1", BIT_TOO_FAR),
-    // Behind `FULL`.
+    // After `FULL`.
     ("d", "APPEND d x", TOO_LONG),
 ];
 const FULL: &str = "SETRANGE d 1048575 x";
@@ -227,7 +227,7 @@ fn named(request: &str) -> Vec<String> {
     request.split(' ').map(|word| word.replace('#', &"n".repeat(1_048_577))).collect()
 }
 
-/// The data that has the names, and the groups of its stream, of which a digest has nothing.
+/// The data that has the names, and the groups of its stream, which a digest leaves out.
 fn seen(client: &mut Client) -> (String, Vec<u8>) {
     (client.ask("DEBUG DIGEST"), client.ask_bytes("XINFO GROUPS x"))
 }

@@ -1,9 +1,10 @@
-//! What an RDB file makes of memory is bounded by its bytes: by its values, and never by what it only claims.
+//! The memory that an RDB file takes is bounded by its bytes: by its values, and never by numbers that it
+//! only claims.
 //!
 //! ```text
 //!   [REDIS0011][what a test makes][ff, no checksum] --> server --> peak of its resident bytes (VmHWM), over that of an empty one
 //! ```
-//! The files are those of which few bytes make much: keys of one byte, a database for each key, streams and
+//! The files are those in which few bytes make much: keys of one byte, a database for each key, streams and
 //! groups without entries, numbers of elements that never come.
 
 use crate::common::{Server, wait_until};
@@ -11,8 +12,8 @@ use crate::common::{Server, wait_until};
 /// Resident bytes at most for a byte of the file.
 const GROWTH_MAX: u64 = 64;
 const SLACK_BYTES: u64 = 1 << 20;
-/// What the first keys of a database take beside that, when they lie in all parts of it: 256 runs of 64
-/// slots, each with its records and a first page (measured: 0.6 MB).
+/// Memory that the first keys of a database take in addition, when they lie in all parts of it: 256 runs of
+/// 64 slots, each with its records and a first page (measured: 0.6 MB).
 const DATABASE_BYTES: u64 = 700_000;
 const DATABASES: u64 = 16;
 

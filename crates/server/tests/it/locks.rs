@@ -1,4 +1,4 @@
-//! What the server reports about how long it holds its locks, and for which commands.
+//! Reports of the server on how long it holds its locks, and for which commands.
 
 use crate::common::{Client, Server, field, wait_until};
 
@@ -127,8 +127,8 @@ fn long_holds_are_events() {
     client.check("LATENCY RESET lock", ":1\r\n");
 }
 
-/// What a COUNT asks for is the client's own work, also where ten entries are looked at for each: builds with
-/// debug assertions end when a hold looks at more than its bound.
+/// The work of a COUNT is the client's own, also where ten entries are looked at for each: builds with debug
+/// assertions end when a hold looks at more than its bound.
 #[test]
 fn a_count_asks_for_more() {
     let server = Server::with_workers(1, &[]);

@@ -287,7 +287,7 @@ fn what_changes_is_sent_again_and_the_third_time_who_writes_waits() {
     third.check("INCR l", ":3\r\n");
     link.answer("+OK");
     client.expect(OK);
-    // It comes behind the move.
+    // It comes after the move.
     other.expect(":1\r\n");
 }
 
@@ -356,7 +356,7 @@ fn only_ok_lets_a_key_leave() {
         link.answer(line);
         client.expect(&format!("-ERR Target instance replied with error: {line}\r\n"));
         client.check("GET k", "$1\r\n1\r\n");
-        // What it says unasked ends the connection.
+        // A reply that it sends unasked ends the connection.
         link.answer("+MORE");
         begin(&mut client, target.port(), "k 0 20000");
         expect(&mut link, &["SELECT", "0"]);

@@ -1,4 +1,4 @@
-//! MIGRATE beside clients that write, over connections that are cut, and in a cluster: nothing is lost,
+//! MIGRATE during writes of clients, over connections that are cut, and in a cluster: nothing is lost,
 //! doubled or stale.
 
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use crate::migrate::{BUSY, NULL, OK, check, migrate};
 
 // ---- connections that are cut ----
 
-/// Passes bytes on, late if it is to, and cuts a connection behind so many of them.
+/// A proxy that passes bytes on, late if it is to, and cuts a connection after a number of them.
 pub struct Proxy {
     pub port: u16,
     /// Bytes that still pass to the target, and back.
@@ -97,7 +97,7 @@ fn a_connection_that_is_cut_anywhere_loses_nothing() {
     assert!(cut_ways > 30 && whole > 5, "{cut_ways} {whole}");
 }
 
-// ---- beside writers ----
+// ---- during writes ----
 
 /// Adds to a key where it is, and says whether it was there.
 const ADD: &str =
@@ -183,7 +183,7 @@ pub fn follow(clients: &mut [Client; 2], ports: [u16; 2], first: usize, words: &
     panic!("{words:?} is sent around");
 }
 
-/// The keys of a slot go to the other node, so many with each MIGRATE.
+/// Moves the keys of a slot to the other node, `at_once` with each MIGRATE.
 pub fn empty_slot(mover: &mut Client, port: u16, slot: u16, at_once: usize) {
     loop {
         let names = mover.ask(&format!("CLUSTER GETKEYSINSLOT {slot} {at_once}"));
@@ -205,7 +205,7 @@ fn a_slot_moves_beside_writers() {
     let ports = [0, 1].map(|node| nodes[node].server.port);
     let mut clients = [0, 1].map(|node| nodes[node].client());
     let ids = [0, 1].map(|node| nodes[node].id.trim().to_string());
-    // What each key has to hold; nothing if it was deleted.
+    // The value that each key has to hold; nothing if it was deleted.
     let model: Vec<Mutex<Option<u64>>> = (0..KEYS).map(|_| Mutex::new(None)).collect();
     let proxies = ports.map(Proxy::late);
     for round in 0..ROUNDS {

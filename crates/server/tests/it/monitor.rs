@@ -4,7 +4,7 @@ use crate::common::{Client, Server, encode};
 
 const OK: &str = "+OK\r\n";
 
-/// The line behind its time: "[0 127.0.0.1:4711] ...", without the port.
+/// The line after its time: "[0 127.0.0.1:4711] ...", without the port.
 fn line(client: &mut Client) -> String {
     let line = String::from_utf8(client.read_reply()).unwrap();
     let (time, rest) = line.trim_end().split_once(' ').unwrap();

@@ -1,5 +1,5 @@
-//! What the server reports about its commands over a socket: the logs of slow and large ones, how long they
-//! take, what is counted.
+//! Reports of the server on its commands over a socket: the logs of slow and large ones, how long they take,
+//! the counts.
 
 use crate::common;
 use crate::common::{Client, Server, encode, wait_until};
@@ -130,7 +130,7 @@ fn slow_events() {
     let server = Server::start(&["--enable-debug-command", "yes"]);
     let mut client = server.client();
     contains(&mut client, "LATENCY DOCTOR", &["latency monitoring is off"]);
-    // No other command takes so long, also on a busy machine.
+    // No other command takes this long, also on a busy machine.
     client.check("CONFIG SET latency-monitor-threshold 250", OK);
     client.check("DEBUG SLEEP 0.3", OK);
     // The lock that DEBUG held is an event as well.
@@ -350,8 +350,8 @@ fn slow_clients_of_the_metrics_port() {
     }
 }
 
-/// A probe of the health is answered beside connections that send nothing, however many: none of them is
-/// closed for it. Once each had one of four threads for two seconds.
+/// A probe of the health is answered while there are connections that send nothing, however many: none of
+/// them is closed for it. Once each had one of four threads for two seconds.
 #[test]
 fn the_health_is_known_beside_idle_connections() {
     use std::io::Read;
@@ -381,7 +381,7 @@ fn health(port: u16) -> String {
     String::from_utf8(stream.read_to_end()).unwrap()
 }
 
-/// A server of which a worker serves no client is not healthy, and is again when it does.
+/// A server with a worker that serves no client is not healthy, and is again when it does.
 #[test]
 fn the_health_is_that_of_the_workers() {
     let port = common::free_port();
@@ -406,7 +406,7 @@ fn the_health_is_that_of_the_workers() {
     wait_until("it is healthy again", || health(port).starts_with("HTTP/1.1 200 "));
 }
 
-/// What a transaction has asked the system for is of its moment: later commands ask anew.
+/// A value that a transaction has asked the system for is of its moment: later commands ask anew.
 #[test]
 fn a_transaction_that_reports_the_system_leaves_nothing_behind() {
     const BYTES: usize = 40 << 20;

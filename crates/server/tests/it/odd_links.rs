@@ -101,7 +101,7 @@ fn commands_in_the_middle_of_a_sync() {
     assert!(is_same(&mut here, &mut there));
 }
 
-/// What was queued before a load does not run in the middle of it.
+/// A transaction that was queued before a load does not run in the middle of it.
 #[test]
 fn a_transaction_that_was_queued_before_a_load() {
     let keys = ["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"].map(|key| (key, "1"));
@@ -178,8 +178,8 @@ fn a_full_disk_while_receiving() {
     assert!(primary.replica.is_alive());
 }
 
-/// Either end stands still for longer than `repl-timeout`: the other gives it up, and afterwards it goes on
-/// where it was.
+/// Either end stands still for longer than `repl-timeout`: the other gives it up, and afterwards the link
+/// continues where it was.
 #[test]
 fn an_end_that_stands_still() {
     let primary = start(&["--repl-timeout", "1", "--repl-ping-replica-period", "1"]);
@@ -209,8 +209,8 @@ fn a_primary_with_another_clock() {
     let mut client = primary.replica.client();
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis() as i64;
     const HOUR: i64 = 3_600_000;
-    // An hour behind: what it has just given a minute is over here. It is hidden, and there until the primary
-    // removes it.
+    // An hour behind: a key that it has just given a minute is over here. The key is hidden, and there until
+    // the primary removes it.
     let mut end = 70 + link.send_command("SELECT 0");
     end += link.send_command(&format!("SET behind 1 PXAT {}", now - HOUR + 60_000));
     end += link.send_command(&format!("SET ahead 1 PXAT {}", now + HOUR + 60_000));

@@ -129,7 +129,7 @@ impl Case {
         }
         self.wait_for_cluster(&mut client);
         self.lift(&mut client);
-        // What clients write to a replica is not in its append-only file (COMPAT.md).
+        // Writes of clients to a replica are not in its append-only file (COMPAT.md).
         let is_kept = self.value("replicaof").is_empty() || self.value("appendonly") == "no";
         client.check("GET key", if is_kept { "$5\r\nvalue\r\n" } else { "$-1\r\n" });
         client.check("DBSIZE", if is_kept { ":1\r\n" } else { ":0\r\n" });

@@ -7,7 +7,7 @@ use std::path::Path;
 const OK: &str = "+OK\r\n";
 const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
 
-/// A server in a folder that another one has had, with what is given beside.
+/// A server in a folder that another one has had, with these arguments.
 fn start_in(folder: &Path, arguments: &[&str]) -> Server {
     let dir = folder.display().to_string();
     Server::with_workers(2, &[&DEBUG, &["--dir", &dir, "--save", ""][..], arguments].concat())
@@ -134,7 +134,7 @@ fn while_a_file_is_loaded_the_port_answers() {
     assert_eq!(client.info("persistence", "loading"), 1);
     wait_until("the loader has opened the file", || client.info("persistence", "loading_total_bytes") > 0);
     assert!(!server.log().contains("Ready to accept connections"));
-    // What is half there does not take the place of the whole.
+    // A half file does not take the place of the whole one.
     let bytes = std::fs::read(folder.file()).unwrap();
     client.send(encode(&["SHUTDOWN", "SAVE"]));
     assert!(server.wait().success());
@@ -310,7 +310,8 @@ fn what_is_written_behind_the_cut_is_not_in_the_file() {
     assert_eq!(client.ask("DEBUG DIGEST"), digest);
 }
 
-/// What writers save for a snapshot is bounded: above the limit they wait until the save has come on.
+/// The memory of old values that writers keep for a snapshot is bounded: above the limit they wait until the
+/// save has progressed.
 #[test]
 fn writers_wait_for_a_save_that_keeps_much() {
     const KEYS: usize = 20_000;
@@ -330,7 +331,7 @@ fn writers_wait_for_a_save_that_keeps_much() {
         most = most.max(observer.info("persistence", "current_cow_size"));
     }
     assert!(observer.info("persistence", "snapshot_writer_waits") > 0);
-    // What two workers have under way when they find it full may come on top.
+    // Values that two workers have under way when they find it full may be added.
     assert!((1..600_000).contains(&most), "{most} bytes were kept");
     wait_until("the save has ended", || observer.info("persistence", "rdb_bgsave_in_progress") == 0);
     assert_eq!(observer.info("persistence", "current_cow_size"), 0);
@@ -400,7 +401,7 @@ fn a_failed_save_stops_writes() {
     client.check("PING", "+PONG\r\n");
 }
 
-/// With a quorum the log is kept before the file is loaded that says where it goes on.
+/// With a quorum the log is kept before the file is loaded that says where it continues.
 #[test]
 fn a_file_with_a_history_is_loaded_with_a_quorum() {
     let folder = Folder::new("quorum");

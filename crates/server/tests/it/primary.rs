@@ -43,7 +43,7 @@ impl Replica {
         self.stream.write_all(&encode(&words.split(' ').collect::<Vec<_>>())).expect("the server reads");
     }
 
-    /// So many bytes, or fewer where the connection ends.
+    /// Takes `count` bytes, or fewer where the connection ends.
     pub fn take(&mut self, count: usize) -> Vec<u8> {
         let mut bytes = [0; 16 << 10];
         while self.read.len() < count {
@@ -94,7 +94,7 @@ impl Replica {
         self.full_sync_from_here()
     }
 
-    /// The same of one that has introduced itself.
+    /// Does the full sync of a replica that has introduced itself.
     pub fn full_sync_from_here(&mut self) -> (String, u64) {
         self.say("PSYNC ? -1");
         let (id, offset) = self.full_resync();
@@ -394,7 +394,7 @@ fn the_log_is_kept_no_longer_than_it_should() {
 
 // ---- slow replicas ----
 
-/// Sets a key to 100 KB, so often.
+/// Sets a key to 100 KB, `count` times.
 pub fn write_much(client: &mut Client, count: usize) {
     let value = "v".repeat(100_000);
     for number in 0..count {
@@ -697,7 +697,7 @@ fn valkey_follows() {
     wait_until("the link is up", || theirs.ask("INFO replication").contains("master_link_status:up"));
     change(&mut client, 2);
     expect_equal(&mut client, &mut theirs);
-    // The link breaks, and it goes on where it was.
+    // The link breaks, and it continues where it was.
     for seed in 3..8 {
         client.check("CLIENT KILL TYPE replica", ":1\r\n");
         change(&mut client, seed);

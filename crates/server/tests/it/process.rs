@@ -10,7 +10,7 @@ const OK: &str = "+OK\r\n";
 fn it_ends_at_a_signal() {
     for signal in ["TERM", "INT"] {
         let mut server = Server::with_workers(2, &["--pidfile", "server.pid"]);
-        // The file comes behind the first connection that is accepted.
+        // The file comes after the first connection that is accepted.
         let pid = || std::fs::read_to_string(server.folder.join("server.pid")).unwrap_or_default();
         wait_until("its process id is there", || pid().trim() == server.pid().to_string());
         let mut client = server.client();
@@ -33,8 +33,8 @@ fn it_ends_at_a_signal() {
     }
 }
 
-/// Who has asked for the end, and starts the next server when its connection ends, does not meet the one that
-/// ends.
+/// A client that has asked for the end, and starts the next server when its connection ends, does not meet
+/// the server that ends.
 #[test]
 fn after_shutdown_no_connection_is_accepted() {
     for _ in 0..10 {

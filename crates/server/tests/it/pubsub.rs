@@ -95,7 +95,7 @@ fn subscribers_in_resp2_may_do_little() {
 }
 
 /// A client that publishes to its own channel gets the reply first, then the message; inside a transaction,
-/// the message comes behind the reply of EXEC.
+/// the message comes after the reply of EXEC.
 #[test]
 fn publishing_to_oneself() {
     let server = Server::with_workers(2, &[]);
@@ -345,7 +345,7 @@ fn a_burst_of_large_messages() {
     const PUBLISHERS: usize = 60;
     const EACH: usize = 5;
     const BYTES: usize = 1 << 20;
-    /// Of this size so many may wait undelivered: 64 MB.
+    /// Number of messages of this size that may wait undelivered: 64 MB.
     const UNDELIVERED: usize = 64;
     /// Longer than a busy machine takes for as many messages as may wait.
     const STANDSTILL: Duration = Duration::from_secs(3);

@@ -96,7 +96,7 @@ fn the_append_only_file_knows_both_names() {
     assert_eq!(client.ask("DEBUG DIGEST"), digest);
 }
 
-/// What a primary sends holds, although clients may not do it here.
+/// Commands that a primary sends are obeyed, although clients may not run them here.
 #[test]
 fn a_replica_obeys_commands_that_clients_do_not_have() {
     let primary = Primary::start(&RENAMES);

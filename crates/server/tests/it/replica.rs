@@ -11,8 +11,8 @@ use std::time::Duration;
 pub const ID: &str = "0123456789012345678901234567890123456789";
 const MARK: &str = "mmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmmm";
 pub const OTHER_ID: &str = "abcdefabcdefabcdefabcdefabcdefabcdefabcd";
-/// A silence of so many seconds is too long. A primary that a test plays says nothing by itself, and its
-/// machine may be busy.
+/// Number of seconds after which a silence is too long. A primary that a test plays says nothing by itself,
+/// and its machine may be busy.
 const TIMEOUT_SECONDS: &str = "20";
 
 // ---- a primary that a test plays ----
@@ -109,7 +109,7 @@ impl Link {
         self.stream.write_all(bytes.as_ref()).unwrap();
     }
 
-    /// What is sent goes out at once, behind what is not acknowledged too.
+    /// Makes sent bytes go out at once, after bytes that are not acknowledged too.
     pub fn without_delay(&self) {
         self.stream.set_nodelay(true).unwrap();
     }
@@ -268,7 +268,7 @@ fn a_broken_link_goes_on_where_it_was() {
     let (mut link, asked) = primary.shake_hands();
     assert_eq!(asked, format!("{ID} {}", end + 1));
     link.send(format!("+CONTINUE {OTHER_ID}\r\n"));
-    // What was selected is selected still.
+    // The database that was selected is selected still.
     end += link.send_command("SET y 3");
     end += link.send_command("REPLCONF GETACK *");
     link.expect_ack(end);
@@ -380,7 +380,7 @@ fn bad_snapshots_leave_the_data() {
     let marked =
         |bytes: &[u8]| [format!("$EOF:{MARK}\r\n").into_bytes(), bytes.to_vec(), MARK.into()].concat();
     let full = format!("+FULLRESYNC {ID} 500\r\n").into_bytes();
-    // What is sent behind the question of PSYNC, and whether the connection is closed then.
+    // Bytes that are sent after the question of PSYNC, and whether the connection is closed then.
     let cases: Vec<(&str, Vec<u8>, bool)> = vec![
         ("no id", b"+FULLRESYNC\r\n".to_vec(), false),
         ("a wrong id", b"+FULLRESYNC abc 5\r\n".to_vec(), false),
@@ -429,8 +429,8 @@ fn bad_snapshots_leave_the_data() {
     }
 }
 
-/// What a module has written cannot be kept: the sync fails by its name, and the next one that has none is
-/// taken.
+/// Data that a module has written cannot be kept: the sync fails by its name, and the next one that has none
+/// is taken.
 #[test]
 fn a_snapshot_with_the_data_of_a_module() {
     const MODULE_VALUE: u8 = 7;
@@ -713,8 +713,8 @@ fn a_writable_replica_expires_what_its_clients_wrote() {
     assert_eq!(tracked(&mut client), "0");
 }
 
-/// The same host comes back with another history and without data: a process that was started again too soon,
-/// or on another disk.
+/// A host comes back with another history and without data: a process that was started again too soon, or on
+/// another disk.
 #[test]
 fn an_empty_primary_is_not_followed() {
     for diskless in ["disabled", "flush-before-load"] {
@@ -799,7 +799,7 @@ fn snapshots_without_a_file() {
     }
     let names = || std::fs::read_dir(&data.0).unwrap().count();
     assert_eq!(names(), 0, "there is no file");
-    // What breaks off leaves nothing half loaded, and no place to go on from.
+    // A snapshot that breaks off leaves nothing half loaded, and no place to continue from.
     let newer = b"REDIS0999".to_vec();
     let broken_mark = [&large[..], &MARK.as_bytes()[1..], b"x"].concat();
     for (what, bytes, frame, keys) in [
@@ -825,7 +825,8 @@ fn snapshots_without_a_file() {
 
 // ---- restarts ----
 
-/// What the replica asks for after its restart, and what then reaches it without a SELECT.
+/// Checks the place that the replica asks for after its restart, and that a command then reaches it without a
+/// SELECT.
 #[track_caller]
 pub fn goes_on_behind(primary: &Primary, end: u64, db: u32) {
     let (mut link, asked) = primary.shake_hands();
@@ -893,7 +894,7 @@ fn a_primary_that_starts_again_is_followed_where_it_was() {
         client.check("SELECT 3", "+OK\r\n");
         client.check("SET b 2", "+OK\r\n");
         same_offset(&mut client, &mut follower);
-        // What was over at the start leaves the replica too.
+        // Keys that were over at the start leave the replica too.
         follower.check("SELECT 3", "+OK\r\n");
         wait_until("the key is gone", || follower.ask("DBSIZE") == ":2\r\n");
         let stats = client.ask("INFO stats");
@@ -928,7 +929,7 @@ fn follows_a_real_valkey() {
     source.check("FLUSHALL", "+OK\r\n");
     peers::fill(&mut source, true);
     same(&mut source, &mut client);
-    // The link is killed while it is busy: it goes on in parts.
+    // The link is killed while it is busy: it continues in parts.
     for round in 0..20 {
         for n in 0..500 {
             source.send(encode(&["RPUSH", "list", &format!("{round}:{n}")]));

@@ -1,4 +1,4 @@
-//! The append-only file of a replica: it has the bytes of its primary's stream, and a restart goes on where
+//! The append-only file of a replica: it has the bytes of its primary's stream, and a restart continues where
 //! it ended.
 
 use crate::aof::{Data, kill};
@@ -7,7 +7,7 @@ use crate::feeder_disk::HangingDisk;
 use crate::peers;
 use crate::replica::{ID, OTHER_ID, Primary, goes_on_behind, snapshot, wait_for_field};
 
-/// Killed, with an append-only file: behind a base that was rewritten in the middle of the stream, and behind
+/// Killed, with an append-only file: after a base that was rewritten in the middle of the stream, and after
 /// one more file.
 #[test]
 fn goes_on_after_a_kill_with_an_append_only_file() {
@@ -50,8 +50,8 @@ fn goes_on_after_a_kill_with_an_append_only_file() {
 }
 
 /// A file of the log that begins where the stream has selected a database begins with a SELECT, for a server
-/// takes each file to begin with database 0; offsets do not count it. Behind a rewrite, after the file was
-/// switched on, and if it is torn there.
+/// takes each file to begin with database 0; offsets do not count it. It is so after a rewrite, after the
+/// file was switched on, and if it is torn there.
 #[test]
 fn a_file_that_begins_in_the_stream_has_its_select() {
     const SELECT: &[u8] = b"#isotherm unlogged\r\n*2\r\n$6\r\nSELECT\r\n$1\r\n5\r\n";
@@ -88,8 +88,8 @@ fn a_file_that_begins_in_the_stream_has_its_select() {
         let whole = SELECT.len() as u64;
         for cut in [0, 7, COMMENT_BYTES, COMMENT_BYTES + 9, whole - 1, whole, whole + 5] {
             if preamble == "no" && cut < whole {
-                // Such a base does not say what is selected behind it: the file had its SELECT before it was
-                // listed.
+                // Such a base does not say which database is selected after it: the file had its SELECT
+                // before it was listed.
                 continue;
             }
             let opened = std::fs::File::options().write(true).open(&file).unwrap();
@@ -111,8 +111,8 @@ fn a_file_that_begins_in_the_stream_has_its_select() {
     }
 }
 
-/// The same of a file that was prepared, and is the last behind a base of commands when the process is
-/// killed: without a command of the log, and with one.
+/// A file that was prepared has its SELECT too, if it is the last after a base of commands when the process
+/// is killed: without a command of the log, and with one.
 #[test]
 fn a_prepared_file_that_begins_in_the_stream_has_its_select() {
     let data = Data::new();
@@ -128,8 +128,8 @@ fn a_prepared_file_that_begins_in_the_stream_has_its_select() {
     wait_for_field(&mut client, "master_link_status", "up");
     let mut end = 70 + link.send_command("SELECT 5");
     link.without_delay();
-    // Many syncs a second, until a file is ready when the base is begun: the one behind it has nothing but
-    // its SELECT then.
+    // Many syncs a second, until a file is ready when the base is begun: the one after it has nothing but its
+    // SELECT then.
     let prepared = data.file("temp-appendonly.aof.prepared");
     let has = |bytes: &[u8], what: &[u8]| bytes.windows(what.len()).any(|window| window == what);
     let is_begun = |bytes: &[u8]| {

@@ -1,5 +1,5 @@
 //! A replica whose memory ends within the stream: nothing is refused because of `maxmemory`, and a
-//! transaction of which a part was applied is never taken for a place in the history.
+//! transaction that was applied in part is never taken for a place in the history.
 
 use crate::aof::{Data, kill};
 use crate::bad_world::limited;
@@ -83,7 +83,7 @@ fn no_part_of_a_transaction_is_taken_for_a_place_in_the_history() {
     let mut client = primary.replica.client();
     assert_eq!(number(&mut client, "DBSIZE") as usize, keys + 1);
     client.check("GET n", "$-1\r\n");
-    // With the memory that it needs it goes on.
+    // With the memory that it needs it continues.
     link.send("+CONTINUE\r\n");
     link.send(transaction(keys, 1000));
     wait_until("the transaction is applied", || client.ask("GET n") == "$1\r\n1\r\n");
@@ -93,7 +93,7 @@ fn no_part_of_a_transaction_is_taken_for_a_place_in_the_history() {
     client.check("SET b 1", OK);
 }
 
-/// All data comes again, and the replica goes on: also if it was promoted in between.
+/// All data comes again, and the replica continues: also if it was promoted in between.
 #[test]
 fn goes_on_with_all_data_after_a_part_was_applied() {
     let mut promoted = false;

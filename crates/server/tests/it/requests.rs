@@ -112,8 +112,9 @@ fn who_never_reads_is_stopped() {
     rude.check("PING", "+PONG\r\n");
 }
 
-/// The same for several that are ready at once, and for requests that stop in the middle of a batch: inline
-/// ones, whose quotes are decoded where they lie, come out right when they run later.
+/// Clients that read late get everything, also if several are ready at once, and if requests stop in the
+/// middle of a batch: inline ones, whose quotes are decoded where they lie, come out right when they run
+/// later.
 #[test]
 fn who_reads_late_gets_everything() {
     let server = Server::start(&[]);
@@ -216,7 +217,7 @@ fn wrong_requests_are_answered_and_closed() {
     ];
     for (bytes, error) in cases {
         let mut client = server.client();
-        // What came before it is answered as well, and what comes behind is not.
+        // Requests before it are answered as well, and those after it are not.
         client.send(encode(&["PING"]));
         client.expect("+PONG\r\n");
         client.send(bytes);
@@ -272,7 +273,7 @@ fn query_buffers_are_limited() {
     }
     client.expect_end();
     server.wait_for_log("max query buffer length");
-    // The same in the queue of a transaction.
+    // The queue of a transaction is limited too.
     let mut client = server.client();
     client.check("MULTI", OK);
     let request = encode(&["SET", "k", &"v".repeat(100_000)]);
@@ -364,7 +365,8 @@ fn a_flood_of_one_client_leaves_room_for_others() {
     });
 }
 
-/// What a request still lacked says nothing about the next one, also when its reply stops the connection.
+/// The bytes that a request still lacked say nothing about the next one, also when its reply stops the
+/// connection.
 #[test]
 fn a_small_request_behind_a_large_one_whose_reply_waited() {
     /// A last piece that is read into the connection's own bytes, and larger than the next request.
@@ -376,7 +378,7 @@ fn a_small_request_behind_a_large_one_whose_reply_waited() {
     let request = encode(&["ECHO", &value]);
     let (first, last) = request.split_at(request.len() - LAST);
     client.send(first);
-    // The two bytes behind the value are in the last piece.
+    // The two bytes after the value are in the last piece.
     let arrived = value.len() - (LAST - 2);
     wait_until("it is read", || other.listed(&format!("id={id}"), "qbuf") == Some(arrived.to_string()));
     client.send(last);
@@ -450,7 +452,7 @@ fn reads_and_sends(asking: &mut Client, client: &mut Client, batches: &[&[u8]]) 
 
 const PIPELINE: usize = 32;
 
-/// A pipeline of HSETs of so many bytes each, from 47 to 136.
+/// A pipeline of HSETs of `request_bytes` bytes each, from 47 to 136.
 fn hsets(request_bytes: usize) -> Vec<u8> {
     let value = "v".repeat(request_bytes - 37);
     let bytes: Vec<u8> =

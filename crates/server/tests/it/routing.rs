@@ -62,8 +62,8 @@ fn a_slot_that_leaves_lets_go_of_its_clients() {
     }
 }
 
-/// What is sent once DELSLOTS has answered is refused, and what was sent before has run or is refused: none
-/// runs later.
+/// A command that is sent once DELSLOTS has answered is refused, and one that was sent before has run or is
+/// refused: none runs later.
 #[test]
 fn no_command_runs_on_a_slot_that_has_left() {
     const ROUNDS: u64 = 60;

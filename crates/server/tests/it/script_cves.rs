@@ -1,5 +1,5 @@
-//! What was once a hole in servers that run scripts, and lies in the server around the interpreter. (Those of
-//! Lua and of the libraries are tests of the crate `script`.)
+//! Former holes in servers that run scripts, in the server around the interpreter. (Those of Lua and of the
+//! libraries are tests of the crate `script`.)
 
 use std::net::TcpStream;
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn has_reply(stream: &TcpStream) -> bool {
     came
 }
 
-/// Ends the script of this client by others, some of which are clients of another worker.
+/// Ends the script of this client by others. Some of them are clients of another worker.
 fn kill(others: &mut [Client], client: &Client) {
     wait_until("the script is killed", || {
         others.iter_mut().for_each(|other| other.send(encode(&["SCRIPT", "KILL"])));

@@ -174,7 +174,7 @@ fn others_see_what_a_script_does() {
     waiting.send(encode(&["BLPOP", "list", "0"]));
     wait_until("it waits", || client.blocked_count() == 1);
     monitor.check("MONITOR", OK);
-    // Served behind the whole script: the element that was pushed last is there too.
+    // Served after the whole script: the element that was pushed last is there too.
     let text = "redis.call('RPUSH', 'list', 'a') return redis.call('LPUSH', 'list', 'b')";
     assert_eq!(eval(&mut client, text), ":2\r\n");
     waiting.expect("*2\r\n$4\r\nlist\r\n$1\r\nb\r\n");
@@ -184,7 +184,7 @@ fn others_see_what_a_script_does() {
         let line = String::from_utf8(monitor.read_reply()).unwrap();
         assert!(line.contains(expected), "{line}");
     }
-    // What it has read is tracked, for its caller.
+    // Keys that it has read are tracked, for its caller.
     let mut reader = server.client();
     assert!(reader.ask("HELLO 3").starts_with('%'));
     reader.check("CLIENT TRACKING ON", OK);

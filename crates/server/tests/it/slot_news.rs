@@ -121,7 +121,7 @@ fn the_clients_of_the_node_that_a_slot_leaves_hear_of_it() {
     moves(from, to, 5);
     let address = |node: &Node| format!("127.0.0.1:{}", node.server.port);
     assert_eq!(push(&mut here), ["SMIGRATED", &address(from), &address(to), "5"]);
-    // Before the push it was not answered anything else, and it is served behind it.
+    // Before the push it was not answered anything else, and it is served after it.
     here.check("PING", "+PONG\r\n");
 
     // The first of a second was said; those that follow are said together.

@@ -1,4 +1,4 @@
-//! What the server reports of slots and of the keys that are used most.
+//! Reports of the server on slots and on the keys that are used most.
 
 use crate::common::{Client, Server, encode, wait_until};
 
@@ -9,7 +9,7 @@ fn slot(number: u16, keys: u64, bytes: u64) -> String {
     format!("*2\r\n:{number}\r\n*4\r\n$9\r\nkey-count\r\n:{keys}\r\n$12\r\nmemory-bytes\r\n:{bytes}\r\n")
 }
 
-/// The number behind a name in a reply.
+/// The number after a name in a reply.
 fn number(reply: &str, name: &str) -> i64 {
     let (_, rest) = reply.split_once(&format!("{name}\r\n:")).unwrap_or_else(|| panic!("{name}: {reply:?}"));
     rest.split("\r\n").next().unwrap().parse().unwrap()
@@ -82,7 +82,7 @@ fn slots_report_what_commands_cost() {
     assert!(!stats(&mut client, 15495).contains("network"));
 }
 
-/// What a slot's commands have brought and got.
+/// The bytes that a slot's commands have brought and got.
 fn network(client: &mut Client, slot: u16) -> (i64, i64) {
     let stats = stats(client, slot);
     (number(&stats, "network-bytes-in"), number(&stats, "network-bytes-out"))
@@ -195,7 +195,7 @@ fn a_slot_that_leaves_is_counted_anew() {
     client.check("CLUSTER ADDSLOTS 15495", OK);
     assert_eq!(network(&mut client, 15495), (0, 0));
     assert_eq!(network(&mut client, 3300), (wire(&["SET", "b", "1"]), 5));
-    // What the bus thread has answered is a call like any other.
+    // A command that the bus thread has answered is a call like any other.
     client.check("CLUSTER ADDSLOTS 3300", "-ERR Slot 3300 is already busy\r\n");
     let info = client.ask("INFO commandstats");
     let line = |name: &str| info.lines().find(|line| line.starts_with(name)).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Scripts that take long: who waits for them, who does not, and what becomes visible when.
+//! Scripts that take long: the clients that wait for them, those that do not, and the moments at which
+//! changes become visible.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -55,7 +56,7 @@ fn only_who_needs_its_keys_waits() {
         wait_for_long(&mut other, 1);
         let mut same = server.client();
         same.send(encode(&["GET", "mine"]));
-        // Its connection waits, with all that it sends behind that.
+        // Its connection waits, with all that it sends after that.
         same.send(encode(&["GET", "theirs"]));
         for (command, reply) in [
             ("GET theirs", "$1\r\n2\r\n"),
@@ -429,8 +430,8 @@ fn what_waits_for_all_scripts_gets_its_turn() {
     });
 }
 
-/// What the process does of itself waits too, and holds up nothing else: the thread that begins it takes new
-/// connections.
+/// Work that the process does of itself waits too, and holds up nothing else: the thread that begins it takes
+/// new connections.
 #[test]
 fn a_save_that_is_due_waits_for_its_end_and_nothing_waits_for_the_save() {
     let server = Server::with_workers(2, &["--save", "1 1"]);
@@ -500,7 +501,7 @@ fn scripts_that_name_their_keys_run_side_by_side() {
     start_script(&mut first, &format!("redis.call('GET', KEYS[1]) {ENDLESS}"), &["a"]);
     start_script(&mut second, &format!("redis.call('GET', KEYS[1]) {ENDLESS}"), &["b"]);
     wait_for_long(&mut other, 2);
-    // Beside them one with the token, and a short one.
+    // With them one with the token, and a short one.
     let mut third = server.client();
     start_script(&mut third, &format!("redis.call('GET', 'met') {ENDLESS}"), &[]);
     wait_for_long(&mut other, 3);
@@ -550,7 +551,7 @@ fn functions_that_take_long_are_shown_and_killed() {
         assert_eq!(reply(&mut same), "$-1\r\n");
         wait_for_long(&mut other, 0);
         assert!(other.ask("FUNCTION STATS").starts_with("*4\r\n$14\r\nrunning_script\r\n$-1"));
-        // What a library keeps is there still.
+        // The state of a library is there still.
         client.send(encode(&["FCALL", "count", "0"]));
         assert_eq!(reply(&mut client), ":2\r\n");
     });

@@ -80,7 +80,7 @@ fn more_data_than_memory_is_there() {
     assert!(used < 28 << 20, "{used}: writers waited for the disk");
     assert!(swap(&mut client, "swap_keys") > KEYS as u64 / 2);
     check(&mut client, (0..KEYS).step_by(7), 0);
-    // What needs no value reads none.
+    // Commands that need no value read none.
     let reads = swap(&mut other, "swap_reads");
     for n in (0..KEYS).step_by(50) {
         other.check(&format!("STRLEN {}", name(n)), ":1000\r\n");
@@ -353,7 +353,7 @@ fn it_says_why_it_does_not_start() {
     assert!(!output.status.success() && text.contains("in use by another process"), "{text}");
 }
 
-/// What operators see.
+/// The figures that operators see are right.
 #[test]
 fn figures_are_shown() {
     let folder = Folder::new("figures");
@@ -375,7 +375,7 @@ fn figures_are_shown() {
     let tier = other.ask("MEMORY STATS").split("tier.bytes\r\n:").nth(1).map(str::to_string);
     let tier = tier.and_then(|rest| rest.lines().next()?.parse::<u64>().ok()).expect("a figure");
     assert!(tier > 1000, "what was lent, and tables: {tier}");
-    // Used three times while it is lent; a write brings it home.
+    // Used three times while it is lent; a write promotes it.
     check(&mut client, std::iter::repeat_n(0, 3), 0);
     client.check(&format!("APPEND {} x", name(0)), ":1001\r\n");
     // All is held by EXEC.

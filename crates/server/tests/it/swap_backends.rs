@@ -1,5 +1,5 @@
-//! Who reads what is on disk: workers by rings of their own, or threads where the system refuses those. Both
-//! answer the same.
+//! The readers of values on disk: workers by rings of their own, or threads where the system refuses those.
+//! Both give equal answers.
 
 use crate::common::{encode, text_field, wait_until};
 use crate::swap::{Folder, check, name, set, swap};

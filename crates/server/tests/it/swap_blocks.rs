@@ -1,5 +1,5 @@
-//! Large lists and streams of which blocks are on disk: they answer as a server does that has all of it in
-//! memory, whatever asks.
+//! Large lists and streams with blocks on disk: they answer as a server does that has all of it in memory,
+//! whatever asks.
 
 use crate::common::{Client, Server, field, wait_until};
 use crate::swap::{Folder, swap};
@@ -35,7 +35,7 @@ fn filled(folder: &Folder) -> Pair {
     pair
 }
 
-/// The same in one server, without swap.
+/// Fills one server with that data, without swap.
 fn filled_alone() -> (Server, Client) {
     let server = Server::with_workers(1, &["--enable-debug-command", "yes"]);
     let mut client = server.client();

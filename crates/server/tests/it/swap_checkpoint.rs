@@ -43,7 +43,7 @@ impl Folder {
         server
     }
 
-    /// What it says when it does not start.
+    /// The message of a server that does not start.
     pub fn refusal(&self, more: &[&str]) -> String {
         let port = free_port().to_string();
         let arguments = [&self.arguments(more)[..], &["--port", &port]].concat();
@@ -96,7 +96,7 @@ fn wait_until_loaded(client: &mut Client) {
     wait_until("it is loaded", || !client.ask("DBSIZE").contains("LOADING"));
 }
 
-/// Begins a rewrite, behind one that has begun by itself to free files of swap-dir.
+/// Begins a rewrite, after one that has begun by itself to free files of swap-dir.
 pub fn begin_rewrite(client: &mut Client) {
     const STARTED: &str = "+Background append only file rewriting started\r\n";
     wait_until("a rewrite begins", || client.ask("BGREWRITEAOF") == STARTED);
@@ -142,7 +142,7 @@ fn a_base_refers_and_is_loaded_without_its_values() {
         "{base} B, {cold} cold"
     );
     assert!(begins_with(&folder.base(), b"ISOTHERM1") && folder.owner().exists());
-    // Behind the base: written over, deleted, and moved by cleaning and reading.
+    // After the base: written over, deleted, and moved by cleaning and reading.
     set(&mut client, (0..KEYS).step_by(9), 1);
     (0..100).for_each(|n| client.check(&format!("DEL key:{}", n * 7 + 1), ":1\r\n"));
     let digest = client.ask("DEBUG DIGEST");
@@ -186,7 +186,8 @@ fn a_base_refers_and_is_loaded_without_its_values() {
     assert_eq!(server.client().ask("DEBUG DIGEST"), digest);
 }
 
-/// What a base refers to and is not there, or is another's, ends the start; nothing is changed by that.
+/// A value that a base refers to and that is not there, or is another's, ends the start; nothing is changed
+/// by that.
 #[test]
 fn what_is_not_there_is_said_and_nothing_is_lost() {
     let folder = Folder::new("refused");
@@ -244,7 +245,8 @@ fn what_is_not_there_is_said_and_nothing_is_lost() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// What is written over waits for the next base, and a new one is made before that takes much of the disk.
+/// A value that is written over waits for the next base, and a new one is made before that takes much of the
+/// disk.
 #[test]
 fn what_waits_is_freed_by_a_new_base() {
     let folder = Folder::new("waits");
@@ -321,8 +323,8 @@ fn a_sync_that_fails_leaves_the_old_base() {
     assert_eq!(server.client().ask("DEBUG DIGEST"), digest);
 }
 
-/// The same if it is switched off while the first base that refers is being synced: the folder has no owner
-/// before that is over.
+/// The base has all values also if swap-mode is switched off while the first base that refers is being
+/// synced: the folder has no owner before that is over.
 #[test]
 fn switched_off_while_the_first_base_is_written_the_base_has_all_values() {
     let folder = Folder::new("off-early");

@@ -36,7 +36,7 @@ pub fn with_cold(folder: &Folder, keys: usize, more: &[&str]) -> Server {
     server
 }
 
-/// The replies of so many SETs, in one batch: how many were refused for want of memory.
+/// Sends SETs of these numbers, in batches. Returns how many were refused for want of memory.
 pub fn set_or_oom(client: &mut Client, numbers: std::ops::Range<usize>) -> usize {
     let mut refused = 0;
     for first in numbers.clone().step_by(100) {
@@ -81,7 +81,7 @@ fn a_disk_that_cannot_be_written_is_read_only() {
     let refused = set_or_oom(&mut client, MANY..2 * MANY);
     assert!(refused > MANY / 2, "{refused}");
     assert_eq!(state(&mut client), "degraded");
-    // What is on disk is read, written over and deleted.
+    // Values on disk are read, written over and deleted.
     check(&mut client, (0..MANY).step_by(7), 0);
     client.check(&format!("DEL {} {}", name(0), name(1)), ":2\r\n");
     fault(&mut client, "write none");
@@ -112,7 +112,7 @@ fn a_disk_without_room_leaves_it_to_the_policy() {
     check(&mut client, (2 * MANY..3 * MANY).step_by(7), 0);
 }
 
-/// Who writes is not held up by a write that never ends.
+/// A writer is not held up by a write that never ends.
 #[test]
 fn a_write_that_hangs_holds_up_no_writer_for_long() {
     let folder = Folder::new("hang-write");
@@ -149,7 +149,7 @@ fn a_read_that_hangs_is_given_up_and_hot_keys_feel_nothing() {
     assert!(began.elapsed() >= Duration::from_millis(300));
     assert_eq!((swap(&mut other, "swap_timeouts"), state(&mut other)), (1, "ok".to_string()));
     // In a transaction it is an error of its element, in a script one that it can see; both wait under their
-    // locks at most so long.
+    // locks for a bounded time.
     client.check("MULTI", "+OK\r\n");
     client.check("SET hot there", "+QUEUED\r\n");
     client.check(&format!("GET {}", name(2)), "+QUEUED\r\n");
@@ -158,7 +158,7 @@ fn a_read_that_hangs_is_given_up_and_hot_keys_feel_nothing() {
     let script = format!("return redis.pcall('GET', '{}')", name(3));
     client.send(encode(&["EVAL", &script, "0"]));
     assert!(String::from_utf8_lossy(&client.read_reply()).starts_with("-SWAPERR"));
-    // What was given up is not remembered against the key.
+    // A read that was given up is not remembered against the key.
     fault(&mut other, "read none");
     check(&mut client, 0..40, 0);
     assert_eq!(swap(&mut other, "swap_reads_waiting"), 0);
@@ -245,7 +245,7 @@ fn reads_that_fail_are_errors_until_they_do_not() {
     let folder = Folder::new("read-error");
     let server = with_cold(&folder, 40, &[]);
     let mut client = server.client();
-    // What no command has waited for is not noted against its key.
+    // A read that no command has waited for is not noted against its key.
     fault(&mut client, "read io 3");
     client.check(&format!("DUMPFROMSSDB {}", name(0)), "+OK\r\n");
     wait_until("it was tried", || swap(&mut client, "swap_unreadable") == 1);
@@ -339,7 +339,8 @@ fn exec(client: &mut Client, request: &str, expected: &str) {
     client.check(request, expected);
 }
 
-/// Who cannot do what its primary did is no replica of it: the link breaks, and comes back with the disk.
+/// A server that cannot do what its primary did is no replica of it: the link breaks, and comes back with the
+/// disk.
 #[test]
 fn a_replica_that_cannot_read_skips_no_command() {
     let folder = Folder::new("replica");

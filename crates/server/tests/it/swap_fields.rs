@@ -57,7 +57,7 @@ fn fields_are_due_while_their_hash_is_on_disk() {
     assert_eq!(client.ask("DEBUG DIGEST"), digest);
     all_cold(&mut client, HASHES);
     client.check("OBJECT ENCODING hash:2", "$9\r\nhashtable\r\n");
-    // What is far away brings nothing home.
+    // A time that is far away promotes nothing.
     client.check("HPERSIST hash:0 FIELDS 1 field:0", "*1\r\n:1\r\n");
     assert_eq!(swap(&mut client, "swap_keys"), HASHES as u64 - 1);
     let came_home = swap(&mut client, "swap_came_home");
@@ -110,7 +110,7 @@ fn files_and_replicas_have_the_times_of_fields() {
     client.check("DEBUG RELOAD NOSAVE", "+OK\r\n");
     assert_eq!(client.ask("DEBUG DIGEST"), digest);
     assert_eq!((0..HASHES).map(|number| of(&mut client, number)).collect::<Vec<_>>(), times);
-    // What leaves by its time on disk leaves the replica.
+    // A field that leaves by its time on disk leaves the replica.
     client.check("HPEXPIRE hash:1 3000 FIELDS 1 field:3", "*1\r\n:1\r\n");
     all_cold(&mut client, HASHES);
     wait_until("the replica hears of it", || other.ask("HLEN hash:1") == ":299\r\n");

@@ -147,7 +147,7 @@ fn whatever_names_a_key_finds_it() {
     client.check("SAVE", "+OK\r\n");
     client.check("DEBUG RELOAD NOSAVE", "+OK\r\n");
     assert_eq!(client.ask("DEBUG DIGEST"), digest);
-    // And all come home.
+    // And all are promoted.
     freeze(&mut client, all);
     client.check("SWAP VERIFY", "+Verification started\r\n");
     wait_until("all is verified", || swap(&mut client, "swap_verify_rounds") == 1);
@@ -233,7 +233,7 @@ fn frozen_keys_expire() {
         "{}",
         client.ask("INFO keyspace")
     );
-    // What comes to memory has its expiry, and freezes with it again.
+    // A key that comes to memory has its expiry, and freezes with it again.
     assert!(client.ask(&format!("TTL {}", name(1))).starts_with(":49") || client_time_ms() > moment);
     freeze(&mut client, all);
     client.check("WATCH goes:1", "+OK\r\n");
@@ -281,7 +281,7 @@ fn client_time_ms() -> u128 {
     std::time::UNIX_EPOCH.elapsed().expect("it is later").as_millis()
 }
 
-/// What cannot be read is an error and never "no such key".
+/// A record that cannot be read is an error and never "no such key".
 #[test]
 fn a_record_that_cannot_be_read_is_an_error() {
     const ERROR: &str = "-SWAPERR A value that this command needs cannot be read from disk\r\n";
@@ -299,11 +299,11 @@ fn a_record_that_cannot_be_read_is_an_error() {
     client.check(&format!("SET {} new", name(7)), ERROR);
     client.check("DBSIZE", ":2000\r\n");
     client.check(&format!("LOCATEKEY {}", name(7)), "$4\r\nssdb\r\n");
-    // What walks over all keys has no reply for that: the next command has its own.
+    // A command that walks over all keys has no reply for that: the next command has its own.
     client.ask("DEBUG DIGEST");
     client.check("SET another 1", "+OK\r\n");
-    // Of COPY and MOVE the key in the other database is not fetched before they run: nothing is written
-    // beside the old value.
+    // Of COPY and MOVE the key in the other database is not fetched before they run: nothing is written next
+    // to the old value.
     client.check("SELECT 1", "+OK\r\n");
     client.check(&format!("SET {} x", name(9)), "+OK\r\n");
     client.check(&format!("COPY {0} {0} DB 0 REPLACE", name(9)), ERROR);
@@ -319,8 +319,8 @@ fn a_record_that_cannot_be_read_is_an_error() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// Of a pipeline the keys behind the one that waits are read with it, whatever names them: here those behind
-/// a command that blocks.
+/// The keys of a pipeline after the one that waits are read with it, whatever names them: here those after a
+/// command that blocks.
 #[test]
 fn a_pipeline_reads_ahead_whatever_names_keys() {
     let folder = Folder::new("frozen-ahead");
@@ -427,7 +427,7 @@ fn records_are_cleaned() {
     let mut client = server.client();
     set(&mut client, 0..KEYS * 2);
     let mut filler = server.client();
-    // Larger values of one key after another fill the log, and leave holes beside the records.
+    // Larger values of one key after another fill the log, and leave holes next to the records.
     let text = "y".repeat(4000);
     for n in 0..100_000 {
         // A write that takes seconds lets the disk count as degraded for a moment, on a machine that is busy.

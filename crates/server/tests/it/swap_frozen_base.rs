@@ -41,7 +41,7 @@ fn frozen_keys_stay_where_they_are_over_a_restart() {
     assert_eq!(reads(&mut client), before, "no record is read for it");
     let base = std::fs::metadata(folder.base()).expect("it is there").len();
     assert!(begins_with(&folder.base(), b"ISOTHERM2") && base < all * 12 + 20_000, "{base} B");
-    // Behind the base: some come home, change, go.
+    // After the base: some are promoted, change, leave.
     check(&mut client, (0..KEYS).step_by(501));
     (0..KEYS).step_by(977).for_each(|n| client.check(&format!("DEL {}", name(n)), ":1\r\n"));
     (0..KEYS).step_by(977).for_each(|n| client.check(&format!("SET again:{n} {n}"), "+OK\r\n"));
@@ -64,7 +64,7 @@ fn frozen_keys_stay_where_they_are_over_a_restart() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
     client.check("KEYS goes:*", "*0\r\n");
     let found = client.ask("DEBUG DIGEST");
-    // What is due is part of it as long as it is there.
+    // A key that is due is part of it as long as it is there.
     if client.ask("DBSIZE") == format!(":{}\r\n", KEYS + 199) {
         assert_eq!(found, digest);
     }
@@ -100,8 +100,8 @@ fn frozen_keys_stay_where_they_are_over_a_restart() {
     assert_eq!(server.client().ask("DEBUG DIGEST"), digest);
 }
 
-/// While a base is written keys come home and records are moved: it has what was there at its beginning,
-/// where that lay then.
+/// While a base is written keys are promoted and records are moved: it has the keys that were there at its
+/// beginning, at the places of that moment.
 #[test]
 fn a_base_has_what_was_frozen_at_its_beginning() {
     let folder = Folder::new("frozen-moves");

@@ -82,7 +82,7 @@ fn looks_wait_for_the_disk_and_no_client_for_them() {
     assert!(replies[2].starts_with(&of_values.replace("*1", "*3")), "{}", replies[2]);
     assert_eq!(replies[2].matches("+0000000000").count(), 1, "{}", replies[2]);
     let names = |reply: &str| reply.matches("\r\n$").count();
-    // The frozen key that came home may have been there already.
+    // The frozen key that was promoted may have been there already.
     let on_disk = names(&replies[3]);
     assert!((FROZEN + LONG - 1..=FROZEN + LONG).contains(&on_disk), "{on_disk}");
     assert!(replies[4].contains("\r\nhash\r\n") && names(&replies[4]) <= 3, "{}", replies[4]);
@@ -175,7 +175,7 @@ fn slots_are_listed_and_flushed_beside_others() {
     for field in ["swap_reads_undeclared", "swap_reads_in_commands"] {
         assert_eq!(swap(&mut client, field), 0, "{field}");
     }
-    // What cannot be read is deleted unread.
+    // A value that cannot be read is deleted unread.
     fill(&mut client);
     fault(&mut client, "read io");
     client.check(&format!("CLUSTER FLUSHSLOT {slot}"), "+OK\r\n");

@@ -1,5 +1,4 @@
-//! Large hashes and sets of which parts are on disk: they answer as if all of it lay in memory, whatever
-//! asks.
+//! Large hashes and sets with parts on disk: they answer as if all of it lay in memory, whatever asks.
 
 use crate::common::{Client, Server, encode, field, text_field, wait_until};
 use crate::swap::{Folder, swap};
@@ -10,7 +9,7 @@ fn field_name(number: usize) -> String {
     format!("field:{number:06}")
 }
 
-/// Some lie in their page, others beside it.
+/// Some lie in their page, others outside of it.
 fn value(number: usize) -> String {
     let text = format!("value {number} ");
     if number.is_multiple_of(10) { text.repeat(40) } else { text.repeat(5) }
@@ -156,7 +155,7 @@ fn walks_and_draws_read_what_they_meet() {
     assert_eq!(seen.len(), FIELDS);
     sink(&mut client);
     assert_eq!(words_of(&client.ask("HGETALL hash")).len(), 2 * FIELDS);
-    // What was only read leaves again without being written.
+    // Parts that were only read leave again without being written.
     let written = swap(&mut client, "swap_sunk_bytes");
     sink(&mut client);
     assert!(swap(&mut client, "swap_nodes_left_clean") > 1000);
@@ -216,7 +215,7 @@ fn transactions_scripts_and_sort_wait_for_them() {
     client.check("HSET by_2 w 2", ":1\r\n");
     client.check("HSET by_1 w 3", ":1\r\n");
     client.check("SORT numbers BY by_*->w", sorted);
-    // What is stored is read first.
+    // A value that is stored is read first.
     client.check("COPY hash hash7", ":1\r\n");
     client.check("RPUSH seven 7", ":1\r\n");
     sink(&mut client);
@@ -255,7 +254,7 @@ fn files_have_all_of_them() {
     wait_until("it is verified", || swap(&mut client, "swap_verify_rounds") == 1);
     assert_eq!(swap(&mut client, "swap_verify_bad_keys"), 0);
     assert!(swap(&mut client, "swap_verify_keys") > 1000);
-    // Off: all comes home.
+    // Off: all parts are promoted.
     client.check("CONFIG SET swap-mode no", "+OK\r\n");
     wait_until("all is home", || swap(&mut client, "swap_nodes") == 0);
     assert_eq!(client.ask("DEBUG DIGEST"), digest);

@@ -27,7 +27,7 @@ impl Pair {
         reply
     }
 
-    /// All that may leave has left: more than so many parts.
+    /// Waits until all that may leave has left: more than `nodes_min` parts.
     pub fn sink(&mut self, nodes_min: u64) {
         self.client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
         let mut before = 0;
@@ -39,7 +39,7 @@ impl Pair {
         self.client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
     }
 
-    /// The same replies, and nothing that is not as it has to be.
+    /// Checks that the replies are equal, and that all is as it has to be.
     pub fn check(&mut self, requests: &[&str]) {
         requests.iter().for_each(|request| _ = self.same(request));
         self.client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");

@@ -1,4 +1,4 @@
-//! What happens to keys and clients while a value is read: reads are held until it has happened.
+//! Events of keys and clients while a value is read: reads are held until they have happened.
 
 use crate::common::{Client, Server, encode, wait_until};
 use crate::swap::{Folder, check, name, set, swap, value};
@@ -213,7 +213,7 @@ fn what_needs_a_value_waits_for_it() {
         ("LLEN l".into(), ":2\r\n".into()),
         ("LRANGE m 0 0".into(), format!("*1\r\n$100\r\n{}\r\n", element('x'))),
         ("LPUSH n w".into(), ":3\r\n".into()),
-        // What lies on disk lies there under its name.
+        // A value on disk lies there under its name.
         (format!("RENAME {} other", name(2)), "+OK\r\n".into()),
     ] {
         fault(&mut other, "read hang");
@@ -223,7 +223,7 @@ fn what_needs_a_value_waits_for_it() {
     }
 }
 
-/// The end of what goes on beside a test.
+/// The end of the work that runs during a test.
 struct End<'e>(&'e AtomicBool);
 
 impl Drop for End<'_> {
@@ -313,7 +313,7 @@ fn a_transaction_has_all_that_it_needs_read_before_it_begins() {
     client.expect("*-1\r\n");
 }
 
-/// The value that wakes a client may be on disk. It takes it once it is there, and none behind it is served
+/// The value that wakes a client may be on disk. It takes it once it is there, and none after it is served
 /// before.
 #[test]
 fn who_waits_for_a_key_is_served_what_was_read() {

@@ -1,5 +1,5 @@
-//! Values on disk are read while memory is short: what is only read takes none of it that stays, and those
-//! who write come to their turn.
+//! Values on disk are read while memory is short: values that are only read take none of it for good, and
+//! writers get their turn.
 
 use crate::common::{Client, Server, encode, field, wait_until};
 use crate::swap::{self, Folder, swap};
@@ -125,7 +125,7 @@ fn what_is_changed_comes_to_memory_as_far_as_there_is_room() {
     });
     assert!(most <= MOST, "{most}");
     assert!(refused > 0 && served > 0, "{served} served, {refused} refused");
-    // What frees memory goes on in any case.
+    // Commands that free memory run in any case.
     client.check(&format!("DEL {}", name(COLLECTIONS - 1)), ":1\r\n");
     fault(&mut client, "write none");
     wait_until("values leave memory again", || {
@@ -196,7 +196,7 @@ fn frozen_keys_are_shown_from_their_records() {
     fault(&mut client, "write none");
 }
 
-/// Six clients read what does not fit into memory, as fast as they can; one beside them writes.
+/// Six clients read more than fits into memory, as fast as they can; another one writes.
 #[test]
 fn who_writes_does_not_wait_for_the_end_of_those_who_read() {
     let folder = Folder::new("short-turns");

@@ -175,7 +175,7 @@ fn a_full_log_refuses_without_a_policy() {
     }
     check(&mut client, (0..keys).step_by(31), 0);
     assert_eq!(evicted(&mut client), 0);
-    // What is deleted makes room again.
+    // Values that are deleted make room again.
     for first in (0..keys / 2).step_by(100) {
         let names: Vec<String> = (first..first + 100).map(name).collect();
         client.check(&format!("DEL {}", names.join(" ")), ":100\r\n");
@@ -223,7 +223,7 @@ fn what_does_not_write_does_not_wait_with_writers() {
     let id = writer.id();
     fault(asks, "write hang");
     std::thread::scope(|scope| {
-        // What is refused once the disk is given up does not matter.
+        // Refusals once the disk is given up do not matter.
         scope.spawn(|| set_or_oom(writer, 0..MANY));
         wait_until("the writer waits", || asks.sees_waiting(id) || state(asks) != "ok");
         for request in ["PING", "PUBLISH channel message", "SUBSCRIBE channel", "GET nothing"] {
@@ -316,7 +316,7 @@ fn what_is_dead_here_and_there_refuses_no_write() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// A segment of which a part cannot be read is dropped in its turn: the keys of that part go before those
+/// A segment with a part that cannot be read is dropped in its turn: the keys of that part go before those
 /// whose values are there. Until then the server's log has one line a second of them.
 #[test]
 fn what_cannot_be_read_is_evicted_too() {

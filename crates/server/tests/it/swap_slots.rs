@@ -30,7 +30,7 @@ struct World {
     nodes: Vec<Node>,
     clients: [Client; 2],
     model: Server,
-    /// What the digest of a node that has keys differs by from that of its keys.
+    /// The difference between the digest of a node that has keys and that of its keys.
     base: u128,
     /// Of what writers add to streams.
     last_id: Arc<AtomicUsize>,
@@ -46,7 +46,7 @@ impl World {
         let clients = [0, 1].map(|at: usize| nodes[at].client());
         let model = Server::with_workers(1, &["--enable-debug-command", "yes"]);
         let mut world = World { nodes, clients, model, base: 0, last_id: Arc::default(), _folders: folders };
-        // So long that it stays in memory.
+        // Long enough to stay in memory.
         let (mut caller, name) = (world.caller(), "n".repeat(200));
         ["{a}", "{c}"].iter().for_each(|tag| _ = caller.line(&format!("SET {tag}{name} x")));
         world.base = world.digests();
@@ -115,7 +115,7 @@ impl World {
         client.check("DEBUG SWAP-CHAOS 0", OK);
     }
 
-    /// The same as long as both nodes together have the data of the model.
+    /// A digest that stays equal as long as both nodes together have the data of the model.
     fn digests(&mut self) -> u128 {
         let nodes = self.clients.iter_mut().map(digest).fold(0, |sum, one| sum ^ one);
         nodes ^ digest(&mut self.model.client())
@@ -246,7 +246,7 @@ fn slots_move_forth_and_back() {
     drop((replica, folder));
 }
 
-/// What cannot be read is neither missing nor moved.
+/// A key that cannot be read is neither missing nor moved.
 #[test]
 fn a_disk_that_fails_gives_nothing_away() {
     let mut world = World::new("fails", &[]);
@@ -278,14 +278,14 @@ fn a_disk_that_fails_gives_nothing_away() {
     world.check_empty(0);
 }
 
-// ---- beside writers ----
+// ---- during writes ----
 
 fn next(random: &mut u64) -> usize {
     *random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
     (*random >> 33) as usize
 }
 
-/// One command of a writer, who has every other string and one of two collections of each kind for itself.
+/// One command of a writer, which has every other string and one of two collections of each kind for itself.
 fn step(caller: &mut Caller, tag: &str, half: usize, random: &mut u64) {
     let (n, e) = (next(random), next(random) % ELEMENTS);
     let any = format!("{tag}s{}", n % (STRINGS / 2) * 2 + half);
@@ -413,7 +413,7 @@ fn nodes_are_killed_between_the_keys_of_a_slot() {
         world.move_some(slot, 0, 50);
         world.restart(killed);
         world.check();
-        // What is where is known again, and clients find it.
+        // The place of each key is known again, and clients find it.
         let mut caller = world.caller();
         (0..STRINGS)
             .filter(|n| n % 5 != 3)

@@ -1,4 +1,5 @@
-//! What the tier of cold values shares with the rest: descriptors, space on disk, memory of a snapshot.
+//! Resources that the tier of cold values shares with the rest: descriptors, space on disk, memory of a
+//! snapshot.
 
 use crate::bad_world::limited;
 use crate::common::{Client, encode, text_field, wait_until};
@@ -77,8 +78,8 @@ fn an_append_only_file_that_is_off_keeps_no_segments_for_ever() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// A start with `appendonly no` beside an append-only file that refers: what that needs is kept, and the log
-/// says what frees it.
+/// A start with `appendonly no` next to an append-only file that refers: the segments that it needs are kept,
+/// and the log says what frees them.
 #[test]
 fn a_base_that_was_not_loaded_is_not_written_over_unasked() {
     const KEYS: usize = 50_000;
@@ -99,8 +100,8 @@ fn a_base_that_was_not_loaded_is_not_written_over_unasked() {
     wait_until("no write is refused", || set_or_oom(&mut client, 0..KEYS) == 0);
 }
 
-/// What is dead is given back when others need the space, and nothing more is taken; when they do not, all is
-/// as before.
+/// Dead space is given back when others need it, and nothing more is taken; when they do not, all is as
+/// before.
 #[test]
 fn space_that_others_need_is_left_to_them() {
     const KEYS: usize = 40_000;

@@ -119,7 +119,7 @@ fn clients_wait_for_streams_that_are_not_in_memory() {
         "*1\r\n*2\r\n$8\r\nstream:0\r\n*1\r\n*2\r\n$5\r\n500-5\r\n*2\r\n$4\r\nname\r\n$5\r\nvalue\r\n";
     reader.expect(entry);
     worker.expect(entry);
-    // Deleted while it is on disk: who waits in a group hears of it.
+    // Deleted while it is on disk: a client that waits in a group hears of it.
     let mut worker = waiting(&server, &mut client, &group("workers", "third"));
     all_cold(&mut client, 1);
     client.check("DEL stream:0", ":1\r\n");

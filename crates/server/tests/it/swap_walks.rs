@@ -77,7 +77,7 @@ fn walks_wait_for_the_disk_and_no_client_for_them() {
     other.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// What does not come in time is an error, and the next try begins anew.
+/// A value that does not come in time is an error, and the next try begins anew.
 #[test]
 fn walks_give_up_and_begin_again() {
     let folder = Folder::new("walks-late");
@@ -96,7 +96,7 @@ fn walks_give_up_and_begin_again() {
     assert_eq!(scan_all(&mut client, 100, || ()).into_iter().collect::<BTreeSet<_>>(), all(0..2000));
 }
 
-/// More records than are read at a time, and keys that freeze and come home between the steps.
+/// More records than are read at a time, and keys that freeze and are promoted between the steps.
 #[test]
 fn walks_meet_each_key_while_keys_come_and_go() {
     const KEYS: usize = 60_000;

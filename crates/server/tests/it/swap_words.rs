@@ -1,4 +1,4 @@
-//! What operators say about values that are not in memory: SWAP, CONFIG SET, and the words of SWAPDB.
+//! Commands of operators about values that are not in memory: SWAP, CONFIG SET, and the words of SWAPDB.
 
 use crate::common::{Client, Server, encode, field, wait_until};
 use crate::swap::{Folder, check, name, set, swap, value};
@@ -22,7 +22,7 @@ fn all_that_is_on_disk_is_verified() {
     let needle = value(7, 0);
     let at = bytes.windows(1000).position(|part| part == needle.as_bytes()).expect("the value is there");
     bytes[at + 500] ^= 1;
-    // The same file: it is open.
+    // The file is written in place: it is open.
     std::os::unix::fs::FileExt::write_all_at(
         &std::fs::OpenOptions::new().write(true).open(&path).expect("it is writable"),
         &bytes,
@@ -197,8 +197,8 @@ fn set_rule(client: &mut Client, rule: &str) {
     client.expect("+OK\r\n");
 }
 
-/// Values that are used often come home while the rule is met, and what had left within the minute before is
-/// counted.
+/// Values that are used often are promoted while the rule is met, and those that had left within the minute
+/// before are counted.
 #[test]
 fn a_rule_says_when_values_come_home() {
     let folder = Folder::new("load-rule");

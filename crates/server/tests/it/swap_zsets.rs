@@ -1,5 +1,5 @@
-//! Large sorted sets of which leaves are on disk: they answer as a server does that has all of it in memory,
-//! whatever asks.
+//! Large sorted sets with leaves on disk: they answer as a server does that has all of it in memory, whatever
+//! asks.
 
 use crate::common::{field, wait_until};
 use crate::swap::{Folder, swap};

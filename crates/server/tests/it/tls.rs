@@ -82,7 +82,7 @@ impl Files {
         files.iter().flat_map(|(name, file)| [name.to_string(), self.path(file)]).collect()
     }
 
-    /// A server with a port for TLS beside the other.
+    /// A server with a port for TLS in addition to the other.
     pub fn server(&self, workers: usize, more: &[&str]) -> TlsServer {
         let port = free_port();
         let mut arguments = self.parameters();
@@ -90,7 +90,7 @@ impl Files {
         arguments.extend(more.iter().map(|word| word.to_string()));
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let plain = Server::with_workers(workers, &arguments);
-        // It is opened behind the plain one, which answers already.
+        // It is opened after the plain one, which answers already.
         plain.wait_for_log("Ready to accept connections tls");
         TlsServer { plain, port }
     }
@@ -350,7 +350,7 @@ fn an_end_without_a_word_is_an_end() {
     client.check("PING", "+PONG\r\n");
     client.stream.sock.shutdown(Shutdown::Both).unwrap();
     wait_until("it has left", || plain.info("clients", "connected_clients") == 1);
-    // What was sent before the end is run.
+    // Requests that were sent before the end are run.
     let mut client = server.client(&files);
     client.check("PING", "+PONG\r\n");
     client.send(encode(&["SET", "last", "word"]));
@@ -413,7 +413,7 @@ fn changed_files_are_seen() {
     files.sign("own", |_| {});
     server.plain.wait_for_log("TLS materials reloaded successfully");
     server.client(&files).check("PING", "+PONG\r\n");
-    // What cannot be read changes nothing.
+    // A file that cannot be read changes nothing.
     std::fs::write(files.path("own.crt"), "nothing").unwrap();
     server.plain.wait_for_log("Background TLS reload failed");
     let config = files.client_config(None, rustls::ALL_VERSIONS);

@@ -1,4 +1,4 @@
-//! Clients under TLS who do not go on, or send what is no record.
+//! Clients under TLS that do not continue, or send bytes that are no record.
 
 use crate::common::{Client, encode, scaled, wait_until};
 use crate::tls::{Files, TlsClient};
@@ -50,7 +50,7 @@ fn handshakes_that_do_not_go_on_are_closed() {
     wait_until("their time is over", || plain.info("clients", "connected_clients") == 1);
     server.client(&files).check("PING", "+PONG\r\n");
     for mut socket in halves {
-        // What it had to say, and the end.
+        // Its output, and the end.
         let mut said = Vec::new();
         let _ = socket.read_to_end(&mut said);
         assert!(said.len() < 16 << 10);
@@ -135,7 +135,7 @@ fn a_record_that_is_cut_is_waited_for_or_dropped() {
             client.check("PING", "+PONG\r\n");
             let record = sealed(&mut client, &encode(&["SET", "k", "v"]));
             client.stream.sock.write_all(&record[..cut]).unwrap();
-            // One who waits for the rest answers others; with it the request is run.
+            // The server answers others while it waits for the rest; with it the request is run.
             plain.check("EXISTS k", ":0\r\n");
             client.stream.sock.write_all(&record[cut..]).unwrap();
             client.expect("+OK\r\n");

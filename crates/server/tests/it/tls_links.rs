@@ -1,4 +1,4 @@
-//! What servers say to each other under TLS: the link to a primary, the bus of a cluster, MIGRATE.
+//! Connections between servers under TLS: the link to a primary, the bus of a cluster, MIGRATE.
 
 use crate::common::{Client, free_port, wait_until};
 use crate::tls::{Files, TlsServer};
@@ -72,7 +72,7 @@ fn a_cluster_speaks_tls() {
     for client in &mut clients {
         wait_until("the cluster is up", || client.ask("CLUSTER INFO").contains("cluster_state:ok"));
     }
-    // Who asks under TLS is given ports of TLS, who asks without the others.
+    // A client that asks under TLS gets ports of TLS, one that asks without it gets the others.
     let (tls_port, plain_port) = (nodes[1].port, nodes[1].plain.port);
     let mut under_tls = nodes[0].client(&files);
     // The slot of `a` is 15495.

@@ -37,11 +37,11 @@ fn each_read_key_is_invalidated_once() {
         writes.check("SET c 3", OK);
         writes.check("EXPIRE b 100", ":1\r\n");
         reads.expect(&stale(&["b"]));
-        // Its own changes too, behind the reply.
+        // Its own changes too, after the reply.
         reads.check("GET a", "$1\r\n3\r\n");
         reads.check("SET a 4", OK);
         reads.expect(&stale(&["a"]));
-        // What is absent can be kept as well.
+        // An absent key can be kept as well.
         reads.check("GET missing", "_\r\n");
         writes.check("SET missing 1", OK);
         reads.expect(&stale(&["missing"]));
@@ -69,7 +69,7 @@ fn each_read_key_is_invalidated_once() {
         writes.check("MSET b 2 a 5", OK);
         reads.expect(&stale(&["a"]));
         writes.check("DEL a", ":1\r\n");
-        // In a transaction, behind all of it.
+        // In a transaction, after all of it.
         reads.check("GET b", "$1\r\n2\r\n");
         reads.check("MULTI", OK);
         reads.check("SET b 1", "+QUEUED\r\n");
@@ -325,7 +325,7 @@ fn no_change_falls_between() {
         }
         writer.expect(OK);
         for reader in &mut readers {
-            // The value is kept; if it is the old one, an invalidation must come behind it.
+            // The value is kept; if it is the old one, an invalidation must come after it.
             let mut kept = None;
             let fresh = format!("${}\r\n{value}\r\n", value.len());
             while kept.as_deref() != Some(&*fresh) {
@@ -339,7 +339,7 @@ fn no_change_falls_between() {
 }
 
 /// Another worker serves a client that waits, notes what the client has read in a table that is full, and has
-/// to remove another key of the same client: the message about that key and the reply behind it wake the
+/// to remove another key of the same client: the message about that key and the reply after it wake the
 /// client's worker. Once both lay in the worker's queue until it woke for another reason, up to a second
 /// later; builds with debug assertions check that a message to a sleeping worker wakes it.
 #[test]

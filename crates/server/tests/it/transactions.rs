@@ -265,7 +265,7 @@ fn a_pipeline_of_transactions() {
     });
 }
 
-/// What EXEC sees is how things stand when it runs, not when it began to wait for its locks.
+/// EXEC sees the state when it runs, not when it began to wait for its locks.
 #[test]
 fn time_is_read_when_the_locks_are_had() {
     let server = Server::with_workers(2, &["--enable-debug-command", "local"]);
@@ -325,8 +325,8 @@ fn very_many_keys_are_watched() {
     });
 }
 
-/// CONFIG SET takes all locks for some parameters: EXEC waits for that before it has its own, not behind
-/// them.
+/// CONFIG SET takes all locks for some parameters: EXEC waits for that before it has its own, not while it
+/// holds them.
 #[test]
 fn a_transaction_may_change_parameters_beside_another_client() {
     let server = Server::with_workers(2, &["--enable-debug-command", "yes"]);

@@ -9,7 +9,7 @@ use std::time::Duration;
 const OK: &str = "+OK\r\n";
 /// Bytes that one turn moves at most: four parts of 4 MB, and a last piece of each.
 const TURN_BYTES_MAX: u64 = 18 << 20;
-/// The worker rests for so long while sockets are filled. Should a machine need longer for that, less is
+/// Time for which the worker rests while sockets are filled. Should a machine need longer for that, less is
 /// there at once.
 const REST: Duration = Duration::from_millis(500);
 /// A socket takes some megabytes that are not read, so these are more than a turn may move.

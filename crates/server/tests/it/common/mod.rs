@@ -29,8 +29,8 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// Looks again and again until it is so. What a test waits for it waits for here: a sleep that is long enough
-/// on an idle machine is too short on a busy one.
+/// Looks again and again until it is so. All waits of a test for a condition are here: a sleep that is long
+/// enough on an idle machine is too short on a busy one.
 #[track_caller]
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
@@ -248,7 +248,7 @@ impl<S: Read + Write> Client<S> {
         reply[line..reply.len() - 2].to_vec()
     }
 
-    /// The number behind the colon of a reply.
+    /// The number after the colon of a reply.
     #[track_caller]
     pub fn ask_number(&mut self, request: &str) -> i64 {
         let reply = self.ask(request);
