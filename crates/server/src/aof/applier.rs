@@ -4,17 +4,17 @@
 //!   SELECT 3 | SET a b | MULTI | INCR c | DEL d | EXEC | ...
 //!      db        run       |---- kept ----|       run together, under one hold
 //! ```
-//! What a log holds makes the same change at any moment, so no gate is asked and no expired key is removed:
+//! A command of a log makes the same change at any moment, so no gate is asked and no expired key is removed:
 //! the log removes it. The commands of an unfinished transaction have no effect. `maxmemory` refuses nothing
 //! here; where there is no memory at all, the caller hears whether a part was applied
-//! (`Refused::HalfApplied`), and must not go on then.
+//! (`Refused::HalfApplied`), and must not continue then.
 //!
 //! **Errors.** A log holds what has changed data, so a command of it that is answered with an error here
 //! means that the data differ, or that this server lacks a command. It is refused, unless
 //! `propagation-error-behavior` says that such errors are passed over.
 //!
-//! It does not know where the commands come from: a file, or a primary. What is special about a primary's:
-//! they stop when another primary is followed, and messages are published.
+//! It does not know where the commands come from: a file, or a primary. Two things are special about those of
+//! a primary: they stop when another primary is followed, and messages are published.
 
 use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::AclCategories;
@@ -192,8 +192,8 @@ impl Applier {
         }
     }
 
-    /// Makes an applier for a thread that holds all partitions and goes on holding them. The clients that
-    /// wait for keys are served by the code that ends the hold.
+    /// Makes an applier for a thread that holds all partitions and keeps holding them. The clients that wait
+    /// for keys are served by the code that ends the hold.
     pub fn within(node: &'static Node, held: Held<'static>) -> Applier {
         let mut applier = Applier::new(node);
         applier.exec.held = held;
@@ -214,8 +214,8 @@ impl Applier {
         }
     }
 
-    /// Runs one command of the log, or keeps it for its EXEC. What it has locked stays locked while the next
-    /// ones need the same; `release` ends that.
+    /// Runs one command of the log, or keeps it for its EXEC. Its locks are kept while the next commands need
+    /// them too; `release` ends that.
     pub fn apply(&mut self, args: Args<'_>) -> Result<(), Refused> {
         let node = self.exec.node;
         self.apply_resolved(&resolve::resolve_logged(&node.commands, &node.keyspace, args))
@@ -250,7 +250,7 @@ impl Applier {
             Found::WrongArity(_) => return Err(Refused::WrongArity(name.to_vec())),
             Found::Unknown | Found::UnknownSubcommand => return Err(Refused::Unknown(name.to_vec())),
         };
-        // What it would change would be missing.
+        // Its changes would be missing.
         if command.spec.acl.has(AclCategories::SCRIPTING) {
             return Err(Refused::Unknown(name.to_vec()));
         }
@@ -475,7 +475,7 @@ impl Applier {
         }
     }
 
-    /// Runs a command. What it needs is held.
+    /// Runs a command. The partitions that it needs are held.
     fn run(&mut self, db: Db, command: &'static Entry, args: Args<'_>) -> Result<(), Refused> {
         self.show(db, Some(command), args);
         let Some(Handler::Data(handler)) = command.handler else {
@@ -532,8 +532,8 @@ impl Applier {
         Ok(())
     }
 
-    /// Returns whether errors that commands are answered with do not stop this log. What a writable
-    /// replica's clients have written may collide with the stream, and its owner wants that.
+    /// Returns whether errors that commands are answered with do not stop this log. Writes by a writable
+    /// replica's clients may collide with the stream, and its owner wants that.
     pub fn passes_over_errors(&self) -> bool {
         const READ_ONLY: Id = id("replica-read-only");
         let config = &self.exec.node.config;
@@ -544,8 +544,8 @@ impl Applier {
         }
     }
 
-    /// A message of the primary's clients reaches those of this node. What was recorded in a file was
-    /// delivered then.
+    /// Passes a message of the primary's clients to those of this node. A message in a file was delivered
+    /// when it was recorded.
     fn publish(&self, command: &Entry, args: Args<'_>) {
         if self.link.is_some() {
             let node = self.exec.node;

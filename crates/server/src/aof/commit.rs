@@ -84,8 +84,7 @@ impl Commit<'_> {
             before.extend_from_slice(self.unlogged);
             return (before, Vec::new());
         };
-        // A commit begins a sector: the stamp is part of it, and the first one stands behind the first
-        // sector.
+        // A commit begins a sector: the stamp is part of it, and the first one stands after the first sector.
         let stamp = std::mem::take(&mut before);
         if self.at == 0 {
             before.extend_from_slice(&commit::prepared_head(file_bytes));

@@ -1,5 +1,5 @@
-//! The threads behind the append-only file: one that writes, one that syncs. What is done when is the
-//! machine's (`isotherm_log::writer::AofWriter`); here are its hands.
+//! The threads of the append-only file: one that writes, one that syncs. The machine
+//! (`isotherm_log::writer::AofWriter`) decides what is done when; this module does it.
 //!
 //! ```text
 //!   workers --append--> log --collect--> AofWriter --Write, Create, List--> this thread --> disk
@@ -7,7 +7,7 @@
 //!           <--Durable, RefuseWrites---------------
 //! ```
 //! Under `everysec` and `no` the writer sleeps a moment after it has written, so that a busy server makes one
-//! write of many commands; what was answered is in the kernel that moment later. Under `always` it is woken
+//! write of many commands; answered commands are in the kernel that moment later. Under `always` it is woken
 //! by each batch.
 
 use isotherm_disk::File;
@@ -68,7 +68,7 @@ pub struct Driver {
     /// Databases that are selected at places of the log where a file may begin without a SELECT: within the
     /// stream of a primary, or after a failed sync. Places where 0 is selected are left out.
     selected: BTreeMap<LogOffset, Database>,
-    /// The first write of this file goes behind so many bytes: they have its SELECT.
+    /// A file, and its bytes before the first write: they have its SELECT.
     begun: Option<(FileId, u64)>,
     open: BTreeMap<FileId, Arc<dyn File>>,
     /// Queue of the sync thread; `None` after the thread's end.
@@ -98,7 +98,7 @@ pub fn start(
     first: First,
     policy: FsyncPolicy,
 ) -> io::Result<Running> {
-    // What the writer before it was asked last is not for this one.
+    // The last requests to the previous writer are not for this one.
     state.inbox.take();
     let (sync, to_sync) = channel();
     let (start, machine) = match first {
@@ -159,7 +159,7 @@ impl Routine for Driver {
         self.end_prepared();
         self.note_end();
         self.log.remove_reader(self.reader);
-        // What the sync thread still reports is of no interest to the next writer.
+        // Later reports of the sync thread are of no interest to the next writer.
         self.sync = None;
         self.syncing.join();
         self.state.inbox.take();
@@ -197,7 +197,7 @@ impl Driver {
     fn is_all_done(&self) -> bool {
         let Some(Stop { end, .. }) = self.stop else { return false };
         match self.machine.is_awaiting_base() {
-            // The files of before count, and what was logged behind them does not.
+            // The earlier files count, and the commands that were logged after them do not.
             true => self.machine.written() >= end,
             false => self.machine.durable() >= end,
         }
@@ -263,7 +263,7 @@ impl Driver {
                 }
                 Request::BaseSaved(base) => {
                     self.files.announce_base(base.file.clone());
-                    // The cut is in the log already, and the base is listed behind it.
+                    // The cut is in the log already, and the base is listed after it.
                     self.collect(outputs);
                     let saved = Input::BaseSaved { base: base.file.seq as u64, cut: base.cut };
                     self.base = Some(base);
@@ -302,7 +302,7 @@ impl Driver {
         }
     }
 
-    /// Under `always` with many commits the log goes on in files that were prepared.
+    /// Under `always` with many commits the log continues in files that were prepared.
     fn prepare(&mut self) {
         if self.policy != FsyncPolicy::Always || self.stop.is_some() || self.machine.failure().is_some() {
             return;
@@ -353,8 +353,8 @@ impl Driver {
     }
 
     /// Makes a file, with the SELECT that its first command needs: durable, and never written again. It may
-    /// stay the last without a command, or with one that was torn, and a base of commands does not say what
-    /// is selected behind it.
+    /// stay the last without a command, or with one that was torn, and a base of commands does not say which
+    /// database is selected after it.
     fn create(&mut self, file: FileId) -> io::Result<()> {
         let was_prepared = self.preparation.current_bytes().is_some();
         self.closed_len = was_prepared.then_some(self.used_bytes);
@@ -422,7 +422,7 @@ impl Driver {
             Output::Close { file } => {
                 let closed = self.open.remove(&file);
                 if let (Some(closed), Some(len)) = (closed, self.closed_len.take()) {
-                    // The list has the length; what is behind it are sectors that were never written.
+                    // The list has the length; after it are sectors that were never written.
                     let _ = closed.set_len(len);
                 }
                 None
@@ -565,7 +565,7 @@ impl Driver {
 
     // COMPAT(persistence): With `aof-timestamp-enabled` a timestamp is that of the write that has the commands behind it, some
     // milliseconds after they ran. Why: workers do not write the file.
-    /// The second at hand, unless it stands in the file. A clock that goes back adds nothing.
+    /// Returns the current second, unless it stands in the file. A clock that goes back adds nothing.
     fn next_timestamp(&self) -> Option<i64> {
         let now_seconds = unix_now().0 / 1000;
         (self.state.has_timestamps() && now_seconds > self.stamped_seconds).then_some(now_seconds)

@@ -1,4 +1,4 @@
-//! The end of a log that was switched off, and whether the RDB file beside it is newer.
+//! The end of a log that was switched off, and whether the RDB file next to it is newer.
 //!
 //! ```text
 //!   CONFIG SET appendonly no           the manifest notes when, and which RDB file is there
@@ -36,7 +36,7 @@ pub enum Newest {
 }
 
 impl Moment {
-    /// Takes the moment at hand. No command that writes runs, and no save begins.
+    /// Takes the current moment. No command that writes runs, and no save begins.
     pub fn now(store: Store<'_>) -> Moment {
         let saving = store.state.saving();
         let job = saving.running.map(|running| running.job);

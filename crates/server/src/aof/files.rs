@@ -234,8 +234,8 @@ impl AofFiles {
         self.disk.open(&self.path(name), Mode::Update)
     }
 
-    /// A file that has only what the first write begins with. What an earlier one of that name held does not
-    /// come back.
+    /// Creates a file that has only `beginning`, for its first write. Content of an earlier file of that name
+    /// does not come back.
     pub fn create(&self, file: FileId, beginning: &[u8]) -> io::Result<Arc<dyn File>> {
         let created = self.disk.open(&self.log_path(file), Mode::Truncate)?;
         write_all_at(&*created, beginning, 0).map_err(|error| error.error)?;
@@ -304,7 +304,7 @@ impl AofFiles {
         self.folder.join(format!("{TEMPORARY_BASE}{}.aof", std::process::id()))
     }
 
-    /// Writes the manifest. What it lists is in the folder before it is.
+    /// Writes the manifest. The files that it lists are in the folder before.
     pub fn save(&mut self, list: &List) -> io::Result<()> {
         let old = self.base.as_ref().map(|base| base.seq as u64);
         let base = match list.base {

@@ -8,7 +8,7 @@
 //! ```
 //! A file may end in the middle of a command or a transaction: a machine that loses power leaves that. Of a
 //! commit of several sectors it may leave any part; so a commit is checked before its first command is
-//! applied. Anything else that cannot be read ends the start, for what stands behind it would be lost without
+//! applied. Anything else that cannot be read ends the start, for the commands after it would be lost without
 //! a word.
 
 use isotherm_disk::File;
@@ -133,12 +133,12 @@ impl LogFile<'_> {
         if ended.is_err() {
             reading.replay.abandon_transaction();
         }
-        // What cannot be run stands before what cannot be read.
+        // A command that cannot be run stands before bytes that cannot be read.
         reading.replay.end()?;
         ended
     }
 
-    /// Reads the next portion behind what is buffered.
+    /// Reads the next portion after the buffered bytes.
     fn read(&self, buffer: &mut Vec<u8>, at: u64) -> io::Result<u64> {
         let portion = usize::try_from(self.bytes.saturating_sub(at)).unwrap_or(usize::MAX).min(PORTION_BYTES);
         let before = buffer.len();
@@ -203,8 +203,8 @@ impl Reading<'_> {
             }
             done += len;
             let is_unused = self.check.as_ref().is_some_and(|check| check.unused_from().is_some());
-            // Behind the comment alone the next command of the log would be taken for that which it takes
-            // out.
+            // The comment takes the command after it out of the log. With a cut between the two it would take
+            // out the next command of the log.
             if self.parser.end_of_valid() == self.parser.position() && !is_unused && !self.is_unlogged {
                 self.valid = Loaded { file_bytes: self.parser.position(), log_bytes: self.log_bytes };
             }
@@ -218,7 +218,7 @@ impl Reading<'_> {
         let Some(check) = &mut self.check else { return Ok(()) };
         let end = place + range.len() as u64;
         if place < self.trusted_to {
-            // What was written are whole frames.
+            // The written part has whole frames.
             return if end <= self.trusted_to { Ok(()) } else { Err(self.bad_commit(place)) };
         }
         let behind = range.end;
@@ -234,8 +234,8 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// Reads the rest of a commit, of which the buffer has the beginning from `from` on. Whether it is sound.
-    /// Its length, which nothing vouches for yet, takes no memory.
+    /// Reads the rest of a commit, whose beginning is in the buffer from `from` on. Returns whether it is
+    /// sound. Its length, which nothing vouches for yet, takes no memory.
     fn look_ahead(&mut self, from: usize) -> io::Result<bool> {
         let check = self.check.as_mut().expect("a commit has begun");
         let rest_bytes = |check: &CommitCheck| usize::try_from(check.rest_bytes()).unwrap_or(usize::MAX);

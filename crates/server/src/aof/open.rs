@@ -1,12 +1,12 @@
-//! Starting with an append-only file: the files are read, then the log goes on behind them.
+//! Starting with an append-only file: the files are read, then the log continues after them.
 //!
 //! ```text
 //!   manifest --> base --> log files, in order --> the last one is cut where it is torn, and synced --> the log goes on in it
 //!   single file of versions before 7.0 --> becomes the base
 //!   no file, or one that was switched off before the RDB file was written: the RDB file --> a first base --> the log begins
 //! ```
-//! The last log file may end within a command (`aof-load-truncated`): it is cut there. What else cannot be
-//! read ends the start.
+//! The last log file may end within a command (`aof-load-truncated`): it is cut there. Anything else that
+//! cannot be read ends the start.
 
 use isotherm_log::LogOffset;
 use isotherm_log::writer::List;
@@ -37,10 +37,10 @@ use crate::replication::feeder;
 use crate::replication::role::{self, TakenOver};
 use crate::request::gating;
 
-/// The start cannot go on; why stands in the log.
+/// The start cannot continue; the reason stands in the log.
 pub struct CannotLoad;
 
-/// Reads what the manifest lists, or if there is none `rdb`, and begins to write behind it.
+/// Reads the files that the manifest lists, or `rdb` without a manifest, and begins to write after them.
 pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<(), CannotLoad> {
     let mut files = settings::files(node);
     let lock = files.lock().map_err(|()| CannotLoad)?;
@@ -154,8 +154,8 @@ fn exists(node: &Node, path: &Path) -> Result<bool, CannotLoad> {
     })
 }
 
-/// The single file of versions before 7.0 becomes the base. The manifest is first: `move_old` goes on after a
-/// crash.
+/// The single file of versions before 7.0 becomes the base. The manifest is first: `move_old` moves the file
+/// after a crash.
 fn adopt(node: &Node, files: &mut AofFiles) -> Result<Manifest, CannotLoad> {
     let base = AofFile { name: files.old_name().as_os_str().as_bytes().to_vec(), seq: 1, place: None };
     files.announce_base(base.clone());
@@ -191,7 +191,7 @@ fn move_old(node: &Node, files: &AofFiles, manifest: &Manifest) -> Result<(), Ca
     })
 }
 
-/// The manifest has the new name of the history, which goes on in the last file.
+/// Writes the new name of the history to the manifest. The history continues in the last file.
 fn name_history(node: &Node, files: &mut AofFiles, list: &List) -> io::Result<()> {
     files.set_replid(node.replication.state().history.id());
     files.save(&going_on(list))
@@ -268,7 +268,7 @@ fn find<'m>(files: &AofFiles, listed: &'m AofFile) -> Result<Found<'m>, CannotLo
     }
 }
 
-/// Loads all that counts. Returns the files, and where the log goes on.
+/// Loads all that counts. Returns the files, and where the log continues.
 fn load_all(
     node: &'static Node,
     files: &AofFiles,
@@ -285,7 +285,7 @@ fn load_all(
     loading.loaded_bytes.store(0, Relaxed);
     loading.total_bytes.store(found.iter().map(|file| file.bytes).sum(), Relaxed);
     let mut applier = Applier::new(node);
-    // What follows the base may be the stream of a primary, which selects a database only where it changes.
+    // The log after the base may be the stream of a primary, which selects a database only where it changes.
     applier.select_db(history.db);
     let mut end = LogOffset(history.offset.and_then(|offset| u64::try_from(offset).ok()).unwrap_or(0));
     let (mut starts, mut lengths) = (Vec::new(), Vec::new());
@@ -309,7 +309,7 @@ fn load_all(
         end = start + loaded.log_bytes;
     }
     if let (Some(last), Some(bytes)) = (manifest.incr.last(), lengths.last()) {
-        // The log goes on in it, and counts what is there as durable.
+        // The log continues in it, and counts its bytes as durable.
         make_durable(node, files, last, *bytes).map_err(|error| {
             log::warning(format!("Can't sync the append-only file: {}", os_text(&error)));
             CannotLoad
@@ -318,7 +318,7 @@ fn load_all(
     if applier.failed > 0 {
         log::warning(format!("{} commands of the append-only file replied with an error.", applier.failed));
     }
-    // What was played back is no client's command, and on disk already.
+    // The commands that were played back are no client's, and are on disk already.
     node.stats.reset();
     node.persistence.saving().saved_changes = node.stats.changes();
     let base = manifest.base.as_ref().map(|base| base.seq as u64);
@@ -328,9 +328,9 @@ fn load_all(
     Ok((list, end, History { id, offset, db }))
 }
 
-/// A process before this one may have ended behind a sync that failed: then the kernel has pages that it
-/// takes for clean, and no sync writes them. So what no commit says to have been durable is written once
-/// more, as it is, before it is synced.
+/// A process before this one may have ended after a sync that failed: then the kernel has pages that it takes
+/// for clean, and no sync writes them. So bytes that no commit says to have been durable are written once
+/// more, as they are, before they are synced.
 fn make_durable(node: &Node, files: &AofFiles, last: &AofFile, bytes: u64) -> io::Result<()> {
     /// More than some seconds of commits that are too small to have a line.
     const IN_DOUBT_BYTES_MAX: u64 = 16 << 20;
@@ -341,7 +341,7 @@ fn make_durable(node: &Node, files: &AofFiles, last: &AofFile, bytes: u64) -> io
     let durable = durable_by(&tail, from).unwrap_or(0).clamp(from, bytes);
     if let Err(failed) = write_all_at(&*file, &tail[(durable - from) as usize..], durable) {
         log::warning(format!("Can't write the end of {} once more: {}", shown(last), os_text(&failed.error)));
-        // A file system that never overwrites wants room for it. What is there stays as it is, and is no
+        // A file system that never overwrites wants room for it. The bytes stay as they are, and that is no
         // reason not to start.
         if failed.error.kind() != io::ErrorKind::StorageFull {
             return Err(failed.error);
@@ -355,7 +355,7 @@ fn shown(file: &AofFile) -> Cow<'_, str> {
     String::from_utf8_lossy(&file.name)
 }
 
-/// Loads the data on which the log files build: a snapshot, commands, or commands behind a snapshot. Returns
+/// Loads the data on which the log files build: a snapshot, commands, or commands after a snapshot. Returns
 /// the file's bytes, and where a snapshot stands in the log.
 fn load_base(
     node: &'static Node,
@@ -456,7 +456,7 @@ fn load_commands(
     }
 }
 
-/// Behind the last commit of a prepared file are sectors that were never written.
+/// Cuts off the sectors after the last commit of a prepared file, which were never written.
 fn cut_unused(files: &AofFiles, found: &Found<'_>, file_bytes: u64) -> Result<(), CannotLoad> {
     let name = &found.name;
     let cut = files.open_to_cut(&found.listed.name).and_then(|file| file.set_len(file_bytes));
@@ -466,7 +466,7 @@ fn cut_unused(files: &AofFiles, found: &Found<'_>, file_bytes: u64) -> Result<()
     })
 }
 
-/// The file ends within a command: what is behind the last whole one is cut off, if that is allowed.
+/// Cuts off the bytes after the last whole command, if that is allowed: the file ends within a command.
 fn cut_off(
     node: &Node,
     files: &AofFiles,

@@ -6,10 +6,10 @@
 //!   prepared file    [ head ][ commit    .][ commit .][ unused ][ unused ] ... [ unused ]
 //!                     512 B   whole sectors                                             ^ the file is cut to its commits at its end
 //! ```
-//! A sync behind an append commits the file system's journal, because the length has changed; one behind an
+//! A sync after an append commits the file system's journal, because the length has changed; one after an
 //! overwrite of blocks that were written before does not, and takes a fraction of the time on many disks. So
-//! under `appendfsync always`, when commits are many, the log goes on in a file whose blocks are there
-//! already. What its sectors hold meanwhile are comments, which every loader skips.
+//! under `appendfsync always`, when commits are many, the log continues in a file whose blocks are there
+//! already. Until then its sectors hold comments, which every loader skips.
 
 use isotherm_disk::{Disk, File, Mode, write_all_at};
 use isotherm_persist::aof::commit::{prepared_head, unused_sector};
@@ -33,12 +33,12 @@ const FILE_BYTES_MIN: u64 = if cfg!(test) { 16 << 10 } else { 1 << 20 };
 
 const PORTION_BYTES: usize = 1 << 20;
 
-/// The part of a prepared file that is left when the log goes on in the next.
+/// The part of a prepared file that is left when the log continues in the next.
 const RESERVE: u64 = 16;
 
 enum Next {
     None,
-    /// A thread is at it.
+    /// A thread prepares it.
     UnderWay(Running),
     Ready(Arc<dyn File>, u64),
 }
@@ -48,7 +48,7 @@ pub struct Preparation {
     disk: Arc<dyn Disk>,
     path: PathBuf,
     next: Next,
-    /// The log file that is written has been prepared, with so many bytes.
+    /// Bytes of the log file that is written, if it was prepared.
     current_bytes: Option<u64>,
     /// The current file was asked to end.
     is_ending: bool,
@@ -89,8 +89,7 @@ impl Preparation {
         self.syncs += 1;
     }
 
-    /// Returns whether the current file, of which `used_bytes` are used, ends here because the next one is
-    /// ready.
+    /// Returns whether the current file ends here because the next one is ready. `used_bytes` of it are used.
     pub fn ends_file(&mut self, used_bytes: u64) -> bool {
         let is_used = self.current_bytes.is_none_or(|bytes| used_bytes >= bytes - bytes / RESERVE);
         let ends = is_used && used_bytes > 0 && !self.is_ending && matches!(self.next, Next::Ready(..));
@@ -98,7 +97,7 @@ impl Preparation {
         ends
     }
 
-    /// Begins to prepare a file of so many bytes if it is worth it. `ended` gets the result, on another
+    /// Begins to prepare a file of `file_bytes` if it is worth it. `ended` gets the result, on another
     /// thread.
     pub fn begin(
         &mut self,

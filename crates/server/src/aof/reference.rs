@@ -23,7 +23,7 @@ use crate::process::time::{elapsed, instant};
 use crate::tier::Tier;
 use crate::tier::checkpoint::{Ask, Ticket};
 
-/// The log's thread is waited for so long: meanwhile the snapshot keeps what is changed.
+/// Longest wait for the log's thread: meanwhile the snapshot keeps what is changed.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Checkpoint of the swap log that a rewrite refers to.

@@ -10,7 +10,7 @@
 //! recorded. A window that is ended early by one of these is run by the reader itself: two threads do not
 //! wait for each other at each of many transactions.
 //!
-//! What a log begins with is gathered, as far as it sets strings (`staged`): until a command comes that is to
+//! The beginning of a log is gathered, as far as it sets strings (`staged`), until a command comes that is to
 //! be run alone.
 
 use isotherm_keyspace::{Db, Slot};
@@ -28,7 +28,7 @@ use crate::request::entry::{Entry, Handler};
 use crate::request::resolve::{Found, Request};
 use crate::tier::pace;
 
-/// A window is full with so many bytes of commands, or so many commands: it stays in the cache from the
+/// Bytes of commands, and number of commands, with which a window is full: it stays in the cache from the
 /// reader to the helper.
 const WINDOW_BYTES: usize = 64 << 10;
 const WINDOW_COMMANDS: usize = 1024;
@@ -38,7 +38,7 @@ const WAITING_MAX: usize = 4;
 const HELPERS_MAX: usize = 6;
 /// Commands whose memory is fetched together.
 const TOGETHER: usize = 32;
-/// Others may look at partitions between so many commands.
+/// Commands after which others may look at partitions.
 const COMMANDS_PER_HOLD: usize = 3 * TOGETHER;
 
 /// A command that cannot be run, and where in the file it is.
@@ -111,7 +111,7 @@ impl<'r> Replay<'r> {
             window.push(bytes, args, Command { place, entry, db, slot, partition, start, spans });
             return if window.is_full() { self.hand_on(number) } else { Ok(()) };
         }
-        // What SELECT changes is the reader's.
+        // SELECT changes only the reader's state.
         if !name.eq_ignore_ascii_case(b"SELECT") {
             self.settle()?;
             self.note_run(1);
@@ -296,7 +296,7 @@ impl Window {
         let mut numbers: Vec<u32> = match staged {
             None => (0..self.commands.len() as u32).collect(),
             Some(staged) => {
-                // What is built takes the partitions' locks.
+                // The build takes the partitions' locks.
                 applier.release();
                 self.stage(staged)?
             }
@@ -337,7 +337,8 @@ impl Window {
 }
 
 impl Window {
-    /// Gathers what can be. Returns the numbers of the other commands, which may be run behind these.
+    /// Gathers the commands that can be gathered. Returns the numbers of the others, which may be run after
+    /// them.
     fn stage(&self, staged: &mut Staged) -> Result<Vec<u32>, Failed> {
         let mut others = Vec::new();
         let mut strings = Vec::with_capacity(self.commands.len());

@@ -14,11 +14,11 @@ pub enum Request {
     BaseSaved(Base),
     /// The sync thread is done.
     SyncEnded(io::Result<()>),
-    /// The next log file is prepared, with so many bytes.
+    /// The next log file, which is prepared, and its bytes.
     Prepared(io::Result<(Arc<dyn File>, u64)>),
     /// All that was logged is to be synced, under every policy.
     Flush,
-    /// All up to this place is to be synced, then the thread ends. The log behind it is for other readers.
+    /// All up to this place is to be synced, then the thread ends. The log after it is for other readers.
     Stop(Stop),
     /// The thread ends as soon as the disk answers.
     Abandon,

@@ -86,7 +86,8 @@ pub fn postpone(node: &Node) {
     }
 }
 
-/// Ends a rewrite that is under way, and waits so long for its thread. The caller holds nothing.
+/// Ends a rewrite that is under way, and waits for its thread, no longer than `at_most`. The caller holds
+/// nothing.
 pub fn stop(node: &Node, at_most: Duration) -> Ended {
     let is_rewrite = |job| job == Job::Rewrite;
     if node.persistence.cancel(is_rewrite) {
@@ -136,11 +137,11 @@ impl Routine for Rewrite {
             Err(SaveError::Cancelled) => log::warning("Background AOF rewrite was cancelled"),
             Err(SaveError::Failed) => log::warning("Background AOF rewrite terminated with error"),
         }
-        // What was announced ends when it is listed.
+        // An announced base ends its rewrite when it is listed.
         if written.is_err() || self.place.is_none() {
             end(self.node, &written, self.began);
         }
-        // Only this thread ends its walk: what begins behind it is another's.
+        // Only this thread ends its walk: a walk that begins after it is another thread's.
         self.node.persistence.saving().running = None;
         false
     }
@@ -210,8 +211,8 @@ impl Rewrite {
     ) -> Result<(), SaveError> {
         let (node, began) = (self.node, self.began);
         node.aof.rewrites().listing = Some(began);
-        // Under the mutex: who has cancelled this rewrite may have left it behind, and the writer of now is
-        // another one.
+        // Under the mutex: the thread that has cancelled this rewrite may have left it behind, and the
+        // current writer is another one.
         let saving = node.persistence.saving();
         if node.persistence.is_cancelled.load(Relaxed) {
             drop(saving);

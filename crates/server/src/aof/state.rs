@@ -101,7 +101,7 @@ impl AofState {
         routines::lock(&self.switching)
     }
 
-    /// Waits so long at most.
+    /// Takes the right to switch, after a wait of `at_most` at the longest.
     pub fn switching_within(&self, at_most: Duration) -> Option<MutexGuard<'_, ()>> {
         routines::lock_within(&self.switching, at_most)
     }
@@ -157,7 +157,7 @@ impl AofState {
         self.ending().is_some()
     }
 
-    /// Returns its state; the end is returned once only. It is late after so long.
+    /// Returns its state; the end is returned once only. It is late after `patience`.
     pub fn look_at_ending(&self, patience: Duration) -> Left {
         let mut place = self.ending();
         let Some(ending) = place.as_mut() else { return Left::Writes };
@@ -214,7 +214,7 @@ impl AofState {
         LogOffset(self.durable.load(SeqCst))
     }
 
-    /// The base and the log files behind it.
+    /// Returns the bytes of the base and of the log files after it.
     pub fn current_bytes(&self) -> u64 {
         self.rewrites().base_bytes + self.log_bytes.load(Relaxed)
     }

@@ -3,7 +3,7 @@
 //! ```text
 //!   CONFIG SET appendonly yes   the log gets its writer, a first base is begun; until that is listed a start reads what it would have
 //!   CONFIG SET appendonly no    no more is logged; the writer makes durable what was, and ends
-//!   a full sync                 the same, then yes again; a file that was received is the first base (`resume_behind`)
+//!   a full sync                 the same, then yes again; a file that was received is the first base (`begin_behind`)
 //! ```
 //! The state that commands see changes while everything is held. One thread at a time switches
 //! (`AofState::switching`): that of a CONFIG SET, of a link, or one that the control thread starts for what a
@@ -46,7 +46,7 @@ const CANNOT_SWITCH_ON: &str = "Unable to turn on AOF. Check server logs.";
 /// Makes `appendonly` and `appendfsync` hold, for a thread that no other waits for. The caller holds nothing.
 pub fn apply(node: &'static Node) -> Result<(), &'static str> {
     if node.aof.is_suspended() {
-        // `resume` asks for this again. What suspends it may wait for the disk.
+        // `resume` asks for this again. The synchronization that suspends it may wait for the disk.
         return Ok(());
     }
     let applied = match node.aof.switching_within(END_MAX) {
@@ -128,7 +128,7 @@ fn apply_alone(node: &'static Node, patient: Patient) -> Option<Result<(), &'sta
             gating::apply(node);
             if was_gated && policy != FsyncPolicy::Always {
                 // Replies of commands that have begun before still wait, and under `no` nothing else would
-                // sync. What scripts in their middle have done is logged at their end.
+                // sync. Changes by scripts in their middle are logged at their end.
                 Held::new(&node.keyspace).acquire_beside_leases();
                 node.aof.inbox.post(&node.log, Request::Flush);
             }
@@ -196,7 +196,7 @@ fn switch_on(node: &'static Node, patient: Patient) -> Option<Result<(), ()>> {
     })
 }
 
-/// The files of a node that has data, of which they know nothing.
+/// The files of a node that has data. They have nothing of that data.
 struct Folder {
     files: AofFiles,
     lock: Box<dyn Lock>,
@@ -269,9 +269,9 @@ pub struct Received {
     pub saves: u64,
 }
 
-/// The log goes on at `place`, and the RDB file has the data there, durably: it becomes the base, and no
-/// other is written. What had suspended the append-only file still does. An error if another base is needed:
-/// the file may be where it was then, or not.
+/// Begins the append-only file at `place` of the log. The RDB file has the data there, durably: it becomes
+/// the base, and no other is written. An append-only file that was suspended stays so. Returns an error if
+/// another base is needed: the file may be where it was then, or not.
 ///
 /// ```text
 ///   rename to ...base.rdb, sync both folders     a start reads the list of before, or without one begins empty
@@ -353,7 +353,7 @@ pub fn suspend(node: &'static Node, generation: Generation) -> Result<(), ()> {
 fn switch_off(node: &'static Node, is_for_good: bool, patient: Patient) -> Option<()> {
     // One that is left behind announces nothing.
     rewrite::stop(node, END_MAX);
-    // What is asked for from here on is one of a node without a log.
+    // A rewrite that is asked for from here on is one of a node without a log.
     node.aof.rewrites().is_scheduled = false;
     let mut held = Held::new(&node.keyspace);
     if !patient.lock_all(&mut held) {
@@ -388,15 +388,15 @@ fn end_logging(node: &'static Node, held: &mut Held<'static>, is_for_good: bool)
 // COMPAT(persistence): CONFIG SET appendonly no waits half a second for the last fsync. Behind that the file
 // is off, the fsync goes on, and the log says how it ends; until then it is not switched on again. Valkey
 // waits for the disk with all its clients. Why: a disk that hangs costs those who need it.
-/// A switch waits so long for the last sync. What is left of that is done without it.
+/// Longest wait of a switch for the last sync. The rest of the sync is done without it.
 const SYNC_MAX: Duration = Duration::from_millis(500);
-/// A client that switches it on again waits so long for that: less than for its errand.
+/// Longest wait for that of a client that switches it on again: less than for its errand.
 const ENDING_MAX: Duration = Duration::from_secs(3);
-/// A disk that has not answered for so long is given up.
+/// Time after which a disk that has not answered is given up.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The writer makes durable what was logged up to there, and ends. What follows is not for it. False: it is
-/// still at it (`watch_ending`), or was given up.
+/// Ends the writer once it has made the log durable up to `stop`. The log after that is not for it. Returns
+/// false if it has not ended yet (`watch_ending`), or was given up.
 fn end_writer(node: &'static Node, stop: Stop, at_most: Duration) -> bool {
     let Some(writer) = node.aof.take_writer() else { return true };
     log::notice("Calling fsync() on the AOF file.");

@@ -4,7 +4,7 @@ use isotherm_keyspace::{Db, Key};
 
 use super::applier::Applier;
 
-/// Thaws these keys. Nothing is held afterwards. A thread that holds everything goes on doing so, and its
+/// Thaws these keys. Nothing is held afterwards. A thread that holds everything keeps doing so, and its
 /// commands read by themselves.
 pub fn thaw<'k>(applier: &mut Applier, keys: impl Iterator<Item = (Db, Key<'k>)>) {
     let node = applier.node();

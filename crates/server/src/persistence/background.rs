@@ -22,7 +22,7 @@ use crate::process::log::{self, os_text};
 use crate::process::routines::{self, Routine, Running};
 use crate::process::time::{elapsed, instant, unix_now};
 
-/// After a failure the save points rest so long.
+/// Rest of the save points after a failure.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// Result of a save that a client has asked for.
@@ -88,7 +88,7 @@ fn save_cut(
     Ok(())
 }
 
-/// The file has all but the changes behind these.
+/// Notes that the file has all but the changes after these.
 fn note_saved(store: Store<'static>, changes: u64) {
     let mut saving = store.state.saving();
     (saving.last_save_seconds, saving.last_save) = (now_seconds(), instant());
@@ -203,8 +203,8 @@ pub enum Saved {
     Late,
 }
 
-/// Time in which a save that comes on does something. A sync has 16 MB at most; without
-/// `rdb-save-incremental-fsync` the last one has the whole file, of which 6 GB take a slow disk a minute.
+/// Time in which a save that makes progress does something. A sync has 16 MB at most; without
+/// `rdb-save-incremental-fsync` the last one has the whole file. 6 GB take a slow disk a minute.
 const STEP_MAX: Duration = Duration::from_secs(5);
 const LAST_SYNC_MAX: Duration = Duration::from_secs(60);
 /// Time between two looks at what it has done.
@@ -238,7 +238,8 @@ pub fn save_watched(store: Store<'static>, held: &mut Held<'static>, used_memory
     if is_saved.load(Acquire) { Saved::Done } else { Saved::Failed }
 }
 
-/// Waits for the end of a save that comes on. False: it does not, and is left behind.
+/// Waits for the end of a save while it makes progress. Returns false if it makes none: then it is left
+/// behind.
 fn await_progress(store: Store<'static>, running: &Running) -> bool {
     let done = || {
         let progress = &store.state.progress;
@@ -335,12 +336,12 @@ pub fn forget_saved(store: Store<'static>, held: &mut Held<'static>) {
     let replaced = if is_left { None } else { replace_saved(store, held) };
     if replaced.is_none() {
         // Another walk is under way, of a rewrite, for replicas, or of a disk that hangs: the cron saves
-        // behind it.
+        // after it.
         store.state.saving().is_scheduled = true;
     }
 }
 
-/// Writes the file of what is there now, and waits a moment for it. `None` if it could not be begun.
+/// Writes the file of the current data, and waits a moment for it. `None` if it could not be begun.
 fn replace_saved(store: Store<'static>, held: &mut Held<'static>) -> Option<()> {
     if !store.state.begin(Job::Save(Asker::Client)) {
         return None;
@@ -357,13 +358,14 @@ fn replace_saved(store: Store<'static>, held: &mut Held<'static>) -> Option<()> 
                 log::warning("The RDB file of before FLUSHALL is there until its disk answers");
             }
         }
-        // What was flushed fills memory still, and there is no room for a thread.
+        // The flushed data still fills memory, and there is no room for a thread.
         Err((_, mut replacing)) => while replacing.step() {},
     }
     Some(())
 }
 
-/// Ends what is under way, and waits for it so long. Whether there is nothing left.
+/// Ends the walk that is under way, and waits for it, no longer than `at_most`. Returns whether nothing is
+/// left.
 pub fn stop(store: Store<'static>, at_most: Duration) -> bool {
     let Some(running) = store.state.saving().running else { return true };
     log::warning(match running.job {
@@ -375,7 +377,8 @@ pub fn stop(store: Store<'static>, at_most: Duration) -> bool {
 
 // ---- the cron ----
 
-/// Writers wait for a save that comes on. One that has made no step for so long has a disk that hangs.
+/// Time without a step after which the disk of a save counts as hanging. Writers wait for a save that makes
+/// progress.
 const STALL_MS: u128 = 2000;
 
 fn watch_writers(store: Store<'static>) {

@@ -5,8 +5,9 @@ use crate::process::routines;
 use crate::process::time::{elapsed, instant};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// `rdb-key-save-delay`, for tests: so many microseconds for each key, or a microsecond for so many. A save
-/// that is cancelled, or whose delay is changed, goes on at once.
+/// Waits for `rdb-key-save-delay`, for tests: its microseconds for each key, or if it is negative a
+/// microsecond for its number of keys. A save that is cancelled, or whose delay is changed, continues at
+/// once.
 pub fn delay(store: Store<'static>, keys: u64) {
     let delay_us = store.config.save_delay_us();
     let micros = match delay_us {
@@ -20,10 +21,10 @@ pub fn delay(store: Store<'static>, keys: u64) {
             return;
         }
         routines::pause(left.min(DELAY_LOOK));
-        // A client that waits for the save sees it go on.
+        // A client that waits for the save sees its progress.
         store.state.progress.moves.fetch_add(1, Relaxed);
     }
 }
 
-/// A delay looks so often whether it still holds.
+/// Time between two looks whether a delay still holds.
 const DELAY_LOOK: std::time::Duration = std::time::Duration::from_millis(20);

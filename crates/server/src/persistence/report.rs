@@ -62,7 +62,7 @@ pub fn loading_lines(store: Store<'_>) -> Vec<(&'static str, String)> {
     let elapsed_ms = steady_now().ms_since(SteadyMs(loading.begun_ms.load(Relaxed)));
     let elapsed = elapsed_ms.max(0) as u64 / 1000;
     let percent = if total == 0 { 0.0 } else { loaded as f64 * 100.0 / total as f64 };
-    // What is left takes as long as what was loaded.
+    // The rest is taken to load as fast as the part before.
     let eta = (elapsed * total.saturating_sub(loaded)).checked_div(loaded).unwrap_or(1);
     vec![
         ("loading_start_time", started.to_string()),

@@ -4,7 +4,7 @@
 //!   need = used_memory * bytes of the files / bytes loaded       from a twentieth of them on, once a second
 //!   need = used_memory                                           at the end
 //! ```
-//! A load goes on beyond `maxmemory`, as Valkey's does: eviction, or the refusal of writes, begins when the
+//! A load continues beyond `maxmemory`, as Valkey's does: eviction, or the refusal of writes, begins when the
 //! load is over. If the data exceeds the memory of the machine, the kernel ends the process; the files stay
 //! as they are.
 //!
@@ -15,7 +15,7 @@ use isotherm_stdx::units::human_bytes;
 use super::Store;
 use crate::process::{log, system};
 
-/// Below this part of the files the estimate is worth nothing: 1 of so many.
+/// Below one part in `PART_MIN` of the files the estimate is worth nothing.
 const PART_MIN: u64 = 20;
 
 /// Limits of the memory that may be taken.

@@ -1,9 +1,9 @@
 //! Writing a file: the cut, the walk in steps, the bytes to disk.
 //!
 //! A step encodes some hundred items into memory under one partition's lock; what it made is written when the
-//! lock is gone. The file begins as version 11, which every Valkey and Redis 7.2 read. Only behind the last
-//! key is known whether a hash has a field with a TTL: then its first nine bytes are written again, and the
-//! sum is corrected for it.
+//! lock is gone. The file begins as version 11, which every Valkey and Redis 7.2 read. Whether a hash has a
+//! field with a TTL is known only after the last key: then the file's first nine bytes are written again, and
+//! the sum is corrected for them.
 
 use isotherm_codec::{CommandWriter, ItemWriter};
 use isotherm_disk::{File, Mode, WriteError, write_all_at};
@@ -527,7 +527,7 @@ impl Output {
         Ok(more)
     }
 
-    /// Behind the last item. Returns the file's bytes, which are durable.
+    /// Ends the file after the last item. Returns its bytes, which are durable.
     fn end(mut self, items: Items) -> Result<u64, SaveError> {
         match items {
             Items::Rdb(items) => {
@@ -578,7 +578,7 @@ impl Output {
         write_all_at(&*self.file, bytes, at).map_err(|WriteError { error, .. }| failed("rdbSaveRio", &error))
     }
 
-    /// Behind the end mark: the sum, and the magic if it has to be another one.
+    /// Writes the sum after the end mark, and the magic if it has to be another one.
     fn end_rdb(mut self, has_field_expiry: bool) -> Result<u64, SaveError> {
         if has_field_expiry {
             let (before, after) = (FileVersion::PLAIN, FileVersion::FIELD_EXPIRY);

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::process::time::{elapsed, instant};
 use crate::process::{log, routines};
 
-/// A worker, or the control thread, waits so long for the end of a walk that it has cancelled.
+/// Longest wait of a worker, or of the control thread, for the end of a walk that it has cancelled.
 pub const END_MAX: Duration = Duration::from_secs(1);
 /// Time that a file in the background gives one read of a value: no thread waits for the file.
 pub const READ_MAX: Duration = Duration::from_secs(60);
@@ -56,7 +56,7 @@ pub struct Loading {
 }
 
 impl Loading {
-    /// A load begins, of so many bytes; 0: their number is not known.
+    /// Begins a load of `total_bytes`; 0: their number is not known.
     pub fn begin(&self, now: UnixMs, total_bytes: u64) {
         self.started_seconds.store((now.0 / 1000) as u64, Relaxed);
         self.begun_ms.store(SteadyMs::of(now).0, Relaxed);
@@ -117,7 +117,7 @@ pub enum Job {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asker {
     Client,
-    /// The process is to end, and does without the file if that does not come on.
+    /// The process is to end, and does without the file if the save makes no progress.
     Signal,
     /// DEBUG RELOAD: everything is held while the file is written.
     Holder,
@@ -177,8 +177,8 @@ impl Persistence {
         is_found
     }
 
-    /// Ends the walk that is under way, if it is of such a job, and waits so long for that. The caller holds
-    /// nothing.
+    /// Ends the walk that is under way, if it is of such a job, and waits for that, no longer than `at_most`.
+    /// The caller holds nothing.
     pub fn end(&self, at_most: Duration, is_one: impl Fn(Job) -> bool) -> Ended {
         let begun = instant();
         let mut ended = Ended::Nothing;

@@ -34,7 +34,7 @@ impl Asked {
         has_room
     }
 
-    /// Waits for one, so long at most.
+    /// Waits for one, no longer than `at_most`.
     pub fn wait(&self, at_most: Duration) {
         let keys = self.keys.lock().unwrap_or_else(PoisonError::into_inner);
         drop(self.came.wait_timeout_while(keys, at_most, |keys| keys.is_empty()));

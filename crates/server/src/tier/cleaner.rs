@@ -5,9 +5,9 @@
 //!   the segment is through                                     write, flip, free
 //! ```
 //! Stretches of one segment come one after the other between groups of values that leave memory, so that
-//! these, and who waits for them, hardly wait for cleaning. If a segment is lacking all the same, cleaning
-//! goes on until one is free. A segment that is emptied while a snapshot is under way is kept until that has
-//! ended, as it may have places there that no entry has any more.
+//! these, and threads that wait for them, hardly wait for cleaning. If a segment is lacking all the same,
+//! cleaning continues until one is free. A segment that is emptied while a snapshot is under way is kept
+//! until that has ended, as it may have places there that no entry has any more.
 
 use isotherm_keyspace::{ColdRef, Held, Want};
 use isotherm_tier::{Cleaning, Full, Place, Record, SEGMENT_BYTES, SegmentNumber, Snapshots, Stream};
@@ -24,11 +24,11 @@ use super::space::Space;
 use crate::process::log;
 use crate::process::time::{elapsed, instant};
 
-/// Segments that are kept free ahead of those who write: fewer, and they would wait; more, and cleaning would
-/// copy more.
+/// Segments that are kept free ahead of the writers: with fewer of them writers would wait, with more of them
+/// cleaning would copy more.
 const SEGMENTS_AHEAD: u32 = 1;
-/// With `swap-checkpoint` one part in so many of the log: what is cleaned is free only when the next base is
-/// in force, and until then others have to do.
+/// With `swap-checkpoint` the segments ahead are one part in `CHECKPOINT_AHEAD_DIVISOR` of the log: a cleaned
+/// segment is free only when the next base is in force, and until then others have to do.
 const CHECKPOINT_AHEAD_DIVISOR: u32 = 8;
 /// Bytes that have to be dead in segments that can be cleaned, unless the log is full.
 const USEFUL_BYTES: u64 = SEGMENT_BYTES / 2;
@@ -36,7 +36,7 @@ const USEFUL_BYTES: u64 = SEGMENT_BYTES / 2;
 const UNSEEN_DIVISOR: u64 = 8;
 /// Stretches that are cleaned in one step of the thread.
 const STRETCHES_PER_STEP: u32 = 16;
-/// SWAP CLEAN leaves one part in so many that is dead.
+/// SWAP CLEAN, and cleaning that gives space back, leave one part in `DEAD_LEFT_DIVISOR` dead.
 const DEAD_LEFT_DIVISOR: u64 = 20;
 /// A pause between two calls for room that makes the second one the beginning of another shortage.
 const HURRY_GAP_MAX: Duration = Duration::from_secs(1);
@@ -48,9 +48,9 @@ pub struct UnderWay {
     bytes: Vec<u8>,
     /// The segment is cleaned to its end, due or not: it was asked for by name, or a sync of it failed.
     is_wanted: bool,
-    /// Keys that the policy lets go of are evicted instead of copied (`dropping`).
+    /// Keys that the policy does not spare are evicted instead of copied (`dropping`).
     drops: bool,
-    /// Reads of the stretch at hand that have failed.
+    /// Reads of the current stretch that have failed.
     failed_reads: u32,
 }
 
@@ -106,8 +106,8 @@ impl Sinker {
         self.log.has_room()
     }
 
-    /// Returns whether to go on although the segment that was cleaned has made no room: for so long at most
-    /// as others are awaited.
+    /// Returns whether to continue although the segment that was cleaned has made no room: no longer than
+    /// writers wait for segments (`SEGMENTS_WAIT_MS_MAX`).
     fn has_more_to_clean(&mut self, begun: Instant) -> bool {
         let most = Duration::from_millis(SEGMENTS_WAIT_MS_MAX);
         elapsed(begun) < most && self.may_clean() && self.is_useful(true)
@@ -129,12 +129,12 @@ impl Sinker {
         let cleaning = self.cleaning.as_ref().map(|it| &it.cleaning);
         let is_due = self.log.is_cleaning_due(self.ahead(), cleaning);
         match &self.cleaning {
-            // What goes is no room for values while these may not begin a segment.
+            // Dropped keys make no room for values while these may not begin a segment.
             Some(it) if it.drops => self.log.may_grow() && self.log.is_dropping_due(&it.cleaning),
             Some(it) => {
                 let goes_on =
                     is_due || it.is_wanted || self.wants_cleaning() || self.log.can_clean_doubtful();
-                // What is dead in this one no longer counts as what can be cleaned.
+                // The dead bytes of this one no longer count as bytes that can be cleaned.
                 goes_on || self.space.space != Space::Ample
             }
             None => {
@@ -145,7 +145,7 @@ impl Sinker {
         }
     }
 
-    /// SWAP CLEAN goes on.
+    /// Returns whether SWAP CLEAN continues.
     pub(super) fn wants_cleaning(&self) -> bool {
         let is_wanted = self.cleaning.as_ref().is_some_and(|it| it.is_wanted);
         is_wanted || self.tier.cleanings_wanted.load(Relaxed) > 0
@@ -263,8 +263,8 @@ impl Sinker {
         false
     }
 
-    /// Ends a cleaning. What could not be copied lives where it is: the segment is not free before that is
-    /// gone.
+    /// Ends a cleaning. Records that could not be copied live where they are: the segment is not free before
+    /// they are gone.
     fn end_cleaning(&mut self, cleaning: Cleaning) {
         self.log.seal(Stream::Survivors);
         self.settle_writes();

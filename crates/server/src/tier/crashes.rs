@@ -231,7 +231,7 @@ impl World {
         }
         let (named, entries) = (self.log.name(Snapshots::default()), self.entries.clone());
         let checkpoint = self.files.checkpoint(&named);
-        // Others go on meanwhile.
+        // Other steps are made meanwhile.
         for _ in 0..self.random.below(20) {
             self.other_step();
         }

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use super::files::ReadError;
 use crate::process::log;
 
-/// Records that are remembered; behind that those that were named before are named again.
+/// Records that are remembered; after that those that were named before are named again.
 const NAMED_MAX: usize = 1024;
 
 /// Records that walks over keys left out.

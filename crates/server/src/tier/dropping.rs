@@ -1,13 +1,13 @@
 //! The thread that writes, where keys leave with the segment that they lie in: nothing dead is left to be
-//! cleaned, and values go on coming from memory.
+//! cleaned, and values keep coming from memory.
 //!
 //! ```text
 //!   the segment filled first     [ passed: gone, or copied ][ next ][ lives ...            ]
 //!   the segment being filled     [ values from memory      ]      as many bytes of one go as come to the other
 //! ```
-//! So a log that is full loses as much as it gains, of what was written first, and the disk goes on taking
-//! values: memory need not give up keys that were used a moment ago. Read as a segment that is cleaned; what
-//! the policy spares is copied, as cleaning would:
+//! So a full log loses as much as it gains, first the records that were written first, and the disk keeps
+//! taking values: memory need not give up keys that were used a moment ago. The segment is read like one that
+//! is cleaned. Keys that the policy spares are copied, as by cleaning:
 //!
 //! * keys that were used since: idle for less than half as long as most of the stretch before (by LFU: used
 //!   more than that often);
@@ -19,7 +19,7 @@
 //! keys, once for such a segment, and go whenever they were used: their values are lost. Frozen keys in them
 //! stay, as only the records say what they are called.
 //!
-//! A segment of which hardly anything may go is not worth it: for a while the disk counts as full. While a
+//! A segment from which hardly anything may go is not worth it: for a while the disk counts as full. While a
 //! snapshot keeps segments that are empty already, none is dropped: it would be kept too. Nor is one in a
 //! file system that is short: values could not follow.
 
@@ -38,7 +38,7 @@ use crate::observe::holds::{self, Work};
 use crate::process::log;
 use crate::process::time::{elapsed, instant, unix_now};
 
-/// A segment was not worth it of which less than one part in so many has gone.
+/// A segment was not worth it if less than one part in `GAIN_DIVISOR` of it has gone.
 const GAIN_DIVISOR: u64 = 8;
 /// Rest until another one is tried then.
 const VAIN_REST: Duration = Duration::from_secs(10);
@@ -97,8 +97,8 @@ impl Sinker {
         node.config.eviction_policy().filter(|_| !is_kept)
     }
 
-    /// Begins with the segment that was filled first, and goes on until values from memory have room. Returns
-    /// whether they have.
+    /// Begins with the segment that was filled first, and continues until values from memory have room.
+    /// Returns whether they have.
     pub(super) fn drop_for_room(&mut self) -> bool {
         if self.cleaning.is_some() || !self.begin_dropping() {
             return false;
@@ -162,7 +162,7 @@ impl Sinker {
             return;
         }
         let segment = cleaning.segment();
-        // What was spared lies elsewhere as soon as that is written.
+        // Spared keys lie elsewhere as soon as their copies are written.
         self.log.seal(Stream::Survivors);
         self.settle_writes();
         if self.log.is_writing() {

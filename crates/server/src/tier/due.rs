@@ -36,7 +36,7 @@ pub struct Due {
 
 impl Routine for Due {
     fn step(&mut self) -> bool {
-        // What cannot be read now is met again in the next round.
+        // Records that cannot be read now are met again in the next round.
         if !cron::expires_keys(self.node) || self.tier.state() == State::Failed {
             self.hand.rounds += 1;
             return true;

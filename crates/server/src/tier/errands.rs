@@ -182,7 +182,7 @@ impl Port<Fetched> for Errands {
         len: usize,
         job: Weak<Sign>,
     ) -> Result<usize, Refusal> {
-        // One that is to fail, or long, is for those who try again.
+        // A read that is to fail, or is long, is for the threads that try again.
         if file.raw().is_none() || len > RING_READ_BYTES_MAX {
             return Err(Refusal::NotHere);
         }
@@ -261,7 +261,7 @@ mod tests {
         }
     }
 
-    /// A file of which each byte says where it is.
+    /// A file in which each byte says where it is.
     fn written() -> (Scratch, Arc<dyn File>) {
         let name = format!("isotherm-errands-{}", std::process::id());
         let path = Scratch(std::env::temp_dir().join(name));

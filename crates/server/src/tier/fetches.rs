@@ -1,5 +1,5 @@
-//! Values that a worker reads by itself: it hands reads to the system and goes on, until its event loop says
-//! that some have ended.
+//! Values that a worker reads by itself: it hands reads to the system and does other work, until its event
+//! loop says that some have ended.
 //!
 //! ```text
 //!   add(ticket, keys)      [job: key key key]  [job: key]      each takes its turn, key by key
@@ -10,12 +10,12 @@
 //!   expire(before)         jobs of which nothing has come since: what had come is kept
 //! ```
 //! Bytes that jobs have read or are reading are bounded (`Source::bytes_max`). Beyond that each may have one
-//! value, so that short ones get on; of long ones the oldest goes on, if it has the one turn for that of all
-//! workers (`Turnstile`), and the others are **held back** until bytes are free. Those do not expire: who is
-//! in front of them ends, or expires.
+//! value, so that short ones make progress. The oldest of the long ones continues, if it has the one turn for
+//! that of all workers (`Turnstile`), and the others are **held back** until bytes are free. Those do not
+//! expire: the job in front of them ends, or expires.
 //!
-//! Behind the keys of its command a job may have some that requests behind it will need. It ends when they
-//! have come too, or have failed; but what fails of them, or hangs, does not matter to the command.
+//! After the keys of its command a job may have some that later requests will need. It ends when they have
+//! come too, or have failed; but a read of them that fails or hangs does not matter to the command.
 //!
 //! Only what goes well is done here. A key that meets anything else - an error, a record that does not
 //! verify, a value that is too long, a disk that is to fail - is for threads (`Port::begin_again`), which
@@ -159,7 +159,7 @@ impl Wanted {
         ColdKeys { keys: self.keys }
     }
 
-    /// Keys that are read for requests behind it.
+    /// Returns the number of keys that are read for later requests.
     pub fn ahead(&self) -> usize {
         self.keys.len() - self.own
     }
@@ -304,7 +304,7 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
 
     // ---- how much may be read ----
 
-    /// Returns whether a job may read a record of so many bytes now.
+    /// Returns whether a job may read a record of `len` bytes now.
     fn admits(&mut self, ticket: T, len: usize, source: &impl Source<P, V>) -> bool {
         let own = self.jobs.get(&ticket).map_or(0, |job| job.bytes);
         let is_room = self.bytes + len <= BYTES_MIN || self.bytes + len <= source.bytes_max();
@@ -326,7 +326,8 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
         }
     }
 
-    /// Lets jobs go on that were held back, the oldest first, as far as there is room for their next record.
+    /// Lets jobs continue that were held back, the oldest first, as far as there is room for their next
+    /// record.
     fn let_in(&mut self, source: &impl Source<P, V>, now: Instant) {
         while let Some((ticket, len)) = self.held_back.first_key_value().map(|(ticket, len)| (*ticket, *len))
         {
@@ -389,7 +390,7 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
         }
     }
 
-    /// Has a key tried again that its command waits for. What was only a guess does without.
+    /// Has a key tried again that its command waits for. A key that was only a guess ends without its value.
     fn begin_again(&mut self, port: &mut impl Port<V>, ticket: T, key: usize, now: Instant) {
         let Some(job) = self.jobs.get_mut(&ticket) else { return };
         if key >= job.wanted.own {
@@ -412,8 +413,8 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
         }
     }
 
-    /// Ends jobs of which nothing has come since then; well, if their command has all that it needs. With
-    /// `threads_move`, threads have read for others since then: jobs that wait for their turn there go on.
+    /// Ends jobs that have got nothing since `before`; well, if their command has all that it needs. With
+    /// `threads_move`, threads have read for others since then: jobs that wait for their turn there stay.
     /// Returns whether there were any.
     pub fn expire(&mut self, before: Instant, threads_move: bool) -> bool {
         let is_late = |(ticket, job): &(&T, &Job<V>)| {
@@ -459,7 +460,7 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
     }
 }
 
-/// Keys with their values, in the order of the keys, of which some have none.
+/// Returns keys with their values, in the order of the keys, without the keys that have none.
 fn in_order<V>(keys: Vec<ColdKey>, mut values: Vec<(usize, V)>) -> Vec<(ColdKey, V)> {
     values.sort_unstable_by_key(|(key, _)| *key);
     let mut values = values.into_iter().peekable();

@@ -9,13 +9,13 @@
 //! shows them bytes that do not verify, since a record proves its place and its key.
 //!
 //! **Start.** Nothing is removed or cut before all that the base in force refers to was found: its log, each
-//! segment, its length, the sum of its first block. Then what the base does not name goes, and what lies
-//! behind a named length.
+//! segment, its length, the sum of its first block. Then everything that the base does not name is removed,
+//! and so are the bytes after a named length.
 //!
 //! **Descriptors.** A segment needs none while no thread reads it: [`OpenFiles`] keeps the most used ones
 //! open, within a bound.
 //!
-//! **Sync.** Only what a base is about to name is synced, and of that what no base has named yet. A failed
+//! **Sync.** Only bytes that a base is about to name, and that no base has named yet, are synced. A failed
 //! sync is not repeated.
 
 use isotherm_disk::{Disk, File, Lock, Mode, direct_rooms_bytes, read_exact_at, write_all_at};
@@ -77,7 +77,7 @@ const PROBED_MAX: usize = 8;
 #[derive(Default)]
 struct SegmentFile {
     handle: Arc<Handle>,
-    /// Through the page cache, whose read-ahead those need who read value after value.
+    /// Through the page cache, whose read-ahead a thread needs that reads value after value.
     in_order: Arc<Handle>,
     /// End of the last write that the disk has taken.
     written_bytes: AtomicU64,
@@ -235,13 +235,14 @@ impl Files {
         self.open_files.open(&found.handle, || self.open_file(&self.path(segment), Mode::Update))
     }
 
-    /// Opens the file of a segment that may be freed meanwhile, for who reads it.
+    /// Opens the file of a segment that may be freed meanwhile, for a reader.
     fn file_of(&self, segment: SegmentNumber) -> Result<Arc<dyn File>, ReadError> {
         let found = self.get(segment).ok_or(ReadError::NoFile)?;
         self.file(segment, &found).map_err(|error| self.read_error(segment, &found, error))
     }
 
-    /// Why a file did not open. Its name is gone behind its segment; one whose segment is there has lost it.
+    /// Returns why a file did not open. Its name goes after its segment; a file whose segment is there has
+    /// lost its name.
     fn read_error(&self, segment: SegmentNumber, found: &Arc<SegmentFile>, error: io::Error) -> ReadError {
         let is_there = self.get(segment).is_some_and(|now| Arc::ptr_eq(&now, found));
         if is_there { ReadError::Io(error) } else { ReadError::NoFile }
@@ -292,7 +293,7 @@ impl Files {
         self.disk.free_bytes(&self.folder)
     }
 
-    /// Tries whether so many bytes can be written beside the segments. They are removed again.
+    /// Tries whether `bytes` can be written in addition to the segments. They are removed again.
     pub fn has_room(&self, bytes: usize) -> bool {
         let path = self.folder.join("probe");
         let file = self.open_file(&path, Mode::Truncate);
@@ -487,8 +488,8 @@ impl Files {
         self.open_files.open(&found.in_order, open).map_err(|error| self.read_error(segment, &found, error))
     }
 
-    /// Returns the file that the record of a key of so many bytes lies in, its first byte and its length.
-    /// `None`: it was freed, or its file is closed.
+    /// Returns the file in which the record of a key of `key_bytes` lies, the record's first byte and its
+    /// length. `None`: it was freed, or its file is closed.
     pub fn locate(&self, place: Place, key_bytes: usize) -> Option<(Arc<dyn File>, u64, usize)> {
         let file = self.get(place.segment())?.handle.get()?;
         Some((file, place.offset(), record_bytes(key_bytes, place.payload_bytes())))

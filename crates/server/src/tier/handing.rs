@@ -64,7 +64,7 @@ impl Tier {
             // A record that only seemed to have a key is followed by another one.
             for _ in 0..RECORDS_PER_KEY_MAX {
                 let Some((target, lent)) = Target::find(held, cold) else { break };
-                // What is held is moved by no other thread.
+                // A held key is moved by no other thread.
                 let read = || {
                     self.counters.reads_in_commands.fetch_add(1, Relaxed);
                     self.read_held(target.from, target.name(&cold.key))?.ok()

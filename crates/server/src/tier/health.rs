@@ -44,7 +44,7 @@ pub enum State {
     Degraded = 3,
     /// Reads fail too: a command that needs a cold value gets an error at once.
     Failed = 4,
-    /// `swap-mode no` since: nothing leaves memory, and what is on disk comes home.
+    /// `swap-mode no` since: nothing leaves memory, and values on disk come back to it.
     Off = 5,
 }
 

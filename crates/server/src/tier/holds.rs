@@ -5,7 +5,7 @@ pub const LOOKS_PER_HOLD: u64 = 200;
 /// Bytes of values that are copied under one lock, and one more value: some 300 us. The others wait for the
 /// next round.
 pub const BYTES_PER_HOLD: u64 = 1 << 20;
-/// An element that is gathered counts as so many bytes: it takes as long as to copy them.
+/// Bytes for which an element that is gathered counts: it takes as long as to copy them.
 pub const BYTES_PER_ELEMENT: u64 = 256;
 /// Entries that are flipped under one lock,
 const FLIPS_PER_HOLD: usize = 32;

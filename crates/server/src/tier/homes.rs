@@ -83,7 +83,7 @@ impl Homes {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).note(from.address(), to, second);
     }
 
-    /// A value has come home from there.
+    /// Notes that a value has come back to memory from there.
     pub fn note_home(&self, reference: ColdRef) {
         let (place, second) = (Place::from_raw(reference.raw()), self.began.elapsed().as_secs());
         let recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,7 +93,7 @@ impl Homes {
     }
 }
 
-/// Rules of which one is enough; without a rule all values come back to memory.
+/// Rules. One that is met is enough; without a rule all values come back to memory.
 #[derive(Default)]
 struct Rules(Vec<Rule>);
 
@@ -150,7 +150,7 @@ impl Recent {
         while self.0.front().is_some_and(|mark| mark.second + SOON_S < second) {
             self.0.pop_front();
         }
-        // Groups of a second lie one behind the other, while they are of one segment.
+        // Groups of a second lie one after the other, while they are of one segment.
         match self
             .0
             .back_mut()

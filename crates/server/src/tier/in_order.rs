@@ -6,7 +6,7 @@
 //!   segment 3   ...[r1][r4][r5]...      stretch A: r1, r4, r5 ...
 //!   segment 9   ...[r2][r3][r6]...      stretch B: r2, r3, r6 ...
 //! ```
-//! A stretch is what one read has brought. The one behind it is twice as long, up to 128 KB, so some hundred
+//! A stretch is the result of one read. The one after it is twice as long, up to 128 KB, so some hundred
 //! values share a call; a place that no stretch leads to is read to the end of its block, as nothing says
 //! that more is wanted.
 //!
@@ -14,8 +14,8 @@
 //! behind.
 //!
 //! Once written, the bytes of a segment's file do not change, and a segment that is written anew has another
-//! file. But a stretch may end in bytes that were not written yet: what does not verify in a stretch is read
-//! again, alone.
+//! file. But a stretch may end in bytes that were not written yet: a record that does not verify in a stretch
+//! is read again, alone.
 
 use isotherm_disk::File;
 use isotherm_keyspace::ColdRef;
@@ -51,7 +51,7 @@ struct Stretch {
     bytes: Vec<u8>,
 }
 
-/// Bytes that are to be read: of which file, from where on, and into what. They may be fewer.
+/// Bytes that are to be read: their file, their place in it, and the buffer. They may be fewer.
 struct Wanted {
     file: Arc<dyn File>,
     at: u64,
@@ -193,7 +193,7 @@ impl Stretch {
         self.start <= at && at <= self.end() + self.bytes.len() as u64
     }
 
-    /// Reads `wanted` bytes, of which the file may have fewer, but not fewer than `len`.
+    /// Reads `wanted` bytes. The file may have fewer, but not fewer than `len`.
     fn fill(
         &mut self,
         file: &Arc<dyn File>,
@@ -227,7 +227,7 @@ mod tests {
         all: Vec<(Place, Vec<u8>, Vec<u8>)>,
     }
 
-    /// Records of one segment, one behind the other.
+    /// Records of one segment, one after the other.
     fn records(disk: &dyn Disk, name: &str, count: usize, prng: &mut Prng) -> Records {
         let file = disk.open(Path::new(name), Mode::Truncate).unwrap();
         let mut log = Log::new(LogConfig::of_bytes(1 << 30));

@@ -13,7 +13,7 @@ use super::checkpoint::Ask;
 use super::health::State;
 use super::state::Tier;
 
-/// A new base is due when one part in so many of the space waits for it.
+/// A new base is due when one part in `WAITING_DIVISOR` of the space waits for it.
 const WAITING_DIVISOR: u64 = 10;
 
 impl Tier {

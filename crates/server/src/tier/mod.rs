@@ -14,9 +14,9 @@
 //!   SWAP VERIFY, or off    round (1 thread)    goes over all cold entries, and reads their values
 //!   fields are due         round               the active cycle asked -> read -> keyspace::warm
 //! ```
-//! Without `swap-checkpoint` the files are scratch: what is durable is the append-only file or the RDB file,
-//! which have all values. So they are removed at start, and never synced. With it a base of the append-only
-//! file refers to them (`checkpoint`, `owner`, `start`).
+//! Without `swap-checkpoint` the files are scratch: the append-only file or the RDB file is durable, and has
+//! all values. So they are removed at start, and never synced. With it a base of the append-only file refers
+//! to them (`checkpoint`, `owner`, `start`).
 //!
 //! **Who waits.** A client whose value is read: its connection is parked, no thread of a worker waits.
 //! Writers, while memory is above its limit by more than [`pace`] allows and the sinker can still free some.

@@ -1,4 +1,4 @@
-//! Open files of segments: at most so many at once, whatever the number of segments. The others are opened
+//! Open files of segments: a bounded number at once, whatever the number of segments. The others are opened
 //! when a thread reads them.
 //!
 //! ```text
@@ -6,10 +6,9 @@
 //!               it is closed:      one that is not in use is closed first, then it is opened, without a lock
 //!   the clock   [h1][h2][h3]...    open handles; one that was used since the hand came by has one more round
 //! ```
-//! A file that is being read is not closed: its reader has it. If all are, the next one is opened beside them
+//! A file that is being read is not closed: its reader has it. If all are, the next one is opened in addition
 //! and forgotten after its read: so there are never more than the bound and one for each thread that reads.
-//! Rings read what is open, and leave the rest to threads, so no worker ever waits for a name to be looked
-//! up.
+//! Rings read open files, and leave the rest to threads, so no worker ever waits for a name to be looked up.
 //!
 //! A file with bytes that the page cache may still have to write is closed last: the error of a late write is
 //! kept by the kernel as long as the file is in its memory.
@@ -138,7 +137,7 @@ impl OpenFiles {
         closed.is_some()
     }
 
-    /// A file that was opened for a place. Who was later takes what the first one has opened.
+    /// Keeps a file that was opened for a place. A later thread takes the file that the first one has opened.
     fn keep(&self, handle: &Arc<Handle>, file: Arc<dyn File>) -> Arc<dyn File> {
         let mut clock = self.clock();
         clock.opening -= 1;

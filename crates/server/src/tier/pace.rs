@@ -17,10 +17,10 @@ use crate::persistence::Store;
 use crate::process::routines;
 use crate::upkeep::memory::{Apart, Memory};
 
-/// Writers wait when memory exceeds its limit by one part in so many,
+/// Writers wait when memory exceeds its limit by one part in `BEHIND_DIVISOR`,
 const BEHIND_DIVISOR: u64 = 64;
-/// and go on when it has come down from there by so much, or half of the way: what leaves memory in 1 to 2
-/// ms.
+/// and continue when it has come down from there by these bytes, or half of the way: they leave memory in 1
+/// to 2 ms.
 const RELIEF_BYTES_MAX: u64 = 128 << 10;
 
 pub fn waits_above(limit_bytes: u64) -> u64 {
@@ -31,11 +31,11 @@ pub fn goes_on_below(limit_bytes: u64) -> u64 {
     waits_above(limit_bytes) - RELIEF_BYTES_MAX.min(limit_bytes / BEHIND_DIVISOR / 2)
 }
 
-/// Lets those who write wait until values that are on their way have left.
+/// Lets writers wait until values that are on their way have left.
 pub fn hold_writers(mail: &Mail, tier: &Tier) {
     mail.set_sinker_behind(true);
     tier.note_slowed(true);
-    // It looks at the mark behind each of its steps; its last one may have been before.
+    // The sinker looks at the mark after each of its steps; its last one may have been before.
     if tier.state() != State::Works {
         mail.set_sinker_behind(false);
         tier.note_slowed(false);
@@ -44,7 +44,7 @@ pub fn hold_writers(mail: &Mail, tier: &Tier) {
 
 /// Rest between two looks.
 const REST: Duration = Duration::from_millis(1);
-/// The sinker makes no step for so long: it is waited for no longer.
+/// Rests after which the sinker is waited for no longer.
 const RESTS_MAX: u32 = 10_000;
 
 /// Returns whether memory is above its limit and values can leave it.

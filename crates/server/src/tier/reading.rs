@@ -21,7 +21,7 @@ use super::reads::{GivesUp, Waits};
 use super::state::Tier;
 use super::target::{Fetched, Target, slot_of};
 
-/// A record that cannot be read at a place is read so often there.
+/// Number of reads at one place of a record that cannot be read there.
 pub(super) const READS_MAX: u32 = 3;
 
 impl Tier {
@@ -43,7 +43,7 @@ impl Tier {
         self.probe_if_due();
     }
 
-    /// Keys that wait for one who reads them.
+    /// Returns the number of keys that wait for a reader.
     pub fn reads_waiting(&self) -> u64 {
         self.reads.waiting() as u64 + self.rings.waiting()
     }
@@ -107,7 +107,7 @@ impl Tier {
     }
 
     /// Reads what a key refers to, as often as it refers to something else meanwhile; where it cannot be read
-    /// at one place it is tried some times. Holds its partition only to look. What is lent counts as read,
+    /// at one place it is tried some times. Holds its partition only to look. Lent values count as read,
     /// unless it is the record that matters.
     pub fn read_found(
         &self,
@@ -190,7 +190,7 @@ impl Tier {
     }
 
     /// Calls the disk on a thread that can be left behind, until `gives_up`; without that on this one, which
-    /// holds what those may wait for.
+    /// holds locks that those may wait for.
     pub fn call<T: Send + 'static>(
         &self,
         call: impl FnOnce(&Tier) -> T + Send + 'static,

@@ -1,5 +1,6 @@
 //! Threads that read what others wait for: a queue, and threads that take from it. Only these threads meet
-//! the disk, so that who waits for a read can give up, though the thread hangs in the kernel.
+//! the disk, so that a thread that waits for a read can give up, though the reading thread hangs in the
+//! kernel.
 //!
 //! ```text
 //!   add_errands(errands)         [errand][errand]  a worker's (`errands`): reads where it has no ring, keys that are tried again
@@ -27,7 +28,7 @@ pub const READERS: usize = 16;
 /// Time between two looks at whether to give a call up.
 const CALL_LOOK: Duration = Duration::from_millis(20);
 
-/// Returns whether a thread that has waited so long for the disk waits no longer.
+/// Returns whether a thread that has waited for the disk for this time gives up.
 pub type GivesUp<'g> = dyn Fn(Duration) -> bool + 'g;
 
 /// A call that a thread has yet to make, with what all of them share.
@@ -66,7 +67,7 @@ pub struct Reads<T> {
     begun: Instant,
     /// End of the last errand that was read, in time since `begun`.
     moved_ms: AtomicU64,
-    /// No thread reads: who waits for a value reads it.
+    /// No thread reads: the thread that waits for a value reads it.
     #[cfg(test)]
     pub is_alone: std::sync::atomic::AtomicBool,
 }
@@ -157,7 +158,7 @@ impl<T> Reads<T> {
         }
     }
 
-    /// Returns whether no thread reads: who waits for a value reads it.
+    /// Returns whether no thread reads: the thread that waits for a value reads it.
     #[cfg(test)]
     pub fn is_alone(&self) -> bool {
         self.is_alone.load(Ordering::Relaxed)
@@ -247,7 +248,7 @@ impl<T> Reads<T> {
             match queue.works.pop_front() {
                 Some(work) => return work,
                 None => {
-                    // What a thread has lent to others is to be counted while it rests.
+                    // Memory that a thread has lent to others is to be counted while it rests.
                     isotherm_allocator::settle();
                     queue.resting = (queue.resting + 1).min(READERS);
                     queue = self.some.wait(queue).unwrap_or_else(PoisonError::into_inner);
@@ -261,7 +262,7 @@ fn do_work<T>(work: Work<T>, shared: &T, reader: &impl Reader) {
     match work {
         Work::Errand(errand) => errand.run(reader).into_iter().for_each(|worker| reader.notify(worker)),
         Work::Call(call, waits) => {
-            // Its one owner does not wait for the disk to let go of it.
+            // Its one owner can release it without a wait for the disk.
             let call = call.upgrade().and_then(|call| lock(&call).take());
             match (call, waits) {
                 (Some(call), Waits::Holding) => reader.time(|| call(shared)),
@@ -305,7 +306,7 @@ mod tests {
             assert_eq!(reads.call(&1, waits, add(1), &gives_up), None);
         }
         assert_eq!(reads.waiting(), 2);
-        // What is not waited for any more is not done, and leaves the queue.
+        // A call that is not waited for any more is not made, and leaves the queue.
         reads.forget_unwanted();
         assert_eq!(reads.waiting(), 0);
         reads.ask_probe();

@@ -50,7 +50,7 @@ impl Rings {
         }
     }
 
-    /// Notes how many bytes a worker holds for commands that wait; before it were so many.
+    /// Notes how many bytes a worker holds for commands that wait; `before` is the number of the last note.
     pub fn note_bytes(&self, before: &mut u64, now: u64) {
         if *before != now {
             self.bytes.fetch_add(now, Relaxed);
@@ -108,7 +108,7 @@ impl Source<Target, Fetched> for TierSource<'_> {
         bytes: io::Result<&[u8]>,
         since: Instant,
     ) -> Option<Fetched> {
-        // What fails is read again, by those who note it.
+        // A record whose read fails is read again, by threads that note it.
         let value = Files::verify(Place::from_raw(target.from.raw()), target.name(&cold.key), bytes.ok()?);
         if value.is_ok() {
             self.tier.note_read_end(since, &value);

@@ -1,5 +1,5 @@
-//! The thread that goes round all cold keys when it is asked to: it verifies what is on disk, or brings all
-//! of it home.
+//! The thread that goes round all cold keys when it is asked to: it verifies the values on disk, or brings
+//! all of them back to memory.
 //!
 //! ```text
 //!   SWAP VERIFY          each value is read and checked against its key; none is changed. 64 MB a second at most
@@ -31,7 +31,7 @@ const LOOKS_PER_HOLD: u64 = 200;
 const VERIFY_BYTES_PER_S: u64 = 64 << 20;
 /// Without work.
 const REST: Duration = Duration::from_millis(100);
-/// After a round that could not bring all home.
+/// After a round that could not bring all back to memory.
 const REST_LEFT: Duration = Duration::from_secs(1);
 /// Damaged values of a round that are named in the server's log.
 const NAMED_MAX: u64 = 10;
@@ -206,8 +206,8 @@ impl Round {
 
     // ---- bundles ----
 
-    /// Verifies a bundle, or brings its keys home. One that was moved meanwhile is no longer there, and waits
-    /// for the next round.
+    /// Verifies a bundle, or brings its keys back to memory. One that was moved meanwhile is no longer there,
+    /// and waits for the next round.
     fn visit_bundle(&mut self, at: BundleAt) {
         let BundleAt { db, slot, name, reference } = at;
         if !self.verifies && !self.may_bring_home() {
@@ -238,7 +238,7 @@ impl Round {
         }
     }
 
-    // ---- bringing home ----
+    // ---- bringing back to memory ----
 
     fn may_bring_home(&mut self) -> bool {
         if self.tier.state() != State::Off {
@@ -255,8 +255,8 @@ impl Round {
         !is_full
     }
 
-    /// Hashes that have fields that are due, so that the active cycle finds them. What cannot be read now is
-    /// asked for again.
+    /// Brings back hashes that have fields that are due, so that the active cycle finds them. A hash that
+    /// cannot be read now is asked for again.
     fn bring_due_home(&self) {
         let keyspace = &self.node.keyspace;
         for (db, key) in self.tier.due.take(DUE_PER_STEP) {

@@ -8,7 +8,7 @@
 //! ```
 //! An entry is in memory until the disk has its bytes; no entry is "moving".
 //!
-//! What goes: what was not used for `threshold` at least, which falls when a stretch of slots shows too
+//! Values leave that were not used for `threshold` at least. It falls when a stretch of slots shows too
 //! little and rises when memory is below the limit.
 
 use isotherm_keyspace::{
@@ -38,11 +38,11 @@ use crate::process::routines::{self, Routine};
 use crate::process::time::unix_now;
 use crate::upkeep::shortage::{self, SpaceRelief, SpaceShort};
 
-/// Without large collections so many slots are passed for one look whether there are any.
+/// Without large collections, slots that are passed for one look whether there are any.
 const SLOTS_PER_NODE_LOOK: u32 = 16;
 /// Slots that are gone through in one step of the routine.
 const SLOTS_PER_STEP: u32 = 256;
-/// Slots of one step while writers wait. They go on when the values that the step found are on disk, 2 ms
+/// Slots of one step while writers wait. They continue when the values that the step found are on disk, 2 ms
 /// later.
 const SLOTS_PER_STEP_BEHIND: u32 = 64;
 /// Slots that are looked at before they are judged. If they have given less than a part in [`LITTLE_DIVISOR`]
@@ -61,7 +61,7 @@ const REST_IDLE_MIN: Duration = Duration::from_millis(20);
 const REST_IDLE_MAX: Duration = Duration::from_secs(2);
 /// Rest if nothing asks, as a multiple of the time that the last look took.
 const REST_IDLE_FACTOR: u32 = 20;
-/// Rest while nothing can leave before a snapshot has come on.
+/// Rest while nothing can leave before a snapshot has made progress.
 const REST_SNAPSHOT: Duration = Duration::from_millis(5);
 /// DEBUG SWAP-CHAOS
 const REST_CHAOS: Duration = Duration::from_millis(1);
@@ -69,7 +69,7 @@ const REST_CHAOS: Duration = Duration::from_millis(1);
 const REST_FAILED: Duration = Duration::from_secs(1);
 /// Rest of that, however much others ask.
 const REST_FAILED_MIN: Duration = Duration::from_millis(20);
-/// Without free segments those who write wait so long for a base or a snapshot that frees some; then the disk
+/// Longest wait of writers without free segments, for a base or a snapshot that frees some; then the disk
 /// counts as full.
 pub(super) const SEGMENTS_WAIT_MS_MAX: u64 = 10_000;
 
@@ -125,7 +125,7 @@ impl Routine for Sinker {
         }
         self.settle_writes();
         self.answer();
-        // What lives is not known before the base that refers to it was loaded.
+        // The live records are not known before the base that refers to them was loaded.
         if !self.tier.is_restoring.load(Relaxed) {
             self.clean_if_due();
             self.collect();
@@ -142,12 +142,12 @@ impl Routine for Sinker {
     fn rest(&mut self) {
         isotherm_allocator::settle();
         match self.tier.state() {
-            // Cleaning goes on by steps, and ends it.
+            // Cleaning continues by steps, and ends it.
             State::Full if self.cleaning.is_some() && self.may_clean() => {
                 std::thread::sleep(REST_FAILED_MIN);
                 self.tier.await_wake(REST);
             }
-            // Who is short of memory wakes it: what died meanwhile may make room.
+            // A thread that is short of memory wakes it: records that died meanwhile may make room.
             State::Full | State::Degraded | State::Failed => {
                 std::thread::sleep(REST_FAILED_MIN);
                 self.tier.await_wake(REST_FAILED);
@@ -201,7 +201,7 @@ impl Sinker {
         self.look.begin(self.node.pressing_used_bytes());
     }
 
-    /// Rests for so long, or until memory has grown.
+    /// Rests for `rest`, or until memory has grown.
     fn rest_idle(&self, rest: Duration) {
         let began = Instant::now();
         while began.elapsed() < rest && self.tier.state() == State::Idle {
@@ -279,7 +279,7 @@ impl Sinker {
         }
     }
 
-    /// Writers go on if enough has left, or nothing more can.
+    /// Lets writers continue if enough has left, or nothing more can.
     fn relieve(&self) {
         let (mail, limit) = (&self.node.mail, self.node.config.memory_target_bytes());
         if !mail.is_sinker_behind() {
@@ -324,15 +324,15 @@ impl Sinker {
             if self.slots_seen >= slots_judged {
                 self.judge();
             }
-            // What is ready is written first: writers may wait for it.
+            // A group that is ready is written first: writers may wait for it.
             if self.log.is_writing() {
                 break;
             }
             if self.hand.rounds > self.last_round + 1 && self.threshold_s == 0 {
                 self.log.seal(Stream::Fresh);
                 self.last_round = self.hand.rounds;
-                // What a snapshot has yet to see may leave behind it, and what a command waits for when that
-                // ran.
+                // Values that a snapshot has yet to see may leave after it, and values that a command waits
+                // for when that ran.
                 let has_more =
                     self.node.keyspace.is_snapshot_active() || std::mem::take(&mut self.has_awaited);
                 match has_more {
@@ -545,13 +545,13 @@ impl Sinker {
                         let db = held.database_of(db_of(record), &key, before);
                         held.move_cold(db.unwrap_or(db_of(record)), &key, before, to);
                     }
-                    // What looks at many elements stands alone.
+                    // A look at many elements stands alone.
                     None if self.chill(&mut held, record, &key, to) != Chilled::Small => held.release(),
                     None => {}
                 }
             }
             drop(held);
-            // Writers go on with the first of a group.
+            // Writers continue with the first of a group.
             self.relieve();
         }
     }

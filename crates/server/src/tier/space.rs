@@ -9,12 +9,12 @@
 //!                   no segment is begun with values from memory; what is dead is cleaned
 //!                                    what is dead is cleaned, though swap itself has room
 //! ```
-//! `room` is what others need to write the data once more: as much as the data, but no more than swap's files
-//! and what is free come to by half, as otherwise nothing could leave memory beside large files of others.
-//! Where nothing else writes it is a twentieth.
+//! `room` is what others need to write the data once more: as much as the data, but no more than half of the
+//! sum of swap's files and the free bytes, as otherwise nothing could leave memory next to large files of
+//! others. Where nothing else writes it is a twentieth.
 //!
 //! A file system can refuse what it claims to have (a quota, blocks that are reserved). Then it is short
-//! until as much as a group of values was written beside the segments, which is tried each second.
+//! until as much as a group of values was written in addition to the segments, which is tried each second.
 
 use isotherm_tier::GROUP_BYTES;
 use std::io;
@@ -30,7 +30,7 @@ use crate::process::time::{elapsed, instant};
 
 /// Tenths of what is free, where nothing else needs any.
 const FREE_TENTHS: u64 = 9;
-/// Part of what is free, beside files that have all values: twice as much is left, for one of them and the
+/// Part of the free bytes, next to files that have all values: twice as much is left, for one of them and the
 /// next.
 const SHARE_DIVISOR: u64 = 3;
 /// A base that refers has none of the values that are in segments.
@@ -74,7 +74,7 @@ pub fn is_shared(one: &Path, other: &Path) -> bool {
     }
 }
 
-/// State of the file system for those who take space of it.
+/// State of the file system for threads that take space of it.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Space {
     #[default]
@@ -135,7 +135,7 @@ impl Sinker {
         if self.space.is_refused && self.tier.call_disk(|files| files.has_room(GROUP_BYTES)) {
             self.note_room(true);
         }
-        // What is not known limits nothing: a write that fails does.
+        // An unknown number limits nothing: a write that fails does.
         let Ok(free_bytes) = self.tier.call_disk(|files| files.free_bytes()) else { return };
         self.tier.counters.disk_free_bytes.store(free_bytes, Relaxed);
         let config = &self.node.config;
@@ -209,7 +209,7 @@ mod tests {
         check(12 * GB, 10 * GB, Some(10 * GB), Space::Tight);
         check(9 * GB, 10 * GB, Some(9 * GB), Space::Tight);
         check(8 * GB, 10 * GB, Some(9 * GB), Space::Short);
-        // Beside large files of others half of what is left may be taken.
+        // Next to large files of others half of the rest may be taken.
         check(9 * GB, 8 * GB, Some(50 * GB), Space::Tight);
         check(8 * GB, 9 * GB, Some(50 * GB), Space::Short);
         check(0, 0, Some(0), Space::Ample);

@@ -49,7 +49,7 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     let left_bytes = free.saturating_sub(bytes);
     let claim = claim(node)?;
     let named = claim.checkpoint.as_ref().map(Checkpoint::named).unwrap_or_default();
-    // What is kept takes no room of what is free.
+    // Kept segments take none of the free bytes.
     let kept: u64 = named.iter().map(|named| named.bytes).sum();
     let bytes = if config.swap_disk_bytes() == 0 { bytes + kept } else { bytes };
     let disk: Arc<dyn Disk> = Arc::new(FaultyDisk::new(disk, Arc::clone(&node.debug.swap_troubles)));

@@ -27,10 +27,10 @@ use crate::process::time::{elapsed, instant};
 use crate::upkeep::shortage::ValueDisk;
 
 /// Part of the limit by which memory has grown since nothing could leave it, so that all of it is looked
-/// through again: half of what separates writers who go on from those who wait.
+/// through again: half of the distance between writers that continue and writers that wait.
 const GROWN_DIVISOR: u64 = 128;
 
-/// The sinker's call to the disk hangs if it takes so long.
+/// Time after which the sinker's call to the disk counts as hanging.
 const HANGS_MS: u64 = 2000;
 
 /// Keys whose values are asked to leave memory, and not gone yet.
@@ -63,7 +63,7 @@ pub struct Counters {
     pub damaged: AtomicU64,
     /// Times that reads took.
     pub read_times: Times,
-    /// Commands that write waited for the sinker, so long in all.
+    /// Time for which commands that write waited for the sinker, in all.
     pub slowed_ms: AtomicU64,
     /// Bytes of the log, as the sinker last saw it; so are the next two.
     pub file_bytes: AtomicU64,
@@ -87,7 +87,7 @@ pub struct Tier {
     pub counters: Counters,
     pub reads: Reads<Tier>,
     pub rings: Rings,
-    /// Turn of a command that needs more than fits beside what others wait for.
+    /// Turn of a command that needs more than fits with the values that others wait for.
     pub turnstile: Turnstile,
     pub checkpoints: Checkpoints,
     /// The base that refers to the log is being loaded: what lives is not known yet.
@@ -117,7 +117,7 @@ pub struct Tier {
     idle_at_bytes: AtomicU64,
     is_off: AtomicBool,
     pub verify: Verify,
-    /// SWAP CLEAN: so many segments are cleaned at most.
+    /// SWAP CLEAN: number of segments that are cleaned at most.
     pub cleanings_wanted: AtomicU64,
     /// Keys whose values are to leave memory: STORETOSSDB.
     pub to_leave: Asked,
@@ -223,7 +223,7 @@ impl Tier {
         self.state() == State::Failed
     }
 
-    /// Notes that nothing may leave memory, of which so much is in use.
+    /// Notes that nothing may leave memory, with `used_bytes` of it in use.
     pub(super) fn set_idle(&self, used_bytes: u64) {
         self.idle_at_bytes.store(used_bytes, Relaxed);
         self.is_idle.store(true, Relaxed);
@@ -299,7 +299,7 @@ impl Tier {
         }
     }
 
-    /// Returns how it looks to those who are short of memory.
+    /// Returns how it looks to callers that are short of memory.
     pub fn takes(&self) -> ValueDisk {
         match self.state() {
             State::Works => ValueDisk::Takes,
@@ -400,7 +400,7 @@ impl Tier {
         }
     }
 
-    /// Waits until it is, or so long.
+    /// Waits until it is woken, no longer than `at_most`.
     pub fn await_wake(&self, at_most: Duration) {
         let is_wanted = self.is_wanted.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.wanted.wait_timeout_while(is_wanted, at_most, |is_wanted| !*is_wanted);

@@ -34,7 +34,7 @@ impl Times {
         self.0[cell_of(us)].fetch_add(1, Relaxed);
     }
 
-    /// The time that so many percent did not exceed, to a quarter; 0 if there was none.
+    /// Returns the time that `percent` of them did not exceed, to a quarter; 0 if there was none.
     pub fn percentile_us(&self, percent: u64) -> u64 {
         let counts: Vec<u64> = self.0.iter().map(|cell| cell.load(Relaxed)).collect();
         let wanted = (counts.iter().sum::<u64>() * percent).div_ceil(100);

@@ -17,9 +17,9 @@ use super::files::Files;
 use super::state::Tier;
 use crate::process::time::unix_now;
 
-/// Others may look at partitions between so many keys.
+/// Keys after which others may look at partitions.
 const KEYS_PER_HOLD: usize = 32;
-/// A disk that brings nothing for so long is left to the commands.
+/// Time after which a disk that brings nothing is left to the commands.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Reader of one thread.

@@ -46,8 +46,8 @@ impl Watch {
         Watch { node, tier, looks: 0, slots }
     }
 
-    /// Looks up below which use of memory values come home that are only read, and how much workers read at
-    /// once.
+    /// Sets the use of memory below which values come back to it that are only read, and the bytes that
+    /// workers read at once.
     fn set_home_below(&self) {
         let (limit, upper) = (self.node.config.memory_target_bytes(), self.node.config.swap_upper_percent());
         let below = match (limit, upper) {

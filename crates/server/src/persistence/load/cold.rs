@@ -73,7 +73,7 @@ impl Load<'_> {
         let failure = |load: &Self| load.texts.failure_of_bundle(db);
         let place = BundleName::of_bytes(&read.name).zip(slot_of(read.slot));
         let reference = ColdRef::new(read.reference);
-        // What expires has a bound.
+        // A bundle with keys that expire has a bound.
         let place = place.filter(|_| read.volatile == 0 || read.bound_ms.is_some());
         let place = place.filter(|(name, _)| durable.has(reference, name.as_bytes().len()));
         let Some((name, slot)) = place else { return Err(failure(self)) };

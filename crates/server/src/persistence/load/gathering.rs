@@ -4,9 +4,9 @@
 //!   reader --> batch of some hundred keys --> helper: gathers by slot  |  all are through:
 //!                                         \-> helper                   |  each takes slots, and builds their pages
 //! ```
-//! With one worker, and for a small file, the reader does it all. What is gathered takes about the memory of
-//! the pages that are made of it. It goes as they come, and is given back to the system: freed memory that
-//! the allocator keeps would count twice.
+//! With one worker, and for a small file, the reader does it all. The gathered strings take about the memory
+//! of the pages that are made of them. They go as the pages come, and their memory is given back to the
+//! system: freed memory that the allocator keeps would count twice.
 
 use isotherm_keyspace::{
     AccessNote, BuildError, Builder, Db, NewString, Repeats, STAGED_GROUPS, StagedGroup, Staging, UnixMs,

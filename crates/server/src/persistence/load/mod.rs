@@ -5,7 +5,7 @@
 //!                                  \-----> short strings: gathered by slot, their pages built at the end (`gathering`)
 //! ```
 //! The file is read in portions; a large collection is stored in pieces. So loading takes the memory of what
-//! it builds, and little beside it. Between some hundred keys the partition's lock is let go: INFO looks at
+//! it builds, and little more. Between some hundred keys the partition's lock is released: INFO looks at
 //! partitions too.
 //!
 //! It does not know where the bytes come from, nor what follows from a failure.
@@ -45,7 +45,7 @@ const PORTION_BYTES: usize = 128 << 10;
 /// Keys, or pieces of keys, that are stored in one hold.
 const PIECES_PER_HOLD: u32 = 100;
 
-/// Why a file could not be loaded: lines for the log, the last of which says what follows from it.
+/// Why a file could not be loaded: lines for the log. The last one says what follows from it.
 #[derive(Debug)]
 pub struct LoadFailure(pub Vec<String>);
 
@@ -80,10 +80,10 @@ pub struct History {
 
 /// Destination of the keys, and the locks that are held meanwhile.
 pub enum Target<'h> {
-    /// Into an empty keyspace, of which clients see nothing while this goes on (-LOADING). Locks are taken,
-    /// and let go soon.
+    /// An empty keyspace. Clients see nothing of it during the load (-LOADING). Locks are taken, and released
+    /// soon.
     Empty,
-    /// Keyspace of a thread that holds everything and goes on doing so. Keys that are there are replaced.
+    /// Keyspace of a thread that holds everything and keeps doing so. Keys that are there are replaced.
     Held(&'h mut Held<'static>),
     /// Keyspace as for `Held`. Libraries of functions that are there are replaced too.
     Merged(&'h mut Held<'static>),
@@ -136,7 +136,7 @@ pub fn is_empty(portions: &mut dyn Portions) -> io::Result<bool> {
                 0 => reader.end(),
                 count => reader.feed(&portion[..count]),
             },
-            // What it cannot be read for is found when it is loaded.
+            // The reason is found when it is loaded.
             Err(_) => return Ok(false),
         }
     }
@@ -274,7 +274,7 @@ impl Load<'_> {
                 Ok(Step::Item(item)) => self.note(&item)?,
                 Err(error) => {
                     let failure = self.texts.failure_of(&error);
-                    // What is wrong with the keys before it comes first.
+                    // An error in the keys before it comes first.
                     self.build()?;
                     return Err(failure);
                 }

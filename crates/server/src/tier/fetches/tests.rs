@@ -175,7 +175,7 @@ fn ended(fetches: &mut Tested) -> Vec<(u32, Vec<u8>)> {
     fetches.take_ended().into_iter().map(|(ticket, end)| (ticket, values(end))).collect()
 }
 
-/// Jobs of which nothing has come for too long, with what had come.
+/// Returns jobs that have got nothing for too long, with the values that they had got.
 fn expired(fetches: &mut Tested, before: Instant) -> Vec<(u32, Vec<u8>)> {
     fetches.expire(before, false);
     let ended = fetches.take_ended();
@@ -235,7 +235,7 @@ fn what_does_not_go_well_is_tried_again() {
     fetches.collect(&mut port, &mut source);
     assert_eq!(ended(&mut fetches), [(2, vec![3, 4])]);
     assert!(fetches.is_empty());
-    // What has the numbers is gone.
+    // The owner of the numbers is gone.
     fetches.add(3, keys(&[7]), now);
     fetches.advance(&mut port, &mut source);
     fetches.restart(&mut port, 0..4);
