@@ -104,7 +104,8 @@ fn left_for_writes(before: SlotState, state: SlotState) -> bool {
     is_served(before) && !is_served(state)
 }
 
-/// A slot of this node, which has no keys, takes no more: who asks for one is sent on. Its partition is held.
+/// Closes a slot of this node that has no keys. It takes no more: a client that asks for one is sent on. Its
+/// partition is held.
 pub fn close_held(node: &Node, slot: Slot) {
     let member = node.cluster.get().expect("slots are closed in a member of a cluster");
     let state = member.words.get(slot).state();

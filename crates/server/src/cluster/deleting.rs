@@ -2,7 +2,7 @@
 //! node's.
 //!
 //! Records of frozen keys are read between the steps, while nothing is held: a step names what the next one
-//! needs (`Held::walk`). What does not come is deleted unread.
+//! needs (`Held::walk`). Keys whose records do not come are deleted unread.
 
 use isotherm_cluster::Slot;
 use isotherm_commands::call::ColdKey;

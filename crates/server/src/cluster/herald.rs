@@ -35,9 +35,9 @@ use std::sync::Arc;
 const PAUSE_MS: i64 = 1000;
 /// Until other nodes have heard of a change too.
 const SETTLES_MS: i64 = 100;
-/// A number of a push is the time in ms, and so many bits of this node's id: clients take two pushes with one
-/// number for one and the same, from whichever nodes they come. It stays below 2^53, which scripting
-/// languages still count in.
+/// Bits of this node's id in the number of a push, below the time in ms: clients take two pushes with one
+/// number for one push, from whichever nodes they come. It stays below 2^53, which scripting languages still
+/// count in.
 const NODE_BITS: u32 = 12;
 
 #[derive(Default)]

@@ -305,8 +305,8 @@ fn check_down(node: &Node, flags: Flags) -> Result<(), Refusal> {
 
 // ---- the keys of a slot that is on its way ----
 
-/// The partition of the keys is held. What is queued is counted at EXEC; what names two databases is refused
-/// at once.
+/// Counts the keys of a request. Their partition is held. Queued commands are counted at EXEC; a command that
+/// names two databases is refused at once.
 fn count_keys(desk: &mut Desk<'_>, asked: Asked<'_>) -> Result<Counts, Refusal> {
     let (mut counts, mut first, mut db) = (Counts::default(), None, asked.who.db);
     let counts_keys = !asked.who.is_queued && !asked.flags.has(Flags::PUBSUB);
@@ -349,7 +349,7 @@ fn is_there(desk: &mut Desk<'_>, db: Db, name: &[u8]) -> bool {
     let conditions = Conditions { now: desk.clock.now(), expiry_mode: ExpiryMode::Hide, no_touch: true };
     let key = desk.node.keyspace.key(name);
     let is_found = Txn::new(desk.held, conditions, desk.pump).find(db, &key, Lookup::Silent).is_some();
-    // What could not be read may be there: its command says so.
+    // A key that could not be read may be there: its command says so.
     is_found || desk.held.may_be_frozen(db, &key)
 }
 
@@ -374,7 +374,7 @@ pub fn text_of(desk: &mut Desk<'_>, refusal: Refusal, client: &ClientShared) -> 
             // Else the slot is being given away, and the topology does not say yet to which node.
             Some(if is_named { text } else { Refusal::TryAgain.text().into() })
         }
-        // Who may wait does.
+        // A client that may wait does.
         Refusal::UnderWay => None,
         other => Some(other.text().into()),
     }

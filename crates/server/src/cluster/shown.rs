@@ -8,8 +8,9 @@
 //!      |                  | nothing is shown of        |                 | it shows the times of pings
 //!   topology 9   SLOTS  [the same one]           SHARDS [the same]   NODES [ ]
 //! ```
-//! They stand beside the topology that they show, so who has compared a generation needs no lock, and no
-//! reply is older than the topology that MOVED is taken from. What no client asks for is not made.
+//! They stand next to the topology that they show, so a thread that has compared a generation needs no lock,
+//! and no reply is older than the topology that MOVED is taken from. A reply that no client asks for is not
+//! made.
 
 use isotherm_cluster::topology::Topology;
 use isotherm_cluster::topology::ready::{self, SlotTexts, Slots};
@@ -88,8 +89,8 @@ impl Published {
         }
     }
 
-    /// The one behind this one, with all of its replies that show the same. CLUSTER SLOTS is made anew if a
-    /// client has asked for it since it was made: then some will do so again, all at once.
+    /// Makes the one after this one, with all of its replies that show the same. CLUSTER SLOTS is made anew
+    /// if a client has asked for it since it was made: then some will do so again, all at once.
     pub fn next(&self, topology: Arc<Topology>) -> Published {
         let mut next = Published {
             texts_before: self.texts.get().or(self.texts_before.as_ref()).cloned(),

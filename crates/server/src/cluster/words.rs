@@ -2,7 +2,7 @@
 //! command reads one: 16 KB lie in the nearest cache. Only a member of a cluster has them.
 //!
 //! Invariant: a word is written while the lock of its slot's partition is held. A thread that reads it under
-//! that lock reads a state that holds until the lock is let go of. Without the lock the word is a hint.
+//! that lock reads a state that holds until the lock is released. Without the lock the word is a hint.
 
 use isotherm_cluster::topology::Topology;
 use isotherm_cluster::{NodeId, Slot};

@@ -92,7 +92,7 @@ impl Batch {
         self.asked.push(Asked::Value(number));
     }
 
-    /// DEL of a key, in a cluster behind ASKING.
+    /// Adds a DEL of a key, in a cluster after ASKING.
     pub fn removal(&mut self, number: usize, key: &[u8], in_cluster: bool) {
         if in_cluster {
             push_words(self.last(), &[b"ASKING"]);

@@ -40,16 +40,16 @@ const LEASED_ROUND: u32 = 3;
 const ROUNDS_MAX: u32 = 8;
 /// Keys that are looked at, or leave, under one hold.
 const KEYS_PER_HOLD: usize = 64;
-/// Parts of a collection on disk that are looked for in one hold, and so often before a value is written: a
-/// million of them.
+/// Parts of a collection on disk that are looked for in one hold, and the number of such holds before a value
+/// is written: a million parts in all.
 const NODES_PER_HOLD: usize = 256;
 const READ_HOLDS_MAX: u32 = 4096;
 /// Time between two looks whether a script or a pause has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// Between two portions of a large value others have its partition for as long as a portion took, but for at
-/// least and at most so long: who waits for the lock is woken, and may have to wait for a processor, before
-/// it has it.
+/// Shortest and longest time for which others have the partition between two portions of a large value.
+/// Within these bounds it is the time that a portion took. A thread that waits for the lock is woken, and may
+/// have to wait for a processor, before it has it.
 const BREATH: Duration = Duration::from_micros(50);
 const BREATH_MAX: Duration = Duration::from_millis(2);
 
@@ -64,7 +64,7 @@ struct Moving {
     is_open: bool,
     /// The target has said OK to an earlier value of it.
     is_there: bool,
-    /// Raised when it changes behind what was sent.
+    /// Raised when it changes after it was sent.
     watcher: Option<Arc<Watcher>>,
 }
 
@@ -226,7 +226,7 @@ impl<'j> Course<'j> {
                 }
             }
         }
-        // What was asked for before the pause has not been done before it.
+        // A MIGRATE from before the pause was not done before it.
         if tasks.has(Tasks::PAUSES) { Standing::Wait } else { Standing::Fine }
     }
 
@@ -299,8 +299,8 @@ impl<'j> Course<'j> {
         (0..self.keys.len()).filter(|number| self.keys[*number].is_open).collect()
     }
 
-    /// The keys that are not over are leased from here on, all of them at one moment: who has leases waits
-    /// for no one who has.
+    /// Leases the keys that are not over from here on, all of them at one moment: a job that has leases waits
+    /// for no other one that has some.
     fn lease_keys(&mut self, exec: &mut Exec) -> Result<(), Stopped> {
         if self.has_leases {
             return Ok(());
@@ -346,8 +346,8 @@ impl<'j> Course<'j> {
         Ok(batch)
     }
 
-    /// Parts of a large collection that are on disk come to memory, read without a lock. What is not there
-    /// afterwards, or cannot be read, is for `load_portion`, which waits for it.
+    /// Brings parts of a large collection that are on disk to memory, read without a lock. Parts that are not
+    /// there afterwards, or cannot be read, are for `load_portion`, which waits for them.
     fn read_nodes(&mut self, exec: &mut Exec, number: usize) -> Result<(), Stopped> {
         let (node, db) = (self.node, self.job.db);
         let Some(tier) = node.tier() else { return Ok(()) };
@@ -460,8 +460,8 @@ impl<'j> Course<'j> {
         }
     }
 
-    /// Checks what the target has done: it is what it should be, or is to be done once more. What the target
-    /// has not done stays as it is.
+    /// Checks what the target has done: it is what it should be, or is to be done once more. A key for which
+    /// the target has done nothing stays as it is.
     fn settle(&mut self, exec: &mut Exec, asked: &[Asked], done: &[Asked]) -> Result<(), Stopped> {
         let mut sent = Vec::new();
         for asked in asked {

@@ -1,4 +1,4 @@
-//! MIGRATE: keys move to another server while this one goes on serving.
+//! MIGRATE: keys move to another server while this one keeps serving.
 //!
 //! ```text
 //!   worker               thread "migrate"                                            target
@@ -14,8 +14,8 @@
 //!
 //! **Here or there.** A key leaves only under the lock under which it was found to be what the target has
 //! said OK to. So whatever happens to the target, to the connection or to this process, it is here, or it is
-//! there; after an error it may be in both, as in Valkey, and is served here. What its clients do meanwhile
-//! is not lost:
+//! there; after an error it may be in both, as in Valkey, and is served here. Changes by its clients
+//! meanwhile are not lost:
 //!
 //! ```text
 //!   its value changes       it is sent again
@@ -23,9 +23,9 @@
 //!   it is made anew         it is sent again
 //! ```
 //! Where a cluster's slot is on its way a client would be sent on to the target for a key that is missing
-//! here; while the key is on its way (`flights`) it waits instead. Between two servers without a cluster who
-//! writes to the key at the target meanwhile may find that the MIGRATE has written over it, or has deleted
-//! it.
+//! here; while the key is on its way (`flights`) it waits instead. Between two servers without a cluster, a
+//! client that writes to the key at the target meanwhile may find that the MIGRATE has written over it, or
+//! has deleted it.
 //!
 //! **The third time** the keys are leased as those of a long script are (`keyspace` `lease`): commands that
 //! need one of them wait, all others run, and what stops the whole node waits too. That lasts as long as the

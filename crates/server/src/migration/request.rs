@@ -63,7 +63,7 @@ fn options(args: Args<'_>) -> impl Iterator<Item = (usize, Word)> {
 /// The arguments that are keys.
 pub fn find_keys(args: Args<'_>, out: &mut Vec<(usize, KeyFlags)>) {
     let flags = KeyFlags::RW.or(KeyFlags::ACCESS).or(KeyFlags::DELETE);
-    // As its key specifications say: a word with nothing behind it is not looked for.
+    // As its key specifications say: a word with nothing after it is not looked for.
     let has_word = (2..args.len() - 1).any(|at| Word::of(args.get(at)) == Word::Keys);
     let keys = options(args).find(|(_, word)| *word == Word::Keys && has_word);
     match keys {

@@ -1,6 +1,6 @@
 //! Connections to targets: kept for some seconds, since one MIGRATE mostly follows another.
 //!
-//! A step - to connect, to write 64 KB, to read a line - has so much time as the client has given; its thread
+//! A step - to connect, to write 64 KB, to read a line - has as much time as the client has given; its thread
 //! looks meanwhile, some times a second, whether the process is about to end.
 
 use isotherm_reactor::{Stream, connect};

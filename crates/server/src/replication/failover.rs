@@ -1,4 +1,4 @@
-//! A handover to a replica: what is planned, and how far it has come. What is done about it is `handover`'s.
+//! A handover to a replica: its plan, and how far it has come. `handover` carries it out.
 //!
 //! ```text
 //!   NONE --FAILOVER--> WAITS --a replica has all, or FORCE--> IN_PROGRESS --the replica is the primary--> NONE

@@ -13,7 +13,7 @@
 //! came of the request.
 //!
 //! That thread waits for no script: with one in its middle the next step is tried again, and a time limit
-//! ends the pause beside it.
+//! ends the pause meanwhile.
 //!
 //! Invariants: the phase changes while everything is held, but for the end of a handover that has succeeded;
 //! while it is `IN_PROGRESS` the node is a replica; writes pause exactly as long as the phase is not `NONE`.
@@ -134,8 +134,8 @@ pub fn abort(node: &'static Node, held: &mut Held<'static>, why: &str) -> bool {
     true
 }
 
-/// Calls it off for a thread that holds nothing. A script that runs while writes pause only reads: it goes
-/// on, and what it reads is of the node's own data under both roles.
+/// Calls it off for a thread that holds nothing. A script that runs while writes pause only reads: it
+/// continues, and it reads the node's own data under both roles.
 pub fn abort_alone(node: &'static Node, why: &str) -> bool {
     if !node.replication.failover.is_under_way() {
         return false;

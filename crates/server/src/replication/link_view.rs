@@ -28,7 +28,7 @@ pub struct LinkView {
     pub accepts_empty: AtomicBool,
     /// True while the link is down because there was no memory for a command of the stream.
     pub lacks_memory: AtomicBool,
-    /// The error that a command of the stream was answered with, because of which the link is down.
+    /// The error reply to the command of the stream that has taken the link down.
     failed_with: Mutex<Option<String>>,
     /// Errors that commands of the stream have replied with.
     pub unexpected_errors: AtomicU64,
@@ -82,7 +82,7 @@ impl LinkView {
     }
 }
 
-/// The seconds at hand, by the clock that nothing sets.
+/// Returns the current seconds, by the clock that nothing sets.
 fn steady_seconds() -> i64 {
     steady_now().0 / 1000
 }

@@ -1,8 +1,8 @@
 //! Replication in this process: the role of the node, the link to its primary, and what it sends to its
 //! replicas.
 //!
-//! What is said on a link is decided by the machines of the crate `replication`; here are their threads,
-//! sockets and files. Commands write the log and know nothing of this.
+//! The machines of the crate `replication` decide what is said on a link; here are their threads, sockets and
+//! files. Commands write the log and know nothing of this.
 
 pub mod failover;
 pub mod feeder;

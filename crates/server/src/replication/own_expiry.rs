@@ -1,6 +1,6 @@
-//! A replica that takes writes expires the keys of its own clients: what their commands have left with a TTL
-//! is noted (`OwnKeys`), and when one is due the cron looks at the key itself. What the stream of the primary
-//! has made of it meanwhile holds.
+//! A replica that takes writes expires the keys of its own clients: the keys that their commands have left
+//! with a TTL are noted (`OwnKeys`), and when one is due the cron looks at the key itself. Changes to it by
+//! the stream of the primary meanwhile hold.
 
 use isotherm_commands::Flags;
 use isotherm_commands::spec::{Spec, key_positions};

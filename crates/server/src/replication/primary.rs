@@ -28,7 +28,7 @@ pub struct Primary {
     backlog: Backlog,
     pub counts: SyncCounts,
     pub waits: Waits,
-    /// A client waits for ACKs: replicas are asked for one behind what is sent next.
+    /// A client waits for ACKs: replicas are asked for one after the bytes that are sent next.
     is_ack_wanted: AtomicBool,
     /// The last request for ACKs ends here in the log.
     acks_asked_to: AtomicU64,
@@ -164,7 +164,7 @@ impl Primary {
         self.backlog.is_kept.store(start.is_some(), SeqCst);
     }
 
-    /// The first place that a replica may go on from, of a log that has its bytes from `first` on.
+    /// Returns the first place that a replica may continue from, of a log that has its bytes from `first` on.
     pub fn backlog_first(&self, first: LogOffset) -> LogOffset {
         first.max(LogOffset(self.backlog.start.load(SeqCst)))
     }

@@ -4,8 +4,8 @@
 //!   hold everything --> role, history, Tasks::REPLICA, whether commands write the log --> new generation --> let go
 //! ```
 //! A command that was admitted before, and gets its locks afterwards, finds that the role is another than it
-//! was prepared for (`Exec::knows_role`) and asks the gates again. What the link to the former primary still
-//! has is not applied: it looks at `Replication::generation` under its locks.
+//! was prepared for (`Exec::knows_role`) and asks the gates again. Commands that the link to the former
+//! primary still has are not applied: it looks at `Replication::generation` under its locks.
 
 use isotherm_keyspace::{Held, Want};
 use isotherm_log::LogOffset;
@@ -90,7 +90,7 @@ pub fn begin(node: &'static Node) -> Result<(), String> {
     Ok(())
 }
 
-/// Makes the process start as a replica of that one. What it loads goes on in the history that the file
+/// Makes the process start as a replica of that one. The loaded data continues in the history that the file
 /// states (`take_over`).
 pub fn begin_behind(node: &'static Node, upstream: Upstream) {
     let mut held = Held::new(&node.keyspace);
@@ -103,15 +103,15 @@ pub fn begin_behind(node: &'static Node, upstream: Upstream) {
 pub enum TakenOver {
     /// The file states none.
     Nothing,
-    /// The node is a replica, and goes on in the history.
+    /// The node is a replica, and continues in the history.
     Continued,
-    /// The node is a primary: replicas that know the history may go on in this node's own.
+    /// The node is a primary: replicas that know the history may continue in this node's own.
     Renamed,
 }
 
-/// The data was loaded from a file that says where in a history it stands. A replica goes on there; a primary
-/// begins a history of its own, in which those who know the one of the file may continue. No command runs
-/// yet.
+/// Takes over the place in a history that the file of the loaded data states. A replica continues there; a
+/// primary begins a history of its own, in which replicas that know the one of the file may continue. No
+/// command runs yet.
 pub fn take_over(node: &'static Node, loaded: &LoadedHistory) -> TakenOver {
     let LoadedHistory { id: Some(id), offset: Some(offset), db } = loaded else { return TakenOver::Nothing };
     let (Some(id), Ok(offset)) = (ReplId::parse(id), u64::try_from(*offset)) else {
@@ -170,7 +170,7 @@ fn begin_history(node: &'static Node) {
     state.has_position = true;
     node.replication.link.forget_down();
     if node.log.has_gap() {
-        // No one may go on here: what this node writes is not logged.
+        // Nothing may continue from here: writes of this node are not logged.
         return state.history.replace(name);
     }
     state.history.promote(name, end);
@@ -185,9 +185,9 @@ fn begin_history(node: &'static Node) {
 // COMPAT(replication): A replica that has no memory for a command of the stream takes its link down (`master_refused:memory` in INFO)
 // and tries again; if a part of a transaction was applied, it asks for all data. Valkey ends when the system refuses memory. Why: what
 // it has can be read meanwhile, and is never taken for a state that it is not.
-/// The data is no state of any history now (a part of a transaction is in it, or all is replaced): no one
-/// goes on from here. What was changed is held, so that a snapshot, which holds everything, comes before or
-/// behind this.
+/// The data is no state of any history now (a part of a transaction is in it, or all is replaced): nothing
+/// continues from here. The changed data is held, so that a snapshot, which holds everything, comes before or
+/// after this.
 pub fn lose_place(node: &Node) {
     let name = random_bytes().map(ReplId::new).expect("the system had random bytes at the start");
     let mut state = node.replication.state();

@@ -5,9 +5,9 @@
 //!   log       [  ring, at offset % size ][ on its way ][  memory: repl-backlog-size  ]
 //!   file      ...end][ ....... ][first...      a byte of the log has its place; what is `size` further writes over it
 //! ```
-//! Nothing is written while all replicas have what leaves memory. What a replica may lack - one that is slow,
-//! waits for its snapshot, or left a while ago - is written as it leaves, so the ring is contiguous with
-//! memory.
+//! Nothing is written while all replicas have what leaves memory. Bytes that a replica may lack - one that is
+//! slow, waits for its snapshot, or left a while ago - are written as they leave, so the ring is contiguous
+//! with memory.
 //!
 //! It does no I/O: it says what is to be written or read where, and hears what became of it. Jobs are carried
 //! out in the order in which they were made, so one that reads has what it was to read, even where a later
@@ -98,8 +98,9 @@ impl Spill {
         self.generation += 1;
     }
 
-    /// The job that adds the bytes of the log from `from` on, `size` of them at most. If they are not those
-    /// behind its end, it begins anew. What they write over is gone from now on, whatever comes of it.
+    /// Returns the job that adds the bytes of the log from `from` on, `size` of them at most. If they are not
+    /// those after the ring's end, the ring begins anew. Bytes that they write over are gone from now on,
+    /// whatever comes of the job.
     pub fn begin_write(&mut self, size: u64, from: LogOffset, pieces: Vec<Piece>) -> RingWrite {
         assert!(self.writing.is_none(), "one after the other");
         if from != self.end || size != self.size {
@@ -175,7 +176,7 @@ mod tests {
     use isotherm_log::{Frame, Log, ReaderKind};
     use isotherm_stdx::Prng;
 
-    /// A log with a random command after the other, a part of which is spilled each time.
+    /// A log with one random command after the other. A part of it is spilled each time.
     #[test]
     fn a_ring_has_the_last_bytes() {
         const SIZE: u64 = 10_000;

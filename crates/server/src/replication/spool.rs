@@ -5,9 +5,9 @@
 //!   walk --append--> [ memory ][ memory ][ file ][ file ][ memory ] --read--> a replica
 //!                        ^ dropped once all have it   \ of which nothing but the disk is used
 //! ```
-//! What no replica has taken yet lies in memory to `MEMORY_BYTES_MAX`, beyond that in a file without a name
-//! in the folder of the data. So the walk never waits for a socket, and a slow replica costs disk. If there
-//! is no room on the disk, the walk waits.
+//! Bytes that no replica has taken yet lie in memory up to `MEMORY_BYTES_MAX`, beyond that in a file without
+//! a name in the folder of the data. So the walk never waits for a socket, and a slow replica costs disk. If
+//! there is no room on the disk, the walk waits.
 
 use isotherm_disk::{Disk, File, Mode, write_all_at};
 use std::collections::VecDeque;

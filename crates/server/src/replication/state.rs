@@ -24,11 +24,11 @@ pub struct Replication {
     /// Moves with each change of the primary that is followed, while everything is held: what was begun for
     /// the one before has no more effect.
     generation: AtomicU64,
-    /// Behind the generation whose link was begun last: each has one.
+    /// Successor of the generation whose link was begun last: each has one link.
     link_begun: AtomicU64,
     /// Held by the link whose primary's snapshot takes the place of the data.
     installing: Mutex<()>,
-    /// The node's own files are loaded. A link begins behind that.
+    /// The node's own files are loaded. A link begins after that.
     is_starting: AtomicBool,
     pub link: LinkView,
     /// Keys that this node expires by itself although it is a replica.
@@ -43,14 +43,14 @@ pub struct Replication {
 pub struct Place {
     pub id: ReplId,
     pub offset: LogOffset,
-    /// The database that commands behind it are for, until the first SELECT.
+    /// The database that commands after it are for, until the first SELECT.
     pub db: u32,
 }
 
 pub struct State {
     pub history: History,
     pub role: Role,
-    /// The data is that of the history at the end of the log: a primary may be asked to go on from there.
+    /// The data is that of the history at the end of the log: a primary may be asked to continue from there.
     pub has_position: bool,
     /// The data came from the primary that is followed now.
     pub is_synced: bool,
@@ -134,8 +134,8 @@ impl Replication {
         self.generation.fetch_add(1, Release) + 1
     }
 
-    /// Returns the place in the history at the end of the log, if others may go on from there. Everything is
-    /// held; the log after it begins with its SELECT.
+    /// Returns the place in the history at the end of the log, if others may continue from there. Everything
+    /// is held; the log after it begins with its SELECT.
     pub fn place(&self, log: &Log) -> Option<Place> {
         let state = self.state();
         let (is_of_use, db) = match state.role {
@@ -163,7 +163,7 @@ impl Replication {
 }
 
 impl State {
-    /// Returns the position from which a primary is asked to go on; `end` is the end of the log.
+    /// Returns the position from which a primary is asked to continue; `end` is the end of the log.
     pub fn position(&self, end: isotherm_log::LogOffset) -> Option<Position> {
         self.has_position.then(|| Position { id: self.history.id(), end })
     }

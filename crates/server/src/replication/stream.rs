@@ -11,8 +11,8 @@
 //!
 //! **No memory.** A command that changes one thing has changed nothing then: the link goes down, and it is
 //! asked for again. Where others of its transaction have run, the data is that of no place in the history: it
-//! loses its name and its place before others see it, so no one goes on from there, and the next attempt asks
-//! for all data. The log, and so the append-only file, has nothing of it.
+//! loses its name and its place before others see it, so nothing continues from there, and the next attempt
+//! asks for all data. The log, and so the append-only file, has nothing of it.
 //!
 //! **Errors.** A command that is answered with an error here did something there, so the data differ: the
 //! link goes down, and all data is asked for (`link::faults`), unless `propagation-error-behavior` passes
@@ -35,12 +35,12 @@ use crate::tier::{State, pace};
 
 /// Commands of one batch, as in a worker's (`worker::batch`).
 const COMMANDS_MAX: usize = 32;
-/// A batch ends behind the command that passes this.
+/// A batch ends after the command that passes this.
 const BATCH_BYTES_MAX: usize = 64 << 10;
 /// Read at once.
 pub const READ_BYTES: usize = 256 << 10;
 
-/// Why the stream cannot go on.
+/// Why the stream cannot continue.
 #[derive(Debug)]
 pub enum Fault {
     /// The bytes are no commands.
@@ -150,7 +150,7 @@ impl Stream {
         Ok(true)
     }
 
-    /// Finds the next complete commands. What is wrong behind some is met again when these have run.
+    /// Finds the next complete commands. A fault after some of them is met again when these have run.
     fn frame(&mut self) -> Result<(), Fault> {
         let framed = self.frame_some();
         if self.found.is_empty() { framed } else { Ok(()) }

@@ -6,7 +6,8 @@
 //!   install     saves end, the append-only file rests; flush; load                                           -LOADING
 //!   go on       the log goes on at the primary's place; the file becomes the base of the append-only file, or it gets a new one
 //! ```
-//! What did not arrive whole replaces nothing: the old data stays, and the next attempt begins anew.
+//! A snapshot that did not arrive whole replaces nothing: the old data stays, and the next attempt begins
+//! anew.
 
 use isotherm_disk::{File, Mode, WriteError, write_all_at};
 use isotherm_keyspace::{Conditions, ExpiryMode, Txn};
@@ -74,7 +75,7 @@ pub struct Receiving {
     is_kept: bool,
 }
 
-/// The last bytes that are kept out of the sum: the end of the file, and the mark behind it.
+/// The last bytes that are kept out of the sum: the end of the file, and the mark after it.
 const TAIL_BYTES: usize = END_BYTES + isotherm_replication::link::MARK_BYTES;
 
 impl Receiving {
@@ -129,8 +130,8 @@ impl Receiving {
 
     // COMPAT(replication): A snapshot that is received to disk is checked by its checksum before it takes the place of the file and
     // the data; Valkey finds a damaged one when its data is gone already. Why: the data that there is is better than none.
-    /// All has come; so many of the last bytes are no part of it. The file is `dbfilename` afterwards, if no
-    /// save is under way that may replace it.
+    /// Keeps a snapshot once all has come; the last `mark_bytes` are no part of it. The file is `dbfilename`
+    /// afterwards, if no save is under way that may replace it.
     pub fn keep(mut self, mark_bytes: usize, position: Position) -> Result<Option<Received>, Why> {
         self.tail.truncate(self.tail.len().saturating_sub(mark_bytes));
         let Some((rest, end)) = self.tail.split_last_chunk::<END_BYTES>() else {
@@ -278,7 +279,7 @@ pub fn install(
     installed
 }
 
-/// Reads to the end. Returns how many bytes stand behind the snapshot, `read` of which were read with it.
+/// Reads to the end. Returns how many bytes stand after the snapshot; `read` of them were read with it.
 fn bytes_behind(snapshot: &mut dyn Snapshot, read: usize) -> io::Result<usize> {
     let (mut portion, mut bytes) = ([0; 256], read);
     loop {
@@ -325,13 +326,13 @@ fn make_way(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
     made
 }
 
-/// The disk that a save of the former data writes to is waited for so long. This thread is the link's own.
+/// Longest wait for the disk that a save of the former data writes to. This thread is the link's own.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Ends all else that walks or writes the data. Everything is held afterwards, if there was no error.
 fn end_others(exec: &mut Exec, generation: Generation) -> Result<(), Why> {
     let node = exec.node;
-    // What is left behind would go on with the data of before.
+    // A walk that is left behind would continue with the former data.
     let is_stopped = background::stop(node.store(), END_PATIENCE);
     if !is_stopped || rewrite::stop(node, END_PATIENCE) == Ended::LeftBehind {
         return Err(Why::GivenUp);

@@ -5,7 +5,7 @@
 //!   feeder    REPLCONF ACK --> look: whose wish is met? --wake--> its worker answers with the counts
 //!   sync      durable --------> the same
 //! ```
-//! Who is answered is decided by the client's worker, which looks at the counts again.
+//! The client's worker decides whether it is answered, and looks at the counts again.
 
 use isotherm_keyspace::Waiter;
 use isotherm_log::LogOffset;

@@ -1,4 +1,4 @@
-//! Disturbances that no call of the disk shows: a routine that does not come on, and a wall clock that is
+//! Disturbances that no call of the disk shows: a routine that makes no progress, and a wall clock that is
 //! set.
 
 use std::time::Duration;

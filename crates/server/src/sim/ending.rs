@@ -74,7 +74,7 @@ impl Machine {
         }
     }
 
-    /// All routines move for so long.
+    /// Lets all routines move for `ms`.
     pub fn settle(&mut self, process: &mut Process, ms: u64) -> Result<(), Violation> {
         let begun = instant();
         while elapsed(begun) < Duration::from_millis(ms) && self.is_alive() {
@@ -137,7 +137,7 @@ impl Machine {
             let last = self.saves.first().map(|save| difference(&save.state, &found)).unwrap_or_default();
             return Err(format!("the RDB file has {} keys, as no save had: {last}", found.len()));
         }
-        // What is there now is all that there can be.
+        // The state that was found is all that there can be.
         self.saves = vec![Save { state: found, is_complete: true, is_newer: is_any && is_newer }];
         Ok(())
     }

@@ -8,10 +8,10 @@
 //!                 |
 //!   crash --> start --> the place that it would ask for (PSYNC)            is the end of a frame, and not before what was durable
 //! ```
-//! Checked after each start, beside what `machine` checks: the place is one between two frames, the database
-//! that is selected there is the primary's, the name of the history is one that the primary had, and the
-//! stream goes on from there. Now and then the primary has a new name (a failover among others), and the
-//! replica is promoted, writes, and follows again.
+//! Checked after each start, besides the checks of `machine`: the place is one between two frames, the
+//! database that is selected there is the primary's, the name of the history is one that the primary had, and
+//! the stream continues from there. Now and then the primary has a new name (a failover among others), and
+//! the replica is promoted, writes, and follows again.
 
 use isotherm_keyspace::{Db, Held, Want};
 use isotherm_log::LogOffset;
@@ -34,7 +34,7 @@ const LIVES: u64 = 5;
 struct Frame {
     bytes: Vec<u8>,
     end: LogOffset,
-    /// Selected behind it.
+    /// The database that is selected after it.
     db: u32,
 }
 
@@ -159,7 +159,7 @@ impl Primary {
         Ok(Link { stream: Stream::default(), applier })
     }
 
-    /// A failover among others: the history goes on under another name.
+    /// A failover among others: the history continues under another name.
     fn renew(&mut self, process: &Process) {
         self.names.push(Primary::next_name());
         rename(process, self.name());
@@ -242,7 +242,7 @@ fn run_seed(seed: u64, counts: &mut Counts) -> Result<(), Violation> {
         let was_promoted = process.node.replication.upstream().is_none();
         machine.end(process)?;
         if was_promoted {
-            // Who has followed it meanwhile is the primary now, of all that it has kept.
+            // A node that has followed it meanwhile is the primary now, of all that it has kept.
             let process = machine.start(&parameters)?;
             primary = Primary::new(process.node.log.end());
             machine.end(process)?;

@@ -71,7 +71,7 @@ impl History {
                 false => Err(format!("{changed:?} changed, and the log says nothing of it")),
             };
         }
-        // At least something is behind it.
+        // At least something is after it.
         let place = if is_round && changed.len() > 1 { LogOffset(from.0 + 1) } else { end };
         for (name, _, _) in &changed {
             self.changed_at.insert(name.clone(), place);

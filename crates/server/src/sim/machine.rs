@@ -486,8 +486,8 @@ impl Machine {
         Ok(())
     }
 
-    /// The append-only file may have been switched on or off in the step at hand, which has changed nothing
-    /// else.
+    /// Notes whether the append-only file was switched on or off in the current step, which has changed
+    /// nothing else.
     fn note_switch(&mut self, process: &Process) {
         let is_off = !process.node.aof.is_on();
         if std::mem::replace(&mut self.is_off, is_off) && !is_off {
@@ -538,7 +538,7 @@ impl Machine {
         });
     }
 
-    /// Notes a save that was begun in the step at hand, which has changed nothing else.
+    /// Notes a save that was begun in the current step, which has changed nothing else.
     pub fn note_save(&mut self, process: &Process, is_complete: bool) {
         let saves = process.node.persistence.saving().saves;
         if saves > self.saves_seen {
@@ -565,7 +565,7 @@ impl Machine {
         }
     }
 
-    /// A start finds the last complete save, or one that was begun behind it.
+    /// Forgets older saves: a start finds the last complete save, or one that was begun after it.
     fn forget_saves(&mut self) {
         if let Some(last) = self.saves.iter().rposition(|save| save.is_complete) {
             self.saves.drain(..last);

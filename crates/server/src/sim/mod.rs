@@ -15,10 +15,10 @@
 //! when the log is durable up to the place that the dispatcher names.
 //!
 //! **Checked after each start** (`history`): the data is what it was at the place of the log where the start
-//! goes on; that is not before what a reply has shown that left under `always`, nor before what was announced
-//! as durable; no transaction is there in part; the folder has no file that the manifest does not list; a
-//! second start changes nothing; a start without the append-only file finds the data of the last save. And in
-//! the process before: once the disk works again, so do writes.
+//! continues. This place is not before the one that a reply has shown that left under `always`, nor before
+//! the one that was announced as durable; no transaction is there in part; the folder has no file that the
+//! manifest does not list; a second start changes nothing; a start without the append-only file finds the
+//! data of the last save. And in the process before: once the disk works again, so do writes.
 //!
 //! `follower` has the same for a replica: the seed plays its primary, whose stream goes through the server's
 //! own applier. `swap` has the same of what is not in memory.

@@ -246,7 +246,8 @@ impl Process {
         (Answer { reply, not_before, was_gated, is_parked }, next)
     }
 
-    /// Reads what a command waits for, while what has to do with the disk goes on. Returns what came of it.
+    /// Reads the values that a command waits for, while the routines of `swap-dir` move. Returns what came of
+    /// it.
     fn read_for(&mut self, session: usize, ticket: Ticket) -> Came {
         let worker = self.sessions[session].shared.worker;
         let tier = self.node.tier().expect("values leave memory to a disk");

@@ -245,8 +245,8 @@ impl Machine {
         }
     }
 
-    /// The thread that writes goes on for a while, or a round; perhaps a base begins before anything comes
-    /// back.
+    /// Lets the thread that writes move for a while, or for a round; perhaps a base begins before anything
+    /// comes back.
     fn let_leave(&mut self, process: &mut Process) -> Result<(), Violation> {
         let steps = if self.prng.one_in(2) { STEPS_PER_ROUND } else { 1 + self.prng.below(5) };
         for _ in 0..steps {

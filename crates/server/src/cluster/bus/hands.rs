@@ -205,7 +205,7 @@ fn lead(node: &'static Node) {
     }
     node.replication.begin_generation();
     held.release();
-    // What is loaded of the former primary's data goes first.
+    // Loaded data of the former primary goes first.
     let _alone = node.replication.installing();
     if !await_gate(node, &mut held, || goes_on(node)) {
         return;

@@ -163,8 +163,8 @@ impl BusThread {
         let wait = if self.unfinished.is_empty() { wait } else { Duration::ZERO };
         self.events.wait(Some(wait))?;
         let ready: Vec<Ready> = self.events.ready().collect();
-        // Before what other nodes have sent: where one was asked for something behind this node, it comes
-        // behind it.
+        // Before the messages of other nodes: if one of them was asked for something after this node, its
+        // message comes after.
         if self.mailbox.has_messages() {
             for message in self.mailbox.take() {
                 self.message(message);

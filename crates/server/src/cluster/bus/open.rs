@@ -57,7 +57,7 @@ fn load(config: &Config, file: &mut ConfFile, now: Now) -> Result<Machine, Strin
         }
         let mut machine = Machine::new(settings, seed, now);
         log::notice(format!("No cluster configuration found, I'm {}", machine.my_id()));
-        // Before there is data: a crash leaves no empty file beside it. If this fails, so does the save that
+        // Before there is data: a crash leaves no empty file next to it. If this fails, so does the save that
         // the bus waits for.
         let _ = file.write(&conf::write(&machine.conf(now)), true);
         return Ok(machine);

@@ -1,7 +1,7 @@
 //! CLUSTER MEET, ADDSLOTS, SETSLOT and their like: words of a client to a request of the machine, its answer
 //! to a reply.
 //!
-//! What depends on the keys of this node is looked at before, by the thread that may take the locks of
+//! Conditions on the keys of this node are looked at before, by the thread that may take the locks of
 //! partitions.
 
 use isotherm_cluster::machine::{Answer, Input, Request, RequestId, SlotAction};

@@ -20,7 +20,7 @@ pub struct Job {
     pub conf: Box<Conf>,
 }
 
-/// A failure is logged so often at most.
+/// Shortest time between two logged failures.
 const COMPLAINT: Duration = Duration::from_secs(30);
 
 struct Saver {

@@ -8,7 +8,7 @@ use crate::node::Node;
 use crate::process::log::{self, Level};
 use crate::tls;
 
-/// Without `cluster-port` the bus listens so many ports above the clients'.
+/// Distance of the bus's port above the clients' port, without `cluster-port`.
 pub const BUS_PORT_OFFSET: u16 = 10_000;
 /// Limit that `cluster-link-sendbuf-limit 0` stands for here: a link with more bytes to send is broken.
 const QUEUE_BYTES_MAX: usize = 64 << 20;

@@ -1,4 +1,4 @@
-//! A replica has come: may it go on where it was, or does it need a snapshot?
+//! A replica has come: may it continue where it was, or does it need a snapshot?
 
 use isotherm_keyspace::Held;
 use isotherm_log::ReaderKind;
@@ -57,7 +57,7 @@ impl Feeder {
             self.replicas.len() - 1
         });
         let is_killed = replica.shared.client.is_asked(Attention::KILL);
-        // What it has asked for may have ceased to be there on its way here.
+        // The data that it has asked for may have gone while the request was on its way here.
         let has_no_data = self.node.mail.tasks().has(Tasks::REPLICA) && !self.node.replication.is_link_up();
         if is_killed || has_no_data || self.events.watch(replica.stream.as_fd(), Token(token)).is_err() {
             return self.lose(replica);
@@ -81,7 +81,7 @@ impl Feeder {
         }
     }
 
-    // ---- it goes on ----
+    // ---- it continues ----
 
     fn resume(&mut self, replica: &mut Replica, request: &SyncRequest) -> bool {
         let SyncRequest::Psync { from, .. } = request else { return false };
@@ -123,7 +123,7 @@ impl Feeder {
             false => end + 1,
         };
         let continuation = history.resume(id, from, first, end)?;
-        // What is appended or given back meanwhile changes nothing from here on.
+        // Bytes that are appended or given back meanwhile change nothing from here on.
         match self.keep_from(from) {
             true => Ok((continuation, end)),
             false => Err(Refusal::Gone { first: self.first(), end }),
@@ -205,7 +205,7 @@ impl Feeder {
     }
 
     /// A snapshot that is being written to disk serves another one that wants the same, while all of the log
-    /// behind it is there.
+    /// after it is there.
     fn sync_to_join(&self, replica: &Replica) -> Option<Arc<crate::replication::full_sync::FullSync>> {
         let of_others = self.replicas.iter().flatten();
         let awaiting = of_others.filter(|other| {

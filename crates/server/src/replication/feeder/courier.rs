@@ -4,7 +4,7 @@
 //!   feeder --Write, Read--> [ one job after the other ] --Read, Written--> the feeder's mailbox
 //! ```
 //! There is one write on its way at most, and one read for each replica. A disk that hangs holds up the
-//! replicas that need its bytes; the others, and who waits for their ACKs, go on.
+//! replicas that need its bytes; the others, and clients that wait for their ACKs, continue.
 //!
 //! It begins with the first job. Where the system gives no thread the feeder carries jobs out itself.
 

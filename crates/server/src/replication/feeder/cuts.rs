@@ -87,7 +87,7 @@ impl Feeder {
         self.note_good_replicas();
     }
 
-    /// The offset of an empty log says nothing: it grows before the first replica goes on from there.
+    /// Lets an empty log grow before the first replica continues from there: its offset says nothing.
     pub(super) fn begin_stream(&mut self) {
         if self.node.log.end().0 == 0 {
             self.append(super::PING);

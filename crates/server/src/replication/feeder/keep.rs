@@ -32,7 +32,7 @@ const STEP_BYTES: u64 = 1 << 20;
 const DEPARTED_MAX: usize = 64;
 /// Maximum of bytes that one job writes. The log keeps them in memory meanwhile.
 const WRITE_BYTES_MAX: u64 = 8 << 20;
-/// A disk that has refused the ring is tried again after so long.
+/// Time after which a disk that has refused the ring is tried again.
 const REFUSED_REST: Duration = Duration::from_secs(1);
 /// A write that takes longer is not waited for: memory would grow meanwhile.
 const WRITE_PATIENCE: Duration = Duration::from_secs(2);
@@ -62,7 +62,7 @@ impl Feeder {
         let is_refused =
             self.courier.is_writing() || self.ring_refused.is_some_and(|at| at.elapsed() < REFUSED_REST);
         if size == 0 || is_refused {
-            // Where the ring ends memory goes on, as long as that is so.
+            // Memory continues where the ring ends, as long as that is so.
             let from = if self.ring.is_empty() { pinned } else { pinned.max(self.ring.end()) };
             return self.advance(from.max(kept.from));
         }

@@ -37,7 +37,7 @@ impl Feeder {
                     if !self.run_input(replica) {
                         return false;
                     }
-                    // That was all: an event follows what comes behind it.
+                    // That was all: later bytes bring an event.
                     if replica.stream.is_drained(count, bytes.len()) && !to_end {
                         return true;
                     }
@@ -46,7 +46,7 @@ impl Feeder {
                 Progress::Ended | Progress::Broken(_) => return false,
             }
         }
-        // One that says so much has its turn again.
+        // A replica with more to read has its turn again.
         self.has_more = true;
         true
     }

@@ -7,14 +7,14 @@
 //!   workers --append--> log --gather--> pieces --> each replica's socket
 //!   a replica --REPLCONF ACK--> its counters, the clients that wait for them
 //! ```
-//! It is a reader of the log beside the writer of the append-only file. A busy log is gathered for a moment,
-//! so that one call sends many commands. Who waits for ACKs ends that moment.
+//! It reads the log, as the writer of the append-only file does. A busy log is gathered for a moment, so that
+//! one call sends many commands. A client that waits for ACKs ends that moment.
 //!
 //! It reads and writes no file: the `courier` does, so a disk that hangs holds up no replica but those that
 //! need it.
 //!
-//! It begins with the first replica. What is sent and when a replica is given up is decided by `Feed`; here
-//! are its hands.
+//! It begins with the first replica. `Feed` decides what is sent and when a replica is given up; this module
+//! does it.
 
 mod attach;
 mod courier;
@@ -72,7 +72,7 @@ pub struct Feeder {
     mailbox: Mailbox<FeederMessage>,
     /// Replicas by token.
     replicas: Vec<Option<Box<Replica>>>,
-    /// While the log is kept: what is behind its place is kept beyond the backlog too.
+    /// While the log is kept: the part after its place is kept beyond the backlog too.
     kept: Option<Kept>,
     /// Ring on disk of the log that has left memory and that replicas still lack.
     ring: Spill,
@@ -166,12 +166,12 @@ pub fn disconnect(node: &Node) {
     node.mail.post_feeder(FeederMessage::Disconnect);
 }
 
-/// Disconnects all replicas and lets go of the log, which is about to become that of another history. The
+/// Disconnects all replicas and releases the log, which is about to become that of another history. The
 /// caller holds nothing.
 pub fn let_go(node: &Node) {
     let (done, is_done) = std::sync::mpsc::channel();
     node.mail.post_feeder(FeederMessage::LetGo(done));
-    // Without the thread there is nothing to let go of, and the channel says so.
+    // Without the thread there is nothing to release, and the channel says so.
     let _ = is_done.recv();
 }
 

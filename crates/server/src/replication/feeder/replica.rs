@@ -227,7 +227,7 @@ impl Replica {
     /// Sends the part of the log that the replica lacks and that has left memory.
     fn send_ring(&mut self, ring: &Spill, courier: &mut Courier) -> Option<Sent> {
         let (of, at) = (FileOf::Ring(ring.generation()), self.at.0);
-        // What is on its way, or here, is right even where the ring has been written over since.
+        // Bytes that are on their way, or here, are right even where the ring has been written over since.
         if !self.has_fetched(of, at) && !ring.covers(self.at) {
             return Some(Sent::Gone);
         }

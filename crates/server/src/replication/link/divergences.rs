@@ -8,7 +8,7 @@ const PAUSE_MS: u64 = 1000;
 /// The factor from one pause to the next.
 const LONGER: u64 = 4;
 const PAUSE_MAX_MS: u64 = 10 * 60 * 1000;
-/// A link that has gone on for so long begins with the shortest pause again.
+/// Time without a divergence after which the next one begins with the shortest pause again.
 const FORGOTTEN_MS: u64 = 60 * 60 * 1000;
 
 /// Divergences from one primary.

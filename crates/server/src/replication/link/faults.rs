@@ -1,4 +1,4 @@
-//! Faults in applying the stream of the primary: their lines in the log, and how the link goes on.
+//! Faults in applying the stream of the primary: their lines in the log, and what the link does next.
 //!
 //! ```text
 //!   no commands, too large        asked for again; a second time at the same place: all data
@@ -54,8 +54,8 @@ impl LinkThread {
     // INFO) and all data is asked for, at most each ten minutes; one of the append-only file ends the
     // start. Valkey's default is `ignore`. Why: what changed data there and fails here is lost here for
     // good.
-    /// The data is not the primary's: all of it is asked for, behind a pause. Nothing of the command is in
-    /// the log.
+    /// The data is not the primary's: all of it is asked for, after a pause. Nothing of the command is in the
+    /// log.
     fn stop_diverged(&mut self, refused: &Refused) {
         let now = self.now();
         let pause_ms = self.divergences.note(now);

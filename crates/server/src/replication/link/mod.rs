@@ -5,8 +5,8 @@
 //!   REPLICAOF --> generation n --> thread n     connects, syncs, applies the stream, until generation n is over
 //!                 generation n+1 --> thread n+1
 //! ```
-//! A new primary gets a new thread: one that waits for the network keeps no other waiting. What an older
-//! thread still does has no effect: it looks at the generation under its locks before it changes anything.
+//! A new primary gets a new thread: one that waits for the network keeps no other waiting. The rest of an
+//! older thread's work has no effect: it looks at the generation under its locks before it changes anything.
 
 mod divergences;
 mod faults;
@@ -52,7 +52,7 @@ const LOOK: Duration = Duration::from_millis(100);
 const STALL_LOOK: Duration = Duration::from_millis(1);
 /// Time that a send waits for room in the socket: all messages are small.
 const SEND_PATIENCE: Duration = Duration::from_secs(5);
-/// A log that has no reader is tidied after so many bytes of the stream.
+/// Bytes of the stream after which a log that has no reader is tidied.
 const GATHER_BYTES: u64 = 256 << 10;
 /// Batches between two looks at the clock.
 const BATCHES_PER_LOOK: u32 = 64;

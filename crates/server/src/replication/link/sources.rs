@@ -18,7 +18,7 @@ use crate::replication::sync::{self, Snapshot, Why};
 #[derive(Default)]
 pub struct Arrived {
     pub bytes: VecDeque<u8>,
-    /// All of it has come; so many of the last bytes are no part of it.
+    /// All of it has come; the number says how many of the last bytes are no part of it.
     pub mark_bytes: Option<usize>,
 }
 
@@ -29,7 +29,7 @@ pub fn loads_from_socket(node: &Node, position: Position) -> bool {
     const ON_EMPTY_DB: i64 = 1;
     const FLUSH_BEFORE_LOAD: i64 = 3;
     match node.config.number(LOADS) {
-        // What may have to be refused is looked at first.
+        // A snapshot that may have to be refused is looked at first.
         _ if sync::refuses_empty(node, position) => false,
         FLUSH_BEFORE_LOAD => true,
         ON_EMPTY_DB => !node.keyspace.has_keys(),
@@ -47,7 +47,7 @@ impl FromSocket<'_> {
         self.thread.arrived.get_or_insert_default()
     }
 
-    /// Waits until so many bytes are there, or nothing more comes. An error if the link is gone.
+    /// Waits until `count` bytes are there, or nothing more comes. Returns an error if the link is gone.
     fn wait_for(&mut self, count: usize) -> io::Result<()> {
         while self.arrived().bytes.len() < count && self.arrived().mark_bytes.is_none() {
             let thread = &mut *self.thread;
