@@ -2,7 +2,7 @@
 //! as `&'static Node`.
 //!
 //! It is wiring: each part owns its state and its functions, takes what it needs as arguments, and knows no
-//! node. What is here joins two parts that do not know each other.
+//! node. The functions here join two parts that do not know each other.
 
 use isotherm_commands::spec::Spec;
 use isotherm_disk::Disk;
@@ -247,8 +247,8 @@ impl Node {
         self.has_room_below(self.config.memory_target_bytes())
     }
 
-    /// Returns whether there is memory for more below `limit_bytes`, and in every arena. Workers have the
-    /// limit at hand and ask before each command that may take memory.
+    /// Returns whether there is memory for more below `limit_bytes`, and in every arena. Workers keep a copy
+    /// of the limit and ask before each command that may take memory.
     #[inline(always)]
     pub fn has_room_below(&self, limit_bytes: u64) -> bool {
         let Some(live_bytes) = self.keyspace.live_bytes_unless_full() else { return false };
@@ -317,7 +317,7 @@ impl Node {
         }
     }
 
-    /// The client waits from now on. What has come meanwhile counts too.
+    /// The client waits from now on. Acknowledgements that have come meanwhile count too.
     pub fn wait_for_acks(&self, waiter: &Arc<Waiter>, wish: Wish) {
         let primary = &self.replication.primary;
         primary.waits.add(waiter, wish);

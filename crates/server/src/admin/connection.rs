@@ -226,10 +226,10 @@ fn authenticate(call: &mut AdminCall<'_>, user: &[u8], password: &[u8]) -> bool 
 
 // ---- HELLO ----
 
-/// User and password behind AUTH, if both are there.
+/// User and password after AUTH, if both are there.
 fn is_credential(args: Args<'_>, at: usize) -> bool {
     let is_auth = |at: usize| {
-        // The protocol comes first, so an option is at 2 or behind.
+        // The protocol comes first, so an option is at 2 or later.
         let word = at.checked_sub(1).filter(|at| *at > 1).map(|at| args.get(at));
         word.is_some_and(|word| word.eq_ignore_ascii_case(b"auth"))
     };

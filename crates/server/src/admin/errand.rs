@@ -25,7 +25,7 @@ const WITHIN_EXEC_MAX: Duration = Duration::from_secs(1);
 
 const LATE: &str = "ERR The disk does not answer. The command goes on, and the log has its end";
 
-/// Runs `work` beside the worker: it writes the reply. The client waits, with [`PATIENCE`].
+/// Runs `work` on another thread than the worker: it writes the reply. The client waits, with [`PATIENCE`].
 pub fn run(call: &mut AdminCall<'_>, work: impl FnOnce(&mut Reply) + Send + 'static) -> Outcome {
     match call.session.in_exec {
         true => within_exec(call, work),
@@ -45,7 +45,7 @@ fn as_work(work: impl FnOnce(&mut Reply) + Send + 'static) -> Work {
     })
 }
 
-/// Parks the client until its errand is over, so long at most.
+/// Parks the client until its errand is over, for `at_most`.
 pub fn park(call: &mut AdminCall<'_>, at_most: Option<Duration>, work: Work, is_counted: bool) -> Outcome {
     call.session.errand = Some(Box::new(Errand { work, late: LATE, is_counted }));
     let deadline = at_most.map(|at_most| UnixMs(call.now.0 + at_most.as_millis() as i64));

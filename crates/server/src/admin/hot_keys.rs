@@ -1,8 +1,8 @@
 //! HOTKEYS: the keys that are used most, as far as sampled commands show.
 //!
 //! The words are those of Redis 8.6 where they mean the same. It has to be started there, measures for a
-//! while and adds up time and bytes of a key; here it goes on all the time and counts uses, so there is
-//! nothing to start or to stop.
+//! while and adds up time and bytes of a key; here it runs all the time and counts uses, so there is nothing
+//! to start or to stop.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;

@@ -1,4 +1,4 @@
-//! MIGRATE: keys move to another server (`migration`). What is said of it, and its beginning.
+//! MIGRATE: keys move to another server (`migration`). The command's declaration, and its beginning.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::call::{ColdKey, ColdKeys};
@@ -108,8 +108,8 @@ fn migrate(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Block(Box::new(wait))
 }
 
-/// Keys that are not in memory, which decide what is there. What is, with a value on disk, is read when it is
-/// its turn.
+/// Keys that are not in memory, which decide what is there. A key that is there with its value on disk is
+/// read when it is its turn.
 fn frozen_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
     let db = call.session.db;
     if call.node.tier().is_none_or(|tier| tier.has_failed()) || call.exec.has_waited {

@@ -1,5 +1,5 @@
-//! Commands of pub/sub. What SUBSCRIBE and its kin answer are pushes, one a name; they come also under CLIENT
-//! REPLY OFF.
+//! Commands of pub/sub. SUBSCRIBE and its kin answer by pushes, one a name; they come also under CLIENT REPLY
+//! OFF.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;

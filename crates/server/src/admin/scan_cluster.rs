@@ -87,7 +87,7 @@ impl Cursor {
 
 /// Six bits a character, from `0` on: never `-`, `{` or `}`.
 fn fingerprint(seed: u64) -> Fingerprint {
-    // What it is made of cannot be found out from it.
+    // The seed cannot be found out from it.
     let mixed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 31) as u32 | 1;
     std::array::from_fn(|at| b'0' + (mixed >> (6 * (FINGERPRINT_BYTES - 1 - at)) & 63) as u8)
@@ -141,7 +141,7 @@ fn run(
     Ok(walk(call, (slot, position), &options, only.is_none(), keys))
 }
 
-/// Goes on from a place, with `goes_on` through all slots in a row that one node has. The next cursor, and
+/// Continues from a place, with `goes_on` through all slots in a row that one node has. The next cursor, and
 /// how many keys were found.
 fn walk(
     call: &mut AdminCall<'_>,
@@ -188,7 +188,7 @@ fn walk(
             let counts = txn.finish();
             call.exec.stats.count_txn(counts);
             if call.exec.held.walk.is_wanting() && slot != first {
-                // What was found before is answered first.
+                // The keys found before are answered first.
                 call.exec.end_walk();
                 keys.truncate(mark.0);
                 return (Cursor::Place(slot, 0), mark.1);

@@ -407,7 +407,7 @@ fn keys_on_disk(call: &mut AdminCall<'_>) -> Outcome {
     keys(call, true)
 }
 
-/// Names are collected behind their lengths.
+/// Each collected name follows its length.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
 fn keys(call: &mut AdminCall<'_>, on_disk: bool) -> Outcome {

@@ -48,7 +48,7 @@ fn row(param: &Param) -> String {
 
 fn default(param: &Param) -> String {
     match param.name {
-        // What the machine says is no default of the program.
+        // Values that depend on the machine are no defaults of the program.
         "dir" => return "the directory of the start".into(),
         "io-threads" => return "number of CPUs".into(),
         _ => {}

@@ -7,8 +7,8 @@
 //! rewrite the file again (CONFIG REWRITE)                 docs             docs/config.md and isotherm.conf
 //! ```
 //! Every number, flag and choice is one atomic at a place that is known at compile time, so a worker reads
-//! `maxmemory` for the price of a load. Texts are behind a lock and handed out shared. Code that derives
-//! something from values (limits of the parser) keeps it until `generation` moves.
+//! `maxmemory` for the price of a load. Texts are protected by a lock and handed out shared. Code that
+//! derives something from values (limits of the parser) keeps it until `generation` moves.
 //!
 //! Only one thread changes values at a time (`set` holds a lock); readers may see a CONFIG SET of several
 //! parameters half done, as they would in any order of events.
@@ -96,8 +96,8 @@ impl Default for Config {
 }
 
 impl Config {
-    /// Waits for another thread's change, so long at most: an `Apply` may wait for a disk. `None`: it is
-    /// still under way.
+    /// Waits for another thread's change, for `at_most`: an `Apply` may wait for a disk. `None`: it is still
+    /// under way.
     pub fn begin_writing(&self, at_most: Duration) -> Option<Writing<'_>> {
         let since = self.writer_since.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.is_free.wait_timeout_while(since, at_most, |since| since.is_some());
@@ -119,7 +119,7 @@ impl Config {
         self.is_awaited.load(Ordering::Relaxed) && self.is_awaited.swap(false, Ordering::SeqCst)
     }
 
-    /// Returns whether a thread has had the right for so long.
+    /// Returns whether a thread has had the right for longer than `at_least`.
     pub fn is_written_since(&self, at_least: Duration) -> bool {
         let since = self.writer_since.lock().unwrap_or_else(PoisonError::into_inner);
         since.is_some_and(|since| elapsed(since) > at_least)
@@ -150,7 +150,7 @@ impl Config {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Something beside the parameters has changed that workers keep copies of.
+    /// Something other than the parameters has changed that workers keep copies of.
     pub fn touch(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }

@@ -127,7 +127,7 @@ pub enum Apply {
     Nothing,
     /// Switch the append-only file on or off, or sync it otherwise.
     Aof,
-    /// Ask whether files that are written may stay behind.
+    /// Ask whether files that are written may be left in the old folder.
     Folder,
     LogMemory,
     /// The bus reads its parameters anew.
@@ -155,7 +155,7 @@ pub enum Apply {
     EvictionPolicy,
     Password,
     Timers,
-    /// Values leave memory, or come home, at other limits or not at all.
+    /// Values leave memory, or come back, at other limits or not at all.
     Swap,
     /// Readers of what no longer fits are notified.
     TrackedKeys,

@@ -108,8 +108,8 @@ impl Config {
             if let Err(reason) = apply(*kind) {
                 self.restore(&changes);
                 for (kind, _) in &to_apply {
-                    // What was good before is good again; if the world has changed meanwhile, nothing is left
-                    // to do.
+                    // Values that were good before are good again; if the world has changed meanwhile,
+                    // nothing is left to do.
                     let _ = apply(*kind);
                 }
                 return Err(failed(name, reason));

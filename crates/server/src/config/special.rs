@@ -210,7 +210,7 @@ pub static NOTIFY_KEYSPACE_EVENTS: Special =
 
 /// The classes that `A` stands for together, in the order in which they are shown.
 const EVENT_CLASSES: &[u8] = b"g$lshzxetd";
-/// New keys are none of these; behind `A` Valkey keeps them without showing them.
+/// New keys are none of these; after `A` Valkey keeps them without showing them.
 const NEW_KEYS: u8 = b'n';
 /// Shown after the others.
 const EVENT_CHANNELS: &[u8] = b"KEm";

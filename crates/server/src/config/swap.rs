@@ -1,4 +1,4 @@
-//! Parameters of values that are not in memory, and limits beside `maxmemory`.
+//! Parameters of values that are not in memory, and limits in addition to `maxmemory`.
 
 use super::{Config, Id, id, special};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::time::Duration;
 
 /// A share of little memory would let writers wait at once. It is no more than [`BESIDE_DIVISOR`] leaves.
 const SNAPSHOT_MEMORY_BYTES_MIN: u64 = 64 << 20;
-/// Each of the limits that do not count for `maxmemory` is one part in so many of that, if it is not set.
+/// Part of `maxmemory`, as a divisor, that each limit outside it has if it is not set.
 const BESIDE_DIVISOR: u64 = 8;
 const LOG_MEMORY_BYTES_MAX: u64 = 256 << 20;
 /// A smaller limit would let writers wait for each other.
@@ -119,7 +119,7 @@ impl Config {
     /// is off. A value that was loaded must not leave again at once.
     pub fn check_swap_limits(&self) -> Result<(), String> {
         let (lower, upper) = (self.swap_lower_percent(), self.swap_upper_percent());
-        // 100 and 0 are none: nothing leaves below maxmemory, all may come home.
+        // 100 and 0 are none: nothing leaves below maxmemory, all may come back to memory.
         match lower >= upper && lower < 100 && upper > 0 {
             true => Err(format!(
                 "swap-transfer-lower-limit ({lower}) has to be below swap-load-upper-limit ({upper}), or 100"
@@ -147,9 +147,9 @@ impl Config {
         self.number(UPPER) as u64
     }
 
-    // ---- beside maxmemory ----
+    // ---- outside maxmemory ----
 
-    /// Returns the bytes that may be kept for a snapshot, which begins when so much memory is used.
+    /// Returns the bytes that may be kept for a snapshot that begins at `used_memory_bytes`.
     pub fn snapshot_memory_bytes(&self, used_memory_bytes: u64) -> u64 {
         const LIMIT: Id = id("snapshot-memory-limit");
         match self.number(LIMIT) {

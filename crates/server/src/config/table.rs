@@ -1,5 +1,5 @@
-//! Every parameter, by name. A flat table: what each does is said behind `works`, and why it does nothing (or
-//! can only be what it is) behind `no_effect` and `fixed`.
+//! Every parameter, by name. A flat table: what each does is said after `works`, and why it does nothing (or
+//! can only be what it is) after `no_effect` and `fixed`.
 
 use super::check;
 use super::params::{Apply, Id, Param, Words, bytes, choice, flag, same, signed, special, text, unsigned};

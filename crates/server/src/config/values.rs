@@ -176,7 +176,8 @@ impl Config {
         self.path(DB_FILENAME).expect("an empty name is refused")
     }
 
-    /// After how many seconds a file is written if so much was changed; empty for never.
+    /// Pairs of seconds and changes: a file is written after these seconds if at least as many changes were
+    /// made. Empty for never.
     pub fn save_points(&self) -> Vec<(i64, i64)> {
         const SAVE: Id = id("save");
         special::save_points(&self.text(SAVE))

@@ -10,9 +10,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::config::{Config, Id, id};
 use crate::request::entry::Entry as CommandEntry;
 
-/// An entry keeps so many arguments, the last of which may say how many more there were.
+/// Arguments that an entry keeps at most; the last one may say how many more there were.
 const ARGUMENTS_MAX: usize = 32;
-/// And so many bytes of each.
+/// Bytes that are kept of each.
 const ARGUMENT_BYTES_MAX: usize = 128;
 const REDACTED: &[u8] = b"(redacted)";
 

@@ -1,5 +1,5 @@
-//! Counts of error replies by their first word, of all threads. Scripts choose words, so there are so many at
-//! most: others count together, as Valkey has it.
+//! Counts of error replies by their first word, of all threads. Scripts choose words, so the number of words
+//! is limited: others count together, as Valkey has it.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

@@ -1,7 +1,7 @@
 //! Counters of holds, one table a thread: by cause how often, how long, and the longest.
 //!
 //! As all counters of a thread these have one writer. A maximum cannot be taken and set back by another
-//! thread, so each has a tag beside it: the second that it is of, or the number of CONFIG RESETSTATs before
+//! thread, so each has a tag next to it: the second that it is of, or the number of CONFIG RESETSTATs before
 //! it. A write under another tag begins anew, and a read ignores other tags.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub enum Work {
 pub(super) const WORK_NAMES: [&str; 6] =
     ["expiry", "eviction", "compaction", "lazy-free", "ageing", "housekeeping"];
 
-/// A command by its index, and behind the last one the kinds of work.
+/// A command by its index; the kinds of work follow the last one.
 pub type HoldCause = u16;
 
 /// A maximum of ticks under a tag of 16 bits.

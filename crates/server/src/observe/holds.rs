@@ -30,8 +30,8 @@ use crate::observe::stats::Stats;
 use isotherm_keyspace::HoldWatch;
 
 /// Shorter holds of commands that are FAST or take constant time are not counted: reading the clock for each
-/// would take longer than what it measures is worth. A command behind such a hold waits less than a round
-/// trip in a network.
+/// would cost more time than its measurement is worth. A command that waits for such a hold waits less than a
+/// round trip in a network.
 pub const LONG_HOLD: Duration = Duration::from_micros(100);
 
 /// Time between two samples of the figures of the last second.
@@ -106,7 +106,7 @@ pub struct HoldSinks<'n> {
 }
 
 impl HoldSinks<'_> {
-    /// A thread has held locks for so long.
+    /// A thread has held locks for `ticks`.
     pub fn note(self, thread: usize, cause: HoldCause, is_gate: bool, ticks: u64) {
         let (line, tags) = (self.stats.thread(thread).holds.line(cause, is_gate), self.stats.holds.tags());
         line.holds.add(1);
@@ -154,7 +154,7 @@ thread_local! {
     static CPU_FROM: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Called when a partition was locked for a step of work, and when it is about to be let go.
+/// Called when a partition was locked for a step of work, and when it is about to be unlocked.
 pub const WATCH: HoldWatch = HoldWatch { begin, end };
 
 fn begin() -> u64 {
@@ -181,7 +181,7 @@ pub fn enter(sinks: HoldSinks<'static>, thread: usize) {
     WORKER.set(Some(Worker { sinks, thread, cause: sinks.stats.cause_of(Work::Housekeeping) }));
 }
 
-/// The number of this thread in the statistics: that of a worker, or the one behind them for the control
+/// The number of this thread in the statistics: that of a worker, or the one after them for the control
 /// thread.
 pub fn thread() -> Option<usize> {
     WORKER.get().map(|worker| worker.thread)

@@ -10,7 +10,8 @@
 //!   uses    [uses 8] x 120
 //!   line    [error 8][ticks 8][db 2][len 4][head of the name, up to 96 B]         (16 + 120) B x 120 = 15.9 KB
 //! ```
-//! What is searched lies together: 15 cache lines of hashes, and of the lines only the one that is wanted.
+//! The data that is searched lies together: 15 cache lines of hashes, and of the lines only the one that is
+//! wanted.
 //!
 //! Of N uses that were met, a key with more than N / 120 is in the table, and its number is too high by N /
 //! 120 at most. A report adds the workers' tables up: a key that misses in one may have had as many uses

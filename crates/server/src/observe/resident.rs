@@ -28,7 +28,7 @@ pub struct Resident {
     pub malloc: u64,
 }
 
-/// Beside resident memory: what the kernel holds for this process.
+/// Memory that the kernel holds for this process, in addition to resident memory.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Kernel {
     pub page_tables: u64,
@@ -219,7 +219,7 @@ mod tests {
         // Other tests give memory back meanwhile.
         assert!(after.malloc >= before.malloc + (24 << 20), "{before:?} {after:?}");
         assert!(after.files > 1 << 20 && after.stacks >= 4 << 10, "{after:?}");
-        // The same block, taken for an arena's.
+        // A part of that block, taken for an arena's.
         let page = 4096;
         let first = (block.as_ptr() as usize).next_multiple_of(page);
         let half = first..first + (16 << 20);

@@ -1,7 +1,7 @@
 //! Looking closer at some commands: all of them where slots are counted, one of many for the keys that are
 //! used most.
 //!
-//! Every command counts one number down and goes on; the command that reaches 0 is sampled, and the next
+//! Every command counts one number down and continues; the command that reaches 0 is sampled, and the next
 //! distance is drawn.
 
 use isotherm_commands::spec::{KeyFlags, key_positions, slot_positions};

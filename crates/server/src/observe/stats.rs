@@ -51,7 +51,7 @@ pub struct CycleCounters {
 
 const MOVED: &[u8] = b"MOVED";
 
-/// The counters of one worker; behind them those of the control thread, and of the link to a primary.
+/// The counters of one thread: the workers come first, then the control thread, then the link to a primary.
 pub struct ThreadStats {
     /// Counters by `Entry::index`.
     pub commands: Box<[CommandCounters]>,
@@ -241,7 +241,7 @@ impl Stats {
         self.clock.raw()
     }
 
-    /// Returns whether a worker has not looked at its sockets for so long.
+    /// Returns whether a worker has not looked at its sockets for `least`.
     pub fn is_busy_for(&self, worker: usize, least: Duration) -> bool {
         let began = self.threads[worker].cycles.began.get();
         began != 0 && u128::from(self.clock.delta_as_nanos(began, self.clock.raw())) >= least.as_nanos()
@@ -313,7 +313,7 @@ pub struct PerSecond {
     pub busy_us: u64,
 }
 
-/// Valkey shows the mean of so many samples.
+/// Number of samples whose mean Valkey shows.
 const RATE_SAMPLES: usize = 16;
 
 #[derive(Default)]

@@ -27,7 +27,7 @@ use crate::session::{ClientShared, Transport};
 const ACCEPTS_PER_TURN_MAX: usize = 1000;
 /// Rest of accepting when there are no file descriptors.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
-/// A worker that has not looked at its sockets for so long is busy.
+/// Time after which a worker that has not looked at its sockets is busy.
 const BUSY_MIN: Duration = Duration::from_millis(10);
 
 /// A connection that its worker has not taken yet.
@@ -257,8 +257,8 @@ impl Acceptor {
     }
 }
 
-/// Best effort: who is refused may not hear why. Under TLS there is nothing to be heard before the handshake,
-/// as in Valkey.
+/// Best effort: a refused client may not hear why. Under TLS there is nothing to be heard before the
+/// handshake, as in Valkey.
 // COMPAT(server): Under TLS, who is refused by protected mode is closed without a word; Valkey says why
 // behind the handshake. Why: the handshake of an unknown peer costs more than a hundred commands.
 fn refuse(stream: &mut Stream, is_tls: bool, text: &str) {

@@ -226,7 +226,7 @@ impl Control {
             self.node.process.wish.note_loss();
         }
         feeder::flush(self.node);
-        // Who sees its connection end is not to reach this process any more.
+        // A client that sees its connection end must not reach this process any more.
         self.node.process.listeners.lock().clear();
         if let Some(path) = self.node.config.pid_file()
             && std::fs::remove_file(path).is_ok()

@@ -1,8 +1,8 @@
 //! Starting this program again: in the background (`daemonize yes`), or in this process with other options.
 //!
 //! A process of several threads cannot be forked halfway, and one that has not started yet has nothing to
-//! keep: so the program starts itself again, in a session of its own and without a terminal, and ends. What
-//! is read before `main` - the allocator's options - takes another start too, which is `exec`: the process
+//! keep: so the program starts itself again, in a session of its own and without a terminal, and ends. The
+//! allocator's options, which are read before `main`, take another start too, which is `exec`: the process
 //! stays, with the same number.
 
 use std::ffi::OsString;

@@ -24,7 +24,7 @@ const FILES_PER_WORKER: u64 = 3;
 const FILES_PER_RING: u64 = 2;
 /// Threads that each may read a segment whose file is not kept open.
 const READS_BESIDE_MAX: u64 = 16;
-/// Segments that have a file open without end are no more than so many: 512 GB, if saves read them too.
+/// Maximum of segments that have a file open without end: 512 GB, if saves read them too.
 const SEGMENT_FILES_MAX: u64 = 16 << 10;
 /// Descriptors of segments that are worth more than clients that may never come, up to a part of all.
 const SEGMENT_FILES_MIN: u64 = 64;
@@ -58,7 +58,7 @@ fn share(left: u64, clients: u64, segments_wanted: u64) -> (u64, u64) {
     (clients.min(left - segments), segments)
 }
 
-/// Files of segments that are kept open at most: the rest of their share is for reads beside these.
+/// Files of segments that are kept open at most: the rest of their share is for reads of others.
 pub fn segment_files_kept(config: &Config) -> usize {
     let wanted = segments_wanted(config);
     let granted = getrlimit(Resource::Nofile).current;
@@ -127,7 +127,7 @@ fn raise(limit: Rlimit, old: u64, wanted: u64) -> (u64, Option<String>) {
             Ok(()) => return (best, refused),
             Err(error) => refused = Some(os_text(&error)),
         }
-        // What is granted in any case is tried before steps of a few.
+        // The limit that is granted in any case is tried before steps of a few.
         best = match limit.maximum {
             Some(maximum) if best > maximum.max(old) => maximum.max(old),
             _ => best.saturating_sub(16),
@@ -141,8 +141,8 @@ fn set(limit: Rlimit, files: u64) -> std::io::Result<()> {
     setrlimit(Resource::Nofile, Rlimit { current: Some(files), maximum }).map_err(Into::into)
 }
 
-/// Checks CONFIG SET maxclients beside so many files of segments that are kept open. An error is how many
-/// clients there could be.
+/// Checks CONFIG SET maxclients with `segment_files` files of segments that are kept open. An error is how
+/// many clients there could be.
 pub fn check_clients(config: &Config, segment_files: u64) -> Result<(), u64> {
     let limit = getrlimit(Resource::Nofile);
     let needed = others(config) + segment_files + segment_files.min(READS_BESIDE_MAX);

@@ -1,6 +1,6 @@
 //! An end of the process that waits for its replicas: until when, and which clients wait for it. And one that
-//! is decided: who has asked for it has no reply, and its connection ends with the process, when no other
-//! reaches it any more.
+//! is decided: the client that has asked for it has no reply, and its connection ends with the process, when
+//! no other client reaches the process any more.
 
 use isotherm_keyspace::{SteadyMs, UnixMs, Waiter};
 use isotherm_log::LogOffset;
@@ -46,7 +46,8 @@ impl Ending {
         is_first
     }
 
-    /// False if another thread decides, or has decided. What waits for that one's end waits for this one too.
+    /// False if another thread decides, or has decided. Clients that wait for that one's end wait for this
+    /// one too.
     pub fn begin_deciding(&self) -> bool {
         let _state = self.state();
         !self.is_deciding.swap(true, SeqCst)

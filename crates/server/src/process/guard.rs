@@ -11,8 +11,8 @@
 //! ```
 //! Replicas that are waited for do not hang: `shutdown-timeout` is their time.
 //!
-//! The thread waits for nothing but signals, and for its final message so long only: a line of the log may
-//! hang too.
+//! The thread waits for nothing but signals, and for its final message only for `MESSAGE_MAX`: a line of the
+//! log may hang too.
 
 use isotherm_log::LogOffset;
 use isotherm_reactor::signals::{Ending, Signals};
@@ -37,11 +37,11 @@ use crate::process::wish::BETWEEN;
 // a disk or a script hangs: with exit code 1, and a line of the log that says what was not saved. Valkey
 // waits for both. Why: who runs it kills it some seconds later (10 in containers), and what was lost is not
 // reported.
-/// An end hangs if nothing moves for so long.
+/// Time without progress after which an end hangs.
 const HANGS: Duration = Duration::from_secs(6);
 /// Time between two looks at the progress.
 const LOOK: Duration = Duration::from_millis(50);
-/// The last line of the log may take so long, and the sync before it so long of that.
+/// Time that the last line of the log may take, and the part of it for the sync before that line.
 const MESSAGE_MAX: Duration = Duration::from_millis(800);
 const SYNC_MAX: Duration = Duration::from_millis(500);
 
@@ -84,7 +84,7 @@ fn insist(store: Store<'static>) -> ! {
     })
 }
 
-/// Ends the process behind its final message, if that does not hang.
+/// Ends the process after its final message, if that does not hang.
 fn say_and_exit(words: impl FnOnce() + Send + 'static) -> ! {
     let (said, is_said) = channel();
     let say = move || {

@@ -82,7 +82,7 @@ pub fn ask(node: &'static Node, options: Options, by: Option<&str>) -> Answer {
 }
 
 /// The wait is over, or there was none. One thread at a time: a signal comes to the control thread, SHUTDOWN
-/// to a worker, and the second would end the save of the first, and let writes go on behind its cut.
+/// to a worker, and the second would end the save of the first, and let writes continue after its cut.
 pub fn finish(node: &'static Node, options: Options) -> Answer {
     if !node.process.ending.begin_deciding() {
         return Answer::Waits;
@@ -123,8 +123,8 @@ fn is_safe(node: &Node, options: Options) -> bool {
     is_forced
 }
 
-/// Locks everything, and lets go of it: what had its locks before has ended. So have scripts, unless they are
-/// left in their middle (SHUTDOWN NOSAVE).
+/// Locks everything and releases it: commands that had their locks before have ended. So have scripts, unless
+/// they are left in their middle (SHUTDOWN NOSAVE).
 pub fn await_commands(node: &'static Node) {
     let mut held = Held::new(&node.keyspace);
     lock_all(node, &mut held);
@@ -217,7 +217,7 @@ pub fn abort_pending(node: &'static Node) -> bool {
     was_pending
 }
 
-/// Clients that have asked for the end get an error, and writes go on.
+/// Clients that have asked for the end get an error, and writes continue.
 fn cancel(node: &'static Node, by_decider: bool) -> bool {
     let Some(waiters) = node.process.ending.end(by_decider) else { return false };
     for waiter in &waiters {

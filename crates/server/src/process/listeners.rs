@@ -1,4 +1,4 @@
-//! The listening sockets: opened at start, and again by CONFIG SET bind and port. They lie behind a lock, so
+//! The listening sockets: opened at start, and again by CONFIG SET bind and port. A lock protects them, so
 //! that the client that changes them learns at once whether that works; the thread that accepts hears of it.
 
 use isotherm_reactor::{FileRights, Listener, Sender, Stream};
@@ -39,7 +39,7 @@ impl Open {
 }
 
 impl Listeners {
-    /// Closes what the configuration does not say any more, and opens what it says beside that. After an
+    /// Closes what the configuration does not say any more, and opens the others that it names. After an
     /// error, some of it is closed.
     pub fn open(&self, config: &Config) -> Result<(), String> {
         let mut open = self.lock();
@@ -64,7 +64,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Sets who hears of other sockets, once.
+    /// Sets the thread that hears of other sockets, once.
     pub fn set_acceptor(&self, acceptor: Sender<Changed>) {
         assert!(self.acceptor.set(acceptor).is_ok(), "one thread accepts");
     }

@@ -219,7 +219,7 @@ fn time_of_day(unix_seconds: i64) -> (i64, i64, i64) {
     (second / 3600, second / 60 % 60, second % 60)
 }
 
-/// The date so many days after 1970-01-01. Years are counted from March, so that the leap day is a year's
+/// The date `days` days after 1970-01-01. Years are counted from March, so that the leap day is a year's
 /// last; 400 years have 146097 days.
 fn civil_date(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;

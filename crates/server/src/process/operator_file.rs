@@ -6,8 +6,9 @@
 //!                     its owner cannot be given to another file          it is mounted by itself (EBUSY)
 //!                                   '--------------> write in place, sync <-----------'
 //! ```
-//! Renamed, it is the old text or the new one whatever happens meanwhile. Written in place, the one beside it
-//! has the new text until the file has it too: what a crash or a full disk leaves can be mended by hand.
+//! Renamed, it is the old text or the new one whatever happens meanwhile. Written in place, the file next to
+//! it has the new text until the file itself has it too: the state after a crash or a full disk can be mended
+//! by hand.
 
 use rustix::fs::{Gid, Mode, Uid, fchmod, fchown};
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -46,7 +47,7 @@ pub fn replace(path: &Path, text: &[u8]) -> Result<(), (Step, io::Error)> {
     };
     match renamed {
         Ok(()) => return sync_folder(path).map_err(|error| (Step::SyncFolder, error)),
-        // What fails here leaves the one beside it.
+        // A failure here leaves the file next to it.
         Err((Step::Rename, error)) if error.kind() == io::ErrorKind::ResourceBusy => {
             write_in_place(path, text)?;
         }

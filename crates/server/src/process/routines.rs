@@ -1,12 +1,12 @@
-//! Work beside workers and the control thread, in steps: a thread for each routine, or all of them on one
-//! thread in the order that a seed draws.
+//! Work outside the workers and the control thread, in steps: a thread for each routine, or all of them on
+//! one thread in the order that a seed draws.
 //!
 //! ```text
 //!   start(routine)  -->  thread:   step, rest, step, rest, ... until a step says that it was the last
 //!                    test:     the routines lie in a list; `step` of one of them whenever the test says so
 //! ```
-//! A step may take as long as the disk does. What waits for another routine (`pause`) holds nothing that the
-//! routine needs.
+//! A step may take as long as the disk does. A thread that waits for another routine (`pause`) holds nothing
+//! that the routine needs.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +44,7 @@ impl Running {
         }
     }
 
-    /// Waits for its end, so long at most. Whether it has come.
+    /// Waits for its end, for `at_most`. Returns whether it has come.
     pub fn ends_within(&self, at_most: Duration) -> bool {
         let begun = instant();
         while !self.has_ended() {
@@ -87,7 +87,7 @@ pub fn try_start<R: Routine + 'static>(name: &str, routine: R) -> Result<Running
     let place = Arc::new(Mutex::new(Some(routine)));
     let taken_from = Arc::clone(&place);
     let run = move || {
-        // Dropped behind the routine.
+        // Dropped after the routine.
         let _ending = ending;
         let mut routine = take(&taken_from);
         while routine.step() {
@@ -125,7 +125,7 @@ pub fn lock(mutex: &Mutex<()>) -> MutexGuard<'_, ()> {
     }
 }
 
-/// Takes it within so long, or not at all.
+/// Takes it within `at_most`, or not at all.
 pub fn lock_within(mutex: &Mutex<()>, at_most: Duration) -> Option<MutexGuard<'_, ()>> {
     let begun = instant();
     loop {
@@ -146,7 +146,7 @@ pub fn try_lock(mutex: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
     }
 }
 
-/// Ends the process. A simulated one notes it, and ends when the step at hand does.
+/// Ends the process. A simulated one notes it, and ends when the current step does.
 pub fn exit(code: i32) {
     #[cfg(test)]
     if simulated::is_on() {
@@ -196,7 +196,7 @@ pub mod simulated {
 
     /// The process is gone, with all its routines.
     pub fn end() {
-        // What a routine drops may ask for others.
+        // The drop of a routine may ask for others.
         let started = PROCESS
             .with_borrow_mut(|process| process.as_mut().map(|process| std::mem::take(&mut process.started)));
         drop(started);
@@ -228,7 +228,7 @@ pub mod simulated {
         PROCESS.with_borrow_mut(|process| run(process.as_mut().expect("a process is simulated")))
     }
 
-    /// Makes a routine that the seed draws hang for so long: others go on meanwhile. Returns its name, if
+    /// Makes a routine that the seed draws hang for `time`: others continue meanwhile. Returns its name, if
     /// there is one.
     pub fn hang(time: Duration) -> Option<String> {
         with(|process| {
@@ -287,7 +287,7 @@ mod tests {
     use crate::process::time;
     use std::time::Instant;
 
-    /// Notes its name so many times.
+    /// Notes its name `left` times.
     struct Noting {
         name: char,
         left: u32,

@@ -1,4 +1,4 @@
-//! The end: who asks for it, what may stand in its way, and who calls it off.
+//! The end: requests for it, what may stand in its way, and how it is called off.
 //!
 //! ```text
 //! SIGTERM, SIGINT --> `guard` --> pending -- next look of the control thread --+
@@ -113,7 +113,8 @@ impl Pending {
     }
 }
 
-/// Other walks are ended, and what begins behind them, for so long; and so long a worker waits for a script.
+/// Time for which other walks, and those that begin after them, are ended; and time for which a worker waits
+/// for a script.
 pub const ATTEMPTS: Duration = Duration::from_secs(2);
 
 /// Parts of the node that the end of the process concerns.
@@ -138,7 +139,7 @@ impl End<'_> {
         }
         let wants_file = options.has(Options::SAVE)
             || !options.has(Options::NOSAVE) && !self.store.config.save_points().is_empty();
-        // What is half loaded does not take the place of the whole.
+        // Half loaded data does not replace the whole.
         if !wants_file || self.store.mail.tasks().has(Tasks::LOADING) {
             background::stop(self.store, END_MAX);
             return true;
@@ -149,7 +150,7 @@ impl End<'_> {
             let (keys, total) = (progress.keys.load(Relaxed), progress.keys_total.load(Relaxed));
             format!("Saving the final RDB snapshot: {keys} of {total} keys")
         });
-        // Commands wait from here on: what they wrote behind the cut would be answered and lost.
+        // Commands wait from here on: their writes after the cut would be answered and lost.
         self.pause.begin(self.store.mail, Cause::Shutdown, i64::MAX, false);
         match self.save() {
             Asked::Started => return true,
@@ -168,7 +169,7 @@ impl End<'_> {
         false
     }
 
-    /// Other walks end. One may begin behind that, and ends too: the cut of a replica's snapshot, BGSAVE of a
+    /// Other walks end. One may begin after that, and ends too: the cut of a replica's snapshot, BGSAVE of a
     /// client.
     fn save(&self) -> Asked {
         let mut held = Held::new(self.store.keyspace);

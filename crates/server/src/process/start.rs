@@ -235,7 +235,7 @@ fn say_ready(node: &Node) {
     supervisor::notify("STATUS=Ready to accept connections\nREADY=1\n");
 }
 
-/// Loads the data while workers answer that it is being loaded. What cannot be loaded ends the process.
+/// Loads the data while workers answer that it is being loaded. Data that cannot be loaded ends the process.
 fn load_beside(node: &'static Node, data: Data) -> Result<(), String> {
     let run = move || {
         let begun = Instant::now();

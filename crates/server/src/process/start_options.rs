@@ -6,9 +6,9 @@
 //!                                                   ISOTHERM_MALLOC_CONF="narenas:2;<the user's>"
 //!         --> the second says what was asked for --> start
 //! ```
-//! Of two words about an option jemalloc takes the later, so `MALLOC_CONF` has the last. What it names is
-//! what CONFIG GET shows. `exec` keeps the process' number, so what supervises
-//! it notices nothing; and it is not done unless one of these parameters is set.
+//! Of two words about an option jemalloc takes the later, so `MALLOC_CONF` has the last. CONFIG GET shows
+//! what it names. `exec` keeps the process' number, so a supervisor notices nothing; and it is not done
+//! unless one of these parameters is set.
 
 use isotherm_allocator::{self as allocator, Decay, Options};
 

@@ -1,5 +1,5 @@
-//! systemd's notifications: ready, what is going on and that it may take longer, stopping. A datagram each to
-//! the socket that `NOTIFY_SOCKET` names.
+//! systemd's notifications: ready, what the server is doing and that it may take longer, stopping. A datagram
+//! each to the socket that `NOTIFY_SOCKET` names.
 
 use std::io;
 use std::os::linux::net::SocketAddrExt;

@@ -16,7 +16,7 @@ pub fn unix_now() -> UnixMs {
     UnixMs(since_epoch().as_millis() as i64)
 }
 
-/// The moment at hand for durations: no step of the wall clock changes it.
+/// The current moment for durations: no step of the wall clock changes it.
 pub fn steady_now() -> SteadyMs {
     SteadyMs::of(unix_now())
 }

@@ -11,7 +11,7 @@ use crate::process::time::{elapsed, instant};
 // COMPAT(server): A signal whose RDB file cannot be written is tried for 7 seconds more; then the next one
 // ends the process without the file, with exit code 1. Valkey tries once a signal. Why: a disk that is full
 // for a moment is no reason to be killed.
-/// A file that cannot be written is tried for so long. What hangs is found before.
+/// Time for which a file that cannot be written is tried again. A hang is found before.
 pub const ATTEMPTS: Duration = Duration::from_secs(7);
 /// Between two attempts, and between two lines about the last one.
 pub const BETWEEN: Duration = Duration::from_secs(1);
@@ -71,8 +71,8 @@ impl Wish {
         self.answers.load(SeqCst)
     }
 
-    /// An attempt has failed: until the next one everything goes on. `is_answer`: something has answered that
-    /// it cannot be, other than a first base that is still being written.
+    /// An attempt has failed: until the next one everything continues. `is_answer`: something has answered
+    /// that it cannot be, other than a first base that is still being written.
     pub fn note_failure(&self, is_answer: bool) {
         self.answers.fetch_add(u64::from(is_answer), SeqCst);
         signals::forget();

@@ -169,7 +169,7 @@ impl<'t> Look<'_, 't> {
         (names, at)
     }
 
-    /// `KEYS[...]` or `redis.call`, alone. Returns what is behind it too.
+    /// `KEYS[...]` or `redis.call`, alone. Returns the place after it too.
     fn meaning_at(&self, at: usize) -> Option<(Meaning, usize)> {
         let (meaning, behind) = match self.words.get(at)? {
             Word::Name(b"KEYS") => (Meaning::Key, self.behind_index(at + 1)?),
@@ -204,7 +204,7 @@ impl<'t> Look<'_, 't> {
         declares || is_assigned || self.is_parameter(at)
     }
 
-    /// Within the brackets behind `function` or `function name`.
+    /// Returns whether the name is within the brackets after `function` or `function name`.
     fn is_parameter(&self, at: usize) -> bool {
         let mut at = at;
         while at >= 2 && self.is_sign(at - 1, b",") && matches!(self.words[at - 2], Word::Name(_)) {
@@ -233,7 +233,7 @@ impl<'t> Look<'_, 't> {
         self.behind_brackets(at)
     }
 
-    /// Behind the bracket that closes the one at `at`.
+    /// The place after the bracket that closes the one at `at`.
     fn behind_brackets(&self, at: usize) -> Option<usize> {
         let mut depth = 0;
         for (place, word) in self.words.iter().enumerate().skip(at) {
@@ -303,7 +303,7 @@ impl<'t> Look<'_, 't> {
         if self.is_call_member(at) {
             return match self.is_sign(at + 3, b"(") {
                 true => self.behind_call(at + 3),
-                // It is given a name, of which `find_meanings` knows.
+                // It is given a name, which `find_meanings` knows.
                 false => self.is_value_of_local(at).then_some(at + 3),
             };
         }
@@ -315,7 +315,7 @@ impl<'t> Look<'_, 't> {
         (is_called || is_constant && !self.is_sign(at + 3, b"=")).then_some(at + 3)
     }
 
-    /// The values of `local a, b = x, redis.call`, each of which is one of ours.
+    /// Returns whether it is one of the values of `local a, b = x, redis.call`, all of which are ours.
     fn is_value_of_local(&self, at: usize) -> bool {
         (0..at).rev().take(64).any(|local| {
             if !self.is_name(local, b"local") {

@@ -1,8 +1,8 @@
 //! The scripts of the node: their texts by SHA-1, and the SHA-1 of a text that EVAL brings again.
 //!
 //! **Invariants.** At most `EVAL_SCRIPTS_MAX` scripts have an age: those that only EVAL has brought; the one
-//! used longest ago goes first. What SCRIPT LOAD has named stays until SCRIPT FLUSH. `by_age` has exactly the
-//! scripts with an age.
+//! used longest ago goes first. Scripts that SCRIPT LOAD has named stay until SCRIPT FLUSH. `by_age` has
+//! exactly the scripts with an age.
 
 use isotherm_allocator::class_bytes;
 use isotherm_script::Sha;

@@ -31,7 +31,7 @@ impl Callee {
         }
     }
 
-    /// Goes on with the call that is suspended.
+    /// Resumes the call that is suspended.
     pub fn resume(&mut self, host: &mut dyn Host, reply: &mut Reply) -> Progress {
         match self {
             Callee::Script { engine, .. } => engine.interpreter.resume(host, reply),

@@ -5,8 +5,8 @@
 //!   FCALL of another library   its code is run now, as where it was added
 //!   the catalog has changed    libraries that left it are forgotten, with the next call or change here
 //! ```
-//! What a library keeps in its upvalues is this interpreter's. While a call of it takes long, calls of other
-//! clients of the worker have another one, which goes when that call is over.
+//! The upvalues of a library are this interpreter's. While a call of it takes long, calls of other clients of
+//! the worker have another one, which goes when that call is over.
 
 use isotherm_reactor::signals;
 use isotherm_resp::{Args, Reply};
@@ -97,7 +97,7 @@ impl FunctionEngine {
         let functions = registered.iter().map(|function| function.reference).collect();
         self.loaded.insert(id, functions);
         let as_known = |Registered { name, description, flags, .. }| {
-            // What a client sees of it ends at a NUL.
+            // Clients see the description up to a NUL.
             let description = description.map(|text| until_zero(&text).to_vec());
             (name, description, ScriptFlags::of_bits(flags))
         };
@@ -157,7 +157,7 @@ impl FunctionEngine {
         progress
     }
 
-    /// Goes on with the call that is suspended.
+    /// Resumes the call that is suspended.
     pub fn resume(&mut self, host: &mut dyn Host, reply: &mut Reply) -> Progress {
         let interpreter = self.interpreter.as_mut().expect("a call is suspended");
         let progress = interpreter.resume(host, reply);

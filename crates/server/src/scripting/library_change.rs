@@ -106,7 +106,8 @@ pub fn apply(
             libraries.restore(codes, policy, time, engine)?;
         }
     }
-    // What is gone takes no memory here; where it was called, not behind the next call.
+    // Libraries that are gone take no memory here any more; in interpreters where they were called, none
+    // after the next call.
     engine.follow_catalog();
     Ok(Done::Changed)
 }

@@ -15,7 +15,7 @@
 //! library_change    LOAD, DELETE, FLUSH, RESTORE: of a client, a file or a primary
 //! function_engine   the interpreter of one worker for functions, made with its first library
 //! ```
-//! What a script may do is decided by the command that runs it (`admin::scripting`).
+//! The command that runs a script decides what the script may do (`admin::scripting`).
 
 pub mod bound;
 pub mod cache;

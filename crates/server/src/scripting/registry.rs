@@ -2,7 +2,7 @@
 //!
 //! **The token.** A script may meet keys that it was not called with, and leases them then, while it has
 //! leases already. Two such scripts could wait for each other, so there is one token, which a script has from
-//! its beginning to its end. What it waits for is a script without a token, and that waits for nothing.
+//! its beginning to its end. It waits only for a script without a token, and that one waits for nothing.
 //!
 //! **No connection is forgotten.** One that has to wait for a lease or the token is parked, and its worker
 //! tries again when `WorkerMessage::ScriptsChanged` comes, which is posted after each end of a suspended run,
@@ -114,7 +114,7 @@ pub struct RunRegistry {
     is_end_awaited: AtomicBool,
     /// Scripts, and functions, that take longer than `busy-reply-threshold`.
     slow: [AtomicUsize; 2],
-    /// Clients that wait for keys, and whose command is to be tried again behind a script.
+    /// Clients that wait for keys, and whose command is to be tried again after a script.
     postponed: Mutex<Vec<Arc<Waiter>>>,
     waits: AtomicU64,
     refused_keys: AtomicU64,
@@ -149,8 +149,8 @@ impl RunRegistry {
     }
 
     /// SCRIPT KILL, or FUNCTION KILL: of the runs of this kind that take long, all that have not written are
-    /// asked to end. What came of it: `Killed`; `Dirty` if they have written; `Clean` if there is only a run
-    /// of the other kind; `None` if there is none.
+    /// asked to end. Returns the outcome: `Killed`; `Dirty` if they have written; `Clean` if there is only a
+    /// run of the other kind; `None` if there is none.
     pub fn kill(&self, of_function: bool) -> Running {
         let marks = lock(&self.marks);
         let (ours, others): (Vec<&Arc<RunMark>>, _) = marks
@@ -166,7 +166,7 @@ impl RunRegistry {
         has(Running::Killed).or_else(|| has(Running::Dirty)).or_else(of_others).unwrap_or(Running::None)
     }
 
-    /// The run that takes long, of which kind it is, and what other clients see of it.
+    /// The kind of the run that takes long, and what other clients see of it.
     pub fn long(&self) -> Option<(bool, Option<FunctionCall>)> {
         let marks = lock(&self.marks);
         let long: Vec<&Arc<RunMark>> = marks.iter().filter(|mark| mark.is_long_now()).collect();
@@ -183,7 +183,7 @@ impl RunRegistry {
         self.is_ending.load(Ordering::Acquire)
     }
 
-    /// SHUTDOWN NOSAVE: the process ends, whatever scripts have done so far. From here on none goes on.
+    /// SHUTDOWN NOSAVE: the process ends, whatever scripts have done so far. From here on none continues.
     pub fn abandon(&self) {
         self.is_abandoned.store(true, Ordering::Release);
     }
@@ -193,7 +193,7 @@ impl RunRegistry {
     }
 
     /// A transaction stands in the middle of its script, and has leased every key: no other script begins, so
-    /// that it can go on with the gate behind that. Everything is held.
+    /// that it can continue after the script, with the gate. Everything is held.
     pub fn set_exclusive(&self, is_exclusive: bool) {
         self.is_exclusive.store(is_exclusive, Ordering::Release);
     }
@@ -226,7 +226,7 @@ impl RunRegistry {
 
     // ---- leases ----
 
-    /// A run is going to have leases. What it holds already stays its own, as other threads see under the
+    /// A run is going to have leases. Keys that it holds already stay its own, as other threads see under the
     /// locks that it holds.
     pub fn begin_leases(&self, keyspace: &Keyspace, mail: &Mail) {
         let mut leasers = lock(&self.leasers);

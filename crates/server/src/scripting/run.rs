@@ -53,14 +53,14 @@ pub enum Kept {
     Leases,
 }
 
-/// Why a run does not go on at once.
+/// Reason why a run does not continue at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Awaits {
     /// Next turn of the run.
     Nothing,
     /// The end of another's leases.
     Leases,
-    /// A word from who debugs it.
+    /// A word from the user who debugs it.
     User,
 }
 
@@ -100,7 +100,7 @@ pub struct SuspendedRun {
     pub key_count: usize,
     /// Changes that the run has recorded; `None` if nothing is logged.
     pub frame: Option<SuspendedFrame>,
-    /// The time does not go on in a script.
+    /// The time stands still in a script.
     pub now: UnixMs,
     pub time: ScriptTime,
     pub began: u64,
@@ -119,7 +119,7 @@ pub struct SuspendedExec {
     pub command: &'static Entry,
     pub args: ArgsBuf,
     pub multi: Box<Multi>,
-    /// Place in the queue behind the script.
+    /// Place in the queue after the script.
     pub next: usize,
     /// Bytes of the reply in front of that of the script.
     pub replied_bytes: usize,

@@ -66,7 +66,7 @@ impl Runs {
 
     // ---- those that are debugged ----
 
-    /// The debugger of this run, for what its client sends or does: if the run waits for that it goes on.
+    /// The debugger of this run, for what its client sends or does: if the run waits for that it continues.
     pub fn debugger(&mut self, ticket: Ticket) -> Option<&mut Debugger> {
         if let Some(at) =
             self.waiting.iter().position(|run| run.ticket == ticket && run.state.awaits == Awaits::User)

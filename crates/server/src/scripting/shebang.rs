@@ -48,7 +48,7 @@ pub fn read(body: &[u8]) -> Result<Shebang, Vec<u8>> {
     if !body.starts_with(b"#!") {
         return Ok(Shebang { flags: ScriptFlags::UNDECLARED, code_from: 0 });
     }
-    // A NUL ends the line as well, and then nothing is behind it.
+    // A NUL ends the line as well, and then nothing follows it.
     let end = body.iter().position(|byte| matches!(byte, b'\n' | 0)).filter(|end| body[*end] == b'\n');
     let end = end.ok_or(&b"ERR Invalid script shebang"[..])?;
     let mut parts = body[..end].split(u8::is_ascii_whitespace).filter(|part| !part.is_empty());
@@ -58,7 +58,7 @@ pub fn read(body: &[u8]) -> Result<Shebang, Vec<u8>> {
         let Some(names) = part.strip_prefix(b"flags=") else {
             return Err([b"ERR Unknown lua shebang option: ", part].concat());
         };
-        // Nothing behind `flags=` is no flag.
+        // Nothing after `flags=` is no flag.
         for name in names.split(|&byte| byte == b',').filter(|_| !names.is_empty()) {
             match ScriptFlags::NAMES.iter().find(|(known, _)| known.as_bytes() == name) {
                 Some((_, flag)) => flags = flags.or(*flag),

@@ -81,14 +81,14 @@ impl TlsState {
         }
     }
 
-    /// With `tls-auto-reload-interval`, looks from time to time whether files have changed: beside, for a
-    /// disk may be slow.
+    /// With `tls-auto-reload-interval`, looks from time to time whether files have changed: on another
+    /// thread, for a disk may be slow.
     pub fn tick(&'static self, config: &'static Config) {
         let interval_s = config.number(RELOAD_INTERVAL).unsigned_abs();
         if interval_s == 0 || !is_used(config) {
             return;
         }
-        // Who reads files now has news soon enough.
+        // A thread that reads files now has news soon enough.
         let Ok(read) = self.read.try_lock() else { return };
         if read.is_some_and(|at| at.elapsed() < Duration::from_secs(interval_s)) {
             return;

@@ -26,7 +26,7 @@ use crate::observe::latency::monitor::Event;
 /// Objects that are moved in one step; each has a lock of its own.
 const MOVED_PER_STEP_MAX: usize = 64;
 
-/// Free slabs are kept for a sixty-fourth of what lives, and so many at least.
+/// Free slabs that are kept in addition to those for a sixty-fourth of the live bytes.
 const KEPT_CHUNKS_MIN: usize = 4;
 const CHUNK_BYTES: u64 = 16 << 10;
 

@@ -42,14 +42,13 @@ const EXPIRY_STEPS_MAX: u64 = 250;
 /// Slots that age under one lock, and pages of them: some 50 us. One slot may hold all keys.
 const AGED_SLOTS_MAX: usize = 4;
 const AGED_PAGES_MAX: u64 = 500;
-/// Steps of ageing in one tick: 50,000 pages, some 0.85 M keys, in 5 ms. What is left then is for the next
-/// tick.
+/// Steps of ageing in one tick: 50,000 pages, some 0.85 M keys, in 5 ms. The rest is for the next tick.
 const AGE_STEPS_MAX: usize = 100;
-/// While slabs are emptied, full ranges are not sought in every round but in one of so many: most would be
-/// given back again, and copying 2 MB takes as long as moving thousands of objects.
+/// While slabs are emptied, full ranges are not sought in every round but once in `ROUNDS_PER_COLLAPSE`: most
+/// would be given back again, and copying 2 MB takes as long as moving thousands of objects.
 const ROUNDS_PER_COLLAPSE: u32 = 16;
-/// An allocator that does not give back what was freed is asked to when so much was, and a sixteenth of what
-/// there was.
+/// An allocator that does not give back freed memory is asked to when at least these bytes were freed, and a
+/// sixteenth of what there was.
 const FREED_BYTES_MIN: u64 = 16 << 20;
 const GIVE_BACK_INTERVAL: Duration = Duration::from_secs(1);
 /// Time between two samples of the rates.
@@ -67,7 +66,7 @@ pub struct Cron {
     node: &'static Node,
     pump: Pump,
     prng: Prng,
-    /// The partition where the expiry cycle goes on.
+    /// The partition where the expiry cycle continues.
     expire_at: u16,
     hand: AgeHand,
     /// Slots that should have aged since the start; the fraction is what is not due yet.
@@ -178,7 +177,7 @@ impl Cron {
         let woken = self.node.stats.now_ticks();
         self.note_process();
         self.note_memory();
-        // What is being loaded is left alone too.
+        // Data that is being loaded is left alone too.
         let paused = self.node.mail.tasks().has(Tasks::PAUSES.or(Tasks::LOADING));
         let follows = self.node.mail.tasks().has(Tasks::REPLICA);
         let begun = Instant::now();
@@ -219,7 +218,7 @@ impl Cron {
         let values = &self.node.control_stats().values;
         values.eventloop_cycles.add(1);
         values.eventloop_ticks.add(self.node.stats.now_ticks().saturating_sub(woken));
-        // Undone work goes on after a rest three times as long as what was done.
+        // Undone work continues after a rest three times as long as the work that was done.
         if undone { period.min(begun.elapsed() * 3).max(Duration::from_millis(1)) } else { period }
     }
 

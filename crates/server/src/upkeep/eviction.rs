@@ -1,7 +1,7 @@
-//! Eviction: how room is made for a command, and by the cron. What leaves is decided by `shortage`.
+//! Eviction: how room is made for a command, and by the cron. `shortage` decides what leaves.
 //!
 //! Keys are evicted before a command is run and before anything is locked, one at a time, until memory is
-//! below the limit or the time for it is over; then the cron goes on.
+//! below the limit or the time for it is over; then the cron continues.
 
 use isotherm_keyspace::{AccessMode, EffectSink, Evicted, EvictionGain, EvictionPolicy};
 use isotherm_stdx::{Prng, Steps};
@@ -33,7 +33,7 @@ const HOT_MISSED_MAX: u32 = 32;
 pub enum Room {
     /// Memory is below the limit.
     Enough,
-    /// Memory is still above the limit, but there is more to evict: the next command or the cron goes on.
+    /// Memory is still above the limit, but there is more to evict: the next command or the cron continues.
     Soon,
     /// Memory is above the limit, and nothing may be evicted.
     None,
@@ -51,7 +51,7 @@ pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats:
     let limit = if is_above { limit + client_memory::evict_clients(node, stats) } else { limit };
     let excess = node.memory.excess_bytes();
     let room = Wanted { node, limit, excess };
-    // What was removed and not freed yet is neither a reason to evict nor one to refuse.
+    // Memory that was removed and not freed yet is neither a reason to evict nor one to refuse.
     let has_unfreed = !room.is_there() && !free_removed(node);
     let tier = node.tier();
     let has_dropped = !room.is_there() && tier.is_some_and(|tier| copies::give_way(node, tier));

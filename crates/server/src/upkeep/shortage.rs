@@ -24,7 +24,7 @@
 
 use isotherm_keyspace::EvictionGain;
 
-/// A disk that hangs or fails costs no keys for so long.
+/// Time for which a disk that hangs or fails costs no keys.
 pub const TROUBLE_MS_MAX: u64 = 60_000;
 
 /// The disk of values, as far as it can take some.
@@ -36,7 +36,7 @@ pub enum ValueDisk {
     Unasked,
     /// No segment, no room in the file system, or switched off.
     Full,
-    /// Writes or reads fail, or hang, for so long; or a base or a snapshot keeps the segments.
+    /// Writes or reads have failed, or hung, for `ms`; or a base or a snapshot keeps the segments.
     Troubled {
         ms: u64,
     },
@@ -50,7 +50,7 @@ pub struct MemoryShort {
     /// Copies have just been dropped.
     pub has_dropped: bool,
     pub disk: ValueDisk,
-    /// Above the limit by more than writers are let go on with.
+    /// True if memory is above the limit by more than the margin within which writers continue.
     pub is_far_above: bool,
     /// A policy is set, and no pause or import forbids it to act.
     pub may_evict: bool,
@@ -61,7 +61,7 @@ pub struct MemoryShort {
 pub enum Relief {
     /// Something has left, or is on its way: the command runs.
     UnderWay,
-    /// Values are on their way, too slowly: commands that write wait behind this one.
+    /// Values are on their way, too slowly: commands after this one that write wait.
     HoldWriters,
     /// Refusal of commands that take memory, as no key may leave.
     Refuse,

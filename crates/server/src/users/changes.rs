@@ -1,4 +1,4 @@
-//! Users change: who is one of them hears of it before its next command.
+//! Users change: a session of one of them hears of it before its next command.
 //!
 //! A change is in the table first. Then the sessions of its user are marked, and then every partition is held
 //! once (rule 12 of ARCHITECTURE.md): a command that had its locks before has ended by then, and one that
@@ -71,7 +71,7 @@ pub fn remove<'a>(node: &Node, names: impl Iterator<Item = &'a [u8]>, me: u64) -
 }
 
 /// All users are these from now on; the default user is as it is at first, unless it is one of them.
-/// Connections of users who are no more are closed, except that of `me`; whether it is one of them.
+/// Connections of users that are gone are closed, except that of `me`. Returns whether it is one of them.
 pub fn replace(node: &Node, users: Vec<User>, me: u64) -> bool {
     let _changing = node.users.begin_change();
     let before = node.users.all();

@@ -133,13 +133,13 @@ pub fn check_line(words: &[&[u8]], config: &Config) -> Result<(), String> {
     }
 }
 
-/// Returns the lines of the configuration that make the users, beside those of included files; none, if they
-/// have a file of their own.
+/// Returns the lines of the configuration that make the users, in addition to those of included files; none,
+/// if they have a file of their own.
 pub fn lines(node: &Node, included: &[UserWords]) -> Vec<UserLine> {
     if path_of(&node.config).is_some() {
         return Vec::new();
     }
-    // What an included file makes of a user: nothing is written if it is that.
+    // Each user as included files define it: nothing is written if the user is still that.
     let mut said: BTreeMap<&[u8], Vec<u8>> = BTreeMap::new();
     for words in included {
         let user = define(words, &node.users.table, defaults(node));

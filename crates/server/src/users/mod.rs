@@ -38,7 +38,7 @@ pub struct Users {
     pub file: Mutex<()>,
     /// Counts changes: a user that was looked up at this number is as it was while the number is the same.
     generation: AtomicU64,
-    /// A new session has to say who it is.
+    /// A new session has to authenticate.
     auth_required: AtomicBool,
     log: Mutex<Log>,
     denied: Denied,
@@ -191,7 +191,7 @@ impl Users {
         let current = self.get(&name);
         client.names().user = current.clone().or(before);
         if current.is_none() {
-            // It stays who it was; that user may have changed while another was shown.
+            // It keeps its user, which may have changed while another was shown.
             client.ask(Attention::USER);
         }
         current
@@ -205,7 +205,7 @@ impl Users {
         current
     }
 
-    /// Returns a user of this name who may do nothing, for a session whose user was deleted.
+    /// Returns a user of this name that may do nothing, for a session whose user was deleted.
     pub fn powerless(&self, name: &[u8]) -> User {
         User::new(name, &self.table, Defaults { all_channels: false })
     }

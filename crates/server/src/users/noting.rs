@@ -79,7 +79,7 @@ pub fn refused(node: &Node, session: &Session, object: &[u8], user: &[u8]) {
     note(node, &session.shared, Noted::Auth, (object, user), context_of(session));
 }
 
-/// A certificate names a user who may not enter.
+/// A certificate names a user that may not enter.
 #[cold]
 pub fn refused_certificate(node: &Node, client: &ClientShared, user: &[u8]) {
     node.users.denied.tls_certificate.fetch_add(1, Relaxed);

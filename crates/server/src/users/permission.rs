@@ -1,11 +1,13 @@
-//! May this user run this command? What the request touches is found once, and asked of the user's rules.
+//! May this user run this command? The keys, channels and databases of the request are found once, and asked
+//! of the user's rules.
 //!
 //! ```text
 //! one key, in its usual place     a bit and a prefix, most often      GET, SET, DEL with one key
 //! other keys                      found by the key specifications     MGET, EVAL, XREAD
 //! channels, databases             only of the commands that name some
 //! ```
-//! What cannot be found, for the arguments are wrong, is not asked about: the command itself refuses them.
+//! Names that cannot be found, for the arguments are wrong, are not asked about: the command itself refuses
+//! them.
 
 use isotherm_acl::{Access, Asked, AskedDatabases, AskedKey, Denial, Reason, User};
 use isotherm_commands::spec::{Channels, Reach, key_positions};

@@ -49,7 +49,7 @@ impl<'a> Sight<'a> {
         self.user.permits_everything() || self.user.check(&asked).is_ok()
     }
 
-    /// Returns whether it sees a key of which the report has `name`, and which is `name_bytes` long.
+    /// Returns whether it sees a key whose name is `name_bytes` long; the report has `name` of it.
     pub fn sees_key(&self, db: Db, name: &[u8], name_bytes: usize) -> bool {
         if self.user.permits_everything() {
             return true;
@@ -67,7 +67,7 @@ impl<'a> Sight<'a> {
         self.user.check_with_beginning(&asked, beginning, Access::NONE)
     }
 
-    /// Returns whether it sees the keys of a prefix, behind which a separator stands.
+    /// Returns whether it sees the keys of a prefix that a separator follows.
     pub fn sees_prefix(&self, share: &PrefixShare, separator: u8) -> bool {
         if self.user.permits_everything() {
             return true;

@@ -74,7 +74,7 @@ fn del_user(call: &mut AdminCall<'_>) -> Outcome {
 }
 
 /// Users have changed, and their sessions are marked. When this is over nothing runs by the old rules; this
-/// session itself goes by the new ones, or ends behind its reply.
+/// session itself goes by the new ones, or ends after its reply.
 fn settle(call: &mut AdminCall<'_>, is_removed: bool) {
     call.survey().pass();
     let stays = call.session.look_up_user(&call.node.users);
@@ -101,7 +101,7 @@ fn load(call: &mut AdminCall<'_>) -> Outcome {
     let outcome = errand::run(call, move |reply| match file::load(node, &path) {
         Ok(users) => {
             if changes::replace(node, users, client.id) {
-                // It is no user's connection any more, and ends behind its reply.
+                // It is no user's connection any more, and ends after its reply.
                 client.ask(Attention::KILL);
             }
             if !in_exec {

@@ -66,7 +66,7 @@ impl<'a> Filter<'a> {
         Filter { wanted: Traits { addr: Some(addr), ..Traits::default() }, ..Filter::default() }
     }
 
-    /// `options` behind the subcommand. An error is Valkey's text.
+    /// `options` after the subcommand. An error is Valkey's text.
     pub fn read(options: Args<'a>, known: &Known<'_>, skip_me: bool) -> Result<Filter<'a>, Vec<u8>> {
         let mut filter = Filter { skip_me, ..Filter::default() };
         let mut at = 0;

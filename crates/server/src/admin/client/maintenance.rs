@@ -1,4 +1,4 @@
-//! CLIENT MAINT_NOTIFICATIONS: a client hears of slots that leave this node. What it is sent is written in
+//! CLIENT MAINT_NOTIFICATIONS: a client hears of slots that leave this node. The notifications are written in
 //! `cluster::herald`.
 
 use isotherm_commands::Outcome;

@@ -1,9 +1,10 @@
 //! CLIENT commands about other connections: they are listed, closed, paused, and no longer wait.
 //!
-//! What reaches into other connections (KILL, PAUSE) has happened when its reply leaves: no command that it
-//! should have stopped is running any more. PAUSE holds the gate for it. KILL looks for its clients while
-//! nothing is locked, and then waits until whatever was running has let go its partitions. What was admitted
-//! and waits for its locks asks again when it has them (`Dispatcher::run_timed`).
+//! A command that reaches into other connections (KILL, PAUSE) has taken effect when its reply leaves: no
+//! command that it should have stopped is running any more. PAUSE holds the gate for it. KILL looks for its
+//! clients while nothing is locked, and then waits until every command that was running has released its
+//! partitions. A command that was admitted and waits for its locks asks again when it has them
+//! (`Dispatcher::run_timed`).
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;

@@ -56,7 +56,7 @@ pub fn names(call: &mut AdminCall<'_>) -> Outcome {
     let mut one = Reply::new(call.reply.proto);
     let looked_before = steps::looked();
     let mut txn = Txn::new(&mut call.exec.held, conditions, &mut call.exec.pump);
-    // Records are read while nothing is held, and it goes on from where it was.
+    // Records are read while nothing is held; then the walk continues from where it was.
     txn.on_cold = OnCold::Collect;
     let found = txn.walk(db, Some(slot), count, |found, name| {
         steps::note(1);

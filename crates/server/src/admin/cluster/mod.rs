@@ -6,7 +6,7 @@
 //!   changes        MEET, ADDSLOTS, SETSLOT ...                      the bus thread; the client is parked until it has answered
 //! ```
 //! Without a cluster nearly all of them answer that there is none (valkey-cli sends READONLY before it looks
-//! for big keys, and goes on only if it is refused).
+//! for big keys, and continues only if it is refused).
 
 mod keys;
 mod specs;

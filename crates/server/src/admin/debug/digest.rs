@@ -4,11 +4,10 @@
 //! ```text
 //! all        for each database with keys: mix(number), then xor(mix(key), value) of each key
 //! ```
-//! Values on disk are read while nothing is held, and the walk goes on from where it stopped: with writers
+//! Values on disk are read while nothing is held, and the walk continues from where it stopped: with writers
 //! meanwhile, the signature mixes several moments.
 //!
-//! What `mix` and `xor` are, and what they make of a value, is described where values are known: crate
-//! `codec`.
+//! Crate `codec`, which knows values, describes `mix` and `xor` and what they make of a value.
 
 use isotherm_codec::{add_value, mix, xor};
 use isotherm_commands::Outcome;

@@ -51,10 +51,10 @@ const WORDS: &[Word] = &[
     word("populate", 3..=5, populate),
     word("log", 3..=3, write_log),
     word("error", 3..=3, error),
-    // What the tests of growth compare; nothing is counted in other builds.
+    // Steps that the tests of growth compare; nothing is counted in other builds.
     #[cfg(debug_assertions)]
     word("steps", 2..=2, steps),
-    // The wall clock is ahead of the system's by so many milliseconds from now on.
+    // From now on the wall clock is ahead of the system's by the given milliseconds.
     #[cfg(debug_assertions)]
     word("step-clock", 3..=3, step_clock),
     // COMPAT(debug): DEBUG SWAP-CHAOS is Isotherm's: whatever may leave memory does, however much there is. Why: tests call it.

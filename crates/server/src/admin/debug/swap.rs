@@ -18,7 +18,7 @@ pub fn chaos(call: &mut AdminCall<'_>) {
     call.reply.ok();
 }
 
-/// `SWAP-MACHINE <bytes>`: as if the machine had so much memory (`swap-mode` without `maxmemory`).
+/// `SWAP-MACHINE <bytes>`: as if the machine had `bytes` of memory (`swap-mode` without `maxmemory`).
 pub fn machine(call: &mut AdminCall<'_>) {
     let Some(bytes @ 1..) = parse_i64(call.args.get(2)) else {
         return call.reply.error(errors::NOT_AN_INTEGER);
@@ -28,9 +28,9 @@ pub fn machine(call: &mut AdminCall<'_>) {
     call.reply.ok();
 }
 
-/// `SWAP-FAULT <READ | WRITE | SYNC> <NONE | IO | SHORT | FULL | HANG | SLOW> [calls]`: what the next so many
-/// calls meet, or all. What hangs goes on when it is set again. `SWAP-FAULT FREE <bytes>`: the file system
-/// has no more left; 0: as it is.
+/// `SWAP-FAULT <READ | WRITE | SYNC> <NONE | IO | SHORT | FULL | HANG | SLOW> [calls]`: what the next `calls`
+/// calls meet, or all. A call that hangs continues when the fault is set again. `SWAP-FAULT FREE <bytes>`:
+/// the file system has no more left; 0: as it is.
 pub fn fault(call: &mut AdminCall<'_>) {
     let troubles = &call.node.debug.swap_troubles;
     if call.args.get(2).eq_ignore_ascii_case(b"free") {

@@ -1,4 +1,4 @@
-//! REPLCONF, PSYNC, SYNC: a client becomes a replica. What follows is the feeder's (`replication::feeder`).
+//! REPLCONF, PSYNC, SYNC: a client becomes a replica. The feeder does the rest (`replication::feeder`).
 
 use isotherm_cluster::NodeId;
 use isotherm_commands::Outcome;

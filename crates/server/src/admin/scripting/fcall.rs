@@ -3,8 +3,8 @@
 //! ```text
 //!   name --> library, number of the function --> its reference in this worker's interpreter --> run, as a script is
 //! ```
-//! What the function has declared of itself is asked by the gates before, as if it were a command with these
-//! flags; inside EXEC, and where the declaration is of the command at hand (_RO), it is asked here.
+//! The gates check the declared flags of the function before, as if it were a command with these flags;
+//! inside EXEC, and for the declaration of the current command (_RO), they are checked here.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;

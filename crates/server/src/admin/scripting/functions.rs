@@ -1,7 +1,7 @@
 //! FUNCTION: the libraries of functions.
 //!
-//! LOAD, DELETE, FLUSH and RESTORE hold the gate, and the log has their own text. What only reads takes the
-//! catalog as it is at that moment, and holds nothing.
+//! LOAD, DELETE, FLUSH and RESTORE hold the gate, and the log has their own text. A subcommand that only
+//! reads takes the catalog as it is at that moment, and holds nothing.
 
 use isotherm_commands::Outcome;
 use isotherm_commands::help::write_help;

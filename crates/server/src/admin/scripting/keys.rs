@@ -96,7 +96,7 @@ pub fn secure(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words: Arg
         Kept::Leases => lease(host, command, words),
     };
     if !is_secured {
-        // With guards it goes on as soon as it has leases.
+        // With guards it continues as soon as it has leases.
         let awaits = if host.state.kept == Kept::Guards { Awaits::Nothing } else { Awaits::Leases };
         host.state.awaits = awaits;
     }
@@ -141,8 +141,8 @@ fn extend(host: &mut ScriptHost<'_, '_>, command: &'static Entry, words: Args<'_
     }
 }
 
-/// The run lets go of its guards: what it was called with, and has met, is leased instead. Within EXEC that
-/// is everything.
+/// The run releases its guards: the keys that it was called with, and has met, are leased instead. Within
+/// EXEC that is everything.
 pub fn lease_all_met(host: &mut ScriptHost<'_, '_>) {
     let (exec, state) = (&mut *host.call.exec, &mut *host.state);
     let Exec { node, held, .. } = exec;

@@ -32,8 +32,7 @@ use crate::scripting::shebang::ScriptFlags;
 const NO_SCRIPT: &str = "NOSCRIPT No matching script.";
 
 /// A script within EXEC, where everything is held, keeps it for as many times as long: others wait for its
-/// end either way, and it comes sooner without turns. So much, 10 ms, they can wait without an answer to
-/// PING.
+/// end either way, and it comes sooner without turns. They can wait 10 ms without an answer to PING.
 const HOLDS_IN_EXEC: u64 = 10;
 
 /// The text of an error reply.
@@ -134,7 +133,7 @@ fn feed_monitors(call: &AdminCall<'_>) {
 }
 
 /// Values of the keys that a script or function names and that are not in memory: they are fetched before it
-/// begins. What it uses beside these is read while it holds its locks.
+/// begins. Other values that it uses are read while it holds its locks.
 pub fn cold_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
     let keys = call.exec.cold_keys(call.command, call.args, call.session.db)?;
     // It is looked for again.
@@ -259,7 +258,7 @@ pub fn run_callee(
     };
     *call.reply = reply;
     let time = std::mem::replace(&mut call.exec.script_time, had_time);
-    // What its commands have answered is no error of its own.
+    // An error reply to one of its commands is no error of its own.
     call.exec.set_errors_counted(counted);
     let session = &mut *call.session;
     (session.in_exec, session.in_script, session.db) = (was_in_exec, false, db);

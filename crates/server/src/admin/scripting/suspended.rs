@@ -1,4 +1,4 @@
-//! Scripts that take long: they go on a little at a time, between the commands of other clients of their
+//! Scripts that take long: they run a little at a time, between the commands of other clients of their
 //! worker.
 //!
 //! ```text
@@ -90,7 +90,7 @@ fn wait_for_user(run: &mut SuspendedRun) -> bool {
     debugger.is_some()
 }
 
-/// The run goes on until its share of the turn is over. Returns it if it has ended; its reply is written.
+/// Resumes the run until its share of the turn is over. Returns it if it has ended; its reply is written.
 pub fn step(
     exec: &mut Exec,
     audience: &mut Audience,

@@ -6,8 +6,8 @@
 //!          the gate is held | .. INCR <--'   it has ended: all is locked, the leases are freed
 //! ```
 //! No other script begins meanwhile (`RunRegistry::is_exclusive`), so there are no other leases when the
-//! queue goes on: it never has to wait for the gate. Its frame of the log is kept with the script's, and its
-//! connection stays until it is over, for the rest of the queue may change the session.
+//! queue continues: it never has to wait for the gate. Its frame of the log is kept with the script's, and
+//! its connection stays until it is over, for the rest of the queue may change the session.
 
 use isotherm_commands::Outcome;
 use isotherm_log::LogOffset;
@@ -47,7 +47,7 @@ pub fn finish(exec: &mut Exec, run: &mut SuspendedRun) -> bool {
     true
 }
 
-/// Goes on with the queue behind the script that has ended (`finish`). Returns the reply to EXEC, or why its
+/// Continues the queue after the script that has ended (`finish`). Returns the reply to EXEC, or why its
 /// connection is parked again.
 pub fn go_on(
     exec: &mut Exec,
@@ -81,7 +81,7 @@ pub fn go_on(
             session,
             reply: &mut reply,
             audience,
-            // What was known of the system is old by now.
+            // Facts about the system are out of date by now.
             facts: None,
             handlers,
         },
@@ -106,7 +106,7 @@ pub fn go_on(
         session.asking = 0;
         session.note_gates();
     }
-    // What its commands have answered is no error of its own.
+    // An error reply to one of its commands is no error of its own.
     exec.count_call(command, &Reply::default(), 0);
     let ticks = exec.clock.lap_since(began);
     let (client, db, reply_bytes) = (&session.shared, session.db, reply.len());

@@ -7,7 +7,7 @@
 //!   dir data           relative paths begin there     the process stays where it is
 //!   include b.conf     read: its parameters and users are noted, with this line
 //! ```
-//! Choosing the line for each parameter is up to `rewrite`, of which this module knows nothing.
+//! Choosing the line for each parameter is up to `rewrite`. This module knows nothing of it.
 
 use super::{CheckUser, DIR, Given, Origin, Reader, Rename, StartError, UserWords, begun_lines};
 use crate::config::Config;
@@ -67,8 +67,8 @@ pub fn read_included(text: &[u8], folder: &Path, check_user: CheckUser) -> Resul
     Ok(Included { places, config, users })
 }
 
-/// Reads `text`, which is to replace `file`, as the next start would: with all that it includes, and with
-/// standard input and the command line behind it.
+/// Reads `text`, which is to replace `file`, as the next start would: with all that it includes, and then
+/// standard input and the command line.
 pub fn try_out(
     text: &[u8],
     file: &Origin,

@@ -58,11 +58,11 @@ pub struct Origin {
     pub path: PathBuf,
     /// Working directory at that start: relative paths of files that are included begin there.
     pub folder: PathBuf,
-    /// Lines behind it: standard input and the command line, which the next start is given too.
+    /// Lines that follow it: standard input and the command line, which the next start is given too.
     pub given: Vec<u8>,
 }
 
-/// Words of a `user` line, behind that.
+/// Words of a `user` line, after `user`.
 pub type UserWords = Vec<Vec<u8>>;
 
 /// Why the server does not start.
@@ -159,7 +159,7 @@ struct Options {
     stdin: bool,
 }
 
-/// `--name` begins a line, everything else belongs to the line begun. A word right behind a name is its value
+/// `--name` begins a line, everything else belongs to the line begun. A word right after a name is its value
 /// even if it begins with dashes; so `--save --port 7000` would set `save` to "--port", and is an exception.
 fn command_line(arguments: &[&[u8]], first_counts: bool) -> Options {
     let mut options = Options::default();
@@ -209,7 +209,7 @@ pub(super) fn quote(word: &[u8], out: &mut Vec<u8>) {
 
 // ---- the file ----
 
-/// Lines of a text that are read behind a file: standard input and the command line, which win over it.
+/// Lines of a text that are read after a file: standard input and the command line, which win over it.
 struct Given {
     /// Number of the first of them, counted from 0.
     from_line: usize,
@@ -226,7 +226,7 @@ struct Rank {
 }
 
 impl Rank {
-    /// Returns whether a line behind this one takes its place.
+    /// Returns whether a line after this one takes its place.
     fn gives_way_to(self, next: Rank) -> bool {
         match self.is_given == next.is_given {
             true => self.depth > next.depth,
@@ -420,7 +420,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// The arguments of a line `save`, behind those of the lines before it. `save ""` forgets these.
+    /// The arguments of a line `save`, after those of the lines before it. `save ""` forgets these.
     fn with_pairs<'t>(&mut self, id: Id, before: &'t [u8], arguments: Vec<&'t [u8]>) -> Vec<&'t [u8]> {
         let adds = self.named.contains(&id) && !before.is_empty();
         self.named.push(id);
@@ -459,7 +459,7 @@ enum IncludeError {
     Fatal(StartError),
 }
 
-/// Says which parameters do not go together, each of which is fine.
+/// Says which parameters do not go together though each alone is fine.
 fn check_together(config: &Config) -> Result<(), &'static str> {
     const REPLICA_OF: Id = id("replicaof");
     match config.is_clustered() && !config.text(REPLICA_OF).is_empty() {

@@ -406,7 +406,7 @@ pub const CPU: &[Field] = &[
 pub const SCRIPTING_ENGINES: &[Field] = &[
     ("engines_count", |_| "1".into()),
     ("engines_total_used_memory", |s| interpreter_bytes(s).to_string()),
-    // What an engine is beside its interpreters: nothing that is allocated.
+    // An engine allocates nothing besides its interpreters.
     ("engines_total_memory_overhead", none),
     ("engine_0", |s| {
         let bytes = interpreter_bytes(s);

@@ -1,4 +1,5 @@
-//! The figures of one INFO. What takes a while to find is looked up when the first field asks for it.
+//! The figures of one INFO. Figures that take a while to find are looked up when the first field asks for
+//! them.
 
 use isotherm_keyspace::{ColdCounts, DatabaseKeys, Db, IdleTimes, Sizes, Slot, Survey, UnixMs};
 use std::cell::{Cell, OnceCell};
@@ -135,7 +136,7 @@ impl<'a> Snapshot<'a> {
                 allocated: arenas.live + heap.allocated,
                 active: arenas.slabs + heap.active,
                 resident: arenas.committed + heap.resident,
-                // What the arenas reserve has a field of its own.
+                // The reserve of the arenas has a field of its own.
                 retained: heap.retained,
                 metadata: arenas.metadata + heap.metadata,
             }

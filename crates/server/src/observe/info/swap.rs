@@ -60,7 +60,7 @@ pub const SWAP: &[SwapField] = {
     use Kind::{Counter, Gauge, Word};
     &[
         field("swap_state", Word, |v| v.tier.state().name().to_string()),
-        // Who reads for commands that wait.
+        // The reader for commands that wait: a ring or threads.
         field("swap_backend", Word, |v| v.tier.rings.backend().to_string()),
         field("swap_direct_io", Gauge, |v| u8::from(v.tier.is_direct()).to_string()),
         // Memory above which values leave: maxmemory, or a share of the machine's.

@@ -10,7 +10,7 @@ pub struct Mark {
     /// The lines of the memory map.
     pub purposes: Vec<(&'static str, i64)>,
     pub classes: Vec<ClassBreakdown>,
-    /// The byte behind a prefix in its keys.
+    /// The byte that follows a prefix in its keys.
     pub separator: u8,
     /// Shares of the prefixes of depth 1.
     pub prefixes: Vec<PrefixShare>,

@@ -10,8 +10,8 @@
 //!
 //! `parts` declares the lines and says what each one is.
 //!
-//! * Sizes are those that are really taken: rounded up to the classes of arena and allocator. What the arenas
-//!   lose to rounding is a line of its own; what the allocator loses is in the lines of those who asked.
+//! * Sizes are those that are really taken: rounded up to the classes of arena and allocator. The loss of the
+//!   arenas to rounding is a line of its own; the loss of the allocator is in the lines of the owners.
 //! * `process` is what the empty server took: tables of commands and parameters, buffers of workers. It is
 //!   noted once.
 //! * `unbooked` is used_memory less everything above. It is here so that the sum is exact and the accounting

@@ -14,8 +14,7 @@ use crate::mail::beat::Beat;
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 
-/// A worker that takes longer serves no client. Who probes gives up after a second, mostly (kubelet's
-/// default).
+/// A worker that takes longer serves no client. A prober mostly gives up after a second (kubelet's default).
 const PATIENCE: Duration = Duration::from_millis(800);
 /// Intervals at which answers are looked for: soon at first, as most come in microseconds, then rarely.
 const LOOK_MIN: Duration = Duration::from_millis(1);
@@ -67,7 +66,7 @@ impl Health {
         Some((now + ((now - since) / 4).clamp(LOOK_MIN, LOOK_MAX)).min(since + PATIENCE))
     }
 
-    /// Returns how they are, once that is known: well, or who is not.
+    /// Returns how they are, once that is known: well, or which of them are not.
     pub fn look(&mut self) -> Option<Result<(), String>> {
         let since = self.since?;
         let silent: Vec<String> = (0..self.workers.len())

@@ -167,7 +167,7 @@ impl Door {
         }
         let deadline = Instant::now() + REQUEST_PATIENCE;
         self.waiting.insert(self.number, Waiting { stream, head: Vec::new(), deadline });
-        // What has come already is read now: the request of one that asks is there, mostly.
+        // Bytes that have come already are read now: mostly they are the whole request.
         self.read(self.number);
         while self.waiting.len() > WAITING_MAX {
             self.waiting.pop_first();

@@ -1,9 +1,9 @@
 //! An HTTP port for Prometheus: `/metrics` in its text format, and `/healthz`. Opt-in, on the loopback by
 //! default.
 //!
-//! The names are those of redis_exporter, so its dashboards and alerts work without it. What is reported is
-//! what INFO reports: each metric names the field it comes from, and fields of our own (`isotherm_...`)
-//! follow under their own names.
+//! The names are those of redis_exporter, so its dashboards and alerts work without it. It reports what INFO
+//! reports: each metric names the field it comes from, and fields of our own (`isotherm_...`) follow under
+//! their own names.
 //!
 //! ```text
 //! GET /metrics  ->  # HELP redis_memory_used_bytes `used_memory` of INFO.

@@ -1,4 +1,4 @@
-//! Bytes of prefixes of keys, as metrics. Who asks has no name and no password, so the prefixes are those
+//! Bytes of prefixes of keys, as metrics. A request has no name and no password, so the prefixes are those
 //! that MEMORY PREFIXES shows to the default user; and those that are pinned, as the configuration names
 //! them.
 
