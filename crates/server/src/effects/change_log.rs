@@ -7,8 +7,8 @@
 //!   a waiter served  its own records                           -> a frame behind that of the command which served it
 //!   cron, eviction   a key that expired or was evicted         -> a frame each
 //! ```
-//! What the frames become (append-only file, backlog, replicas) is not known here, nor who reads them. While
-//! the log has no reader, a command costs one test of a task.
+//! This module knows neither what the frames become (append-only file, backlog, replicas) nor their readers.
+//! While the log has no reader, a command costs one test of a task.
 
 use isotherm_commands::Records;
 use isotherm_keyspace::Db;
@@ -48,7 +48,7 @@ struct Demand {
     read_by: [bool; READERS.len()],
     /// The node follows another, whose bytes its log takes over.
     follows: bool,
-    /// Commands may have run, since the history at hand began, that were not logged.
+    /// Commands may have run, since the current history began, that were not logged.
     has_gap: bool,
 }
 
@@ -89,13 +89,13 @@ impl ChangeLog {
         self.demand.lock().unwrap_or_else(PoisonError::into_inner).read_by[reader as usize]
     }
 
-    /// Returns whether the log may lack a part of the history at hand.
+    /// Returns whether the log may lack a part of the current history.
     pub fn has_gap(&self) -> bool {
         self.demand.lock().unwrap_or_else(PoisonError::into_inner).has_gap
     }
 
-    /// A history begins here, and all of it is going to be logged; or it goes on from a file, and nothing has
-    /// run yet.
+    /// A history begins here, and all of it is going to be logged; or it continues from a file, and nothing
+    /// has run yet.
     pub fn close_gap(&self) {
         self.demand.lock().unwrap_or_else(PoisonError::into_inner).has_gap = false;
     }
@@ -159,7 +159,7 @@ pub struct LogWriter {
     has_appended: bool,
     /// End of the last frame in the log.
     end: Option<LogOffset>,
-    /// End of the last frame that the command or transaction at hand has made.
+    /// End of the last frame that the current command or transaction has made.
     written: LogOffset,
     frame: Frame,
     open: Open,
@@ -225,8 +225,8 @@ impl LogWriter {
         }
     }
 
-    /// The command is over, and has made so many changes. `stands_alone`: what it records need not take
-    /// effect together. Its partitions are still held. Returns what its records take.
+    /// The command is over, and has made `changes` changes. `stands_alone`: its records need not take effect
+    /// together. Its partitions are still held. Returns what its records take.
     pub fn end_command(
         &mut self,
         db: Db,
@@ -263,7 +263,7 @@ impl LogWriter {
         self.close();
     }
 
-    /// The transaction under way is a script's that lets others run: its frame is kept until it goes on.
+    /// The transaction under way is a script's that lets others run: its frame is kept until it continues.
     pub fn suspend_transaction(&mut self) -> SuspendedFrame {
         debug_assert_eq!(self.open, Open::Transaction);
         self.open = Open::Nothing;

@@ -88,8 +88,8 @@ impl Pump {
     // memory, 64 MB or an eighth of `maxmemory` at least), commands that write wait until the save has come
     // on; a save that makes no step for two seconds is waited for no longer. INFO counts that as
     // `snapshot_writer_waits`. Why: a fork may take as much memory again as there is.
-    /// Makes commands that write wait until the save has come on: the values that are kept for a snapshot
-    /// take as much memory as they may.
+    /// Makes commands that write wait until the save has made progress: the values that are kept for a
+    /// snapshot take as much memory as they may.
     #[cold]
     fn hold_writers(&self) {
         let (mail, keyspace) = (&self.node.mail, &self.node.keyspace);
@@ -109,7 +109,8 @@ impl Pump {
         self.node.mail.tasks().has(Tasks::LOGGED)
     }
 
-    /// The key left without a command, and the log has that before `end`: who finds it gone waits for that.
+    /// The key left without a command, and the log has that before `end`: a command that finds it gone waits
+    /// for that.
     fn stamp(&self, key: &[u8], end: Option<LogOffset>) {
         if let Some(end) = end {
             self.node.keyspace.stamp_of(Slot::of_key(key)).store(end.0, Relaxed);

@@ -127,8 +127,7 @@ pub enum WorkerMessage {
 }
 
 impl WorkerMessage {
-    /// Returns whether it is said to clients, behind what was said to them before. The others may overtake
-    /// it.
+    /// Returns whether it is sent to clients, after what was sent to them before. The others may overtake it.
     pub fn is_delivery(&self) -> bool {
         match self {
             WorkerMessage::Published { .. }
@@ -213,7 +212,7 @@ pub enum FeederMessage {
     Keep(Option<std::sync::mpsc::Sender<()>>),
     /// Request to send all that sockets take, because the process ends.
     Flush(std::sync::mpsc::Sender<()>),
-    /// All replicas are to be disconnected, and the log let go of.
+    /// All replicas are to be disconnected, and the log is to be released.
     LetGo(std::sync::mpsc::Sender<()>),
 }
 

@@ -7,10 +7,10 @@
 //!             \-------->  [sender of control]   ControlMessage
 //! tasks       one word, read before every command: pauses, MONITOR, backpressure
 //! ```
-//! **Backpressure.** Messages that are not delivered yet take memory, and time of those who deliver them.
-//! Each counts its bytes once for each receiver. When they are much, commands that cause more of them wait
-//! (`Tasks::BACKPRESSURE`) until half of it is gone: the worker whose delivery makes the difference posts
-//! `WorkerMessage::Drained` to the workers that have connections waiting. In the same way commands that
+//! **Backpressure.** Messages that are not delivered yet take memory, and time of the workers that deliver
+//! them. Each counts its bytes once for each receiver. When they are much, commands that cause more of them
+//! wait (`Tasks::BACKPRESSURE`) until half of it is gone: the worker whose delivery makes the difference
+//! posts `WorkerMessage::Drained` to the workers that have connections waiting. In the same way commands that
 //! write, and only these, wait (`Tasks::WRITERS_WAIT`) for the log, a snapshot, or values on their way to
 //! disk.
 //!
@@ -28,7 +28,8 @@ use crate::observe::holds;
 use message::{ControlMessage, FeederMessage, WorkerMessage};
 use tasks::Tasks;
 
-/// Bytes of undelivered messages above which commands that cause more of them wait, and at which these go on.
+/// Bytes of undelivered messages above which commands that cause more of them wait, and at which these
+/// continue.
 const QUEUED_BYTES_MAX: usize = 64 << 20;
 const QUEUED_BYTES_LOW: usize = QUEUED_BYTES_MAX / 2;
 
@@ -49,7 +50,7 @@ pub struct Mail {
     queued: Queued,
 }
 
-/// On a cache line of its own: it changes with every message, and the word beside it is read before every
+/// On a cache line of its own: it changes with every message, and the word next to it is read before every
 /// command.
 #[repr(align(64))]
 #[derive(Default)]
@@ -139,7 +140,7 @@ impl Mail {
         self.queued.bytes.load(Ordering::Relaxed)
     }
 
-    /// A message of so many bytes is posted that a client's command has caused.
+    /// A message of `bytes` is posted that a client's command has caused.
     pub fn add_queued(&self, bytes: usize) {
         let before = self.queued.bytes.fetch_add(bytes, Ordering::AcqRel);
         if before + bytes > QUEUED_BYTES_MAX {
@@ -213,8 +214,7 @@ impl Mail {
         self.tasks().has(Tasks::BACKPRESSURE)
     }
 
-    /// Returns whether the log, a snapshot or the disk of values is behind. The marks decide, as bytes do
-    /// there.
+    /// Returns whether the log, a snapshot or the disk of values lags. The marks decide, as bytes do there.
     pub fn makes_writers_wait(&self) -> bool {
         if self.tasks().has(Tasks::WRITERS_WAIT) && !self.is_full() {
             self.set_tasks(Tasks::WRITERS_WAIT, Tasks(0));

@@ -10,7 +10,7 @@ impl Tasks {
     pub const PAUSE_WRITE: Tasks = Tasks(2);
     /// Undelivered messages take much memory: commands that cause more of them wait.
     pub const BACKPRESSURE: Tasks = Tasks(4);
-    /// The log, a snapshot or the disk of values is behind: commands that write wait.
+    /// The log, a snapshot or the disk of values lags: commands that write wait.
     pub const WRITERS_WAIT: Tasks = Tasks(256);
     /// A client wants a line for every command.
     pub const MONITORED: Tasks = Tasks(8);

@@ -1,12 +1,12 @@
-//! A pipeline whose next request waits for a value on disk: what the requests behind it will need is read at
-//! once with it.
+//! A pipeline whose next request waits for a value on disk: the values that the requests after it will need
+//! are read at once with it.
 //!
 //! ```text
 //!   GET a | GET b | TTL c | APPEND d x | ...      a is cold: its connection is parked
 //!           b      (c)      d                     are looked at too, and read if they are cold; c if its key may be frozen
 //! ```
-//! It is a guess: a request may change what those behind it mean (SELECT, DEL), and then something was read
-//! without effect. What was read is lent, so the requests behind find it in memory when they run.
+//! It is a guess: a request may change what those after it mean (SELECT, DEL), and then something was read
+//! without effect. Values that were read are lent, so the later requests find them in memory when they run.
 
 use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;
@@ -18,7 +18,7 @@ use super::next::Ticket;
 use super::nodes::named_nodes;
 use super::resolve::{Found, Request};
 
-/// Keys that are read for requests behind the one that waits.
+/// Keys that are read for requests after the one that waits.
 const AHEAD_MAX: usize = 32;
 
 /// `ticket` is what the request in front waits for.
@@ -41,7 +41,8 @@ pub fn want(exec: &mut Exec, ticket: Ticket, db: Db, requests: &[Request<'_>]) {
             }
             let need = command.spec.need_of(variable.unwrap_or(*flags), request.args);
             if need != Need::Nothing || may_be_frozen {
-                // Lent, whatever it is for: one that is to be changed comes home when its command runs.
+                // Lent, whatever it is for: one that is to be changed comes back to memory when its command
+                // runs.
                 wanted.add_ahead(ColdKey::of(db, request.args.get(*at), need, false));
             }
             // Of a large collection the part with what it names, if its partition happens to be held: it is

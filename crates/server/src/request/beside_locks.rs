@@ -4,12 +4,12 @@ use crate::config::Writing;
 use crate::session::WatchList;
 use std::time::Duration;
 
-/// A command waits so long for another thread that changes parameters.
+/// Time that a command waits for another thread that changes parameters.
 pub const RIGHT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Default)]
 pub struct BesideLocks {
-    /// Watched keys that are too many for its locks: they are taken out behind them.
+    /// Watched keys that are too many for its locks: they are taken out after these are released.
     pub unwatched: Option<Box<WatchList>>,
     /// Right to change parameters, held while a command of the transaction may change some.
     pub writing: Option<Writing<'static>>,

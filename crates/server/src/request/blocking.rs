@@ -10,11 +10,11 @@
 //! Three ways lead to an answer: another client's command serves this one (`WorkerMessage::Served`); CLIENT
 //! UNBLOCK, from anywhere (`WorkerMessage::Unblocked`); its time is over, which its own worker sees. The
 //! waiter's one byte of state decides between them. Where its own worker has to run the command, with all
-//! locks, it is asked to (`WorkerMessage::Look`). Who serves whom, and in which order, is the keyspace's
-//! (`serving`); here are the commands, the mailboxes and the sessions.
+//! locks, it is asked to (`WorkerMessage::Look`). The keyspace decides which waiters are served, and in which
+//! order (`serving`); here are the commands, the mailboxes and the sessions.
 //!
-//! A client that is killed, for whatever reason, waits no longer from that moment on, and takes nothing. What
-//! was served to it before is on its way: its worker awaits that and writes it, then closes.
+//! A client that is killed, for whatever reason, waits no longer from that moment on, and takes nothing. An
+//! answer that was served to it before is on its way: its worker awaits that and writes it, then closes.
 
 use isotherm_acl::{Context, User};
 use isotherm_commands::call::{ColdKeys, HashedKeys};
@@ -75,7 +75,7 @@ struct Client {
     reads_of_replica: bool,
     /// True if it waits for the answer of the cluster bus, or for the end of its MIGRATE or its errand.
     awaits_answer: bool,
-    /// True if its own worker counts its command: who answers counts none.
+    /// True if its own worker counts its command: the thread that answers counts none.
     is_counted_here: bool,
     /// Error at the deadline of its errand, or of the bus.
     late: Option<&'static str>,
@@ -103,7 +103,7 @@ impl Client {
     }
 }
 
-/// Keys of a waiter that others' commands lock beside their own: each may be a lock that others want.
+/// Keys of a waiter that others' commands lock in addition to their own: each may be a lock that others want.
 const KEYS_EXTENDED_MAX: usize = 16;
 
 const BUS_LATE: &str = "ERR The cluster bus has not answered in time. What was asked for goes on";
@@ -191,8 +191,8 @@ pub fn leave_slot(waiter: &Arc<Waiter>, slot: Slot, is_readable: bool) {
     }
 }
 
-/// The command has found nothing, in so many ticks: the session waits. The partitions of its keys are still
-/// held, so nothing was pushed meanwhile.
+/// The command has found nothing, in `ticks`: the session waits. The partitions of its keys are still held,
+/// so nothing was pushed meanwhile.
 #[cold]
 pub fn block(
     exec: &mut Exec,

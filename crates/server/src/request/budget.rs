@@ -6,7 +6,8 @@
 //! a share    piece | piece | ...                               256 KB; the clock is looked at in between
 //! ```
 //! Bytes read, bytes written, messages handed out and commands are paid from one budget. With nothing left of
-//! it a connection moves one small piece, so that usual replies leave at once, and goes on in the next turn.
+//! it a connection moves one small piece, so that usual replies leave at once, and continues in the next
+//! turn.
 //!
 //! 256 KB are some 60 us, and 4 MB about a millisecond: a client that has little to say waits for some
 //! milliseconds, however many others move much, and a turn more costs those a microsecond.
@@ -14,8 +15,8 @@
 use crate::request::clock::CommandClock;
 
 /// Time that one connection is read, and its requests are run, before the others of its worker have their
-/// turn; and how long a part of a turn takes, the last share apart. What was read by then may take as long
-/// again. 2 ms are some thousand requests, so a pipeline is seldom interrupted.
+/// turn; and how long a part of a turn takes, the last share apart. Requests that were read by then may take
+/// as long again. 2 ms are some thousand requests, so a pipeline is seldom interrupted.
 const SHARE_MICROS: u64 = 2_000;
 const SHARE_BYTES: usize = 1 << 20;
 /// A part of a turn serves four connections that move much.
@@ -72,7 +73,7 @@ impl Budget {
         self.share_bytes = SHARE_BYTES.min(self.part_bytes);
     }
 
-    /// Begins the share of one of many connections that are written one behind the other, without a look at
+    /// Begins the share of one of many connections that are written one after the other, without a look at
     /// the clock: its time is that of the part.
     #[inline]
     pub fn begin_share_of_part(&mut self) {
@@ -106,7 +107,7 @@ impl Budget {
         }
     }
 
-    /// Returns whether the connection at hand has had its share.
+    /// Returns whether the current connection has had its share.
     #[inline]
     pub fn is_share_over(&self) -> bool {
         self.share_bytes == 0 || self.clock.raw() >= self.share_ends

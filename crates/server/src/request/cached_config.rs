@@ -28,7 +28,7 @@ pub fn counted_output_bytes(unsent_bytes: usize) -> u64 {
     beyond.next_multiple_of(OUTPUT_BLOCK_BYTES) as u64
 }
 
-/// A reply of so many bytes is more than `limit_bytes`, however it lies.
+/// Returns the bytes at which a reply is more than `limit_bytes`, however it lies.
 pub fn reply_bytes_limit(limit_bytes: u64) -> usize {
     usize::try_from(limit_bytes).unwrap_or(usize::MAX).saturating_add(OUTPUT_BYTES_FREE)
 }
@@ -36,15 +36,15 @@ pub fn reply_bytes_limit(limit_bytes: u64) -> usize {
 /// Maximum of unsent reply bytes of an unauthenticated client.
 pub const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 1024;
 
-/// Without a limit of the configuration, what is answered before it is written: so much, and one reply more.
+/// Bytes that are answered before they are written, and one reply more, without a limit of the configuration.
 const REPLY_BYTES_MAX: usize = 64 << 10;
 // COMPAT(protocol): Commands of a client that does not read its replies stop running once 16 MB of replies wait, or
 // 1 MB while all clients together use more than 64 MB or 1/16 of `maxmemory`; a larger `client-output-buffer-limit`
 // raises both. Further requests are kept, up to `client-query-buffer-limit`, and run when the client reads. Valkey
 // runs every command and keeps all replies. Why: one client that sends without reading cannot fill the memory of the
 // server.
-/// And what a client leaves unread, beside what its socket holds. It is a quarter of a million times `+OK`,
-/// for those that send a whole load before they read anything.
+/// Bytes that a client leaves unread, in addition to those that its socket holds. They are a quarter of a
+/// million times `+OK`, for clients that send a whole load before they read anything.
 const UNSENT_BYTES_MAX: usize = 1 << 20;
 /// Maximum of unsent bytes of a client while all clients together take little, in absolute terms and as a
 /// part of `maxmemory`. It is not worth many keys then.
@@ -52,8 +52,8 @@ const UNSENT_GENEROUS_BYTES_MAX: usize = 16 << 20;
 const LITTLE_BYTES_MAX: u64 = 64 << 20;
 const LITTLE_OF_MAXMEMORY: u64 = 16;
 
-/// Most scripts are over in some microseconds, and letting go of their partitions costs more than that. What
-/// takes longer than this takes long.
+/// Time after which a script takes long. Most are over in some microseconds, and releasing their partitions
+/// costs more than that.
 const SCRIPT_HOLD_MICROS: u64 = 1_000;
 /// Time by which another client's reply may come later than without a script on its worker.
 const SCRIPT_SLICE_MICROS: u64 = 100;
@@ -69,7 +69,7 @@ pub struct Hot {
     /// Output limits of normal clients, and of those that listen to channels.
     pub output: OutputLimit,
     pub output_of_subscribers: OutputLimit,
-    /// Replies are written when so many bytes have come together.
+    /// Bytes of replies at which they are written.
     pub reply_bytes_max: usize,
     /// Unread reply bytes of a client at which no further request of it runs.
     pub unsent_bytes_max: usize,
@@ -84,19 +84,19 @@ pub struct Hot {
     pub reply_lists: bool,
     /// See [`crate::config::Config::memory_target_bytes`].
     pub memory_target_bytes: u64,
-    /// All clients together may take only so much.
+    /// Maximum of the bytes of all clients together.
     pub client_bytes_max: u64,
     /// The gates that stand between sessions and their commands because of the configuration.
     pub gates: Gates,
-    /// Idle connections are closed after so many seconds; 0 for never.
+    /// Seconds after which idle connections are closed; 0 for never.
     pub timeout_seconds: u64,
     pub import_mode: bool,
     /// The node follows another, as it was when this was made.
     pub is_replica: bool,
     /// Ticks from which on a hold of a lock is long.
     pub long_hold_ticks: u64,
-    /// And so many may a script hold the partitions of its keys; and run, once it holds none, before others
-    /// have their turn.
+    /// Ticks for which a script may hold the partitions of its keys; and ticks for which it may run, once it
+    /// holds none, before others have their turn.
     pub script_hold_ticks: u64,
     pub script_slice_ticks: u64,
     /// The times of commands are recorded.

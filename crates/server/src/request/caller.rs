@@ -1,4 +1,4 @@
-//! A caller: who asks for a command, as the command sees it.
+//! A caller: where a command comes from, as the command sees it.
 
 /// Client that asks for a command, as far as it matters to a data command.
 #[derive(Clone, Copy, Debug)]

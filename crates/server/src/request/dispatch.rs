@@ -122,10 +122,10 @@ impl Dispatcher {
 
     // ---- a batch ----
 
-    /// Runs requests of one session, of whose replies `waiting` bytes are not written yet and `of_others`
-    /// bytes of the reply buffer are none. Returns how many ran, and what comes next: `Go` if all of them
-    /// did. One reply may be much, two of them would be too much: behind the first the rest has to wait until
-    /// it is written.
+    /// Runs requests of one session. `waiting` bytes of its replies are not written yet, and `of_others`
+    /// bytes of the reply buffer are not its replies. Returns how many ran, and what comes next: `Go` if all
+    /// of them did. One reply may be much, two of them would be too much: after the first the rest has to
+    /// wait until it is written.
     #[inline]
     pub fn run_all(
         &mut self,
@@ -279,7 +279,7 @@ impl Dispatcher {
                 (Verdict::Pass, Found::Command(command)) => {
                     let unless = gates::pauses_for(self.exec.node, session, request);
                     match self.lock_and_run(session, command, request, unless) {
-                        // What the gates have said holds no longer.
+                        // The verdict of the gates holds no longer.
                         Ran::HeldUp => continue,
                         Ran::Done => follow_up::observe(&mut self.exec, session, command, request.args),
                         Ran::Parked(WaitReason::Lease) if self.exec.node.runs.is_busy() => {
@@ -295,7 +295,7 @@ impl Dispatcher {
                             );
                         }
                         Ran::Parked(cause) => {
-                            // A transaction goes on: it is observed when it is over.
+                            // A transaction continues: it is observed when it is over.
                             if cause.has_run() && !matches!(cause, WaitReason::Exec(_)) {
                                 follow_up::observe(&mut self.exec, session, command, request.args);
                             }
@@ -527,7 +527,7 @@ impl Dispatcher {
         ran
     }
 
-    // ---- beside commands ----
+    // ---- outside commands ----
 
     /// A session that has waited for a key was served this.
     pub fn answer(&mut self, session: &mut Session, reply: &[u8]) {

@@ -52,7 +52,8 @@ pub struct Entry {
     pub locks: Locks,
     /// The argument that is its first key, if that is known without looking; else 0.
     pub first_key: u16,
-    /// All arguments from `first_key` on, every so many, are its keys (DEL, MGET: 1; MSET: 2); else 0.
+    /// Step from key to key, if its keys are all arguments from `first_key` on at this step (DEL, MGET: 1;
+    /// MSET: 2); else 0.
     pub key_step: u16,
     /// Changes that the command may make to its keys.
     pub intent: Intent,
@@ -170,7 +171,7 @@ fn on_cold(spec: &Spec) -> OnCold {
 
 fn is_measured(spec: &Spec, locks: Locks) -> bool {
     match locks {
-        // What a handler locks by itself is reported by the keyspace.
+        // The keyspace reports locks that a handler takes by itself.
         Locks::None | Locks::Each => false,
         Locks::All | Locks::Queue | Locks::Script => true,
         Locks::One | Locks::Keys => !spec.flags.has(Flags::FAST) && !spec.is_constant_time(),
@@ -193,7 +194,7 @@ fn step_of(spec: &Spec) -> u16 {
     *step as u16
 }
 
-/// Options come in front of it too, seldom: who uses this only guesses what will be asked for.
+/// Options seldom come in front of it too: callers of this only guess what will be asked for.
 fn element_of(spec: &Spec) -> u16 {
     if !matches!(spec.group, Group::Hash | Group::Set | Group::SortedSet) {
         return 0;

@@ -15,7 +15,7 @@ pub const TOO_MANY: &str = "ERR Too many commands wait for a disk that does not 
 
 struct Thread {
     node: &'static Node,
-    /// Absent behind its end.
+    /// Absent after its end.
     errand: Option<Errand>,
     waiter: Arc<Waiter>,
     proto: Protocol,

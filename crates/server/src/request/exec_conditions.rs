@@ -112,7 +112,7 @@ mod tests {
             ("EXEC", &[][..]),
             ("EXEC IFEQ a b", &[2]),
             ("EXEC ifeq a b NX c xx d IFNE NX XX", &[2, 5, 7, 9]),
-            // What is no condition has no keys.
+            // Arguments that are no condition have no keys.
             ("EXEC IFEQ a", &[]),
             ("EXEC NX", &[]),
             ("EXEC NX a IFNE b", &[]),

@@ -5,8 +5,8 @@
 //! command inside EXEC ----+--> run(Invocation):  before | handler | after  --> Outcome: Done, Block(wait), Cold(keys)
 //! waiter that is served --+
 //! ```
-//! Nothing here knows a session. Who asks is a `Caller`, and the reply goes where the invocation says. What
-//! an outcome means is up to the caller: a session waits, a waiter goes on waiting, a transaction was not to
+//! Nothing here knows a session. A `Caller` asks, and the reply goes where the invocation says. The caller
+//! decides what an outcome means: a session waits, a waiter continues waiting, a transaction was not to
 //! block.
 
 use isotherm_commands::call::HashedKeys;
@@ -54,7 +54,8 @@ pub struct Exec {
     pub pump: Pump,
     pub records: Records,
     pub prng: Prng,
-    /// With what clients' commands drew that met parts which are not in memory: they draw the same again.
+    /// Generators with which clients' commands drew that met parts which are not in memory: they draw the
+    /// same again.
     draws: Draws,
     pub locks: LockSet,
     pub meter: Metering,
@@ -77,15 +78,15 @@ pub struct Exec {
     /// The error that a script has answered is one of a command of it, for which that was counted.
     pub error_is_counted: bool,
     last_ticket: Ticket,
-    /// The command at hand has waited for values that did not come.
+    /// The current command has waited for values that did not come.
     pub has_waited: bool,
     /// The wait for them ended since nothing came for too long.
     pub was_late: bool,
-    /// Values that this worker is to read, for those who wait with these tickets.
+    /// Values that this worker is to read, for the commands that wait with these tickets.
     pub wanted: Vec<(Ticket, Wanted)>,
     /// Walks over keys that wait.
     pub walks: BTreeMap<Ticket, Walk>,
-    /// The command at hand lacks keys on disk, and cannot be interrupted.
+    /// The current command lacks keys on disk, and cannot be interrupted.
     pub refuses_walk: bool,
     /// Messages that are no longer in the mailbox of this worker wait for their turn.
     pub has_undelivered: bool,
@@ -168,7 +169,7 @@ fn run_named(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
     if is_logging {
         exec.log(command, args, db, counts.dirty);
     } else if exec.hot.is_replica {
-        // What the primary has changed may not be durable here yet.
+        // Changes of the primary may not be durable here yet.
         exec.note_gate();
         if caller.authority != Authority::Log && command.spec.flags.has(Flags::WRITE) {
             let own_keys = &exec.node.replication.own_keys;
@@ -295,7 +296,7 @@ impl Exec {
         self.held.release();
         let room = eviction::make_room(self.node, &mut self.prng, &mut self.pump, self.stats);
         self.pump.flush();
-        // The command behind it holds nothing yet, and this may have taken long.
+        // The command that follows holds nothing yet, and this may have taken long.
         self.meter.note_delay(&self.clock);
         self.clock.outdate();
         room
@@ -320,7 +321,7 @@ impl Exec {
         }
     }
 
-    /// A command is over, and its partitions are held. What it has met that had expired is in the log's frame
+    /// A command is over, and its partitions are held. Expired keys that it has met are in the log's frame
     /// already.
     #[inline(never)]
     fn log(&mut self, command: &Entry, args: Args<'_>, db: Db, changes: u64) {
@@ -343,7 +344,7 @@ impl Exec {
         }
     }
 
-    /// A command of the primary has run in so many ticks.
+    /// A command of the primary has run in `ticks`.
     pub fn count_followed(&mut self, command: &Entry, args: Args<'_>, ticks: u64) {
         let first = self.locks.find_keys(command, args).unwrap_or_default().first();
         if let Some((at, _)) = first {
@@ -441,7 +442,7 @@ impl Exec {
 
     // ---- counting ----
 
-    /// A command is done, of whose replies this many were errors before it.
+    /// A command is done. `reply` had `errors_before` errors before it.
     #[inline]
     pub fn count_call(&mut self, command: &Entry, reply: &Reply, errors_before: u64) {
         let counters = &self.stats.commands[usize::from(command.index)];
@@ -491,9 +492,9 @@ impl Exec {
         }
     }
 
-    /// A batch is over: what it has changed is sent to those who have read it, and others may have what it
-    /// held. Behind that come those who have named prefixes, since there may be very many; the replies come
-    /// behind both.
+    /// A batch is over: its changed keys are sent to clients that have read them, and then others may have
+    /// what it held. Clients that have named prefixes get theirs after that, since there may be very many;
+    /// the replies come after both.
     #[inline]
     pub fn release(&mut self) {
         self.pump.post_stale();

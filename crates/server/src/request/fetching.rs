@@ -26,8 +26,8 @@ use crate::upkeep::eviction::Room;
 /// or a sorted set among equal scores, do so some 30 times.
 const HELD_ROUNDS_MAX: u32 = 1000;
 
-/// Part of `maxmemory`, one in so many, that may be used beyond it by values which a command changes that
-/// takes no memory by itself (LPOP, HDEL): where nothing leaves memory these are what makes room.
+/// Part of `maxmemory`, as a divisor, that may be used beyond it by values which a command changes that takes
+/// no memory by itself (LPOP, HDEL): where nothing leaves memory these are what makes room.
 const HOME_RESERVE_DIVISOR: u64 = 64;
 
 /// Verdict on values that are to come to memory for a command.
@@ -149,7 +149,7 @@ impl Exec {
         Outcome::Done
     }
 
-    /// Gives up a look of which nothing may be read any more.
+    /// Gives up a look for which nothing may be read any more.
     #[cold]
     pub fn refuse_look(&mut self, reply: &mut Reply) {
         self.take_met();
@@ -297,7 +297,8 @@ impl Exec {
                 Whereabouts::Here if need == Need::All || need == Need::Elements => {
                     // A script says later what it needs of a collection.
                     if with_nodes && command.locks != Locks::Script {
-                        // Without those that would be split or merged it goes on, if they could not be read.
+                        // Without those that would be split or merged it continues, if they could not be
+                        // read.
                         let reshapes = command.on_cold != OnCold::Collect && !has_waited;
                         has_lost |= !find_nodes(held, (db, &key), need, (args, *at), reshapes, &mut keys);
                     }
@@ -383,8 +384,9 @@ impl Exec {
     // COMPAT(memory): Commands that change a value but take no memory in Valkey (LPOP, SPOP, HDEL, EXPIRE)
     // get the OOM error while memory exceeds `maxmemory` by more than a 64th part, nothing can leave it, and
     // the value is on disk. Why: the value has to come to memory.
-    /// Asks whether what a command waits for may come to memory. What is only shown to it takes none that
-    /// stays. `multi`: what EXEC runs. Nothing is held afterwards, as far as there is a question.
+    /// Asks whether the values that a command waits for may come to memory. Values that are only shown to it
+    /// take none that stays. `multi`: the transaction that EXEC runs. Nothing is held afterwards, as far as
+    /// there is a question.
     #[cold]
     pub fn ask_passage(&mut self, command: &Entry, multi: Option<&Multi>, keys: &ColdKeys) -> Passage {
         let (node, limit) = (self.node, self.node.config.maxmemory_bytes());
@@ -422,7 +424,7 @@ impl Exec {
         ticket
     }
 
-    /// The command at hand is over, or waits with what it has.
+    /// The current command is over, or waits with what it has.
     #[inline]
     pub fn end_walk(&mut self) {
         if !self.held.walk.is_empty() {
@@ -431,7 +433,8 @@ impl Exec {
     }
 
     /// Gives values to their keys, and records to the walk that waits for them with this ticket: if no client
-    /// does any more they go with it. What cannot be read is noted against its key if `notes` says so.
+    /// does any more they go with it. A value that cannot be read is noted against its key if `notes` says
+    /// so.
     pub fn hand_over(
         &mut self,
         tier: &Tier,

@@ -33,8 +33,8 @@ pub fn observe(exec: &mut Exec, session: &mut Session, command: &'static Entry, 
     }
 }
 
-/// A command that took `taken` is over. The waiters of what it has changed are served in its hold; behind
-/// that comes what has no need of it.
+/// A command that took `taken` is over. The waiters of what it has changed are served in its hold; the work
+/// that has no need of it comes after that.
 #[inline(never)]
 pub fn end_hold(exec: &mut Exec, command: &'static Entry, taken: u64) {
     // What came before it had its locks was no hold: evicting, waiting for them.

@@ -8,8 +8,8 @@
 //! node        a pause, much undelivered                          asked again under the locks (`Tasks`)
 //! ```
 //! Every gate has a bit. One that is open for most commands most of the time costs nothing then, however many
-//! gates there are. What the node as a whole is about changes at any moment, so that is asked when the
-//! command has its locks; only if there is something the gates for it are asked too.
+//! gates there are. The tasks of the node as a whole change at any moment, so they are looked at when the
+//! command has its locks; only if there are some the gates for them are asked too.
 
 use isotherm_commands::Flags;
 use isotherm_commands::spec::Reach;
@@ -99,7 +99,7 @@ const fn gate(name: &'static str, bits: Gates, ask: fn(&mut Asked<'_, '_>) -> Ve
     Gate { name, bits, ask }
 }
 
-/// Asks the gates that can matter. What passes all of them is run, or queued.
+/// Asks the gates that can matter. A request that passes all of them is run, or queued.
 pub fn ask(exec: &mut Exec, session: &mut Session, request: &Request<'_>) -> Verdict {
     let (of_command, of_request) = match request.found {
         Found::Command(command) => (command.gates, Gates::NONE),
@@ -141,7 +141,7 @@ fn flags_of(node: &Node, session: &Session, request: &Request<'_>) -> Flags {
 }
 
 impl Asked<'_, '_> {
-    /// The gates behind `existence` and `arity` are asked about commands only.
+    /// The gates after `existence` and `arity` are asked about commands only.
     fn command(&self) -> &'static Entry {
         self.request.command().unwrap_or_else(|| panic!("{} is asked before existence", self.gate))
     }
@@ -155,8 +155,8 @@ const fn refuse_with(text: &'static str) -> Verdict {
     Verdict::Refuse(Cow::Borrowed(text.as_bytes()))
 }
 
-/// A session that listens runs a command only when what lay in the mailbox is handed out. Behind each look
-/// one command runs, so that it gets on whatever is published meanwhile.
+/// A session that listens runs a command only when the messages that lay in the mailbox are handed out. After
+/// each look one command runs, so that the session makes progress whatever is published meanwhile.
 fn mailbox(asked: &mut Asked<'_, '_>) -> Verdict {
     let Some(listening) = &mut asked.session.listening else { return Verdict::Pass };
     // It holds for this command, whichever gate it has waited at.
@@ -236,7 +236,7 @@ fn permission(asked: &mut Asked<'_, '_>) -> Verdict {
 /// A member of a cluster runs what concerns its own slots.
 fn slot(asked: &mut Asked<'_, '_>) -> Verdict {
     let (command, args) = (asked.command(), asked.request.args);
-    // What is this node's since the word was read is asked about once more.
+    // A slot that became this node's after the word was read is asked about once more.
     for _ in 0..2 {
         let mut desk = asked.exec.desk();
         let Err(refusal) = route::ask(&mut desk, asked.session, command, args, asked.flags) else {
@@ -271,8 +271,8 @@ fn memory(asked: &mut Asked<'_, '_>) -> Verdict {
     let evicted = exec.stats.values.evicted_keys.get();
     let room = exec.make_room();
     let has_evicted = exec.stats.values.evicted_keys.get() != evicted;
-    // What it has read of that is stale before it is answered. It waits once: keys may be evicted for a long
-    // time.
+    // The client hears that its reads of evicted keys are stale before it is answered. It waits once: keys
+    // may be evicted for a long time.
     if has_evicted
         && !asked.has_heard
         && asked.session.tracking().is_some()
@@ -419,7 +419,7 @@ fn backpressure(asked: &mut Asked<'_, '_>) -> Verdict {
     if tasks.has(Tasks::BACKPRESSURE) && sends_messages(asked, tasks) && mail.has_backpressure() {
         return Verdict::Park(WaitReason::Backpressure);
     }
-    // The log has what is published for replicas: so much of it may come behind what is written.
+    // Published messages are in the log for replicas: they may fill it to twice its limit.
     let is_logged = || asked.flags.has(Flags::PUBSUB) && asked.exec.node.replication.primary.has_backlog();
     let adds_to_log = || is_logged() && asked.exec.node.log.is_twice_full();
     match tasks.has(Tasks::WRITERS_WAIT) && (writes || adds_to_log()) && mail.makes_writers_wait() {

@@ -23,7 +23,7 @@ pub fn apply_held(node: &'static Node, held: &mut Held<'_>) {
     let has_quorum = node.config.number(QUORUM) > 0 && !node.mail.tasks().has(Tasks::REPLICA);
     let is_gated = syncs || has_quorum;
     if is_gated && !node.mail.tasks().has(Tasks::GATED) {
-        // What was changed without a gate is in the log before its end.
+        // Changes that were made without a gate are in the log before its end.
         let end = node.log.end();
         held.stamps().for_each(|stamp| stamp.store(end.0, Relaxed));
     }

@@ -1,8 +1,8 @@
 //! Keys that scripts have leased, as other commands meet them.
 //!
-//! A command that has its locks, and finds that it needs such a key, has done nothing yet: it lets go of what
-//! it holds, and its connection is parked until scripts have ended. What changes or freezes the whole node
-//! waits for all of them.
+//! A command that has its locks, and finds that it needs such a key, has done nothing yet: it releases what
+//! it holds, and its connection is parked until scripts have ended. Work that changes or freezes the whole
+//! node waits for all of them.
 
 use isotherm_commands::Flags;
 use isotherm_keyspace::Held;
@@ -32,7 +32,7 @@ pub fn admits_script(exec: &mut Exec, command: &Entry, args: Args<'_>, debugs: b
     let script = find_script(exec, command, args);
     if debugs || script.as_ref().is_none_or(|script| !script.is_bound) {
         let has_token = runs.try_take_token() || {
-            // Who has it may want what this batch holds.
+            // The script that has it may want what this batch holds.
             exec.release();
             wait_for_token(exec)
         };
@@ -71,7 +71,8 @@ fn wait_for_token(exec: &mut Exec) -> bool {
     runs.take_token_or_wait()
 }
 
-/// A thread of its own asks for the gate so long at a time, in which no script begins, and rests between.
+/// Time for which a separate thread asks for the gate, in which no script begins; and its rest between two
+/// attempts.
 pub const GATE_TRY: Duration = Duration::from_millis(20);
 pub const GATE_REST: Duration = Duration::from_millis(10);
 

@@ -101,7 +101,7 @@ impl LockSet {
     }
 
     /// Locks what was collected. Says whether another thread had a part of it. With everything, scripts may
-    /// be in the middle of their work: the caller looks (`leases`), and lets go again if there are any.
+    /// be in the middle of their work: the caller looks (`leases`), and unlocks again if there are any.
     #[inline]
     pub fn acquire(&mut self, held: &mut Held<'static>) -> bool {
         if self.all {

@@ -92,7 +92,7 @@ pub fn takes_writing(session: &Session, command: &Entry) -> bool {
 }
 
 /// Takes the right to change parameters for a transaction, before anything is locked. False while another
-/// thread has it, but not for long: the connection waits. Behind [`RIGHT_MAX`] it goes on without.
+/// thread has it, but not for long: the connection waits. After [`RIGHT_MAX`] it continues without the right.
 pub fn take_writing(exec: &mut Exec) -> bool {
     let config = &exec.node.config;
     exec.transaction.writing = config.begin_writing(Duration::ZERO).or_else(|| {
@@ -103,7 +103,7 @@ pub fn take_writing(exec: &mut Exec) -> bool {
     exec.transaction.writing.is_some() || config.is_written_since(RIGHT_MAX)
 }
 
-/// Locks the keys of a command that has several in a row, `first_key` and those in `args` behind it. Each is
+/// Locks the keys of a command that has several in a row, `first_key` and those in `args` after it. Each is
 /// hashed once: for its lock, the prefetch and the handler, which gets `keys`.
 #[inline]
 pub fn lock_several<'b>(

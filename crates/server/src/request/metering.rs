@@ -42,7 +42,7 @@ pub struct Metering {
 pub enum Part {
     /// All of it.
     Whole,
-    /// All of it, and so many ticks that it took before it waited.
+    /// All of it, and the ticks that it took before it waited.
     Waited(u64),
     /// The request: it is one of a transaction, whose time and reply count.
     Queued,

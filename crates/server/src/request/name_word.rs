@@ -7,7 +7,7 @@
 //!   EXPIRE     (exp.. = "expi" | "pire" << 32, 0, length 6)      4..8 bytes: first and last four
 //!   INCRBYFLOAT ("incrbyfl", "rbyfloat", length 11)              8..16: first and last eight
 //! ```
-//! Both words and the length say exactly which name it is, so no bytes are compared behind them.
+//! Both words and the length say exactly which name it is, so no bytes are compared after them.
 
 /// A name of 1 to 16 bytes in lower case; equal exactly if the names are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

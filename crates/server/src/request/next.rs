@@ -48,7 +48,7 @@ pub enum Came {
     All,
     /// At least one cannot be read.
     Not,
-    /// Ended since nothing came for too long. What had come by then is kept.
+    /// Ended since nothing came for too long. Values that had come by then are kept.
     Late,
 }
 

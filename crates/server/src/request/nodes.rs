@@ -23,7 +23,8 @@ const DRAWS_MAX: usize = 256;
 pub(super) struct Draws(VecDeque<(u64, Prng)>);
 
 impl Draws {
-    /// A client's command begins: as it was drawn before, if it runs again. What it draws with.
+    /// A client's command begins: if it runs again it draws as before. Returns the generator that it draws
+    /// with.
     pub fn begin(&mut self, prng: &mut Prng, client: u64) -> Prng {
         if let Some(at) = self.0.iter().position(|(other, _)| *other == client) {
             *prng = self.0.remove(at).expect("it was just found").1;
@@ -51,7 +52,7 @@ pub(super) fn find_nodes(
 ) -> bool {
     let mut has_all = true;
     let need = match need {
-        // What follows the key names elements, or is something else: then a part too many is read.
+        // The arguments after the key name elements, or something else: then a part too many is read.
         Need::Elements => NodeNeed::Of { elements: &args.from(at + 1).iter().collect::<Vec<_>>(), reshapes },
         _ => NodeNeed::All,
     };

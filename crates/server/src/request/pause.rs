@@ -116,7 +116,7 @@ impl Pause {
         let end_ms = on().map(|one| one.end_ms).min().unwrap_or(0);
         let before_ms = self.end_ms.swap(end_ms, Ordering::AcqRel);
         mail.set_tasks(Tasks::PAUSES, after);
-        // Those who wait go on, or look when the next one ends.
+        // Clients that wait continue, or look when the next pause ends.
         let holds_less = before.has(Tasks::PAUSE_ALL) && !after.has(Tasks::PAUSE_ALL);
         if before.has(Tasks::PAUSES) && (holds_less || end_ms < before_ms) {
             mail.post_all(None, || WorkerMessage::PauseChanged);

@@ -1,7 +1,7 @@
 //! The memory that a batch will touch, asked for ahead, so that the waits of different commands overlap.
 //!
-//! What is seen here is a hint only: every command looks again under its lock. At 10 M keys a lookup that
-//! waits alone costs twice one that waits in company.
+//! A lookup here is a hint only: every command looks again under its lock. At 10 M keys a lookup that waits
+//! alone costs twice one that waits in company.
 
 use crate::request::entry::{Entry, Locks};
 use crate::request::resolve::{Found, Request};

@@ -10,11 +10,11 @@
 //!   EXPIRE     (exp.. = "expi" | "pire" << 32, 0, length 6)      4..8 bytes: first and last four
 //!   INCRBYFLOAT ("incrbyfl", "rbyfloat", length 11)              8..16: first and last eight
 //! ```
-//! Both words and the length say exactly which name it is, so no bytes are compared behind them.
+//! Both words and the length say exactly which name it is, so no bytes are compared after them.
 //!
 //! `rename-command` moves a command to another name, or to none, before the first request. Only requests are
-//! looked up by the names of today; rules, statistics and replies keep the declared one. What comes from a
-//! log or a primary may have been written under either (`find_logged`).
+//! looked up by the names of today; rules, statistics and replies keep the declared one. A command from a log
+//! or a primary may have been written under either (`find_logged`).
 
 use isotherm_commands::spec::Command;
 use std::collections::{HashMap, HashSet};

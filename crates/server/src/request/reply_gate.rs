@@ -82,7 +82,7 @@ impl ReplyGate {
     /// The disk is full, and will be for long: replies do not wait for it until `go_on`. Workers refuse those
     /// that do.
     pub fn give_up(&self, mail: &Mail) {
-        // Before they could leave: who sees that the gate is open sees this.
+        // Before they could leave: a thread that sees that the gate is open sees this.
         self.given_up[Part::Durable as usize].fetch_add(1, SeqCst);
         self.change(mail, |parts| parts[Part::Durable as usize].is_given_up = true);
     }
@@ -97,7 +97,7 @@ impl ReplyGate {
         self.given_up[Part::Quorum as usize].fetch_add(1, SeqCst);
     }
 
-    /// Counts the calls of `give_up` and of `give_up_quorum`, by `Part`. Asked behind `reached`.
+    /// Counts the calls of `give_up` and of `give_up_quorum`, by `Part`. Asked after `reached`.
     pub fn given_up(&self) -> [u64; PARTS] {
         [Part::Durable, Part::Quorum].map(|part| self.given_up[part as usize].load(SeqCst))
     }

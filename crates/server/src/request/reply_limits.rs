@@ -21,7 +21,7 @@ pub struct ReplyLimits {
     /// Replies that wait in its outbox, and what of the reply buffer is not its own.
     unsent_before: usize,
     of_others: usize,
-    /// The reply buffer is written before more is run when it has so many bytes; 0 if the batch ends anyway.
+    /// Bytes of the reply buffer at which it is written before more is run; 0 if the batch ends anyway.
     written_at: usize,
     /// True if the replies of the session are checked against their limit before they are written.
     pub are_checked: bool,
@@ -44,7 +44,7 @@ impl ReplyLimits {
         reply.bytes_max = if self.are_checked { self.reply_bytes_max(&exec.hot, session) } else { 0 };
     }
 
-    /// A handler that would answer more than its client may be sent need not go on.
+    /// A handler that would answer more than its client may be sent need not continue.
     #[cold]
     fn reply_bytes_max(&self, hot: &Hot, session: &Session) -> usize {
         let limit = output_limit_of(hot, session).hard_bytes;
@@ -105,7 +105,7 @@ pub fn account_reply(exec: &Exec, session: &Session, reply: &Reply) {
     exec.node.clients.account_total(&session.shared, total + bytes);
 }
 
-/// CLIENT REPLY has been used: what stands behind `mark` may not be wanted.
+/// CLIENT REPLY has been used: the replies after `mark` may not be wanted.
 #[cold]
 pub fn drop_reply(session: &mut Session, reply: &mut Reply, mark: usize) {
     let pushed = std::mem::take(&mut session.pushed);

@@ -52,7 +52,7 @@ fn of_found<'b>(found: Found, keyspace: &Keyspace, args: Args<'b>) -> Request<'b
         Found::Command(command) if command.first_key > 0 => {
             args.try_get(usize::from(command.first_key)).map(|name| keyspace.key(name))
         }
-        // The first of the keys that a script is called with, behind their number: for the prefetch alone.
+        // The first of the keys that a script is called with, after their number: for the prefetch alone.
         Found::Command(command) if command.locks == Locks::Script && args.get(2) != b"0" => {
             args.try_get(3).map(|name| keyspace.key(name))
         }

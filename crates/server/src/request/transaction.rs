@@ -2,16 +2,16 @@
 //!
 //! Between MULTI and EXEC commands are checked and queued. EXEC locks the partitions of everything that is
 //! queued or watched - the gate if one of the commands needs it - looks whether a watched key has changed,
-//! and runs the queue without letting go, all of it at one moment in time.
+//! and runs the queue without unlocking, all of it at one moment in time.
 //!
 //! A watched key's change raises the session's flag under the lock of the key's partition. EXEC takes that
 //! lock before it looks at the flag, so what was changed before is seen, and nothing changes after.
 //!
 //! **WATCH of many keys** does not stop the others: it lists its keys partition by partition, some hundreds
-//! under one lock. What it promises concerns changes after its reply, and then all are listed. A change while
-//! it runs raises the flag or not, as if it had come behind WATCH or before it; where several fall
-//! differently the transaction fails, which it always may. UNWATCH and a connection's end take them out in
-//! the same way, and EXEC does if they are many.
+//! under one lock. Its promise concerns changes after its reply, and then all are listed. A change while it
+//! runs raises the flag or not, as if it had come after WATCH or before it; where several fall differently
+//! the transaction fails, which it always may. UNWATCH and a connection's end take them out in the same way,
+//! and EXEC does if they are many.
 
 use isotherm_acl::{Context, Reason};
 use isotherm_commands::Outcome;
@@ -420,7 +420,7 @@ fn cold_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
     (!all.is_empty()).then(|| Box::new(ColdKeys { keys: all }))
 }
 
-/// The database in which the command behind this one runs.
+/// The database in which the command after this one runs.
 fn selected(node: &Node, command: &Entry, args: Args<'_>, db: Db) -> Db {
     let Some(Databases::Selects(number)) = command.spec.databases.map(|find| find(args, db.0)) else {
         return db;

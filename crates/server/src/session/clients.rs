@@ -1,7 +1,7 @@
 //! Every connection, by its id, and what they take together.
 //!
-//! What each takes is shown by its owner, behind every batch; the sum is kept by differences, so that every
-//! batch and every eviction of keys can ask for it (`upkeep::client_memory`).
+//! Each owner shows the bytes of its connection after every batch; the sum is kept by differences, so that
+//! every batch and every eviction of keys can ask for it (`upkeep::client_memory`).
 
 use isotherm_keyspace::UnixMs;
 use std::collections::BTreeMap;
@@ -88,7 +88,7 @@ impl Clients {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that all of them take beside values that they share with the keyspace.
+    /// Bytes that all of them take, without values that they share with the keyspace.
     pub fn own_bytes(&self) -> u64 {
         self.bytes().saturating_sub(self.shared_bytes.load(Ordering::Relaxed))
     }

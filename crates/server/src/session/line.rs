@@ -12,7 +12,7 @@ use crate::session::client::{Attention, ClientShared, Names, Seen, SeenListening
 /// Reader of the line.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reader {
-    /// A client. If the line is about itself, its request for it has arguments of so many bytes.
+    /// A client. If the line is about itself, its request for it has arguments of this number of bytes.
     Client(u64),
     /// A reader of the log, from which what clients say of themselves can be kept
     /// (`hide-user-data-from-log`).

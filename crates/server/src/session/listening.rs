@@ -1,5 +1,5 @@
 //! Names that one session listens to: channels, commands (MONITOR), changes of keys (CLIENT TRACKING). Few
-//! sessions listen, so the state lies behind a pointer that is mostly empty.
+//! sessions listen, so the state is reached by a pointer that is mostly empty.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;

@@ -65,7 +65,7 @@ pub struct Session {
     /// Generation of the users (`Users::generation`) at the session's last look-up of its user.
     pub users_seen: u64,
     pub authenticated: bool,
-    /// True if the user may read every key: always, or with the command at hand.
+    /// True if the user may read every key: always, or with the current command.
     pub may_read_all: bool,
     /// True once the client has authenticated, even if it has to authenticate again (RESET).
     pub was_authenticated: bool,
@@ -118,7 +118,7 @@ pub struct Session {
     /// batch.
     pub commands: u64,
     pub last_command: u16,
-    /// Number of times that the command at hand was parked for values on disk.
+    /// Number of times that the current command was parked for values on disk.
     pub fetches: u8,
     /// The gates that can matter to it: `gates_now`, as it was when the session was changed last.
     pub gates: Gates,
@@ -128,7 +128,7 @@ pub struct Session {
 #[derive(Default)]
 pub struct Multi {
     pub queue: Vec<Queued>,
-    /// The database that will be selected behind what is queued.
+    /// The database that will be selected after the queued commands.
     pub db: Db,
     /// A command could not be queued: EXEC will refuse.
     pub dirty_exec: bool,
@@ -273,7 +273,7 @@ impl Session {
     #[cold]
     pub fn heeds(&mut self, users: &Users) -> bool {
         if !self.shared.is_asked(Attention::KILL) && self.shared.is_asked(Attention::USER) {
-            // Before the look: what changes behind it is asked again.
+            // Before the look: a change after it raises the mark again.
             self.shared.clear(Attention::USER);
             if !self.look_up_user(users) {
                 self.shared.ask(Attention::KILL);
@@ -291,7 +291,7 @@ impl Session {
     pub fn look_up_user(&mut self, users: &Users) -> bool {
         self.users_seen = users.generation();
         let Some(user) = users.current(&self.shared, &self.user) else {
-            // What is under way for it, a script or a transaction, goes no further.
+            // A script or a transaction that is under way for it goes no further.
             self.set_user(Arc::new(users.powerless(&self.user.name)));
             return false;
         };

@@ -24,8 +24,7 @@ use crate::request::resolve::Request;
 
 /// Requests of a batch. Larger ones gain nothing: 32 x 4 lines of cache are what the first level holds.
 pub const REQUESTS_MAX: usize = 32;
-/// A batch ends behind the request that passes this: its arguments should still lie in the cache when it
-/// runs.
+/// A batch ends after the request that passes this: its arguments should still lie in the cache when it runs.
 const REQUEST_BYTES_MAX: usize = 64 << 10;
 /// Request in the bytes that were read.
 #[derive(Clone, Copy)]
@@ -74,7 +73,7 @@ impl Requests {
         }
     }
 
-    /// The arguments of one request, of whose bytes it was found in.
+    /// The arguments of one request. `bytes` are those that it was found in.
     #[inline]
     pub fn args<'b>(&'b self, request: usize, bytes: &'b [u8]) -> Args<'b> {
         let found = self.found[request];
@@ -115,7 +114,7 @@ pub fn run_requests(
         requests.clear();
         let (end, ended) = parse(dispatcher, connection, bytes, done, requests);
         if let Some(unrun) = run_found(dispatcher, connection, bytes, requests) {
-            // What was parsed behind the last that ran is parsed again, if ever.
+            // Requests that were parsed after the last that ran are parsed again, if ever.
             connection.parser = Parser::new();
             if connection.is_closing() {
                 return bytes.len();

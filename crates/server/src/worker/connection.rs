@@ -64,8 +64,8 @@ pub struct Edge {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Phase {
     Open,
-    /// The peer sends no more: behind what can still be read comes the end. Known from the event, whether or
-    /// not anything is read now.
+    /// The peer sends no more: the end follows the bytes that can still be read. Known from the event,
+    /// whether or not anything is read now.
     Ended,
     /// The peer sends no more, or nothing more is read; closed when the outbox is empty.
     Closing,
@@ -92,7 +92,7 @@ impl Listed {
     pub const OFTEN: Listed = Listed(1);
     /// `Said`: those that something was pushed to.
     pub const UNWRITTEN: Listed = Listed(2);
-    /// `Inner::again`: those that go on in the next turn.
+    /// `Inner::again`: those that continue in the next turn.
     pub const AGAIN: Listed = Listed(4);
     /// `Inner::held`: those whose replies wait for the log.
     pub const HELD: Listed = Listed(8);
@@ -247,9 +247,9 @@ impl Connection {
         self.phase = Phase::Broken;
     }
 
-    /// A client that has left while a pause holds it up: its command and what it has sent behind it are
-    /// dropped, as Valkey does. The other causes are ours alone, and what came before the end is run when
-    /// they are over.
+    /// A client that has left while a pause holds it up: its command and the requests that it has sent after
+    /// it are dropped, as Valkey does. The other causes are ours alone, and what came before the end is run
+    /// when they are over.
     #[cold]
     pub fn leave_pause(&mut self) {
         if self.phase == Phase::Ended && matches!(self.parked, Some(Parked::Pause(_))) {
@@ -259,15 +259,15 @@ impl Connection {
 
     // ---- writing ----
 
-    /// Puts a message behind what waits; it is written later.
+    /// Puts a message after the bytes that wait; it is written later.
     pub fn say(&mut self, bytes: &[u8], unsent_bytes_max: usize) {
         self.outbox.get_or_insert_default().push_message(bytes, unsent_bytes_max);
         self.note_outbox();
     }
 
-    /// Writes the part `replies` of `out`, behind what waits. What the socket does not take, or `budget` does
-    /// not pay for, is kept, and parks the connection if it is more than `unsent_bytes_max`: copied, or moved
-    /// if it is much and nothing stands behind it.
+    /// Writes the part `replies` of `out`, after the bytes that wait. Bytes that the socket does not take, or
+    /// `budget` does not pay for, are kept, and park the connection if they are more than `unsent_bytes_max`:
+    /// copied, or moved if they are many and nothing follows them.
     ///
     /// With `not_before` they are held until the log has come there.
     #[inline]
@@ -307,8 +307,8 @@ impl Connection {
         Ok((written - replies.start) as u64)
     }
 
-    /// Does the same for a part of a reply that is not copied. Behind others that wait it is written with
-    /// them (`write_outbox`).
+    /// Does the same for a part of a reply that is not copied. After others that wait it is written with them
+    /// (`write_outbox`).
     pub fn send_shared(
         &mut self,
         bytes: Arc<SharedBytes>,
@@ -378,7 +378,7 @@ impl Connection {
         Ok(written)
     }
 
-    /// The log has come to `reached`. Whether replies have to go on waiting for it.
+    /// The log has come to `reached`. Returns whether replies still have to wait for it.
     #[inline]
     pub fn let_go(&mut self, reached: LogOffset) -> bool {
         self.outbox.as_mut().is_some_and(|outbox| outbox.let_go(reached))
@@ -390,7 +390,7 @@ impl Connection {
         let Some(outbox) = &mut self.outbox else { return 0 };
         match outbox.refuse_held(reached, before, error) {
             Ok(count) => count,
-            // What lies there is no sequence of replies: nothing can be said behind it.
+            // The bytes there are no sequence of replies: nothing can be sent after them.
             Err(BadReply { .. }) => {
                 self.break_off();
                 0

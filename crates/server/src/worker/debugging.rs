@@ -1,4 +1,4 @@
-//! Connections whose script is debugged: what they send goes to the debugger, what it says goes to them.
+//! Connections whose script is debugged: their input goes to the debugger, its output goes to them.
 //!
 //! ```text
 //!   EVAL --> stops at its first line: suspended, its keys leased, the connection parked
@@ -28,7 +28,7 @@ impl Inner {
         }
     }
 
-    /// The client sends no more. What it has sent is carried out, and it may still read.
+    /// The client sends no more. Its input so far is carried out, and it may still read.
     #[cold]
     pub fn end_debugger_input(&mut self, connection: &mut Connection) {
         let Some(Parked::Debugger(ticket)) = connection.parked else { return };
@@ -40,7 +40,7 @@ impl Inner {
         }
     }
 
-    /// The connection is about to go. Its script goes on without a debugger.
+    /// The connection is about to go. Its script continues without a debugger.
     pub fn leave_debugger(&mut self, connection: &Connection) {
         if let Some(Parked::Debugger(ticket) | Parked::Script(ticket)) = connection.parked
             && let Some(debugger) = self.dispatcher.exec.runs.debugger(ticket)
@@ -49,7 +49,7 @@ impl Inner {
         }
     }
 
-    /// The socket has taken what waited: the debugger may go on.
+    /// The socket has taken what waited: the debugger may continue.
     #[cold]
     pub fn free_debugger(&mut self, connection: &mut Connection) {
         if connection.reads_too_little() {
@@ -75,7 +75,7 @@ impl Inner {
         self.settle(connection, token);
     }
 
-    /// Lets the debugger go on after its output was sent, if more input of the client waits and the client
+    /// Lets the debugger continue after its output was sent, if more input of the client waits and the client
     /// does not read too little.
     fn go_on_debugging(&mut self, connection: &mut Connection, ticket: Ticket) {
         let is_held = connection.reads_too_little();

@@ -50,9 +50,9 @@ impl Said {
 }
 
 impl Inner {
-    /// Hands out a message of a channel, to those who listen to it and then to the patterns among this
-    /// worker's that match it: of these names `done` are done with. Returns how many are when the budget is
-    /// spent before the end.
+    /// Hands out a message of a channel, to the sessions that listen to it and then to the patterns among
+    /// this worker's that match it: of these names `done` are done with. Returns how many are when the budget
+    /// is spent before the end.
     pub fn deliver(&mut self, message: &Arc<Message>, patterns: &[Name], done: usize) -> Option<usize> {
         let (channel, payload) = (&*message.channel, &*message.payload);
         let (kind, word) = match message.sharded {
@@ -89,8 +89,8 @@ impl Inner {
         self.dispatcher.budget.pay_units(1 + receivers);
     }
 
-    /// Slots are another node's: who listens to a shard channel of one hears that it is over. What is this
-    /// node's again meanwhile stays.
+    /// Slots are another node's: sessions that listen to a shard channel of one hear that it is over.
+    /// Channels of a slot that is this node's again meanwhile stay.
     pub fn end_shard_channels(&mut self, slots: &SlotSet) {
         let Some(member) = self.node.cluster.get() else { return };
         let is_over = |channel: &[u8]| {
@@ -130,7 +130,7 @@ impl Inner {
         }
     }
 
-    /// To those that have asked for it. What a client is sent depends on how it came.
+    /// Sends `news` to the sessions that have asked for it. The text depends on how the client is connected.
     pub fn send_slot_news(&mut self, news: &News) {
         let mut made: Vec<(Asker, Vec<u8>)> = Vec::new();
         for token in self.dispatcher.audience.slot_listeners().to_vec() {
@@ -169,8 +169,8 @@ impl Inner {
         }
     }
 
-    /// Writes what was said, and looks at the limits of those who do not read it: to one connection at least,
-    /// and to the others as far as the budget reaches.
+    /// Writes what was said, and looks at the limits of clients that do not read it: to one connection at
+    /// least, and to the others as far as the budget reaches.
     pub fn write_said(&mut self) {
         if self.said.is_empty() {
             self.said.bytes = 0;
@@ -187,8 +187,8 @@ impl Inner {
             }
             self.check_output(&mut connection);
             self.account(&mut connection);
-            // No event reports that the socket takes more once everything is written: what was stopped by
-            // that runs in this turn, behind the messages. So does what is written in pieces.
+            // No event reports that the socket takes more once everything is written: a connection that was
+            // stopped by that runs in this turn, after the messages. So does one that is written in pieces.
             if connection.can_go_on() || connection.edge.writable {
                 self.go_on_later(&mut connection);
             }

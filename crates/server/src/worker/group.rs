@@ -7,8 +7,8 @@
 //! read 0, read 1, read 2  ->  parse, fetch a b c d ahead  ->  run a b c d  ->  write 0, write 1, write 2
 //! ```
 //! Without a pipeline a batch has one request, and its waits for memory - some four, one after the other -
-//! are a sixth of what it costs. Those of a group overlap. Only small requests join; who sends more is served
-//! alone, in a larger buffer.
+//! are a sixth of what it costs. Those of a group overlap. Only small requests join; a connection that sends
+//! more is served alone, in a larger buffer.
 //!
 //! Between two groups this struct is empty.
 
@@ -136,7 +136,7 @@ impl Group {
         requests.trim();
     }
 
-    /// The next connection that was served, with what it needs to go on.
+    /// The next connection that was served, with what it needs to continue.
     #[inline]
     pub fn take_done(&mut self) -> Option<(Box<Connection>, usize)> {
         self.done.pop()
@@ -178,7 +178,7 @@ impl Group {
     }
 }
 
-/// Writes the reply buffer, which holds what these members were answered, one behind the other.
+/// Writes the reply buffer, which holds what these members were answered, one after the other.
 fn write_members(dispatcher: &mut Dispatcher, members: &mut [Member], ran: &[Ran]) {
     let is_much = has_much_to_write(dispatcher);
     let mut start = 0;
@@ -221,7 +221,7 @@ fn go_on(
             region.len()
         }
         (next, _) => {
-            // What was parsed behind the last that ran is parsed again, if ever.
+            // Requests that were parsed after the last that ran are parsed again, if ever.
             connection.parser = Parser::new();
             connection.stop(next);
             if connection.is_closing() {

@@ -4,8 +4,8 @@
 //! event --> a step: read, work, write --> an event | the next turn --> ... --> requests
 //! ```
 //! A step that signs takes as long as hundreds of commands. So in one turn a worker begins steps for some
-//! milliseconds, and the others wait behind those who send requests; a handshake that is not done after ten
-//! seconds is broken off.
+//! milliseconds, and the others wait behind connections that send requests; a handshake that is not done
+//! after ten seconds is broken off.
 
 use isotherm_reactor::stream::Progress;
 use isotherm_reactor::tls;
@@ -121,8 +121,8 @@ impl Inner {
         }
     }
 
-    /// The client's certificate has these names: it is the first of them that is a user who may enter, or the
-    /// default user.
+    /// The client's certificate has these names: it is the first of them that is a user that may enter, or
+    /// the default user.
     fn enter(&self, connection: &mut Connection, names: &[Vec<u8>]) {
         const HIDES_NAMES: Id = id("hide-user-data-from-log");
         let (users, session) = (&self.node.users, &mut connection.session);

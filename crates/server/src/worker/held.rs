@@ -80,7 +80,7 @@ impl Inner {
             return;
         }
         let timeout = Duration::from_millis(self.node.config.number(TIMEOUT).unsigned_abs());
-        // A clock that has not run for so long yet: nothing has waited too long.
+        // A clock that has run for less than the timeout: nothing has waited too long.
         if let Some(before) = Instant::now().checked_sub(timeout) {
             let acknowledged = gate.quorum();
             for at in 0..self.held.len() {
@@ -100,7 +100,7 @@ impl Inner {
         self.timers.add(Instant::now() + HELD_LOOK_INTERVAL, Due::HeldLook);
     }
 
-    /// More of the log is durable: what has waited for that is sent.
+    /// More of the log is durable: replies that have waited for that are sent.
     pub(super) fn send_held(&mut self) {
         let given_up = self.node.gate.given_up();
         for token in std::mem::take(&mut self.held) {
@@ -119,7 +119,7 @@ impl Inner {
         self.node.gate.note_held(self.number, self.held.len());
     }
 
-    /// Lets go of the replies of a connection that the gate is open for. Returns whether others have to wait.
+    /// Releases the replies of a connection that the gate is open for. Returns whether others have to wait.
     fn let_go(&mut self, connection: &mut Connection) -> bool {
         let gate = &self.node.gate;
         let reached = gate.reached();

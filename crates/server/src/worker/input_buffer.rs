@@ -40,17 +40,17 @@ const ROOM_BYTES_MIN: usize = 16 << 10;
 // once, up to 512 MB. At most 1 MB is kept for the next request. Why: an announced length costs a client
 // nothing, so it must not cost memory.
 const GROWN_BYTES_MIN: usize = 64 << 10;
-/// And a step adds so much.
+/// Bytes that a step adds at least.
 const STEP_BYTES_MIN: usize = 16 << 10;
 /// A room of more is given back at once when it is empty.
 const EMPTY_BYTES_MAX: usize = 1 << 20;
-/// A busy connection keeps so much.
+/// Room that a busy connection keeps.
 const BUSY_BYTES_MIN: usize = 32 << 10;
 /// Bytes of an argument that have come before there is room for all of it.
 const ARRIVED_BYTES_MIN: usize = 1 << 20;
-/// Room behind a large argument: for its end, and for short arguments that follow it.
+/// Room after a large argument: for its end, and for short arguments that follow it.
 const BEHIND_BYTES: usize = 4 << 10;
-/// The kernel gives memory in pages of so many.
+/// Bytes of the pages in which the kernel gives memory.
 const KERNEL_PAGE_BYTES: usize = 4 << 10;
 /// Less is not worth a smaller allocation.
 const WASTE_BYTES_MIN: usize = 4 << 10;
@@ -105,8 +105,8 @@ impl Input {
         self.untouched.bytes() > 0
     }
 
-    /// Makes room for so many more bytes, which takes memory only as they come. Returns whether the kernel
-    /// has given it.
+    /// Makes room for `bytes` more, which takes memory only as they come. Returns whether the kernel has
+    /// given it.
     fn announce(&mut self, bytes: usize) -> bool {
         let touched = self.bytes.capacity();
         if self.bytes.try_reserve_exact(bytes).is_err() {
@@ -117,13 +117,13 @@ impl Input {
         true
     }
 
-    /// Gives back the room behind the bytes.
+    /// Gives back the room after the bytes.
     pub fn give_back_slack(&mut self) {
         self.bytes.shrink_to_fit();
         self.untouched.set(0);
     }
 
-    /// Takes off the first bytes, which are done with. What is left does not wait for more of them.
+    /// Takes off the first bytes, which are done with. The rest does not wait for more of them.
     pub fn finish(&mut self, done: usize) {
         if done > 0 {
             self.bytes.drain(..done);
@@ -153,7 +153,7 @@ impl Connection {
         }
     }
 
-    /// Makes room for more of a request that still wants so many bytes at least; `usize::MAX` if that is
+    /// Makes room for more of a request that still wants at least `wanted_bytes`; `usize::MAX` if that is
     /// unknown. How much was asked for is reported if there is no memory for it.
     pub fn make_room(&mut self, wanted_bytes: usize) -> Result<(), (usize, TryReserveError)> {
         let kept = self.input.len();
@@ -224,7 +224,7 @@ impl Inner {
         }
     }
 
-    /// Gives back rooms, and closes who has left too much unread for too long.
+    /// Gives back rooms, and closes connections that have left too much unread for too long.
     pub fn look_closely(&mut self) {
         if self.node.debug.cron_paused.is_on() {
             return self.timers.add(Instant::now() + LOOK_INTERVAL, Due::CloseLook);

@@ -1,7 +1,7 @@
 //! Connections that become replicas leave their worker: socket and session go to the thread that feeds
 //! replicas.
 //!
-//! What was answered before is written first. What the replica has sent behind its request goes with it.
+//! Replies from before are written first. The bytes that the replica has sent after its request go with it.
 
 use std::os::fd::AsFd;
 

@@ -83,7 +83,7 @@ fn lendable(requests: &Requests, input: &[u8]) -> Option<Range<usize>> {
     is_most(largest.len(), input.len()).then(|| start + largest.start..start + largest.end)
 }
 
-/// Returns whether an argument is nearly all of so many bytes; an announced one may be longer than that.
+/// Returns whether an argument is nearly all of `all_bytes`; an announced one may be longer than that.
 fn is_most(argument_bytes: usize, all_bytes: usize) -> bool {
     let around = all_bytes.checked_sub(argument_bytes);
     argument_bytes >= LENT_BYTES_MIN

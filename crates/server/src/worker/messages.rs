@@ -25,9 +25,9 @@ use super::keys::Answer;
 use crate::mail::message::{WorkerMessage, carried_bytes};
 use crate::process::log;
 
-/// Units of an order, which may run requests: the clock is looked at behind it.
+/// Units of an order, which may run requests: the clock is looked at after it.
 const ORDER_UNITS: usize = 64;
-/// The queue keeps room for so many when it is empty.
+/// Number of deliveries for which the queue keeps room when it is empty.
 const QUEUE_KEPT_MAX: usize = 1024;
 
 /// Messages that were taken out of the mailbox and are not carried out or handed out.
@@ -49,7 +49,7 @@ struct Delivery {
     done: usize,
 }
 
-/// Connections that wait by this turn at the latest go on when so many deliveries of the queue are handed
+/// Connections that wait by this turn at the latest continue when `queued` deliveries of the queue are handed
 /// out.
 struct Mark {
     turn: u64,
@@ -81,8 +81,8 @@ impl Worker {
         self.note_handed_out();
     }
 
-    /// Deliveries are handed out at once while none waits; behind one that waits only orders are carried out,
-    /// for another part.
+    /// Deliveries are handed out at once while none waits; once one waits, only orders are carried out, for
+    /// another part.
     fn look_at_taken(&mut self) {
         let mut queues = self.has_deliveries();
         loop {
@@ -189,7 +189,8 @@ impl Worker {
         !self.inner.has_unwritten_much()
     }
 
-    /// Hands out what waits, in its order. What is said is written before more is.
+    /// Hands out the deliveries that wait, in their order. Messages that are said are written before more
+    /// are.
     fn deliver_queued(&mut self) {
         self.inner.write_said();
         if !self.inner.said.is_empty() {
@@ -244,7 +245,7 @@ impl Worker {
         None
     }
 
-    /// Connections that waited for messages go on when all that came before their requests are handed out.
+    /// Connections that waited for messages continue when all that came before their requests are handed out.
     fn note_handed_out(&mut self) {
         let incoming = &mut self.inner.incoming;
         self.inner.dispatcher.exec.has_undelivered = incoming.has_work();

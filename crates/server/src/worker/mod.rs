@@ -215,7 +215,7 @@ impl Inner {
         });
         shared.token.store(token, Ordering::Release);
         self.node.clients.add(&shared, OWN_BYTES);
-        // Behind that, since a change of the user looks for its sessions there.
+        // After that, since a change of the user looks for its sessions there.
         let connection = Box::new(Connection::new(stream, Session::begin(shared, &self.node.users)));
         self.handshakes.note(token, &connection);
         self.connections[token] = Some(connection);
@@ -354,7 +354,7 @@ impl Inner {
     fn take_leave(&mut self, mut connection: Box<Connection>, token: usize) {
         if let Some(blocked) = &connection.session.blocked {
             let is_answered = !blocked.waiter.end() && blocked.waiter.is_answered();
-            // What was taken for it is on its way, and is written if anything is.
+            // A value that was taken for it is on its way, and is written if anything is.
             if connection.phase == Phase::Broken || !is_answered {
                 self.stop_waiting(&mut connection, token);
             }
@@ -368,7 +368,7 @@ impl Inner {
         }
     }
 
-    /// The socket takes more: what waits is written, and a client that was stopped by that goes on.
+    /// The socket takes more: what waits is written, and a client that was stopped by that continues.
     fn write(&mut self, connection: &mut Connection) {
         self.dispatcher.begin_share();
         match connection.write_outbox(&mut self.dispatcher.budget) {
@@ -379,7 +379,7 @@ impl Inner {
         }
         match connection.edge.writable {
             true => self.go_on_later(connection),
-            // What it leaves unread is known now.
+            // The bytes that it leaves unread are known now.
             false => self.check_output(connection),
         }
         self.free_debugger(connection);
@@ -401,7 +401,7 @@ impl Inner {
         }
     }
 
-    /// The connection goes on in the next turn: once, however many reasons there are.
+    /// The connection continues in the next turn: once, however many reasons there are.
     fn go_on_later(&mut self, connection: &mut Connection) {
         if connection.listed.add(Listed::AGAIN) {
             self.again.push_back(connection.token());
@@ -464,7 +464,7 @@ impl Inner {
             return self.node.mail.post_feeder(FeederMessage::Attend { id });
         };
         if connection.session.shared.is_asked(Attention::ANY) && !connection.session.heeds(&self.node.users) {
-            // Behind a reply that is half written nothing else can be said.
+            // After a reply that is half written nothing else can be sent.
             match connection.outbox.is_some() {
                 true => connection.break_off(),
                 false => connection.begin_closing(),
@@ -473,7 +473,7 @@ impl Inner {
         self.settle(connection, token);
     }
 
-    /// Does the work that is due now, and goes on with connections that had more to read.
+    /// Does the work that is due now, and continues with connections that had more to read.
     #[inline]
     fn turn(&mut self) {
         self.dispatcher.begin_part();
@@ -503,8 +503,8 @@ impl Inner {
         }
     }
 
-    /// Connections that have more to do go on, in their order: one at least. Those for which this turn has no
-    /// time wait in front of all others.
+    /// Connections that have more to do continue, in their order: one at least. Those for which this turn has
+    /// no time wait in front of all others.
     fn turn_again(&mut self) {
         for _ in 0..self.again.len() {
             let Some(token) = self.again.pop_front() else { return };

@@ -5,16 +5,16 @@
 //!                                          |
 //!                                       shared: the same bytes wait for other clients too
 //! ```
-//! Large replies are moved in whole, small ones are copied behind the last chunk. When as much waits as the
-//! owner allows, the outbox is full until half of it is gone: a client that never reads costs that much and
-//! one reply more, not all the memory there is.
+//! Large replies are moved in whole, small ones are copied to the end of the last chunk. When as much waits
+//! as the owner allows, the outbox is full until half of it is gone: a client that never reads costs that
+//! much and one reply more, not all the memory there is.
 //!
 //! Replies that show what is not durable yet are held: they stand in the outbox like others, and `front` ends
 //! before them until the log has come to their offset. Messages stand between them (`say`): which bytes are
 //! messages is noted as they come, for one of RESP2, or a line of MONITOR, looks like a reply.
 //!
 //! Invariants: no chunk is empty; `bytes` is the sum of the chunks less `written`, which lies within the
-//! first; `memory_bytes` is what the chunks take; one that is shared is accounted for by who has made it.
+//! first; `memory_bytes` is what the chunks take; one that is shared is accounted for by its maker.
 //! `value_bytes` are those of values of the keyspace: the client that does not read them keeps them, whatever
 //! becomes of their keys. All are kept and never counted anew: 32 MB of messages are 2,000 chunks.
 
@@ -88,7 +88,7 @@ struct Holds {
     list: VecDeque<Hold>,
     /// Bytes that have left since the first of them.
     left: u64,
-    /// Messages behind the first hold, in places as those of `Hold`. Those that stand side by side are one.
+    /// Messages after the first hold, in places as those of `Hold`. Adjacent ones are one.
     messages: VecDeque<Range<u64>>,
 }
 
@@ -132,7 +132,7 @@ impl Outbox {
         }
     }
 
-    /// The log has come to `reached`. Whether some of what waits has to go on waiting.
+    /// The log has come to `reached`. Returns whether some of the replies still have to wait.
     pub fn let_go(&mut self, reached: LogOffset) -> bool {
         let Some(holds) = &mut self.holds else { return false };
         while holds.list.pop_front_if(|hold| hold.until <= reached).is_some() {}
@@ -216,8 +216,8 @@ impl Outbox {
         self.add_begun(Chunk::Own(std::mem::take(out)), replies.start);
     }
 
-    /// Puts `bytes` behind what waits, without a copy. The first `written` are; nothing waits if there are
-    /// any.
+    /// Puts `bytes` after those that wait, without a copy. The first `written` bytes have left already;
+    /// nothing waits if there are any.
     pub fn share(&mut self, bytes: Arc<SharedBytes>, written: usize, bytes_max: usize) {
         assert!(written == 0 || self.chunks.is_empty(), "replies leave in their order");
         self.bytes_max = bytes_max;
@@ -226,7 +226,7 @@ impl Outbox {
         }
     }
 
-    /// Puts messages, which are no replies, behind what waits.
+    /// Puts messages, which are no replies, after the bytes that wait.
     pub fn push_message(&mut self, bytes: &[u8], bytes_max: usize) {
         if let Some(holds) = &mut self.holds {
             holds.note_message(holds.left + self.bytes as u64, bytes.len());
@@ -234,8 +234,8 @@ impl Outbox {
         self.push(bytes, bytes_max);
     }
 
-    /// Puts a copy of `bytes` behind what waits. A chunk of messages grows to the size from which chunks are
-    /// moved, and to no more, so that it fills a class of the allocator.
+    /// Puts a copy of `bytes` after those that wait. A chunk of messages grows to the size from which chunks
+    /// are moved, and to no more, so that it fills a class of the allocator.
     pub fn push(&mut self, bytes: &[u8], bytes_max: usize) {
         self.bytes_max = bytes_max;
         if bytes.is_empty() {
@@ -437,7 +437,7 @@ mod tests {
         outbox.push(b"free", usize::MAX);
         outbox.hold(LogOffset(10));
         outbox.push(b"one", usize::MAX);
-        // What shows less stands behind what shows more.
+        // A reply that shows less stands after one that shows more.
         outbox.hold(LogOffset(5));
         outbox.push(b"two", usize::MAX);
         outbox.hold(LogOffset(20));

@@ -1,4 +1,4 @@
-//! Parked connections: those whose next command does not run now, and how they go on.
+//! Parked connections: those whose next command does not run now, and how they continue.
 //!
 //! ```text
 //! why            listed                       goes on
@@ -18,7 +18,7 @@
 //!          \______ this pass: < 12 _________/   \ a had to wait again: it is for the next pass
 //! ```
 //! A pass gives each connection of a queue one chance, some of them in each turn of the event loop, so that
-//! however many wait the mailbox is looked at between. One that has to wait again is listed behind the pass,
+//! however many wait the mailbox is looked at between. One that has to wait again is listed after the pass,
 //! which therefore ends.
 //!
 //! There is no timer per connection. One moment is kept for the end of the pause; a pause that was prolonged
@@ -27,7 +27,7 @@
 //!
 //! A connection in a queue is not read. The event that reports its end comes once, so it is noted
 //! (`Phase::Ended`): a client that has left during a pause is closed, and its command dropped, as Valkey
-//! does. What it had sent under backpressure is run, for in Valkey it would have been.
+//! does. Requests that it had sent under backpressure are run, for in Valkey they would have been.
 //!
 //! Invariants: a token is in the queue of its connection's cause, under the turn that `Parked` says, exactly
 //! while that is not 0; an empty queue has no pass, so that a worker whose last parked connection has left
@@ -218,7 +218,7 @@ impl Parking {
         self.last_turn
     }
 
-    /// Lets the connections up to `turn` go on: the messages that lay in the mailbox when they were parked
+    /// Lets the connections up to `turn` continue: the messages that lay in the mailbox when they were parked
     /// have been handed out.
     pub fn messages_handed_out(&mut self, turn: u64) {
         let queue = &mut self.queues[Line::Mailbox as usize];
@@ -227,7 +227,7 @@ impl Parking {
         }
     }
 
-    /// Ends the pass: connections that had no chance yet go on waiting, in front of all others.
+    /// Ends the pass: connections that had no chance yet continue waiting, in front of all others.
     fn stop(&mut self, line: Line) {
         self.queues[line as usize].pass_end = 0;
     }
@@ -350,13 +350,13 @@ impl Inner {
         self.parking.start(Line::Pause);
     }
 
-    /// Undelivered messages take less, or writers may go on.
+    /// Undelivered messages take less, or writers may continue.
     pub fn drained(&mut self) {
         self.parking.start(Line::Backpressure);
         self.parking.start(Line::Writers);
     }
 
-    /// Connections whose cause is over go on, as far as this turn's share reaches.
+    /// Connections whose cause is over continue, as far as this turn's share reaches.
     #[cold]
     pub fn resume_parked(&mut self) {
         if self.parking.pause_due.is_some_and(|due| due <= Instant::now()) {

@@ -18,13 +18,12 @@ use super::{Inner, group};
 use crate::node::unix_now;
 use crate::process::log;
 
-/// Up to so many bytes of an unfinished request are copied back in front of the next read; so much is wanted
-/// at least to read into the connection's own bytes.
+/// Bytes of an unfinished request up to which it is copied back in front of the next read; and room for a
+/// read into the connection's own bytes.
 const COPY_BYTES_MAX: usize = 16 << 10;
 /// Reads of one connection before the others have their turn.
 const READS_PER_TURN_MAX: usize = 16;
-/// A request that has brought so much is accounted for before it runs: it may be what makes its client take
-/// too much.
+/// Bytes at which a request is accounted for before it runs: it may be what makes its client take too much.
 const ACCOUNTED_BYTES_MIN: usize = 64 << 10;
 
 impl Inner {
@@ -40,7 +39,8 @@ impl Inner {
             if connection.is_deaf() {
                 return connection.leave_pause();
             }
-            // What has to wait for the next turn waits in the socket: that is where it slows its client down.
+            // Bytes that have to wait for the next turn wait in the socket: there they slow their client
+            // down.
             if connection.can_go_on() || connection.edge.writable || self.dispatcher.budget.is_share_over() {
                 break;
             }
@@ -61,7 +61,7 @@ impl Inner {
                     connection.edge.readable = false;
                     return self.end_debugger_input(connection);
                 }
-                // What it has sent before is run before the end is looked at again.
+                // Requests that it has sent before are run before the end is looked at again.
                 Progress::Ended if aside && !connection.is_blocked() => return,
                 // A read that leaves room has emptied the socket, unless the end is near.
                 Progress::Bytes(_) if filled || ended => {}
@@ -180,7 +180,7 @@ impl Inner {
         self.account(connection);
     }
 
-    /// Runs the requests of bytes that are the connection's own. What is left is moved to the front, but not
+    /// Runs the requests of bytes that are the connection's own. The rest is moved to the front, but not
     /// again and again for a client that has sent much and reads little.
     pub fn run_own(&mut self, connection: &mut Connection, mut input: Input) {
         if input.len() > ACCOUNTED_BYTES_MIN {
@@ -209,7 +209,7 @@ impl Inner {
     }
 }
 
-/// Closes a connection because there is no memory for what the client sends. Other connections go on: the
+/// Closes a connection because there is no memory for what the client sends. Other connections continue: the
 /// memory does not suffice for large requests only.
 fn refuse_memory(connection: &mut Connection, more_bytes: usize) {
     log::warning(format!(

@@ -1,4 +1,4 @@
-//! Scripts of this worker that take long: in each turn of the event loop one of them goes on for a moment.
+//! Scripts of this worker that take long: in each turn of the event loop one of them runs for a moment.
 
 use isotherm_resp::Reply;
 
@@ -18,7 +18,7 @@ impl Inner {
         }
     }
 
-    /// The one whose turn it is goes on; if it has ended its client is answered.
+    /// Resumes the one whose turn it is; if it has ended its client is answered.
     #[cold]
     fn run_script(&mut self) {
         if self.node.runs.are_abandoned() {
@@ -33,7 +33,7 @@ impl Inner {
         }
     }
 
-    /// A script of a transaction is over: the queue goes on, to its end or to the next script that takes
+    /// A script of a transaction is over: the queue continues, to its end or to the next script that takes
     /// long.
     fn go_on_with_exec(&mut self, run: SuspendedRun) {
         let token = self.parking.take_ticket(run.ticket);

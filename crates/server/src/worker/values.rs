@@ -36,7 +36,7 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(50);
 /// Readers of a worker: a ring if there is one, and threads.
 struct Way {
     ring: Option<Box<Ring>>,
-    /// Numbers of these are behind the ring's.
+    /// Numbers of these follow the ring's.
     errands: Errands,
 }
 
@@ -201,7 +201,7 @@ impl Inner {
         self.hand_over_values(tier);
     }
 
-    /// Hands over what jobs that have ended have brought: their connections go on.
+    /// Hands over the values of jobs that have ended: their connections continue.
     fn hand_over_values(&mut self, tier: &Tier) {
         for (ticket, end) in self.values.fetches.take_ended() {
             let waiter = self.values.waiters.remove(&ticket);
@@ -230,7 +230,7 @@ impl Inner {
         self.values.waiters.insert(ticket, waiter);
     }
 
-    /// Ends fetches of which nothing comes with their error.
+    /// Ends fetches for which nothing comes, with their error.
     pub(super) fn look_at_values(&mut self) {
         self.values.looks = false;
         let Some(tier) = self.node.tier() else { return };

@@ -92,7 +92,7 @@ impl Audience {
         seats.iter().filter(move |seat| seat.since <= moment).map(|seat| seat.token)
     }
 
-    /// The shard channels that are `wanted`, and who listens to each.
+    /// The shard channels that are `wanted`, and the sessions that listen to each.
     pub fn shard_channels(&self, wanted: impl Fn(&[u8]) -> bool) -> Vec<(Name, Vec<usize>)> {
         let rooms = self.rooms[Kind::ShardChannel as usize].iter().filter(|(name, _)| wanted(name));
         let tokens = |room: &Room| room.seats().iter().map(|seat| seat.token).collect();
@@ -113,7 +113,7 @@ impl Audience {
         &self.monitors
     }
 
-    // ---- who hears of slots that leave ----
+    // ---- sessions that hear of slots that leave ----
 
     pub fn add_slot_listener(&mut self, token: usize) {
         self.slot_listeners.push(token);
@@ -159,7 +159,7 @@ impl Audience {
         }
     }
 
-    /// Prefixes, and who has named each.
+    /// Prefixes, and the sessions that have named each.
     pub fn prefixes(&self) -> Vec<(Box<[u8]>, Vec<usize>)> {
         self.prefixes.iter().map(|(prefix, tokens)| (prefix.clone(), tokens.clone())).collect()
     }

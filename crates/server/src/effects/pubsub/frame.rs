@@ -7,7 +7,7 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Bulk strings behind each other.
+    /// Bulk strings, one after another.
     pub fn new(parts: &[&[u8]]) -> Frame {
         let mut reply = Reply::new(Protocol::Resp3);
         reply.push(parts.len());

@@ -38,8 +38,8 @@ impl Message {
         MESSAGE_BYTES + self.channel.len() + self.payload.len()
     }
 
-    /// Returns what it counts for while a worker has it: what it is to so many receivers of that worker, and
-    /// the list of its patterns that match.
+    /// Returns the bytes that it counts for while a worker has it: its own once for each of the `receivers`
+    /// of that worker, and those of the list of its patterns that match.
     pub fn weight_bytes(&self, patterns: usize, receivers: usize) -> usize {
         self.bytes() * receivers.max(1) + patterns * size_of::<Name>()
     }

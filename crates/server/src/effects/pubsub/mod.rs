@@ -1,4 +1,4 @@
-//! Pub/sub: who listens to which channel, and how a message gets to all of them.
+//! Pub/sub: the sessions that listen to each channel, and how a message gets to all of them.
 //!
 //! ```text
 //! PUBLISH c m, on worker 1                        worker 0                       worker 1
@@ -62,14 +62,14 @@ struct Shard {
     shard_channels: Names,
 }
 
-/// Names, and who listens to them.
+/// Names, and the workers whose sessions listen to them.
 #[derive(Default)]
 struct Names {
     all: HashMap<Name, WorkerCounts>,
     moment: Moment,
 }
 
-/// A name behind two counts.
+/// Returns the bytes of a name with the two counts in front of it.
 fn name_bytes(name: &[u8]) -> usize {
     class_bytes(2 * size_of::<usize>() + name.len())
 }

@@ -7,7 +7,7 @@ use crate::effects::pubsub::message::MESSAGE_BYTES;
 /// Author of a change of a key: the id of a session, or 0.
 pub type Author = u64;
 
-/// Keys that were changed within one batch, and who was the last to change each.
+/// Keys that were changed within one batch, and the last author of each.
 pub type Changes = BTreeMap<Box<[u8]>, Author>;
 
 /// Returns the bytes that a key takes in a message of changes.

@@ -5,9 +5,9 @@
 //! SET k, by any client                the same lock: k leaves the table, message { k, 17 } to worker 0
 //! worker 0                            17 tracks still? NOLOOP? redirects? -> >2 invalidate [k]
 //! ```
-//! What a session has read is noted under the lock of the key's partition, and every change is reported under
-//! it (`Effect::Written`), so none falls between. Partitions report changes only while a session tracks:
-//! whether to is a flag that lies beside what a change looks at anyway, so without trackers it costs nothing.
+//! Reads of a session are noted under the lock of the key's partition, and every change is reported under it
+//! (`Effect::Written`), so none falls between. Partitions report changes only while a session tracks: the
+//! flag for that lies next to data that a change looks at anyway, so without trackers it costs nothing.
 //!
 //! Messages leave when a batch is over, before its replies do. With BCAST a session names prefixes instead of
 //! reading: all keys that a batch has changed go to every worker with a session that has named one; it knows
@@ -40,7 +40,7 @@ use crate::observe::holds;
 use crate::observe::stats::Stats;
 use table::{SHARDS, Table};
 
-/// A key that has changed, and who has read it.
+/// A key that has changed, and the trackers that have read it.
 pub struct Stale {
     key: Arc<[u8]>,
     readers: Vec<Tracker>,

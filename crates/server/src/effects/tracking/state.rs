@@ -9,7 +9,7 @@ pub enum Mode {
     Reads,
     /// Keys of the command after CLIENT CACHING YES.
     OptIn,
-    /// All but those of the command behind CLIENT CACHING NO.
+    /// All but those of the command after CLIENT CACHING NO.
     OptOut,
     /// Every key with one of its prefixes that any client changes.
     Broadcast,

@@ -75,7 +75,7 @@ impl Readers {
         }
     }
 
-    /// Returns those of which `lives` is true, if any.
+    /// Returns those for which `lives` is true, if any.
     fn living(self, lives: &dyn Fn(Tracker) -> bool) -> Option<Readers> {
         match self {
             Readers::One(only) => lives(only).then_some(Readers::One(only)),
@@ -256,7 +256,7 @@ impl Table {
     }
 
     /// A step of the walk through the shard `at`, for which `begins` is true with the first one: forgets
-    /// readers of which `lives` is false, and keys without any other. One walks at a time.
+    /// readers for which `lives` is false, and keys without any other. One walks at a time.
     pub fn forget_gone(&self, at: usize, begins: bool, lives: &dyn Fn(Tracker) -> bool) -> Walked {
         let mut shard = lock(&self.shards[at]);
         let Shard { map, old, items, key_bytes } = &mut *shard;
@@ -264,8 +264,8 @@ impl Table {
             std::mem::swap(map, old);
         }
         let (mut looks, mut keys_gone, mut items_gone, mut bytes_gone) = (0, 0, 0, 0);
-        // What is not taken stays, and the next step passes over the empty places in front of it sixteen at a
-        // time.
+        // Entries that are not taken stay, and the next step passes over the empty places in front of them
+        // sixteen at a time.
         for (key, readers) in old.extract_if(|_, _| true) {
             let count = readers.len();
             looks += 1 + count;
