@@ -1,4 +1,4 @@
-//! Any bytes as a file of an AOF, in pieces: the same items as at once, and an end behind which nothing is
+//! Any bytes as a file of an AOF, in pieces: the same items as at once, and an end after which nothing is
 //! kept.
 #![no_main]
 
@@ -7,7 +7,7 @@ use libfuzzer_sys::fuzz_target;
 
 const BULK_BYTES_MAX: usize = 1 << 16;
 
-/// The ends of the items, and how the file ends, if it comes in pieces of so many bytes.
+/// The ends of the items, and how the file ends, if it comes in pieces of `piece_bytes` bytes.
 fn read(file: &[u8], piece_bytes: usize) -> (Vec<usize>, Result<End, StreamError>) {
     let mut parser = StreamParser::new(0, BULK_BYTES_MAX);
     let (mut ends, mut from, mut to) = (Vec::new(), 0, 0);

@@ -1,6 +1,7 @@
-//! Any sequence of operations on a keyspace beside a plain map: keys and values of every size, hashes with
-//! many bits or with few (a flood), memory that suffices or runs out, and between the operations compaction,
-//! expiry, eviction, switches of the access mode, SCAN, and snapshots that are walked while all this goes on.
+//! Any sequence of operations on a keyspace, compared with a plain map: keys and values of every size, hashes
+//! with many bits or with few (a flood), memory that suffices or runs out, and between the operations
+//! compaction, expiry, eviction, switches of the access mode, SCAN, and snapshots that are walked while all
+//! this happens.
 #![no_main]
 
 #[path = "../../crates/keyspace/tests/support/mod.rs"]

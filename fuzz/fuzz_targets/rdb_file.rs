@@ -65,7 +65,7 @@ fn load(bytes: &[u8], piece_bytes: usize, txn: &mut Txn<'_, '_>) {
 
 fuzz_target!(|input: &[u8]| {
     let [size, which, rest @ ..] = input else { return };
-    // Most inputs are to get behind the first nine bytes.
+    // Most inputs are to get past the first nine bytes.
     let magic = match which % 5 {
         0 => None,
         1 => Some(FileVersion::PLAIN),

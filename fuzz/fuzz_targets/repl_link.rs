@@ -8,7 +8,7 @@ use isotherm_replication::ReplId;
 use isotherm_replication::link::{Input, Link, Output, Phase, Position, Settings};
 use libfuzzer_sys::fuzz_target;
 
-/// What came of an attempt: the parts of the snapshot and of the stream, and what was said and sent.
+/// The outcome of an attempt: the parts of the snapshot and of the stream, and what was said and sent.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Seen {
     snapshot: Vec<u8>,

@@ -1,6 +1,6 @@
 //! Any bytes, cut anywhere: the parser must not panic, must hear the same requests as from the whole, and
-//! must hold no more memory than the bytes account for. What it hears, written as requests again, must be
-//! heard again.
+//! must hold no more memory than the bytes account for. The requests that it hears, written as requests
+//! again, must be heard again.
 #![no_main]
 
 use isotherm_resp::{Args, ArgsBuf, Limits, Parsed, Parser, ProtocolError, Span};

@@ -1,5 +1,5 @@
-//! Any text as a script, or one of words that make scripts: it ends, the interpreter goes on, and what others
-//! share is as before.
+//! Any text as a script, or one of words that make scripts: it ends, the interpreter continues, and the state
+//! that others share is as before.
 #![no_main]
 
 use isotherm_resp::Protocol;

@@ -18,13 +18,14 @@ use libfuzzer_sys::fuzz_target;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use std::sync::{Arc, LazyLock};
 
-/// What a server says by itself to one piece: a handshake with its certificates, tickets, an alert.
+/// Maximum output of a server by itself after one piece: a handshake with its certificates, tickets, an
+/// alert.
 const SAID_BYTES_MAX: usize = 16 << 10;
 const PLAIN: &[u8] = b"*1\r\n$4\r\nPING\r\n";
 /// A handshake is two rounds, or three; a ticket and plain text follow.
 const ROUNDS_MAX: usize = 8;
 
-/// A server, and clients of TLS 1.2 and 1.3 who have a certificate.
+/// A server, and clients of TLS 1.2 and 1.3 that have a certificate.
 static MADE: LazyLock<(Contexts, [Arc<ClientConfig>; 2])> = LazyLock::new(|| {
     let folder = std::env::temp_dir().join(format!("isotherm-fuzz-tls-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a folder");

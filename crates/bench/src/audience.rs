@@ -24,7 +24,7 @@ use crate::reply::{Scanner, Seen};
 
 /// Longest wait of a poll, and so the interval at which messages are published.
 const TICK: Duration = Duration::from_millis(1);
-/// Messages a publisher may be ahead of the replies to it; behind that the rate that was asked for is not
+/// Messages a publisher may be ahead of the replies to it; beyond that the rate that was asked for is not
 /// reached.
 const AHEAD_MAX: u64 = 1000;
 /// After the last message, so much silence means that nothing more comes.
@@ -137,7 +137,8 @@ impl Audience {
         Ok(())
     }
 
-    /// Reads what is there, waiting for it at most so long. Says whether there was anything.
+    /// Reads the messages that are there, and waits for them for `patience` at most. Returns whether there
+    /// were any.
     fn turn(&mut self, patience: Duration) -> Fallible<bool> {
         match self.poll.poll(&mut self.events, Some(patience)) {
             Err(why) if why.kind() != ErrorKind::Interrupted => return Err(io_text(why)),

@@ -1,5 +1,5 @@
-//! What lists, hashes, sets, sorted sets and streams cost in memory: many small ones, some of a thousand
-//! elements, one of a million.
+//! The memory of lists, hashes, sets, sorted sets and streams: many small ones, some of a thousand elements,
+//! one of a million.
 //!
 //! As for strings, bytes are those above the empty server, over the keys (of small collections) or the
 //! elements (of large ones); every figure comes from a fresh process; Valkey is a one-node cluster that owns
@@ -30,7 +30,7 @@ pub struct Row {
 const M: u64 = 1_000_000;
 /// Time that the active work of a server may take to give memory back.
 const AFTER_REMOVAL: Duration = Duration::from_secs(30);
-/// Up to so many elements the bytes of a row are those of a key.
+/// Number of elements up to which the bytes of a row are those of a key.
 const SMALL: u64 = 5;
 
 pub fn rows() -> Vec<Row> {

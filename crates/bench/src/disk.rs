@@ -1,5 +1,5 @@
-//! What this machine's disk can do by itself, for ratios to it: reads of 4 KB at random places, one after the
-//! other and many at once, and writes of 1 MB, past the page cache.
+//! The performance of this machine's disk by itself, for ratios to it: reads of 4 KB at random places, one
+//! after the other and many at once, and writes of 1 MB, past the page cache.
 //!
 //! Reads are done by a thread each, and by one thread through a ring (io_uring) that waits for events, as a
 //! worker does; the file is as large as a few seconds of reads do not see twice.
@@ -69,7 +69,7 @@ impl Probe {
         Ok(begun.elapsed().as_secs_f64())
     }
 
-    /// `reads` reads of 4 KB by so many threads together.
+    /// `reads` reads of 4 KB by `threads` threads together.
     pub fn read(&self, threads: usize, reads: u64) -> Fallible<Reads> {
         let begun = Instant::now();
         let share = reads / threads as u64;
@@ -84,8 +84,8 @@ impl Probe {
         Ok(Reads::of(of_threads.into_iter().flat_map(|(_, times)| times).collect(), cpu_ns, took))
     }
 
-    /// `reads` reads of 4 KB, so many at once, by one thread that waits for events. `None`: the system has no
-    /// such ring.
+    /// `reads` reads of 4 KB, `at_once` of them at once, by one thread that waits for events. `None`: the
+    /// system has no such ring.
     pub fn read_by_ring(&self, at_once: usize, reads: u64) -> Fallible<Option<Reads>> {
         let Ok(mut ring) = Ring::new() else { return Ok(None) };
         let why = |error: std::io::Error| error.to_string();

@@ -1,5 +1,4 @@
-//! What is sent to lists, hashes, sets, sorted sets and streams. The same seed sends the same bytes to both
-//! servers.
+//! Requests to lists, hashes, sets, sorted sets and streams. One seed sends the same bytes to both servers.
 //!
 //! Element `index` of collection `key` has the number `index x keys + key`, and its bytes belong to that
 //! number: a read asks for what a write has put there, and a new element is a number that was not used.
@@ -56,7 +55,7 @@ pub struct Make {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Deed {
-    /// Elements from the first on, so many a command (RPUSH for lists).
+    /// Elements from the first on, `at_once` a command (RPUSH for lists).
     Fill { at_once: u64 },
     /// New elements, one a command (LPUSH for lists).
     Add,
@@ -128,7 +127,7 @@ impl Deeds {
     fn elements(&mut self, number: u64, words: &mut Vec<Vec<u8>>) {
         let Make { kind, keys, each, .. } = self.make;
         let (first, at_once) = match self.deed {
-            // Command n fills collection n, or, where there is one only, goes on with it.
+            // Command n fills collection n, or, where there is one only, continues it.
             Deed::Fill { at_once } if at_once == each => (number, at_once),
             Deed::Fill { at_once } => (number % keys + number / keys * at_once * keys, at_once),
             _ => (number, 1),

@@ -94,8 +94,8 @@ fn measure_row(name: &str, policy: &str, scan: bool, options: &Options) -> Falli
     ])
 }
 
-/// Isotherm with the `maxmemory` at which it keeps so many keys: what they take when they are loaded, then
-/// once more, corrected by what was kept.
+/// Isotherm with the `maxmemory` at which it keeps `keys` keys: first their memory when they are loaded, then
+/// once more, corrected by the number that was kept.
 fn keeping(keys: f64, policy: &str, scan: bool, seed: u64, options: &Options) -> Fallible<Found> {
     let enough_bytes = memory_for(keys as u64, policy, options)?;
     let found = run(Side::Isotherm, policy, enough_bytes, scan, seed, options)?;
@@ -106,7 +106,7 @@ fn keeping(keys: f64, policy: &str, scan: bool, seed: u64, options: &Options) ->
     run(Side::Isotherm, policy, corrected_bytes, scan, seed, options)
 }
 
-/// used_memory of Isotherm with so many keys under this policy.
+/// used_memory of Isotherm with `keys` keys under this policy.
 fn memory_for(keys: u64, policy: &str, options: &Options) -> Fallible<u64> {
     let setting = Setting::one_core().with("maxmemory-policy", policy);
     let server = Server::start(Side::Isotherm, &setting, options)?;

@@ -40,7 +40,7 @@ pub struct Case {
     fill: fn(&mut Draw<'_>) -> Words,
     commands: u64,
     deed: fn(&mut Draw<'_>) -> Words,
-    /// The rules of the user who sends what is counted; none: the default user does.
+    /// The rules of the user who sends the counted requests; none: the default user does.
     rules: &'static [&'static str],
 }
 
@@ -132,7 +132,7 @@ fn twelve(verb: &str, key: Vec<u8>, element: impl Fn(u64) -> Words) -> Words {
 
 pub fn cases() -> Vec<Case> {
     let case = |name, fills, fill, deed| Case { name, fills, fill, commands: COMMANDS, deed, rules: &[] };
-    // Behind the others: a peer without users ends here.
+    // After the others: a peer without users ends here.
     let users = users();
     let mut cases = strings();
     cases.extend([

@@ -1,5 +1,5 @@
-//! Measures Isotherm beside Valkey: memory, CPU, hit ratio, expiry. `cargo xtask bench` builds and installs
-//! what it needs.
+//! Measures Isotherm compared with Valkey: memory, CPU, hit ratio, expiry. `cargo xtask bench` builds and
+//! installs what it needs.
 //!
 //! Both servers get the same bytes in the same run, and everything is read from outside in the same way: this
 //! program knows no more of Isotherm than any client (`threads` alone takes the keyspace without its server).

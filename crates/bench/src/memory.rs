@@ -1,4 +1,4 @@
-//! What keys, values, times to live and connections cost in memory.
+//! The memory of keys, values, times to live and connections.
 //!
 //! Bytes per key are those above the empty server, divided by DBSIZE. Every figure comes from a fresh
 //! process, read after its memory has stood still. Valkey runs as a one-node cluster that owns all slots: one
@@ -49,7 +49,7 @@ struct Row {
 }
 
 enum With {
-    /// valkey-benchmark's own command: random keys out of `keys`, of which some 63 % are met.
+    /// valkey-benchmark's own command: random keys out of `keys`; some 63 % of these are met.
     ValkeyBenchmark,
     Shape(Keys, Verb, usize),
     /// Random keys, measured with each of the requested numbers of workers.

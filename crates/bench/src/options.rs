@@ -1,4 +1,4 @@
-//! What was asked for on the command line, and where the servers are.
+//! The options of the command line, and the places of the servers.
 
 use std::path::PathBuf;
 

@@ -35,10 +35,10 @@ pub struct Setting {
     /// Valkey keeps one table a slot only as a member of a cluster; Isotherm always works by slots.
     pub cluster_layout: bool,
     pub arguments: Vec<(String, String)>,
-    /// Behind them, what is more than a name and one value.
+    /// Words after them that are more than a name and one value.
     pub words: Vec<String>,
     pub pinned: bool,
-    /// Variables beside ours.
+    /// Variables besides ours.
     pub environment: Vec<(String, PathBuf)>,
     /// Another build than the one under measurement.
     pub program: Option<PathBuf>,
@@ -130,7 +130,7 @@ pub fn pin_this_thread(core: usize) -> bool {
     pinned.is_ok_and(|status| status.success())
 }
 
-/// Lets this process and its children open so many files.
+/// Lets this process and its children open `count` files.
 pub fn allow_open_files(count: u64) -> Fallible {
     let limit = format!("--nofile={count}:{count}");
     let pid = std::process::id().to_string();

@@ -1,7 +1,7 @@
 //! 10,000 connections, 1,000 of them subscribers of 100 channels: is every message heard, in order, and what
 //! does it cost?
 //!
-//! Then the same with one subscriber more, of all channels, who never reads: the server has to close it at
+//! Then one subscriber more, of all channels, which never reads: the server has to close it at
 //! `client-output-buffer-limit pubsub`, and the others must not notice. Their delays while it is there are
 //! compared with those of the seconds before, in several rounds of the same server: a shared machine moves a
 //! p99 by more than a deaf client does.
@@ -45,7 +45,7 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     if !ROWS.iter().any(|row| options.wants(row)) {
         return Ok(tables);
     }
-    // What the servers open besides is little, and they inherit the limit.
+    // Other files of the servers are few, and they inherit the limit.
     allow_open_files(connections + 1000)?;
     let mut sides = vec![(Side::Valkey, 1)];
     sides.extend(

@@ -1,5 +1,5 @@
-//! What the libraries of scripts cost: values there and back through cjson and cmsgpack, and Lua alone, CPU
-//! per round.
+//! The costs of the libraries of scripts: values there and back through cjson and cmsgpack, and Lua alone,
+//! CPU per round.
 //!
 //! One client runs EVALSHA of a script that does many rounds, so that nothing but the interpreter and the
 //! library is measured. Both servers take turns, A B A B, and what the script returns has to be the same on

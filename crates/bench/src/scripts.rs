@@ -1,8 +1,8 @@
-//! Scripts: the CPU of a call, and who waits for one that takes long.
+//! Scripts: the CPU of a call, and the requests that wait for one that takes long.
 //!
-//! `slow`: 50 connections GET keys at a fixed rate, first alone, then beside a script that has named one
-//! other key, then beside one that meets keys in its middle; PINGs come beside them, and at the end SCRIPT
-//! KILL. What could not be served in time waits, and its waiting counts (`open_loop`).
+//! `slow`: 50 connections GET keys at a fixed rate, first alone, then during a script that has named one
+//! other key, then during one that meets keys in its middle; PINGs come with them, and at the end SCRIPT
+//! KILL. A request that could not be served in time waits, and its waiting counts (`open_loop`).
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;

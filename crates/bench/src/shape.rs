@@ -1,5 +1,5 @@
-//! What is sent: a verb, the keys it meets and the values it carries. The same seed sends the same bytes to
-//! both servers.
+//! Requests: a verb, the keys it meets and the values it carries. One seed sends the same bytes to both
+//! servers.
 //!
 //! ```text
 //! named   key:000000000042                 16 B, as valkey-benchmark names them
@@ -22,7 +22,7 @@ pub enum Verb {
     Del,
     Incr,
     Append,
-    /// MSET of so many keys.
+    /// MSET of this number of keys.
     Mset(usize),
 }
 

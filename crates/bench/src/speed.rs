@@ -1,8 +1,9 @@
 //! CPU per operation: one worker on one core, the load on another, both servers in turns.
 //!
-//! What a request costs the server is its threads' CPU time over the requests answered. Requests per second
-//! would also measure the load generator, the network stack's mood and who else uses the machine. Each round
-//! measures both servers (A B A B); the table shows the best of each, and the median of the rounds' ratios.
+//! The cost of a request for the server is its threads' CPU time over the requests answered. Requests per
+//! second would also measure the load generator, the network stack's mood and other users of the machine.
+//! Each round measures both servers (A B A B); the table shows the best of each, and the median of the
+//! rounds' ratios.
 
 use crate::load::{Load, Ran, Until, fill};
 use crate::options::Options;

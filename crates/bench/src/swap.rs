@@ -4,7 +4,7 @@
 //! values are there.
 //!
 //! Files are read past the page cache, where the file system of the benchmark's folder can do that: delays
-//! are beside those of its disk.
+//! are shown next to those of its disk.
 
 use std::time::{Duration, Instant};
 
@@ -124,7 +124,7 @@ fn set(number: u64, value: &[u8], batch: &mut Vec<u8>) {
     isotherm_probe::command(batch, [&b"SET"[..], key.as_bytes(), value].into_iter());
 }
 
-/// Data that is written over a limit: so many keys, so many times as much as `maxmemory`.
+/// Data that is written over a limit: the number of keys, and the multiple of `maxmemory`.
 struct Fill {
     keys: u64,
     times: u64,

@@ -52,7 +52,7 @@ fn sink(client: &mut Client) -> Fallible<u64> {
         before = parts;
     }
     client.call(&["DEBUG", "SWAP-CHAOS", "0"])?;
-    // What was read again goes, too, before it is measured.
+    // Values that were read again leave, too, before the memory is measured.
     std::thread::sleep(Duration::from_secs(2));
     Ok(before)
 }

@@ -1,9 +1,9 @@
-//! `swap-mode`: reads of values on disk, by io_uring and by threads: what one costs, what many at once bring,
-//! what those feel who read from memory beside them, and what is left of the rate when a fifth of the values
-//! is in memory.
+//! `swap-mode`: reads of values on disk, by io_uring and by threads: the cost of one, the rate of many at
+//! once, the delay of clients that read from memory meanwhile, and the rate that is left when a fifth of the
+//! values is in memory.
 //!
 //! Both ways run in the same minutes, in turns, each on a server of its own; figures are medians of the
-//! rounds. What the disk of the benchmark's folder does by itself is measured between them.
+//! rounds. The performance of the disk of the benchmark's folder by itself is measured between them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -36,7 +36,7 @@ const READS_AT_ONCE: u64 = 20_000;
 const CONNECTIONS: [usize; 2] = [8, 32];
 /// GETs of one connection that are sent at once.
 const PIPELINE: u64 = 32;
-/// GETs of keys in memory, beside others.
+/// Rate of GETs of keys in memory, in addition to others.
 const HOT_PER_SECOND: f64 = 2000.0;
 const HOT_KEYS: u64 = 100;
 const RUN: Duration = Duration::from_secs(3);
@@ -358,7 +358,7 @@ impl Mixed {
 
 impl Commands for Mixed {
     fn write(&mut self, out: &mut Vec<u8>) {
-        // What is wanted most lies everywhere.
+        // The most wanted keys lie everywhere.
         let key = named(scramble(self.zipf.draw(&mut self.prng)) % self.keys);
         match self.prng.below(100) < 5 {
             true => command(out, [b"SET", &key[..], &self.value].into_iter()),
@@ -389,7 +389,7 @@ fn zipf(options: &Options, table: &mut Table) -> Fallible {
             for (at, server) in servers.iter().enumerate() {
                 let load = Load::fifty(server.port, pipeline);
                 let ran = load.run(&mut Mixed::new(keys, round as u64 + pipeline), Until::Passed(RUN))?;
-                // The first one brings home what is wanted most.
+                // The first one promotes the most wanted values.
                 if round > 0 {
                     rates[at].push(ran.per_second());
                 }

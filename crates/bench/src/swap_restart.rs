@@ -23,7 +23,7 @@ struct Data {
     freezes: bool,
     /// Aim for the time of a key, at a start from a base that refers to the data on disk.
     aim: &'static str,
-    /// Beside a base that refers, one that has all values.
+    /// True if a base that refers is compared with one that has all values.
     compares: bool,
 }
 

@@ -1,12 +1,12 @@
-//! Full synchronizations from a primary whose values are on disk (`swap-mode`), beside one that has them all
-//! in memory.
+//! Full synchronizations from a primary whose values are on disk (`swap-mode`), compared with one that has
+//! them all in memory.
 //!
 //! ```text
 //!   GETs of one key, 1,000 a second ---> primary ---> a new replica, from REPLICAOF to the link that is up
 //! ```
 //! The values are read about in the order in which they were written, so the disk's share is measured as one
-//! thread that reads as many bytes from end to end, past the page cache. What is compared with is the slower
-//! of that and of the primary that reads nothing.
+//! thread that reads as many bytes from end to end, past the page cache. The reference is the slower of that
+//! and of the primary that reads nothing.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;

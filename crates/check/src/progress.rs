@@ -47,7 +47,7 @@ impl Progress {
         }
     }
 
-    /// Removes the bar: the report goes on.
+    /// Removes the bar: the report continues.
     pub fn clear(&mut self) {
         if self.drawn.take().is_some() {
             let _ = write!(stderr(), "\r\x1b[K");

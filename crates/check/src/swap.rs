@@ -5,8 +5,8 @@
 //!   [fa]["swap-log"][segments, lengths, sums]    begin   the file of each is there, is long enough, and begins as it did
 //!   [e0][key][place], [e1][bundle][place] ...    check   one read a record: its sum covers its place, its key is compared
 //! ```
-//! What the bytes of a value mean only a server knows; that they are those that it wrote is what their sum
-//! says. Parts of collections and values in memory are in the base itself. Nothing is written.
+//! Only a server knows the meaning of a value's bytes; their sum says that they are the bytes that it wrote.
+//! Parts of collections and values in memory are in the base itself. Nothing is written.
 
 use isotherm_persist::rdb::file::Bundle;
 use isotherm_tier::{

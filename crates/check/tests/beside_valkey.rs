@@ -1,4 +1,4 @@
-//! The same files to Valkey's checkers and to ours: sound, cut at every byte, with bytes changed.
+//! Valkey's checkers and ours get equal files: sound, cut at every byte, with bytes changed.
 //!
 //! Reports of AOFs are compared to the byte. Reports of RDB files are compared to the byte where the file is
 //! sound, and by their verdict elsewhere. Needs `ISOTHERM_PEER_BIN`; a reported skip without.
@@ -52,7 +52,7 @@ fn run(program: &Path, folder: &Path, words: &[&str], answer: &str) -> Seen {
     let text = output.stdout.escape_ascii().to_string().replace("\\n", "\n");
     // A line of the log, which Valkey's checker writes for want of a server.
     let kept = text.lines().filter(|line| !line.contains("Cleaning slot migration log"));
-    // Behind the end of a line Valkey shows what its buffer held before.
+    // After the end of a line Valkey shows what its buffer held before.
     let kept = kept.map(|line| line.find("got: 00").map_or(line, |at| &line[..at]));
     Seen { code: output.status.code(), text: kept.map(|line| format!("{line}\n")).collect() }
 }
@@ -111,7 +111,7 @@ fn appendonly_files() {
     compare_aof(&peer, b"#isotherm ended 1764316800 rdb none", &[], "a manifest that lists nothing");
 }
 
-/// Of the numbers behind `$`.
+/// The largest of the numbers after `$`.
 fn longest_length(bytes: &[u8]) -> u64 {
     let lengths = bytes.split(|byte| *byte == b'$').skip(1).map(|rest| {
         let digits = rest.iter().take_while(|byte| byte.is_ascii_digit());

@@ -1,5 +1,5 @@
-//! What only our checkers report: torn and damaged commits, elements that are there twice, bases of version
-//! 80.
+//! Faults that only our checkers report: torn and damaged commits, elements that are there twice, bases of
+//! version 80.
 
 mod files;
 
@@ -22,7 +22,7 @@ fn checked(folder: &Folder, name: &str, repair: Repair) -> (bool, String) {
     (ended.is_ok(), String::from_utf8_lossy(&out).into_owned())
 }
 
-/// Two commits, the second of which says that the first was durable, or not.
+/// Two commits. The second one says that the first was durable, or not.
 fn two_commits(is_durable: bool) -> (Vec<u8>, usize) {
     let frames = aof();
     let mut bytes = header(0, 0, std::iter::once(frames.as_slice()));
@@ -116,7 +116,7 @@ fn a_manifest_of_comments_alone_is_valid() {
         let (is_sound, seen) = checked(&folder, "a.aof.manifest", Repair::None);
         assert!(is_sound && seen.ends_with("a.aof.manifest is valid\n"), "{seen}");
     }
-    // What is torn off between commands is none.
+    // A comment that is torn off between commands is no comment: the file is not sound.
     let folder = Folder::new();
     folder.write("a.aof", b"#isotherm commit 0 1");
     assert!(!checked(&folder, "a.aof", Repair::None).0);
@@ -190,7 +190,7 @@ fn a_base_that_refers() {
 
 #[test]
 fn an_element_that_is_there_twice() {
-    // A set of 300 members, the last of which is the first.
+    // A set of 300 members. The last one is equal to the first.
     let mut bytes = b"REDIS0011\xfe\x00\x02\x03key\x41\x2c".to_vec();
     for number in 0..300 {
         let text = format!("member {}", number % 299);

@@ -1,4 +1,4 @@
-//! Where the server is and who we are there: host and port, a socket in the file system, or a URI of both.
+//! The server's address and the user there: host and port, a socket in the file system, or a URI of both.
 //!
 //! ```text
 //! valkey://user:pa%20ss@host:6380/5        redis:// is the same; [::1] is an IPv6 host

@@ -1,7 +1,7 @@
 //! One blocking connection: requests out, values in.
 //!
-//! What has arrived and was not taken yet waits in one buffer; a reply is taken when its last byte is there.
-//! A wait can be ended from outside by a signal, if that was asked for.
+//! Bytes that have arrived and were not taken yet wait in one buffer; a reply is taken when its last byte is
+//! there. A wait can be ended from outside by a signal, if that was asked for.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};

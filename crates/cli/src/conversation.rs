@@ -60,7 +60,7 @@ fn converse(session: &mut Session, lines: Option<&mut Lines>) -> Fallible<Option
         let prompt =
             if talk.session.is_connected() { talk.session.prompt() } else { "not connected> ".to_string() };
         let Some(line) = lines.next(&prompt, talk.preferences.hints) else {
-            // Ctrl-C while messages come leaves them, and goes on with a new connection.
+            // Ctrl-C while messages come leaves them, and continues with a new connection.
             if talk.session.subscribed && talk.session.connect(false) {
                 continue;
             }

@@ -1,5 +1,4 @@
-//! What there is to know about commands: their names, arguments and summaries, for help, completion and
-//! hints.
+//! Facts about commands: their names, arguments and summaries, for help, completion and hints.
 //!
 //! The server reports it by COMMAND DOCS, so a person sees exactly what this server has. Where there is no
 //! server, or an old one, a list that came with the program does (`docs.txt`):

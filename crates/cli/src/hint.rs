@@ -1,4 +1,4 @@
-//! What may still be typed, from what has been typed.
+//! The text that may still be typed, derived from the text that has been typed.
 //!
 //! ```text
 //! typed    SET key value EX 10 ...         "..." is the hint: [NX|XX|IFEQ comparison-value] [GET]
@@ -11,7 +11,7 @@ use isotherm_stdx::args_split::{Dialect, args_split};
 
 use crate::docs::{Arg, Docs, Entry, Kind};
 
-/// The hint behind `input`; empty if everything has been said, `None` if this is no command.
+/// The hint after `input`; empty if everything has been said, `None` if this is no command.
 pub fn hint_for(docs: &Docs, input: &str) -> Option<String> {
     let mut words = args_split(input.as_bytes(), Dialect::File).ok()?;
     // The last word may still grow.
@@ -59,7 +59,7 @@ impl<'a> Matched<'a> {
     }
 }
 
-/// Matches arguments in order; optional ones beside each other in any order. Returns the words used, 0 if a
+/// Matches arguments in order; optional ones next to each other in any order. Returns the words used, 0 if a
 /// required argument was not met.
 fn match_all(words: &[&[u8]], args: &mut [Matched<'_>]) -> usize {
     let mut used = 0;
@@ -89,7 +89,7 @@ fn match_optional(words: &[&[u8]], args: &mut [Matched<'_>]) -> usize {
             (more > 0).then_some((i, more))
         });
         let Some((i, more)) = met else { break };
-        // A user who goes on to the next argument has finished the one before.
+        // A user who begins the next argument has finished the one before.
         if let Some(last) = last.replace(i) {
             args[last].whole = true;
         }
@@ -195,7 +195,7 @@ fn show_all(out: &mut String, args: &mut [Matched<'_>], between: &str) {
             at += 1;
             continue;
         }
-        // Optional arguments beside each other come in any order: the one that has been begun goes first.
+        // Optional arguments next to each other come in any order: the one that has been begun goes first.
         let end = at + args[at..].iter().take_while(|arg| arg.arg.optional).count();
         let mut begun = None;
         for (i, arg) in args.iter_mut().enumerate().take(end).skip(at) {
@@ -205,7 +205,7 @@ fn show_all(out: &mut String, args: &mut [Matched<'_>], between: &str) {
                 begun = Some(i);
             }
         }
-        // Once the required argument behind them has been met, they can stand no more.
+        // Once the required argument after them has been met, they can stand no more.
         if args.get(end).is_none_or(|next| next.begun == 0) {
             for i in (at..end).filter(|&i| begun != Some(i)) {
                 show(out, &mut args[i]);

@@ -122,7 +122,7 @@ fn with_stdin(options: &Options, mut words: Vec<Vec<u8>>) -> Fallible<Vec<Vec<u8
     Ok(words)
 }
 
-/// Runs the command, and goes on showing messages if it subscribed to some.
+/// Runs the command, and then shows messages if it subscribed to some.
 fn finish(session: &mut Session, command: &[Vec<u8>]) -> Fallible<i32> {
     let code = match session.run(command, session.options.repeat) {
         Ran::Done => 0,

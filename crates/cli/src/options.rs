@@ -231,7 +231,7 @@ impl Reading {
         Ok(taken.is_some())
     }
 
-    /// The word behind an option, if there is one.
+    /// Returns whether a word follows an option.
     fn has_value(&self) -> bool {
         self.at < self.words.len()
     }

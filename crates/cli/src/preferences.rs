@@ -1,4 +1,4 @@
-//! What a person may set, and which lines must not be kept.
+//! Preferences that a person may set, and which lines must not be kept.
 
 use std::fs;
 use std::path::PathBuf;

@@ -30,7 +30,7 @@ pub struct Style {
     pub format: Format,
     /// Between the parts of a raw reply.
     pub part_end: Vec<u8>,
-    /// Behind a raw reply.
+    /// Bytes that follow a raw reply.
     pub reply_end: Vec<u8>,
 }
 
@@ -163,7 +163,7 @@ fn mapped(out: &mut Vec<u8>, pairs: &[(Value, Value)], indent: &str) {
         let before = if i == 0 { "" } else { indent };
         out.extend(format!("{before}{:>width$}# ", i + 1).bytes());
         standard(out, key, &inner);
-        // The value stands behind the arrow, or begins a line of its own if it takes several.
+        // The value stands after the arrow, or begins a line of its own if it takes several.
         out.pop();
         out.extend(b" => ");
         if is_multiline(value) {

@@ -1,4 +1,4 @@
-//! What a connection has become by the commands that went over it, and how a command is run.
+//! The state of a connection after the commands that went over it, and the running of a command.
 //!
 //! A command line client has to know more than requests and replies: which database it stands in (a new
 //! connection starts in the first), whether a transaction is open, whether messages come by themselves. Those
@@ -24,7 +24,7 @@ use crate::text::{leading_i64, reason, until_nul};
 enum Pushes {
     Drop,
     Show,
-    /// Delivery to the caller, who waits for pushes: confirmations of SUBSCRIBE, and messages.
+    /// Delivery to the caller, which waits for pushes: confirmations of SUBSCRIBE, and messages.
     Return,
 }
 

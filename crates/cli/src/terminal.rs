@@ -1,4 +1,4 @@
-//! What is at our two ends: a person at a terminal, or a pipe.
+//! The two ends of this program: a person at a terminal, or a pipe.
 
 use std::io::{self, IsTerminal, Read, Write};
 

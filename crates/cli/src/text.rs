@@ -87,7 +87,7 @@ pub fn until_nul(bytes: &[u8]) -> &[u8] {
     bytes.split(|&byte| byte == 0).next().unwrap_or_default()
 }
 
-/// The reason of an I/O error without the number that Rust puts behind it.
+/// The reason of an I/O error without the number that Rust puts after it.
 pub fn reason(why: &std::io::Error) -> String {
     let text = why.to_string();
     match text.find(" (os error") {

@@ -163,7 +163,7 @@ mod tests {
         (folder.join("ca.crt").display().to_string(), both.display().to_string())
     }
 
-    /// Answers so many connections with PONG, each once.
+    /// Answers `count` connections with PONG, each once.
     fn serve(listener: TcpListener, own: &str, authority: &str, auth: AuthClients, count: usize) {
         let own = Identity { certificate: Some(own.into()), key: Some(own.into()), password: None };
         let authorities = Authorities { file: Some(authority.into()), folder: None };

@@ -1,4 +1,4 @@
-//! What `isotherm-cli --help` says.
+//! The text of `isotherm-cli --help`.
 
 pub const USAGE: &str = "\
 Usage: isotherm-cli [options] [command [argument ...]]

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use fake::Fake;
 
-/// What arrived: each request with the connection that it came over.
+/// The arrived requests: each with the connection that it came over.
 type Heard = Arc<Mutex<Vec<(u64, Vec<Vec<u8>>)>>>;
 
 fn counting() -> (Fake, Heard) {

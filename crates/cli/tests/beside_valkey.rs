@@ -1,4 +1,4 @@
-//! The same replies to valkey-cli and to isotherm-cli: every byte of the output, the errors and the exit code
+//! Equal replies to valkey-cli and to isotherm-cli: every byte of the output, the errors and the exit code
 //! are compared.
 //!
 //! A server of our own says what a real one would seldom say. Needs `ISOTHERM_PEER_BIN`; a reported skip

@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 use fake::Fake;
 use isotherm_stdx::Slot;
 
-/// What the two nodes have been asked.
+/// The requests to the two nodes.
 #[derive(Default)]
 struct Asked {
     moved: AtomicU64,

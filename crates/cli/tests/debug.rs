@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use fake::Fake;
 
-/// What a session of two lines says.
+/// The replies of a session of two lines.
 fn says(_: u64, words: &[Vec<u8>]) -> Vec<u8> {
     let line = String::from_utf8_lossy(&words.join(&b' ')).into_owned();
     let said = match line.as_str() {
@@ -27,7 +27,7 @@ fn says(_: u64, words: &[Vec<u8>]) -> Vec<u8> {
     said.as_bytes().to_vec()
 }
 
-/// What it has printed, its errors, and its code.
+/// Runs the client. Returns its output, its errors, and its code.
 fn run(mode: &str, script: &str, input: &str) -> (String, String, i32) {
     let fake = Fake::start(says);
     let file =

@@ -1,5 +1,5 @@
-//! `--cluster` on real clusters of Valkey, beside valkey-cli on equal ones: the same slots, keys, exit codes
-//! and lines.
+//! `--cluster` on real clusters of Valkey, compared with valkey-cli on equal ones: the same slots, keys, exit
+//! codes and lines.
 //!
 //! Needs `ISOTHERM_PEER_BIN`; a reported skip without. Everything listens on 127.0.0.1.
 
@@ -114,7 +114,7 @@ impl Cluster {
     }
 }
 
-/// The same for both tools; what comes of it is compared.
+/// Runs through these steps with one of the tools; the results of both are compared.
 fn life(bin: &Path, tool: Tool) -> Vec<(&'static str, Vec<String>)> {
     let mut seen = Vec::new();
     let mut cluster = Cluster::create(bin, tool.clone(), 3, 1);
@@ -279,8 +279,8 @@ fn tag(slot: u16) -> String {
     (0..).map(|i| format!("{{{i}}}")).find(|tag| Slot::of_key(tag.as_bytes()).get() == slot).unwrap()
 }
 
-/// Until the tool has shown about so many keys that were moved. Of each key there is a dot, and in addresses
-/// no two.
+/// Waits until the tool has shown about `keys` keys that were moved. There is a dot for each key, and
+/// addresses have no two dots in a row.
 fn wait_for_keys(child: &mut Child, keys: u64) {
     let (mut dots, mut before) = (0, 0);
     for byte in BufReader::new(child.stdout.as_mut().unwrap()).bytes() {
@@ -367,7 +367,7 @@ fn open_uncovered_and_doubled_slots_are_fixed() {
     cluster.expect_whole();
     assert!(to.line().node.slots.has(slot));
 
-    // By hand, at a terminal, and stopped behind a slot.
+    // By hand, at a terminal, and stopped after a slot.
     let answers = format!("20\n{}\nall\nyes\n", to.id());
     let said = tool.run(&format!("reshard {first}"), &answers).well();
     assert!(said.contains("How many slots do you want to move (from 1 to 16384)? "), "{said}");

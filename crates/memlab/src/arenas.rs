@@ -6,9 +6,9 @@
 //! ```
 //!
 //! Threads meet in the arenas when caches are filled and flushed: a thread that finds a lock taken spins or
-//! waits, and both that and the CPU that it costs are reported. What decides is how many threads *run* at a
-//! time in the same arena. The document's 256 arenas are the default of 64 CPUs: a thread that runs meets
-//! another one of 63 in its arena with 63/256, one in four. Here two run, so four arenas make it one in four.
+//! waits, and both that and the CPU that it costs are reported. The number of threads that *run* at a time in
+//! one arena decides. The document's 256 arenas are the default of 64 CPUs: a thread that runs meets another
+//! one of 63 in its arena with 63/256, one in four. Here two run, so four arenas make it one in four.
 
 use std::collections::VecDeque;
 use std::sync::Barrier;
@@ -112,7 +112,7 @@ fn table(options: &Options) -> Fallible<Vec<Table>> {
         for (setting, reported) in SETTINGS.iter().zip(&mut reported) {
             course.step(setting.name)?;
             let case = ["arenas".to_string(), operations.to_string(), setting.bound.to_string()];
-            // The same setting twice is not the same case.
+            // A setting that comes twice makes two cases.
             let run = round * 2 + usize::from(setting.name == "the same again");
             reported.push(variants.run_round("jemalloc", &case, setting.malloc_conf, run)?);
         }
@@ -140,7 +140,7 @@ fn row(setting: &Setting, figures: &[Figures], first: &[Figures]) -> Fallible<Ve
     ])
 }
 
-/// The value that so many quarters of the others are below.
+/// The value that is above `quarters` quarters of the others.
 fn quantile(values: &[f64], quarters: usize) -> f64 {
     let mut values = values.to_vec();
     values.sort_by(f64::total_cmp);
@@ -183,7 +183,7 @@ pub fn work(args: &[String]) -> Fallible<Figures> {
     Ok(figures)
 }
 
-/// Takes and frees until so many operations are made; what it holds then.
+/// Takes and frees until `operations` operations are made. Returns the blocks that it holds then.
 fn churn(seed: u64, operations: u64) -> VecDeque<Vec<Vec<u8>>> {
     let mut prng = Prng::new(seed);
     let mut bursts = VecDeque::with_capacity(BURSTS);

@@ -1,5 +1,5 @@
-//! Figures of cases that are done, kept in a folder: a long table is made in several runs, or goes on after
-//! one was stopped.
+//! Figures of cases that are done, kept in a folder: a long table is made in several runs, or is continued
+//! after one was stopped.
 //!
 //! ```text
 //!   jemalloc-slot-index-skip-list-15000000-89ab01234567cdef.figures      program, case, and a checksum of both
@@ -79,7 +79,7 @@ mod tests {
         };
         assert_eq!(bytes("a 1", 5.0), 5.0);
         assert_eq!(bytes("a 1", 6.0), 5.0);
-        // The same file name but for the checksum.
+        // The file name stays the same but for the checksum.
         assert_eq!(bytes("a-1", 7.0), 7.0);
         fs::write(&program, "two").unwrap();
         assert_eq!(kept.figures(&program, "a 1", measure(8.0)).unwrap().get("bytes"), Ok(8.0));

@@ -1,9 +1,9 @@
 //! Document 5's table with ours: bytes a key of 16 B with a value of 16 B, and how they go with the number of
 //! keys.
 //!
-//! The document sets 10 M times a random one of 10 M keys, of which 63 % (1 - 1/e) are met. Bytes a key are
+//! The document sets 10 M times a random one of 10 M keys; 63 % (1 - 1/e) of them are met. Bytes a key are
 //! those above the empty server, after its memory has stood still; the document divided all of `used_memory`,
-//! which stands beside.
+//! which is shown as well.
 
 use isotherm_probe::{Fallible, Server};
 use isotherm_stdx::Prng;

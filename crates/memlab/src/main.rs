@@ -1,8 +1,8 @@
 //! `isotherm-memlab`: what structures and allocators do to memory, by small honest models, one table a
 //! command.
 //!
-//! The five documents that Isotherm started from published such tables; each is made again here, beside their
-//! figures.
+//! The five documents that Isotherm started from published such tables; each is made again here, next to
+//! their figures.
 //!
 //! ```text
 //!   isotherm-memlab TABLE                         the one that is asked: plans, prints, writes
@@ -12,9 +12,9 @@
 //!   isotherm-server-jemalloc                      or the real server, filled over a socket
 //! ```
 //!
-//! A case has a process of its own, so what one case leaves behind is not in the figures of the next; and a
-//! binary has one allocator, so there are four of them. A table is printed and written when all of its rows
-//! are there, and not before.
+//! A case has a process of its own, so memory that one case leaves behind is not in the figures of the next;
+//! and a binary has one allocator, so there are four of them. A table is printed and written when all of its
+//! rows are there, and not before.
 
 mod arenas;
 mod cluster_slots;

@@ -158,7 +158,8 @@ fn write(folder: &Path, name: &str, ending: &str, text: &str) -> Fallible {
     write_whole(&folder.join(format!("{name}.{ending}")), text)
 }
 
-/// A file that is there with all of its text or as it was: it is written beside its place, and moved there.
+/// Writes a file that is there with all of its text or as it was: it is written next to its place, and moved
+/// there.
 pub fn write_whole(file: &Path, text: &str) -> Fallible {
     let mut part = file.as_os_str().to_owned();
     part.push(".part");

@@ -12,7 +12,7 @@ use crate::figures::Figures;
 use crate::kept::Kept;
 use crate::options::Options;
 
-/// A program of which there is one an allocator.
+/// A program that exists once for each allocator.
 struct Program {
     package: &'static str,
     name: &'static str,

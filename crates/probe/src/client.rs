@@ -99,7 +99,7 @@ impl Client {
     }
 }
 
-/// Sends commands of which only that they succeed is wanted, many before the first reply is read.
+/// A client that sends commands which only have to succeed, many before the first reply is read.
 pub struct Ahead {
     client: Client,
     batch: Vec<u8>,

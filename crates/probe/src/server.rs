@@ -107,7 +107,7 @@ impl Server {
         self.wait_until_cluster_is_ok()
     }
 
-    /// A member of a cluster serves its slots only some time behind its start.
+    /// A member of a cluster serves its slots only some time after its start.
     pub fn wait_until_cluster_is_ok(&self) -> Fallible {
         let mut client = self.client()?;
         for _ in 0..200 {
@@ -163,8 +163,8 @@ impl Server {
         Ok(bytes)
     }
 
-    /// The most that was resident at any time. Read once, afterwards: to look every so often while delays are
-    /// measured would be to measure the looking, which walks all pages.
+    /// The most that was resident at any time. Read once, afterwards: to look again and again while delays
+    /// are measured would be to measure the looking, which walks all pages.
     pub fn resident_bytes_max(&self) -> Fallible<u64> {
         let file = format!("/proc/{}/status", self.process.id());
         let text = fs::read_to_string(&file).map_err(|why| format!("cannot read {file}: {why}"))?;
@@ -182,7 +182,7 @@ impl Server {
     pub fn whole_cpu_ns(&self) -> Fallible<u64> {
         let path = format!("/proc/{}/stat", self.process.id());
         let text = fs::read_to_string(&path).map_err(|why| format!("cannot read {path}: {why}"))?;
-        // Behind the name, which may have spaces: the state is field 3, user and system time are 14 and 15.
+        // After the name, which may have spaces: the state is field 3, user and system time are 14 and 15.
         let behind_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
         let ticks = behind_name.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
         let ticks = ticks.sum::<Result<u64, _>>().map_err(|why| format!("{path}: {why}"))?;

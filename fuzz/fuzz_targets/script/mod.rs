@@ -42,8 +42,8 @@ pub fn as_text(tape: &[u8]) -> &[u8] {
     }
 }
 
-/// What the walker makes of results: each table with its head, lists without what is nil. And how many values
-/// there are. The order of entries stays.
+/// The results as the walker writes them: each table with its head, lists without nil values. The second part
+/// is the number of values. The order of entries stays.
 pub fn walked(tape: &[u8]) -> (Vec<u8>, usize) {
     let (mut out, mut at, mut count) = (Vec::new(), 0, 0);
     while at < tape.len() {

@@ -121,8 +121,8 @@ impl Batches {
         Batches(keys.chunks_exact(PIPELINE as usize).map(batch).collect())
     }
 
-    /// Over fifty connections, each of which waits for its replies, as `Load` does, for which a MOVED would
-    /// be a failure.
+    /// Sends requests over fifty connections. Each waits for its replies, as in `Load`, but a MOVED would be
+    /// a failure there.
     fn send(&self, port: u16, count: u64) -> Fallible {
         const CONNECTIONS: usize = 50;
         let failed = |why: std::io::Error| format!("load on port {port}: {why}");

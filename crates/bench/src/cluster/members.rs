@@ -26,7 +26,7 @@ pub fn measure(options: &Options, table: &mut Table) -> Fallible {
             let members: Vec<Server> =
                 (0..MEMBERS).map(|_| Server::start(side, &setting, options)).collect::<Fallible<_>>()?;
             let made_s = make(&members)?;
-            // What follows from the making is over.
+            // The after-effects of the creation are over.
             std::thread::sleep(Duration::from_secs(5));
             let (before, start) = (cpu_ns(&members)?, Instant::now());
             std::thread::sleep(Duration::from_secs(options.scaled(QUIET_S).max(5)));

@@ -24,7 +24,7 @@ pub fn measure(options: &Options, table: &mut Table) -> Fallible {
         for side in SIDES {
             let setting = || Setting { workers: 1, ..Setting::default() };
             let used = |server: &Server| -> Fallible<f64> {
-                // What is made at the start is made; connections that were tried are over or stand.
+                // Everything of the start has been made; connections that were tried are over or stand.
                 std::thread::sleep(Duration::from_millis(1500));
                 Ok(server.client()?.used_memory_bytes()? as f64)
             };
@@ -165,7 +165,7 @@ pub fn slow_readers(options: &Options, table: &mut Table) -> Fallible {
                 let turn = Instant::now();
                 most = most.max(server.resident_bytes()?);
                 for stream in &mut streams {
-                    // What has not come yet is read in the next turn.
+                    // Bytes that have not come yet are read in the next turn.
                     let _ = stream.read(&mut buffer);
                 }
                 std::thread::sleep(Duration::from_millis(100).saturating_sub(turn.elapsed()));

@@ -1,9 +1,9 @@
-//! What a member of a cluster costs: the replies that show the cluster, commands beside those of a lone
+//! Costs of a member of a cluster: the replies that show the cluster, commands compared with those of a lone
 //! server, MOVED, memory.
 //!
-//! The cluster is on paper (`conf`): 80 or 100 primaries, of which only the server is there (but for
-//! `members`). Times of a call are those that the servers count themselves (INFO commandstats, without
-//! parsing and writing); CPU is that of all threads, from the kernel's scheduler.
+//! The cluster is on paper (`conf`): 80 or 100 primaries, and only the server itself is there (but for
+//! `members`). Times of a call are counted by the servers themselves (INFO commandstats, without parsing and
+//! writing); CPU is that of all threads, from the kernel's scheduler.
 
 use crate::Fallible;
 use crate::options::Options;

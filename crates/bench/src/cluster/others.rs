@@ -95,9 +95,9 @@ fn own_key(client: &mut Client) -> Fallible<String> {
     Err("no key is the server's own".to_string())
 }
 
-/// At fixed times, whether or not the last one was answered: its time counts from when it was due. A server
-/// that has fallen behind by two windows has shown what it does; those that were due and never sent are not
-/// counted.
+/// Sends GETs at fixed times, whether or not the last one was answered: the time of a GET counts from when it
+/// was due. A server that has fallen behind by two windows has shown what it does; those that were due and
+/// never sent are not counted.
 fn gets(server: &Server, key: &str, window: Duration) -> Fallible<Histogram> {
     let mut client = server.client()?;
     let mut times = Histogram::default();
@@ -145,7 +145,7 @@ fn move_and_fetch(server: &Server, clients: u64, is_over: &AtomicBool) -> Fallib
     Ok(moves)
 }
 
-/// Clients of which each asks again when it has its reply.
+/// Clients. Each asks again when it has its reply.
 struct Herd {
     clients: Vec<(TcpStream, Scanner, bool)>,
     buffer: Vec<u8>,

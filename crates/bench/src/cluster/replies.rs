@@ -1,4 +1,4 @@
-//! CLUSTER SLOTS, SHARDS and NODES: microseconds a call, while nothing changes and right behind a change.
+//! CLUSTER SLOTS, SHARDS and NODES: microseconds a call, while nothing changes and right after a change.
 
 use isotherm_probe::{Client, command, info_field};
 use isotherm_resp::reply_parse::Value;
@@ -68,8 +68,8 @@ fn calls(
     Ok(())
 }
 
-/// The first call behind each move of a slot; and what making it anew costs in all, on whichever thread: CPU
-/// of moves and calls in turns, less that of as many moves and of as many calls.
+/// Measures the first call after each move of a slot, and the whole cost of making the reply anew, on
+/// whichever thread: CPU of moves and calls in turns, less that of as many moves and of as many calls.
 pub fn change(options: &Options, table: &mut Table) -> Fallible {
     let aim = aim("<= 40 us", "<= 200 us");
     for (nodes, layout) in SIZES {
@@ -97,7 +97,7 @@ pub fn change(options: &Options, table: &mut Table) -> Fallible {
     Ok(())
 }
 
-/// Moves at a time: without a call behind each, then with one.
+/// Moves at a time: without a call after each, then with one.
 const BLOCK: usize = 25;
 
 /// Returns the cost of the first CLUSTER SLOTS after a change, in microseconds: as the server counts it, and

@@ -1,5 +1,5 @@
-//! What the log adds to a pipelined SET: CPU time of all threads, with `appendfsync everysec` and without a
-//! log.
+//! The cost that the log adds to a pipelined SET: CPU time of all threads, with `appendfsync everysec` and
+//! without a log.
 
 use super::folder::Folder;
 use super::{Best, Figures, logged, two_workers};

@@ -1,4 +1,4 @@
-//! What a sync takes: of the machine's disk, measured; of a modelled one, as it is defined.
+//! The time of a sync: of the machine's disk, measured; of a modelled one, as it is defined.
 
 use std::fs;
 use std::os::unix::fs::FileExt;
@@ -29,7 +29,7 @@ impl Disk {
         Disk::compiled(options, "modelled_disk", &[])
     }
 
-    /// To replace a file takes so long, and nothing else takes any time.
+    /// A disk that takes `replace_us` to replace a file, and no time for anything else.
     pub fn slow(options: &Options, replace_us: u32) -> Fallible<Disk> {
         let prices = [format!("-DRENAME_US={replace_us}"), "-DAPPEND_US=0".into(), "-DOVERWRITE_US=0".into()];
         Disk::compiled(options, "slow_disk", &prices)

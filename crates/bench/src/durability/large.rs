@@ -22,7 +22,7 @@ const KEYS: u64 = 5_000_000;
 /// Number of fields of the hash.
 const FIELDS: u64 = 10_000_000;
 const FIELDS_PER_COMMAND: u64 = 10;
-/// Commands between two looks at whether the save goes on.
+/// Commands between two looks at whether the save is still running.
 const LOOK_EVERY: u64 = 200;
 
 pub fn measure(options: &Options, table: &mut Table) -> Fallible {
@@ -92,7 +92,7 @@ fn set(number: u64, out: &mut Vec<u8>) {
     command(out, [b"SET".as_slice(), format!("{{tag}}:{number:010}").as_bytes(), VALUE].into_iter());
 }
 
-/// Commands one at a time, alternately on a key and on a field, while a save goes on.
+/// Sends commands one at a time, alternately on a key and on a field, while a save runs.
 fn longest_during_a_save(server: &Server, keys: u64, fields: u64) -> Fallible<f64> {
     let (mut client, mut asker) = (server.client()?, server.client()?);
     let mut clock = Clock::of_busiest(server, &mut client)?;

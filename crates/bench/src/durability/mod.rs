@@ -1,4 +1,4 @@
-//! What durability costs: saving, loading, logging, and waiting for the disk. A row of the table is one
+//! The costs of durability: saving, loading, logging, and waiting for the disk. A row of the table is one
 //! question.
 //!
 //! Both servers get equal settings and folders on the same disk, in turns; Isotherm has two workers. Valkey

@@ -1,5 +1,5 @@
-//! `appendfsync everysec` beside a process that keeps the disk busy: does a SET wait for a disk that it has
-//! no need of?
+//! `appendfsync everysec` while a process keeps the disk busy: does a SET wait for a disk that it has no need
+//! of?
 
 use std::fs::{self, File};
 use std::io::{Seek, Write};

@@ -1,5 +1,5 @@
-//! BGSAVE while keys are written at a fixed rate: how much memory comes on top, and what the slowest requests
-//! notice.
+//! BGSAVE while keys are written at a fixed rate: the additional memory, and the delay of the slowest
+//! requests.
 //!
 //! Memory is the proportional share (PSS) of the process and of what it has forked. To read it walks all
 //! their pages and holds up the process, so memory and times come from different saves.

@@ -1,4 +1,5 @@
-//! A way to a primary that lets a replica read so many bytes a second, until the brake is taken off.
+//! A way to a primary that lets a replica read a limited number of bytes a second, until the brake is taken
+//! off.
 //!
 //! ```text
 //!   replica --------- as it comes --------> primary
@@ -73,7 +74,7 @@ impl Drop for Brake {
 
 fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     while !shared.ends.load(Relaxed) {
-        // What cannot be connected is closed, and tried again by the replica.
+        // A connection that cannot be made is closed, and tried again by the replica.
         match listener.accept() {
             Ok((replica, _)) => drop(connect(replica, shared)),
             Err(_) => thread::sleep(BETWEEN_LOOKS),
@@ -120,7 +121,7 @@ fn carry(mut from: TcpStream, mut to: TcpStream, brake: Option<&Shared>) {
 }
 
 impl Shared {
-    /// Until so many bytes may have left, or the brake is off.
+    /// Waits until `carried` bytes may have left, or the brake is off.
     fn wait(&self, begun: Instant, carried: u64) {
         let due = due_after(carried, self.bytes_per_second);
         while self.is_on.load(Relaxed) && !self.ends.load(Relaxed) && begun.elapsed() < due {

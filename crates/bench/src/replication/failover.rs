@@ -4,8 +4,8 @@
 //!   FAILOVER to A ----------------------------> SET at B: -READONLY, -READONLY, ... +OK
 //!        '--------------- unavailable ----------------------------------------------'
 //! ```
-//! Writers go on beside it, at whichever of the two takes their writes. Each key is written once, so what is
-//! missing at the last primary is lost.
+//! Writers run meanwhile, at the server of the two that takes their writes. Each key is written once, so a
+//! key that is missing at the last primary is lost.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
@@ -37,7 +37,7 @@ struct Outcome {
     unavailable_ms: Vec<f64>,
     answered: usize,
     lost: usize,
-    /// Snapshots beside the first one.
+    /// Snapshots besides the first one.
     snapshots: u64,
 }
 

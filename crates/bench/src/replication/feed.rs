@@ -1,4 +1,4 @@
-//! What one replica adds to a pipelined SET: CPU time of the primary's process.
+//! The cost that one replica adds to a pipelined SET: CPU time of the primary's process.
 
 use super::pair::Pair;
 use crate::durability::{Best, Figures, ratio};

@@ -1,5 +1,5 @@
-//! What replication costs: a full sync, the feed of one replica, applying what has come together, waiting for
-//! an ACK, handing over; and what a replica that is slow, restarted or cut off goes through.
+//! The costs of replication: a full sync, the feed of one replica, applying commands that have come together,
+//! waiting for an ACK, handing over; and the course of a replica that is slow, restarted or cut off.
 //!
 //! ```text
 //!   load --> primary --> replica        each of the two is Valkey or Isotherm

@@ -29,7 +29,7 @@ pub fn limits(options: &Options) -> Setting {
 pub fn setting(options: &Options) -> Setting {
     limits(options)
         .with("repl-diskless-load", "flush-before-load")
-        // What a replica has not read yet is no reason to drop it.
+        // Bytes that a replica has not read yet are no reason to drop it.
         .with("client-output-buffer-limit", "replica 0 0 0")
         .with("repl-backlog-size", "256mb")
 }
@@ -60,7 +60,7 @@ impl Pair {
     /// Asks again and again whether the replica has all that the primary has.
     pub fn watch(&self) -> Fallible<impl FnMut() -> bool> {
         let (mut primary, mut replica) = (self.primary.client()?, self.replica.client()?);
-        // One that cannot be asked is noticed by the one who waits for it.
+        // The caller that waits for a server notices that it cannot be asked.
         Ok(move || is_in_sync(&mut primary, &mut replica).unwrap_or(true))
     }
 

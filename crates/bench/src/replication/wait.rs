@@ -1,5 +1,5 @@
-//! Waiting for an ACK: one client's SET and WAIT 1, and fifty that do it at once, beside replies that wait by
-//! themselves.
+//! Waiting for an ACK: one client's SET and WAIT 1, and fifty that do it at once, compared with replies that
+//! wait by themselves.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What TLS costs: CPU of commands over plain and over encrypted connections, of handshakes, and memory of
+//! The costs of TLS: CPU of commands over plain and over encrypted connections, of handshakes, and memory of
 //! connections that wait.
 //!
 //! ```text
@@ -37,7 +37,7 @@ pub fn measure(options: &Options) -> Fallible<Vec<Table>> {
     Ok(vec![commands(&files, options)?, handshakes(&files, options)?, idle(&files, options)?])
 }
 
-/// A server with a port for TLS beside its own.
+/// A server with a port for TLS in addition to its own.
 struct TlsServer {
     server: Server,
     port: u16,

@@ -184,7 +184,7 @@ impl Job<'_> {
         }
     }
 
-    /// Behind a comment: where the file is to be cut, if it was written too late.
+    /// The place after a comment at which the file is to be cut, if the comment was written too late.
     fn cut_for_time(&self, report: &mut Report<'_>, state: &State<'_>) -> Checked<Option<u64>> {
         let Repair::TruncateToTimestamp(to) = self.repair else { return Ok(None) };
         let Some(text) = state.buffer.strip_prefix(b"#TS:") else { return Ok(None) };

@@ -16,7 +16,7 @@ const PORTION_BYTES: usize = 128 << 10;
 const COMMIT_LINE_BYTES_MAX: usize = 128;
 /// Beginning of the comments that isotherm-server writes.
 const OURS: &[u8] = b"#isotherm ";
-/// Words behind that in a manifest. One that lists no file is read as a file of old style, as by Valkey's
+/// Words after that in a manifest. One that lists no file is read as a file of old style, as by Valkey's
 /// program; its last comment has no line end.
 const OF_MANIFESTS: [&[u8]; 3] = [b"replid ", b"incr ", b"ended "];
 
@@ -61,7 +61,7 @@ impl<'f> Input<'f> {
         self.position
     }
 
-    /// Something was asked for behind the last byte.
+    /// Returns whether something was asked for after the last byte.
     pub fn is_at_end(&self) -> bool {
         self.is_at_end
     }
@@ -154,7 +154,7 @@ impl<'f> Input<'f> {
         Ok(is_there)
     }
 
-    /// Takes so many bytes and keeps the first and the last ones; returns how many there were.
+    /// Takes `count` bytes and keeps the first and the last ones; returns how many there were.
     pub fn skip(&mut self, count: u64, first: &mut Vec<u8>, last: &mut Vec<u8>) -> io::Result<u64> {
         const KEPT: usize = 8;
         first.clear();

@@ -151,7 +151,7 @@ fn job<'j>(
     is_rdb: bool,
     options: &'j Options,
 ) -> Job<'j> {
-    // What lies behind the bytes that are listed is not part of the log.
+    // Bytes after the listed ones are not part of the log.
     let bytes = listed.place.and_then(|place| place.len);
     let Options { repair, swap_dir, .. } = options;
     let swap_dir = swap_dir.as_deref();

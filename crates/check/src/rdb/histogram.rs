@@ -39,7 +39,7 @@ impl Histogram {
         self.total += 1;
     }
 
-    /// The largest value of the bucket below which so many percent of the values are; 0 without values.
+    /// The largest value of the bucket up to which `percent` percent of the values lie; 0 without values.
     pub fn percentile(&self, percent: f64) -> u64 {
         let wanted = ((percent / 100.0 * self.total as f64 + 0.5) as u64).max(1);
         let mut seen = 0;

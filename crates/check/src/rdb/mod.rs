@@ -8,8 +8,8 @@
 //! [offset 1042] \o/ RDB looks OK! \o/
 //! [info] 13 keys read
 //! ```
-//! What is checked beyond the sum: versions, types, lengths, the insides of packed values, elements that come
-//! twice, the ids and groups of streams. So a file that was written without a sum is not believed either.
+//! Checks beyond the sum: versions, types, lengths, the insides of packed values, elements that come twice,
+//! the ids and groups of streams. So a file that was written without a sum is not believed either.
 
 pub mod histogram;
 mod repeats;
@@ -260,7 +260,7 @@ impl<'s> Check<'s> {
         report.line(text)
     }
 
-    /// Once, in front of what is reported first behind the head.
+    /// Shows the version once, before the first report after the head.
     fn show_version(&mut self, report: &mut Report<'_>) -> Checked<()> {
         if std::mem::replace(&mut self.is_version_shown, true) || self.reader.offset() < MAGIC_BYTES {
             return Ok(());

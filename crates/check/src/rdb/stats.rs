@@ -1,4 +1,4 @@
-//! What `--stats` shows: keys, elements and their sizes, of each database and type.
+//! The figures of `--stats`: keys, elements and their sizes, of each database and type.
 //!
 //! ```text
 //! [info] db.0.type.string.keys.total:10        info

@@ -22,7 +22,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Values are exact to so many decimal digits, 1 to 4.
+    /// Creates a histogram whose values are exact to `digits` decimal digits, 1 to 4.
     pub fn new(digits: u32) -> Histogram {
         let fine = (2 * 10u64.pow(digits.clamp(1, 4))).next_power_of_two();
         let mut histogram = Histogram {
@@ -79,7 +79,7 @@ impl Histogram {
         self.max_us
     }
 
-    /// The latency that so many percent do not exceed, and how many those are.
+    /// The latency that `percent` percent of the values do not exceed, and the number of those values.
     pub fn at_percentile(&self, percent: f64) -> (u64, u64) {
         let wanted = ((percent / 100.0 * self.total as f64).ceil() as u64).clamp(1, self.total.max(1));
         let mut sum = 0;

@@ -1,4 +1,4 @@
-//! What a test found, for eyes and for spreadsheets, and the line that shows how far it is.
+//! The results of a test, for eyes and for spreadsheets, and the line that shows how far it is.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -94,11 +94,11 @@ fn share(options: &Options, now: Progress) -> f64 {
     share.clamp(0.0, 1.0)
 }
 
-/// The line behind a bar, `[########            ]  40% `, on one row of the terminal: a row more could not be written over.
-/// Where there is little room the bar is shorter, then there is none, then the line is cut.
+/// The line after a bar, `[########            ]  40% `, on one row of the terminal: a row more could not be
+/// written over. Where there is little room the bar is shorter, then there is none, then the line is cut.
 fn fitted(share: f64, line: String, columns: usize) -> String {
     const BESIDE_CELLS: usize = "[] 100% ".len();
-    // A terminal goes on to the next row when the last column has been written.
+    // A terminal moves to the next row when the last column has been written.
     let columns = columns.saturating_sub(1);
     let cells = columns.saturating_sub(line.chars().count() + BESIDE_CELLS).min(BAR_CELLS);
     if cells < BAR_CELLS_MIN {

@@ -60,7 +60,7 @@ impl Numbers {
 #[derive(Clone, Debug)]
 pub struct Template {
     bytes: Vec<u8>,
-    /// Commands in it: so many replies come.
+    /// Number of commands in it, and so of replies.
     pub commands: usize,
     places: [Vec<usize>; PLACES.len()],
     tags: Vec<usize>,

@@ -27,7 +27,7 @@ use crate::text::reason;
 
 const READ_BYTES: usize = 64 << 10;
 const EVENTS_MAX: usize = 1024;
-/// Servers take only so many connections that they have not accepted yet.
+/// Number of connections that are opened at once: servers limit those that they have not accepted yet.
 const OPENED_AT_ONCE: usize = 64;
 const OPENING_PAUSE: Duration = Duration::from_millis(50);
 /// A cluster that is down may come back.
@@ -241,7 +241,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Goes on with a connection that something can be done with.
+    /// Advances a connection that something can be done with.
     fn advance(&mut self, at: usize) -> Fallible {
         if self.clients[at].pending == 0 {
             return Ok(());
@@ -315,8 +315,7 @@ impl Worker {
                 }
                 _ if client.greeting_replies > 0 => {
                     client.greeting_replies -= 1;
-                    // It has been sent, and is not said again. What remains to be sent is counted from the
-                    // batch.
+                    // It has been sent, and is not said again. The rest to be sent is counted from the batch.
                     client.sent -= client.greeting.len();
                     client.greeting = Vec::new();
                     client.pending -= 1;

@@ -1,5 +1,4 @@
-//! What is right and wrong with a cluster, in the lines of valkey-cli; with `fix`, wrong is made right on the
-//! way.
+//! A check of a cluster, in the lines of valkey-cli; with `fix`, faults are repaired on the way.
 
 use std::collections::BTreeSet;
 
@@ -20,7 +19,7 @@ pub struct How {
     pub fix: bool,
 }
 
-/// True if all is well. What is not stands in `errors` too.
+/// Checks the cluster. True if all is well; faults are in `errors` too.
 pub fn check(cluster: &mut Cluster, how: How) -> Fallible<bool> {
     say::info(format!(">>> Performing Cluster Check (using node {})", cluster.name(0)));
     if !how.quiet {

@@ -18,7 +18,7 @@ const REQUESTS_PER_BATCH: usize = 512;
 pub struct Way {
     pub dial: Dial,
     pub login: Login,
-    /// A node that is silent for so long is given up. Above what MIGRATE may take.
+    /// Silence after which a node is given up. It is longer than a MIGRATE may take.
     pub patience: Duration,
 }
 

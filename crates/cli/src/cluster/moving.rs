@@ -27,7 +27,7 @@ const SOURCE_KNOWS_ALREADY: [&str; 4] = [
 const READY_MAX: Duration = Duration::from_secs(10);
 const READY_POLL: Duration = Duration::from_millis(100);
 const ATOMIC_POLL: Duration = Duration::from_millis(100);
-/// Behind the value in a DUMP: two bytes of the version, and a checksum.
+/// Bytes after the value in a DUMP: two of the version, and a checksum.
 const DUMP_TRAILER_BYTES: usize = 10;
 const ABSENT_DIGEST: &[u8] = b"0000000000000000000000000000000000000000";
 
@@ -38,7 +38,7 @@ pub struct Path {
     pub slot: u16,
 }
 
-/// Waits until a node takes keys, or for so long that the first of them shows why it does not.
+/// Waits until a node takes keys, or for a time after which its first key shows why it does not.
 pub fn wait_until_ready(cluster: &mut Cluster, at: usize) -> Result<(), Trouble> {
     let begun = Instant::now();
     loop {
@@ -75,7 +75,7 @@ pub fn move_slot(cluster: &mut Cluster, path: Path, progress: &mut Progress) -> 
     Ok(())
 }
 
-/// The keys only: who owns the slot stays as it is.
+/// Moves the keys only: the owner of the slot stays as it is.
 pub fn move_keys_shown(cluster: &mut Cluster, path: Path, progress: &mut Progress) -> Result<(), Trouble> {
     progress.begin_slot(path.slot, &cluster.name(path.from), &cluster.name(path.to));
     let moved = move_keys(cluster, path, progress);

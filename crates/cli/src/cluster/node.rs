@@ -9,7 +9,7 @@ use isotherm_stdx::Slot;
 
 use super::slots::SlotSet;
 
-/// A node lists so many open slots at most: each of them twice, once in each direction.
+/// Maximum number of open slots that a node lists: each slot twice, once in each direction.
 const OPEN_MAX: usize = 2 * Slot::COUNT;
 /// valkey-cli takes a bus port that is not known to be so much above the port of clients.
 pub const BUS_PORT_ABOVE: u16 = 10000;

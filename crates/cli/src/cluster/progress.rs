@@ -5,7 +5,7 @@
 //! rebalance    ####
 //! terminal     [#########           ]  412/1000 slots, 51234 keys, 1710 keys/s, 0:21 left
 //! ```
-//! Ctrl-C ends the work behind the slot that is being moved; a second one at once, and then `fix` has
+//! Ctrl-C ends the work after the slot that is being moved; a second one at once, and then `fix` has
 //! something to do.
 
 use std::sync::Arc;

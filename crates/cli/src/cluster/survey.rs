@@ -1,4 +1,4 @@
-//! What `check` says beyond valkey-cli, and what a rebalance weighs slots by: hosts, zones, CLUSTER
+//! Facts that `check` reports beyond valkey-cli, and by which a rebalance weighs slots: hosts, zones, CLUSTER
 //! SLOT-STATS.
 
 use isotherm_resp::reply_parse::Value;

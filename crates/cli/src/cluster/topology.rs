@@ -1,4 +1,4 @@
-//! What a client knows of a cluster, and when it asks again.
+//! The knowledge that a client has of a cluster, and the moments at which it asks again.
 //!
 //! A hundred thousand clients that each answer a MOVED by asking for the whole map, each of the same first
 //! node, overrun that node with the most expensive question there is. The client's half of the cure is here:

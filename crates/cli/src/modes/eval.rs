@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::Fallible;
 
-/// Keys stand before a comma of its own, arguments behind it.
+/// Keys stand before a comma of its own, arguments after it.
 pub fn command(file: &Path, words: &[Vec<u8>]) -> Fallible<Vec<Vec<u8>>> {
     let script = std::fs::read(file)
         .map_err(|why| format!("Can't open file '{}': {}", file.display(), crate::text::reason(&why)))?;

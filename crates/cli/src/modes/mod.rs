@@ -1,4 +1,4 @@
-//! What one can ask for besides running commands: looks at a server from outside, each a file.
+//! Modes besides running commands: looks at a server from outside, each a file.
 
 pub mod big_keys;
 pub mod debug;

@@ -1,5 +1,5 @@
 //! `--latency-dist`: latencies as a line of colours, one line a second. The hotter a place, the more PINGs
-//! took so long.
+//! took the time that it stands for.
 
 use std::time::{Duration, Instant};
 

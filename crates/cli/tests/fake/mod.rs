@@ -9,7 +9,7 @@ use isotherm_resp::reply_parse::{Value, parse_value};
 /// To HELLO every server of these tests says that it speaks RESP3.
 const HELLO_3: &[u8] = b"%2\r\n$6\r\nserver\r\n$6\r\nvalkey\r\n$7\r\nversion\r\n$5\r\n9.1.2\r\n";
 
-/// What is said to a request; nothing said means: the connection is closed. The number is that of the
+/// The reply to a request; an empty one means that the connection is closed. The number is that of the
 /// connection.
 type Says = dyn Fn(u64, &[Vec<u8>]) -> Vec<u8> + Send + Sync;
 

@@ -13,7 +13,7 @@ use isotherm_cli::connection::{Connection, Dial};
 use isotherm_probe::free_port;
 use isotherm_resp::reply_parse::Value;
 
-/// What is waited for takes a second at most; a machine under load takes longer.
+/// Maximum time of a wait. It takes a second at most; a machine under load takes longer.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// A tool that takes longer hangs.
 const TOOL_MAX: Duration = Duration::from_secs(240);
@@ -101,7 +101,7 @@ impl Node {
         self.text("CLUSTER MYID")
     }
 
-    /// What it says of itself.
+    /// The line of this node about itself.
     pub fn line(&self) -> Line {
         let lines = parse(&self.text("CLUSTER NODES")).unwrap();
         lines.into_iter().find(Line::is_myself).unwrap()
@@ -164,7 +164,7 @@ impl Tool {
         Said { text: String::from_utf8_lossy(&text).into_owned(), code: output.status.code() }
     }
 
-    /// The same, which is to end well.
+    /// Runs a line that is to end well.
     #[track_caller]
     pub fn good(&self, line: &str) -> String {
         self.run(line, "").well()

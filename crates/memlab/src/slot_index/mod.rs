@@ -27,7 +27,7 @@ use tables::{Kind, Tables};
 
 /// Keys of a primary in document 1.
 const KEYS: u64 = 15_000_000;
-/// Ids that were drawn for its tree, of which a third is kept.
+/// Ids that were drawn for its tree. A third of them is kept.
 const DRAWN: u64 = 45_000_000;
 const SEED: u64 = 20_171_121;
 /// A record for each slot; crates/keyspace/src/layout/record.rs has the drawing.

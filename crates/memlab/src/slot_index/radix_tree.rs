@@ -27,7 +27,7 @@ pub struct RadixTree {
 enum End {
     /// The key is there.
     Found,
-    /// No way on from this node; so many characters of the key are behind.
+    /// No way on from this node; `behind` characters of the key have been passed.
     Stuck { node: u64, behind: usize },
     /// The run of this node differs from the key at `split`.
     Inside { node: u64, behind: usize, split: usize },

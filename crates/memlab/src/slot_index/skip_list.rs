@@ -37,7 +37,7 @@ impl SkipList {
         SkipList { nodes, levels: 1, prng: Prng::new(7) }
     }
 
-    /// Nodes beside the head; each has an object too.
+    /// Nodes besides the head; each has an object too.
     pub fn len(&self) -> usize {
         (self.nodes.len() - 1) / 2
     }

@@ -1,4 +1,4 @@
-//! `backup`: an RDB file of each primary, and who had which slots.
+//! `backup`: an RDB file of each primary, and the slots that each of them had.
 
 use std::path::Path;
 

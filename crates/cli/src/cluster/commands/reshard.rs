@@ -1,4 +1,4 @@
-//! `reshard`: so many slots to one node.
+//! `reshard`: a number of slots to one node.
 
 use super::place;
 use crate::Fallible;

@@ -37,7 +37,7 @@ pub fn primaries_count(nodes: usize, replicas: usize) -> usize {
     nodes / (replicas + 1)
 }
 
-/// True if a replica stands beside its primary.
+/// True if a replica shares a host with its primary.
 pub fn is_beside_primary(score: u64) -> bool {
     score >= BESIDE_PRIMARY
 }

@@ -1,6 +1,6 @@
 //! `fix`: one owner for a slot, and all its keys there.
 //!
-//! What a move of a slot does, in this order, and what is found when it was cut after each step:
+//! The steps of a move of a slot, in this order, and the state that is found when it was cut after each step:
 //!
 //! ```text
 //!                                  owner    source      target      fix

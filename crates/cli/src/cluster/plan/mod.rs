@@ -1,4 +1,4 @@
-//! What is to be done to a cluster, decided without talking to it: state in, steps out. Nodes are numbers.
+//! Plans of changes of a cluster, made without talking to it: state in, steps out. Nodes are numbers.
 
 pub mod create;
 pub mod fix;

@@ -1,4 +1,4 @@
-//! `reshard`: so many slots, from these nodes, each in proportion to what it has.
+//! `reshard`: a number of slots, from these nodes, each in proportion to the slots that it has.
 
 /// Slots of one source, and how many of them go.
 pub struct Source<'a> {

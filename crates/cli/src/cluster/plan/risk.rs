@@ -1,5 +1,5 @@
-//! What a cluster would not survive: the loss of a host or an availability zone, and slots that are too large
-//! or too hot.
+//! Events that a cluster would not survive: the loss of a host or an availability zone, and slots that are
+//! too large or too hot.
 //!
 //! A replica is promoted by the votes of a majority of the primaries that have slots. So a place is a danger
 //! if the primaries elsewhere are not that majority, or if it has all copies of a shard.
@@ -101,7 +101,7 @@ pub struct Heavy {
 
 /// A slot stands out if it is a tenth of its node ..
 const PART_OF_NODE: u64 = 10;
-/// .. and so many times the average of all slots of the cluster ..
+/// .. and a multiple of the average of all slots of the cluster ..
 const TIMES_AVERAGE: u64 = 20;
 /// .. and of some size at all.
 const KEYS_MIN: u64 = 100_000;
