@@ -76,12 +76,17 @@ mod tests {
 
     #[test]
     fn what_is_held_is_seen() {
-        let before = held();
-        let block = vec![1u8; 32 << 20];
-        let after = held();
-        assert!(after.allocated_bytes >= before.allocated_bytes + (31 << 20));
-        assert!(after.rss_bytes >= before.rss_bytes + (31 << 20));
-        drop(block);
+        // Other tests of the process may free as much meanwhile. No block is freed: its pages would be used
+        // again.
+        let mut blocks = Vec::new();
+        let mut is_seen = || {
+            let before = held();
+            blocks.push(vec![1u8; 32 << 20]);
+            let after = held();
+            let grew = |before: u64, after: u64| after >= before + (31 << 20);
+            grew(before.allocated_bytes, after.allocated_bytes) && grew(before.rss_bytes, after.rss_bytes)
+        };
+        assert!((0..5).any(|_| is_seen()));
     }
 
     #[test]
