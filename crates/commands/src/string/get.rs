@@ -5,7 +5,7 @@ use super::value;
 use crate::call::is_word;
 use crate::spec::*;
 use crate::{Call, Handler, Outcome};
-use isotherm_keyspace::{EventClass, Full, Key, Lookup, UnixMs};
+use isotherm_keyspace::{EventClass, Full, Key, Lookup, Type, UnixMs};
 use isotherm_resp::errors;
 
 pub const GET: Command<Handler> = Command::new(
@@ -37,8 +37,8 @@ fn get(call: &mut Call<'_, '_, '_>) -> Outcome {
 #[inline]
 pub(super) fn reply_value(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Result<bool, &'static str> {
     match call.txn.find(call.db, key, Lookup::Read) {
+        Some(entry) if entry.kind() != Type::String => Err(errors::WRONG_TYPE),
         Some(entry) => {
-            value::string(Some(entry))?;
             value::write(call.reply, &entry);
             Ok(true)
         }

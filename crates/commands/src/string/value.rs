@@ -49,7 +49,8 @@ pub(super) fn equals(value: Value<'_>, bytes: &[u8]) -> bool {
 pub(super) fn write(reply: &mut Reply, entry: &Entry<'_>) {
     match entry.value {
         Value::Int(int) => reply.bulk_i64(int),
-        Value::Bytes(bytes) => write_part(reply, entry, bytes, 0..bytes.len()),
+        Value::Bytes(bytes) if !reply.shares_bulk(bytes.len()) => reply.bulk(bytes),
+        Value::Bytes(bytes) => share_part(reply, entry, bytes, 0..bytes.len()),
         other => unreachable!("{NOT_A_STRING}: {:?}", other.kind()),
     }
 }

@@ -102,7 +102,7 @@ impl Runs {
         self.run(heap, run).is_some()
     }
 
-    #[inline]
+    #[inline(always)]
     pub fn slot(&self, heap: &Heap, at: usize) -> SlotRef {
         let (run, offset) = self.in_run(at);
         let run = self.run(heap, run);
