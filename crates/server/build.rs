@@ -1,4 +1,4 @@
-//! Which commit the server is built from, for INFO and `--version`: a figure belongs to a binary, and the
+//! Commit that the server is built from, for INFO and `--version`: a figure belongs to a binary, and the
 //! binary says which.
 //!
 //! Asked again when the checkout moves to another commit, and when a file changes that goes into the server:

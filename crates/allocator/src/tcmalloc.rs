@@ -1,7 +1,7 @@
 //! gperftools' tcmalloc, the small library (`libtcmalloc_minimal`) of the system's packages: document 2's
 //! own.
 //!
-//! It takes the C library's names when it is linked, so all of the process is counted by it. `tc_nallocx`
+//! tcmalloc takes the C library's names when linked, so all of the process is counted by it. `tc_nallocx`
 //! says which class a request falls into; the rest are numbers by name, and one text.
 
 use std::alloc::{GlobalAlloc, Layout};

@@ -1,7 +1,7 @@
 //! The memory of lists, hashes, sets, sorted sets and streams: many small ones, some of a thousand elements,
 //! one of a million.
 //!
-//! As for strings, bytes are those above the empty server, over the keys (of small collections) or the
+//! Bytes are, as for strings, those above the empty server, over the keys (of small collections) or the
 //! elements (of large ones); every figure comes from a fresh process; Valkey is a one-node cluster that owns
 //! all slots. The elements come over one connection, so that what only rises does rise.
 

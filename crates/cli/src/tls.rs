@@ -1,7 +1,7 @@
 //! TLS of both tools: their options, and a connection under it.
 //!
-//! As in valkey-cli a server's certificate has to be signed by an authority that is believed, and may name
-//! any host.
+//! The certificate of a server has to be signed by an authority that is believed, as in valkey-cli, and may
+//! name any host.
 
 use std::io;
 use std::net::TcpStream;

@@ -1,4 +1,4 @@
-//! How two replies to one command are compared. Byte for byte, except where a reply is random or depends on
+//! Comparison of two replies to one command: byte for byte, except where a reply is random or depends on
 //! the time.
 
 use isotherm_resp::reply_parse::Value;

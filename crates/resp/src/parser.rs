@@ -11,8 +11,8 @@
 //! twice except for the tail of an unfinished line, so neither a client that sends single bytes nor a million
 //! arguments in small pieces costs more than its length.
 //!
-//! Nothing is taken for announced lengths: the parser's only memory is 8 bytes for each argument *seen*, and
-//! an argument is at least 6 bytes of input (`$0\r\n\r\n`).
+//! The parser takes no memory for announced lengths: the parser's only memory is 8 bytes for each argument
+//! *seen*, and an argument is at least 6 bytes of input (`$0\r\n\r\n`).
 //!
 //! Invariants: `at <= scanned <= bytes given so far`; `found` is empty unless a multibulk request is
 //! unfinished; in state `Start` everything is zero.

@@ -1,8 +1,8 @@
 //! A node: what all workers share. It is made once and lives as long as the process, so it is handed around
 //! as `&'static Node`.
 //!
-//! It is wiring: each part owns its state and its functions, takes what it needs as arguments, and knows no
-//! node. The functions here join two parts that do not know each other.
+//! The node is wiring: each part owns its state and its functions, takes what it needs as arguments, and
+//! knows no node. The functions here join two parts that do not know each other.
 
 use isotherm_commands::spec::Spec;
 use isotherm_disk::Disk;

@@ -1,7 +1,7 @@
 //! A hash tag for each slot, short enough to stand in a cursor.
 //!
-//! It is the shortest text of `0-9a-zA-Z` that hashes to the slot, and of several the first in that order, so
-//! that every server that knows the rule has the same ones: `06S` for slot 0, `Qi` for slot 1.
+//! The tag is the shortest text of `0-9a-zA-Z` that hashes to the slot, and of several the first in that
+//! order, so that every server that knows the rule has the same ones: `06S` for slot 0, `Qi` for slot 1.
 
 use crate::crc16::crc16;
 use crate::slot::Slot;

@@ -1,4 +1,4 @@
-//! How much of a wait is allowed for: what this program itself has done to the server, and what the machine
+//! Allowed parts of a wait: what this program itself has done to the server, and what the machine
 //! has.
 //!
 //! ```text

@@ -1,5 +1,6 @@
-//! When all have left: the server is as it was. No client is connected, waits, tracks or listens; memory is
-//! that of the data, and without data that of the start; no thread is at work; every invariant holds.
+//! The state after all clients have left: the server is as it was. No client is connected, waits, tracks or
+//! listens; memory is that of the data, and without data that of the start; no thread is at work; every
+//! invariant holds.
 
 use std::collections::BTreeMap;
 use std::thread;

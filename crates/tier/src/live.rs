@@ -5,7 +5,7 @@
 //! partition, so a record is reported once. It takes no lock of the log: the report is one atomic
 //! subtraction.
 //!
-//! In addition to the counts, sums are kept, and a list of the segments that have become empty or are no
+//! Sums are kept in addition to the counts, and a list of the segments that have become empty or are no
 //! longer empty: a query goes over no segments.
 //!
 //! A record counts as its place alone shows: head and payload. Keys and padding count as living as long as

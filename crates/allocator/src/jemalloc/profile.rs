@@ -1,7 +1,7 @@
 //! Profile of memory: a sample of the allocations that live, with their stacks, for jemalloc's own `jeprof`.
 //!
-//! It takes a build with the feature `profiling`, and `prof:true` among the options at start, which such a
-//! build has by itself (inactive: no allocation is sampled until it is switched on). Memory that was
+//! A profile takes a build with the feature `profiling`, and `prof:true` among the options at start, which
+//! such a build has by itself (inactive: no allocation is sampled until it is switched on). Memory that was
 //! allocated before is not in the sample.
 
 use std::ffi::CString;

@@ -1,4 +1,4 @@
-//! How long GETs of others take while the cluster changes: with a thousand clients that fetch CLUSTER SLOTS
+//! Times of GETs of other clients while the cluster changes: with a thousand clients that fetch CLUSTER SLOTS
 //! at each move, and with a disk that takes 200 ms to replace nodes.conf.
 
 use std::io::{Read, Write};

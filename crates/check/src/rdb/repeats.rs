@@ -1,8 +1,8 @@
 //! Elements that a collection has twice, of those that come element by element.
 //!
-//! Of each element 16 B are kept, two sums with keys that are drawn at start: equal ones are equal elements
-//! but for a chance of n^2 / 2^129, and no file can be made to have two. Packed collections were checked
-//! where they were parsed.
+//! The check keeps 16 B of each element, two sums with keys that are drawn at start: equal ones are equal
+//! elements but for a chance of n^2 / 2^129, and no file can be made to have two. Packed collections were
+//! checked where they were parsed.
 
 use isotherm_persist::rdb::RdbValue;
 use isotherm_persist::rdb::file::{Piece, PieceValue};

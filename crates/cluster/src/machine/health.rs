@@ -1,5 +1,5 @@
-//! Which nodes have failed, and whether the cluster can serve (markNodeAsFailing, clearNodeFailureIfNeeded,
-//! clusterUpdateState).
+//! Nodes that have failed, and the ability of the cluster to serve (markNodeAsFailing,
+//! clearNodeFailureIfNeeded, clusterUpdateState).
 //!
 //! ```text
 //!   no PONG for the node timeout  -->  PFAIL, gossiped  -->  most voting primaries say so within 2 timeouts  -->  FAIL, sent to all

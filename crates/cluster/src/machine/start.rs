@@ -1,4 +1,4 @@
-//! How a machine begins: alone under a name of its own, or as nodes.conf has it (clusterInit,
+//! Beginning of a machine: alone under a name of its own, or as nodes.conf has it (clusterInit,
 //! clusterLoadConfig).
 
 use super::commit::{Commits, Standing, Todo};

@@ -2,7 +2,7 @@
 //! much for 16 times as many, at most. Not time is compared but what `isotherm_stdx::steps` counted: entries
 //! compared, elements walked.
 //!
-//! Which commands these are their declarations say: an argument that repeats, or keys to the last one or by
+//! Declarations say which commands these are: an argument that repeats, or keys to the last one or by
 //! their number. Each needs a request in `REQUESTS`, or a reason in `LEFT_OUT`; a new one without either
 //! fails. Where the complexity that is documented has a logarithm, as much more is allowed.
 //!

@@ -1,4 +1,4 @@
-//! How often a client loads the topology anew while 100 slots move in 10 seconds: with pushes (CLIENT
+//! Loads of the topology by a client while 100 slots move in 10 seconds: with pushes (CLIENT
 //! MAINT_NOTIFICATIONS), without, and from Valkey.
 
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Which tests of Valkey's suite are run, and which of them cannot pass, with reasons. `disk.txt` has the
+//! Tests of Valkey's suite that are run, and those of them that cannot pass, with reasons. `disk.txt` has the
 //! format.
 
 use crate::Fallible;

@@ -1,6 +1,6 @@
 //! Prefetching inside a large collection: the lines that the next commands of a batch will need of it.
 //!
-//! Where a batch goes to one key, `prefetch` has fetched its entry once and every command waits for its
+//! A batch may go to one key: then `prefetch` has fetched its entry once and every command waits for its
 //! element alone. So the elements of such a batch are walked together before they are asked for:
 //!
 //! ```text

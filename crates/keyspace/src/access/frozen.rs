@@ -13,8 +13,8 @@
 //! While memory has no room a command that only reads is shown the key as its record has it
 //! (`values::shown`), and it stays where it is.
 //!
-//! That a bundle proposes a key says little: it was in it, or another one has the same bits. When its record
-//! does not have the key, that is remembered until the command has run.
+//! A proposal of a key by a bundle says little: it was in it, or another one has the same bits. When its
+//! record does not have the key, that is remembered until the command has run.
 
 use crate::access::carry::as_form;
 use crate::access::cold::NotPut;

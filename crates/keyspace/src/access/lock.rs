@@ -7,7 +7,7 @@
 //! Holding every partition is the gate: nothing else reads or changes data meanwhile, and no script is in the
 //! middle of its work (`lease`).
 //!
-//! There is no `unsafe` here: a guard is the standard library's, 4.4 ns uncontended, and what it guards is a
+//! The module has no `unsafe`: a guard is the standard library's, 4.4 ns uncontended, and what it guards is a
 //! value. `tests/shuttle/lock_model.rs` and `tests/shuttle/waiter_model.rs` explore interleavings with
 //! shuttle, which replaces the mutex under `--cfg shuttle` (`sync`).
 

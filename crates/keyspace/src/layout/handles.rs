@@ -1,7 +1,7 @@
 //! Table of a collection's nodes, by number: the only reference to each.
 //!
-//! Its chunks have 4 KB, so that no growth copies much. The last one grows by an eighth, so that a set of a
-//! thousand members does not pay for one of a million.
+//! Chunks of the table have 4 KB, so that no growth copies much. The last one grows by an eighth, so that a
+//! set of a thousand members does not pay for one of a million.
 
 use crate::layout::kind::Full;
 use crate::layout::pile::Pile;

@@ -1,8 +1,8 @@
 //! The hand that goes round the slots and shows values that may leave memory.
 //!
-//! It shows; whether one leaves is for the caller to decide, by its length and by how long it was not used.
-//! The values of one step come in the order of slots, so that values written together belong to slots that
-//! follow each other.
+//! The hand only shows values. The caller decides whether one leaves, by its length and by how long it was
+//! not used. The values of one step come in the order of slots, so that values written together belong to
+//! slots that follow each other.
 //!
 //! Not shown: integers, hashes with a field that is about to be due, large collections that cannot leave as a
 //! whole (`values::image`), keys that do not lie in their page, values outside of `SinkLimits`, and pages

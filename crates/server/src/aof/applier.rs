@@ -13,8 +13,8 @@
 //! means that the data differ, or that this server lacks a command. It is refused, unless
 //! `propagation-error-behavior` says that such errors are passed over.
 //!
-//! It does not know where the commands come from: a file, or a primary. Two things are special about those of
-//! a primary: they stop when another primary is followed, and messages are published.
+//! The applier does not know where the commands come from: a file, or a primary. Two things are special about
+//! those of a primary: they stop when another primary is followed, and messages are published.
 
 use isotherm_commands::call::HashedKeys;
 use isotherm_commands::spec::AclCategories;

@@ -1,6 +1,6 @@
 //! Counters of holds, one table a thread: by cause how often, how long, and the longest.
 //!
-//! As all counters of a thread these have one writer. A maximum cannot be taken and set back by another
+//! The counters of a thread have one writer. A maximum cannot be taken and set back by another
 //! thread, so each has a tag next to it: the second that it is of, or the number of CONFIG RESETSTATs before
 //! it. A write under another tag begins anew, and a read ignores other tags.
 

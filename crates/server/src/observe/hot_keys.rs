@@ -13,7 +13,7 @@
 //! The data that is searched lies together: 15 cache lines of hashes, and of the lines only the one that is
 //! wanted.
 //!
-//! Of N uses that were met, a key with more than N / 120 is in the table, and its number is too high by N /
+//! After N uses, a key with more than N / 120 is in the table, and its number is too high by N /
 //! 120 at most. A report adds the workers' tables up: a key that misses in one may have had as many uses
 //! there as its last line.
 

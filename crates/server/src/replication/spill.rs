@@ -9,9 +9,9 @@
 //! slow, waits for its snapshot, or left a while ago - are written as they leave, so the ring is contiguous
 //! with memory.
 //!
-//! It does no I/O: it says what is to be written or read where, and hears what became of it. Jobs are carried
-//! out in the order in which they were made, so one that reads has what it was to read, even where a later
-//! one writes over it.
+//! The spill does no I/O: it says what is to be written or read where, and hears what became of it. Jobs are
+//! carried out in the order in which they were made, so one that reads has what it was to read, even where a
+//! later one writes over it.
 //!
 //! Invariants: `end - first <= size`; with what is being written too; the ring ends where memory begins, or
 //! is empty.

@@ -1,8 +1,9 @@
 //! A session: what the server remembers of one connection between two requests.
 //!
-//! It is split in two. `Session` belongs to the worker that owns the connection, and only that worker touches
-//! it. `ClientShared` is what other threads may see (CLIENT LIST) or do (CLIENT KILL): atomics, and a mutex
-//! for the names. An idle connection costs both and nothing else, so what few connections need is boxed.
+//! The state is split in two. `Session` belongs to the worker that owns the connection, and only that worker
+//! touches it. `ClientShared` is what other threads may see (CLIENT LIST) or do (CLIENT KILL): atomics, and a
+//! mutex for the names. An idle connection costs both and nothing else, so what few connections need is
+//! boxed.
 
 pub mod client;
 pub mod clients;

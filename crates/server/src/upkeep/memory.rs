@@ -11,7 +11,7 @@
 //!   presses on values         the same - copies: values that are on disk too, and are dropped first
 //! ```
 //!
-//! Where keys may be evicted, the excess of slabs beyond the usual counts too; otherwise RSS would exceed
+//! The excess of slabs beyond the usual counts too while keys may be evicted; otherwise RSS would exceed
 //! `maxmemory` by it: 5 to 7 MB of 64 while values of all sizes up to 4 KB are overwritten. The usual excess
 //! does not count: it would cost a small cache a tenth of its keys. The eviction of a key makes room in its
 //! slab and does not shrink it, so the excess is not looked at while keys are evicted. The cron counts it

@@ -21,7 +21,7 @@
 //! however many wait the mailbox is looked at between. One that has to wait again is listed after the pass,
 //! which therefore ends.
 //!
-//! There is no timer per connection. One moment is kept for the end of the pause; a pause that was prolonged
+//! No connection has a timer. One moment is kept for the end of the pause; a pause that was prolonged
 //! moves it. For messages there is none at all: the worker whose delivery makes the difference posts
 //! `WorkerMessage::Drained`.
 //!

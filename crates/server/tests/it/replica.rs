@@ -1,4 +1,4 @@
-//! This server as a replica: of a primary that a test plays line by line, and of a real Valkey
+//! Isotherm as a replica: of a primary that a test plays line by line, and of a real Valkey
 //! (`ISOTHERM_PEER_BIN`, else a reported skip).
 
 use crate::aof::Data;
@@ -613,8 +613,8 @@ fn messages_of_the_primary_reach_subscribers() {
     listener.expect("*3\r\n$7\r\nmessage\r\n$4\r\nnews\r\n$5\r\nhello\r\n");
 }
 
-/// As on a Valkey: the transaction in the order MULTI, its commands, EXEC, and nothing that administrators
-/// send.
+/// MONITOR shows what a Valkey shows: the transaction in the order MULTI, its commands, EXEC, and nothing
+/// that administrators send.
 #[test]
 fn the_stream_is_monitored() {
     let primary = Primary::start(&["--bind-source-addr", "127.0.0.3"]);

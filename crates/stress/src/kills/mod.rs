@@ -13,7 +13,7 @@
 //! * it is a prefix: no number of a client is missing below one that is there, no transaction is there in
 //!   part, and what was answered before something else was sent is there if that is.
 //!
-//! In some rounds the file is rewritten while the server is killed. With `--swap yes` all that may leave
+//! The file of some rounds is rewritten while the server is killed. With `--swap yes` all that may leave
 //! memory does so all the time, and the file is rewritten again and again, to bases that refer to what is on
 //! disk (`swap-checkpoint`).
 

@@ -8,7 +8,7 @@
 //! /// Whether it was so.                  /// Moves from `from` to `to`; false in any other phase.
 //! ```
 //!
-//! How it counts: consecutive lines of `///` are one comment. Its first word is looked at, without Markdown
+//! Count: consecutive lines of `///` are one comment. Its first word is looked at, without Markdown
 //! around it. All files below `crates/*/src/` are read, inline tests included; `tests/` and `fuzz/` are not,
 //! and neither is `//!`, whose subject is the file.
 

@@ -1,11 +1,11 @@
 //! `rebalance --by-bytes` and `--by-cpu`: slots weigh what CLUSTER SLOT-STATS says, and each node is to bear
 //! its share.
 //!
-//! As few slots as possible move: the heaviest first, for the node that lacks most. A slot that weighs
-//! nothing stays, unless its node is to be emptied. A slot is never divided (a hash tag is one slot), so the
-//! best there is may be uneven. Two rules are tried, and the better plan is taken, or the one that moves
-//! fewer slots: a slot goes if it fits into what the other lacks, or already if the two nodes are closer to
-//! their shares afterwards.
+//! The plan moves as few slots as possible: the heaviest first, for the node that lacks most. A slot that
+//! weighs nothing stays, unless its node is to be emptied. A slot is never divided (a hash tag is one slot),
+//! so the best there is may be uneven. Two rules are tried, and the better plan is taken, or the one that
+//! moves fewer slots: a slot goes if it fits into what the other lacks, or already if the two nodes are
+//! closer to their shares afterwards.
 
 /// A move has to bring two nodes closer by so much of what they are apart: a hot slot is not to wander for
 /// nothing.

@@ -1,7 +1,7 @@
 //! A part of a sorted order: BY with LIMIT puts only those places in order that are answered.
 //!
-//! It is Valkey's quicksort (Bentley and McIlroy, "Engineering a sort function", 1993), step by step: where
-//! weights are equal, the order is whatever this algorithm leaves, and a client sees it.
+//! The algorithm is Valkey's quicksort (Bentley and McIlroy, "Engineering a sort function", 1993), step by
+//! step: where weights are equal, the order is whatever this algorithm leaves, and a client sees it.
 
 use std::cmp::Ordering;
 use std::ops::Range;

@@ -21,7 +21,7 @@
 //! Two values of 16 B in the millisecond of the entry before: 1 + 32 = 33 B; some milliseconds later 34. The
 //! head and the names are shared by some 92 entries: 64 + 15 B, 0.86 each.
 //!
-//! Where a block ends follows Valkey's own rule (`stream-node-max-bytes` of a listpack,
+//! The end of a block follows Valkey's own rule (`stream-node-max-bytes` of a listpack,
 //! `stream-node-max-entries`), because XTRIM ~ and XINFO show it. `listpack` is what Valkey's block would
 //! take.
 

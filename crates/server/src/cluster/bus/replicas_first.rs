@@ -1,7 +1,7 @@
 //! CLUSTER SETSLOT reaches the replicas of this node before it is obeyed here: one that takes the place of
 //! its primary in the middle of a slot's move knows of the move.
 //!
-//! It stands in the stream like a command, and is passed on once all replicas that are online have
+//! SETSLOT stands in the stream like any command, and is passed on once all replicas that are online have
 //! acknowledged it. A thread of its own waits for them, one request after the other.
 
 use isotherm_resp::ArgsBuf;

@@ -1,7 +1,7 @@
 //! Keys of a base that refers to the swap log: they are stored as they are, without a look at their values,
 //! or stay where they are as bundles.
 //!
-//! Whether the log has what is referred to was seen before the first key (`tier::files`): which log it is,
+//! The records that are referred to were looked for before the first key (`tier::files`): which log it is,
 //! that its segments are there, and how long they are. Here each reference has to lie within them; that its
 //! record is the one of this key is proven when it is read.
 

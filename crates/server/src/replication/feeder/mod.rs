@@ -10,11 +10,11 @@
 //! It reads the log, as the writer of the append-only file does. A busy log is gathered for a moment, so that
 //! one call sends many commands. A client that waits for ACKs ends that moment.
 //!
-//! It reads and writes no file: the `courier` does, so a disk that hangs holds up no replica but those that
-//! need it.
+//! The feeder reads and writes no file: the `courier` does, so a disk that hangs holds up no replica but
+//! those that need it.
 //!
-//! It begins with the first replica. `Feed` decides what is sent and when a replica is given up; this module
-//! does it.
+//! The thread begins with the first replica. `Feed` decides what is sent and when a replica is given up; this
+//! module does it.
 
 mod attach;
 mod courier;
