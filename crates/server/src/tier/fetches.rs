@@ -32,13 +32,16 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes of records that a worker reads for commands which are not ready to run,
 const BYTES_MAX: usize = 8 << 20;
 /// and where memory is small: a part of its limit, of all workers together.
 const BYTES_MIN: usize = 256 << 10;
 const BYTES_DIVISOR: u64 = 16;
+/// Longest wait of a job for its turn at threads, after `swap-read-timeout`: reads of others that move are no
+/// proof that its turn comes.
+const TURN_MAX: Duration = Duration::from_secs(30);
 /// Bytes that each job may read in any case.
 const OWN_BYTES_MAX: usize = 64 << 10;
 
@@ -420,7 +423,8 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
         let is_late = |(ticket, job): &(&T, &Job<V>)| {
             let has_more = self.has_turns && job.next < job.wanted.keys.len();
             let is_served = has_more || job.sign.as_ref().is_some_and(Sign::waits_its_turn);
-            let is_served = threads_move && is_served;
+            let waited = before.saturating_duration_since(job.moved);
+            let is_served = threads_move && is_served && waited < TURN_MAX;
             job.moved < before && !is_served && !self.held_back.contains_key(*ticket)
         };
         let late: Vec<T> = self.jobs.iter().filter(is_late).map(|(ticket, _)| *ticket).collect();
