@@ -346,7 +346,12 @@ fn the_one_that_is_asked() {
     asker.say(&format!("PSYNC {} 1 FAILOVER", "0".repeat(ID_LEN)));
     assert_eq!(asker.line(), "-ERR PSYNC FAILOVER replid must match my replid.");
     assert!(!is_primary(&mut second.client()));
-    let end = one.info("replication", "master_repl_offset");
+    // A PING of the stream may be on its way.
+    let mut end = 0;
+    wait_until("both are at one offset", || {
+        end = one.info("replication", "master_repl_offset");
+        second.client().info("replication", "master_repl_offset") == end
+    });
     asker.say("REPLCONF capa psync2");
     assert_eq!(asker.line(), "+OK");
     asker.say(&format!("PSYNC {id} {} FAILOVER", end + 1));
