@@ -121,8 +121,10 @@ pub enum Look<P, V> {
         at: u64,
         len: usize,
     },
-    /// Not to be read at once.
-    Elsewhere,
+    /// Not to be read at once: a record of about `len` bytes, for threads.
+    Elsewhere {
+        len: usize,
+    },
 }
 
 /// Access to keys, places and records.
@@ -281,7 +283,9 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
             match source.look(&job.wanted.keys[key]) {
                 Look::Here => self.end_key(ticket, key, None, now),
                 Look::Lent(value) => self.end_key(ticket, key, Some(value), now),
-                Look::Away { len, .. } if !self.admits(ticket, len, source) => {
+                // Read ahead: no thread reads that.
+                Look::Elsewhere { .. } if key >= job.wanted.own => self.end_key(ticket, key, None, now),
+                Look::Away { len, .. } | Look::Elsewhere { len } if !self.admits(ticket, len, source) => {
                     self.hold_back(ticket, len);
                     continue;
                 }
@@ -296,7 +300,10 @@ impl<T: Copy + Ord, P: Copy, V> Fetches<T, P, V> {
                         self.begin_again(port, ticket, key, now);
                     }
                 },
-                Look::Elsewhere => self.begin_again(port, ticket, key, now),
+                Look::Elsewhere { len } => {
+                    self.note_bytes(ticket, len);
+                    self.begin_again(port, ticket, key, now);
+                }
             }
             // Others have their turn before its next key.
             if self.jobs.get(&ticket).is_some_and(|job| job.next < job.wanted.keys.len()) {

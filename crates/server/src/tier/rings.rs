@@ -4,7 +4,7 @@
 use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;
 use isotherm_keyspace::{Held, Keyspace, Want};
-use isotherm_tier::Place;
+use isotherm_tier::{Place, record_bytes};
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -95,9 +95,10 @@ impl Source<Target, Fetched> for TierSource<'_> {
             return Look::Lent(target.fetched(Some(lent.into_vec())));
         }
         let place = Place::from_raw(target.from.raw());
-        match self.tier.files.locate(place, target.name(&cold.key).len()) {
+        let key_bytes = target.name(&cold.key).len();
+        match self.tier.files.locate(place, key_bytes) {
             Some((file, at, len)) => Look::Away { place: target, file, at, len },
-            None => Look::Elsewhere,
+            None => Look::Elsewhere { len: record_bytes(key_bytes, place.payload_bytes()) },
         }
     }
 

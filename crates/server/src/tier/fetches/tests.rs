@@ -123,7 +123,7 @@ impl Source<u8, u8> for Bytes {
             }
             ..200 => Look::Here,
             value @ ..250 => Look::Lent(value),
-            _ => Look::Elsewhere,
+            _ => Look::Elsewhere { len: self.len },
         }
     }
 
@@ -401,4 +401,30 @@ fn long_jobs_have_their_turn_one_after_the_other() {
         assert_eq!(ended(&mut fetches), [(u32::from(job), values.to_vec())]);
     }
     assert!(fetches.is_empty() && fetches.bytes == 0 && source.turnstile.enter().is_some());
+}
+
+/// Their values lie in memory just the same.
+#[test]
+fn values_of_closed_files_count_as_others_do() {
+    let (mut port, mut source, mut fetches) = (Manual::new(8), Bytes::new(), Tested::default());
+    source.len = BYTES_MAX / 2;
+    let now = Instant::now();
+    // Another worker has the turn.
+    let turn = source.turnstile.enter();
+    fetches.add(1, keys(&[251, 252, 253]), now);
+    fetches.add(2, with_ahead(&[1], &[254]), now);
+    fetches.advance(&mut port, &mut source);
+    assert_eq!((port.again(), fetches.bytes), (vec![251], BYTES_MAX));
+    port.end(1, true);
+    fetches.collect(&mut port, &mut source);
+    assert_eq!(ended(&mut fetches), [(2, vec![1])], "its key ahead is left");
+    fetches.advance(&mut port, &mut source);
+    assert_eq!(port.again(), [251, 252]);
+    drop(turn);
+    fetches.advance(&mut port, &mut source);
+    assert_eq!(port.again(), [251, 252, 253]);
+    [251, 252, 253].iter().for_each(|byte| port.end_again(*byte, Some(*byte)));
+    fetches.collect(&mut port, &mut source);
+    assert_eq!(ended(&mut fetches), [(1, vec![251, 252, 253])]);
+    assert!(fetches.is_empty() && fetches.bytes == 0);
 }
