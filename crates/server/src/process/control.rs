@@ -240,7 +240,7 @@ impl Control {
             }
         }
         if self.node.config.logs_allocator_stats() {
-            log::notice(format!("Allocator statistics at exit:\n{}", allocator::report(Format::Text)));
+            log::report(&format!("Allocator statistics at exit:\n{}", allocator::report(Format::Text)));
         }
         log::warning("Isotherm is now ready to exit, bye bye...");
     }

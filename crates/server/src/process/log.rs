@@ -9,6 +9,7 @@
 //! thread that logs, one `write` a line, so that lines of several threads never mix.
 
 use isotherm_stdx::Slot;
+use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -25,6 +26,12 @@ pub enum Level {
     Warning,
     Nothing,
 }
+
+/// Most bytes of a message, whose rest is cut off. Arguments of commands stand in some (a parameter, an
+/// address), and one is as long as `proto-max-bulk-len` permits, 512 MB. Valkey's have 1,023 bytes at most.
+const MESSAGE_BYTES_MAX: usize = 4 << 10;
+/// Most bytes of the name of a key in a message. Each is up to 4 there, and the text around it is short.
+const KEY_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 4 / 2;
 
 /// Lines below it are not written.
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Notice as u8);
@@ -102,7 +109,25 @@ pub fn warning(message: impl AsRef<str>) {
     line(Level::Warning, message.as_ref());
 }
 
+/// Writes a text of this process, however long, at the level notice.
+pub fn report(message: &str) {
+    uncut_line(Level::Notice, message);
+}
+
 fn line(level: Level, message: &str) {
+    if is_on(level) {
+        uncut_line(level, &cut(message));
+    }
+}
+
+fn cut(message: &str) -> Cow<'_, str> {
+    match message.floor_char_boundary(MESSAGE_BYTES_MAX) {
+        end if end < message.len() => Cow::Owned(format!("{}...", &message[..end])),
+        _ => Cow::Borrowed(message),
+    }
+}
+
+fn uncut_line(level: Level, message: &str) {
     if !is_on(level) {
         return;
     }
@@ -172,7 +197,10 @@ fn json_string(text: &str) -> String {
 pub fn name_of_key(hides: bool, key: &[u8]) -> String {
     match hides {
         true => format!("a key of slot {}", Slot::of_key(key).get()),
-        false => format!("key '{}'", key.escape_ascii()),
+        false => match key.split_at_checked(KEY_BYTES_MAX) {
+            Some((first, rest)) if !rest.is_empty() => format!("key '{}...'", first.escape_ascii()),
+            _ => format!("key '{}'", key.escape_ascii()),
+        },
     }
 }
 
@@ -247,6 +275,23 @@ mod tests {
         check(Format::Logfmt, "a \"b\"\nc", logfmt);
         let json = "{\"pid\":7,\"role\":\"primary\",\"timestamp\":\"NOW\",\"level\":\"info\",\"message\":\"a \\\"\\n\\u0001\"}\n";
         check(Format::Json, "a \"\n\x01", json);
+    }
+
+    #[test]
+    fn long_messages_are_cut() {
+        let check = |message: &str, expected: &str| assert_eq!(cut(message), expected);
+        let longest = "x".repeat(MESSAGE_BYTES_MAX);
+        check("short", "short");
+        check(&longest, &longest);
+        check(&format!("{longest}x"), &format!("{longest}..."));
+        // Not within a character.
+        let odd = format!("{}\u{e9}", &longest[1..]);
+        check(&odd, &format!("{}...", &longest[1..]));
+        let key = [b'\x01'; KEY_BYTES_MAX + 1];
+        let of_key = |bytes: usize, dots: &str| format!("key '{}{dots}'", "\\x01".repeat(bytes));
+        assert_eq!(name_of_key(false, &key), of_key(KEY_BYTES_MAX, "..."));
+        assert_eq!(name_of_key(false, &key[1..]), of_key(KEY_BYTES_MAX, ""));
+        assert_eq!(cut(&name_of_key(false, &key)).len(), KEY_BYTES_MAX * 4 + "key '...'".len());
     }
 
     #[test]

@@ -347,3 +347,17 @@ fn the_configuration_file_is_rewritten() {
     assert!(refused.starts_with("-ERR Rewriting config file: the next start would fail: "), "{refused}");
     assert!(refused.ends_with(": No such file or directory\r\n"), "{refused}");
 }
+
+/// An argument may be of 512 MB; the log line that has it is not.
+#[test]
+fn a_long_parameter_is_cut_in_the_log() {
+    const LINE: &str = "Warning: Could not create server TCP listening socket xxx";
+    let server = Server::start(&[]);
+    let mut client = server.client();
+    client.send(encode(&["CONFIG", "SET", "bind", &"x".repeat(100_000)]));
+    let refused = String::from_utf8(client.read_reply()).unwrap();
+    assert!(refused.ends_with(" - Failed to bind to specified addresses.\r\n"), "{refused}");
+    server.wait_for_log(LINE);
+    let longest = server.log().lines().map(str::len).max();
+    assert!(longest < Some(5000), "{longest:?}");
+}
