@@ -39,6 +39,7 @@ mod jemalloc;
 mod mimalloc;
 #[cfg(not(feature = "jemalloc"))]
 mod plain;
+mod shrink;
 #[cfg(not(any(feature = "jemalloc", feature = "mimalloc", feature = "tcmalloc")))]
 mod system;
 #[cfg(feature = "tcmalloc")]
@@ -55,6 +56,7 @@ use system as inner;
 use tcmalloc as inner;
 
 use inner::INNER;
+pub use shrink::shrink;
 pub use untouched::Untouched;
 
 pub use inner::{GIVES_BACK, class_bytes, figures, keep_libc_small, name, purge, report, return_freed_pages};

@@ -23,7 +23,7 @@
 //!
 //! Idle is reported in whole seconds by CLIENT LIST, and so it is here.
 
-use isotherm_allocator::{Untouched, class_bytes};
+use isotherm_allocator::{Untouched, class_bytes, shrink};
 use isotherm_keyspace::UnixMs;
 use std::collections::TryReserveError;
 use std::ops::{Deref, DerefMut};
@@ -117,10 +117,11 @@ impl Input {
         true
     }
 
-    /// Gives back the room after the bytes.
+    /// Gives back the room after the bytes, if there is memory for a smaller block.
     pub fn give_back_slack(&mut self) {
-        self.bytes.shrink_to_fit();
-        self.untouched.set(0);
+        if shrink(&mut self.bytes, 0) {
+            self.untouched.set(0);
+        }
     }
 
     /// Takes off the first bytes, which are done with. The rest does not wait for more of them.
@@ -190,9 +191,9 @@ impl Connection {
         let idle_seconds = self.session.shared.seen.idle_seconds(now);
         if self.has_room_to_give_back() {
             if idle_seconds > IDLE_SECONDS {
-                self.input.shrink_to_fit();
+                shrink(&mut self.input, 0);
             } else if capacity > BUSY_BYTES_MIN && capacity / 2 > self.input_peak {
-                self.input.shrink_to(self.input_peak.max(ROOM_BYTES_MIN));
+                shrink(&mut self.input, self.input_peak.max(ROOM_BYTES_MIN));
             }
         }
         self.input_peak = self.input.len();
