@@ -453,8 +453,9 @@ impl Driver {
             // write.
             Output::RefuseWrites(_) | Output::GiveUp if self.state.is_writer_ending() => None,
             Output::Exit(_) if self.state.is_writer_ending() => {
-                report::warning(NOT_SYNCED);
-                self.state.fail_ending();
+                if self.state.fail_ending() {
+                    report::warning(NOT_SYNCED);
+                }
                 self.is_abandoned = true;
                 None
             }

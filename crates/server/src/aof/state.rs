@@ -173,9 +173,10 @@ impl AofState {
         Left::Writes
     }
 
-    /// Notes that the writer ends without its last sync.
-    pub fn fail_ending(&self) {
-        self.ending().iter_mut().for_each(|ending| ending.is_given_up = true);
+    /// Notes that the writer ends without its last sync. Returns whether that is news: one that was given up
+    /// has been reported.
+    pub fn fail_ending(&self) -> bool {
+        self.ending().as_mut().is_some_and(|ending| !std::mem::replace(&mut ending.is_given_up, true))
     }
 
     fn ending(&self) -> MutexGuard<'_, Option<Ending>> {
@@ -273,6 +274,41 @@ impl AofState {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process::time::instant;
+    use std::sync::mpsc::{Receiver, channel};
+
+    /// Ends when the test says so.
+    struct Writer(Receiver<()>);
+
+    impl routines::Routine for Writer {
+        fn step(&mut self) -> bool {
+            let _ = self.0.recv();
+            false
+        }
+    }
+
+    #[test]
+    fn a_failed_last_sync_is_reported_once() {
+        let check = |is_late: bool| {
+            let (aof, (end, may_end)) = (AofState::new(), channel());
+            assert!(!aof.fail_ending(), "no writer is to end");
+            let writer = routines::start("writer", Writer(may_end)).expect("a thread");
+            aof.set_ending(Ending { writer, begun: instant(), is_given_up: false });
+            if is_late {
+                routines::pause(routines::LOOK);
+                assert_eq!(aof.look_at_ending(Duration::ZERO), Left::Late);
+            }
+            assert_eq!(aof.fail_ending(), !is_late);
+            assert!(!aof.fail_ending() && aof.look_at_ending(Duration::ZERO) == Left::Writes);
+            drop(end);
+            while aof.is_writer_ending() {
+                routines::pause(routines::LOOK);
+            }
+            assert_eq!(aof.look_at_ending(Duration::ZERO), Left::Ended { is_given_up: true });
+        };
+        check(true);
+        check(false);
+    }
 
     #[test]
     fn only_the_newest_link_resumes_what_it_has_suspended() {
