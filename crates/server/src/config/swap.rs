@@ -116,10 +116,13 @@ impl Config {
     }
 
     /// Returns an error unless `swap-transfer-lower-limit` is below `swap-load-upper-limit`, or one of them
-    /// is off. A value that was loaded must not leave again at once.
+    /// is off. Values leave until memory is back at the lower limit, where it stays: with the upper one
+    /// there, or below, none that is only read would come home again, however often that is. Between the
+    /// two, what is read changes places with what is not.
     pub fn check_swap_limits(&self) -> Result<(), String> {
         let (lower, upper) = (self.swap_lower_percent(), self.swap_upper_percent());
-        // 100 and 0 are none: nothing leaves below maxmemory, all may come back to memory.
+        // 100 and 0 are none. At 100 values leave where a write needs their room, and one that came home
+        // would take it again; at 0 all may come.
         match lower >= upper && lower < 100 && upper > 0 {
             true => Err(format!(
                 "swap-transfer-lower-limit ({lower}) has to be below swap-load-upper-limit ({upper}), or 100"
