@@ -13,8 +13,8 @@
 //! The shown form (`User::show`) consists of rules again, in Valkey's form, and they make the same user when
 //! they are read.
 //!
-//! This crate knows users, rules and patterns. It knows no sockets, no sessions, no keyspace and no clock. A
-//! command is a number here, with a name and categories from a table that is given (`CommandTable`).
+//! **What this crate does not know:** sockets, sessions, the keyspace, the clock. A command is a number here,
+//! with a name and categories from a table that is given (`CommandTable`).
 
 mod command_rules;
 mod command_table;

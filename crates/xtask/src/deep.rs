@@ -1,7 +1,7 @@
 //! The checks that go deeper: the rooms of `unsafe` under Miri, which needs a nightly compiler, and the
 //! interleavings of the locks and of the log.
 //!
-//! These harnesses also run as seeded tests on the stable compiler, so a skip loses depth only.
+//! The harnesses also run as seeded tests on the stable compiler, so a skip loses depth only.
 
 use crate::{Fallible, nightly, place, run, testing};
 

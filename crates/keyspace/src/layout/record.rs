@@ -11,7 +11,7 @@
 //!           large body, and each counts it (128 of 512 MB are the 64 GB that 32 bits could say)
 //! bound     lower bound of every expiry in the slot, in units of 256 ms; `NEVER` if there is none
 //!
-//! It has the same 32 B in registers: with 40 B, commands that change lengths took 2 to 4 % more.
+//! A copy in registers has the same 32 B: with 40 B, commands that change lengths took 2 to 4 % more.
 //!
 //! `pages` is the whole state of linear hashing: 2^k + s pages; the first s and the last s are split. 16384
 //! slots x 32 B = 512 KB in a full node, 0.08 B a key at 6.32 M keys; a run of 64 comes with its first key.

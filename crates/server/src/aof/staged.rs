@@ -9,7 +9,8 @@
 //! SETs wait: the first one that comes for a slot has what was gathered for its group built, and the group
 //! closed: from then on its commands are run as they come.
 //!
-//! It does not know threads: each has its own, of its own partitions, and holds none when it calls.
+//! **What this module does not know:** threads. Each has its own gathering, of its own partitions, and holds
+//! none of them when it calls.
 
 use isotherm_keyspace::{BuildError, Builder, Db, NewString, Repeats, STAGED_GROUPS, Slot, Staging, UnixMs};
 use isotherm_resp::{Args, errors};

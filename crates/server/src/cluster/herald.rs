@@ -20,7 +20,8 @@
 //! Clients wait longer for replies between SMIGRATING and the next SMIGRATED, and some count the first ones.
 //! So a second SMIGRATING comes only after an SMIGRATED.
 //!
-//! It knows no sessions and no clock: two topologies and the time in, pushes out.
+//! **What this module does not know:** sessions, the clock. Two topologies and the time come in, pushes go
+//! out.
 
 use isotherm_cluster::topology::replies::Asker;
 use isotherm_cluster::topology::{NodeIndex, Topology};

@@ -14,7 +14,7 @@
 //! write, and only these, wait (`Tasks::WRITERS_WAIT`) for the log, a snapshot, or values on their way to
 //! disk.
 //!
-//! This room knows no node: what sends a message gets a `&Mail`.
+//! **What this module does not know:** the node. What sends a message gets a `&Mail`.
 
 pub mod beat;
 pub mod message;

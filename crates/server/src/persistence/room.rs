@@ -8,7 +8,7 @@
 //! load is over. If the data exceeds the memory of the machine, the kernel ends the process; the files stay
 //! as they are.
 //!
-//! This module does not know what is loaded, nor when it is called.
+//! **What this module does not know:** what is loaded, and when it is called.
 
 use isotherm_stdx::units::human_bytes;
 

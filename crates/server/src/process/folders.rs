@@ -1,7 +1,7 @@
 //! Folders that data is to be written to: whether a file can be made there is found out at start, not by the
 //! first save.
 //!
-//! It does not know what is written, nor when.
+//! **What this module does not know:** what is written, and when.
 
 use isotherm_disk::Mode;
 use std::io;

@@ -1,6 +1,6 @@
 //! The first line of a library of functions: `#!lua name=mylib`.
 //!
-//! Its words may be quoted, as those of an inline request. Code and line end at a NUL, as in Valkey.
+//! Words of the line may be quoted, as those of an inline request. Code and line end at a NUL, as in Valkey.
 
 use isotherm_resp::errors;
 use isotherm_stdx::args_split::{Dialect, args_split};

@@ -8,7 +8,7 @@
 //! it builds, and little more. Between some hundred keys the partition's lock is released: INFO looks at
 //! partitions too.
 //!
-//! It does not know where the bytes come from, nor what follows from a failure.
+//! **What this module does not know:** where the bytes come from, and what follows from a failure.
 
 mod cold;
 mod gathering;

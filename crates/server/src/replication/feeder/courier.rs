@@ -6,7 +6,7 @@
 //! There is one write on its way at most, and one read for each replica. A disk that hangs holds up the
 //! replicas that need its bytes; the others, and clients that wait for their ACKs, continue.
 //!
-//! It begins with the first job. Where the system gives no thread the feeder carries jobs out itself.
+//! The thread begins with the first job. Where the system gives none the feeder carries jobs out itself.
 
 use isotherm_disk::Disk;
 use std::path::PathBuf;
