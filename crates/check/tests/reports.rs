@@ -134,6 +134,7 @@ fn referring(bundle_keys: u16) -> Vec<u8> {
             created_seconds: 1_700_000_000,
             used_memory_bytes: 1_000_000,
             replication: None,
+            log: None,
             is_aof_base: true,
             swap_log: Some(b"which log"),
             key_secret: (bundle_keys > 0).then_some(*b"a secret of keys"),

@@ -29,6 +29,7 @@ fn file(version: FileVersion, body: &[u8]) -> Vec<u8> {
             created_seconds: 1_700_000_000,
             used_memory_bytes: 1_000_000,
             replication: None,
+            log: None,
             is_aof_base: false,
             swap_log: (version.references > 0).then_some(&b"which log"[..]),
             key_secret: version.has_bundles().then_some([3; 16]),

@@ -76,6 +76,7 @@ pub fn rdb(version: u16, has_sum: bool) -> Vec<u8> {
             created_seconds: 1_700_000_000,
             used_memory_bytes: 1_000_000,
             replication: None,
+            log: None,
             is_aof_base: false,
             swap_log: None,
             key_secret: None,

@@ -6,7 +6,8 @@
 //!   file "a name.4.incr.aof" seq 4 type i                          i: in their order, numbers rising
 //!   #isotherm replid 8371445ee47ffb2b7dc8... incr 4 start 901 len 77120       ours, in comments: Valkey skips them
 //!                                            where the file begins in the log, and its bytes
-//!   #isotherm ended 1764316800 rdb 176-8371445ee47ffb2b                       switched off then; the RDB file beside it
+//!   #isotherm ended 1764316800 rdb 176-8371445ee47ffb2b log 5ee47ffb2b837144  switched off then
+//!                                            the RDB file beside it; the number in RDB files (`LogMark`)
 //! ```
 //! A name is quoted, with escapes, where it has blanks or bytes that do not print. Fields that are not known
 //! are skipped, as Valkey does; so are comments. A line, with its end, has 1024 bytes at most: the rest of a
@@ -47,6 +48,8 @@ pub struct Ended {
     /// Unix time. An RDB file that was begun at it or later is newer, if it is not the one below.
     pub seconds: i64,
     pub rdb: RdbMark,
+    /// Number of the log in the RDB files that were begun since it was switched on, if they have one.
+    pub log: Option<u64>,
 }
 
 /// The RDB file at that moment.
@@ -214,7 +217,15 @@ impl Manifest {
                 (b"ended", [b"rdb", mark, behind @ ..]) => {
                     rest = behind;
                     let seconds = parse_i64(value).ok_or(INVALID)?;
-                    self.ended = Some(Ended { seconds, rdb: RdbMark::parse(mark).ok_or(INVALID)? });
+                    let mut log = None;
+                    if let [b"log", id, behind @ ..] = rest {
+                        let id = std::str::from_utf8(id).ok();
+                        let id = id.and_then(|id| u64::from_str_radix(id, 16).ok());
+                        log = Some(id.ok_or(INVALID)?);
+                        rest = behind;
+                    }
+                    let rdb = RdbMark::parse(mark).ok_or(INVALID)?;
+                    self.ended = Some(Ended { seconds, rdb, log });
                 }
                 (b"incr", [b"start", start, behind @ ..]) => {
                     rest = behind;
@@ -263,8 +274,10 @@ impl Manifest {
     /// Returns our own comments, in as few lines as hold them.
     fn comments(&self) -> Vec<Vec<u8>> {
         let replid = self.replid.iter().map(|replid| [b"replid ", &replid[..]].concat());
-        let ended =
-            self.ended.map(|Ended { seconds, rdb }| format!("ended {seconds} rdb {rdb}").into_bytes());
+        let ended = self.ended.map(|Ended { seconds, rdb, log }| {
+            let log = log.map_or(String::new(), |id| format!(" log {id:016x}"));
+            format!("ended {seconds} rdb {rdb}{log}").into_bytes()
+        });
         let places = self.incr.iter().filter_map(|file| {
             let Place { start, len } = file.place?;
             let mut words = format!("incr {} start {start}", file.seq);

@@ -7,13 +7,16 @@
 //!                                      another one, begun before       --> refused: a clock was set, or it was put there
 //!   a start with appendonly no         a warning, unless the RDB file is newer
 //! ```
-//! The two are compared by what the RDB file says of its beginning (`ctime`), which a copy keeps. A log that
-//! was never switched off has all that any RDB file of this server has.
+//! An RDB file says beside which log it was begun, or behind whose end (`LogMark`), and a copy keeps that.
+//! The log's number is drawn when its first base is listed, stands in each RDB file that is begun while it is
+//! written or afterwards, and in the note of its end. Where the two have one number, no clock is asked. Files
+//! of other servers and of earlier versions have none: these are compared by when they were begun (`ctime`).
+//! A log that was never switched off has all that any RDB file of this server has.
 
 use isotherm_disk::{Disk, Mode, read_exact_at};
 use isotherm_persist::Limits;
 use isotherm_persist::aof::manifest::{Ended, RdbMark};
-use isotherm_persist::rdb::file::{FileReader, Item, Options, Step};
+use isotherm_persist::rdb::file::{FileReader, Item, LOG_MARK, LogMark, Options, Step};
 use isotherm_stdx::parse_i64;
 use std::io;
 use std::path::Path;
@@ -26,6 +29,7 @@ use crate::persistence::Store;
 use crate::persistence::load::{FilePortions, LoadFailure, Portions};
 use crate::persistence::state::Job;
 use crate::process::log::{self, os_text};
+use crate::process::random::random_bytes;
 use crate::process::time::unix_now;
 
 /// The one of two that has more.
@@ -44,20 +48,22 @@ impl Moment {
         let replaced = store.state.replaced.load(SeqCst);
         // The clock may have been set back since the cut.
         let cut_seconds = if is_saving { saving.cut_seconds } else { 0 };
-        Moment { seconds: cut_seconds.max(unix_now().0 / 1000), replaced, is_saving }
+        let log = saving.log.map(|log| log.id);
+        Moment { seconds: cut_seconds.max(unix_now().0 / 1000), replaced, is_saving, log }
     }
 
     /// Returns what the manifest is to say of it, later.
     pub fn note(self, store: Store<'_>) -> Ended {
         let found = mark(&*store.state.disk, &store.file());
+        let log = self.log;
         match found {
             // By one that has begun since: what is begun in the same second counts as newer.
             Ok(_) if !self.is_saving && store.state.replaced.load(SeqCst) != self.replaced => {
-                Ended { seconds: self.seconds, rdb: RdbMark::Unknown }
+                Ended { seconds: self.seconds, rdb: RdbMark::Unknown, log }
             }
-            Ok(rdb) if !self.is_saving => Ended { seconds: self.seconds, rdb },
+            Ok(rdb) if !self.is_saving => Ended { seconds: self.seconds, rdb, log },
             // Its cut was in this second at the latest, and it comes after; or it cannot be recognized.
-            _ => Ended { seconds: self.seconds + 1, rdb: RdbMark::Unknown },
+            _ => Ended { seconds: self.seconds + 1, rdb: RdbMark::Unknown, log },
         }
     }
 }
@@ -87,19 +93,36 @@ pub fn newest(store: Store<'_>, ended: &Ended) -> Result<Newest, String> {
     if found == RdbMark::None || found == ended.rdb {
         return Ok(Newest::Log);
     }
-    match created_seconds(disk, &path).map_err(|why| of_file(&why))? {
-        Some(seconds) if seconds >= ended.seconds => Ok(Newest::Rdb),
-        Some(_) if ended.rdb == RdbMark::Unknown => Ok(Newest::Log),
-        Some(_) => Err(of_file("the RDB file came behind the end, and says that it was begun before")),
-        None => Err(of_file("the RDB file does not say when it was begun")),
+    compare(begun(disk, &path).map_err(|why| of_file(&why))?, ended).map_err(of_file)
+}
+
+/// Returns which has more, where the RDB file is not the one that was there at the end. An error says why
+/// that is not known.
+fn compare(begun: Begun, ended: &Ended) -> Result<Newest, &'static str> {
+    match (begun.log, begun.seconds) {
+        (Some(log), _) if ended.log == Some(log.id) => {
+            Ok(if log.is_over { Newest::Rdb } else { Newest::Log })
+        }
+        (_, Some(seconds)) if seconds >= ended.seconds => Ok(Newest::Rdb),
+        (_, Some(_)) if ended.rdb == RdbMark::Unknown => Ok(Newest::Log),
+        (_, Some(_)) => Err("the RDB file came behind the end, and says that it was begun before"),
+        (_, None) => Err("the RDB file does not say when it was begun"),
     }
 }
 
-/// Returns when an RDB file was begun, in Unix time, if it says so.
-fn created_seconds(disk: &dyn Disk, path: &Path) -> Result<Option<i64>, String> {
+/// The beginning of an RDB file, as far as it says something of that.
+#[derive(Clone, Copy, Default)]
+struct Begun {
+    /// Unix time.
+    seconds: Option<i64>,
+    log: Option<LogMark>,
+}
+
+fn begun(disk: &dyn Disk, path: &Path) -> Result<Begun, String> {
+    let mut begun = Begun::default();
     let opened = FilePortions::open_on(disk, path.to_path_buf());
     let opened = opened.map_err(|LoadFailure(lines)| lines.join(" "))?;
-    let Some(mut portions) = opened else { return Ok(None) };
+    let Some(mut portions) = opened else { return Ok(begun) };
     let options =
         Options { limits: Limits::default(), strict_version: false, checksum: false, references: false };
     let mut reader = FileReader::new(options);
@@ -107,15 +130,40 @@ fn created_seconds(disk: &dyn Disk, path: &Path) -> Result<Option<i64>, String> 
     // The fields stand in front of all else.
     loop {
         match reader.step().map_err(|error| error.cause.to_string())? {
-            Step::Item(Item::Aux { name, value }) if name == b"ctime" => return Ok(parse_i64(value)),
+            Step::Item(Item::Aux { name, value }) if name == b"ctime" => begun.seconds = parse_i64(value),
+            Step::Item(Item::Aux { name, value }) if name == LOG_MARK.as_bytes() => {
+                begun.log = LogMark::parse(value);
+            }
             Step::Item(Item::Aux { .. }) => {}
-            Step::Item(_) | Step::End => return Ok(None),
+            Step::Item(_) | Step::End => return Ok(begun),
             Step::NeedsMore => match portions.read(&mut portion).map_err(|error| os_text(&error))? {
                 0 => reader.end(),
                 count => reader.feed(&portion[..count]),
             },
         }
     }
+}
+
+/// Draws the number of a log. Without random bytes it has none, and clocks decide.
+pub fn draw() -> Option<u64> {
+    random_bytes().map(u64::from_le_bytes).map_err(log::warning).ok()
+}
+
+/// Draws the number of a log whose files are read from now on: RDB files say that they are begun beside it.
+pub fn begin(store: Store<'_>) {
+    store.state.saving().log = draw().map(|id| LogMark { id, is_over: false });
+}
+
+/// RDB files say from now on that they are begun behind the end of the log with this number.
+pub fn follow(store: Store<'_>, log: Option<u64>) {
+    store.state.saving().log = log.map(|id| LogMark { id, is_over: true });
+}
+
+/// RDB files say from now on that they are begun behind the end of the log, if that is `for_good`; while it
+/// only rests they say nothing. Everything is held.
+pub fn end(store: Store<'_>, is_for_good: bool) {
+    let mut saving = store.state.saving();
+    saving.log = saving.log.filter(|_| is_for_good).map(|log| LogMark { is_over: true, ..log });
 }
 
 /// Warns, at a start with the RDB file, of an append-only file that may have more.
@@ -127,7 +175,11 @@ pub fn warn_beside(node: &Node) {
         _ if manifest.lists_nothing() => return,
         None => "was not switched off",
         Some(ended) => match newest(node.store(), ended) {
-            Ok(Newest::Rdb) => return,
+            Ok(Newest::Rdb) => {
+                // What it has, the files that this process saves have too.
+                follow(node.store(), ended.log);
+                return;
+            }
             Ok(Newest::Log) => "is newer than the RDB file",
             Err(_) => "may be newer than the RDB file",
         },
@@ -137,4 +189,36 @@ pub fn warn_beside(node: &Node) {
          process with SHUTDOWN NOSAVE and start with appendonly yes.",
         files.folder().display()
     ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_decides_and_otherwise_a_clock() {
+        const END: i64 = 1000;
+        let of = |id: u64, is_over: bool| Some(LogMark { id, is_over });
+        let check = |log: Option<LogMark>, seconds: Option<i64>, rdb: RdbMark, expected: Option<Newest>| {
+            let ended = Ended { seconds: END, rdb, log: Some(7) };
+            assert_eq!(compare(Begun { seconds, log }, &ended).ok(), expected, "{log:?} {seconds:?} {rdb:?}");
+        };
+        for rdb in [RdbMark::None, RdbMark::Unknown, RdbMark::File { bytes: 176, sum: 0x83 }] {
+            for seconds in [Some(END - 1), Some(END), Some(END + 1), None] {
+                // A clock that was set back hides nothing, and one that stands makes nothing newer.
+                check(of(7, true), seconds, rdb, Some(Newest::Rdb));
+                check(of(7, false), seconds, rdb, Some(Newest::Log));
+            }
+            // The log is another one, or the file is another server's.
+            for log in [of(8, true), of(8, false), None] {
+                check(log, Some(END), rdb, Some(Newest::Rdb));
+                let before = (rdb == RdbMark::Unknown).then_some(Newest::Log);
+                check(log, Some(END - 1), rdb, before);
+                check(log, None, rdb, None);
+            }
+        }
+        let unnumbered = Ended { seconds: END, rdb: RdbMark::Unknown, log: None };
+        let begun = Begun { seconds: Some(END - 1), log: of(7, true) };
+        assert_eq!(compare(begun, &unnumbered), Ok(Newest::Log));
+    }
 }

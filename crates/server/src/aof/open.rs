@@ -225,6 +225,7 @@ fn begin(
     let first = First::Behind(list, end);
     let writer = driver::start(node.store(), &node.log, &node.aof, files, first, settings::policy(node))?;
     node.aof.set_on(writer);
+    ended::begin(node.store());
     node.log.set_read_by(&node.mail, LogReader::Aof, true);
     node.log.close_gap();
     gating::apply(node);

@@ -38,6 +38,8 @@ pub struct Moment {
     /// RDB files that had been replaced.
     pub replaced: u64,
     pub is_saving: bool,
+    /// Number of the log in RDB files.
+    pub log: Option<u64>,
 }
 
 /// A new base, which is complete and durable.

@@ -18,6 +18,7 @@ use isotherm_persist::aof::manifest::{AofFile, Manifest};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
+use super::ended;
 use super::files::AofFiles;
 use super::reference::{self, Reference};
 use super::request::{Base, Moment, Request};
@@ -191,7 +192,10 @@ impl Rewrite {
                         self.announce(&writing.0.files, base, bytes, place)?;
                     }
                     (None, alone) => {
-                        alone.expect("it was begun").list(base)?;
+                        let alone = alone.expect("it was begun");
+                        let log = alone.log;
+                        alone.list(base)?;
+                        ended::follow(node.store(), log);
                         reference::in_force(node, false);
                     }
                 }
@@ -341,6 +345,8 @@ fn finish(node: &'static Node, base_bytes: u64, refers: bool, began: Instant) {
 fn list_first(node: &'static Node, base_bytes: u64, refers: bool, began: Instant) {
     reference::in_force(node, refers);
     if node.aof.awaits_base.swap(false, Relaxed) {
+        // Until now an RDB file was one behind the end of the log before.
+        ended::begin(node.store());
         gating::apply(node);
     }
     let mut rewrites = node.aof.rewrites();
@@ -357,6 +363,8 @@ fn list_first(node: &'static Node, base_bytes: u64, refers: bool, began: Instant
 struct Alone {
     files: AofFiles,
     before: Option<Manifest>,
+    /// Number of the log that ends with the base.
+    log: Option<u64>,
     _lock: Box<dyn Lock>,
 }
 
@@ -370,8 +378,10 @@ impl Alone {
             files.begin().map_err(|()| SaveError::Failed)?;
         }
         // No RDB file is written before it is over.
-        files.set_ended(Some(Moment::now(node.store()).note(node.store())));
-        Ok(Alone { files, before, _lock: lock })
+        let log = ended::draw();
+        let moment = Moment { log, ..Moment::now(node.store()) };
+        files.set_ended(Some(moment.note(node.store())));
+        Ok(Alone { files, before, log, _lock: lock })
     }
 
     fn list(mut self, base: AofFile) -> Result<(), SaveError> {

@@ -25,7 +25,7 @@ use super::driver::{self, First};
 use super::files::{AofFiles, segments};
 use super::request::{Moment, Request, Stop};
 use super::state::{Ending, Left, NOT_SYNCED};
-use super::{rewrite, settings};
+use super::{ended, rewrite, settings};
 use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::mail::message::ControlMessage;
@@ -366,6 +366,10 @@ fn switch_off(node: &'static Node, is_for_good: bool, patient: Patient) -> Optio
 /// The rest of it. Everything is held before, and nothing afterwards.
 fn end_logging(node: &'static Node, held: &mut Held<'static>, is_for_good: bool) {
     node.log.set_read_by(&node.mail, LogReader::Aof, false);
+    // Before its first base the log of before is the one that a start reads.
+    if !node.aof.awaits_base.load(Relaxed) {
+        ended::end(node.store(), is_for_good);
+    }
     let end = node.log.end();
     let ended = is_for_good.then(|| Moment::now(node.store()));
     held.release();

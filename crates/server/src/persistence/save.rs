@@ -10,7 +10,7 @@ use isotherm_disk::{File, Mode, WriteError, write_all_at};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Snapshot, SnapshotItem, Txn};
 use isotherm_persist::rdb::Writer;
 use isotherm_persist::rdb::file::Replication as FilePlace;
-use isotherm_persist::rdb::file::{self, FileHead, FileVersion};
+use isotherm_persist::rdb::file::{self, FileHead, FileVersion, LogMark};
 use isotherm_replication::feed::Filter;
 use isotherm_stdx::crc64::crc64;
 use std::io;
@@ -52,6 +52,7 @@ pub struct Cut {
     used_memory_bytes: u64,
     /// Unix time of the cut.
     seconds: i64,
+    log: Option<LogMark>,
     /// Place of the log at the cut, if it is a log that replicas may follow.
     pub place: Option<Place>,
 }
@@ -72,14 +73,10 @@ pub fn cut(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u
     store.state.progress.keys_total.store(keys_of(&sizes), Relaxed);
     let took = from.elapsed();
     store.spikes.note(Event::Fork, took);
-    let mut saving = store.state.saving();
-    (saving.cut_us, saving.cuts) = (took.as_micros() as u64, saving.cuts + 1);
-    let seconds = unix_now().0 / 1000;
-    saving.cut_seconds = seconds;
-    drop(saving);
+    let (seconds, log) = store.state.saving().note_cut(took);
     let libraries = store.libraries.catalog();
     let place = store.replication.place(store.log);
-    Some(Cut { snapshot, sizes, libraries, has_bundles, changes, used_memory_bytes, seconds, place })
+    Some(Cut { snapshot, sizes, libraries, has_bundles, changes, used_memory_bytes, seconds, log, place })
 }
 
 impl Cut {
@@ -349,7 +346,7 @@ fn rdb(
     is_aof_base: bool,
     swap_log: Option<&[u8]>,
 ) -> (Snapshot<'static>, Items) {
-    let Cut { snapshot, sizes, libraries, used_memory_bytes, seconds, place, .. } = cut;
+    let Cut { snapshot, sizes, libraries, used_memory_bytes, seconds, log, place, .. } = cut;
     let functions: Vec<&[u8]> = libraries.libraries().map(|library| &library.text[..]).collect();
     let mut writer = Writer::new(store.config.compresses_rdb_files());
     let id = place.map(|place| place.id.to_string());
@@ -364,6 +361,7 @@ fn rdb(
             offset: place.offset.0 as i64,
             db: i64::from(place.db),
         }),
+        log: log.filter(|_| !is_aof_base),
         is_aof_base,
         swap_log,
         key_secret: version.has_bundles().then_some(store.keyspace.config().hash_secret),

@@ -1,13 +1,14 @@
 //! State of saving and loading, for INFO and for the code that decides whether to save.
 
 use isotherm_disk::Disk;
+use isotherm_persist::rdb::file::LogMark;
 use isotherm_stdx::UnixMs;
 use isotherm_stdx::steady::SteadyMs;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::process::time::{elapsed, instant};
+use crate::process::time::{elapsed, instant, unix_now};
 use crate::process::{log, routines};
 
 /// Longest wait of a worker, or of the control thread, for the end of a walk that it has cancelled.
@@ -89,9 +90,21 @@ pub struct Saving {
     pub cuts: u64,
     /// Unix time of the last cut, which its file has as the time of its creation.
     pub cut_seconds: i64,
+    /// Mark of the log that the next cut's file has.
+    pub log: Option<LogMark>,
     /// The steps that there were when the cron last saw more of them, and when that was.
     pub seen_steps: u64,
     pub seen_at: Instant,
+}
+
+impl Saving {
+    /// Notes a cut, for which everything was held for `took`. Returns its Unix time, and the mark of the log
+    /// for its file.
+    pub fn note_cut(&mut self, took: Duration) -> (i64, Option<LogMark>) {
+        (self.cut_us, self.cuts) = (took.as_micros() as u64, self.cuts + 1);
+        self.cut_seconds = unix_now().0 / 1000;
+        (self.cut_seconds, self.log)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -151,6 +164,7 @@ impl Persistence {
                 cut_us: 0,
                 cuts: 0,
                 cut_seconds: 0,
+                log: None,
                 seen_steps: 0,
                 seen_at: instant(),
             }),

@@ -136,6 +136,48 @@ fn a_save_behind_the_end_of_the_file_is_newer() {
     check_keys(&start(&data, &[]), 310);
 }
 
+/// The note of the end as if a clock had been set since, or the RDB file had been replaced at that moment.
+fn set_end(data: &Data, seconds: &str, rdb: Option<&str>) {
+    let manifest = data.0.join("appendonlydir/appendonly.aof.manifest");
+    let text = std::fs::read_to_string(&manifest).unwrap();
+    let mut words: Vec<&str> = text.split(' ').collect();
+    let at = words.iter().position(|word| word.ends_with("ended")).unwrap();
+    words[at + 1] = seconds;
+    words[at + 3] = rdb.unwrap_or(words[at + 3]);
+    std::fs::write(&manifest, words.join(" ")).unwrap();
+}
+
+#[test]
+fn no_clock_decides_which_of_two_files_of_one_server_is_newer() {
+    const FUTURE: &str = "9000000000";
+    let data = Data::new();
+    let mut server = start(&data, &[]);
+    let mut client = server.client();
+    set(&mut client, 0..100);
+    client.check("SAVE", "+OK\r\n");
+    set(&mut client, 100..200);
+    client.check("CONFIG SET appendonly no", "+OK\r\n");
+    kill(&mut server);
+    // A save whose file came at the very end.
+    set_end(&data, "0", Some("unknown"));
+    let mut server = start(&data, &[]);
+    check_keys(&server, 200);
+    let mut client = server.client();
+    client.check("CONFIG SET appendonly no", "+OK\r\n");
+    set(&mut client, 200..300);
+    client.check("SAVE", "+OK\r\n");
+    kill(&mut server);
+    // The clock was set back before the save.
+    set_end(&data, FUTURE, None);
+    let mut server = start(&data, &["--appendonly", "no"]);
+    assert!(!server.log().contains("newer than the RDB file"));
+    let mut client = server.client();
+    set(&mut client, 300..310);
+    client.check("SAVE", "+OK\r\n");
+    kill(&mut server);
+    check_keys(&start(&data, &[]), 310);
+}
+
 #[test]
 fn a_rewrite_of_a_file_that_is_off_is_an_end_too() {
     let data = Data::new();

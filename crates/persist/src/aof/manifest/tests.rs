@@ -113,7 +113,8 @@ fn comments_of_ours() {
 #[test]
 fn the_end_of_a_log_is_a_comment() {
     for rdb in [RdbMark::None, RdbMark::Unknown, RdbMark::File { bytes: 176, sum: 0x83 }] {
-        let ended = Some(Ended { seconds: 1_764_316_800, rdb });
+        let log = (rdb != RdbMark::None).then_some(0x83);
+        let ended = Some(Ended { seconds: 1_764_316_800, rdb, log });
         let mut manifest = Manifest { ended, ..Manifest::default() };
         assert_eq!(Manifest::parse(&manifest.write()), Ok(manifest.clone()));
         manifest.add_incr(&Names::new(b"a"), 3, Some(Place { start: 0, len: None }));
@@ -121,7 +122,9 @@ fn the_end_of_a_log_is_a_comment() {
     }
     let text = "#isotherm ended 1764316800 rdb 176-0000000000000083";
     assert_eq!(parsed(text).ended.map(|ended| ended.rdb), Some(RdbMark::File { bytes: 176, sum: 0x83 }));
-    for comment in ["ended", "ended 5", "ended x rdb none", "ended 5 rdb 1", "ended 5 rdb 1-x"] {
+    for comment in
+        ["ended", "ended 5", "ended x rdb none", "ended 5 rdb 1", "ended 5 rdb 1-x", "ended 5 rdb none log x"]
+    {
         assert!(Manifest::parse(format!("#isotherm {comment}\n").as_bytes()).is_err(), "{comment}");
     }
     let nothing = Manifest::default().write();

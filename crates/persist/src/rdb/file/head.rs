@@ -1,6 +1,7 @@
 //! Data that is written around the keys.
 
 use isotherm_stdx::crc64::{crc64, crc64_combine};
+use std::fmt;
 
 use super::opcode;
 use super::version::{FileVersion, MAGIC_BYTES};
@@ -17,6 +18,8 @@ pub struct FileHead<'a> {
     pub used_memory_bytes: u64,
     /// Position of the file in the log of changes; `None` without a log.
     pub replication: Option<Replication<'a>>,
+    /// The append-only file beside which it was begun, or behind whose end.
+    pub log: Option<LogMark>,
     /// Changes in an append-only file follow it.
     pub is_aof_base: bool,
     /// Description of the swap log, in a base that refers to it.
@@ -27,6 +30,34 @@ pub struct FileHead<'a> {
     pub functions: &'a [&'a [u8]],
 }
 
+/// Relation of a file to an append-only file of the same server: it was begun while that was written, and has
+/// no more, or after it was switched off, and has no less. No clock says so, which may be set.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LogMark {
+    /// Random number that the log has from being switched on to being switched off.
+    pub id: u64,
+    pub is_over: bool,
+}
+
+impl LogMark {
+    /// Returns the mark that a field has: "8371445ee47ffb2b on", "8371445ee47ffb2b off".
+    pub fn parse(text: &[u8]) -> Option<LogMark> {
+        let (id, state) = std::str::from_utf8(text).ok()?.split_once(' ')?;
+        let is_over = match state {
+            "on" => false,
+            "off" => true,
+            _ => return None,
+        };
+        Some(LogMark { id: u64::from_str_radix(id, 16).ok()?, is_over })
+    }
+}
+
+impl fmt::Display for LogMark {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x} {}", self.id, if self.is_over { "off" } else { "on" })
+    }
+}
+
 #[derive(Clone, Copy, Debug)]
 pub struct Replication<'a> {
     pub id: &'a str,
@@ -35,6 +66,8 @@ pub struct Replication<'a> {
     pub db: i64,
 }
 
+/// The name of the field with the mark of the log.
+pub const LOG_MARK: &str = "aof-run";
 /// The name of the field that says which log is referred to.
 pub const SWAP_LOG: &str = "swap-log";
 /// The name of the field that says what keys are hashed with.
@@ -47,6 +80,9 @@ pub fn head<S: Sink>(writer: &mut Writer<S>, head: &FileHead<'_>) {
     aux(writer, "redis-bits", &usize::BITS.to_string());
     aux(writer, "ctime", &head.created_seconds.to_string());
     aux(writer, "used-mem", &head.used_memory_bytes.to_string());
+    if let Some(log) = &head.log {
+        aux(writer, LOG_MARK, &log.to_string());
+    }
     if let Some(replication) = &head.replication {
         aux(writer, "repl-stream-db", &replication.db.to_string());
         aux(writer, "repl-id", replication.id);
@@ -91,6 +127,16 @@ pub fn sum_with_magic(sum: u64, bytes: u64, before: FileVersion, after: FileVers
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_mark_of_the_log_is_read_as_it_was_written() {
+        for mark in [LogMark { id: 0x83, is_over: true }, LogMark { id: u64::MAX, is_over: false }] {
+            assert_eq!(LogMark::parse(mark.to_string().as_bytes()), Some(mark));
+        }
+        for text in ["", "83", "83 ", "83 later", "x on", "10000000000000000 on"] {
+            assert_eq!(LogMark::parse(text.as_bytes()), None, "{text}");
+        }
+    }
 
     #[test]
     fn another_magic_changes_the_sum() {

@@ -40,7 +40,8 @@ mod version;
 pub use bundle::{BUNDLE_NAME_BYTES, Bundle};
 pub use error::{FileCause, FileError};
 pub use head::{
-    FileHead, KEY_SECRET_BYTES, Replication, SWAP_KEY_SECRET, SWAP_LOG, end, head, sum_with_magic,
+    FileHead, KEY_SECRET_BYTES, LOG_MARK, LogMark, Replication, SWAP_KEY_SECRET, SWAP_LOG, end, head,
+    sum_with_magic,
 };
 pub use read::{FileReader, Item, Key, Options, Piece, PieceValue, Step};
 pub use version::{FileVersion, MAGIC_BYTES};
