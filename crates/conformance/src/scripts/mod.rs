@@ -77,7 +77,7 @@ fn compare(package: &Package, places: &Places) -> Fallible<Report> {
     let mut ours = attempt(package, places, "isotherm")?;
     let mut tries = 1;
     if !score::worse(&ours, &theirs).is_empty() {
-        ours = score::better(ours, attempt(package, places, "isotherm")?);
+        ours = score::better(ours, attempt(package, places, "isotherm")?, &theirs);
         tries = 2;
     }
     let worse = score::worse(&ours, &theirs);
