@@ -302,7 +302,7 @@ fn new_connections_are_served_beside_a_long_command() {
 /// The snapshot for a replica is due while a script does not end: it waits alone. Other scripts begin.
 #[test]
 fn a_snapshot_for_a_replica_waits_for_a_script_alone() {
-    // The four lines take longer than usual where the machine is slow: nobody gets BUSY meanwhile.
+    // The four lines take longer than usual where the machine is slow: no client gets BUSY meanwhile.
     let args = ["--repl-diskless-sync-delay", "2", "--busy-reply-threshold", "60000"];
     let server = Server::with_workers(2, &args);
     let mut other = server.client();

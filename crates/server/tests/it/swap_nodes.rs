@@ -44,14 +44,17 @@ fn fill(client: &mut Client) {
     }
 }
 
-/// Most of what may leave has left.
+/// What may leave has left: nothing more does while the hand passes several times.
 fn sink(client: &mut Client) {
     client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
-    let mut before = 0;
+    let (mut before, mut looks) = (0, 0);
     wait_until("all parts leave memory", || {
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(std::time::Duration::from_millis(50));
         let nodes = swap(client, "swap_nodes");
-        nodes > 1000 && std::mem::replace(&mut before, nodes) == nodes
+        let stands =
+            std::mem::replace(&mut before, nodes) == nodes && swap(client, "swap_writes_waiting_bytes") == 0;
+        looks = if stands { looks + 1 } else { 0 };
+        nodes > 1000 && looks == 3
     });
     client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
 }
