@@ -351,6 +351,12 @@ impl Session {
         self.watch.as_ref().is_some_and(|list| list.watcher.is_dirty())
     }
 
+    /// Returns whether other threads see the session as it stands after its last command.
+    #[inline]
+    pub fn is_shown(&self) -> bool {
+        self.shared.seen.commands_total.load(Ordering::Relaxed) == self.commands
+    }
+
     /// Shows other threads where the session stands.
     #[inline]
     pub fn publish(&self, now: UnixMs) {

@@ -206,6 +206,15 @@ impl Inner {
             || !self.dispatcher.exec.wanted.is_empty()
     }
 
+    /// Returns whether a turn has more to do than to serve what is ready.
+    #[inline]
+    fn goes_on(&self) -> bool {
+        !self.again.is_empty()
+            || !self.deadlines.is_empty()
+            || !self.parking.is_idle()
+            || self.dispatcher.exec.runs.has_work()
+    }
+
     // ---- connections come and go ----
 
     fn add(&mut self, stream: Stream, shared: Arc<ClientShared>) -> usize {
@@ -421,10 +430,13 @@ impl Inner {
     fn finish(&mut self, connection: &mut Connection) {
         write_replies(&mut self.dispatcher, connection);
         self.requests.trim();
-        if connection.parked.is_some() {
+        let is_parked = connection.parked.is_some();
+        if is_parked {
             self.park(connection);
         }
-        connection.session.publish(self.dispatcher.exec.clock.now());
+        if is_parked || !connection.session.is_shown() {
+            connection.session.publish(self.dispatcher.exec.clock.now());
+        }
         self.note_room(connection);
         if !connection.input.is_empty() || connection.session.multi.is_some() {
             self.check_query(connection);
@@ -476,19 +488,18 @@ impl Inner {
     /// Does the work that is due now, and continues with connections that had more to read.
     #[inline]
     fn turn(&mut self) {
-        self.dispatcher.begin_part();
-        if !self.again.is_empty() {
+        if self.goes_on() {
+            self.dispatcher.begin_part();
             self.turn_again();
-        }
-        if !self.deadlines.is_empty() {
             self.end_waiting();
+            if !self.parking.is_idle() {
+                self.resume_parked();
+            }
+            self.run_scripts();
         }
-        if !self.parking.is_idle() {
-            self.resume_parked();
-        }
-        self.run_scripts();
         for _ in 0..DUE_PER_TURN_MAX {
             let Some(due) = self.timers.take_due(Instant::now()) else { break };
+            self.dispatcher.begin_part();
             match due {
                 Due::CloseLook => self.look_closely(),
                 Due::HeldLook => self.look_at_held(),
