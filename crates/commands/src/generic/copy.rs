@@ -47,7 +47,7 @@ fn copy(call: &mut Call<'_, '_, '_>) -> Outcome {
         call.reply.integer(0);
         return Outcome::Done;
     }
-    if call.txn.find(target, &to, Lookup::Write).is_some() && !replace {
+    if call.txn.has(target, &to, Lookup::Write) && !replace {
         call.reply.integer(0);
         return Outcome::Done;
     }
@@ -145,10 +145,9 @@ fn move_to(call: &mut Call<'_, '_, '_>) -> Outcome {
         return call.fail(errors::SAME_OBJECT);
     }
     let key = call.key(1);
-    let (there, free) = (
-        call.txn.find(call.db, &key, Lookup::Write).is_some(),
-        call.txn.find(target, &key, Lookup::Write).is_none(),
-    );
+    let there = call.txn.find(call.db, &key, Lookup::Write).is_some();
+    // A value that cannot be read is there all the same.
+    let free = !call.txn.has(target, &key, Lookup::Write);
     if !there || !(free || replace) {
         call.reply.integer(0);
         return Outcome::Done;

@@ -71,7 +71,8 @@ fn move_name(call: &mut Call<'_, '_, '_>, replace: bool) -> Result<bool, &'stati
     if from.bytes == to.bytes {
         return Ok(false);
     }
-    let occupied = call.txn.find(call.db, &to, Lookup::Write).is_some();
+    // A value that cannot be read is there all the same.
+    let occupied = call.txn.has(call.db, &to, Lookup::Write);
     if occupied && !replace {
         return Ok(false);
     }

@@ -80,8 +80,10 @@ impl Txn<'_, '_> {
         self.meet_stale(db, key, location)
     }
 
-    /// Finds the entry whose value goes elsewhere. One shown from its record may find no room in memory.
+    /// Finds the entry whose value goes elsewhere. One shown from its record may find no room in memory. After
+    /// a value that could not be read nothing goes anywhere: it may be what stands there.
     pub(super) fn locate_source(&mut self, (db, key): (Db, &Key<'_>)) -> Result<Location, Full> {
+        self.refuse_unread()?;
         self.locate(db, key).filter(|location| location.spot.is_some()).ok_or(Full)
     }
 

@@ -199,6 +199,14 @@ impl Txn<'_, '_> {
         let has_failed = self.held.guarded().any(|partition| partition.store.cold.has_failed());
         if has_failed { Err(Full) } else { Ok(()) }
     }
+
+    /// Refuses a change after a value or a part of one could not be read: to the command it was absent.
+    pub(super) fn refuse_unread(&self) -> Result<(), Full> {
+        if self.held.missing.iter().any(|missing| !missing.is_readable) {
+            return Err(Full);
+        }
+        self.refuse_failed()
+    }
 }
 
 impl Partition {

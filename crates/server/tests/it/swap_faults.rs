@@ -1,6 +1,7 @@
 //! A disk of cold values that is full, fails, hangs or is gone: nothing is lost, no other value is answered,
 //! and it comes back by itself.
 
+use crate::aof::kill;
 use crate::common::{Client, Server, encode, field, text_field, wait_until};
 use crate::migrate::migrate;
 use crate::swap::{Folder, check, name, set, swap, value, wait_until_loaded};
@@ -442,4 +443,39 @@ fn what_cannot_be_read_is_not_migrated() {
     check(&mut there, 0..2, 0);
     client.check(&format!("EXISTS {} {}", name(0), name(1)), ":0\r\n");
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+/// A key whose value cannot be read is there: no other key takes its name, and memory, log and the next start
+/// agree.
+#[test]
+fn a_name_whose_value_cannot_be_read_is_taken() {
+    let folder = Folder::new("taken");
+    let more = ["--appendonly", "yes", "--appendfsync", "always", "--swap-freeze", "no"];
+    let mut server = with_cold(&folder, 100, &more);
+    let mut client = server.client();
+    fault(&mut client, "READ IO");
+    for (request, taken) in [
+        (format!("RENAMENX hot {}", name(1)), ":0\r\n"),
+        (format!("COPY hot {}", name(2)), ":0\r\n"),
+        (format!("RENAMENX {} hot", name(3)), UNREADABLE),
+        (format!("COPY {} other", name(4)), UNREADABLE),
+    ] {
+        client.check(&request, taken);
+    }
+    client.check("SELECT 1", "+OK\r\n");
+    client.check(&format!("SET {} other", name(5)), "+OK\r\n");
+    client.check(&format!("MOVE {} 0", name(5)), ":0\r\n");
+    client.check("SELECT 0", "+OK\r\n");
+    // What it replaces is not read.
+    client.check(&format!("RENAME hot {}", name(6)), "+OK\r\n");
+    fault(&mut client, "READ NONE");
+    wait_until("the disk is back", || !client.ask(&format!("GET {}", name(0))).starts_with("-SWAPERR"));
+    check(&mut client, (0..100).filter(|number| *number != 6), 0);
+    let digest = client.ask("DEBUG DIGEST");
+    drop(client);
+    kill(&mut server);
+    let server = folder.start(&more);
+    let mut client = server.client();
+    wait_until_loaded(&mut client);
+    assert_eq!(client.ask("DEBUG DIGEST"), digest);
 }
