@@ -33,8 +33,18 @@ pub struct BaseHead {
 
 pub struct Found {
     pub has_manifest: bool,
+    /// True if the manifest names a base that is missing, or of which not even the first bytes are right: it
+    /// may have referred to the folder.
+    pub lacks_base: bool,
     /// Head of the base; `None` if there is no base, or it has all values.
     pub base: Option<BaseHead>,
+}
+
+/// First bytes of a base.
+enum Head {
+    Refers(BaseHead),
+    HasAll,
+    Unknown,
 }
 
 /// Returns the secret that the keys of the base are hashed with, if the base depends on it.
@@ -51,23 +61,29 @@ pub fn find(disk: &Arc<dyn Disk>, config: &Config) -> Result<Found, String> {
         |()| "The append-only file cannot be read, and may refer to values in swap-dir. Exiting.".to_string();
     let listed = files.manifest().map_err(unreadable)?;
     let has_manifest = listed.is_some();
-    let base = match listed.and_then(|manifest| manifest.base) {
+    let head = match listed.and_then(|manifest| manifest.base) {
         Some(base) => read(&**disk, &files.path(&base.name))?,
-        None => None,
+        None => Head::HasAll,
     };
-    Ok(Found { has_manifest, base })
+    let lacks_base = matches!(head, Head::Unknown);
+    let base = if let Head::Refers(base) = head { Some(base) } else { None };
+    Ok(Found { has_manifest, lacks_base, base })
 }
 
-/// Reads the head of a base; `None` if the base has all values.
-fn read(disk: &dyn Disk, path: &Path) -> Result<Option<BaseHead>, String> {
+/// Reads the head of a base.
+fn read(disk: &dyn Disk, path: &Path) -> Result<Head, String> {
     let of_file =
         |what: &str| format!("Can't use the base of the append-only file {}: {what}", path.display());
     let opened = FilePortions::open_on(disk, path.to_path_buf());
     let opened = opened.map_err(|LoadFailure(lines)| lines.join(" "))?;
-    // That it is missing is found when it is loaded.
-    let Some(mut portions) = opened else { return Ok(None) };
-    if !portions.head::<MAGIC_BYTES>().map_err(|error| of_file(&os_text(&error)))?.starts_with(b"ISOTHERM") {
-        return Ok(None);
+    // The load says that it is missing, or what is wrong with it.
+    let Some(mut portions) = opened else { return Ok(Head::Unknown) };
+    let head = portions.head::<MAGIC_BYTES>().map_err(|error| of_file(&os_text(&error)))?;
+    if !head.starts_with(b"ISOTHERM") {
+        let is_snapshot = head.starts_with(b"REDIS") || head.starts_with(b"VALKEY");
+        // A base of commands may be empty.
+        let is_known = is_snapshot || path.extension().is_some_and(|extension| extension == "aof");
+        return Ok(if is_known { Head::HasAll } else { Head::Unknown });
     }
     let limits = Limits { text_bytes_max: CHECKPOINT_BYTES_MAX as u64, ..Limits::default() };
     let options = Options { limits, strict_version: false, checksum: false, references: true };
@@ -97,5 +113,5 @@ fn read(disk: &dyn Disk, path: &Path) -> Result<Option<BaseHead>, String> {
     if reader.version().has_bundles() && key_secret.is_none() {
         return Err(of_file("it does not say what its keys are hashed with"));
     }
-    Ok(Some(BaseHead { checkpoint, key_secret }))
+    Ok(Head::Refers(BaseHead { checkpoint, key_secret }))
 }

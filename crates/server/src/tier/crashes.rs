@@ -113,8 +113,13 @@ fn open(disk: &SimDisk) -> Result<(u64, Files, Log), String> {
     let has_manifest = listed.is_some();
     let (number, checkpoint) = listed.unwrap_or((0, None));
     let named = checkpoint.as_ref().map(Checkpoint::named).unwrap_or_default();
-    let claim =
-        Claim { checkpoint, new_log: LogId([number as u8; 16]), manifest: MANIFEST.into(), has_manifest };
+    let claim = Claim {
+        checkpoint,
+        new_log: LogId([number as u8; 16]),
+        manifest: MANIFEST.into(),
+        has_manifest,
+        lacks_base: false,
+    };
     let config = config().covering(&named);
     let access = Access { wants_direct: false, open_max: OPEN_MAX, is_synced_later: true, is_shared: true };
     let files = Files::open(shared(disk), Path::new(FOLDER), config.segments_max(), &claim, access)?;

@@ -28,6 +28,8 @@ pub struct Claim {
     pub new_log: LogId,
     pub manifest: PathBuf,
     pub has_manifest: bool,
+    /// True if its base is missing, or is none.
+    pub lacks_base: bool,
 }
 
 #[cfg(test)]
@@ -39,6 +41,7 @@ impl Claim {
             new_log: LogId([7; 16]),
             manifest: PathBuf::from("manifest"),
             has_manifest: false,
+            lacks_base: false,
         }
     }
 }
@@ -55,7 +58,12 @@ pub fn check(disk: &dyn Disk, folder: &Path, claim: &Claim) -> Result<bool, Stri
     let Some(checkpoint) = &claim.checkpoint else {
         let Some(text) = text else { return Ok(false) };
         let is_ours = claim.has_manifest && text.lines().any(|line| line == manifest_line(&claim.manifest));
-        return if is_ours { Ok(true) } else { Err(foreign(folder, &text)) };
+        return match is_ours {
+            // Without its base nothing says that the values are not needed.
+            true if claim.lacks_base => Err(lost_base(folder)),
+            true => Ok(true),
+            false => Err(foreign(folder, &text)),
+        };
     };
     let Some(text) = text else {
         return Err(refusal(folder, "the folder has no log that a base refers to"));
@@ -70,6 +78,16 @@ pub fn refusal(folder: &Path, why: &str) -> String {
         "The base of the append-only file refers to values in the folder '{}' of swap-dir, which are not there: {why}. Nothing was \
          changed. Both have to be of one server and of one moment: put the folder back that belongs to this append-only file",
         folder.display()
+    )
+}
+
+/// A folder of this server's append-only file, whose base is not there.
+fn lost_base(folder: &Path) -> String {
+    format!(
+        "The folder '{}' of swap-dir has values that the append-only file refers to, and the base of that is missing or damaged. Nothing \
+         was changed. Put the base back, or, if the data is no longer needed, remove {}",
+        folder.display(),
+        path(folder).display()
     )
 }
 

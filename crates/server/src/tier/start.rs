@@ -146,9 +146,10 @@ fn claim(node: &'static Node) -> Result<Claim, String> {
     let new_log = LogId(random_bytes()?);
     let manifest = settings::files(node).manifest_path();
     let manifest = std::path::absolute(&manifest).unwrap_or(manifest);
-    let found = base_head::find(&node.persistence.disk, &node.config)?;
-    let checkpoint = found.base.map(|base| base.checkpoint);
-    Ok(Claim { checkpoint, new_log, manifest, has_manifest: found.has_manifest })
+    let base_head::Found { has_manifest, lacks_base, base } =
+        base_head::find(&node.persistence.disk, &node.config)?;
+    let checkpoint = base.map(|base| base.checkpoint);
+    Ok(Claim { checkpoint, new_log, manifest, has_manifest, lacks_base })
 }
 
 /// CONFIG SET has changed a parameter of this.

@@ -232,6 +232,21 @@ fn what_is_not_there_is_said_and_nothing_is_lost() {
     assert!(folder.refusal(&[]).contains("put the append-only file back"));
     std::fs::rename(&away, &here).expect("it is moved");
 
+    // Its base is missing, empty or no base.
+    let base = folder.base();
+    let whole = std::fs::read(&base).expect("it is there");
+    std::fs::remove_file(&base).expect("it goes");
+    for append in ["yes", "no"] {
+        let text = folder.refusal(&["--appendonly", append]);
+        assert!(text.contains("the base of that is missing or damaged"), "{text}");
+    }
+    for bytes in [&b""[..], b"ISO", &[0; 4096]] {
+        std::fs::write(&base, bytes).expect("it is written");
+        let text = folder.refusal(&[]);
+        assert!(text.contains("the base of that is missing or damaged"), "{text}");
+    }
+    std::fs::write(&base, whole).expect("it is written");
+
     // A start that does not load it leaves it for one that does.
     let server = folder.start(&["--appendonly", "no"]);
     let mut client = server.client();
