@@ -12,7 +12,7 @@ use isotherm_keyspace::Waiter;
 use isotherm_reactor::Sender;
 use isotherm_resp::{ArgsBuf, Protocol, Reply};
 use std::net::IpAddr;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -126,9 +126,32 @@ pub struct Bus {
     link_bytes: AtomicUsize,
     /// Bytes of clients' messages that came since the bus last looked at its links.
     published_bytes: AtomicUsize,
+    /// Transactions between whose changes no message of another node is read.
+    quiet: AtomicUsize,
+}
+
+/// Right of a transaction: between its changes the bus reads no message of another node, for a second at
+/// most. Without it a slot that DELSLOTS has freed could have an owner again before ADDSLOTS.
+pub struct Quiet(&'static Bus);
+
+impl Drop for Quiet {
+    fn drop(&mut self) {
+        self.0.quiet.fetch_sub(1, Release);
+    }
 }
 
 impl Bus {
+    /// Keeps messages of other nodes waiting from the next request on.
+    pub fn keep_quiet(&'static self) -> Quiet {
+        self.quiet.fetch_add(1, Release);
+        Quiet(self)
+    }
+
+    /// Returns whether a transaction is in the middle of its changes.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet.load(Acquire) > 0
+    }
+
     /// The bus thread has begun.
     pub fn attach(&self, sender: BusSender) {
         assert!(self.sender.set(sender).is_ok(), "there is one bus thread");

@@ -263,9 +263,14 @@ impl LogWriter {
         self.close();
     }
 
+    /// Returns whether a transaction is under way.
+    pub fn is_in_transaction(&self) -> bool {
+        self.open == Open::Transaction
+    }
+
     /// The transaction under way is a script's that lets others run: its frame is kept until it continues.
     pub fn suspend_transaction(&mut self) -> SuspendedFrame {
-        debug_assert_eq!(self.open, Open::Transaction);
+        assert_eq!(self.open, Open::Transaction, "its frame is open while the log has a reader");
         self.open = Open::Nothing;
         SuspendedFrame {
             frame: std::mem::take(&mut self.frame),

@@ -1,5 +1,6 @@
 //! State of a transaction in addition to its locks: taken before them, or left for later.
 
+use crate::cluster::requests::Quiet;
 use crate::config::Writing;
 use crate::session::WatchList;
 use std::time::Duration;
@@ -13,4 +14,6 @@ pub struct BesideLocks {
     pub unwatched: Option<Box<WatchList>>,
     /// Right to change parameters, held while a command of the transaction may change some.
     pub writing: Option<Writing<'static>>,
+    /// Messages of other nodes wait for the changes of the cluster that the transaction makes.
+    pub quiet: Option<Quiet>,
 }

@@ -27,10 +27,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::admin::{AdminCall, AdminHandler};
+use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::request::entry::Entry;
 use crate::request::exec_conditions;
 use crate::request::follow_up;
+use crate::request::gate_bits::Gates;
 use crate::request::lock_set::LockSet;
 use crate::request::metering::{Part, Timed};
 use crate::request::script_flags::flags_of_script;
@@ -348,48 +350,81 @@ fn exec(call: &mut AdminCall<'_>) -> Outcome {
     } else {
         let mark = call.reply.len();
         call.reply.array(multi.queue.len());
-        let is_logging = call.exec.pump.is_logging();
-        if is_logging {
-            call.exec.pump.log.begin_transaction();
-        }
-        return run_queue(call, multi, 0, mark, is_logging);
+        open_frame(call);
+        return run_queue(call, multi, 0, mark);
     }
     Outcome::Done
 }
 
 /// Runs the queue from `next` on: to its end, or until a script of it takes long. Its reply begins at `mark`;
 /// all that it needs is held, and its frame is open.
-pub fn run_queue(
-    call: &mut AdminCall<'_>,
-    multi: Box<Multi>,
-    mut next: usize,
-    mark: usize,
-    is_logging: bool,
-) -> Outcome {
+pub fn run_queue(call: &mut AdminCall<'_>, multi: Box<Multi>, mut next: usize, mark: usize) -> Outcome {
     call.session.in_exec = true;
     // What follows is the time of its commands.
     call.exec.clock.lap();
-    let mut is_suspended = false;
+    let was_replica = is_replica(call);
+    let (mut is_suspended, mut has_changed_role) = (false, false);
     while next < multi.queue.len() && !is_suspended {
-        is_suspended = run_queued(call, &multi.queue[next]);
+        has_changed_role |= is_replica(call) != was_replica;
+        is_suspended = match has_changed_role {
+            true => run_in_other_role(call, &multi.queue[next]),
+            false => run_queued(call, &multi.queue[next]),
+        };
         next += 1;
     }
     call.session.in_exec = false;
+    call.exec.transaction.quiet = None;
     call.session.last_command = call.command.index;
     if is_suspended {
-        suspend(call, multi, next, mark, is_logging);
+        suspend(call, multi, next, mark);
         return Outcome::Later;
     }
-    if is_logging {
+    close_frame(call);
+    Outcome::Done
+}
+
+/// Opens the frame of the transaction, if the log has a reader and it is not open.
+fn open_frame(call: &mut AdminCall<'_>) {
+    let pump = &mut call.exec.pump;
+    if pump.is_logging() && !pump.log.is_in_transaction() {
+        pump.log.begin_transaction();
+    }
+}
+
+/// Appends the frame of the transaction, if it is open: at its end, and before this node follows another, as
+/// its log is that one's from there on.
+pub fn close_frame(call: &mut AdminCall<'_>) {
+    if call.exec.pump.log.is_in_transaction() {
         call.exec.pump.log.end_transaction();
         call.exec.note_gate();
     }
-    Outcome::Done
+}
+
+fn is_replica(call: &AdminCall<'_>) -> bool {
+    call.node.mail.tasks().has(Tasks::REPLICA)
+}
+
+// COMPAT(replication): In a transaction, commands that write behind a REPLICAOF to another server are refused
+// by -READONLY, as they are outside of one. Valkey runs them on the replica. Why: the data would differ from
+// the primary's.
+/// Runs a command behind one of its transaction that has changed the role of this node.
+#[cold]
+fn run_in_other_role(call: &mut AdminCall<'_>, queued: &Queued) -> bool {
+    call.exec.refresh();
+    open_frame(call);
+    let flags = queued.command.spec.flags;
+    let writes = flags.has(Flags::WRITE) || flags.has(Flags::MAY_REPLICATE) && !flags.has(Flags::READONLY);
+    if call.exec.hot.gates.has(Gates::READ_ONLY) && writes {
+        call.reply.error(errors::READONLY);
+        call.exec.stats.count_error(call.reply.last_error().as_bytes());
+        return false;
+    }
+    run_queued(call, queued)
 }
 
 /// The script that was suspended last is one of the transaction: the rest waits with it.
 #[cold]
-fn suspend(call: &mut AdminCall<'_>, multi: Box<Multi>, next: usize, mark: usize, is_logging: bool) {
+fn suspend(call: &mut AdminCall<'_>, multi: Box<Multi>, next: usize, mark: usize) {
     let replied = call.reply.split_off(mark);
     let transaction = SuspendedExec {
         command: call.command,
@@ -399,7 +434,7 @@ fn suspend(call: &mut AdminCall<'_>, multi: Box<Multi>, next: usize, mark: usize
         replied_bytes: replied.len(),
         writing: call.exec.transaction.writing.take(),
         asking: call.session.asking,
-        is_logging,
+        is_logging: call.exec.pump.is_logging(),
     };
     call.exec.runs.suspend_exec(transaction, replied);
 }

@@ -501,6 +501,26 @@ fn a_transaction_gives_a_slot_to_another_node() {
     });
 }
 
+/// No message of another node comes between two changes of a transaction: here the owner, whose epoch is the
+/// higher one, takes the slot back as soon as it may.
+#[test]
+fn a_transaction_is_not_interrupted_by_other_nodes() {
+    const QUESTIONS: usize = 1000;
+    let nodes = cluster(2, &["--cluster-node-timeout", "400"]);
+    let mut client = nodes[0].client();
+    let question = format!("CLUSTER COUNT-FAILURE-REPORTS {}", nodes[1].id);
+    client.check("MULTI", "+OK\r\n");
+    client.check("CLUSTER DELSLOTS 9000", "+QUEUED\r\n");
+    (0..QUESTIONS).for_each(|_| client.check(&question, "+QUEUED\r\n"));
+    client.check("CLUSTER ADDSLOTS 9000", "+QUEUED\r\n");
+    let replies = format!("*{}\r\n+OK\r\n{}+OK\r\n", QUESTIONS + 2, ":0\r\n".repeat(QUESTIONS));
+    client.check("EXEC", &replies);
+    wait_until("the owner has it again", || {
+        let text = client.ask("CLUSTER NODES");
+        text.lines().any(|line| line.starts_with(&*nodes[1].id) && line.ends_with(" 8192-16383"))
+    });
+}
+
 /// Nodes that come back at other addresses, all of them, so that each knows the others by their names alone.
 #[test]
 fn nodes_that_all_moved_find_each_other_by_their_names() {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use crate::aof::{Data, kill};
 use crate::common::{self, Client, OnDrop, Server, encode, field, text_field, wait_until};
 use crate::primary::{Replica, change, expect_equal, start, valkey};
 
@@ -688,4 +689,59 @@ fn a_script_is_waited_for_by_the_handover_alone() {
     end(&mut new, &mut reader);
     wait_until("it is handed over", || !is_primary(&mut new) && state(&mut new) == "no-failover");
     assert!(is_primary(&mut second.client()));
+}
+
+// ---- roles that change within a transaction ----
+
+/// The writes of a transaction before its REPLICAOF belong to the history that ends there: the offset is the
+/// one that the other node has, so nothing is left out when the link begins anew.
+#[test]
+fn a_transaction_that_begins_to_follow_keeps_its_offset() {
+    let (first, second) = pair();
+    let (mut one, mut two) = (first.client(), second.client());
+    change(&mut one, 1);
+    expect_equal(&mut two, &mut one);
+    two.check("REPLICAOF NO ONE", "+OK\r\n");
+    one.check("MULTI", "+OK\r\n");
+    for line in
+        ["SET before 1", &format!("REPLICAOF 127.0.0.1 {}", second.port), "SET behind 1", "GET before"]
+    {
+        one.check(line, "+QUEUED\r\n");
+    }
+    one.check("EXEC", &format!("*4\r\n+OK\r\n+OK\r\n{READ_ONLY}$1\r\n1\r\n"));
+    wait_until("the link is up", || one.ask("INFO replication").contains("master_link_status:up"));
+    for round in 0..3 {
+        two.check("CLIENT KILL TYPE replica", ":1\r\n");
+        change(&mut two, 2 + round);
+        wait_until("the link is up again", || two.ask("INFO replication").contains("state=online"));
+        expect_equal(&mut one, &mut two);
+    }
+    one.check("EXISTS behind", ":0\r\n");
+}
+
+/// Writes of a transaction behind its REPLICAOF NO ONE are logged, as one unit, those of a script that takes
+/// long too.
+#[test]
+fn a_transaction_that_promotes_is_logged_from_there() {
+    let primary = start_debugged();
+    let data = Data::new();
+    let mut server = data.start(1, &["--appendfsync", "always"]);
+    follow(&server, &primary);
+    let mut client = server.client();
+    let long = "for i = 1, 60000 do redis.call('INCR', KEYS[1]) end return redis.call('GET', KEYS[1])";
+    // A replica queues no command that writes for certain.
+    let brief = "return redis.call('SET', KEYS[1], 1)";
+    client.check("MULTI", "+OK\r\n");
+    for words in [&["REPLICAOF", "NO", "ONE"][..], &["EVAL", long, "1", "n"], &["EVAL", brief, "1", "behind"]]
+    {
+        client.send(encode(words));
+        client.expect("+QUEUED\r\n");
+    }
+    client.check("EXEC", "*3\r\n+OK\r\n$5\r\n60000\r\n+OK\r\n");
+    client.check("SET after 1", "+OK\r\n");
+    kill(&mut server);
+    let server = data.start(1, &[]);
+    let mut client = server.client();
+    client.check("MGET n behind after", "*3\r\n$5\r\n60000\r\n$1\r\n1\r\n$1\r\n1\r\n");
+    client.check("DBSIZE", ":3\r\n");
 }

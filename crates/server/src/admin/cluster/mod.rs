@@ -138,7 +138,7 @@ fn patience_ms(args: Args<'_>) -> i64 {
 // commands about keys. Why: they answer when all workers obey, which waits for the locks that such a transaction holds.
 /// Asks the bus from within a transaction, as `valkey-cli --cluster fix` does. The worker blocks until the
 /// answer is there.
-fn ask_within(call: &mut AdminCall<'_>, member: &Member) -> Outcome {
+fn ask_within(call: &mut AdminCall<'_>, member: &'static Member) -> Outcome {
     const PATIENCE: Duration = Duration::from_secs(2);
     if call.exec.held.holds_any() {
         let name = call.command.name.replace('|', " ");
@@ -147,6 +147,7 @@ fn ask_within(call: &mut AdminCall<'_>, member: &Member) -> Outcome {
             format!("ERR '{name}' is not allowed in scripts, and beside commands about keys in transactions"),
         );
     }
+    call.exec.transaction.quiet.get_or_insert_with(|| member.bus.keep_quiet());
     let (sender, answer) = channel();
     let asker = Asker::worker(call.session.proto, sender);
     member.bus.ask(ClusterRequest { args: ArgsBuf::from(call.args), asker });

@@ -12,6 +12,7 @@ use crate::process::log;
 use crate::replication::link;
 use crate::replication::role;
 use crate::replication::state::Upstream;
+use crate::request::transaction;
 use crate::session::line;
 
 const PORT_MAX: i64 = 65_535;
@@ -83,6 +84,8 @@ pub fn replicaof(call: &mut AdminCall<'_>) -> Outcome {
         return Outcome::Done;
     }
     call.node.config.set_replica_of([host, port].join(&b' '));
+    // What a transaction has done so far is a part of the history that ends here.
+    transaction::close_frame(call);
     role::follow(call.node, &mut call.exec.held, upstream.clone());
     link::spawn(call.node);
     let client = line::short(call.node, &call.session.shared);

@@ -59,7 +59,7 @@ pub fn go_on(
     let now = run.now;
     let rest = *run.transaction.take().expect("it is a transaction's");
     let mut reply = suspended::take_apart(exec, run);
-    let SuspendedExec { command, args, multi, next, replied_bytes, writing, asking, is_logging } = rest;
+    let SuspendedExec { command, args, multi, next, replied_bytes, writing, asking, .. } = rest;
     if session.close_after_reply {
         // It has killed itself before the script.
         reply.truncate(replied_bytes);
@@ -88,7 +88,6 @@ pub fn go_on(
         multi,
         next,
         0,
-        is_logging,
     );
     exec.transaction.writing = None;
     exec.refresh();

@@ -54,6 +54,11 @@ const READ_BYTES: usize = 64 << 10;
 /// Reads from one link in a turn.
 const READS_PER_TURN: usize = 16;
 const ACCEPTS_PER_TURN: usize = 64;
+/// Longest time without a look at links for transactions that change the cluster. Nodes are given up after
+/// some seconds.
+const QUIET_MAX: Duration = Duration::from_secs(1);
+/// Time between two looks whether these have ended.
+const QUIET_LOOK: Duration = Duration::from_millis(1);
 /// Limit of a client's message over a link on which no node has named itself.
 const UNKNOWN_SENDER_BYTES_MAX: usize = 64 << 10;
 /// Tokens of links are their numbers, which grow from 1; those of listeners stand at the other end.
@@ -71,6 +76,9 @@ pub struct BusThread {
     connections: BTreeMap<LinkId, Box<BusConnection>>,
     /// Links that may have more to read than a turn takes.
     unfinished: Vec<LinkId>,
+    /// Events that wait for the end of a transaction, since when the bus is quiet for it.
+    postponed: Vec<Ready>,
+    quiet_since: Option<Instant>,
     /// Links that may have something to send now.
     unsent: Vec<LinkId>,
     /// Listeners that may have more to accept, for want of descriptors too: an edge is reported once.
@@ -120,6 +128,8 @@ pub fn start(node: &'static Node, opened: Opened) -> io::Result<()> {
         machine: opened.machine,
         connections: BTreeMap::new(),
         unfinished: Vec::new(),
+        postponed: Vec::new(),
+        quiet_since: None,
         unsent: Vec::new(),
         failed: Vec::new(),
         accepted: 1,
@@ -160,9 +170,14 @@ impl BusThread {
             return Ok(());
         }
         let wait = self.next_tick.saturating_duration_since(Instant::now());
-        let wait = if self.unfinished.is_empty() { wait } else { Duration::ZERO };
+        let wait = match self.unfinished.is_empty() && self.postponed.is_empty() {
+            true => wait,
+            false if self.quiet_since.is_some() => wait.min(QUIET_LOOK),
+            false => Duration::ZERO,
+        };
         self.events.wait(Some(wait))?;
-        let ready: Vec<Ready> = self.events.ready().collect();
+        // An edge is reported once.
+        self.postponed.extend(self.events.ready());
         // Before the messages of other nodes: if one of them was asked for something after this node, its
         // message comes after.
         if self.mailbox.has_messages() {
@@ -170,11 +185,13 @@ impl BusThread {
                 self.message(message);
             }
         }
-        for ready in ready {
-            self.meet(ready);
-        }
-        for link in std::mem::take(&mut self.unfinished) {
-            self.read(link, true);
+        if !self.keeps_quiet() {
+            for ready in std::mem::take(&mut self.postponed) {
+                self.meet(ready);
+            }
+            for link in std::mem::take(&mut self.unfinished) {
+                self.read(link, true);
+            }
         }
         if Instant::now() >= self.next_tick {
             self.next_tick = Instant::now() + TICK;
@@ -189,6 +206,15 @@ impl BusThread {
             self.report();
         }
         Ok(())
+    }
+
+    /// Returns whether messages of other nodes wait for a transaction that changes the cluster.
+    fn keeps_quiet(&mut self) -> bool {
+        if !self.bus().is_quiet() {
+            self.quiet_since = None;
+            return false;
+        }
+        self.quiet_since.get_or_insert_with(Instant::now).elapsed() < QUIET_MAX
     }
 
     fn is_node_alive(&mut self) -> bool {
