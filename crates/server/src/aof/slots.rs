@@ -7,10 +7,10 @@ use isotherm_keyspace::{Held, Walk};
 use isotherm_resp::Args;
 use isotherm_stdx::parse_i64;
 
-use crate::cluster::deleting;
 use crate::effects::pump::Pump;
 use crate::node::Node;
 use crate::process::time::unix_now;
+use crate::request::slots::deleting;
 
 pub enum Words {
     SetSlot(Request),

@@ -19,12 +19,8 @@
 
 pub mod bus;
 pub mod changes;
-pub mod deleting;
-pub mod endpoint;
 pub mod herald;
-pub mod refusal;
 pub mod requests;
-pub mod route;
 pub mod shown;
 pub mod state;
 pub mod words;

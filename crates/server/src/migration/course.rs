@@ -25,13 +25,13 @@ use super::batch::{Asked, Batch, Exchange, Fault, exchange};
 use super::job::Job;
 use super::sockets::{Patience, Target};
 use super::state::Carried;
-use crate::cluster::route;
 use crate::cluster::words::Owner;
 use crate::node::{Node, Tasks};
 use crate::observe::holds;
 use crate::process::time::unix_now;
 use crate::request::blocking;
 use crate::request::execute::{self, Exec, Invocation};
+use crate::request::slots::route;
 use crate::tls;
 
 /// First round in which the keys are leased.

@@ -34,9 +34,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::cluster::refusal::Refusal;
 use crate::cluster::requests::{Asker, ClusterRequest};
-use crate::cluster::route::{self, Asked, Desk, Who};
 use crate::cluster::words::Word;
 use crate::effects::tracking::Tracker;
 use crate::mail::message::{Without, WorkerMessage, carried_bytes};
@@ -51,6 +49,8 @@ use crate::request::errands;
 use crate::request::execute::{self, Exec, Invocation};
 use crate::request::lock_set::{try_extend, try_extend_to_keys};
 use crate::request::metering::{Part, Timed};
+use crate::request::slots::refusal::Refusal;
+use crate::request::slots::route::{self, Asked, Desk, Who};
 use crate::session::{Attention, Blocked, ClientShared, Session};
 use crate::users::{noting, permission};
 use isotherm_allocator::class_bytes;

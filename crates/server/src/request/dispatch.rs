@@ -16,7 +16,6 @@ use isotherm_keyspace::{Db, Key, Slot};
 use isotherm_resp::{Args, ProtocolError, Reply, errors};
 
 use crate::admin::{self, AdminHandler};
-use crate::cluster::route::Hint;
 use crate::effects::pubsub::Audience;
 use crate::node::{Node, Tasks};
 use crate::observe::facts::Facts;
@@ -33,6 +32,7 @@ use crate::request::leases;
 use crate::request::locking;
 use crate::request::metering::{Part, Timed};
 use crate::request::next::{Next, WaitReason};
+use crate::request::slots::route::Hint;
 
 use crate::request::prefetch;
 use crate::request::refusal;

@@ -18,7 +18,6 @@ use isotherm_stdx::{Prng, steps};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use crate::cluster::route::{self, Desk, Route};
 use crate::cluster::words::Word;
 use crate::effects::pump::Pump;
 use crate::effects::tracking::Tracker;
@@ -37,6 +36,7 @@ use crate::request::metering::Metering;
 use crate::request::next::Ticket;
 use crate::request::nodes::Draws;
 use crate::request::reply_gate::Part;
+use crate::request::slots::route::{self, Desk, Route};
 use crate::scripting::engine::Engine;
 use crate::scripting::function_engine::FunctionEngine;
 use crate::scripting::runs::Runs;

@@ -17,8 +17,6 @@ use isotherm_resp::{Protocol, errors};
 use std::borrow::Cow;
 use std::io;
 
-use crate::cluster::refusal::Refusal;
-use crate::cluster::route;
 use crate::config::{Id, id};
 use crate::effects::pubsub::Kind;
 use crate::node::{Node, Tasks};
@@ -29,6 +27,8 @@ use crate::request::gate_bits::{Gates, LOOKS_AT_KEYS};
 use crate::request::next::WaitReason;
 use crate::request::resolve::{Found, Request};
 use crate::request::script_flags::flags_of_script;
+use crate::request::slots::refusal::Refusal;
+use crate::request::slots::route;
 use crate::session::Session;
 use crate::upkeep::eviction::Room;
 use crate::users::{noting, permission};

@@ -33,5 +33,6 @@ pub mod reply_gate;
 pub mod reply_limits;
 pub mod resolve;
 pub mod script_flags;
+pub mod slots;
 pub mod transaction;
 pub mod turn;

@@ -3,11 +3,11 @@
 use isotherm_keyspace::Slot;
 use isotherm_resp::{Args, ProtocolError, Reply, errors};
 
-use crate::cluster::route;
 use crate::node::Tasks;
 use crate::process::log;
 use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
+use crate::request::slots::route;
 use crate::request::transaction;
 use crate::session::{NO_COMMAND, ReplyMode, Session};
 

@@ -18,10 +18,10 @@ use std::sync::Arc;
 use super::Inner;
 use super::connection::{Connection, Listed};
 use super::send::{count_taken, unsent_bytes_max};
-use crate::cluster::endpoint::asker_of;
 use crate::cluster::herald::News;
 use crate::effects::pubsub::{Frame, Kind, Message, Name};
 use crate::node::unix_now;
+use crate::request::slots::endpoint::asker_of;
 use crate::session::ReplyMode;
 
 // COMPAT(pubsub): Messages of a session's own commands (PUBLISH to itself, invalidations of its own changes) arrive

@@ -1,8 +1,8 @@
 //! Folders that import each other: neither can be understood, tested or built without the other.
 //!
 //! ```text
-//! request/gates.rs    use crate::cluster::route;         one pair, though the files form no circle
-//! cluster/deleting.rs use crate::request::dispatch;
+//! request/gates.rs    use crate::cluster::words;         one pair, though the files form no circle
+//! cluster/changes.rs  use crate::request::dispatch;
 //! ```
 //!
 //! How it counts: a folder is all that is below one module of the crate's root. A module there that is a

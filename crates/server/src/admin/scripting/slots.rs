@@ -8,11 +8,11 @@ use isotherm_cluster::topology::State;
 use isotherm_resp::Args;
 
 use super::host::ScriptHost;
-use crate::cluster::refusal::Refusal;
-use crate::cluster::route::{self, Asked, Desk, Who};
 use crate::cluster::words::Word;
 use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
+use crate::request::slots::refusal::Refusal;
+use crate::request::slots::route::{self, Asked, Desk, Who};
 use crate::scripting::run::Kept;
 
 const NOT_LOCAL: &str = "ERR Attempted to access a non local key in a cluster node";

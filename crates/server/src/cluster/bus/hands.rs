@@ -13,7 +13,6 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use super::requests;
 use crate::cluster::changes::{self, flip};
-use crate::cluster::deleting;
 use crate::cluster::herald::Herald;
 use crate::cluster::requests::{BusMessage, BusSender, Looked};
 use crate::cluster::words::{Owner, SlotState};
@@ -24,6 +23,7 @@ use crate::replication::state::Upstream;
 use crate::replication::{link, role};
 use crate::request::execute::Exec;
 use crate::request::leases::await_gate;
+use crate::request::slots::deleting;
 
 pub enum Work {
     Apply {

@@ -19,8 +19,6 @@ use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Lookup, Txn, Want};
 use isotherm_resp::Args;
 use std::sync::Arc;
 
-use crate::cluster::endpoint::{self, asker_of};
-use crate::cluster::refusal::Refusal;
 use crate::cluster::shown::Published;
 use crate::cluster::state::Member;
 use crate::cluster::words::{Owner, SlotState, Word};
@@ -31,6 +29,8 @@ use crate::request::clock::CommandClock;
 use crate::request::entry::Entry;
 use crate::request::gate_bits::Gates;
 use crate::request::lock_set::LockSet;
+use crate::request::slots::endpoint::{self, asker_of};
+use crate::request::slots::refusal::Refusal;
 use crate::session::{ClientShared, Queued, Session};
 
 /// View of the cluster of a thread that runs commands. In a lone server it is empty, and costs a test.
