@@ -14,6 +14,7 @@
 //! replication the role of the node, its primary and its replicas
 //! tls         what connections under TLS are made with
 //! tier        values that are not in memory: files, reads, what leaves
+//! room        memory that counts, and what gives way when it is short
 //! upkeep      expiry, eviction, compaction
 //! config      parameters: declared, read, set, written
 //! mail        messages between threads
@@ -33,6 +34,7 @@ mod persistence;
 mod process;
 mod replication;
 mod request;
+mod room;
 mod scripting;
 mod session;
 #[cfg(test)]

@@ -40,6 +40,7 @@ use crate::replication::waits;
 use crate::request::pause::Pause;
 use crate::request::registry::Commands;
 use crate::request::reply_gate::{Part, ReplyGate};
+use crate::room::memory::{Apart, Memory};
 use crate::scripting::cache::Scripts;
 use crate::scripting::libraries::Libraries;
 use crate::scripting::registry::RunRegistry;
@@ -48,7 +49,6 @@ use crate::session::errand::Errands;
 use crate::session::{ClientShared, Session};
 use crate::tier::Tier;
 use crate::tls::TlsState;
-use crate::upkeep::memory::{Apart, Memory};
 use crate::users::Users;
 use isotherm_resp::Args;
 

@@ -21,12 +21,12 @@ use crate::process::log;
 use crate::process::start_options;
 use crate::request::beside_locks::RIGHT_MAX;
 use crate::request::entry::Entry;
+use crate::request::eviction;
 use crate::request::gates::server_name;
 use crate::request::gating;
 use crate::request::registry::Commands;
 use crate::tier::{self, copies};
 use crate::tls;
-use crate::upkeep::eviction;
 use crate::users;
 use isotherm_allocator as allocator;
 

@@ -15,6 +15,5 @@ pub mod latency;
 pub mod memory_map;
 pub mod metrics;
 pub mod resident;
-pub mod sample;
 pub mod slot_stats;
 pub mod stats;

@@ -28,9 +28,9 @@ use crate::process::supervisor;
 use crate::process::wish::{ATTEMPTS, BETWEEN};
 use crate::replication::handover::Acted;
 use crate::replication::{feeder, handover, link, role};
+use crate::request::eviction;
 use crate::request::gating;
 use crate::upkeep::cron::Cron;
-use crate::upkeep::eviction;
 use isotherm_allocator::{self as allocator, Format};
 
 /// Time between two attempts at what waits for the end of scripts.

@@ -29,6 +29,7 @@ use crate::request::cached_config::Hot;
 use crate::request::caller::{Authority, Caller};
 use crate::request::clock::{CommandClock, ScriptTime};
 use crate::request::entry::{Entry, Locks};
+use crate::request::eviction::{self, Room};
 use crate::request::fetching::Unreadable;
 use crate::request::gate_bits::Gates;
 use crate::request::lock_set::LockSet;
@@ -42,7 +43,6 @@ use crate::scripting::function_engine::FunctionEngine;
 use crate::scripting::runs::Runs;
 use crate::session::Session;
 use crate::tier::fetches::Wanted;
-use crate::upkeep::eviction::{self, Room};
 
 /// State with which the commands of one worker run.
 pub struct Exec {

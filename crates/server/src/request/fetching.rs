@@ -15,12 +15,12 @@ use super::nodes::find_nodes;
 use crate::process::time::unix_now;
 use crate::request::caller::Authority;
 use crate::request::entry::{Entry, Handler, Locks};
+use crate::request::eviction::Room;
 use crate::request::next::{Came, Ticket};
 use crate::session::Multi;
 use crate::tier::Tier;
 use crate::tier::fetches::Wanted;
 use crate::tier::target::{Fetched, slot_of};
-use crate::upkeep::eviction::Room;
 
 /// Maximum number of times that a command reads from disk under its locks. Commands that search a long list,
 /// or a sorted set among equal scores, do so some 30 times.

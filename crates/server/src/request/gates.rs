@@ -22,6 +22,7 @@ use crate::effects::pubsub::Kind;
 use crate::node::{Node, Tasks};
 use crate::process::log::os_text;
 use crate::request::entry::Entry;
+use crate::request::eviction::Room;
 use crate::request::execute::Exec;
 use crate::request::gate_bits::{Gates, LOOKS_AT_KEYS};
 use crate::request::next::WaitReason;
@@ -30,7 +31,6 @@ use crate::request::script_flags::flags_of_script;
 use crate::request::slots::refusal::Refusal;
 use crate::request::slots::route;
 use crate::session::Session;
-use crate::upkeep::eviction::Room;
 use crate::users::{noting, permission};
 
 /// `busy-reply-scope all`

@@ -12,12 +12,12 @@ use crate::observe::command_log::{Kind, Ran};
 use crate::observe::holds;
 use crate::observe::latency::Noted;
 use crate::observe::latency::monitor::Event;
-use crate::observe::sample::Sampler;
 use crate::observe::slot_stats::SlotsMet;
 use crate::observe::stats::ThreadStats;
 use crate::request::cached_config::Hot;
 use crate::request::clock::CommandClock;
 use crate::request::entry::{Entry, Locks};
+use crate::request::sample::Sampler;
 use crate::session::ClientShared;
 
 /// Maximum of the bytes that precede and follow an argument on the wire: `$536870912\r\n` and `\r\n`.

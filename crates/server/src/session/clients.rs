@@ -1,7 +1,7 @@
 //! Every connection, by its id, and what they take together.
 //!
 //! Each owner shows the bytes of its connection after every batch; the sum is kept by differences, so that
-//! every batch and every eviction of keys can ask for it (`upkeep::client_memory`).
+//! every batch and every eviction of keys can ask for it (`session::client_memory`).
 
 use isotherm_keyspace::UnixMs;
 use std::collections::BTreeMap;

@@ -6,6 +6,7 @@
 //! boxed.
 
 pub mod client;
+pub mod client_memory;
 pub mod clients;
 pub mod errand;
 pub mod line;

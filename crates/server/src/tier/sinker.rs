@@ -36,7 +36,7 @@ use crate::config::FreezeRule;
 use crate::node::Node;
 use crate::process::routines::{self, Routine};
 use crate::process::time::unix_now;
-use crate::upkeep::shortage::{self, SpaceRelief, SpaceShort};
+use crate::room::shortage::{self, SpaceRelief, SpaceShort};
 
 /// Without large collections, slots that are passed for one look whether there are any.
 const SLOTS_PER_NODE_LOOK: u32 = 16;

@@ -24,7 +24,7 @@ use super::rings::Rings;
 use super::times::Times;
 use super::verify::Verify;
 use crate::process::time::{elapsed, instant};
-use crate::upkeep::shortage::ValueDisk;
+use crate::room::shortage::ValueDisk;
 
 /// Part of the limit by which memory has grown since nothing could leave it, so that all of it is looked
 /// through again: half of the distance between writers that continue and writers that wait.

@@ -32,9 +32,9 @@ use crate::observe::memory_map;
 use crate::persistence::background as persistence;
 use crate::persistence::watch::Watch;
 use crate::replication::own_expiry;
-use crate::upkeep::client_memory;
+use crate::request::eviction::{self, FREED_PER_STEP_MAX, Room};
+use crate::session::client_memory;
 use crate::upkeep::compaction::Compaction;
-use crate::upkeep::eviction::{self, FREED_PER_STEP_MAX, Room};
 use isotherm_allocator as allocator;
 
 /// Entries, pages and hashes that the expiry cycle looks at under one lock: some 50 us.

@@ -10,8 +10,8 @@ use crate::process::log;
 use crate::request::cached_config::UNAUTHENTICATED_OUTPUT_BYTES_MAX;
 use crate::request::reply_limits::{log_output_limit, output_limit_of};
 use crate::session::Attention;
+use crate::session::client_memory;
 use crate::session::line;
-use crate::upkeep::client_memory;
 
 /// An unauthenticated client's request may not be longer.
 const UNAUTHENTICATED_BYTES_MAX: usize = 1 << 20;

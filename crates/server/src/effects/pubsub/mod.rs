@@ -35,7 +35,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 use crate::mail::Mail;
 use crate::mail::message::WorkerMessage;
-use crate::upkeep::memory::hash_table_bytes;
+use crate::room::memory::hash_table_bytes;
 use isotherm_allocator::class_bytes;
 use isotherm_stdx::{glob_match, steps};
 use message::Moment;

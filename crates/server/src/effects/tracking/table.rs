@@ -23,7 +23,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::upkeep::memory::hash_table_bytes;
+use crate::room::memory::hash_table_bytes;
 
 pub const SHARDS: usize = 64;
 /// Keys and readers that a walk looks at under one hold of a shard's lock; the readers of the last key may be

@@ -42,8 +42,8 @@ pub struct Memory {
 #[derive(Default)]
 pub struct Progress {
     /// 0 between runs.
-    pub(super) percent: AtomicU32,
-    pub(super) run_us: AtomicU64,
+    pub percent: AtomicU32,
+    pub run_us: AtomicU64,
 }
 
 impl Progress {
