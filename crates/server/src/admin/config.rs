@@ -19,13 +19,14 @@ use crate::node::{Node, Tasks};
 use crate::process::descriptors;
 use crate::process::log;
 use crate::process::start_options;
+use crate::process::swap_start;
 use crate::request::beside_locks::RIGHT_MAX;
 use crate::request::entry::Entry;
 use crate::request::eviction;
 use crate::request::gates::server_name;
 use crate::request::gating;
 use crate::request::registry::Commands;
-use crate::tier::{self, copies};
+use crate::tier::copies;
 use crate::tls;
 use crate::users;
 use isotherm_allocator as allocator;
@@ -197,7 +198,7 @@ fn apply(node: &'static Node, kind: Apply, in_exec: bool) -> Result<(), Reason> 
             // Other nodes are given another port.
             node.cluster.get().into_iter().for_each(|member| member.bus.configured(!in_exec));
         }
-        Apply::Swap => tier::start::configure(node)?,
+        Apply::Swap => swap_start::configure(node)?,
         Apply::Allocator => allocator::return_freed_pages(node.config.returns_freed_pages())?,
         Apply::Decay => start_options::set_decay(&node.config)?,
         Apply::LogFormat => {

@@ -1,6 +1,7 @@
 //! The append-only file: the log of changes on disk, and the data read back from it.
 
 pub mod applier;
+pub mod base_head;
 pub mod commit;
 pub mod driver;
 pub mod ended;

@@ -21,6 +21,7 @@ pub mod start;
 pub mod start_options;
 pub mod state;
 pub mod supervisor;
+pub mod swap_start;
 pub mod system;
 pub mod time;
 pub mod version;

@@ -32,6 +32,7 @@ use crate::process::logo;
 use crate::process::random::random_bytes;
 use crate::process::start_options::{self, Environment};
 use crate::process::supervisor;
+use crate::process::swap_start;
 use crate::process::system;
 use crate::process::version;
 use crate::replication::state::Upstream;
@@ -40,7 +41,6 @@ use crate::request::blocking;
 use crate::request::eviction;
 use crate::request::gating;
 use crate::request::registry::Commands;
-use crate::tier;
 use crate::tls;
 use crate::users;
 use crate::worker::{self, Worker};
@@ -154,7 +154,7 @@ fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
     node.keyspace.watch_leases(|| node.runs.wake(&node.mail, blocking::look_again));
     migration::thread::attach(node);
     eviction::apply_policy(node);
-    tier::start::begin(node)?;
+    swap_start::begin(node)?;
     gating::apply(node);
     role::begin(node)?;
     if let Some((host, port)) = bus.as_ref().and_then(|opened| opened.machine.primary_address()) {
@@ -348,7 +348,7 @@ fn open_cluster(
 /// arena at least.
 fn open_keyspace(config: &Config, workers: usize, disk: &Arc<dyn Disk>) -> Result<Keyspace, String> {
     let (partitions, arenas, arena_bytes) = layout(config, workers, address_space_left());
-    let hash_secret = match tier::base_head::key_secret(disk, config)? {
+    let hash_secret = match aof::base_head::key_secret(disk, config)? {
         Some(kept) => kept,
         None => random_bytes()?,
     };

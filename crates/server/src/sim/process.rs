@@ -23,13 +23,12 @@ use crate::mail::Mail;
 use crate::mail::message::{ControlMessage, WorkerMessage};
 use crate::node::{Node, Parts, Tasks, unix_now};
 use crate::persistence::background;
-use crate::process::{routines, start};
+use crate::process::{routines, start, swap_start};
 use crate::replication::role;
 use crate::request::dispatch::Dispatcher;
 use crate::request::next::{Came, Next, Ticket, WaitReason};
 use crate::request::registry::Commands;
 use crate::session::{ClientShared, Session, Transport};
-use crate::tier::{self, base_head};
 use crate::worker;
 
 const WORKERS: usize = 2;
@@ -105,7 +104,7 @@ impl Process {
             panic!("{arguments:?} are no parameters")
         };
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-        let kept = base_head::key_secret(&shared, &loaded.config)?;
+        let kept = aof::base_head::key_secret(&shared, &loaded.config)?;
         let hash_secret = kept.unwrap_or(*b"0123456789abcdef");
         let keyspace = Keyspace::new(Layout {
             partitions: PARTITIONS,
@@ -143,7 +142,7 @@ impl Process {
         });
         node.log.set_backlog_bytes(BACKLOG_BYTES);
         role::begin(node)?;
-        tier::start::begin(node)?;
+        swap_start::begin(node)?;
         if let Some(data) = start::find_data(node)? {
             node.mail.set_tasks(Tasks::LOADING, Tasks::LOADING);
             start::load_now(node, data)?;

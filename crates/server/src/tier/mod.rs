@@ -16,7 +16,7 @@
 //! ```
 //! Without `swap-checkpoint` the files are scratch: the append-only file or the RDB file is durable, and has
 //! all values. So they are removed at start, and never synced. With it a base of the append-only file refers
-//! to them (`checkpoint`, `owner`, `start`).
+//! to them (`checkpoint`, `owner`).
 //!
 //! **Who waits.** A client whose value is read: its connection is parked, no thread of a worker waits.
 //! Writers, while memory is above its limit by more than [`pace`] allows and the sinker can still free some.
@@ -26,7 +26,6 @@
 //! Nothing here knows commands or sessions.
 
 mod asked;
-pub mod base_head;
 pub mod checkpoint;
 pub mod cleaner;
 pub mod copies;
@@ -61,7 +60,6 @@ pub mod rings;
 pub mod round;
 pub mod sinker;
 pub mod space;
-pub mod start;
 pub mod state;
 pub mod target;
 pub mod times;

@@ -23,7 +23,7 @@ use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Txn, UnixMs
 use isotherm_persist::Limits;
 pub use isotherm_persist::rdb::file::MAGIC_BYTES;
 use isotherm_persist::rdb::file::{
-    FileError, FileReader, Item, Options, Piece, PieceValue, SWAP_KEY_SECRET, Step,
+    FileError, FileReader, Item, KEY_SECRET_BYTES, Options, Piece, PieceValue, SWAP_KEY_SECRET, Step,
 };
 use isotherm_stdx::{parse_i64, steps};
 use std::io;
@@ -34,11 +34,13 @@ use crate::mail::tasks::Tasks;
 use crate::process::log::{self, os_text};
 use crate::process::time::unix_now;
 use crate::scripting::function_engine::{FunctionEngine, LoadTime};
-use crate::tier::base_head::KeySecret;
 use crate::tier::files::Durable;
 use crate::tier::pace;
 use gathering::Gathering;
 use texts::Texts;
+
+/// Secret that keys are hashed with.
+pub type KeySecret = [u8; KEY_SECRET_BYTES];
 
 /// Read at once.
 const PORTION_BYTES: usize = 128 << 10;

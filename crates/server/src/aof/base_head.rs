@@ -2,27 +2,23 @@
 //! of the key hash depends on them, and so does the part of the folder that is kept.
 //!
 //! ```text
-//!   the manifest  -->  the base  -->  [swap-log]          which log, its segments       (`start`, `files`)
-//!                                     [swap-key-secret]   of a base with bundles        (`process::start`: the keyspace is made with it)
+//!   the manifest  -->  the base  -->  [swap-log]          which log, its segments  (`process::swap_start`)
+//!                                     [swap-key-secret]   of a base with bundles   (`process::start`: the keyspace is made with it)
 //! ```
 //! Bundles have sixteen bits of the hash of each key, and lie where hashes put them. A start that hashed
 //! otherwise would have to read them all.
 
 use isotherm_disk::Disk;
 use isotherm_persist::Limits;
-use isotherm_persist::rdb::file::{
-    FileReader, Item, KEY_SECRET_BYTES, MAGIC_BYTES, Options, SWAP_KEY_SECRET, SWAP_LOG, Step,
-};
+use isotherm_persist::rdb::file::{FileReader, Item, MAGIC_BYTES, Options, SWAP_KEY_SECRET, SWAP_LOG, Step};
 use isotherm_tier::{CHECKPOINT_BYTES_MAX, Checkpoint};
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::aof::settings;
+use super::settings;
 use crate::config::Config;
-use crate::persistence::load::{FilePortions, LoadFailure, Portions};
+use crate::persistence::load::{FilePortions, KeySecret, LoadFailure, Portions};
 use crate::process::log::os_text;
-
-pub type KeySecret = [u8; KEY_SECRET_BYTES];
 
 /// A base that refers.
 pub struct BaseHead {

@@ -1,4 +1,4 @@
-//! The tier of a process that has `swap-mode yes`: opened before anything is loaded.
+//! Start of what `swap-mode yes` needs: the tier, opened before anything is loaded, and its threads.
 
 use isotherm_commands::call::ColdKey;
 use isotherm_disk::{Disk, FaultyDisk, Mode, RING_READS_MAX, Ring};
@@ -6,19 +6,7 @@ use isotherm_tier::{Checkpoint, LogId, SEGMENT_FILE_SUFFIX};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::base_head;
-use super::copies;
-use super::due::Due;
-use super::files::Access;
-use super::owner::Claim;
-use super::reads::{READERS, Reader};
-use super::round::Round;
-use super::sinker::Sinker;
-use super::space;
-use super::state::{Terms, Tier};
-use super::target::Fetched;
-use super::watch::Watch;
-use crate::aof::settings;
+use crate::aof::{base_head, settings};
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
 use crate::observe::latency::monitor::{Event, Spikes};
@@ -26,6 +14,16 @@ use crate::process::descriptors;
 use crate::process::log::{self, os_text};
 use crate::process::random::random_bytes;
 use crate::process::{routines, system};
+use crate::tier::due::Due;
+use crate::tier::files::Access;
+use crate::tier::owner::Claim;
+use crate::tier::reads::{READERS, Reader};
+use crate::tier::round::Round;
+use crate::tier::sinker::Sinker;
+use crate::tier::state::{Terms, Tier};
+use crate::tier::target::Fetched;
+use crate::tier::watch::Watch;
+use crate::tier::{copies, space};
 
 pub fn begin(node: &'static Node) -> Result<(), String> {
     let config = &node.config;
