@@ -31,8 +31,8 @@ use crate::observe::latency::monitor::{Event, Monitor, Spikes};
 use crate::observe::stats::{Stats, ThreadStats};
 use crate::persistence::Store;
 use crate::persistence::state::Persistence;
+use crate::process::asked_end::Options;
 use crate::process::debug_switches::DebugSwitches;
-use crate::process::shutdown::{End, Options};
 use crate::process::state::Process;
 pub use crate::process::time::unix_now;
 use crate::replication::state::Replication;
@@ -195,16 +195,6 @@ impl Node {
     /// Lets values leave memory from now on. Before any command runs.
     pub fn set_tier(&self, tier: Arc<Tier>) {
         assert!(self.tier.set(tier).is_ok(), "there is one");
-    }
-
-    pub fn end(&'static self) -> End<'static> {
-        End {
-            store: self.store(),
-            aof: &self.aof,
-            pause: &self.pause,
-            wish: &self.process.wish,
-            used_memory_bytes: self.used_memory_bytes(),
-        }
     }
 
     /// Counters of the thread that writes to swap-dir. Without `swap-mode` there are none.

@@ -33,7 +33,7 @@ use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::background::Asked;
 use crate::persistence::state::{END_MAX, Ended, Job};
-use crate::process::leaving;
+use crate::process::hold_all;
 use crate::process::log::{self, os_text};
 use crate::process::routines::{self, Routine, Running};
 use crate::process::time::{elapsed, instant};
@@ -459,7 +459,7 @@ pub fn close(node: &'static Node) {
     }
     rewrite::stop(node, END_MAX);
     node.pause.begin(&node.mail, Cause::Shutdown, i64::MAX, false);
-    leaving::await_commands(node);
+    hold_all::await_commands(node);
     end_writer(node, Stop { end: node.log.end(), ended: None }, PATIENCE);
 }
 

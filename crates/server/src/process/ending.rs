@@ -7,7 +7,7 @@ use isotherm_log::LogOffset;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::process::shutdown::Options;
+use crate::process::asked_end::Options;
 use crate::replication::primary::Primary;
 
 #[derive(Default)]

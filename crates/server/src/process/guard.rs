@@ -28,8 +28,8 @@ use crate::node::Node;
 use crate::persistence::Store;
 use crate::persistence::save::Target;
 use crate::persistence::state::Job;
+use crate::process::asked_end::Signal;
 use crate::process::log;
-use crate::process::shutdown::Signal;
 use crate::process::time::{elapsed, instant, unix_now};
 use crate::process::wish::BETWEEN;
 

@@ -5,8 +5,6 @@
 //!                              no: clients wait ------ all have it, or shutdown-timeout -----'   |
 //!                                       '--- SHUTDOWN ABORT --> nothing has happened <--- the file cannot be written
 //! ```
-//! A thread that waits here for the end of a script looks whether SHUTDOWN NOSAVE has come meanwhile: that
-//! leaves scripts in their middle, and nothing is saved, whichever thread was about to.
 
 use isotherm_cluster::Flags;
 use isotherm_keyspace::{Held, UnixMs};
@@ -14,9 +12,10 @@ use isotherm_keyspace::{Held, UnixMs};
 use crate::config::{Id, id};
 use crate::mail::message::Without;
 use crate::node::Node;
+use crate::process::asked_end::Options;
 use crate::process::log;
 use crate::process::routines;
-use crate::process::shutdown::{ATTEMPTS, Options};
+use crate::process::shutdown::{ATTEMPTS, End};
 use crate::process::time::{elapsed, instant, steady_now, unix_now};
 use crate::request::blocking;
 use crate::request::pause::Cause;
@@ -95,7 +94,7 @@ pub fn finish(node: &'static Node, options: Options) -> Answer {
         // Another attempt would find the same.
         node.process.wish.call_off();
     }
-    let may_come = is_safe && node.end().may_come(options);
+    let may_come = is_safe && End::of(node).may_come(options);
     let is_insisted = node.process.wish.is_insisted();
     if may_come || is_insisted {
         if is_insisted || options.has(Options::NOSAVE) {
@@ -121,34 +120,6 @@ fn is_safe(node: &Node, options: Options) -> bool {
     let what = if is_forced { "Exit anyway." } else { "Can't exit." };
     log::warning(format!("This is a voting primary. Shutting down may cause the cluster to go down. {what}"));
     is_forced
-}
-
-/// Locks everything and releases it: commands that had their locks before have ended. So have scripts, unless
-/// they are left in their middle (SHUTDOWN NOSAVE).
-pub fn await_commands(node: &'static Node) {
-    let mut held = Held::new(&node.keyspace);
-    lock_all(node, &mut held);
-}
-
-/// Waits as `await_commands` does, and holds everything when it returns.
-pub fn lock_all(node: &'static Node, held: &mut Held<'static>) {
-    loop {
-        if node.process.wish.is_insisted() {
-            node.runs.abandon();
-        }
-        match node.runs.are_abandoned() {
-            true => {
-                held.acquire_beside_leases();
-                return;
-            }
-            false if held.try_gate() => return,
-            false => {
-                // The process ends: no script begins any more.
-                node.keyspace.ask_for_gate(true);
-                routines::pause(routines::LOOK);
-            }
-        }
-    }
 }
 
 /// Outcome of an attempt to lock everything.

@@ -2,6 +2,7 @@
 //! connections, handles signals and writes the log.
 
 pub mod accepting;
+pub mod asked_end;
 pub mod control;
 pub mod daemon;
 pub mod debug_switches;
@@ -9,6 +10,7 @@ pub mod descriptors;
 pub mod ending;
 pub mod folders;
 pub mod guard;
+pub mod hold_all;
 pub mod leaving;
 pub mod listeners;
 pub mod log;

@@ -7,111 +7,24 @@
 //! ```
 //! A file that cannot be written stands in the way of the end, unless FORCE says that it need not.
 
-use std::sync::atomic::{AtomicU8, Ordering, Ordering::Relaxed};
+use std::sync::atomic::{Ordering, Ordering::Relaxed};
 use std::time::Duration;
 
 use isotherm_keyspace::Held;
 
 use crate::aof::state::AofState;
-use crate::config::{Config, Id, id};
 use crate::mail::tasks::Tasks;
+use crate::node::Node;
 use crate::persistence::Store;
 use crate::persistence::background::{self, Asked};
 use crate::persistence::state::{Asker, END_MAX};
+use crate::process::asked_end::Options;
 use crate::process::log;
 use crate::process::routines;
 use crate::process::supervisor;
 use crate::process::time::{elapsed, instant};
 use crate::process::wish::Wish;
 use crate::request::pause::{Cause, Pause};
-
-/// The words of SHUTDOWN, as those of `shutdown-on-sigterm` are kept.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Options(pub i64);
-
-impl Options {
-    pub const SAVE: Options = Options(1);
-    pub const NOSAVE: Options = Options(2);
-    pub const NOW: Options = Options(4);
-    pub const FORCE: Options = Options(8);
-    pub const SAFE: Options = Options(16);
-    pub const FAILOVER: Options = Options(32);
-
-    pub fn or(self, other: Options) -> Options {
-        Options(self.0 | other.0)
-    }
-
-    pub fn has(self, other: Options) -> bool {
-        self.0 & other.0 != 0
-    }
-}
-
-/// The signals that ask for the end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Signal {
-    Terminate = 1,
-    Interrupt = 2,
-}
-
-impl Signal {
-    fn name(self) -> &'static str {
-        match self {
-            Signal::Terminate => "SIGTERM",
-            Signal::Interrupt => "SIGINT",
-        }
-    }
-
-    fn parameter(self) -> Id {
-        const ON_SIGTERM: Id = id("shutdown-on-sigterm");
-        const ON_SIGINT: Id = id("shutdown-on-sigint");
-        match self {
-            Signal::Terminate => ON_SIGTERM,
-            Signal::Interrupt => ON_SIGINT,
-        }
-    }
-}
-
-/// The last signal that was not acted on yet.
-#[derive(Default)]
-pub struct Pending(AtomicU8);
-
-impl Pending {
-    /// A signal has come.
-    pub fn note(&self, signal: Signal) {
-        self.0.store(signal as u8, Ordering::Release);
-        log::warning(format!("Received {} scheduling shutdown...", signal.name()));
-    }
-
-    pub fn is_some(&self) -> bool {
-        self.0.load(Ordering::Acquire) != 0
-    }
-
-    /// The thread that takes it acts on it, or calls it off.
-    pub fn take(&self) -> Option<Signal> {
-        match self.0.swap(0, Ordering::AcqRel) {
-            0 => None,
-            1 => Some(Signal::Terminate),
-            _ => Some(Signal::Interrupt),
-        }
-    }
-}
-
-impl Pending {
-    /// The options of the signal that is pending, if there is one.
-    pub fn take_options(&self, config: &Config) -> Option<Options> {
-        self.take().map(|signal| Options(config.number(signal.parameter())))
-    }
-
-    /// SHUTDOWN ABORT. Whether there was something to call off.
-    pub fn abort(&self) -> bool {
-        let was_pending = self.take().is_some();
-        if was_pending {
-            log::notice("Shutdown manually aborted.");
-        }
-        was_pending
-    }
-}
 
 /// Time for which other walks, and those that begin after them, are ended; and time for which a worker waits
 /// for a script.
@@ -124,6 +37,18 @@ pub struct End<'n> {
     pub pause: &'n Pause,
     pub wish: &'n Wish,
     pub used_memory_bytes: u64,
+}
+
+impl End<'static> {
+    pub fn of(node: &'static Node) -> End<'static> {
+        End {
+            store: node.store(),
+            aof: &node.aof,
+            pause: &node.pause,
+            wish: &node.process.wish,
+            used_memory_bytes: node.used_memory_bytes(),
+        }
+    }
 }
 
 impl End<'_> {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 
 use crate::config::file::Origin;
+use crate::process::asked_end::Pending;
 use crate::process::ending::Ending;
 use crate::process::listeners::Listeners;
-use crate::process::shutdown::Pending;
 use crate::process::time::unix_now;
 use crate::process::wish::Wish;
 

@@ -22,7 +22,7 @@ use crate::mail::message::Without;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::load::History as LoadedHistory;
-use crate::process::leaving;
+use crate::process::hold_all;
 use crate::process::log;
 use crate::process::random::random_bytes;
 use crate::request::{blocking, gating};
@@ -205,7 +205,7 @@ pub fn end_file(node: &'static Node) {
 /// The process is about to end: nothing of the primary's stream is applied from here on.
 pub fn end_link(node: &'static Node) {
     let mut held = Held::new(&node.keyspace);
-    leaving::lock_all(node, &mut held);
+    hold_all::lock_all(node, &mut held);
     node.replication.begin_generation();
 }
 
