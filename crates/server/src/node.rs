@@ -259,6 +259,13 @@ impl Node {
         self.mail.tasks().has(Tasks::REPLICA) && self.config.flag(IGNORES_LIMIT)
     }
 
+    /// Returns whether keys are removed when they expire. Those of a replica are removed by commands of its
+    /// primary.
+    pub fn expires_keys(&self) -> bool {
+        let stays = Tasks::PAUSES.or(Tasks::LOADING).or(Tasks::REPLICA);
+        !self.mail.tasks().has(stays) && !self.debug.no_active_expire.is_on() && !self.config.import_mode()
+    }
+
     // ---- time ----
 
     /// Notes an event if it took as long as `latency-monitor-threshold`.

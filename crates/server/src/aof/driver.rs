@@ -119,7 +119,7 @@ pub fn start(
         log,
         state,
         mail: store.mail,
-        preparation: files.preparation(),
+        preparation: Preparation::new(Arc::clone(files.disk()), files.prepared_path()),
         used_bytes: 0,
         closed_len: None,
         files,

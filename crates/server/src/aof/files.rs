@@ -24,7 +24,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::prepare::Preparation;
 use crate::process::log::{self, os_text};
 
 const TEMPORARY_BASE: &str = "temp-rewriteaof-bg-";
@@ -101,8 +100,13 @@ impl AofFiles {
         self.listed.get(&file.0).cloned().unwrap_or_else(|| self.names.incr(file.0 as i64))
     }
 
-    pub fn preparation(&self) -> Preparation {
-        Preparation::new(Arc::clone(&self.disk), self.path(&self.names.temp_prepared()))
+    pub fn disk(&self) -> &Arc<dyn Disk> {
+        &self.disk
+    }
+
+    /// Returns where the next log file is prepared.
+    pub fn prepared_path(&self) -> PathBuf {
+        self.path(&self.names.temp_prepared())
     }
 
     pub fn log_path(&self, file: FileId) -> PathBuf {

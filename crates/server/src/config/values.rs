@@ -3,7 +3,6 @@
 use super::special::{self, OutputLimit};
 use super::table::{MAXMEMORY_POLICY, SUPERVISED_MODE};
 use super::{Config, Id, check, id, value};
-use crate::effects::events::Events;
 use crate::process::log::{Format, Level, Timestamp};
 use isotherm_keyspace::{EvictionPolicy, PrefixSettings};
 use std::path::PathBuf;
@@ -274,12 +273,6 @@ impl Config {
     pub fn query_buffer_bytes_max(&self) -> usize {
         const CLIENT_QUERY_BUFFER_LIMIT: Id = id("client-query-buffer-limit");
         self.number(CLIENT_QUERY_BUFFER_LIMIT) as usize
-    }
-
-    /// Returns the events that `notify-keyspace-events` selects.
-    pub fn events(&self) -> Events {
-        const NOTIFY_KEYSPACE_EVENTS: Id = id("notify-keyspace-events");
-        Events::of(&self.text(NOTIFY_KEYSPACE_EVENTS))
     }
 
     /// Returns the limits of unread replies for the classes normal, replica and pubsub.

@@ -9,6 +9,8 @@
 
 use isotherm_keyspace::{Db, EventClass};
 
+use crate::config::{Config, Id, id};
+
 /// Classes and channels, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Events(u16);
@@ -20,6 +22,12 @@ const CHANNELS: u16 = KEYSPACE | KEYEVENT;
 const ALL: &[u8] = b"g$lshzxetd";
 
 impl Events {
+    /// Returns the events that the parameter chooses.
+    pub fn chosen(config: &Config) -> Events {
+        const NOTIFY_KEYSPACE_EVENTS: Id = id("notify-keyspace-events");
+        Events::of(&config.text(NOTIFY_KEYSPACE_EVENTS))
+    }
+
     /// Returns the events that the text of the parameter chooses.
     pub fn of(text: &[u8]) -> Events {
         let characters = text.iter().flat_map(|character| match character {

@@ -3,6 +3,8 @@
 
 use isotherm_commands::call::{CallSettings, RefusedPayload, TransferSettings};
 use isotherm_persist::dump::Checks;
+use isotherm_persist::rdb::RdbError;
+use isotherm_persist::rdb::file::FileCause;
 use isotherm_resp::Limits;
 
 use crate::config::{Config, Id, OutputLimit, id};
@@ -11,7 +13,7 @@ use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::observe::command_log::Kind;
 use crate::observe::holds::LONG_HOLD;
-use crate::persistence::load;
+use crate::process::log;
 use crate::request::clock::CommandClock;
 use crate::request::gate_bits::Gates;
 use crate::request::reply_gate::Part;
@@ -184,7 +186,7 @@ impl Hot {
             notable: Notable::new(config, clock),
             counts_slots: config.flag(id("cluster-slot-stats-enabled")),
             hot_keys_ratio: config.number(id("hotkeys-sample-ratio")) as u32,
-            events: config.events(),
+            events: Events::chosen(config),
             settings: CallSettings {
                 bulk_bytes_max: config.bulk_bytes_max(),
                 hll_sparse_bytes_max: config.number(id("hll-sparse-max-bytes")) as usize,
@@ -199,7 +201,7 @@ impl Hot {
                         version: config.number(id("rdb-version-check")) == 0,
                         checksum: !node.debug.skip_checksums.is_on(),
                     },
-                    refused: RefusedPayload(Some(load::log_refused_payload)),
+                    refused: RefusedPayload(Some(log_refused_payload)),
                 },
             },
         }
@@ -219,4 +221,10 @@ impl Hot {
 /// A client that is to be closed for leaving `limit_bytes` unread has to be able to reach them.
 fn bound(usual_bytes: usize, limit_bytes: u64) -> usize {
     if limit_bytes > 0 { usual_bytes.max(reply_bytes_limit(limit_bytes)) } else { usual_bytes }
+}
+
+/// Logs why RESTORE has refused a payload, in Valkey's words.
+fn log_refused_payload(why: &RdbError) {
+    let why = FileCause::Value(why.clone());
+    log::verbose(format!("Internal error in RDB reading offset 0, function at restore -> {why}"));
 }

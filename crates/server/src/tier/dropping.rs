@@ -31,6 +31,7 @@ use super::holds::LOOKS_PER_HOLD;
 use super::records::db_of;
 use super::sinker::Sinker;
 use super::{frozen, nodes};
+use crate::effects::events::Events;
 use crate::effects::pump::Pump;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
@@ -113,7 +114,7 @@ impl Sinker {
     /// Begins a stretch. `None`: nothing may be dropped any more, and all that lives is copied.
     pub(super) fn begin_drops(&mut self) -> Option<EvictionPolicy> {
         let policy = self.drop_policy()?;
-        self.dropping.pump.listen(self.node.config.events());
+        self.dropping.pump.listen(Events::chosen(&self.node.config));
         Some(policy)
     }
 

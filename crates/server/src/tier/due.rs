@@ -17,7 +17,6 @@ use super::state::Tier;
 use crate::node::Node;
 use crate::process::routines::Routine;
 use crate::process::time::unix_now;
-use crate::upkeep::cron;
 
 /// Time between the moment at which the first key of a bundle is due and the read of its record.
 const READ_AFTER_MS: i64 = 20_000;
@@ -37,7 +36,7 @@ pub struct Due {
 impl Routine for Due {
     fn step(&mut self) -> bool {
         // Records that cannot be read now are met again in the next round.
-        if !cron::expires_keys(self.node) || self.tier.state() == State::Failed {
+        if !self.node.expires_keys() || self.tier.state() == State::Failed {
             self.hand.rounds += 1;
             return true;
         }

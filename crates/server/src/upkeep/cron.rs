@@ -23,6 +23,7 @@ use isotherm_stdx::Prng;
 use std::time::{Duration, Instant};
 
 use crate::aof;
+use crate::effects::events::Events;
 use crate::effects::pump::Pump;
 use crate::mail::message::WorkerMessage;
 use crate::node::{Node, Tasks, unix_now};
@@ -102,13 +103,6 @@ fn rests() -> impl Fn() -> bool {
     }
 }
 
-/// Returns whether keys are removed when they expire. Those of a replica are removed by commands of its
-/// primary.
-pub fn expires_keys(node: &Node) -> bool {
-    let stays = Tasks::PAUSES.or(Tasks::LOADING).or(Tasks::REPLICA);
-    !node.mail.tasks().has(stays) && !node.debug.no_active_expire.is_on() && !node.config.import_mode()
-}
-
 impl Cron {
     pub fn new(node: &'static Node) -> Cron {
         let now = Instant::now();
@@ -158,7 +152,7 @@ impl Cron {
 
     /// Everything but compaction. Returns when the next round should be: sooner if something was left undone.
     fn round(&mut self, period: Duration) -> Duration {
-        self.pump.listen(self.node.config.events());
+        self.pump.listen(Events::chosen(&self.node.config));
         self.node.pause.end_if_over(&self.node.mail, unix_now());
         self.node.memory.note(self.node.used_memory_bytes());
         if self.node.config.take_awaited() {
@@ -182,7 +176,7 @@ impl Cron {
         let follows = self.node.mail.tasks().has(Tasks::REPLICA);
         let begun = Instant::now();
         let mut undone = false;
-        if expires_keys(self.node) {
+        if self.node.expires_keys() {
             let out_of_time = self.expire(begun + period * self.expire_percent() / 100);
             undone |= out_of_time;
             let values = &self.node.control_stats().values;

@@ -37,6 +37,7 @@ const FLOORS: [(&str, &[&str]); 10] = [
     (
         "node",
         &[
+            "aof/files.rs",
             "aof/request.rs",
             "aof/rewrites.rs",
             "aof/state.rs",
@@ -70,6 +71,7 @@ const FLOORS: [(&str, &[&str]); 10] = [
             "process/wish.rs",
             "replication/failover.rs",
             "replication/link_view.rs",
+            "replication/own_expiry.rs",
             "replication/own_keys.rs",
             "replication/primary.rs",
             "replication/state.rs",
@@ -85,6 +87,7 @@ const FLOORS: [(&str, &[&str]); 10] = [
             "room",
             "scripting/bound.rs",
             "scripting/cache.rs",
+            "scripting/function_engine.rs",
             "scripting/libraries.rs",
             "scripting/library_head.rs",
             "scripting/registry.rs",
@@ -133,12 +136,9 @@ const FLOORS: [(&str, &[&str]); 10] = [
         &[
             "admin",
             "main.rs",
-            "observe/arena_sums.rs",
-            "observe/facts.rs",
             "observe/info",
             "observe/memory_map",
             "observe/metrics",
-            "observe/resident.rs",
             "process",
             "upkeep",
             "worker",

@@ -16,7 +16,6 @@ mod portions;
 mod texts;
 
 pub use portions::{FilePortions, Portions};
-pub use texts::log_refused_payload;
 
 use isotherm_codec::{FileTerms, Loaded, load_piece};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Txn, UnixMs, Want};

@@ -25,12 +25,6 @@ pub struct Texts {
     pub name: String,
 }
 
-/// Why RESTORE has refused a payload.
-pub fn log_refused_payload(why: &RdbError) {
-    let why = FileCause::Value(why.clone());
-    log::verbose(format!("Internal error in RDB reading offset 0, function at restore -> {why}"));
-}
-
 pub fn log_counts(counts: &Counts) {
     let Counts { loaded, expired, empty, fields_expired, .. } = counts;
     let empty = if *empty > 0 { format!(" empty keys skipped: {empty},") } else { String::new() };
