@@ -333,7 +333,7 @@ fn rewrite_now(node: &'static Node, file: &Origin, all: bool, reply: &mut Reply)
     let commands = RefCell::new(Commands::build(admin::COMMANDS));
     let table = || users::command_table(&commands.borrow());
     let mut others = Others {
-        check_user: users::file::check_line,
+        check_user: admin::check_user_line,
         user_lines: &|included| users::file::lines(node, included),
         rename: &mut |from, to| commands.borrow_mut().rename(from, to),
         check_users: &|tried| users::file::check_lines(tried, &table()),

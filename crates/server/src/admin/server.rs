@@ -8,6 +8,7 @@ use isotherm_stdx::parse_i64;
 use std::sync::Arc;
 
 use super::{AdminCall, AdminHandler, errand};
+use crate::admin;
 use crate::mail::message::{ControlMessage, Without};
 use crate::node::Node;
 use crate::observe::info;
@@ -93,7 +94,7 @@ const INFO: Spec = Spec {
 
 fn info(call: &mut AdminCall<'_>) -> Outcome {
     let asked: Vec<&[u8]> = call.args.from(1).iter().collect();
-    let mut snapshot = call.snapshot();
+    let mut snapshot = admin::snapshot(call);
     info::look_up(&mut snapshot, &asked, || call.survey());
     call.reply.verbatim("txt", info::text(&snapshot, &asked).as_bytes());
     Outcome::Done

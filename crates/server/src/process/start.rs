@@ -56,7 +56,7 @@ pub fn run(program: &OsStr, arguments: &[OsString]) -> ExitCode {
     let folder = std::env::current_dir().unwrap_or_default();
     let mut commands = Commands::build(admin::COMMANDS);
     let rename = &mut |from: &[u8], to: &[u8]| commands.rename(from, to);
-    let mut loaded = match file::load(arguments, rename, users::file::check_line) {
+    let mut loaded = match file::load(arguments, rename, admin::check_user_line) {
         Ok(Start::Run(loaded)) => *loaded,
         Ok(Start::Say(text)) => {
             print!("{text}");

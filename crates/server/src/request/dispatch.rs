@@ -15,10 +15,10 @@ use isotherm_commands::call::HashedKeys;
 use isotherm_keyspace::{Db, Key, Slot};
 use isotherm_resp::{Args, ProtocolError, Reply, errors};
 
-use crate::admin::{self, AdminHandler};
 use crate::effects::pubsub::Audience;
 use crate::node::{Node, Tasks};
 use crate::observe::facts::Facts;
+use crate::request::admin_call::{AdminHandler, AdminTable};
 use crate::request::ahead;
 use crate::request::blocking;
 use crate::request::budget::Budget;
@@ -55,6 +55,7 @@ pub struct Dispatcher {
     pub budget: Budget,
     /// Facts of the system, asked for before an EXEC that will report them.
     facts: Option<Facts>,
+    admin: &'static AdminTable,
     pub handlers: Box<[Option<AdminHandler>]>,
 }
 
@@ -69,7 +70,7 @@ enum Ran {
 }
 
 impl Dispatcher {
-    pub fn new(node: &'static Node, worker: usize) -> Dispatcher {
+    pub fn new(node: &'static Node, admin: &'static AdminTable, worker: usize) -> Dispatcher {
         let exec = Exec::new(node, worker);
         Dispatcher {
             budget: Budget::new(&exec.clock),
@@ -79,7 +80,8 @@ impl Dispatcher {
             limits: ReplyLimits::default(),
             commands: 0,
             facts: None,
-            handlers: node.commands.table(admin::COMMANDS),
+            admin,
+            handlers: node.commands.table(admin.commands),
         }
     }
 
@@ -378,7 +380,7 @@ impl Dispatcher {
                 return self.run_script(session, command, request.args, unless);
             }
             _ => {
-                if locking::takes_writing(session, command) {
+                if locking::takes_writing(self.admin, session, command) {
                     let is_leased = self.exec.node.mail.tasks().has(Tasks::LEASED);
                     if is_leased && leases::holds_up(&mut self.exec, session, command, request.args)
                         || !locking::take_writing(&mut self.exec)
@@ -386,7 +388,7 @@ impl Dispatcher {
                         return Ran::Parked(WaitReason::Lease);
                     }
                 }
-                locking::lock(&mut self.exec, &mut self.facts, session, command, request.args);
+                locking::lock(&mut self.exec, (self.admin, &mut self.facts), session, command, request.args);
                 let ran = match self.exec.admits_asked(session, command, request.args) {
                     true => self.run_timed(session, command, request.args, keys, unless),
                     false => Ran::HeldUp,
@@ -431,7 +433,7 @@ impl Dispatcher {
         if !leases::admits_script(&mut self.exec, command, args, session.debugs) {
             return Ran::Parked(WaitReason::Lease);
         }
-        locking::lock(&mut self.exec, &mut self.facts, session, command, args);
+        locking::lock(&mut self.exec, (self.admin, &mut self.facts), session, command, args);
         let ran = match self.exec.admits_asked(session, command, args) {
             true => self.run_timed(session, command, args, HashedKeys::NONE, unless),
             false => Ran::HeldUp,

@@ -1,19 +1,20 @@
 //! Locking what a command needs that has not simply one key.
 
 use arrayvec::ArrayVec;
+use isotherm_commands::Flags;
 use isotherm_keyspace::{Db, Key, Slot};
 use isotherm_resp::Args;
 use std::time::Duration;
 
-use crate::admin;
 use crate::observe::facts::Facts;
 use crate::observe::holds;
+use crate::request::admin_call::AdminTable;
 use crate::request::beside_locks::RIGHT_MAX;
 use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
 use crate::request::gate_bits::Gates;
 use crate::request::{prefetch, transaction};
-use crate::session::Session;
+use crate::session::{Queued, Session};
 
 /// Keys of one command that are hashed once only, 32 B each.
 const KEYS_HASHED_MAX: usize = 128;
@@ -24,7 +25,7 @@ pub type HashedOnce<'k> = ArrayVec<Key<'k>, KEYS_HASHED_MAX>;
 #[inline(never)]
 pub fn lock(
     exec: &mut Exec,
-    facts: &mut Option<Facts>,
+    (admin, facts): (&AdminTable, &mut Option<Facts>),
     session: &Session,
     command: &'static Entry,
     args: Args<'_>,
@@ -40,7 +41,7 @@ pub fn lock(
             holds::enter_command(command.index);
         }
         Locks::Queue => {
-            *facts = facts_ahead(exec, session);
+            *facts = facts_ahead(exec, admin, session);
             transaction::add_locks(&mut exec.locks, &exec.node.keyspace, session, args);
             // A shard channel of the queue has one too.
             let slot = exec.route.slot.map(|slot| exec.node.keyspace.partition_of(slot));
@@ -76,19 +77,24 @@ fn hold_slot(exec: &mut Exec, command: &Entry) {
 }
 
 /// Asks the system for the facts that a command of a transaction will report, while nothing is locked.
-fn facts_ahead(exec: &mut Exec, session: &Session) -> Option<Facts> {
-    let multi = session.multi.as_ref().filter(|multi| admin::asks_system(&multi.queue))?;
+fn facts_ahead(exec: &mut Exec, admin: &AdminTable, session: &Session) -> Option<Facts> {
+    let multi = session.multi.as_ref().filter(|multi| asks_system(&multi.queue))?;
     // The batch may have locked something before.
     exec.held.release();
-    let facts = admin::facts_for(exec.node, &multi.queue);
+    let facts = (admin.facts_for)(exec.node, &multi.queue);
     exec.clock.outdate();
     Some(facts)
 }
 
+/// Returns whether a command of a transaction reports facts that only the operating system knows.
+fn asks_system(queue: &[Queued]) -> bool {
+    queue.iter().any(|queued| queued.command.spec.flags.has(Flags::ASKS_SYSTEM))
+}
+
 /// Returns whether the command runs a queue that changes parameters.
-pub fn takes_writing(session: &Session, command: &Entry) -> bool {
+pub fn takes_writing(admin: &AdminTable, session: &Session, command: &Entry) -> bool {
     let queue = session.multi.as_ref().filter(|_| command.locks == Locks::Queue);
-    queue.is_some_and(|multi| admin::writes_config(&multi.queue))
+    queue.is_some_and(|multi| (admin.writes_config)(&multi.queue))
 }
 
 /// Takes the right to change parameters for a transaction, before anything is locked. False while another

@@ -1,6 +1,7 @@
 //! Path of a request from its name to its reply: the command is looked up, the gates let it pass, its
 //! partitions are locked, and its handler runs; or it waits.
 
+pub mod admin_call;
 pub mod ahead;
 pub mod beside_locks;
 pub mod blocking;

@@ -26,9 +26,9 @@ use isotherm_stdx::steps;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use crate::admin::{AdminCall, AdminHandler};
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
+use crate::request::admin_call::{AdminCall, AdminHandler};
 use crate::request::entry::Entry;
 use crate::request::exec_conditions;
 use crate::request::follow_up;

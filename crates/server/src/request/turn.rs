@@ -14,9 +14,9 @@ use isotherm_log::LogOffset;
 use isotherm_resp::{Args, Reply};
 use isotherm_stdx::steps;
 
-use crate::admin::{AdminCall, AdminHandler};
 use crate::effects::pubsub::Audience;
 use crate::observe::facts::Facts;
+use crate::request::admin_call::{AdminCall, AdminHandler};
 use crate::request::entry::{Entry, Handler, Locks};
 use crate::request::execute::{self, Exec, Invocation};
 use crate::request::fetching::Rounds;

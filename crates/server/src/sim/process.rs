@@ -155,7 +155,7 @@ impl Process {
         };
         Ok(Process {
             node,
-            workers: (0..WORKERS).map(|worker| Dispatcher::new(node, worker)).collect(),
+            workers: (0..WORKERS).map(|worker| Dispatcher::new(node, &admin::TABLE, worker)).collect(),
             sessions: (0..2 * WORKERS as u16)
                 .map(|number| session(number % WORKERS as u16, u64::from(number) + 1))
                 .collect(),

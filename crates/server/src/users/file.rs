@@ -6,10 +6,8 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
 use std::time::Duration;
 
-use crate::admin;
 use crate::config::file::UserWords;
 use crate::config::file::dry::Tried;
 use crate::config::rewrite::UserLine;
@@ -18,7 +16,6 @@ use crate::node::Node;
 use crate::process::log::{self, os_text};
 use crate::process::operator_file::{self, Step};
 use crate::process::routines;
-use crate::request::registry::Commands;
 
 /// More than any table of users has.
 const FILE_BYTES_MAX: u64 = 256 << 20;
@@ -119,10 +116,8 @@ pub fn load_at_start(node: &Node, lines: &[UserWords]) -> Result<(), String> {
 
 /// Returns the fault of a `user` line, in the words of the configuration. A command that is not there
 /// is found later, as in Valkey.
-pub fn check_line(words: &[&[u8]], config: &Config) -> Result<(), String> {
-    static TABLE: LazyLock<CommandTable> =
-        LazyLock::new(|| super::command_table(&Commands::build(admin::COMMANDS)));
-    match isotherm_acl::read_definition(words[0], &words[1..], &TABLE, defaults_of(config)) {
+pub fn check_line(words: &[&[u8]], config: &Config, table: &CommandTable) -> Result<(), String> {
+    match isotherm_acl::read_definition(words[0], &words[1..], table, defaults_of(config)) {
         // Valkey counts its rules as if they were the words of the line.
         Err((at, _, error)) if error != RuleError::UnknownCommand => {
             let word =

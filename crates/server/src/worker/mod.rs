@@ -39,6 +39,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use crate::admin;
 use crate::mail::message::{FeederMessage, WorkerMessage};
 use crate::node::{Node, unix_now};
 use crate::observe::holds;
@@ -125,7 +126,7 @@ impl Worker {
     ) -> Worker {
         let mut timers = Timers::default();
         timers.add(Instant::now() + IDLE_SCAN_INTERVAL, Due::IdleScan);
-        let mut dispatcher = Dispatcher::new(node, number);
+        let mut dispatcher = Dispatcher::new(node, &admin::TABLE, number);
         dispatcher.reply.shares = true;
         let inner = Inner {
             node,

@@ -6,7 +6,7 @@ use isotherm_keyspace::{ClassBreakdown, PrefixShare};
 use isotherm_resp::{Reply, errors};
 
 use super::reply::{Row, write_rows};
-use crate::admin::AdminCall;
+use crate::admin::{self, AdminCall};
 use crate::observe::memory_map::mark::Mark;
 use crate::observe::memory_map::{MemoryMap, Moment};
 
@@ -15,7 +15,7 @@ fn mark(call: &mut AdminCall<'_>) -> Mark {
     let node = call.node;
     let mut survey = call.survey();
     let (moment, classes) = (Moment::new(node, &mut survey), survey.classes());
-    let map = MemoryMap::new(node, moment, &call.snapshot().facts);
+    let map = MemoryMap::new(node, moment, &admin::snapshot(call).facts);
     let lines = map.used.iter().chain(&map.resident);
     let report = node.keyspace.prefixes(1);
     Mark {

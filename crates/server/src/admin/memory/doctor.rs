@@ -3,7 +3,7 @@
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
 
-use crate::admin::AdminCall;
+use crate::admin::{self, AdminCall};
 
 /// Below this nothing can be said.
 const DOCTOR_BYTES_MIN: u64 = 5 << 20;
@@ -33,7 +33,7 @@ pub fn doctor(call: &mut AdminCall<'_>) -> Outcome {
     let figures = Figures {
         used,
         peak: call.node.memory.peak_bytes().max(used),
-        resident: call.snapshot().facts.anonymous_bytes(),
+        resident: admin::snapshot(call).facts.anonymous_bytes(),
         workers: call.node.worker_count() as u64,
     };
     call.reply.verbatim("txt", figures.diagnosis().as_bytes());

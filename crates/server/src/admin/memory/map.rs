@@ -10,7 +10,7 @@ use isotherm_commands::spec::*;
 use isotherm_keyspace::{ClassBreakdown, Db, Type};
 
 use super::reply::Row;
-use crate::admin::AdminCall;
+use crate::admin::{self, AdminCall};
 use crate::observe::memory_map::{Line, MemoryMap, Moment};
 
 pub const MEMORY_MAP: Spec = Spec {
@@ -32,7 +32,7 @@ pub fn map(call: &mut AdminCall<'_>) -> Outcome {
     let (moment, classes) = (Moment::new(node, &mut survey), survey.classes());
     let sight = call.sight();
     let classes: Vec<_> = classes.into_iter().filter(|class| sight.sees_database(class.db)).collect();
-    let map = MemoryMap::new(node, moment, &call.snapshot().facts);
+    let map = MemoryMap::new(node, moment, &admin::snapshot(call).facts);
     call.reply.map(4);
     write_lines(call, "used", &map.used, Some(map.used_bytes));
     write_lines(call, "resident", &map.resident, Some(map.total_bytes));

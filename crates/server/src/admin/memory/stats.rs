@@ -3,7 +3,7 @@
 use isotherm_commands::Outcome;
 use isotherm_commands::spec::*;
 
-use crate::admin::AdminCall;
+use crate::admin::{self, AdminCall};
 use crate::observe::memory_map::TierBytes;
 use crate::replication::report::Buffers;
 
@@ -28,7 +28,7 @@ pub const MEMORY_STATS: Spec = Spec {
 pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
     let keys: u64 = call.survey().databases().iter().map(|database| database.keys).sum();
     let tier = TierBytes::of(call.node, &mut call.survey());
-    let snapshot = call.snapshot();
+    let snapshot = admin::snapshot(call);
     let used = call.node.used_memory_bytes();
     let dataset = snapshot.dataset_bytes();
     let peak = call.node.memory.peak_bytes().max(used);
