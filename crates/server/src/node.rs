@@ -6,7 +6,7 @@
 
 use isotherm_commands::spec::Spec;
 use isotherm_disk::Disk;
-use isotherm_keyspace::{Db, Keyspace, UnixMs, Waiter};
+use isotherm_keyspace::{Db, Held, Keyspace, UnixMs, Waiter};
 use isotherm_log::LogOffset;
 use isotherm_reactor::Hangups;
 use isotherm_replication::acks::{Reached, Wish};
@@ -87,6 +87,16 @@ pub struct Node {
     pub migrations: Migrations,
     pub errands: Errands,
     pub tls: TlsState,
+    pub hooks: Hooks,
+}
+
+/// Functions of higher floors that lower ones call, at rare moments.
+#[derive(Clone, Copy)]
+pub struct Hooks {
+    /// Keeps the log for replicas from now on, for replies that wait for them. Locks may be held.
+    pub keep_log: fn(&'static Node),
+    /// Replaces the RDB file after FLUSHALL, whose keys it has.
+    pub forget_saved: fn(Store<'static>, &mut Held<'static>),
 }
 
 /// Parts from which a node is made.
@@ -101,6 +111,7 @@ pub struct Parts {
     /// The name of the history that begins here, in random bytes.
     pub history: [u8; 20],
     pub cluster: ClusterState,
+    pub hooks: Hooks,
 }
 
 impl Node {
@@ -138,6 +149,7 @@ impl Node {
             migrations: Migrations::default(),
             errands: Errands::default(),
             tls: TlsState::default(),
+            hooks: parts.hooks,
             persistence: Persistence::new(parts.disk, unix_now().0 / 1000),
             config: parts.config,
             mail: parts.mail,

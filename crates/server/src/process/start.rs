@@ -19,8 +19,9 @@ use crate::config::Config;
 use crate::config::file::{self, Loaded, Start, StartError};
 use crate::mail::Mail;
 use crate::migration;
-use crate::node::{Node, Parts, Tasks};
+use crate::node::{Hooks, Node, Parts, Tasks};
 use crate::observe::metrics;
+use crate::persistence::background;
 use crate::persistence::load::{self, Expired, FilePortions, LoadFailure, Target};
 use crate::persistence::room;
 use crate::process::control::Control;
@@ -36,7 +37,7 @@ use crate::process::swap_start;
 use crate::process::system;
 use crate::process::version;
 use crate::replication::state::Upstream;
-use crate::replication::{link, role};
+use crate::replication::{feeder, link, role};
 use crate::request::blocking;
 use crate::request::eviction;
 use crate::request::gating;
@@ -49,6 +50,8 @@ use isotherm_allocator as allocator;
 /// Arenas are for spreading the load of a few allocating threads; more only cost memory.
 const ARENAS_MAX: usize = 16;
 const PARTITIONS_MAX: usize = 1024;
+
+pub const HOOKS: Hooks = Hooks { keep_log: feeder::keep_soon, forget_saved: background::forget_saved };
 
 /// Runs the server to its end. `program`: as it was called.
 pub fn run(program: &OsStr, arguments: &[OsString]) -> ExitCode {
@@ -148,6 +151,7 @@ fn start(loaded: Loaded, commands: Commands) -> Result<Control, String> {
         random: random_bytes()?,
         history: random_bytes()?,
         cluster,
+        hooks: HOOKS,
     });
     maintenance::configure(node);
     users::file::load_at_start(node, &loaded.users)?;

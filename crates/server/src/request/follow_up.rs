@@ -8,7 +8,6 @@ use isotherm_resp::Args;
 use crate::effects::monitor;
 use crate::node::Tasks;
 use crate::observe::holds::{self, Work};
-use crate::persistence::background;
 use crate::request::blocking;
 use crate::request::entry::Entry;
 use crate::request::execute::Exec;
@@ -60,7 +59,7 @@ pub fn end_hold(exec: &mut Exec, command: &'static Entry, taken: u64) {
 fn free_flushed(exec: &mut Exec, command: &'static Entry) {
     exec.release();
     if command.spec.flags.has(Flags::ALL_DBS) && !exec.node.mail.tasks().has(Tasks::LOADING) {
-        background::forget_saved(exec.node.store(), &mut exec.held);
+        (exec.node.hooks.forget_saved)(exec.node.store(), &mut exec.held);
     }
     let _working = holds::working(Work::LazyFree);
     exec.held.free_flushed();

@@ -6,7 +6,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::config::{Id, id};
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
-use crate::replication::feeder;
 
 /// Replies wait for what the configuration and the role say, from now on. The caller holds nothing.
 pub fn apply(node: &'static Node) {
@@ -33,7 +32,7 @@ pub fn apply_held(node: &'static Node, held: &mut Held<'_>) {
     node.gate.ask_for(&node.mail, [syncs, has_quorum]);
     if has_quorum {
         // Without a log there is nothing to acknowledge.
-        feeder::keep_soon(node);
+        (node.hooks.keep_log)(node);
     }
     node.mail.set_tasks(Tasks::GATED, if is_gated { Tasks::GATED } else { Tasks::NONE });
 }

@@ -138,6 +138,7 @@ impl Process {
                 random,
                 history: next_name(),
                 cluster,
+                hooks: start::HOOKS,
             })
         });
         node.log.set_backlog_bytes(BACKLOG_BYTES);
