@@ -33,15 +33,22 @@ use crate::effects::change_log::LogReader;
 use crate::node::Node;
 use crate::persistence::load::{self as rdb, Expired, FilePortions, History, LoadFailure, Target};
 use crate::process::log::{self, os_text};
-use crate::replication::feeder;
-use crate::replication::role::{self, TakenOver};
 use crate::request::gating;
 
 /// The start cannot continue; the reason stands in the log.
 pub struct CannotLoad;
 
-/// Reads the files that the manifest lists, or `rdb` without a manifest, and begins to write after them.
-pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<(), CannotLoad> {
+/// Files that were read, and where the log continues. Nothing is written to them yet.
+pub struct Opened {
+    files: AofFiles,
+    list: List,
+    pub end: LogOffset,
+    /// Place in a history that the files state.
+    pub history: History,
+}
+
+/// Reads the files that the manifest lists, or `rdb` without a manifest.
+pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<Opened, CannotLoad> {
     let mut files = settings::files(node);
     let lock = files.lock().map_err(|()| CannotLoad)?;
     node.aof.keep_folder(&files, lock);
@@ -72,10 +79,17 @@ pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<(), Cannot
             (list, LogOffset::default(), History::default())
         }
     };
-    begin(node, files, list, end, &history).map_err(|error| {
-        log::warning(format!("Can't open the append-only file: {}", os_text(&error)));
-        CannotLoad
-    })
+    Ok(Opened { files, list, end, history })
+}
+
+impl Opened {
+    /// Begins to write after the files. `is_renamed`: the history has a new name from here on.
+    pub fn go_on(self, node: &'static Node, is_renamed: bool) -> Result<(), CannotLoad> {
+        begin(node, self, is_renamed).map_err(|error| {
+            log::warning(format!("Can't open the append-only file: {}", os_text(&error)));
+            CannotLoad
+        })
+    }
 }
 
 // COMPAT(persistence): With `appendonly yes` an RDB file that was begun after the append-only file was
@@ -198,18 +212,9 @@ fn name_history(node: &Node, files: &mut AofFiles, list: &List) -> io::Result<()
 }
 
 /// Starts the writer. From here on changes are logged.
-fn begin(
-    node: &'static Node,
-    mut files: AofFiles,
-    list: List,
-    end: LogOffset,
-    history: &History,
-) -> io::Result<()> {
-    // With a quorum the log is kept from the start on, before it is known where it begins; `gating` keeps it
-    // again.
-    feeder::let_go(node);
-    node.log.go_on_at(end, 0);
-    if role::take_over(node, history) == TakenOver::Renamed {
+fn begin(node: &'static Node, opened: Opened, is_renamed: bool) -> io::Result<()> {
+    let Opened { mut files, list, end, .. } = opened;
+    if is_renamed {
         // Before anything is logged of it.
         name_history(node, &mut files, &list)?;
     }

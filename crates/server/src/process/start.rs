@@ -14,6 +14,7 @@ use std::time::Instant;
 use crate::admin;
 use crate::admin::client::maintenance;
 use crate::aof;
+use crate::aof::open::CannotLoad;
 use crate::cluster::{ClusterState, bus, changes};
 use crate::config::Config;
 use crate::config::file::{self, Loaded, Start, StartError};
@@ -36,6 +37,7 @@ use crate::process::supervisor;
 use crate::process::swap_start;
 use crate::process::system;
 use crate::process::version;
+use crate::replication::role::TakenOver;
 use crate::replication::state::Upstream;
 use crate::replication::{feeder, link, role};
 use crate::request::blocking;
@@ -277,9 +279,20 @@ pub fn load_now(node: &'static Node, data: Data) -> Result<(), String> {
                 role::take_over(node, &ended.history);
             })
             .map_err(end_of_loading),
-        Data::Aof(rdb) => aof::open::open(node, rdb)
+        Data::Aof(rdb) => load_log(node, rdb)
             .map_err(|_| "Fatal error loading the append-only file, check server logs. Exiting.".to_string()),
     }
+}
+
+/// Reads the append-only file and continues it, in the history that it states.
+fn load_log(node: &'static Node, rdb: Option<FilePortions>) -> Result<(), CannotLoad> {
+    let opened = aof::open::open(node, rdb)?;
+    // With a quorum the log is kept from the start on, before it is known where it begins; `gating` keeps it
+    // again.
+    feeder::let_go(node);
+    node.log.go_on_at(opened.end, 0);
+    let taken_over = role::take_over(node, &opened.history);
+    opened.go_on(node, taken_over == TakenOver::Renamed)
 }
 
 /// Logs why, and says what follows.
