@@ -95,7 +95,7 @@ pub struct Node {
 pub struct Hooks {
     /// Keeps the log for replicas from now on, for replies that wait for them. Locks may be held.
     pub keep_log: fn(&'static Node),
-    /// Replaces the RDB file after FLUSHALL, whose keys it has.
+    /// Replaces the RDB file after FLUSHALL, which has keys that are gone.
     pub forget_saved: fn(Store<'static>, &mut Held<'static>),
 }
 

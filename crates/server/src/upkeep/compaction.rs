@@ -118,22 +118,20 @@ pub fn share_percent(node: &Node) -> u32 {
     let (live, free) = stats.fold((0, 0), |(live, free), stats| {
         (live + stats.live_bytes, free + stats.partial_free_bytes + stats.tail_bytes)
     });
-    always.max(defrag.percent(live, free))
+    always.max(percent_of(&defrag, live, free))
 }
 
-impl Defrag {
-    /// Returns the share of a CPU that Valkey would spend; 0 below its thresholds.
-    fn percent(&self, live: u64, free: u64) -> u32 {
-        let fragmented = free as f64 * 100.0 / live.max(1) as f64;
-        if fragmented < f64::from(self.threshold_lower) || free < self.ignore_bytes {
-            return 0;
-        }
-        let (low, high) = (f64::from(self.cycle_min), f64::from(self.cycle_max));
-        // Thresholds in the wrong order are a step.
-        let width = f64::from(self.threshold_upper) - f64::from(self.threshold_lower);
-        let part = if width > 0.0 { (fragmented - f64::from(self.threshold_lower)) / width } else { 1.0 };
-        (low + part * (high - low)).clamp(low.min(high), low.max(high)) as u32
+/// Returns the share of a CPU that Valkey would spend; 0 below its thresholds.
+fn percent_of(defrag: &Defrag, live: u64, free: u64) -> u32 {
+    let fragmented = free as f64 * 100.0 / live.max(1) as f64;
+    if fragmented < f64::from(defrag.threshold_lower) || free < defrag.ignore_bytes {
+        return 0;
     }
+    let (low, high) = (f64::from(defrag.cycle_min), f64::from(defrag.cycle_max));
+    // Thresholds in the wrong order are a step.
+    let width = f64::from(defrag.threshold_upper) - f64::from(defrag.threshold_lower);
+    let part = if width > 0.0 { (fragmented - f64::from(defrag.threshold_lower)) / width } else { 1.0 };
+    (low + part * (high - low)).clamp(low.min(high), low.max(high)) as u32
 }
 
 #[cfg(test)]
@@ -150,7 +148,7 @@ mod tests {
             ignore_bytes: 100 << 20,
         };
         let check = |live_mb: u64, free_mb: u64, expected: u32| {
-            assert_eq!(defrag.percent(live_mb << 20, free_mb << 20), expected, "{free_mb} of {live_mb}");
+            assert_eq!(percent_of(&defrag, live_mb << 20, free_mb << 20), expected, "{free_mb} of {live_mb}");
         };
         check(1000, 99, 0);
         check(100, 99, 0);
@@ -160,9 +158,9 @@ mod tests {
         check(1000, 9000, 25);
         check(0, 0, 0);
         let step = Defrag { threshold_upper: 10, ..defrag };
-        assert_eq!(step.percent(1000 << 20, 100 << 20), 25);
+        assert_eq!(percent_of(&step, 1000 << 20, 100 << 20), 25);
         let backwards = Defrag { cycle_min: 50, cycle_max: 20, ..defrag };
-        assert_eq!(backwards.percent(1000 << 20, 1000 << 20), 20);
+        assert_eq!(percent_of(&backwards, 1000 << 20, 1000 << 20), 20);
     }
 
     #[test]

@@ -103,6 +103,8 @@ const FLOORS: [(&str, &[&str]); 10] = [
             "tier/health.rs",
             "tier/homes.rs",
             "tier/in_order.rs",
+            "tier/keeper.rs",
+            "tier/kept_segments.rs",
             "tier/lent.rs",
             "tier/read_warnings.rs",
             "tier/open_files.rs",
