@@ -35,6 +35,7 @@ mod process;
 mod replication;
 mod request;
 mod room;
+mod runtime;
 mod scripting;
 mod session;
 #[cfg(test)]

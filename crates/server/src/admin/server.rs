@@ -15,9 +15,9 @@ use crate::observe::info;
 use crate::process::asked_end::Options;
 use crate::process::leaving::{self, Answer};
 use crate::process::logo;
-use crate::process::time::unix_now_us;
 use crate::request::blocking::{self, NO_END};
 use crate::request::clock::ScriptTime;
+use crate::runtime::time::unix_now_us;
 use crate::session::errand::Answerer;
 use crate::session::line;
 

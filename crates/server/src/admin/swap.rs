@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{AdminCall, AdminHandler};
 use crate::observe::info::swap::{SWAP as FIELDS, SwapField, View};
-use crate::process::log;
+use crate::runtime::log;
 use crate::tier::{State, Tier};
 
 const NO_SWAP: &str = "ERR there are no values on disk: start with swap-mode yes";

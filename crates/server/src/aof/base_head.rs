@@ -18,7 +18,7 @@ use std::sync::Arc;
 use super::settings;
 use crate::config::Config;
 use crate::persistence::load::{FilePortions, KeySecret, LoadFailure, Portions};
-use crate::process::log::os_text;
+use crate::runtime::log::os_text;
 
 /// A base that refers.
 pub struct BaseHead {

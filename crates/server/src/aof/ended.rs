@@ -28,9 +28,9 @@ use crate::node::Node;
 use crate::persistence::Store;
 use crate::persistence::load::{FilePortions, LoadFailure, Portions};
 use crate::persistence::state::Job;
-use crate::process::log::{self, os_text};
-use crate::process::random::random_bytes;
-use crate::process::time::unix_now;
+use crate::runtime::log::{self, os_text};
+use crate::runtime::random::random_bytes;
+use crate::runtime::time::unix_now;
 
 /// The one of two that has more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -32,8 +32,8 @@ use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::node::Node;
 use crate::persistence::load::{self as rdb, Expired, FilePortions, History, LoadFailure, Target};
-use crate::process::log::{self, os_text};
 use crate::request::gating;
+use crate::runtime::log::{self, os_text};
 
 /// The start cannot continue; the reason stands in the log.
 pub struct CannotLoad;

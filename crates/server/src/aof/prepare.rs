@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::process::log::{self as report, os_text};
-use crate::process::routines::{self, Routine, Running};
-use crate::process::time::{elapsed, instant};
+use crate::runtime::log::{self as report, os_text};
+use crate::runtime::routines::{self, Routine, Running};
+use crate::runtime::time::{elapsed, instant};
 
 /// Syncs per second at which a prepared file becomes worth its preparation.
 const SYNCS_PER_SECOND_MIN: u32 = 50;

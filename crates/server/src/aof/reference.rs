@@ -17,9 +17,9 @@ use std::time::{Duration, Instant};
 
 use crate::node::Node;
 use crate::persistence::save::SaveError;
-use crate::process::log::{self, os_text};
-use crate::process::routines;
-use crate::process::time::{elapsed, instant};
+use crate::runtime::log::{self, os_text};
+use crate::runtime::routines;
+use crate::runtime::time::{elapsed, instant};
 use crate::tier::Tier;
 use crate::tier::checkpoint::{Ask, Ticket};
 

@@ -29,10 +29,10 @@ use crate::node::Node;
 use crate::persistence::background::Asked;
 use crate::persistence::save::{self, Cut, Format, SaveError, Target, Writing};
 use crate::persistence::state::{END_MAX, Ended, Job};
-use crate::process::log::{self, os_text};
-use crate::process::routines::{self, Routine};
-use crate::process::time::{elapsed, instant};
 use crate::request::gating;
+use crate::runtime::log::{self, os_text};
+use crate::runtime::routines::{self, Routine};
+use crate::runtime::time::{elapsed, instant};
 
 /// Returns whether a rewrite is under way, up to its last step.
 pub fn is_running(node: &Node) -> bool {

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::process::log;
+use crate::runtime::log;
 
 const FAILURES_BEFORE_REST: u32 = 3;
 const REST_MINUTES_MAX: u64 = 60;

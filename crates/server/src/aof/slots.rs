@@ -9,8 +9,8 @@ use isotherm_stdx::parse_i64;
 
 use crate::effects::pump::Pump;
 use crate::node::Node;
-use crate::process::time::unix_now;
 use crate::request::slots::deleting;
+use crate::runtime::time::unix_now;
 
 pub enum Words {
     SetSlot(Request),

@@ -11,8 +11,8 @@ use super::files::AofFiles;
 use super::request::Inbox;
 use super::rewrites::Rewrites;
 use crate::config::{Config, Id, id};
-use crate::process::routines::{self, Running};
-use crate::process::time::elapsed;
+use crate::runtime::routines::{self, Running};
+use crate::runtime::time::elapsed;
 
 /// Number of `always` as a value of `appendfsync`.
 pub const ALWAYS: i64 = 1;
@@ -274,7 +274,7 @@ impl AofState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::time::instant;
+    use crate::runtime::time::instant;
     use std::sync::mpsc::{Receiver, channel};
 
     /// Ends when the test says so.

@@ -34,11 +34,11 @@ use crate::node::Node;
 use crate::persistence::background::Asked;
 use crate::persistence::state::{END_MAX, Ended, Job};
 use crate::process::hold_all;
-use crate::process::log::{self, os_text};
-use crate::process::routines::{self, Routine, Running};
-use crate::process::time::{elapsed, instant};
 use crate::request::gating;
 use crate::request::pause::Cause;
+use crate::runtime::log::{self, os_text};
+use crate::runtime::routines::{self, Routine, Running};
+use crate::runtime::time::{elapsed, instant};
 
 /// The reply to CONFIG SET.
 const CANNOT_SWITCH_ON: &str = "Unable to turn on AOF. Check server logs.";

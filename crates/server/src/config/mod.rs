@@ -41,7 +41,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use crate::process::time::{elapsed, instant};
+use crate::runtime::time::{elapsed, instant};
 
 /// The right to change values. To apply them takes partitions: a thread that holds some does not wait for
 /// this right, and no worker does.

@@ -17,7 +17,7 @@
 //!                           hz 50                   only if the value is not 30, behind it
 //! ```
 //! Afterwards the next start is tried without a trace (`file::dry`), with included files and the same command
-//! line; if it succeeds the file is replaced, as a whole (`process::operator_file`).
+//! line; if it succeeds the file is replaced, as a whole (`runtime::operator_file`).
 
 use super::file::dry::{self, Included, Tried};
 use super::file::{CheckUser, Origin, Rename, UserWords, quote};
@@ -31,7 +31,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::process::{operator_file, routines};
+use crate::runtime::{operator_file, routines};
 use value::os_error_text;
 
 /// Time that a rewrite waits for another, whose disk may not answer.

@@ -3,7 +3,7 @@
 use super::special::{self, OutputLimit};
 use super::table::{MAXMEMORY_POLICY, SUPERVISED_MODE};
 use super::{Config, Id, check, id, value};
-use crate::process::log::{Format, Level, Timestamp};
+use crate::runtime::log::{Format, Level, Timestamp};
 use isotherm_keyspace::{EvictionPolicy, PrefixSettings};
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -28,10 +28,10 @@ use super::state::Carried;
 use crate::cluster::words::Owner;
 use crate::node::{Node, Tasks};
 use crate::observe::holds;
-use crate::process::time::unix_now;
 use crate::request::blocking;
 use crate::request::execute::{self, Exec, Invocation};
 use crate::request::slots::route;
+use crate::runtime::time::unix_now;
 use crate::tls;
 
 /// First round in which the keys are leased.

@@ -133,7 +133,7 @@ impl HoldSinks<'_> {
 pub fn cpu_ns() -> u64 {
     #[cfg(debug_assertions)]
     {
-        crate::process::time::thread_cpu().as_nanos() as u64
+        crate::runtime::time::thread_cpu().as_nanos() as u64
     }
     #[cfg(not(debug_assertions))]
     0

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::Store;
 use super::state::{Asker, Job, READ_MAX};
-use crate::process::log;
+use crate::runtime::log;
 use crate::tier::in_order::InOrder;
 use crate::tier::reads::GivesUp;
 use crate::tier::{ReadError, damaged_text};

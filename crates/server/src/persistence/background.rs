@@ -18,9 +18,9 @@ use super::Store;
 use super::save::{self, Cut, SaveError, Target, Writing};
 use super::state::{Asker, END_MAX, Ended, Job, READ_MAX};
 use crate::mail::tasks::Tasks;
-use crate::process::log::{self, os_text};
-use crate::process::routines::{self, Routine, Running};
-use crate::process::time::{elapsed, instant, unix_now};
+use crate::runtime::log::{self, os_text};
+use crate::runtime::routines::{self, Routine, Running};
+use crate::runtime::time::{elapsed, instant, unix_now};
 
 /// Rest of the save points after a failure.
 const RETRY: Duration = Duration::from_secs(5);

@@ -13,7 +13,8 @@
 use isotherm_stdx::units::human_bytes;
 
 use super::Store;
-use crate::process::{log, system};
+use crate::process::system;
+use crate::runtime::log;
 
 /// Below one part in `PART_MIN` of the files the estimate is worth nothing.
 const PART_MIN: u64 = 20;

@@ -26,9 +26,9 @@ use super::items::Items;
 use super::state::Persistence;
 use crate::config::{Id, id};
 use crate::observe::latency::monitor::Event;
-use crate::process::log::{self, os_text};
-use crate::process::time::unix_now;
 use crate::replication::state::Place;
+use crate::runtime::log::{self, os_text};
+use crate::runtime::time::unix_now;
 use crate::scripting::libraries::Catalog;
 
 /// Items of one step: some 20 us of small keys.

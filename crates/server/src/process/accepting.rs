@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use crate::mail::message::{Newcomer, WorkerMessage};
 use crate::node::{Node, unix_now};
 use crate::process::listeners::Changed;
-use crate::process::log::{self, os_text};
+use crate::runtime::log::{self, os_text};
 use crate::session::{ClientShared, Transport};
 
 /// Connections taken from one listener before the others have their turn.

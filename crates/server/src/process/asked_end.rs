@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::config::{Config, Id, id};
-use crate::process::log;
+use crate::runtime::log;
 
 /// The words of SHUTDOWN, as those of `shutdown-on-sigterm` are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -22,14 +22,14 @@ use crate::process::accepting;
 use crate::process::asked_end::Options;
 use crate::process::guard;
 use crate::process::leaving::{self, Answer};
-use crate::process::log::{self, os_text};
-use crate::process::routines::Running;
 use crate::process::supervisor;
 use crate::process::wish::{ATTEMPTS, BETWEEN};
 use crate::replication::handover::Acted;
 use crate::replication::{feeder, handover, link, role};
 use crate::request::eviction;
 use crate::request::gating;
+use crate::runtime::log::{self, os_text};
+use crate::runtime::routines::Running;
 use crate::upkeep::cron::Cron;
 use isotherm_allocator::{self as allocator, Format};
 

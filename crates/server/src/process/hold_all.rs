@@ -7,7 +7,7 @@
 use isotherm_keyspace::Held;
 
 use crate::node::Node;
-use crate::process::routines;
+use crate::runtime::routines;
 
 /// Locks everything and releases it: commands that had their locks before have ended. So have scripts, unless
 /// they are left in their middle (SHUTDOWN NOSAVE).

@@ -13,12 +13,12 @@ use crate::config::{Id, id};
 use crate::mail::message::Without;
 use crate::node::Node;
 use crate::process::asked_end::Options;
-use crate::process::log;
-use crate::process::routines;
 use crate::process::shutdown::{ATTEMPTS, End};
-use crate::process::time::{elapsed, instant, steady_now, unix_now};
 use crate::request::blocking;
 use crate::request::pause::Cause;
+use crate::runtime::log;
+use crate::runtime::routines;
+use crate::runtime::time::{elapsed, instant, steady_now, unix_now};
 
 /// Outcome of a request for the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

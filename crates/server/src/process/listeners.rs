@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::config::Config;
-use crate::process::log::{self, os_text};
+use crate::runtime::log::{self, os_text};
 
 #[derive(Default)]
 pub struct Listeners {

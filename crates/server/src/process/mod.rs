@@ -1,5 +1,5 @@
 //! The process: from the arguments of its command line to its end. It starts the threads, accepts
-//! connections, handles signals and writes the log.
+//! connections and handles signals.
 
 pub mod accepting;
 pub mod asked_end;
@@ -13,11 +13,7 @@ pub mod guard;
 pub mod hold_all;
 pub mod leaving;
 pub mod listeners;
-pub mod log;
 pub mod logo;
-pub mod operator_file;
-pub mod random;
-pub mod routines;
 pub mod shutdown;
 pub mod start;
 pub mod start_options;
@@ -25,6 +21,5 @@ pub mod state;
 pub mod supervisor;
 pub mod swap_start;
 pub mod system;
-pub mod time;
 pub mod version;
 pub mod wish;

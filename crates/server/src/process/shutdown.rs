@@ -19,12 +19,12 @@ use crate::persistence::Store;
 use crate::persistence::background::{self, Asked};
 use crate::persistence::state::{Asker, END_MAX};
 use crate::process::asked_end::Options;
-use crate::process::log;
-use crate::process::routines;
 use crate::process::supervisor;
-use crate::process::time::{elapsed, instant};
 use crate::process::wish::Wish;
 use crate::request::pause::{Cause, Pause};
+use crate::runtime::log;
+use crate::runtime::routines;
+use crate::runtime::time::{elapsed, instant};
 
 /// Time for which other walks, and those that begin after them, are ended; and time for which a worker waits
 /// for a script.

@@ -13,7 +13,7 @@
 use isotherm_allocator::{self as allocator, Decay, Options};
 
 use crate::config::{Config, Id, PARAMS, id};
-use crate::process::log;
+use crate::runtime::log;
 
 const VARIABLE: &str = "MALLOC_CONF";
 const MARK: &str = "ISOTHERM_MALLOC_CONF";

@@ -9,8 +9,8 @@ use crate::config::file::Origin;
 use crate::process::asked_end::Pending;
 use crate::process::ending::Ending;
 use crate::process::listeners::Listeners;
-use crate::process::time::unix_now;
 use crate::process::wish::Wish;
+use crate::runtime::time::unix_now;
 
 pub struct Process {
     pub started: UnixMs,

@@ -10,7 +10,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::config::Config;
-use crate::process::log::{self, os_text};
+use crate::runtime::log::{self, os_text};
 
 /// Socket of the supervisor; unset or `None` without one.
 static SOCKET: OnceLock<Option<String>> = OnceLock::new();

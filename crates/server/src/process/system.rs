@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::config::Config;
-use crate::process::log;
+use crate::runtime::log;
 
 const GROUPS: &str = "/sys/fs/cgroup";
 /// Version 1 says "no limit" by a number near 2^63.

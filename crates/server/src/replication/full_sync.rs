@@ -21,10 +21,10 @@ use crate::node::Node;
 use crate::persistence::background::{self, Asked};
 use crate::persistence::save::{self, Cut, SaveError, Streaming};
 use crate::persistence::state::Job;
-use crate::process::log::{self, os_text};
-use crate::process::random::random_bytes;
-use crate::process::routines::{self, Routine};
 use crate::request::leases::try_gate;
+use crate::runtime::log::{self, os_text};
+use crate::runtime::random::random_bytes;
+use crate::runtime::routines::{self, Routine};
 
 /// Time that the walk rests while neither memory nor the disk has room for its output.
 const FULL_REST: Duration = Duration::from_millis(20);

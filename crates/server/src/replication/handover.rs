@@ -25,9 +25,9 @@ use super::primary::ReplicaShared;
 use super::role;
 use super::state::Upstream;
 use crate::node::Node;
-use crate::process::log;
-use crate::process::time::steady_now;
 use crate::request::pause::Cause;
+use crate::runtime::log;
+use crate::runtime::time::steady_now;
 
 /// Writes pause from here on. Everything is held, and no failover is under way.
 pub fn begin(node: &Node, plan: Plan) {

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::waits::Waits;
 use crate::config::{Config, Id, id};
-use crate::process::time::steady_now;
+use crate::runtime::time::steady_now;
 use crate::session::ClientShared;
 
 /// Asks each replica for an ACK.

@@ -9,7 +9,7 @@ use super::primary::ReplicaShared;
 use super::state::Upstream;
 use crate::config::{Id, id};
 use crate::node::Node;
-use crate::process::time::steady_now;
+use crate::runtime::time::steady_now;
 
 /// A name, and what it stands for.
 type Line = (Cow<'static, str>, String);

@@ -23,9 +23,9 @@ use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::load::History as LoadedHistory;
 use crate::process::hold_all;
-use crate::process::log;
-use crate::process::random::random_bytes;
 use crate::request::{blocking, gating};
+use crate::runtime::log;
+use crate::runtime::random::random_bytes;
 
 /// The node takes this role. `held` has all partitions.
 fn take(node: &'static Node, held: &mut Held<'static>, role: Role) {

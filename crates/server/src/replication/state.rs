@@ -15,7 +15,7 @@ use super::link_view::LinkView;
 use super::own_keys::OwnKeys;
 use super::primary::Primary;
 use crate::config::{Config, Id, id};
-use crate::process::routines;
+use crate::runtime::routines;
 
 pub struct Replication {
     state: Mutex<State>,

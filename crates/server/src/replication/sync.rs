@@ -28,12 +28,12 @@ use crate::node::Node;
 use crate::persistence::background;
 use crate::persistence::load::{self, Expired, FilePortions, LoadFailure, Portions, Target};
 use crate::persistence::state::{Ended, Job};
-use crate::process::log::{self, os_text};
-use crate::process::time::unix_now;
 use crate::replication::{feeder, role};
 use crate::request::blocking;
 use crate::request::execute::Exec;
 use crate::request::leases::await_gate;
+use crate::runtime::log::{self, os_text};
+use crate::runtime::time::unix_now;
 
 /// Written bytes reach the disk in such portions.
 const SYNC_BYTES: u64 = 8 << 20;

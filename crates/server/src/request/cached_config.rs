@@ -13,10 +13,10 @@ use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::observe::command_log::Kind;
 use crate::observe::holds::LONG_HOLD;
-use crate::process::log;
 use crate::request::clock::CommandClock;
 use crate::request::gate_bits::Gates;
 use crate::request::reply_gate::Part;
+use crate::runtime::log;
 
 /// The first replies that wait are not counted against the limit: in Valkey they lie in a buffer that every
 /// client has.

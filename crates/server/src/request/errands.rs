@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use super::blocking::answer_in_time;
 use crate::node::Node;
-use crate::process::log;
-use crate::process::routines::{self, Routine};
+use crate::runtime::log;
+use crate::runtime::routines::{self, Routine};
 use crate::session::errand::{Answerer, Errand};
 
 pub const TOO_MANY: &str = "ERR Too many commands wait for a disk that does not answer";

@@ -12,8 +12,8 @@ use crate::node::Node;
 use crate::observe::holds::{self, Work};
 use crate::observe::latency::monitor::Event;
 use crate::observe::stats::ThreadStats;
-use crate::process::time::unix_now;
 use crate::room::shortage::{self, MemoryShort, Relief, ValueDisk};
+use crate::runtime::time::unix_now;
 use crate::session::client_memory;
 use crate::tier::{copies, pace};
 

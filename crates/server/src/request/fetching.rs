@@ -12,11 +12,11 @@ use isotherm_stdx::steps;
 
 use super::execute::Exec;
 use super::nodes::find_nodes;
-use crate::process::time::unix_now;
 use crate::request::caller::Authority;
 use crate::request::entry::{Entry, Handler, Locks};
 use crate::request::eviction::Room;
 use crate::request::next::{Came, Ticket};
+use crate::runtime::time::unix_now;
 use crate::session::Multi;
 use crate::tier::Tier;
 use crate::tier::fetches::Wanted;

@@ -20,7 +20,6 @@ use std::io;
 use crate::config::{Id, id};
 use crate::effects::pubsub::Kind;
 use crate::node::{Node, Tasks};
-use crate::process::log::os_text;
 use crate::request::entry::Entry;
 use crate::request::eviction::Room;
 use crate::request::execute::Exec;
@@ -30,6 +29,7 @@ use crate::request::resolve::{Found, Request};
 use crate::request::script_flags::flags_of_script;
 use crate::request::slots::refusal::Refusal;
 use crate::request::slots::route;
+use crate::runtime::log::os_text;
 use crate::session::Session;
 use crate::users::{noting, permission};
 

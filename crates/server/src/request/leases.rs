@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::node::Node;
-use crate::process::routines;
 use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
+use crate::runtime::routines;
 use crate::scripting::cache::Script;
 use crate::session::Session;
 

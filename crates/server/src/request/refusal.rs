@@ -4,11 +4,11 @@ use isotherm_keyspace::Slot;
 use isotherm_resp::{Args, ProtocolError, Reply, errors};
 
 use crate::node::Tasks;
-use crate::process::log;
 use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
 use crate::request::slots::route;
 use crate::request::transaction;
+use crate::runtime::log;
 use crate::session::{NO_COMMAND, ReplyMode, Session};
 
 /// A request is refused with this error; `command` if it names one.

@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 
 use crate::config::OutputLimit;
 use crate::node::unix_now;
-use crate::process::log;
 use crate::request::cached_config::{Hot, counted_output_bytes, reply_bytes_limit};
 use crate::request::execute::Exec;
+use crate::runtime::log;
 use crate::session::line;
 use crate::session::{ReplyMode, Session};
 

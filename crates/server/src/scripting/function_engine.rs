@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 use super::libraries::{Callee, Libraries, LibraryId};
 use super::library_head::Refused;
 use super::shebang::ScriptFlags;
-use crate::process::log;
-use crate::process::time::{elapsed, instant};
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
+use crate::runtime::log;
+use crate::runtime::time::{elapsed, instant};
 
 /// Limit for the time in which a library loads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

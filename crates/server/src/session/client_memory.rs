@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::node::{Node, unix_now};
 use crate::observe::stats::ThreadStats;
-use crate::process::log;
+use crate::runtime::log;
 use crate::session::line;
 use crate::session::{Attention, ClientShared, Seen};
 

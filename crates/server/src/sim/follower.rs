@@ -23,11 +23,11 @@ use super::machine::{Machine, UNREADABLE, Violation};
 use super::process::{DATABASES, Process};
 use super::workload;
 use crate::aof::applier::{Applier, Generation};
-use crate::process::log::{self, Level};
-use crate::process::routines;
-use crate::process::time::simulated as clock;
 use crate::replication::role;
 use crate::replication::stream::{Seen, Stream};
+use crate::runtime::log::{self, Level};
+use crate::runtime::routines;
+use crate::runtime::time::simulated as clock;
 
 const LIVES: u64 = 5;
 

@@ -3,9 +3,9 @@
 //! ```text
 //!   seed --> who moves next?
 //!              a client         a random command or EXEC, through the dispatcher of one of two workers
-//!              a routine        a step of aof-write, aof-sync, aof-prepare, aof-rewrite, rdb-save   (`process::routines`)
+//!              a routine        a step of aof-write, aof-sync, aof-prepare, aof-rewrite, rdb-save   (`runtime::routines`)
 //!              the cron         expiry, scheduled saves and rewrites
-//!              the clock        some milliseconds, sometimes seconds; the wall clock is set  (`process::time`)
+//!              the clock        some milliseconds, sometimes seconds; the wall clock is set  (`runtime::time`)
 //!           --> the disk stops, or fails, at a call that the seed draws                            (`SimDisk`)
 //!           --> the disk of one routine hangs for up to 15 s, between two of its steps: all others move
 //!           --> the next process starts with the server's own `find_data` and `load_now`

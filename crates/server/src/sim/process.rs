@@ -23,11 +23,12 @@ use crate::mail::Mail;
 use crate::mail::message::{ControlMessage, WorkerMessage};
 use crate::node::{Node, Parts, Tasks, unix_now};
 use crate::persistence::background;
-use crate::process::{routines, start, swap_start};
+use crate::process::{start, swap_start};
 use crate::replication::role;
 use crate::request::dispatch::Dispatcher;
 use crate::request::next::{Came, Next, Ticket, WaitReason};
 use crate::request::registry::Commands;
+use crate::runtime::routines;
 use crate::session::{ClientShared, Session, Transport};
 use crate::worker;
 

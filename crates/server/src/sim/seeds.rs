@@ -5,8 +5,8 @@ use std::panic::AssertUnwindSafe;
 
 use super::counts::Counts;
 use super::machine::{Machine, UNREADABLE, Violation};
-use crate::process::log::{self, Level};
-use crate::process::time::simulated as clock;
+use crate::runtime::log::{self, Level};
+use crate::runtime::time::simulated as clock;
 
 const LIVES: u64 = 4;
 

@@ -6,8 +6,8 @@ use std::path::Path;
 use super::machine::{Machine, Violation};
 use super::process::Process;
 use super::state::State;
-use crate::process::log::{self, Level};
-use crate::process::time::simulated as clock;
+use crate::runtime::log::{self, Level};
+use crate::runtime::time::simulated as clock;
 
 const COURSES: [&str; 4] = [
     "--appendfsync always",

@@ -14,8 +14,8 @@ use super::health::State;
 use super::state::Tier;
 use crate::mail::Mail;
 use crate::persistence::Store;
-use crate::process::routines;
 use crate::room::memory::{Apart, Memory};
+use crate::runtime::routines;
 
 /// Writers wait when memory exceeds its limit by one part in `BEHIND_DIVISOR`,
 const BEHIND_DIVISOR: u64 = 64;

@@ -34,9 +34,9 @@ use super::space::SpaceWatch;
 use super::state::Tier;
 use crate::config::FreezeRule;
 use crate::node::Node;
-use crate::process::routines::{self, Routine};
-use crate::process::time::unix_now;
 use crate::room::shortage::{self, SpaceRelief, SpaceShort};
+use crate::runtime::routines::{self, Routine};
+use crate::runtime::time::unix_now;
 
 /// Without large collections, slots that are passed for one look whether there are any.
 const SLOTS_PER_NODE_LOOK: u32 = 16;

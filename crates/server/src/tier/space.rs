@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 use super::health::Event;
 use super::sinker::Sinker;
 use crate::config::{Config, id};
-use crate::process::log;
-use crate::process::time::{elapsed, instant};
+use crate::runtime::log;
+use crate::runtime::time::{elapsed, instant};
 
 /// Tenths of what is free, where nothing else needs any.
 const FREE_TENTHS: u64 = 9;

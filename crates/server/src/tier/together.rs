@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::files::Files;
 use super::state::Tier;
-use crate::process::time::unix_now;
+use crate::runtime::time::unix_now;
 
 /// Keys after which others may look at partitions.
 const KEYS_PER_HOLD: usize = 32;

@@ -18,8 +18,8 @@ use super::health::Event;
 use super::sinker::share;
 use super::state::Tier;
 use crate::node::Node;
-use crate::process::routines::Routine;
-use crate::process::time::unix_now;
+use crate::runtime::routines::Routine;
+use crate::runtime::time::unix_now;
 
 /// Time between two looks: a wait may end later than its time by this much.
 const LOOK: Duration = Duration::from_millis(50);

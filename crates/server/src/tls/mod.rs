@@ -20,7 +20,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::config::{Config, Id, Reason, id};
-use crate::process::log;
+use crate::runtime::log;
 pub use settings::{is_for_cluster, is_for_replication, is_used, user_names};
 
 /// Parameter for the time between two looks at the files.

@@ -13,9 +13,9 @@ use crate::config::file::dry::Tried;
 use crate::config::rewrite::UserLine;
 use crate::config::{Config, Id, id};
 use crate::node::Node;
-use crate::process::log::{self, os_text};
-use crate::process::operator_file::{self, Step};
-use crate::process::routines;
+use crate::runtime::log::{self, os_text};
+use crate::runtime::operator_file::{self, Step};
+use crate::runtime::routines;
 
 /// More than any table of users has.
 const FILE_BYTES_MAX: u64 = 256 << 20;

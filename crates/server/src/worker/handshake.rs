@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use super::Inner;
 use super::connection::Connection;
 use crate::config::{Id, id};
-use crate::process::log;
+use crate::runtime::log;
 use crate::tls::user_names;
 use crate::users::noting;
 

@@ -5,8 +5,8 @@ use isotherm_resp::Reply;
 use super::Inner;
 use super::connection::Connection;
 use crate::admin::scripting::{suspended, within_exec};
-use crate::process::log;
 use crate::request::dispatch::Dispatcher;
+use crate::runtime::log;
 use crate::scripting::run::SuspendedRun;
 use crate::session::Attention;
 

@@ -22,8 +22,8 @@ use std::time::{Duration, Instant};
 
 use super::{Due, Inner, Worker};
 use crate::observe::latency::monitor::Event as LatencyEvent;
-use crate::process::log;
 use crate::request::next::{Came, Ticket};
+use crate::runtime::log;
 use crate::tier::Tier;
 use crate::tier::errands::Errands;
 use crate::tier::fetches::{End, Fetches, Port, Read, Sign, Wanted};

@@ -51,7 +51,7 @@ const ALLOWED: [(&str, usize, &str); 41] = [
     ("process/guard.rs", 1, "has SYNC_MAX, and is not waited for longer than MESSAGE_MAX"),
     ("process/hold_all.rs", 1, "the guard's deadline, or SHUTDOWN NOSAVE"),
     ("process/leaving.rs", 1, "the guard's deadline, or ATTEMPTS"),
-    ("process/routines.rs", 1, "`pause` is the sleep that the others are made of"),
+    ("runtime/routines.rs", 1, "`pause` is the sleep that the others are made of"),
     ("process/shutdown.rs", 1, "the guard's deadline, or ATTEMPTS"),
     ("process/start.rs", 1, "the process is over, and starts again later"),
     ("replication/feeder/mod.rs", 3, "threads of a link; the feeder waits for no disk"),

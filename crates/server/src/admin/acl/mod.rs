@@ -14,9 +14,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{AdminCall, AdminHandler, errand};
-use crate::process::random::random_bytes;
 use crate::request::entry::Entry;
 use crate::request::resolve::{Found, resolve};
+use crate::runtime::random::random_bytes;
 use crate::session::Attention;
 use crate::users::{changes, file, is_default, permission};
 

@@ -21,10 +21,10 @@ use isotherm_resp::{Args, errors};
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler};
-use crate::process::log;
-#[cfg(debug_assertions)]
-use crate::process::time::{STEPPED_MS, unix_now};
 use crate::request::fetching::Unreadable;
+use crate::runtime::log;
+#[cfg(debug_assertions)]
+use crate::runtime::time::{STEPPED_MS, unix_now};
 #[cfg(debug_assertions)]
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -8,11 +8,11 @@ use isotherm_stdx::parse_i64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::AdminCall;
-use crate::process::log;
 use crate::replication::link;
 use crate::replication::role;
 use crate::replication::state::Upstream;
 use crate::request::transaction;
+use crate::runtime::log;
 use crate::session::line;
 
 const PORT_MAX: i64 = 65_535;

@@ -8,10 +8,10 @@ use isotherm_resp::errors;
 
 use super::AdminCall;
 use crate::mail::tasks::Tasks;
-use crate::process::log::{self, os_text};
 use crate::replication::{feeder, role};
 use crate::request::gates;
 use crate::request::leases::GATE_TRY;
+use crate::runtime::log::{self, os_text};
 use crate::session::line;
 
 pub const REPLCONF: Spec = Spec {

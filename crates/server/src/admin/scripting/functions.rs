@@ -12,7 +12,7 @@ use isotherm_stdx::glob_match;
 
 use super::super::{AdminCall, AdminHandler};
 use super::{busy_with_script, fcall, kill, of_script};
-use crate::process::time::elapsed;
+use crate::runtime::time::elapsed;
 use crate::scripting::function_engine::LoadTime;
 use crate::scripting::libraries::{Function, Library};
 use crate::scripting::library_change::{self, Done};

@@ -155,7 +155,7 @@ fn try_run(call: &mut AdminCall<'_>, find: FindScript) -> Result<Outcome, Refusa
         return Err(refusal);
     }
     if call.session.debugs {
-        crate::process::log::notice("Synchronous debugging eval session started");
+        crate::runtime::log::notice("Synchronous debugging eval session started");
         engine.interpreter.debug(Debugger::new(call.args.get(1)));
     }
     Ok(run_callee(call, Callee::Script { engine, sha: script.sha }, key_count, allowed))

@@ -18,12 +18,12 @@ use crate::cluster::requests::{BusMessage, BusSender, Looked};
 use crate::cluster::words::{Owner, SlotState};
 use crate::mail::message::WorkerMessage;
 use crate::node::Node;
-use crate::process::time::unix_now;
 use crate::replication::state::Upstream;
 use crate::replication::{link, role};
 use crate::request::execute::Exec;
 use crate::request::leases::await_gate;
 use crate::request::slots::deleting;
+use crate::runtime::time::unix_now;
 
 pub enum Work {
     Apply {

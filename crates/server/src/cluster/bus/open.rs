@@ -13,9 +13,9 @@ use super::conf_file::ConfFile;
 use super::settings::{self, BUS_PORT_OFFSET};
 use crate::config::{Config, id};
 use crate::process::listeners;
-use crate::process::log::{self, os_text};
-use crate::process::random::random_bytes;
-use crate::process::time::unix_now;
+use crate::runtime::log::{self, os_text};
+use crate::runtime::random::random_bytes;
+use crate::runtime::time::unix_now;
 
 pub struct Opened {
     pub machine: Machine,

@@ -12,7 +12,7 @@ use super::conf_file::ConfFile;
 use crate::cluster::requests::{BusMessage, BusSender};
 use crate::config::id;
 use crate::node::Node;
-use crate::process::log::{self, os_text};
+use crate::runtime::log::{self, os_text};
 
 pub struct Job {
     /// The number that is waited for, if the save is.

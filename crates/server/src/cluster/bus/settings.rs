@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::config::{Config, Id, id};
 use crate::node::Node;
-use crate::process::log::{self, Level};
+use crate::runtime::log::{self, Level};
 use crate::tls;
 
 /// Distance of the bus's port above the clients' port, without `cluster-port`.

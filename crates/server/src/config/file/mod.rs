@@ -12,7 +12,7 @@ pub mod dry;
 use super::table::WORKERS_BY_CPUS;
 use super::value::os_error_text;
 use super::{Config, Id, PARAMS, find, id};
-use crate::process::log;
+use crate::runtime::log;
 use dry::Dry;
 use isotherm_acl::RuleError;
 use isotherm_stdx::args_split::{Dialect, args_split};

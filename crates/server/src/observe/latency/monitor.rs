@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::process::time::unix_now;
+use crate::runtime::time::unix_now;
 
 /// Seconds remembered of each kind.
 const SAMPLES_MAX: usize = 160;

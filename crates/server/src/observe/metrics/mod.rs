@@ -26,7 +26,7 @@ use std::net::TcpListener;
 
 use crate::config::Config;
 use crate::node::Node;
-use crate::process::log::{self, os_text};
+use crate::runtime::log::{self, os_text};
 
 /// Descriptors that the port has at most: 2 of its listener and event loop, 16 connections without a request,
 /// 8 probes, 7 that get their page or wait for it.

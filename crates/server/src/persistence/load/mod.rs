@@ -30,8 +30,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Store;
 use crate::mail::tasks::Tasks;
-use crate::process::log::{self, os_text};
-use crate::process::time::unix_now;
+use crate::runtime::log::{self, os_text};
+use crate::runtime::time::unix_now;
 use crate::scripting::function_engine::{FunctionEngine, LoadTime};
 use crate::tier::files::Durable;
 use crate::tier::pace;

@@ -11,8 +11,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::gathering::NotStored;
 use super::{Counts, LoadFailure};
 use crate::persistence::Store;
-use crate::process::log;
-use crate::process::time::unix_now;
+use crate::runtime::log;
+use crate::runtime::time::unix_now;
 use crate::scripting::library_head::Refused;
 
 /// Skipped keys that are named in the log.

@@ -16,10 +16,10 @@ use crate::effects::change_log::LogReader;
 use crate::mail::message::Arrival;
 use crate::mail::tasks::Tasks;
 use crate::persistence::state::Job;
-use crate::process::log;
-use crate::process::random::random_bytes;
 use crate::replication::primary::{ReplicaSeen, ReplicaShared};
 use crate::request::leases::try_gate;
+use crate::runtime::log;
+use crate::runtime::random::random_bytes;
 use crate::session::{Attention, ClientShared};
 
 pub const BACKLOG_BYTES: Id = id("repl-backlog-size");

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use super::Feeder;
 use super::replica::Replica;
 use crate::config::{Id, id};
-use crate::process::log;
 use crate::replication::full_sync::{self, Begun};
+use crate::runtime::log;
 
 impl Feeder {
     pub(super) fn terms(&self) -> Terms {

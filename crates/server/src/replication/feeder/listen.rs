@@ -12,9 +12,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Feeder;
 use super::replica::Replica;
 use crate::config::{Id, id};
-use crate::process::log;
-use crate::process::time::unix_now;
 use crate::request::reply_gate::Part;
+use crate::runtime::log;
+use crate::runtime::time::unix_now;
 use crate::session::line;
 
 /// An acknowledgement is a hundredth of it.

@@ -7,7 +7,7 @@ use super::attach::BACKLOG_BYTES;
 use super::{Feeder, PING};
 use crate::config::{Id, id};
 use crate::mail::tasks::Tasks;
-use crate::process::log;
+use crate::runtime::log;
 
 const TTL: Id = id("repl-backlog-ttl");
 

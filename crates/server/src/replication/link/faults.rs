@@ -15,8 +15,8 @@ use super::LinkThread;
 use crate::aof::applier::{Refused, behavior};
 use crate::aof::switch;
 use crate::config::{Id, id};
-use crate::process::log;
 use crate::replication::stream::{Divergence, Fault};
+use crate::runtime::log;
 
 impl LinkThread {
     /// The stream cannot be applied: it is asked for again, and if that was so before at this place, the

@@ -11,8 +11,8 @@ use crate::aof::switch::Received;
 use crate::config::{Id, id};
 use crate::node::Node;
 use crate::persistence::load::{self, FilePortions, LoadFailure, Portions};
-use crate::process::log;
 use crate::replication::sync::{self, Snapshot, Why};
+use crate::runtime::log;
 
 /// Bytes that have come of a snapshot which is loaded from the socket, and that were not read yet.
 #[derive(Default)]

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use crate::process::time::{elapsed, instant};
+use crate::runtime::time::{elapsed, instant};
 
 pub trait Routine: Send {
     /// The next part of the work. Whether there is more.
@@ -159,7 +159,7 @@ pub fn exit(code: i32) {
 #[cfg(test)]
 pub mod simulated {
     use super::Routine;
-    use crate::process::time;
+    use crate::runtime::time;
     use isotherm_stdx::Prng;
     use std::any::Any;
     use std::cell::RefCell;
@@ -284,7 +284,7 @@ pub mod simulated {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::process::time;
+    use crate::runtime::time;
     use std::time::Instant;
 
     /// Notes its name `left` times.
