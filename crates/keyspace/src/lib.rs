@@ -63,6 +63,7 @@ pub use accounting::sizes::{SIZE_BINS, SIZED_TYPES};
 pub use accounting::tally::ClassSums;
 pub use isotherm_arena::{ArenaStats, RESERVE_BYTES_MAX as ARENA_BYTES_MAX};
 pub use isotherm_stdx::{Slot, SteadyMs, UnixMs};
+pub use layout::FORMATS;
 #[cfg(fuzzing)]
 pub use layout::bundle::fuzz_bundle;
 pub use layout::bundle::{BundleAt, BundleName, Expiring};

@@ -21,3 +21,7 @@ pub mod aof;
 pub use dump::{Dump, DumpError};
 pub use rdb::{Limits, RdbError, RdbValue, Texts};
 pub use sink::{Chunks, Sink};
+
+/// Formats of files of ours, and marks in those that others have too.
+pub const FORMATS: &[isotherm_stdx::format::FormatPart] =
+    &[rdb::file::FORMAT, rdb::record::FORMAT, aof::stream::FORMAT];

@@ -18,6 +18,7 @@ pub mod long_double;
 pub mod number;
 
 pub mod args_split;
+pub mod format;
 pub mod prng;
 pub mod quoted;
 pub mod steady;

@@ -13,6 +13,7 @@
 use crate::group::BLOCK_BYTES;
 use crate::place::{SEGMENT_BYTES, SEGMENTS_MAX, SegmentNumber};
 use crate::segments::Named;
+use isotherm_stdx::format::{FormatPart, number};
 use std::fmt;
 
 const VERSION: u8 = 1;
@@ -22,6 +23,18 @@ const SEGMENT_ENTRY_BYTES: usize = 12;
 const CRC_BYTES: usize = 4;
 /// The longest one: of a log of 16 TB some 3 MB.
 pub const CHECKPOINT_BYTES_MAX: usize = HEAD_BYTES + SEGMENTS_MAX as usize * SEGMENT_ENTRY_BYTES + CRC_BYTES;
+
+/// Rows of `--layout`.
+pub(crate) const FORMAT: FormatPart = (
+    "swap checkpoint",
+    &[
+        ("version", number(VERSION as usize)),
+        ("head", number(HEAD_BYTES)),
+        ("log id", number(LOG_ID_BYTES)),
+        ("entry of a segment", number(SEGMENT_ENTRY_BYTES)),
+        ("checksum", number(CRC_BYTES)),
+    ],
+);
 
 /// Identity of a log.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -11,6 +11,7 @@
 use crate::place::{Place, SegmentNumber};
 use crate::record::{Damage, FORM_OF_GROUP, Record, record_bytes};
 use isotherm_stdx::Slot;
+use isotherm_stdx::format::{FormatPart, number};
 
 /// Unit in which a device reads and writes.
 pub const BLOCK_BYTES: usize = 4096;
@@ -18,6 +19,12 @@ pub const BLOCK_BYTES: usize = 4096;
 pub const GROUP_BYTES: usize = 1 << 20;
 const HEAD_PAYLOAD_BYTES: usize = 16;
 pub(crate) const HEAD_OF_GROUP_BYTES: usize = record_bytes(0, HEAD_PAYLOAD_BYTES);
+
+/// Rows of `--layout`.
+pub(crate) const FORMAT: FormatPart = (
+    "swap group",
+    &[("block", number(BLOCK_BYTES)), ("group", number(GROUP_BYTES)), ("head", number(HEAD_OF_GROUP_BYTES))],
+);
 
 const _: () = assert!(HEAD_OF_GROUP_BYTES == 48);
 const _: () = assert!(GROUP_BYTES.is_multiple_of(BLOCK_BYTES));

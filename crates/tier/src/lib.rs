@@ -44,3 +44,7 @@ pub use place::{
 };
 pub use record::{Damage, HEAD_BYTES, KEY_BYTES_MAX, Record, record_bytes};
 pub use segments::{Named, SegmentState, Snapshots};
+
+/// Formats of the log of values on disk.
+pub const FORMATS: &[isotherm_stdx::format::FormatPart] =
+    &[place::FORMAT, record::FORMAT, group::FORMAT, checkpoint::FORMAT];

@@ -8,6 +8,8 @@
 //! ```
 //! The length of the record follows from the entry alone: its head, its key, its payload. One read gets it.
 
+use isotherm_stdx::format::{FormatPart, number};
+
 /// Addresses count in these: a record begins at a multiple.
 pub const ADDRESS_UNIT_BYTES: u64 = 16;
 const ADDRESS_BITS: u32 = 40;
@@ -16,6 +18,18 @@ pub const PAYLOAD_BYTES_MAX: usize = (1 << (64 - ADDRESS_BITS)) - 1;
 pub const SEGMENT_BYTES: u64 = 64 << 20;
 pub const UNITS_OF_SEGMENT: u64 = SEGMENT_BYTES / ADDRESS_UNIT_BYTES;
 pub const SEGMENTS_MAX: u32 = 1 << (ADDRESS_BITS - UNITS_OF_SEGMENT.ilog2());
+
+/// Rows of `--layout`.
+pub(crate) const FORMAT: FormatPart = (
+    "swap address",
+    &[
+        ("unit", number(ADDRESS_UNIT_BYTES as usize)),
+        ("bits", number(ADDRESS_BITS as usize)),
+        ("payload, most", number(PAYLOAD_BYTES_MAX)),
+        ("segment", number(SEGMENT_BYTES as usize)),
+        ("segments, most", number(SEGMENTS_MAX as usize)),
+    ],
+);
 
 const _: () = assert!(UNITS_OF_SEGMENT.is_power_of_two());
 const _: () = assert!(SEGMENTS_MAX as u64 * SEGMENT_BYTES == 16 << 40);

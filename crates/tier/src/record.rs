@@ -14,6 +14,7 @@
 //! look at the entry and its read.
 
 use crate::place::{ADDRESS_UNIT_BYTES, PAYLOAD_BYTES_MAX, Place};
+use isotherm_stdx::format::{FormatPart, number};
 use isotherm_stdx::{Slot, UnixMs};
 
 pub const HEAD_BYTES: usize = 24;
@@ -22,6 +23,16 @@ pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 /// The form of the head of a group.
 pub(crate) const FORM_OF_GROUP: u8 = 255;
 const NO_EXPIRY: i64 = i64::MIN;
+
+/// Rows of `--layout`.
+pub(crate) const FORMAT: FormatPart = (
+    "swap record",
+    &[
+        ("head", number(HEAD_BYTES)),
+        ("key, most", number(KEY_BYTES_MAX)),
+        ("form: head of a group", number(FORM_OF_GROUP as usize)),
+    ],
+);
 
 /// Contents of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

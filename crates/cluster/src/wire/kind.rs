@@ -2,6 +2,7 @@
 
 use super::layout::{LIGHT, PREFIX_BYTES, TYPE};
 use super::{Body, PingKind};
+use isotherm_stdx::format::{FormatPart, number};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
@@ -18,6 +19,24 @@ pub enum Type {
     Module,
     PublishShard,
 }
+
+/// Rows of `--layout`.
+pub(super) const FORMAT: FormatPart = (
+    "type of a bus message",
+    &[
+        ("ping", number(Type::Ping as usize)),
+        ("pong", number(Type::Pong as usize)),
+        ("meet", number(Type::Meet as usize)),
+        ("fail", number(Type::Fail as usize)),
+        ("publish", number(Type::Publish as usize)),
+        ("vote request", number(Type::VoteRequest as usize)),
+        ("vote", number(Type::Vote as usize)),
+        ("update", number(Type::Update as usize)),
+        ("manual failover", number(Type::ManualFailover as usize)),
+        ("module", number(Type::Module as usize)),
+        ("publish to a shard", number(Type::PublishShard as usize)),
+    ],
+);
 
 impl Type {
     pub const ALL: [Type; 11] = [

@@ -20,6 +20,7 @@
 //! ```
 
 use crate::{NodeId, SlotSet};
+use isotherm_stdx::format::{FormatPart, number, text};
 
 /// A field: where it begins in its message, entry or body, and its length.
 #[derive(Clone, Copy)]
@@ -104,6 +105,40 @@ pub const LIGHT: u16 = 0x8000;
 pub const IS_PAUSED: u8 = 1;
 pub const FORCES_VOTE: u8 = 1 << 1;
 pub const HAS_EXTENSIONS: u8 = 1 << 2;
+
+/// Rows of `--layout`.
+pub const FORMAT: FormatPart = (
+    "bus message",
+    &[
+        ("signature", text("RCmb")),
+        ("protocol version", number(PROTOCOL_VERSION as usize)),
+        ("at: signature", number(SIGNATURE.at)),
+        ("at: total", number(TOTAL.at)),
+        ("at: version", number(VERSION.at)),
+        ("at: port", number(PORT.at)),
+        ("at: type", number(TYPE.at)),
+        ("at: count", number(COUNT.at)),
+        ("at: current epoch", number(CURRENT_EPOCH.at)),
+        ("at: config epoch", number(CONFIG_EPOCH.at)),
+        ("at: offset", number(OFFSET.at)),
+        ("at: sender", number(SENDER.at)),
+        ("at: slots", number(SLOTS.at)),
+        ("at: primary", number(PRIMARY.at)),
+        ("at: ip", number(IP.at)),
+        ("at: extensions", number(EXTENSIONS.at)),
+        ("at: unused", number(UNUSED.at)),
+        ("at: other port", number(OTHER_PORT.at)),
+        ("at: bus port", number(BUS_PORT.at)),
+        ("at: flags", number(FLAGS.at)),
+        ("at: state", number(STATE.at)),
+        ("at: message flags", number(MESSAGE_FLAGS.at)),
+        ("header", number(HEADER_BYTES)),
+        ("light header", number(LIGHT_HEADER_BYTES)),
+        ("type: light", number(LIGHT as usize)),
+    ],
+);
+
+const _: () = assert!(matches!(&SIGNATURE_TEXT, b"RCmb"));
 
 /// With a NUL.
 const IP_BYTES: usize = 46;

@@ -22,6 +22,9 @@ pub use encode::encode;
 pub use frame::{Caps, FIXED_BYTES_MAX, PING_BYTES_MAX, frame};
 pub use kind::Type;
 
+/// Formats of the bus.
+pub const FORMATS: &[isotherm_stdx::format::FormatPart] = &[layout::FORMAT, kind::FORMAT];
+
 /// Why bytes of another node are no message. They are foreign data: what is wrong is for the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Malformed {

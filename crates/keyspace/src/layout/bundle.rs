@@ -15,6 +15,7 @@
 
 use crate::layout::cold::ColdRef;
 use crate::layout::kind::{Db, Form};
+use isotherm_stdx::format::{FormatPart, number};
 use isotherm_stdx::{Slot, UnixMs};
 
 /// A bundle's payload is no longer, unless one key alone is: one read of the disk gets it.
@@ -29,6 +30,21 @@ const COUNT_BYTES: usize = 2;
 const NAME_BYTES: usize = 5;
 /// The form of bundles, for their keeper: no value has it.
 pub(crate) const FORM_OF_BUNDLES: u8 = 15;
+
+/// Rows of `--layout`.
+pub(crate) const FORMAT: FormatPart = (
+    "bundle",
+    &[
+        ("payload, most", number(BUNDLE_BYTES_MAX)),
+        ("keys, most", number(BUNDLE_KEYS_MAX)),
+        ("head of an item", number(ITEM_HEAD_BYTES)),
+        ("expiry", number(EXPIRY_BYTES)),
+        ("form: has an expiry", number(HAS_EXPIRY as usize)),
+        ("count", number(COUNT_BYTES)),
+        ("name", number(NAME_BYTES)),
+        ("form of bundles", number(FORM_OF_BUNDLES as usize)),
+    ],
+);
 
 const _: () = assert!(BUNDLE_KEYS_MAX < u16::MAX as usize && FORM_OF_BUNDLES < HAS_EXPIRY);
 

@@ -33,6 +33,7 @@ use crate::layout::cold::{ColdRef, ColdValue};
 use crate::layout::kind::{Form, NewValue};
 use crate::layout::page::ENTRY_BYTES_MAX;
 use isotherm_stdx::UnixMs;
+use isotherm_stdx::format::{FormatPart, number};
 
 const SHORT_EXPIRY_MAX: i64 = (1 << 40) - 1;
 const SHORT_EXPIRY_BYTES: usize = 5;
@@ -54,6 +55,25 @@ const SHORT_VOLATILE_HEAD: u8 = 207;
 const SHORT_KEY_BYTES_MAX: usize = 47;
 /// The meta byte that a short entry with an expiry does without.
 const SHORT_VOLATILE_META: u8 = 1 << 4;
+
+/// Rows of `--layout`.
+pub(crate) const FORMAT: FormatPart = (
+    "entry",
+    &[
+        ("key length: in a body elsewhere", number(KLEN_ELSEWHERE as usize)),
+        ("key length: most in a page", number(INLINE_KEY_BYTES_MAX)),
+        ("short: first head", number(SHORT_HEAD as usize)),
+        ("short with an expiry: first head", number(SHORT_VOLATILE_HEAD as usize)),
+        ("short: key bytes, most", number(SHORT_KEY_BYTES_MAX)),
+        ("bytes in a page, most", number(INLINE_BYTES_MAX)),
+        ("body of a blob, most", number(BLOB_BODY_BYTES_MAX)),
+        ("head of a blob", number(BLOB_HEAD_BYTES)),
+        ("reference", number(REF_BYTES)),
+        ("due time of fields", number(DUE_BYTES)),
+        ("short expiry", number(SHORT_EXPIRY_BYTES)),
+        ("epoch of the short expiry, Unix days", number((EPOCH_MS / 86_400_000) as usize)),
+    ],
+);
 
 const _: () = assert!(INLINE_KEY_BYTES_MAX < SHORT_HEAD as usize);
 const _: () = assert!(SHORT_HEAD as usize + SHORT_KEY_BYTES_MAX < SHORT_VOLATILE_HEAD as usize);

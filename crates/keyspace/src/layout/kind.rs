@@ -1,6 +1,7 @@
 //! Kinds: databases, types, forms and encodings, and what a write hands in. Scalars, which every layer names.
 
 use isotherm_stdx::UnixMs;
+use isotherm_stdx::format::{FormatPart, number};
 
 /// A database number (SELECT).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -59,6 +60,27 @@ pub(crate) enum Form {
     /// A hash with fields that have times (see `values::timed`).
     TimedHash = 13,
 }
+
+/// Rows of `--layout`.
+pub(crate) const FORMAT: FormatPart = (
+    "form of a value",
+    &[
+        ("bytes", number(Form::Bytes as usize)),
+        ("integer", number(Form::Int as usize)),
+        ("edited bytes", number(Form::Raw as usize)),
+        ("list", number(Form::List as usize)),
+        ("hash", number(Form::Hash as usize)),
+        ("set", number(Form::Set as usize)),
+        ("set of integers", number(Form::IntSet as usize)),
+        ("sorted set", number(Form::Zset as usize)),
+        ("stream", number(Form::Stream as usize)),
+        ("quicklist", number(Form::Quicklist as usize)),
+        ("table of a hash", number(Form::TableHash as usize)),
+        ("table of a set", number(Form::TableSet as usize)),
+        ("skiplist", number(Form::Skiplist as usize)),
+        ("hash with field times", number(Form::TimedHash as usize)),
+    ],
+);
 
 impl Form {
     /// The form with this number, if there is one.

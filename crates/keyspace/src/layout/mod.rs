@@ -34,5 +34,11 @@ pub(crate) mod page;
 pub(crate) mod pile;
 pub(crate) mod record;
 
+use isotherm_stdx::format::FormatPart;
+
+/// Formats of this crate that lie on disk too: values go there as they lie in memory.
+pub const FORMATS: &[FormatPart] =
+    &[entry::FORMAT, kind::FORMAT, packed::FORMAT, page::FORMAT, node_name::FORMAT, bundle::FORMAT];
+
 #[cfg(test)]
 mod directory_tests;

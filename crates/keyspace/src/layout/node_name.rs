@@ -8,10 +8,15 @@
 //! still meant.
 
 use isotherm_stdx::Slot;
+use isotherm_stdx::format::{FormatPart, number};
 
 const NAME_BYTES: usize = 8;
 /// The form of nodes, for their keeper: no value has it.
 pub(crate) const FORM_OF_NODES: u8 = 14;
+
+/// Rows of `--layout`.
+pub(crate) const FORMAT: FormatPart =
+    ("node", &[("name", number(NAME_BYTES)), ("form of nodes", number(FORM_OF_NODES as usize))]);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct NodeName([u8; NAME_BYTES]);

@@ -15,6 +15,7 @@
 //!
 //! Invariants: `end_of_valid <= position`; inside a transaction `end_of_valid` is where its MULTI begins.
 
+use isotherm_stdx::format::{FormatPart, number, text};
 use isotherm_stdx::number::parse_i64;
 use std::fmt;
 use std::ops::Range;
@@ -26,6 +27,18 @@ pub const COMMENT_BYTES_MAX: usize = 1024;
 /// count it. A file that begins in a primary's stream, or after a failed sync, begins with such a SELECT: a
 /// server starts each file with database 0.
 pub const UNLOGGED: &[u8] = b"#isotherm unlogged";
+
+/// Rows of `--layout`.
+pub(crate) const FORMAT: FormatPart = (
+    "append-only file",
+    &[
+        ("comment, most", number(COMMENT_BYTES_MAX)),
+        ("mark of a command outside of the log", text("#isotherm unlogged")),
+        ("mark in the manifest", text("#isotherm ")),
+    ],
+);
+
+const _: () = assert!(matches!(UNLOGGED, b"#isotherm unlogged"));
 
 /// The line that announces a length: `*` or `$`, twenty digits, CR LF.
 const LENGTH_LINE_BYTES_MAX: usize = 32;

@@ -9,6 +9,7 @@ pub mod debug_switches;
 pub mod descriptors;
 pub mod ending;
 pub mod folders;
+pub mod formats;
 pub mod guard;
 pub mod hold_all;
 pub mod leaving;

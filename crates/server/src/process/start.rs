@@ -29,6 +29,7 @@ use crate::process::control::Control;
 use crate::process::daemon;
 use crate::process::descriptors;
 use crate::process::folders;
+use crate::process::formats;
 use crate::process::logo;
 use crate::process::start_options::{self, Environment};
 use crate::process::supervisor;
@@ -69,6 +70,10 @@ pub fn run(program: &OsStr, arguments: &[OsString]) -> ExitCode {
         }
         Ok(Start::Version) => {
             print!("{}", version::line(program));
+            return ExitCode::SUCCESS;
+        }
+        Ok(Start::Layout) => {
+            print!("{}", formats::table());
             return ExitCode::SUCCESS;
         }
         Err(StartError::Config(text)) => {

@@ -20,6 +20,7 @@
 //! A collection is read where it lies ([`Packed`]) and changed on the side ([`PackedBuf`]): tags and data
 //! apart, then encoded again, a copy of a kilobyte at most. Foreign bytes go through `PackedBuf` too.
 
+use isotherm_stdx::format::{FormatPart, number};
 use isotherm_stdx::number::I64_BYTES_MAX;
 use isotherm_stdx::{parse_i64, steps, write_i64};
 
@@ -32,6 +33,21 @@ const SMALL_MAX: i64 = 49;
 const SCORE_TAG: u8 = 250;
 pub(crate) const LONG_TAG: u8 = 255;
 const COLUMNS_MAX: usize = 2;
+
+/// Rows of `--layout`.
+pub(crate) const FORMAT: FormatPart = (
+    "packed collection",
+    &[
+        ("head: uniform", number(UNIFORM as usize)),
+        ("head: count elsewhere", number(COUNT_ELSEWHERE as usize)),
+        ("tag: string, last", number(STRING_TAG_MAX)),
+        ("tag: integer, first", number(INT_TAG as usize)),
+        ("tag: small integer, first", number(SMALL_TAG as usize)),
+        ("small integer, largest", number(SMALL_MAX as usize)),
+        ("tag: score", number(SCORE_TAG as usize)),
+        ("tag: long string", number(LONG_TAG as usize)),
+    ],
+);
 
 const _: () = assert!(INT_TAG as usize == STRING_TAG_MAX + 1 && INT_TAG + 8 == SMALL_TAG);
 const _: () = assert!(SMALL_TAG as i64 + SMALL_MAX < SCORE_TAG as i64);

@@ -22,6 +22,7 @@
 pub(crate) mod stub;
 pub(crate) mod words;
 
+use isotherm_stdx::format::{FormatPart, number};
 use isotherm_stdx::steps;
 use words::{equal_bytes, first_bytes, pair_sums, prefix_sum, sum_lanes};
 
@@ -45,6 +46,25 @@ const USED: usize = 2;
 const CLASS: usize = 4;
 const VERSION: usize = 5;
 const STAMP: usize = 6;
+
+/// Rows of `--layout`.
+pub(crate) const FORMAT: FormatPart = (
+    "page",
+    &[
+        ("header", number(HEADER_BYTES)),
+        ("at: entries", number(N)),
+        ("at: capacity and width", number(CAP)),
+        ("at: used", number(USED)),
+        ("at: class", number(CLASS)),
+        ("at: version", number(VERSION)),
+        ("at: stamp", number(STAMP)),
+        ("entries, most", number(ENTRIES_MAX)),
+        ("page, most", number(PAGE_BYTES_MAX)),
+        ("entry, most", number(ENTRY_BYTES_MAX)),
+        ("owner", number(OWNER_BYTES)),
+        ("unit of a class", number(CLASS_UNIT_BYTES)),
+    ],
+);
 
 /// Entry i and where its bytes begin.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -44,6 +44,7 @@ pub use head::{
     sum_with_magic,
 };
 pub use read::{FileReader, Item, Key, Options, Piece, PieceValue, Step};
+pub(crate) use version::FORMAT;
 pub use version::{FileVersion, MAGIC_BYTES};
 
 /// Codes that may stand in the place of a type.

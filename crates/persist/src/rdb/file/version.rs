@@ -1,6 +1,9 @@
 //! The first nine bytes: which line of the format, and which version.
 
+use isotherm_stdx::format::{FormatPart, number, text};
+
 use super::super::kind::{self, RdbType};
+use super::head::{KEY_SECRET_BYTES, LOG_MARK, SWAP_KEY_SECRET, SWAP_LOG};
 
 pub const MAGIC_BYTES: usize = 9;
 
@@ -22,6 +25,25 @@ const REFERRING_LINE: &[u8] = b"ISOTHERM";
 const REFERENCES: u8 = 1;
 /// Keys too.
 const REFERENCES_TO_BUNDLES: u8 = 2;
+
+/// Rows of `--layout`.
+pub(crate) const FORMAT: FormatPart = (
+    "RDB head",
+    &[
+        ("magic and version", number(MAGIC_BYTES)),
+        ("version: plain", number(kind::VERSION_PLAIN as usize)),
+        ("version: field times", number(kind::VERSION_FIELD_EXPIRY as usize)),
+        ("magic of a file that refers", text("ISOTHERM")),
+        ("refers to values", number(REFERENCES as usize)),
+        ("refers to values and keys", number(REFERENCES_TO_BUNDLES as usize)),
+        ("field: log of values", text(SWAP_LOG)),
+        ("field: secret of the key hash", text(SWAP_KEY_SECRET)),
+        ("field: number of the log", text(LOG_MARK)),
+        ("secret of the key hash", number(KEY_SECRET_BYTES)),
+    ],
+);
+
+const _: () = assert!(matches!(REFERRING_LINE, b"ISOTHERM"));
 
 impl FileVersion {
     /// Every Valkey, and Redis since 7.2, reads it.

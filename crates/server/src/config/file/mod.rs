@@ -36,6 +36,8 @@ pub enum Start {
     Run(Box<Loaded>),
     /// `--help`: print this and end.
     Say(&'static str),
+    /// `--layout`: print the formats on disk and on the wire, and end.
+    Layout,
     /// `--version`: print which this is, and end.
     Version,
 }
@@ -91,6 +93,7 @@ pub fn load(
     let arguments: Vec<&[u8]> = arguments.iter().map(|argument| argument.as_bytes()).collect();
     match arguments.first() {
         Some(&b"-v" | &b"--version") => return Ok(Start::Version),
+        Some(&b"--layout") => return Ok(Start::Layout),
         Some(&b"-h" | &b"--help") => return Ok(Start::Say(USAGE)),
         _ => {}
     }
@@ -135,6 +138,7 @@ Usage: ./isotherm-server [/path/to/isotherm.conf] [options] [-]
        ./isotherm-server - (read config from stdin)
        ./isotherm-server -v or --version
        ./isotherm-server -h or --help
+       ./isotherm-server --layout     prints the formats on disk and on the wire
 
 Examples:
        ./isotherm-server (run the server with default conf)

@@ -171,6 +171,7 @@ fn words_before_the_options() {
     for argument in ["-v", "--version"] {
         assert!(matches!(start(argument), Ok(Start::Version)), "{argument}");
     }
+    assert!(matches!(start("--layout"), Ok(Start::Layout)));
     assert!(matches!(start("-h"), Ok(Start::Say(text)) if text.starts_with("Usage: ./isotherm-server")));
     let Ok(Start::Run(loaded)) =
         load(&["--port".into(), "7000".into(), "--io-threads".into(), "3".into()], &mut |_, _| Ok(()), ANY)
