@@ -233,6 +233,8 @@ pub const XSETID: Command<Handler> = Command::new(
     xsetid,
 );
 
+// COMPAT(keys): XSETID changes its key for WATCH and tracking, as every command that writes. Valkey's is
+// no change to them. Why: what a client has read of the stream is another value afterwards.
 fn xsetid(call: &mut Call<'_, '_, '_>) -> Outcome {
     match parse_xsetid(call) {
         Ok(()) => Outcome::Done,
