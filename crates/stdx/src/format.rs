@@ -1,7 +1,7 @@
 //! Tables of formats: the sizes and marks of bytes that lie on disk or on the wire, by name.
 //!
-//! A file that declares a format lists its constants once more under their names. The server prints all tables
-//! (`--layout`), and a test compares them with the ones in the tree.
+//! A file that declares a format lists its constants once more under their names. The server prints all
+//! tables (`--layout`), and a test compares them with the ones in the tree.
 
 /// Part of a format: its name, and its rows.
 pub type FormatPart = (&'static str, &'static [FormatRow]);

@@ -47,7 +47,8 @@ impl HangingDisk {
         std::fs::write(self.0.join("hangs"), "").unwrap();
     }
 
-    /// Makes such calls (`open`, `write`, `sync`, `rename`) of files hang whose path has this part.
+    /// Makes such calls (`open`, `write`, `sync`, `rename`) of files hang whose path has this part, or ends
+    /// with it if a `$` follows; or syncs fail (`fail`).
     pub fn hang_call(&self, call: &str, part: &str) {
         let (next, flag) = (self.0.join("next"), self.0.join("hangs"));
         std::fs::write(&next, format!("{call} {part}")).unwrap();

@@ -1,8 +1,9 @@
 /* A disk that does not answer, loaded into a server by LD_PRELOAD: while the file that HANGS names is there, calls wait. An empty file
  * means reads and writes of files without a name, and syncs of the append-only file; else it has one call (open, write, sync, rename) and
- * a part of the file's path. */
+ * a part of the file's path, with $ behind it the end of that. "fail" instead of "sync": it does not wait but fails. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -28,7 +29,10 @@ static int hangs(const char *call, const char *part, const char *path) {
     close(fd);
     if (len <= 0) return part != NULL && strstr(path, part) != NULL;
     if (sscanf(text, "%31s %199s", asked_call, asked_part) != 2) return 0;
-    return strcmp(asked_call, call) == 0 && strstr(path, asked_part) != NULL;
+    if (strcmp(asked_call, call) != 0) return 0;
+    size_t part_len = strlen(asked_part), path_len = strlen(path);
+    if (asked_part[part_len - 1] != '$') return strstr(path, asked_part) != NULL;
+    return path_len >= part_len - 1 && memcmp(path + path_len - (part_len - 1), asked_part, part_len - 1) == 0;
 }
 
 static void wait_for_path(const char *call, const char *part, const char *path) {
@@ -36,15 +40,28 @@ static void wait_for_path(const char *call, const char *part, const char *path) 
     while (hangs(call, part, path)) nanosleep(&moment, NULL);
 }
 
-static void wait_for_file(const char *call, const char *part, int fd) {
+/* 1 if there is a flag and the file has a path. */
+static int find_path(int fd, char *path, size_t size) {
     const char *flag = getenv("HANGS");
-    if (flag == NULL || access(flag, F_OK) != 0) return;
-    char link[64], target[512];
+    if (flag == NULL || access(flag, F_OK) != 0) return 0;
+    char link[64];
     snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-    ssize_t len = readlink(link, target, sizeof target - 1);
-    if (len < 0) return;
-    target[len] = 0;
-    wait_for_path(call, part, target);
+    ssize_t len = readlink(link, path, size - 1);
+    if (len < 0) return 0;
+    path[len] = 0;
+    return 1;
+}
+
+static void wait_for_file(const char *call, const char *part, int fd) {
+    char path[512];
+    if (find_path(fd, path, sizeof path)) wait_for_path(call, part, path);
+}
+
+static int sync_fails(int fd) {
+    char path[512];
+    if (!find_path(fd, path, sizeof path) || !hangs("fail", NULL, path)) return 0;
+    errno = EIO;
+    return 1;
 }
 
 ssize_t pwrite64(int fd, const void *bytes, size_t count, off64_t at) {
@@ -68,13 +85,13 @@ ssize_t pread64(int fd, void *bytes, size_t count, off64_t at) {
 int fdatasync(int fd) {
     REAL(fdatasync);
     wait_for_file("sync", ".incr.aof", fd);
-    return real(fd);
+    return sync_fails(fd) ? -1 : real(fd);
 }
 
 int fsync(int fd) {
     REAL(fsync);
     wait_for_file("sync", NULL, fd);
-    return real(fd);
+    return sync_fails(fd) ? -1 : real(fd);
 }
 
 int rename(const char *from, const char *to) {
