@@ -61,8 +61,9 @@ pub struct Driver {
     preparation: Preparation,
     /// Bytes that are written of the log file.
     used_bytes: u64,
-    /// Bytes that count of the previous file, if that was prepared.
-    closed_len: Option<u64>,
+    /// Previous file from the first attempt to begin the next one until it is closed: the bytes that count of
+    /// it, if it was prepared.
+    closing: Option<Option<u64>>,
     machine: AofWriter,
     reader: ReaderId,
     /// Databases that are selected at places of the log where a file may begin without a SELECT: within the
@@ -121,7 +122,7 @@ pub fn start(
         mail: store.mail,
         preparation: Preparation::new(Arc::clone(files.disk()), files.prepared_path()),
         used_bytes: 0,
-        closed_len: None,
+        closing: None,
         files,
         machine,
         reader,
@@ -356,8 +357,11 @@ impl Driver {
     /// stay the last without a command, or with one that was torn, and a base of commands does not say which
     /// database is selected after it.
     fn create(&mut self, file: FileId) -> io::Result<()> {
-        let was_prepared = self.preparation.current_bytes().is_some();
-        self.closed_len = was_prepared.then_some(self.used_bytes);
+        // What is known of the one before it is gone after the first attempt.
+        if self.closing.is_none() && !self.open.is_empty() {
+            let was_prepared = self.preparation.current_bytes().is_some();
+            self.closing = Some(was_prepared.then_some(self.used_bytes));
+        }
         (self.used_bytes, self.begun) = (0, None);
         let start = self.machine.next_file_start();
         let beginning = start.map(|start| self.unlogged_at(start)).unwrap_or_default();
@@ -421,7 +425,7 @@ impl Driver {
             },
             Output::Close { file } => {
                 let closed = self.open.remove(&file);
-                if let (Some(closed), Some(len)) = (closed, self.closed_len.take()) {
+                if let (Some(closed), Some(Some(len))) = (closed, self.closing.take()) {
                     // The list has the length; after it are sectors that were never written.
                     let _ = closed.set_len(len);
                 }

@@ -228,3 +228,86 @@ fn what_changes_a_cluster_hangs_with_its_file_alone() {
     client.check("CLUSTER ADDSLOTS 3", "+OK\r\n");
     assert!(client.ask("CLUSTER NODES").contains(" 1-3\n"));
 }
+
+// ---- files that take each other's names ----
+
+/// A replica loads the snapshot that it has received: a save of its own that ends meanwhile takes the name of
+/// the file, and no more.
+#[test]
+fn a_save_of_a_replica_does_not_become_its_snapshot() {
+    let disk = HangingDisk::new("received");
+    let folder = disk.folder().join("replica");
+    std::fs::create_dir(&folder).unwrap();
+    let primary = Server::start(&["--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes"]);
+    let replica =
+        disk.start(&["--dir", folder.to_str().unwrap(), "--save", "", "--enable-debug-command", "yes"]);
+    let (mut one, mut two) = (primary.client(), replica.client());
+    one.check("SET of-primary 1", "+OK\r\n");
+    (0..10).for_each(|n| two.check(&format!("SET stale{n} 1"), "+OK\r\n"));
+    two.check("CONFIG SET rdb-key-save-delay 200000", "+OK\r\n");
+    two.check("BGSAVE", "+Background saving started\r\n");
+    disk.hang_call("sync", "/replica$");
+    two.check(&format!("REPLICAOF 127.0.0.1 {}", primary.port), "+OK\r\n");
+    wait_until("the save has the name", || {
+        let bytes = std::fs::read(folder.join("dump.rdb")).unwrap_or_default();
+        bytes.windows(6).any(|part| part == b"stale9")
+    });
+    disk.answer();
+    wait_until("the link is up", || two.ask("INFO replication").contains("master_link_status:up"));
+    assert_eq!(two.ask("DEBUG DIGEST"), one.ask("DEBUG DIGEST"));
+    one.check("SET later 1", "+OK\r\n");
+    wait_until("it follows", || two.ask("DEBUG DIGEST") == one.ask("DEBUG DIGEST"));
+}
+
+/// A log file whose first sync fails is begun again; the one before it keeps what was written.
+#[test]
+fn a_prepared_file_that_fails_at_first_costs_nothing() {
+    let disk = HangingDisk::new("prepared");
+    let folder = disk.folder().join("data");
+    std::fs::create_dir(&folder).unwrap();
+    let arguments = [
+        "--dir",
+        folder.to_str().unwrap(),
+        "--appendonly",
+        "yes",
+        "--appendfsync",
+        "always",
+        "--aof-prepare-bytes",
+        "1mb",
+        "--enable-debug-command",
+        "yes",
+    ];
+    let mut server = disk.start(&arguments);
+    let mut client = server.client();
+    wait_until("the append-only file is on", || client.ask("INFO persistence").contains("aof_enabled:1"));
+    client.check("SELECT 1", "+OK\r\n");
+    let path = |name: &str| folder.join("appendonlydir").join(name);
+    let next = |number: usize| path(&format!("appendonly.aof.{number}.incr.aof"));
+    // Commits come fast enough for a file that is prepared; the second one is in use, the third is ready.
+    let mut written = 0;
+    wait_until("a file is ready", || {
+        for _ in 0..200 {
+            client.check(&format!("SET key{written} value"), "+OK\r\n");
+            written += 1;
+        }
+        let ready = std::fs::metadata(path("temp-appendonly.aof.prepared"));
+        next(2).exists() && ready.is_ok_and(|ready| ready.len() == 1 << 20)
+    });
+    let last = (2..).find(|number| !next(number + 1).exists()).expect("one is the last");
+    disk.hang_call("fail", ".aof");
+    client.send(encode(&["SET", "last", "1"]));
+    wait_until("the next file is begun", || next(last + 1).exists());
+    disk.answer();
+    client.read_reply();
+    wait_until("the file is written again", || {
+        client.ask("INFO persistence").contains("aof_last_write_status:ok")
+    });
+    client.check("SET after 1", "+OK\r\n");
+    let digest = client.ask("DEBUG DIGEST");
+    server.signal("KILL");
+    server.wait();
+    let server = disk.start(&arguments);
+    let mut client = server.client();
+    wait_until("it is loaded", || !client.ask("DBSIZE").contains("LOADING"));
+    assert_eq!(client.ask("DEBUG DIGEST"), digest);
+}
