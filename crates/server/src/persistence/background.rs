@@ -8,7 +8,10 @@
 //! save points            the same, by the cron
 //! ```
 
+use isotherm_disk::{File, Mode};
 use isotherm_keyspace::Held;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -107,7 +110,7 @@ pub fn save_in_background(store: Store<'static>, held: &mut Held<'static>, used_
         end_background(store, &Err(SaveError::Failed));
         return Asked::Failed;
     };
-    match start_writing(store, cut, Box::new(|_| ())) {
+    match start_writing(store, cut, None) {
         Ok(()) => Asked::Started,
         Err(writing) => {
             writing.abort_in(held);
@@ -117,10 +120,13 @@ pub fn save_in_background(store: Store<'static>, held: &mut Held<'static>, used_
     }
 }
 
-/// The rest of a save in the background that has its cut. `then` gets to know whether it has succeeded. The
-/// caller holds nothing.
-pub fn write_in_background(store: Store<'static>, cut: Cut, then: Box<dyn FnMut(bool) + Send>) -> Asked {
-    match start_writing(store, cut, then) {
+/// Called with the file of a save that has ended, opened before another save could take its name; `None`: the
+/// save has failed.
+pub type Then = Box<dyn FnMut(Option<io::Result<Arc<dyn File>>>) + Send>;
+
+/// The rest of a save in the background that has its cut. The caller holds nothing.
+pub fn write_in_background(store: Store<'static>, cut: Cut, then: Then) -> Asked {
+    match start_writing(store, cut, Some(then)) {
         Ok(()) => Asked::Started,
         Err(writing) => {
             drop(writing);
@@ -131,14 +137,12 @@ pub fn write_in_background(store: Store<'static>, cut: Cut, then: Box<dyn FnMut(
 }
 
 /// Starts the thread of a save, or returns what it would have done.
-fn start_writing(
-    store: Store<'static>,
-    cut: Cut,
-    then: Box<dyn FnMut(bool) + Send>,
-) -> Result<(), Box<Writing>> {
+fn start_writing(store: Store<'static>, cut: Cut, then: Option<Then>) -> Result<(), Box<Writing>> {
     let changes = cut.changes;
-    let writing = Writing::new(store, cut, Target::db_file(store));
-    match routines::try_start("rdb-save", BackgroundSave { store, changes, writing, then }) {
+    let target = Target::db_file(store);
+    let path = target.path.clone();
+    let writing = Writing::new(store, cut, target);
+    match routines::try_start("rdb-save", BackgroundSave { store, changes, writing, path, then }) {
         Ok(_) => {
             log::notice(format!("Background saving started by pid {}", std::process::id()));
             Ok(())
@@ -154,7 +158,9 @@ struct BackgroundSave {
     store: Store<'static>,
     changes: u64,
     writing: Writing,
-    then: Box<dyn FnMut(bool) + Send>,
+    /// Name of the file when it is whole.
+    path: PathBuf,
+    then: Option<Then>,
 }
 
 impl Routine for BackgroundSave {
@@ -174,8 +180,12 @@ impl Routine for BackgroundSave {
                 Err(error)
             }
         };
+        let disk = &self.store.state.disk;
+        let written = (self.then.is_some() && saved.is_ok()).then(|| disk.open(&self.path, Mode::Read));
         end_background(self.store, &saved);
-        (self.then)(saved.is_ok());
+        if let Some(then) = &mut self.then {
+            then(written);
+        }
         false
     }
 }

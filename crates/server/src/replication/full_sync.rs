@@ -7,9 +7,10 @@
 //! The cut is made by the thread that feeds replicas, the walk by a thread of its own. There is one walk at a
 //! time, for whatever it is: a sync waits for a save or a rewrite of the AOF.
 
-use isotherm_disk::{File, Mode};
+use isotherm_disk::File;
 use isotherm_keyspace::Held;
 use isotherm_replication::feed::{Group, Transfer};
+use std::io;
 use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -127,8 +128,8 @@ fn begin_stream(node: &'static Node, cut: Cut, group: &Group) -> Option<Source> 
 fn begin_file(node: &'static Node, cut: Cut) -> Option<Source> {
     let slot = Arc::new(FileSlot::default());
     let filled = Arc::clone(&slot);
-    let then = move |is_saved: bool| {
-        filled.set(if is_saved { open_written(node) } else { Written::Failed });
+    let then = move |written: Option<io::Result<Arc<dyn File>>>| {
+        filled.set(written.map_or(Written::Failed, of_file));
         node.mail.post_feeder(FeederMessage::Walked);
     };
     match background::write_in_background(node.store(), cut, Box::new(then)) {
@@ -216,12 +217,8 @@ fn put(node: &Node, spool: &Spool, bytes: &mut Vec<u8>) -> Result<(), SaveError>
     Ok(())
 }
 
-fn open_written(node: &Node) -> Written {
-    let opened = node
-        .persistence
-        .disk
-        .open(&node.store().file(), Mode::Read)
-        .and_then(|file| Ok(Written::File(Arc::clone(&file), file.len()?)));
+fn of_file(opened: io::Result<Arc<dyn File>>) -> Written {
+    let opened = opened.and_then(|file| Ok(Written::File(Arc::clone(&file), file.len()?)));
     opened.unwrap_or_else(|error| {
         log::warning(format!("SYNC failed. Can't open DB after BGSAVE: {}", os_text(&error)));
         Written::Failed

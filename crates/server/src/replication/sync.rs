@@ -75,6 +75,15 @@ pub struct Receiving {
     is_kept: bool,
 }
 
+/// A snapshot that has come as a whole.
+pub struct Kept {
+    /// Bytes of the file, whatever has its name by now: a save of this node may.
+    pub portions: FilePortions,
+    pub path: PathBuf,
+    /// Received file, if it holds the snapshot alone and is durable.
+    pub received: Option<Received>,
+}
+
 /// The last bytes that are kept out of the sum: the end of the file, and the mark after it.
 const TAIL_BYTES: usize = END_BYTES + isotherm_replication::link::MARK_BYTES;
 
@@ -132,7 +141,7 @@ impl Receiving {
     // the data; Valkey finds a damaged one when its data is gone already. Why: the data that there is is better than none.
     /// Keeps a snapshot once all has come; the last `mark_bytes` are no part of it. The file is `dbfilename`
     /// afterwards, if no save is under way that may replace it.
-    pub fn keep(mut self, mark_bytes: usize, position: Position) -> Result<Option<Received>, Why> {
+    pub fn keep(mut self, mark_bytes: usize, position: Position) -> Result<Kept, Why> {
         self.tail.truncate(self.tail.len().saturating_sub(mark_bytes));
         let Some((rest, end)) = self.tail.split_last_chunk::<END_BYTES>() else {
             log::warning("The snapshot from the primary is too short to be one");
@@ -158,6 +167,11 @@ impl Receiving {
         })?;
         self.file.sync_all().map_err(|error| self.cannot_sync(&error))?;
         let (disk, path) = (&store.state.disk, store.file());
+        let portions = FilePortions::open_at(store, self.path.clone()).ok().flatten();
+        let portions = portions.map(|portions| portions.renamed(path.clone())).ok_or_else(|| {
+            log::warning("Failed trying to open the temp DB in PRIMARY <-> REPLICA synchronization");
+            Why::GivenUp
+        })?;
         let saving = store.state.saving();
         let (saves, running) = (saving.saves, saving.running);
         drop(saving);
@@ -179,7 +193,8 @@ impl Receiving {
             Why::GivenUp
         })?;
         let is_saving = running.is_some_and(|running| running.job != Job::Rewrite);
-        Ok((!is_saving).then_some(Received { path, saves }))
+        let received = (!is_saving).then(|| Received { path: path.clone(), saves });
+        Ok(Kept { portions, path, received })
     }
 }
 

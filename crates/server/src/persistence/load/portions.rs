@@ -67,6 +67,11 @@ impl FilePortions {
         }
     }
 
+    /// The file has another name by now.
+    pub fn renamed(self, path: PathBuf) -> FilePortions {
+        FilePortions { path, ..self }
+    }
+
     /// The first bytes, which are read again.
     pub fn head<const N: usize>(&self) -> io::Result<Vec<u8>> {
         let mut head = vec![0; self.bytes.min(N as u64) as usize];

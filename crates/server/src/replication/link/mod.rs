@@ -26,14 +26,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use crate::aof::applier::{Applier, Generation, Refused};
-use crate::aof::switch::Received;
 use crate::effects::change_log::LogReader;
 use crate::node::Node;
 use crate::observe::holds;
-use crate::persistence::load::FilePortions;
 use crate::replication::state::Upstream;
 use crate::replication::stream::{self, Fault, READ_BYTES, Seen, Stream};
-use crate::replication::sync::{self, Receiving, Why};
+use crate::replication::sync::{self, Kept, Receiving, Why};
 use crate::replication::{feeder, handover, role};
 use crate::request::execute::Exec;
 use crate::request::leases::await_gate;
@@ -537,7 +535,7 @@ impl LinkThread {
         let (Some(receiving), Some(position)) = (self.receiving.take(), self.position.take()) else { return };
         self.show_phase();
         let kept = receiving.keep(mark_bytes, position);
-        let installed = kept.and_then(|received| self.load_file(received, position));
+        let installed = kept.and_then(|kept| self.load_file(kept, position));
         self.end_install(installed);
     }
 
@@ -562,14 +560,13 @@ impl LinkThread {
         }
     }
 
-    fn load_file(&mut self, received: Option<Received>, position: Position) -> Result<(), Why> {
+    fn load_file(&mut self, kept: Kept, position: Position) -> Result<(), Why> {
         log::notice("Done downloading RDB");
-        let opened = FilePortions::open(self.node.store());
-        let file = opened.ok().flatten().ok_or(Why::GivenUp)?;
+        let Kept { portions: file, path, received } = kept;
         let (mut exec, generation) = (Exec::of_link(self.node), self.generation);
         let mut file = Beating { file, received, thread: self, beaten: Instant::now() };
         let installed = sync::install(&mut exec, generation, position, &mut file, false);
-        self.remove_file();
+        self.remove_file(&path);
         installed
     }
 

@@ -3,6 +3,7 @@
 use isotherm_replication::link::{Input, Phase, Position};
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
@@ -130,7 +131,7 @@ impl LinkThread {
 
     /// `rdb-del-sync-files`: a node that keeps no data on disk keeps the primary's file no longer than it has
     /// to.
-    pub fn remove_file(&self) {
+    pub fn remove_file(&self, path: &Path) {
         const REMOVES: Id = id("rdb-del-sync-files");
         const APPENDS: Id = id("appendonly");
         let (config, store) = (&self.node.config, self.node.store());
@@ -138,7 +139,7 @@ impl LinkThread {
             log::notice(
                 "Removing the RDB file obtained from the primary. This replica has persistence disabled",
             );
-            let _ = store.state.disk.remove(&store.file());
+            let _ = store.state.disk.remove(path);
         }
     }
 }
