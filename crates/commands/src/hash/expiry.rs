@@ -334,7 +334,7 @@ fn reply_times(call: &mut Call<'_, '_, '_>, base: UnixMs, seconds: bool) -> Outc
             Some((_, None)) => NO_TIME,
             Some((_, Some(at))) => {
                 let ms = at.get().saturating_sub(base.get()).max(0);
-                if seconds { ms.saturating_add(500) / 1000 } else { ms }
+                if seconds { ms / 1000 + i64::from(ms % 1000 >= 500) } else { ms }
             }
         };
         call.reply.integer(number);

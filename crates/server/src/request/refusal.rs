@@ -84,8 +84,9 @@ fn note_refusal(exec: &mut Exec, session: &mut Session, reply: &Reply, command: 
     exec.stats.count_error(reply.last_error().as_bytes());
     if let Some(command) = command {
         exec.stats.commands[usize::from(command.index)].rejected.add(1);
-        session.end_caching(command.keeps_caching);
     }
+    // A name of no command is a request too.
+    session.end_caching(command.is_some_and(|command| command.keeps_caching));
     session.last_command = command.map_or(NO_COMMAND, |command| command.index);
     exec.clock.lap();
 }

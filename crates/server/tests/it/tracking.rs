@@ -223,6 +223,14 @@ fn opting_in_and_out() {
     writes.check("MSET a 1 b 1", OK);
     reads.expect(&stale(&["a"]));
     reads.check("PING", "+PONG\r\n");
+    // A name of no command is the next one too.
+    for wrong in ["WRONG", "CLIENT WRONG", "OBJECT WRONG"] {
+        reads.check("CLIENT CACHING NO", OK);
+        assert!(reads.ask(wrong).starts_with("-ERR unknown "), "{wrong}");
+        reads.check("GET b", "$1\r\n1\r\n");
+        writes.check("SET b 1", OK);
+        reads.expect(&stale(&["b"]));
+    }
 }
 
 #[test]
