@@ -1,7 +1,7 @@
 //! MIGRATE: keys move to another server (`migration`). The command's declaration, and its beginning.
 
 use isotherm_commands::Outcome;
-use isotherm_commands::call::{ColdKey, ColdKeys};
+use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::*;
 use isotherm_commands::wait::Wait;
 use isotherm_keyspace::{Conditions, ExpiryMode, Lookup, Txn, Type, Whereabouts};
@@ -84,13 +84,13 @@ fn migrate(call: &mut AdminCall<'_>) -> Outcome {
             return Outcome::Done;
         }
     };
-    if let Some(keys) = frozen_keys(call) {
-        return Outcome::Cold(keys);
-    }
     call.exec.held.take_missing();
+    let frozen = frozen_keys(call);
+    if !frozen.is_empty() {
+        return call.exec.fetch_for_look(frozen, call.reply);
+    }
     let names = present(call);
-    if call.exec.held.has_missed() {
-        call.exec.held.take_missing();
+    if call.exec.forget_missing() {
         call.reply.error(errors::UNREADABLE);
         return Outcome::Done;
     }
@@ -110,10 +110,10 @@ fn migrate(call: &mut AdminCall<'_>) -> Outcome {
 
 /// Keys that are not in memory, which decide what is there. A key that is there with its value on disk is
 /// read when it is its turn.
-fn frozen_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
+fn frozen_keys(call: &mut AdminCall<'_>) -> Vec<ColdKey> {
     let db = call.session.db;
-    if call.node.tier().is_none_or(|tier| tier.has_failed()) || call.exec.has_waited {
-        return None;
+    if call.node.tier().is_none() {
+        return Vec::new();
     }
     let (mut positions, held) = (Vec::new(), &mut call.exec.held);
     find_keys(call.args, &mut positions);
@@ -124,8 +124,7 @@ fn frozen_keys(call: &mut AdminCall<'_>) -> Option<Box<ColdKeys>> {
         held.may_be_frozen(db, &key)
             && matches!(held.whereabouts(db, &key, false), Whereabouts::Away(_) | Whereabouts::Frozen(..))
     });
-    let keys: Vec<ColdKey> = away.map(|name| ColdKey::of(db, name, Need::All, false)).collect();
-    (!keys.is_empty()).then(|| Box::new(ColdKeys { keys }))
+    away.map(|name| ColdKey::of(db, name, Need::All, false)).collect()
 }
 
 /// The keys that are there.

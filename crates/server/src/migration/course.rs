@@ -8,13 +8,9 @@
 //! ```
 
 use isotherm_codec::Portions;
-use isotherm_commands::call::HashedKeys;
-use isotherm_commands::call::{ColdKey, ColdKeys};
+use isotherm_commands::call::{ColdKey, HashedKeys};
 use isotherm_commands::generic::remove_moved;
-use isotherm_commands::spec::Need;
-use isotherm_keyspace::{
-    Conditions, ExpiryMode, Held, LeaseId, Lookup, NodeNeed, Slot, Txn, UnixMs, Want, Watcher, Whereabouts,
-};
+use isotherm_keyspace::{Conditions, ExpiryMode, LeaseId, Lookup, Slot, Txn, UnixMs, Watcher};
 use isotherm_resp::{ArgsBuf, Reply, errors};
 use isotherm_stdx::steps;
 use std::collections::HashMap;
@@ -23,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use super::batch::{Asked, Batch, Exchange, Fault, exchange};
 use super::job::Job;
+use super::reading::{self, Brought, Lack, Reading};
 use super::sockets::{Patience, Target};
 use super::state::Carried;
 use crate::cluster::words::Owner;
@@ -31,7 +28,7 @@ use crate::observe::holds;
 use crate::request::blocking;
 use crate::request::execute::{self, Exec, Invocation};
 use crate::request::slots::route;
-use crate::runtime::time::unix_now;
+use crate::tier::target::RECORDS_PER_KEY_MAX;
 use crate::tls;
 
 /// First round in which the keys are leased.
@@ -40,10 +37,9 @@ const LEASED_ROUND: u32 = 3;
 const ROUNDS_MAX: u32 = 8;
 /// Keys that are looked at, or leave, under one hold.
 const KEYS_PER_HOLD: usize = 64;
-/// Parts of a collection on disk that are looked for in one hold, and the number of such holds before a value
-/// is written: a million parts in all.
-const NODES_PER_HOLD: usize = 256;
-const READ_HOLDS_MAX: u32 = 4096;
+/// Number of reads of what a key lacks at a moment, before it counts as unreadable: a million parts of a
+/// collection in all.
+const READS_PER_KEY_MAX: u32 = 4096;
 /// Time between two looks whether a script or a pause has ended.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -77,6 +73,7 @@ pub struct Course<'j> {
     named: Vec<usize>,
     has_leases: bool,
     has_sent: bool,
+    reading: Reading,
     error: Option<Vec<u8>>,
     /// Time spent under locks.
     ticks: u64,
@@ -97,6 +94,10 @@ enum Standing {
 /// Result of taking a portion of a value.
 enum Portion {
     More,
+    /// Records that are to be read before.
+    Away(Vec<ColdKey>),
+    /// A value that stays here; the target is not to have an older one.
+    Unreadable,
     Last {
         ttl_ms: i64,
     },
@@ -120,7 +121,8 @@ impl<'j> Course<'j> {
         }
         let (has_leases, has_sent, error, ticks) = (false, false, None, 0);
         let (hold, carried) = (Duration::ZERO, node.migrations.carry());
-        Course { node, job, lease, keys, named, has_leases, has_sent, error, ticks, hold, carried }
+        let reading = Reading::new(node);
+        Course { node, job, lease, keys, named, has_leases, has_sent, reading, error, ticks, hold, carried }
     }
 
     pub fn run(mut self, exec: &mut Exec) {
@@ -346,34 +348,9 @@ impl<'j> Course<'j> {
         Ok(batch)
     }
 
-    /// Brings parts of a large collection that are on disk to memory, read without a lock. Parts that are not
-    /// there afterwards, or cannot be read, are for `load_portion`, which waits for them.
-    fn read_nodes(&mut self, exec: &mut Exec, number: usize) -> Result<(), Stopped> {
-        let (node, db) = (self.node, self.job.db);
-        let Some(tier) = node.tier() else { return Ok(()) };
-        for _ in 0..READ_HOLDS_MAX {
-            let away = self.held(exec, &[number], |course, exec| {
-                let key = node.keyspace.key(&course.keys[number].name);
-                exec.held.away_nodes(db, &key, NodeNeed::All, NODES_PER_HOLD)
-            })?;
-            if away.is_empty() {
-                break;
-            }
-            for at in away {
-                let cold = ColdKey::of_node(at);
-                let Some(fetched) = tier.read_key(&node.keyspace, &cold) else { continue };
-                if !fetched.is_there() {
-                    return Ok(());
-                }
-                let mut held = Held::new(&node.keyspace);
-                held.acquire(Want::One(node.keyspace.partition_of(at.slot)));
-                tier.hand_over(&mut held, &cold, &fetched, unix_now());
-            }
-        }
-        Ok(())
-    }
-
     /// A large value is written a portion at a time, and given up for this round if it changes in between.
+    /// The disk is read between two holds; a value that came is given to its key in the hold that writes it,
+    /// so that it cannot leave before.
     fn load_key(
         &mut self,
         exec: &mut Exec,
@@ -382,12 +359,21 @@ impl<'j> Course<'j> {
         batch: &mut Batch,
     ) -> Result<(), Stopped> {
         let (mut began, before) = (None, batch.memory_bytes());
-        self.read_nodes(exec, number)?;
+        let (mut brought, mut reads) = (Brought::new(), 0);
         let last = loop {
+            let taken = std::mem::take(&mut brought);
             let load = |course: &mut Course<'j>, exec: &mut Exec| {
+                reading::hand_over(course.node, &mut exec.held, taken);
                 course.load_portion(exec, number, portions, &mut began)
             };
             match self.held(exec, &[number], load)? {
+                Portion::Away(keys) if reads < READS_PER_KEY_MAX => {
+                    reads += 1;
+                    match self.reading.read(keys) {
+                        Some(read) => brought = read,
+                        None => break Portion::Unreadable,
+                    }
+                }
                 Portion::More => {
                     self.carried.set(before + portions.memory_bytes());
                     std::thread::sleep(self.hold.clamp(BREATH, BREATH_MAX));
@@ -395,6 +381,10 @@ impl<'j> Course<'j> {
                 last => break last,
             }
         };
+        if let Portion::Away(_) | Portion::Unreadable = last {
+            portions.abandon();
+            self.error.get_or_insert(errors::UNREADABLE.into());
+        }
         let (node, moving) = (self.node, &mut self.keys[number]);
         let in_cluster = node.cluster.is_enabled();
         match last {
@@ -429,22 +419,15 @@ impl<'j> Course<'j> {
             portions.abandon();
             return Portion::Changed;
         }
+        match reading::lack(node, &mut exec.held, db, &moving.name) {
+            Lack::Nothing => {}
+            Lack::Away(keys) => return Portion::Away(keys),
+            Lack::Unreadable => return Portion::Unreadable,
+        }
         let now = exec.clock.now();
         let conditions =
             Conditions { now: *began.get_or_insert(now), expiry_mode: ExpiryMode::Hide, no_touch: true };
         let key = node.keyspace.key(&moving.name);
-        if node.tier().is_some() {
-            let cold = ColdKey::of(db, &moving.name, Need::All, false);
-            exec.fetch_now(&ColdKeys { keys: vec![cold] });
-            // A value that cannot be read stays here, and the target is not to have an older one.
-            let has_all = exec.fetch_nodes_of(db, &key);
-            if !has_all || exec.held.whereabouts(db, &key, false) != Whereabouts::Here {
-                exec.held.forget_failure(db, &key);
-                portions.abandon();
-                self.error.get_or_insert(errors::UNREADABLE.into());
-                return Portion::Missing;
-            }
-        }
         let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
         if moving.watcher.is_none() {
             let watcher = Arc::new(Watcher::default());
@@ -486,9 +469,36 @@ impl<'j> Course<'j> {
         let answered: Vec<usize> =
             sent.into_iter().filter(|number| values[*number] || removals[*number]).collect();
         for numbers in answered.chunks(KEYS_PER_HOLD) {
-            self.held(exec, numbers, |course, exec| course.settle_some(exec, numbers, &values))?;
+            let (mut brought, mut reads, mut has_all) = (Brought::new(), 0, true);
+            loop {
+                let taken = std::mem::take(&mut brought);
+                let is_last = !has_all || reads == RECORDS_PER_KEY_MAX;
+                let away = self.held(exec, numbers, |course, exec| {
+                    reading::hand_over(course.node, &mut exec.held, taken);
+                    let away = if is_last { Vec::new() } else { course.frozen_keys(exec, numbers) };
+                    if away.is_empty() {
+                        course.settle_some(exec, numbers, &values);
+                    }
+                    away
+                })?;
+                if away.is_empty() {
+                    break;
+                }
+                reads += 1;
+                for cold in away {
+                    let read = self.reading.read(vec![cold]);
+                    has_all &= read.is_some();
+                    brought.extend(read.unwrap_or_default());
+                }
+            }
         }
         Ok(())
+    }
+
+    /// Returns keys that have left memory again since they were sent, with all that they have.
+    fn frozen_keys(&self, exec: &mut Exec, numbers: &[usize]) -> Vec<ColdKey> {
+        let names = numbers.iter().map(|number| &*self.keys[*number].name);
+        names.filter_map(|name| reading::frozen(&mut exec.held, self.job.db, name)).collect()
     }
 
     fn settle_some(&mut self, exec: &mut Exec, numbers: &[usize], values: &[bool]) {
@@ -496,10 +506,10 @@ impl<'j> Course<'j> {
         let now = exec.clock.now();
         let conditions = Conditions { now, expiry_mode: ExpiryMode::Hide, no_touch: true };
         let mut leaving = ArgsBuf::from_slices(&[b"DEL"]);
-        exec.held.take_missing();
         for &number in numbers {
             let moving = &mut self.keys[number];
             let key = node.keyspace.key(&moving.name);
+            let is_frozen = exec.held.may_be_frozen(db, &key);
             let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
             let watcher = moving.watcher.take().expect("what was sent is watched");
             if watcher.is_dirty() {
@@ -507,14 +517,16 @@ impl<'j> Course<'j> {
                 continue;
             }
             txn.unwatch(db, &key, &watcher);
+            if values[number] && is_frozen {
+                // It is there and here.
+                exec.held.forget_failure(db, &key);
+                self.error.get_or_insert(errors::UNREADABLE.into());
+                continue;
+            }
             // A time that is over here will be over there in a moment.
             if values[number] && txn.find(db, &key, Lookup::Silent).is_some() {
                 leaving.push(&moving.name);
             }
-        }
-        // It is there and here.
-        if !exec.held.take_missing().is_empty() {
-            self.error.get_or_insert(errors::UNREADABLE.into());
         }
         if leaving.args().len() > 1 {
             self.remove(exec, &leaving);

@@ -38,6 +38,7 @@ mod batch;
 mod course;
 pub mod flights;
 pub mod job;
+mod reading;
 pub mod request;
 mod sockets;
 pub mod state;

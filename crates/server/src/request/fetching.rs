@@ -319,17 +319,6 @@ impl Exec {
         Ok((!keys.is_empty()).then(|| Box::new(ColdKeys { keys })))
     }
 
-    /// Fetches values for a command that cannot be interrupted any more: it waits for them and keeps its
-    /// locks.
-    #[cold]
-    pub fn fetch_now(&mut self, keys: &ColdKeys) {
-        let looked_before = steps::looked();
-        if let Some(tier) = self.node.tier() {
-            tier.fetch_held(&mut self.held, keys, true);
-        }
-        self.held.exempt(steps::looked().wrapping_sub(looked_before));
-    }
-
     /// Fetches values for a command that then runs again, and keeps its locks. Everything that was fetched
     /// stays in memory meanwhile, so each round brings some more; after too many rounds the command answers
     /// that it cannot read.

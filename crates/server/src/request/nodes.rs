@@ -1,18 +1,15 @@
-//! Parts of large collections that are not in memory: which of them a command needs, and how those come that
-//! cannot be waited for.
+//! Parts of large collections that are not in memory: which of them a command needs.
 //!
 //! A command that only reads meets what it lacks, and runs again (`Exec::missed`). One that changes a
 //! collection has the parts in memory before it runs: those of the elements that it names, and those that
 //! would be split or merged.
 
-use isotherm_commands::call::{ColdKey, ColdKeys};
+use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;
 use isotherm_keyspace::{Db, Held, Key, NodeAt, NodeNeed};
 use isotherm_resp::Args;
 use isotherm_stdx::Prng;
 use std::collections::VecDeque;
-
-use super::execute::Exec;
 
 /// Clients whose draws are remembered. Of others a command may draw once more.
 const DRAWS_MAX: usize = 256;
@@ -75,23 +72,4 @@ pub(super) fn named_nodes(
 ) {
     let need = NodeNeed::Of { elements: element.as_slice(), reshapes: false };
     held.away_nodes(db, key, need, 1).into_iter().for_each(visit);
-}
-
-impl Exec {
-    /// All parts of a collection come to memory, for one that cannot say what it needs. Whether they did.
-    #[cold]
-    pub fn fetch_nodes_of(&mut self, db: Db, key: &Key<'_>) -> bool {
-        if self.node.tier().is_none() || !self.held.holds(key) {
-            return true;
-        }
-        let nodes = self.held.away_nodes(db, key, NodeNeed::All, usize::MAX);
-        self.fetch_nodes(&nodes);
-        self.held.away_nodes(db, key, NodeNeed::All, 1).is_empty()
-    }
-
-    fn fetch_nodes(&mut self, nodes: &[NodeAt]) {
-        let keys = nodes.iter().copied().map(ColdKey::of_node).collect();
-        self.fetch_now(&ColdKeys { keys });
-        nodes.iter().for_each(|node| self.held.forget_node_failure(*node));
-    }
 }

@@ -445,6 +445,76 @@ fn what_cannot_be_read_is_not_migrated() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
+/// MIGRATE reads while nothing is locked: others of the same slot are answered meanwhile. A disk that is
+/// silent is waited for once, and all that lies there stays.
+#[test]
+fn a_migration_that_waits_for_the_disk_holds_up_no_other_client() {
+    const KEYS: usize = 12;
+    let (folder, name) = (Folder::new("migrate-hang"), |n: usize| format!("{{m}}{n}"));
+    let more = ["--io-threads", "1", "--swap-read-timeout", "0", "--swap-freeze", "no"];
+    let (server, target) = (folder.start(&more), Server::start(&[]));
+    let (mut client, mut other, mut there) = (server.client(), server.client(), target.client());
+    client.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
+    (0..KEYS).for_each(|n| client.check(&format!("SET {} {}", name(n), value(n, 0)), "+OK\r\n"));
+    wait_until("all values leave memory", || swap(&mut client, "swap_keys") == KEYS as u64);
+    client.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
+    client.check("MSET {m}hot here {m}leaves 1", "+OK\r\n");
+    fault(&mut other, "read hang");
+    let (port, first, second) = (target.port.to_string(), name(0), name(1));
+    client.send(encode(&["MIGRATE", "127.0.0.1", &port, "", "0", "10000", "KEYS", &first, &second]));
+    wait_until("it is parked", || other.ask("CLIENT LIST").contains("flags=b"));
+    (0..200).for_each(|_| other.check("GET {m}hot", "$4\r\nhere\r\n"));
+    fault(&mut other, "read none");
+    client.expect("+OK\r\n");
+    there.check("DBSIZE", ":2\r\n");
+    other.check("CONFIG SET swap-read-timeout 200", "+OK\r\n");
+    fault(&mut other, "read hang");
+    let rest: Vec<String> = (2..KEYS).map(name).collect();
+    let words = format!("'' 0 10000 KEYS {} {{m}}leaves", rest.join(" "));
+    assert_eq!(migrate(&mut client, target.port, &words), UNREADABLE);
+    assert_eq!(swap(&mut other, "swap_timeouts"), 1);
+    other.check(&format!("EXISTS {} {{m}}leaves", rest.join(" ")), ":10\r\n");
+    there.check("DBSIZE", ":3\r\n");
+    fault(&mut other, "read none");
+    other.check("CONFIG SET swap-read-timeout 60000", "+OK\r\n");
+    assert_eq!(migrate(&mut client, target.port, &words), "+OK\r\n");
+    for n in 0..KEYS {
+        there.check(&format!("GET {}", name(n)), &format!("$1000\r\n{}\r\n", value(n, 0)));
+    }
+    assert_eq!(swap(&mut other, "swap_reads_in_commands"), 0);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
+/// Keys that leave memory at each moment, whole or by parts, are read under no lock either.
+#[test]
+fn a_migration_of_frozen_keys_reads_under_no_lock() {
+    const KEYS: usize = 300;
+    let (folder, name) = (Folder::new("migrate-frozen"), |n: usize| format!("{{m}}{n}"));
+    let more = ["--swap-freeze", "yes", "--save", ""];
+    let (server, target) = (folder.start(&more), Server::start(&[]));
+    let (mut client, mut there) = (server.client(), target.client());
+    (0..KEYS).for_each(|n| client.check(&format!("SET {} value-{n}", name(n)), "+OK\r\n"));
+    swap_frozen::freeze(&mut client, KEYS as u64);
+    client.check("DEBUG SWAP-CHAOS 2", "+OK\r\n");
+    for n in 0..2000 {
+        client.check(&format!("HSET {{m}}hash f{n} {}", "v".repeat(100)), ":1\r\n");
+    }
+    let names: Vec<String> = (0..KEYS).map(name).chain(["{m}hash".to_string()]).collect();
+    for some in names.chunks(60) {
+        let words = format!("'' 0 10000 KEYS {}", some.join(" "));
+        assert_eq!(migrate(&mut client, target.port, &words), "+OK\r\n");
+    }
+    client.check("DBSIZE", ":0\r\n");
+    (0..KEYS).for_each(|n| {
+        let text = format!("value-{n}");
+        there.check(&format!("GET {}", name(n)), &format!("${}\r\n{text}\r\n", text.len()));
+    });
+    there.check("HLEN {m}hash", ":2000\r\n");
+    let held = ["swap_reads_in_commands", "swap_reads_undeclared"].map(|field| swap(&mut client, field));
+    assert_eq!(held, [0, 0]);
+    client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}
+
 /// A key whose value cannot be read is there: no other key takes its name, and memory, log and the next start
 /// agree.
 #[test]
