@@ -6,6 +6,7 @@
 //!   file "a name.4.incr.aof" seq 4 type i                          i: in their order, numbers rising
 //!   #isotherm replid 8371445ee47ffb2b7dc8... incr 4 start 901 len 77120       ours, in comments: Valkey skips them
 //!                                            where the file begins in the log, and its bytes
+//!   #isotherm run 5ee47ffb2b837144           number in RDB files (`LogMark`), while the log is written
 //!   #isotherm ended 1764316800 rdb 176-8371445ee47ffb2b log 5ee47ffb2b837144  switched off then
 //!                                            the RDB file beside it; the number in RDB files (`LogMark`)
 //! ```
@@ -104,6 +105,8 @@ pub struct Manifest {
     pub incr: Vec<AofFile>,
     /// The replication id of the log that the places count.
     pub replid: Option<[u8; REPLID_BYTES]>,
+    /// Number of the log, from its first list to the note of its end, which has it then.
+    pub run: Option<u64>,
     /// End of a log that is not written any more.
     pub ended: Option<Ended>,
 }
@@ -214,14 +217,13 @@ impl Manifest {
             rest = behind;
             match (*name, behind) {
                 (b"replid", _) => self.replid = Some((*value).try_into().map_err(|_| INVALID)?),
+                (b"run", _) => self.run = Some(log_number(value).ok_or(INVALID)?),
                 (b"ended", [b"rdb", mark, behind @ ..]) => {
                     rest = behind;
                     let seconds = parse_i64(value).ok_or(INVALID)?;
                     let mut log = None;
                     if let [b"log", id, behind @ ..] = rest {
-                        let id = std::str::from_utf8(id).ok();
-                        let id = id.and_then(|id| u64::from_str_radix(id, 16).ok());
-                        log = Some(id.ok_or(INVALID)?);
+                        log = Some(log_number(id).ok_or(INVALID)?);
                         rest = behind;
                     }
                     let rdb = RdbMark::parse(mark).ok_or(INVALID)?;
@@ -263,7 +265,7 @@ impl Manifest {
         if text.is_empty() {
             text.extend_from_slice(NOTHING);
         }
-        let is_ours = self.replid.is_some() || self.ended.is_some();
+        let is_ours = self.replid.is_some() || self.run.is_some() || self.ended.is_some();
         if text.len() > 1 && (is_ours || self.incr.iter().any(|file| file.place.is_some())) {
             // The last comment has no line end: a program that counts lines finds those of Valkey.
             text.pop();
@@ -274,6 +276,7 @@ impl Manifest {
     /// Returns our own comments, in as few lines as hold them.
     fn comments(&self) -> Vec<Vec<u8>> {
         let replid = self.replid.iter().map(|replid| [b"replid ", &replid[..]].concat());
+        let run = self.run.map(|id| format!("run {id:016x}").into_bytes());
         let ended = self.ended.map(|Ended { seconds, rdb, log }| {
             let log = log.map_or(String::new(), |id| format!(" log {id:016x}"));
             format!("ended {seconds} rdb {rdb}{log}").into_bytes()
@@ -287,7 +290,7 @@ impl Manifest {
             Some(words.into_bytes())
         });
         let mut lines: Vec<Vec<u8>> = Vec::new();
-        for words in replid.chain(ended).chain(places) {
+        for words in replid.chain(run).chain(ended).chain(places) {
             match lines.last_mut() {
                 Some(line) if line.len() + 1 + words.len() + 1 < LINE_BYTES_MAX => {
                     line.push(b' ');
@@ -393,6 +396,10 @@ impl Names {
 fn line_end(rest: &[u8]) -> usize {
     let most = rest.len().min(LINE_BYTES_MAX);
     rest[..most].iter().position(|byte| *byte == b'\n').map_or(most, |at| at + 1)
+}
+
+fn log_number(word: &[u8]) -> Option<u64> {
+    u64::from_str_radix(std::str::from_utf8(word).ok()?, 16).ok()
 }
 
 fn trimmed(line: &[u8]) -> &[u8] {

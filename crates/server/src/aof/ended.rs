@@ -8,14 +8,17 @@
 //!   a start with appendonly no         a warning, unless the RDB file is newer
 //! ```
 //! An RDB file says beside which log it was begun, or behind whose end (`LogMark`), and a copy keeps that.
-//! The log's number is drawn when its first base is listed, stands in each RDB file that is begun while it is
-//! written or afterwards, and in the note of its end. Where the two have one number, no clock is asked. Files
-//! of other servers and of earlier versions have none: these are compared by when they were begun (`ctime`).
-//! A log that was never switched off has all that any RDB file of this server has.
+//! The log's number is drawn for each process that writes it, and stands in its lists, in the note of its end
+//! and in each RDB file that is begun while it is written or afterwards. Where the two have one number, no
+//! clock is asked. Files of other servers and of earlier versions have none: these are compared by when they
+//! were begun (`ctime`).
+//!
+//! The note may be missing: the disk was full, or did not answer. Then an RDB file that was begun behind the
+//! end of this very log is newer. Otherwise a log without a note has all that an RDB file of this server has.
 
 use isotherm_disk::{Disk, Mode, read_exact_at};
 use isotherm_persist::Limits;
-use isotherm_persist::aof::manifest::{Ended, RdbMark};
+use isotherm_persist::aof::manifest::{Ended, Manifest, RdbMark};
 use isotherm_persist::rdb::file::{FileReader, Item, LOG_MARK, LogMark, Options, Step};
 use isotherm_stdx::parse_i64;
 use std::io;
@@ -79,8 +82,40 @@ fn mark(disk: &dyn Disk, path: &Path) -> io::Result<RdbMark> {
     Ok(RdbMark::File { bytes, sum: u64::from_le_bytes(sum) })
 }
 
-/// Returns which has more: the log that ended so, or the RDB file. An error says why that is not known.
-pub fn newest(store: Store<'_>, ended: &Ended) -> Result<Newest, String> {
+/// Returns which has more: the log of this manifest, or the RDB file. An error says why that is not known.
+pub fn newest(store: Store<'_>, manifest: &Manifest) -> Result<Newest, String> {
+    match (&manifest.ended, manifest.run) {
+        (Some(ended), _) => newest_behind(store, ended),
+        (None, Some(run)) => Ok(newest_unnoted(store, run)),
+        (None, None) => Ok(Newest::Log),
+    }
+}
+
+/// Returns which has more, if the end of the log with this number is not noted.
+fn newest_unnoted(store: Store<'_>, run: u64) -> Newest {
+    let path = store.file();
+    match begun(&*store.state.disk, &path) {
+        Ok(begun) => compare_unnoted(begun, run),
+        // Rarely does it matter, and the log has all that is known to be.
+        Err(why) => {
+            log::warning(format!(
+                "Can't see whether the RDB file {} is newer than the append-only file: {why}",
+                path.display()
+            ));
+            Newest::Log
+        }
+    }
+}
+
+fn compare_unnoted(begun: Begun, run: u64) -> Newest {
+    match begun.log {
+        Some(LogMark { id, is_over: true }) if id == run => Newest::Rdb,
+        _ => Newest::Log,
+    }
+}
+
+/// Returns which has more: the log that ended so, or the RDB file.
+fn newest_behind(store: Store<'_>, ended: &Ended) -> Result<Newest, String> {
     let (disk, path) = (&*store.state.disk, store.file());
     let of_file = |why: &str| {
         format!(
@@ -149,9 +184,9 @@ pub fn draw() -> Option<u64> {
     random_bytes().map(u64::from_le_bytes).map_err(log::warning).ok()
 }
 
-/// Draws the number of a log whose files are read from now on: RDB files say that they are begun beside it.
-pub fn begin(store: Store<'_>) {
-    store.state.saving().log = draw().map(|id| LogMark { id, is_over: false });
+/// Notes that a start reads the log with this number from now on: RDB files are said to be begun beside it.
+pub fn begin(store: Store<'_>, run: Option<u64>) {
+    store.state.saving().log = run.map(|id| LogMark { id, is_over: false });
 }
 
 /// RDB files say from now on that they are begun behind the end of the log with this number.
@@ -171,18 +206,18 @@ pub fn warn_beside(node: &Node) {
     let mut files = settings::files(node);
     // One that cannot be read is of no interest to this start.
     let Ok(Some(manifest)) = files.read() else { return };
-    let which = match &manifest.ended {
-        _ if manifest.lists_nothing() => return,
-        None => "was not switched off",
-        Some(ended) => match newest(node.store(), ended) {
-            Ok(Newest::Rdb) => {
-                // What it has, the files that this process saves have too.
-                follow(node.store(), ended.log);
-                return;
-            }
-            Ok(Newest::Log) => "is newer than the RDB file",
-            Err(_) => "may be newer than the RDB file",
-        },
+    if manifest.lists_nothing() {
+        return;
+    }
+    let which = match newest(node.store(), &manifest) {
+        Ok(Newest::Rdb) => {
+            // What it has, the files that this process saves have too.
+            follow(node.store(), manifest.ended.map_or(manifest.run, |ended| ended.log));
+            return;
+        }
+        _ if manifest.ended.is_none() => "was not switched off",
+        Ok(Newest::Log) => "is newer than the RDB file",
+        Err(_) => "may be newer than the RDB file",
     };
     log::warning(format!(
         "WARNING: 'appendonly' is off, and the append-only file in {} {which}: what only that has is not loaded. To have it, end this \
@@ -216,6 +251,16 @@ mod tests {
                 check(log, Some(END - 1), rdb, before);
                 check(log, None, rdb, None);
             }
+        }
+        // Without a note nothing but the end of this very log counts.
+        for (log, expected) in [
+            (of(7, true), Newest::Rdb),
+            (of(7, false), Newest::Log),
+            (of(8, true), Newest::Log),
+            (None, Newest::Log),
+        ] {
+            let begun = Begun { seconds: Some(i64::MAX), log };
+            assert_eq!(compare_unnoted(begun, 7), expected, "{log:?}");
         }
         let unnumbered = Ended { seconds: END, rdb: RdbMark::Unknown, log: None };
         let begun = Begun { seconds: Some(END - 1), log: of(7, true) };

@@ -43,7 +43,8 @@ pub struct AofFiles {
     history: Vec<Vec<u8>>,
     /// The name of the history that the log files are of.
     replid: Option<ReplId>,
-    /// The end of the log, as the manifests have it that are written from now on.
+    /// Number of the log, and its end, as the manifests have it that are written from now on.
+    run: Option<u64>,
     ended: Option<Ended>,
 }
 
@@ -73,6 +74,7 @@ impl AofFiles {
             listed: BTreeMap::new(),
             history: Vec::new(),
             replid: None,
+            run: None,
             ended: None,
         }
     }
@@ -80,6 +82,15 @@ impl AofFiles {
     /// Sets the history of the log that manifests name from now on.
     pub fn set_replid(&mut self, id: ReplId) {
         self.replid = Some(id);
+    }
+
+    /// Sets the number of the log that manifests have from now on, until one has the log's end.
+    pub fn set_run(&mut self, run: Option<u64>) {
+        self.run = run;
+    }
+
+    pub fn run(&self) -> Option<u64> {
+        self.run
     }
 
     /// Sets what manifests say from now on of the end of the log.
@@ -323,7 +334,8 @@ impl AofFiles {
         let incr = list.segments.iter().map(|segment| self.listed(segment)).collect();
         let replid = self.replid.map(|id| *id.as_bytes());
         let ended = self.ended;
-        let text = Manifest { base: base.clone(), history: Vec::new(), incr, replid, ended }.write();
+        let run = self.run.filter(|_| ended.is_none());
+        let text = Manifest { base: base.clone(), history: Vec::new(), incr, replid, run, ended }.write();
         let (path, beside) = (self.path(&self.names.manifest()), self.path(&self.names.temp_manifest()));
         let file = self.disk.open(&beside, Mode::Truncate)?;
         write_all_at(&*file, &text, 0).map_err(|error| error.error)?;

@@ -11,7 +11,7 @@
 use isotherm_log::LogOffset;
 use isotherm_log::writer::List;
 use isotherm_persist::aof::commit::durable_by;
-use isotherm_persist::aof::manifest::{AofFile, Ended, Manifest};
+use isotherm_persist::aof::manifest::{AofFile, Manifest};
 use std::borrow::Cow;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -51,6 +51,7 @@ pub struct Opened {
 pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<Opened, CannotLoad> {
     let mut files = settings::files(node);
     let lock = files.lock().map_err(|()| CannotLoad)?;
+    files.set_run(ended::draw());
     node.aof.keep_folder(&files, lock);
     files.remove_leftovers();
     let manifest = match files.manifest().map_err(|()| CannotLoad)? {
@@ -58,8 +59,8 @@ pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<Opened, Ca
         found => found,
     };
     let is_older = match &manifest {
-        Some(Manifest { ended: Some(ended), .. }) => is_rdb_newer(node, ended)?,
-        _ => false,
+        Some(manifest) => is_rdb_newer(node, manifest)?,
+        None => false,
     };
     let (list, end, history) = match manifest {
         Some(manifest) if !is_older => {
@@ -95,9 +96,9 @@ impl Opened {
 // COMPAT(persistence): With `appendonly yes` an RDB file that was begun after the append-only file was
 // switched off is loaded, and becomes the first base; Valkey loads the append-only file, and writes that over
 // the RDB file later. Why: the data since would be lost.
-/// Returns whether the RDB file is newer than the log, which was switched off.
-fn is_rdb_newer(node: &Node, ended: &Ended) -> Result<bool, CannotLoad> {
-    let newest = ended::newest(node.store(), ended).map_err(|why| {
+/// Returns whether the RDB file is newer than the log, because that was switched off.
+fn is_rdb_newer(node: &Node, manifest: &Manifest) -> Result<bool, CannotLoad> {
+    let newest = ended::newest(node.store(), manifest).map_err(|why| {
         log::warning(why);
         CannotLoad
     })?;
@@ -205,19 +206,27 @@ fn move_old(node: &Node, files: &AofFiles, manifest: &Manifest) -> Result<(), Ca
     })
 }
 
-/// Writes the new name of the history to the manifest. The history continues in the last file.
-fn name_history(node: &Node, files: &mut AofFiles, list: &List) -> io::Result<()> {
-    files.set_replid(node.replication.state().history.id());
-    files.save(&going_on(list))
+/// Writes the number of the log to the manifest, and if it has changed the name of its history, which
+/// continues in the last file.
+fn name_log(node: &Node, files: &mut AofFiles, list: &List, is_renamed: bool) -> io::Result<()> {
+    if is_renamed {
+        files.set_replid(node.replication.state().history.id());
+    }
+    match files.save(&going_on(list)) {
+        // A later list has the number.
+        Err(error) if !is_renamed => {
+            log::warning(format!("Can't write the AOF manifest file: {}", os_text(&error)));
+            Ok(())
+        }
+        saved => saved,
+    }
 }
 
 /// Starts the writer. From here on changes are logged.
 fn begin(node: &'static Node, opened: Opened, is_renamed: bool) -> io::Result<()> {
     let Opened { mut files, list, end, .. } = opened;
-    if is_renamed {
-        // Before anything is logged of it.
-        name_history(node, &mut files, &list)?;
-    }
+    // Before anything is logged of it.
+    name_log(node, &mut files, &list, is_renamed)?;
     node.set_durable(end);
     settings::frame(node);
     node.aof.base_number.store(list.base.unwrap_or(0), Relaxed);
@@ -227,10 +236,10 @@ fn begin(node: &'static Node, opened: Opened, is_renamed: bool) -> io::Result<()
         let mut rewrites = node.aof.rewrites();
         rewrites.size_then_bytes = rewrites.base_bytes + log_bytes;
     }
-    let first = First::Behind(list, end);
+    let (first, run) = (First::Behind(list, end), files.run());
     let writer = driver::start(node.store(), &node.log, &node.aof, files, first, settings::policy(node))?;
     node.aof.set_on(writer);
-    ended::begin(node.store());
+    ended::begin(node.store(), run);
     node.log.set_read_by(&node.mail, LogReader::Aof, true);
     node.log.close_gap();
     gating::apply(node);

@@ -346,7 +346,7 @@ fn list_first(node: &'static Node, base_bytes: u64, refers: bool, began: Instant
     reference::in_force(node, refers);
     if node.aof.awaits_base.swap(false, Relaxed) {
         // Until now an RDB file was one behind the end of the log before.
-        ended::begin(node.store());
+        ended::begin(node.store(), node.aof.files().and_then(|files| files.run()));
         gating::apply(node);
     }
     let mut rewrites = node.aof.rewrites();

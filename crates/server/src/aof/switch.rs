@@ -215,6 +215,7 @@ impl Folder {
                 List::default()
             }
         };
+        files.set_run(ended::draw());
         node.aof.base_number.store(files.base_number(), Relaxed);
         Ok(Folder { files, lock, before })
     }

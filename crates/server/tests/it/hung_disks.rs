@@ -214,6 +214,54 @@ fn the_append_only_file_is_off_while_its_last_sync_hangs() {
     assert!(!server.log().contains("may be lost"));
 }
 
+/// The manifest cannot say that the append-only file was switched off; the RDB file does.
+#[test]
+fn a_save_behind_an_end_that_could_not_be_noted_is_newer() {
+    let disk = HangingDisk::new("aof-end");
+    let folder = disk.folder().to_str().unwrap();
+    let run = |state: &str, keys: &str| {
+        let server = start(&disk, &["--dir", folder, "--appendfsync", "always", "--appendonly", state]);
+        let found = keys.split(' ').count();
+        server.client().check(&format!("EXISTS {keys}"), &format!(":{found}\r\n"));
+        server
+    };
+    let switch_off = |client: &mut Client| {
+        disk.hang_call("rename", ".manifest");
+        client.check("CONFIG SET appendonly no", "+OK\r\n");
+    };
+    let set_and_save = |client: &mut Client, key: &str| {
+        client.check(&format!("SET {key} 1"), "+OK\r\n");
+        client.check("SAVE", "+OK\r\n");
+    };
+    let kill = |mut server: Server| {
+        server.signal("KILL");
+        server.wait();
+        // It may have been so before.
+        let _ = std::fs::remove_file(disk.folder().join("hangs"));
+    };
+    let server = start(&disk, &["--dir", folder, "--appendfsync", "always", "--appendonly", "yes"]);
+    let mut client = server.client();
+    set_and_save(&mut client, "a");
+    client.check("SET b 1", "+OK\r\n");
+    switch_off(&mut client);
+    kill(server);
+    // The RDB file was begun beside the log, which has more.
+    let server = run("yes", "a b");
+    switch_off(&mut server.client());
+    set_and_save(&mut server.client(), "c");
+    kill(server);
+    let server = run("no", "a b c");
+    assert!(!server.log().contains("what only that has is not loaded"));
+    set_and_save(&mut server.client(), "d");
+    kill(server);
+    let server = run("yes", "a b c d");
+    assert!(server.log().contains("was switched off before the RDB file was written"));
+    switch_off(&mut server.client());
+    set_and_save(&mut server.client(), "e");
+    kill(server);
+    run("yes", "a b c d e");
+}
+
 #[test]
 fn what_changes_a_cluster_hangs_with_its_file_alone() {
     let disk = HangingDisk::new("nodes");

@@ -120,11 +120,20 @@ fn the_end_of_a_log_is_a_comment() {
         manifest.add_incr(&Names::new(b"a"), 3, Some(Place { start: 0, len: None }));
         assert_eq!(Manifest::parse(&manifest.write()), Ok(manifest));
     }
+    let running = Manifest { run: Some(0x83), ..Manifest::default() };
+    assert_eq!(Manifest::parse(&running.write()), Ok(running));
     let text = "#isotherm ended 1764316800 rdb 176-0000000000000083";
     assert_eq!(parsed(text).ended.map(|ended| ended.rdb), Some(RdbMark::File { bytes: 176, sum: 0x83 }));
-    for comment in
-        ["ended", "ended 5", "ended x rdb none", "ended 5 rdb 1", "ended 5 rdb 1-x", "ended 5 rdb none log x"]
-    {
+    for comment in [
+        "ended",
+        "ended 5",
+        "ended x rdb none",
+        "ended 5 rdb 1",
+        "ended 5 rdb 1-x",
+        "ended 5 rdb none log x",
+        "run x",
+        "run",
+    ] {
         assert!(Manifest::parse(format!("#isotherm {comment}\n").as_bytes()).is_err(), "{comment}");
     }
     let nothing = Manifest::default().write();
