@@ -12,7 +12,7 @@ pub type FormatRow = (&'static str, FormatValue);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FormatValue {
     Number(u64),
-    Text(&'static str),
+    Text(&'static [u8]),
 }
 
 /// Returns the value of a size, of an offset or of a mark.
@@ -21,6 +21,6 @@ pub const fn number(value: usize) -> FormatValue {
 }
 
 /// Returns the value of a mark that is text.
-pub const fn text(value: &'static str) -> FormatValue {
+pub const fn text(value: &'static [u8]) -> FormatValue {
     FormatValue::Text(value)
 }

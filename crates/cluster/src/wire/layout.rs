@@ -1,4 +1,4 @@
-//! Where the fields of a message are. All integers have their highest byte first.
+//! Places of the fields of a message. All integers have their highest byte first.
 //!
 //! ```text
 //!   full header, 2256 B
@@ -110,7 +110,7 @@ pub const HAS_EXTENSIONS: u8 = 1 << 2;
 pub const FORMAT: FormatPart = (
     "bus message",
     &[
-        ("signature", text("RCmb")),
+        ("signature", text(&SIGNATURE_TEXT)),
         ("protocol version", number(PROTOCOL_VERSION as usize)),
         ("at: signature", number(SIGNATURE.at)),
         ("at: total", number(TOTAL.at)),
@@ -137,8 +137,6 @@ pub const FORMAT: FormatPart = (
         ("type: light", number(LIGHT as usize)),
     ],
 );
-
-const _: () = assert!(matches!(&SIGNATURE_TEXT, b"RCmb"));
 
 /// With a NUL.
 const IP_BYTES: usize = 46;

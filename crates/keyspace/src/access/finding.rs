@@ -80,10 +80,8 @@ impl Txn<'_, '_> {
         self.meet_stale(db, key, location)
     }
 
-    /// Finds the entry whose value goes elsewhere. One shown from its record may find no room in memory. After
-    /// a value that could not be read nothing goes anywhere: it may be what stands there.
+    /// Finds the entry whose value goes elsewhere. One shown from its record may find no room in memory.
     pub(super) fn locate_source(&mut self, (db, key): (Db, &Key<'_>)) -> Result<Location, Full> {
-        self.refuse_unread()?;
         self.locate(db, key).filter(|location| location.spot.is_some()).ok_or(Full)
     }
 

@@ -6,7 +6,7 @@
 //!   a stub at a              --move_node: the keeper has it at b now-->                  a stub at b
 //!   a stub                   --give_node: its record was read-->                         a page, leaf or block
 //! ```
-//! None of these is a change of the data, nor a use of the key. The collection keeps its entry and what leads
+//! Moves of nodes change no data and use no key. The collection keeps its entry and what leads
 //! to its nodes; what else lies in it stays where it is. A command finds nothing of what is away, and notes
 //! it (`Cold::note_missed`); one that changes a collection has what it names read before (`away_nodes`), or
 //! says what it wants before it changes anything (`Cold::note_wanted`).
@@ -198,14 +198,6 @@ impl Txn<'_, '_> {
     pub(super) fn refuse_failed(&self) -> Result<(), Full> {
         let has_failed = self.held.guarded().any(|partition| partition.store.cold.has_failed());
         if has_failed { Err(Full) } else { Ok(()) }
-    }
-
-    /// Refuses a change after a value or a part of one could not be read: to the command it was absent.
-    pub(super) fn refuse_unread(&self) -> Result<(), Full> {
-        if self.held.missing.iter().any(|missing| !missing.is_readable) {
-            return Err(Full);
-        }
-        self.refuse_failed()
     }
 }
 

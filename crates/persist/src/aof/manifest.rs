@@ -29,7 +29,7 @@ pub const MANIFEST_BYTES_MAX: usize = 16 << 20;
 const REPLID_BYTES: usize = 40;
 
 /// Beginning of our own comments.
-const OURS: &[u8] = b"#isotherm ";
+pub(super) const OURS: &[u8] = b"#isotherm ";
 
 /// The text of a manifest without files: an empty one is refused.
 const NOTHING: &[u8] = b"# Nothing is listed yet.\n";

@@ -33,12 +33,10 @@ pub(crate) const FORMAT: FormatPart = (
     "append-only file",
     &[
         ("comment, most", number(COMMENT_BYTES_MAX)),
-        ("mark of a command outside of the log", text("#isotherm unlogged")),
-        ("mark in the manifest", text("#isotherm ")),
+        ("mark of a command outside of the log", text(UNLOGGED)),
+        ("mark in the manifest", text(super::manifest::OURS)),
     ],
 );
-
-const _: () = assert!(matches!(UNLOGGED, b"#isotherm unlogged"));
 
 /// The line that announces a length: `*` or `$`, twenty digits, CR LF.
 const LENGTH_LINE_BYTES_MAX: usize = 32;

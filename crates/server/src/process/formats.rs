@@ -21,7 +21,9 @@ pub fn table() -> String {
         for (name, value) in *rows {
             _ = match value {
                 FormatValue::Number(value) => writeln!(text, "{part} | {name} | {value}"),
-                FormatValue::Text(value) => writeln!(text, "{part} | {name} | \"{value}\""),
+                FormatValue::Text(value) => {
+                    writeln!(text, "{part} | {name} | \"{}\"", value.escape_ascii())
+                }
             };
         }
     }

@@ -5,9 +5,9 @@
 //! command inside EXEC ----+--> run(Invocation):  before | handler | after  --> Outcome: Done, Block(wait), Cold(keys)
 //! waiter that is served --+
 //! ```
-//! Nothing here knows a session. A `Caller` asks, and the reply goes where the invocation says. The caller
-//! decides what an outcome means: a session waits, a waiter continues waiting, a transaction was not to
-//! block.
+//! **What this module does not know:** a session. A `Caller` asks, and the reply goes where the invocation
+//! says. The caller decides what an outcome means: a session waits, a waiter continues waiting, a transaction
+//! was not to block.
 
 use isotherm_commands::call::HashedKeys;
 use isotherm_commands::{Call, Flags, Handler, Outcome, Records, naming};
@@ -181,6 +181,7 @@ fn run_named(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
         exec.held.note_passed();
     }
     if exec.held.has_missed() || exec.held.walk.is_wanting() {
+        debug_assert_eq!(counts.dirty, 0, "{} took what it could not see for absent", command.name);
         exec.held.keep_passed();
         exec.stats.count_expired(counts);
         reply.truncate(mark);

@@ -492,7 +492,9 @@ impl Inner {
         if self.goes_on() {
             self.dispatcher.begin_part();
             self.turn_again();
-            self.end_waiting();
+            if !self.deadlines.is_empty() {
+                self.end_waiting();
+            }
             if !self.parking.is_idle() {
                 self.resume_parked();
             }

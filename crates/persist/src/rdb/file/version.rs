@@ -33,17 +33,15 @@ pub(crate) const FORMAT: FormatPart = (
         ("magic and version", number(MAGIC_BYTES)),
         ("version: plain", number(kind::VERSION_PLAIN as usize)),
         ("version: field times", number(kind::VERSION_FIELD_EXPIRY as usize)),
-        ("magic of a file that refers", text("ISOTHERM")),
+        ("magic of a file that refers", text(REFERRING_LINE)),
         ("refers to values", number(REFERENCES as usize)),
         ("refers to values and keys", number(REFERENCES_TO_BUNDLES as usize)),
-        ("field: log of values", text(SWAP_LOG)),
-        ("field: secret of the key hash", text(SWAP_KEY_SECRET)),
-        ("field: number of the log", text(LOG_MARK)),
+        ("field: log of values", text(SWAP_LOG.as_bytes())),
+        ("field: secret of the key hash", text(SWAP_KEY_SECRET.as_bytes())),
+        ("field: number of the log", text(LOG_MARK.as_bytes())),
         ("secret of the key hash", number(KEY_SECRET_BYTES)),
     ],
 );
-
-const _: () = assert!(matches!(REFERRING_LINE, b"ISOTHERM"));
 
 impl FileVersion {
     /// Every Valkey, and Redis since 7.2, reads it.
