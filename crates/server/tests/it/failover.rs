@@ -708,7 +708,12 @@ fn a_transaction_that_begins_to_follow_keeps_its_offset() {
     {
         one.check(line, "+QUEUED\r\n");
     }
-    one.check("EXEC", &format!("*4\r\n+OK\r\n+OK\r\n{READ_ONLY}$1\r\n1\r\n"));
+    one.send(encode(&["EVAL", "return redis.pcall('SET', KEYS[1], 1)['err']", "1", "behind"]));
+    one.expect("+QUEUED\r\n");
+    let by_script = READ_ONLY.trim_start_matches('-').trim_end();
+    let replies =
+        format!("*5\r\n+OK\r\n+OK\r\n{READ_ONLY}$1\r\n1\r\n${}\r\n{by_script}\r\n", by_script.len());
+    one.check("EXEC", &replies);
     wait_until("the link is up", || one.ask("INFO replication").contains("master_link_status:up"));
     for round in 0..3 {
         two.check("CLIENT KILL TYPE replica", ":1\r\n");

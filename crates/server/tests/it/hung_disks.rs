@@ -307,6 +307,45 @@ fn a_save_of_a_replica_does_not_become_its_snapshot() {
     wait_until("it follows", || two.ask("DEBUG DIGEST") == one.ask("DEBUG DIGEST"));
 }
 
+/// A replica gets the file that was made for it: neither a save that would take its name before it is opened
+/// nor another `dbfilename` gives it an older or a newer one.
+#[test]
+fn a_replica_gets_the_file_of_its_cut() {
+    let disk = HangingDisk::new("sent");
+    let folder = disk.folder().join("primary");
+    std::fs::create_dir(&folder).unwrap();
+    let arguments = [
+        "--dir",
+        folder.to_str().unwrap(),
+        "--save",
+        "",
+        "--repl-diskless-sync",
+        "no",
+        "--enable-protected-configs",
+        "yes",
+        "--enable-debug-command",
+        "yes",
+    ];
+    let primary = disk.start(&arguments);
+    let mut one = primary.client();
+    one.check("CONFIG SET dbfilename old.rdb", "+OK\r\n");
+    one.check("SAVE", "+OK\r\n");
+    one.check("CONFIG SET dbfilename dump.rdb", "+OK\r\n");
+    one.check("INCR count", ":1\r\n");
+    disk.hang_call("open", "/dump.rdb$");
+    let replica = Server::start(&["--enable-protected-configs", "yes", "--enable-debug-command", "yes"]);
+    let mut two = replica.client();
+    two.check(&format!("REPLICAOF 127.0.0.1 {}", primary.port), "+OK\r\n");
+    wait_until("the file has its name", || folder.join("dump.rdb").exists());
+    one.check("INCR count", ":2\r\n");
+    one.check("SAVE", "-ERR Background save already in progress\r\n");
+    one.check("CONFIG SET dbfilename old.rdb", "+OK\r\n");
+    disk.answer();
+    wait_until("the link is up", || two.ask("INFO replication").contains("master_link_status:up"));
+    wait_until("it follows", || two.ask("DEBUG DIGEST") == one.ask("DEBUG DIGEST"));
+    two.check("GET count", "$1\r\n2\r\n");
+}
+
 /// A log file whose first sync fails is begun again; the one before it keeps what was written.
 #[test]
 fn a_prepared_file_that_fails_at_first_costs_nothing() {
