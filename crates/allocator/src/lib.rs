@@ -2,7 +2,7 @@
 //!
 //! **What this crate does not know:** what is allocated, and for whom. A request is a size.
 //!
-//! One of four is chosen when building, by a cargo feature; each has a file here with the same face, so that
+//! A cargo feature chooses one of four when building; each has a file here with the same face, so that
 //! nothing else knows which one it is.
 //!
 //! ```text

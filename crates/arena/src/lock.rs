@@ -5,7 +5,7 @@
 //!   release  store(0, release)       no second read-modify-write, no thread to wake
 //! ```
 //!
-//! Nothing waits, allocates or calls the kernel under this lock, except a commit (one mprotect per MB) and
+//! A holder neither waits nor allocates nor calls the kernel, except for a commit (one mprotect per MB) and
 //! page faults, so its holder is about to leave, and going to sleep for it would cost a hundred times the
 //! section. If the holder was preempted, the waiter soon yields its processor, and at last sleeps.
 //!

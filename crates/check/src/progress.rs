@@ -1,4 +1,4 @@
-//! How far a check has come: a line on standard error, at a terminal only.
+//! Progress of a check: a line on standard error, at a terminal only.
 //!
 //! ```text
 //! dump.rdb  [############################            ]  71%  4.2 GB of 5.9 GB  830 MB/s  2 s left

@@ -10,7 +10,7 @@
 //! keep what they can say: not when a consumer was last seen, nor a pending entry that was deleted from its
 //! stream.
 //!
-//! Of a collection 64 elements are held, and of a stream the pending entries of one group.
+//! The writer holds 64 elements of a collection, and of a stream the pending entries of one group.
 
 use crate::parts;
 use isotherm_keyspace::{

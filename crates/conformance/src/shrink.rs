@@ -1,4 +1,4 @@
-//! From hundreds of steps that end in a difference to the few that make it.
+//! Reduction of hundreds of steps that end in a difference to the few that make it.
 //!
 //! First every command becomes a step of its own (unless the difference needs them in one write); then pieces
 //! are left out, halves first and single steps last, as long as some difference remains. Each attempt starts

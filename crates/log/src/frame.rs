@@ -9,8 +9,8 @@
 //!   bytes   |<- room for the head ->| entries                 | EXEC |
 //!                  [MULTI] [SELECT] |                                     the head is written from right to left
 //! ```
-//! Whether the frame needs its first SELECT depends on the frame before it, so only the tail can say: the
-//! frame leaves room, and is contiguous all the same. It is complete otherwise before the tail's lock is
+//! The frame before it decides whether a frame needs its first SELECT, so only the tail can say: the frame
+//! leaves room, and is contiguous all the same. It is complete otherwise before the tail's lock is
 //! taken. SELECT stands after MULTI, as in Valkey.
 
 use isotherm_stdx::{push_i64, push_u64};

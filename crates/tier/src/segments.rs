@@ -10,10 +10,10 @@
 //! (its list was written, and the disk did not say so): then both continue to count until a later one is in
 //! force.
 //!
-//! Of very many segments few change between two steps of the thread that writes: it reads sums, and looks at
+//! Few of very many segments change between two steps of the thread that writes: it reads sums, and looks at
 //! those that began to live or died (`Live::take_turned`), that were closed, or that wait.
 //!
-//! Which one is cleaned, and when: `policy`.
+//! `policy` decides which segment is cleaned, and when.
 
 use crate::config::LogConfig;
 use crate::live::{self, Live};

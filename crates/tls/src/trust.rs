@@ -1,4 +1,4 @@
-//! Whose certificates are believed.
+//! Certificates that are believed.
 //!
 //! A server is asked for a certificate that an authority has signed, and not for its name, as OpenSSL does it
 //! for Valkey: nodes know each other by address.

@@ -1,6 +1,6 @@
 //! `cargo xtask`: the commands of daily work, in Rust so that a machine with Rust has them all.
 //!
-//! Nothing here is part of the server. This crate has no dependencies, so that the first command a newcomer
+//! No part of the server is here. This crate has no dependencies, so that the first command a newcomer
 //! types answers in seconds, and so that a missing tool is named here, in one line, before a dependency's
 //! build stumbles over it.
 //!

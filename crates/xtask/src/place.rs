@@ -1,4 +1,4 @@
-//! Where things are: the checkout, what it builds, and what it installs for itself.
+//! Places of things: the checkout, what it builds, and what it installs for itself.
 
 use std::path::{Path, PathBuf};
 

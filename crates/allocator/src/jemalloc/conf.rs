@@ -4,7 +4,8 @@
 //!   .preinit_array: listen()   jemalloc starts: reads its options,    main: complaints()
 //!                              says what it does not understand  -->  the log has them, once
 //! ```
-//! It would say so on standard error, which a log does not have. Until it is read, what it says is kept here.
+//! jemalloc would write its complaints to standard error, which a log does not have. They are kept here until
+//! they are read.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::{Mutex, PoisonError};

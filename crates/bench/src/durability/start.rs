@@ -1,4 +1,4 @@
-//! From exec to the first PONG that says that all data is there, the files being in the page cache.
+//! Time from exec to the first PONG that says that all data is there, the files being in the page cache.
 
 use std::time::Instant;
 

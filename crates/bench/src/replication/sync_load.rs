@@ -4,9 +4,9 @@
 //! ```text
 //!   SETs of random keys, open loop ---> primary ---> a new replica, from REPLICAOF to the link that is up
 //! ```
-//! As with a save under load (`durability::save_load`): memory is the proportional share (PSS) of the process
-//! and of what it has forked, and as reading it holds up the process, memory and times come from different
-//! syncs. Limits are those that the servers have by themselves.
+//! Memory is measured as in a save under load (`durability::save_load`): it is the proportional share (PSS)
+//! of the process and of what it has forked, and as reading it holds up the process, memory and times come
+//! from different syncs. Limits are those that the servers have by themselves.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;

@@ -4,7 +4,7 @@
 //!   #TS:1700000000 | *3 SET a b | *1 MULTI | *3 SET c d | EOF
 //!                               ^ ok_up_to                        a transaction counts when its EXEC is there
 //! ```
-//! Nothing is kept of a command but its name, as far as it may be MULTI or EXEC.
+//! The parser keeps nothing of a command but its name, as far as it may be MULTI or EXEC.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};

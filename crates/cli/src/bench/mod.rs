@@ -7,7 +7,7 @@
 //!                                           |
 //!             report  <---  progress line, histogram merged, figures
 //! ```
-//! In a cluster each connection belongs to a node (`nodes`), and keys get a tag that leads to it.
+//! Each connection to a cluster belongs to a node (`nodes`), and keys get a tag that leads to it.
 
 pub mod engine;
 pub mod histogram;

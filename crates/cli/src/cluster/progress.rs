@@ -1,4 +1,4 @@
-//! How far a reshard or a rebalance is: valkey-cli's lines and marks in a pipe, a bar at a terminal.
+//! Progress of a reshard or a rebalance: valkey-cli's lines and marks in a pipe, a bar at a terminal.
 //!
 //! ```text
 //! reshard      Moving slot 93 from a:1 to b:1: ...     a dot for each key, `#` for each slot

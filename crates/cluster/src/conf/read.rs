@@ -4,8 +4,8 @@
 //!   line -> words, as a shell splits them -> 1 `vars` with pairs, or 8 and more of a node: id, address, flags, primary, 4 numbers, slots
 //!   address -> parts between commas: ip:port@bus, hostname, name=value ...
 //! ```
-//! Of a slot that two lines claim the first one has it, as in Valkey. Numbers are read strictly, where Valkey
-//! takes `12x` as 12 and `x` as 0: of a file that is damaged nothing is believed.
+//! A slot that two lines claim belongs to the first of them, as in Valkey. Numbers are read strictly, where
+//! Valkey takes `12x` as 12 and `x` as 0: of a file that is damaged nothing is believed.
 
 use super::write::FLAG_NAMES;
 use super::{Conf, ConfError, ConfNode, Defect, FILE_BYTES_MAX, NODES_MAX};

@@ -8,9 +8,10 @@
 //!                                            --> Resolve      <-- Resolved   the addresses of a host name
 //!                                            --> Publish, Answer, Deliver, Follow, DeleteKeys, Say
 //! ```
-//! **What must survive a crash holds when it is saved, not before.** A vote, an epoch that this node gave
-//! itself, a slot that it claims: messages and answers show them only after `Saved` (`commit.rs`; `Standing`
-//! is what messages show). Facts that it learned from others are saved within a second, without waiting.
+//! **Facts that must survive a crash hold when they are saved, not before.** A vote, an epoch that this node
+//! gave itself, a slot that it claims: messages and answers show them only after `Saved` (`commit.rs`;
+//! `Standing` is what messages show). Facts that it learned from others are saved within a second, without
+//! waiting.
 //!
 //! Invariants (`check_invariants`): an owner, a primary and a link's node are nodes of the table; a node's
 //! `slot_count` is the number of slots that it owns; a slot is migrating only if this node (or its primary)

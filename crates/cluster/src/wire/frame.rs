@@ -1,4 +1,4 @@
-//! Where a message ends in a sequence of bytes, from its first 14 bytes.
+//! End of a message in a sequence of bytes, found by its first 14 bytes.
 //!
 //! ```text
 //!   |RCmb|total 4|version 2|port 2|type 2| ...

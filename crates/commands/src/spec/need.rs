@@ -7,8 +7,8 @@
 //! RO                      GET SMEMBERS  all              all; elements if arguments name some (HGET, LRANGE)
 //! RW                      APPEND SADD   all              elements
 //! ```
-//! It follows from the flags of a key, the group and the required arguments. Where it does not, a declaration
-//! states it: TTL "accesses" a value, and needs nothing of it. A value that is not in memory is fetched as
+//! The need follows from the flags of a key, the group and the required arguments. A declaration states any
+//! other: TTL "accesses" a value, and needs nothing of it. A value that is not in memory is fetched as
 //! far as it is needed.
 
 use super::{Argument, ArgumentKind, Group, KeyFlags, Spec};

@@ -9,7 +9,7 @@
 //! ```text
 //!   no such key  --put_cold: a file refers to its value-->         COLD
 //! ```
-//! None of these is a change of the data: no effect, no WATCH, no count of changes, and no use of the key. A
+//! Moves to and from disk change no data: no effect, no WATCH, no count of changes, and no use of the key. A
 //! page that a snapshot has not seen yet is saved before, as for any change. A reference that an entry does
 //! not take, or no longer has, goes back to the keeper at once.
 

@@ -6,7 +6,7 @@
 //!   in a bundle  --thaw: the record was read-->                              HOT
 //!   no such keys  --put_bundle: a file refers to their record-->             a bundle
 //! ```
-//! None of these is a change of the data, nor a use of a key. A command that names a frozen key has it thawed
+//! Freezing and thawing change no data and use no key. A command that names a frozen key has it thawed
 //! before it runs; what a command looks up beyond that is read by the lookup itself, which waits for the disk
 //! under the lock.
 //!

@@ -6,10 +6,10 @@
 //!   new        before the first event of the command for that key; at the end if it has none
 //!   del        of a key that lost its last element: behind the command's events for it
 //! ```
-//! That is Valkey's order: `SMOVE a b x` emits `srem a`, `del a`, `new b`, `sadd b`, whatever was stored
+//! The order is Valkey's: `SMOVE a b x` emits `srem a`, `del a`, `new b`, `sadd b`, whatever was stored
 //! first.
 //!
-//! Nothing is kept, and no key is copied, unless a client subscribes to events.
+//! A name is kept, and a key copied, only while a client subscribes to events.
 
 use crate::access::effect::{Effect, EffectMask, EffectSink, EventClass};
 use crate::layout::kind::Db;

@@ -4,8 +4,8 @@
 //!   bits  0-39   where it is: means nothing here
 //!   bits 40-63   its bytes: 1 to 16 MB
 //! ```
-//! In an entry it stands where an object's number would, in the same 8 B. An object has zeros where the
-//! length is, so one is never taken for the other.
+//! A reference stands in an entry where an object's number would, in the same 8 B. An object has zeros where
+//! the length is, so one is never taken for the other.
 
 use crate::layout::bound::{NEVER, bound_of, moment_of};
 use crate::layout::kind::{Db, Form, Type};

@@ -12,7 +12,7 @@
 //!   chain                           sequences of nodes
 //! ```
 //!
-//! Nothing here knows databases, locks or clients.
+//! The layer does not know databases, locks or clients.
 
 pub(crate) mod bound;
 pub(crate) mod bundle;

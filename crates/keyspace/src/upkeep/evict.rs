@@ -209,8 +209,8 @@ impl Held<'_> {
     /// Evicts the keys of a bundle that the policy may take, if its record is still there. Its partition is
     /// held. Returns how many left.
     ///
-    /// Which keys these are only the record says: `payload`, which the caller has read while nothing was
-    /// held. None of them was used since it was written, so none is worth more than another.
+    /// The record alone says which keys these are: `payload`, which the caller has read while nothing was
+    /// held. No key of it was used since it was written, so none is worth more than another.
     pub fn evict_bundle(
         &mut self,
         at: &BundleAt,

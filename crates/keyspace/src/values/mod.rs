@@ -10,7 +10,7 @@
 //!   parts, receiver, saved, cut              a collection in parts, and what a snapshot under way still needs
 //! ```
 //!
-//! Nothing here knows which slot or database a value belongs to.
+//! The layer does not know the slot or database of a value.
 
 pub(crate) mod blocks;
 pub(crate) mod cold;

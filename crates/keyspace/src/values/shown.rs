@@ -6,8 +6,8 @@
 //!   find   that entry, while its bundle still has the key             (a use is noted)
 //!   drop   what was used goes with the locks of its command, the rest when it had its time
 //! ```
-//! Nothing of it is data: a key that is changed comes to memory before. Invariant: `bytes` is the sum over
-//! what is shown.
+//! Shown entries are no data: a key that is changed comes to memory before. Invariant: `bytes` is the sum
+//! over what is shown.
 
 use crate::layout::bound::NEVER;
 use crate::layout::bundle::Item;

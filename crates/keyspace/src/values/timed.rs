@@ -3,7 +3,7 @@
 //! ```text
 //!   [fields u16][time i64] x fields [field, value, field, value, ... packed (see `packed`)]        no time: the lowest number
 //! ```
-//! Its entry says when the first field is due (`due_of`), because nothing looks at its bytes until then.
+//! The entry of such a hash says when its first field is due (`due_of`): its bytes are not looked at before.
 
 use crate::layout::bound::{NEVER, bound_of};
 use crate::layout::kind::Form;

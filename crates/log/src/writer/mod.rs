@@ -31,7 +31,7 @@
 //! **Switched on while there is data**, the writer lists its files only with the first base: until then a
 //! start reads what was there before.
 //!
-//! How records are framed in a file, how the list is written and what a file is called are the caller's.
+//! The caller decides how records are framed in a file, how the list is written and what a file is called.
 //!
 //! Invariants: `durable <= written <= collected`; what is released is durable, or under `no` written; offsets
 //! announced as durable only grow; each file begins where the one before it ends.

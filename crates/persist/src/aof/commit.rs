@@ -29,8 +29,8 @@
 //! ```text
 //!   #isotherm prepared BYTES...  |  commit, #....\r\n  |  commit, #....\r\n  |  #isotherm unused....  |  #isotherm unused....
 //! ```
-//! Its sectors are used in their order: after the first unused one there is nothing, up to BYTES, where a
-//! server that knows nothing of this may have appended.
+//! The sectors of a prepared file are used in their order: after the first unused one there is nothing, up to
+//! BYTES, where a server that knows nothing of this may have appended.
 //!
 //! **Torn or damaged.** A bad commit at the end of what was written is cut off, like any truncated tail. If a
 //! later commit says that the bad one was durable, the file was damaged afterwards: that is never cut off

@@ -3,8 +3,8 @@
 //! ```text
 //! [f5][code as string] ... [version u16][crc64 of all before it]        little endian
 //! ```
-//! It is the part of an RDB file that has the libraries, with the footer of DUMP. The code is not looked at
-//! here.
+//! The payload is the part of an RDB file that has the libraries, with the footer of DUMP. The code is not
+//! looked at here.
 
 use isotherm_stdx::crc64::crc64;
 use std::borrow::Cow;

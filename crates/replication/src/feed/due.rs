@@ -1,4 +1,4 @@
-//! Which replicas the next cut serves, and when it is due.
+//! Replicas that the next cut serves, and the time at which it is due.
 //!
 //! One cut serves all that wait and want the same bytes: the same parts, in the same version of the format.
 //! The first that waits decides. A snapshot that is streamed is delayed a while, for those that come a moment

@@ -8,9 +8,9 @@
 //!      |                  | nothing is shown of        |                 | it shows the times of pings
 //!   topology 9   SLOTS  [the same one]           SHARDS [the same]   NODES [ ]
 //! ```
-//! They stand next to the topology that they show, so a thread that has compared a generation needs no lock,
-//! and no reply is older than the topology that MOVED is taken from. A reply that no client asks for is not
-//! made.
+//! The replies stand next to the topology that they show, so a thread that has compared a generation needs no
+//! lock, and no reply is older than the topology that MOVED is taken from. A reply that no client asks for is
+//! not made.
 
 use isotherm_cluster::topology::Topology;
 use isotherm_cluster::topology::ready::{self, SlotTexts, Slots};

@@ -7,8 +7,8 @@
 //!   a waiter served  its own records                           -> a frame behind that of the command which served it
 //!   cron, eviction   a key that expired or was evicted         -> a frame each
 //! ```
-//! This module knows neither what the frames become (append-only file, backlog, replicas) nor their readers.
-//! While the log has no reader, a command costs one test of a task.
+//! **What this module does not know:** what the frames become (append-only file, backlog, replicas), and
+//! their readers. While the log has no reader, a command costs one test of a task.
 
 use isotherm_commands::Records;
 use isotherm_keyspace::Db;

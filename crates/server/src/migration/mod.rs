@@ -9,7 +9,7 @@
 //!                        changed again? once more, leased: who needs it waits
 //!   the reply       <--- over
 //! ```
-//! Nothing is locked while the network is waited for, and no worker waits. There are few threads
+//! MIGRATE holds no lock while it waits for the network, and no worker waits. There are few threads
 //! (`THREADS_MAX`), which begin with the first MIGRATEs.
 //!
 //! **Here or there.** A key leaves only under the lock under which it was found to be what the target has
@@ -22,10 +22,10 @@
 //!   it is deleted, expires  the target is to delete it too, if it has said OK to it
 //!   it is made anew         it is sent again
 //! ```
-//! Where a cluster's slot is on its way a client would be sent on to the target for a key that is missing
-//! here; while the key is on its way (`flights`) it waits instead. Between two servers without a cluster, a
-//! client that writes to the key at the target meanwhile may find that the MIGRATE has written over it, or
-//! has deleted it.
+//! A client would be sent on to the target for a key that is missing here, if its slot is on its way; while
+//! the key is on its way (`flights`) it waits instead. Between two servers without a cluster, a client that
+//! writes to the key at the target meanwhile may find that the MIGRATE has written over it, or has deleted
+//! it.
 //!
 //! **The third time** the keys are leased as those of a long script are (`keyspace` `lease`): commands that
 //! need one of them wait, all others run, and what stops the whole node waits too. That lasts as long as the

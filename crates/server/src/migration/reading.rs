@@ -4,8 +4,8 @@
 //! ```text
 //!   lock: lack | unlock,  read,  lock: hand_over, lack? a portion | unlock
 //! ```
-//! Nothing is held while the disk is read, and a thread of the tier reads it, which can be left behind. Once
-//! it was silent for `swap-read-timeout`, nothing more is read for this MIGRATE: the keys that lack something
+//! A thread of the tier reads the disk while no lock is held, and can be abandoned. After the disk was silent
+//! for `swap-read-timeout`, nothing more is read for this MIGRATE: the keys that lack something
 //! stay, the others leave.
 
 use isotherm_commands::call::ColdKey;

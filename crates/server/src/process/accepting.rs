@@ -7,7 +7,7 @@
 //! The thread locks nothing of the keyspace and waits for sockets only: clients without a connection can come
 //! and end what holds up the others (SCRIPT KILL, SHUTDOWN NOSAVE).
 //!
-//! When the process has no file descriptor left, accepting rests for a while: the waiting connection would be
+//! Accepting rests for a while if the process has no file descriptor left: the waiting connection would be
 //! reported again and again.
 
 use isotherm_reactor::{Events, Mailbox, Stream, Token};

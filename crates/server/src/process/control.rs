@@ -5,8 +5,8 @@
 //! a message ------------> a handover, a switch of the append-only file, ...
 //! hz ------------------> cron
 //! ```
-//! It never waits for the end of a script: what needs the gate is tried, and stays due until the gate was
-//! had. So SHUTDOWN NOSAVE is heard whatever runs. Connections are accepted by a thread of their own
+//! The thread never waits for the end of a script: what needs the gate is tried, and stays due until the gate
+//! was had. So SHUTDOWN NOSAVE is heard whatever runs. Connections are accepted by a thread of their own
 //! (`accepting`).
 
 use isotherm_reactor::{Events, Mailbox};

@@ -6,7 +6,7 @@
 //!                                                   ISOTHERM_MALLOC_CONF="narenas:2;<the user's>"
 //!         --> the second says what was asked for --> start
 //! ```
-//! Of two words about an option jemalloc takes the later, so `MALLOC_CONF` has the last. CONFIG GET shows
+//! jemalloc takes the later of two words about an option, so `MALLOC_CONF` has the last. CONFIG GET shows
 //! what it names. `exec` keeps the process' number, so a supervisor notices nothing; and it is not done
 //! unless one of these parameters is set.
 

@@ -12,7 +12,7 @@
 //! paused is with the replica, or this node still is the primary. The link to the new primary reports what
 //! came of the request.
 //!
-//! That thread waits for no script: with one in its middle the next step is tried again, and a time limit
+//! The feeder waits for no script: with one in its middle the next step is tried again, and a time limit
 //! ends the pause meanwhile.
 //!
 //! Invariants: the phase changes while everything is held, but for the end of a handover that has succeeded;

@@ -5,9 +5,9 @@
 //!   log       [  ring, at offset % size ][ on its way ][  memory: repl-backlog-size  ]
 //!   file      ...end][ ....... ][first...      a byte of the log has its place; what is `size` further writes over it
 //! ```
-//! Nothing is written while all replicas have what leaves memory. Bytes that a replica may lack - one that is
-//! slow, waits for its snapshot, or left a while ago - are written as they leave, so the ring is contiguous
-//! with memory.
+//! The file gets no byte while all replicas have what leaves memory. Bytes that a replica may lack - one that
+//! is slow, waits for its snapshot, or left a while ago - are written as they leave, so the ring is
+//! contiguous with memory.
 //!
 //! The spill does no I/O: it says what is to be written or read where, and hears what became of it. Jobs are
 //! carried out in the order in which they were made, so one that reads has what it was to read, even where a

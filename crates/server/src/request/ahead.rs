@@ -5,8 +5,9 @@
 //!   GET a | GET b | TTL c | APPEND d x | ...      a is cold: its connection is parked
 //!           b      (c)      d                     are looked at too, and read if they are cold; c if its key may be frozen
 //! ```
-//! It is a guess: a request may change what those after it mean (SELECT, DEL), and then something was read
-//! without effect. Values that were read are lent, so the later requests find them in memory when they run.
+//! Reading ahead is a guess: a request may change what those after it mean (SELECT, DEL), and then something
+//! was read without effect. Values that were read are lent, so the later requests find them in memory when
+//! they run.
 
 use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;

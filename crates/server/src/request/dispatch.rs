@@ -7,7 +7,7 @@
 //! turn      the handler: a data command by `execute`, another with its session
 //! metering  how long it took, how long it held what it locked; waiters are served
 //! ```
-//! What a batch has locked stays locked while consecutive commands need the same partition, and is released
+//! Partitions of a batch stay locked while consecutive commands need the same partition, and is released
 //! before anything that takes long.
 
 use isotherm_commands::Outcome;

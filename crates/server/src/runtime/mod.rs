@@ -1,5 +1,7 @@
-//! What a thread of the server needs whatever it does: the log, the clocks, work in steps, random numbers and
-//! files of operators. This folder does not know what runs.
+//! Needs of every thread of the server: the log, the clocks, work in steps, random numbers and files of
+//! operators.
+//!
+//! **What this folder does not know:** what runs.
 
 pub mod log;
 pub mod operator_file;

@@ -5,7 +5,7 @@
 //!   the segment filled first     [ passed: gone, or copied ][ next ][ lives ...            ]
 //!   the segment being filled     [ values from memory      ]      as many bytes of one go as come to the other
 //! ```
-//! So a full log loses as much as it gains, first the records that were written first, and the disk keeps
+//! A full log loses as much as it gains, first the records that were written first, and the disk keeps
 //! taking values: memory need not give up keys that were used a moment ago. The segment is read like one that
 //! is cleaned. Keys that the policy spares are copied, as by cleaning:
 //!

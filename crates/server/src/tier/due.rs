@@ -4,7 +4,7 @@
 //! ```text
 //!   a round every few seconds    bundles whose bound is over by [`READ_AFTER_MS`]  -->  read, without a lock  -->  what is due comes
 //! ```
-//! So a key is gone within half a minute, and keys of one record that expire one after the other are read
+//! A key is gone within half a minute, and keys of one record that expire one after the other are read
 //! together. Where the expiry cycle does not remove keys, nothing is read: on a replica the primary's DEL
 //! names them.
 

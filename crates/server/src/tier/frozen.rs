@@ -5,7 +5,7 @@
 //!   flip      the group is on disk:              the keys that still have these values leave their pages
 //!   clean     a record lives while a bundle refers to it
 //! ```
-//! Nothing here knows how records are found again: that is the keyspace's.
+//! **What this module does not know:** how records are found again, which is the keyspace's.
 
 use isotherm_keyspace::{
     BundleAt, BundleName, ColdRef, Db, EffectSink, EvictionPolicy, FreezeLimits, Held, Keyspace, SlotHand,

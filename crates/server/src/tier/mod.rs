@@ -23,7 +23,7 @@
 //! Under a partition's lock nothing is read from disk, but by scripts and transactions that have begun
 //! (`fetch_held`).
 //!
-//! Nothing here knows commands or sessions.
+//! **What this folder does not know:** commands and sessions.
 
 mod asked;
 pub mod checkpoint;

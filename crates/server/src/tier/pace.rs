@@ -5,7 +5,7 @@
 //!     |        | writers wait
 //!     |     |    and go on, each time some of it has left
 //! ```
-//! So a writer waits for one group of values at a time, some milliseconds, instead of once for all that is
+//! A writer waits for one group of values at a time, some milliseconds, instead of once for all that is
 //! too much. Loading, which has no client that could wait, pauses by itself.
 
 use std::time::Duration;

@@ -4,8 +4,8 @@
 //! ```text
 //!   keys of a window  --look, some in a hold-->  records, each once  --64 at a time, no lock-->  their keys come to memory
 //! ```
-//! It is a guess, and no command depends on it: what cannot be read here, or has not come in time, is read by
-//! its command, which judges the disk. A key that comes to memory is no change of the data.
+//! Reading together is a guess, and no command depends on it: what cannot be read here, or has not come in
+//! time, is read by its command, which judges the disk. A key that comes to memory is no change of the data.
 
 use isotherm_disk::{Ended, Ring};
 use isotherm_keyspace::{BundleName, ColdRef, Db, Held, Key, Keyspace, Want, Whereabouts};

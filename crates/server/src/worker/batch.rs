@@ -9,8 +9,8 @@
 //! run       64 KB of replies after b: write     the socket takes them all: c is next
 //!                                               it does not: c and d wait as bytes, to be parsed again
 //! ```
-//! So what a batch leaves unwritten is 64 KB and one reply, however many requests it has. A batch whose
-//! commands take long, or whose replies are much, ends early as well (`Dispatcher::begin_share`).
+//! The bytes that a batch leaves unwritten are 64 KB and one reply, however many requests it has. A batch
+//! whose commands take long, or whose replies are much, ends early as well (`Dispatcher::begin_share`).
 
 use arrayvec::ArrayVec;
 use isotherm_resp::{Args, Limits, Parsed, Parser, ProtocolError, Span};

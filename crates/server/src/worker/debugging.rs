@@ -5,7 +5,7 @@
 //!   bytes --> read aside --> the debugger's input --> the run goes on in a turn of its own --> lines --> written
 //!   the client leaves --> the run goes on to its end, as any that takes long
 //! ```
-//! Nothing is held and no thread stands still while the user thinks. A client that does not read what was
+//! The run holds nothing, and no thread stops, while the user thinks. A client that does not read what was
 //! written to it gets no more.
 
 use super::Inner;

@@ -7,7 +7,7 @@
 //!                                 |
 //!                                 +--> queue, in their order ---------> in the next part, or a later turn
 //! ```
-//! Nothing overtakes a delivery but orders, and those only once deliveries wait: clients that are served, and
+//! Orders alone overtake a delivery, and only once deliveries wait: clients that are served, and
 //! new ones, do not wait for all that is published. The mailbox is emptied again when all that was taken has
 //! been looked at.
 //!

@@ -6,7 +6,7 @@
 //!        x disk     (fast, slow, hung-write, hung-read, full, failing, unreadable, few-files, small)
 //!        + what the seed draws: maxmemory, workers, values, the append-only file, kill -9, length
 //! ```
-//! In each cell a real server of 20 to 60 MB holds more data than memory. Clients go on while its disk is in
+//! Each cell has a real server of 20 to 60 MB with more data than memory. Clients go on while its disk is in
 //! trouble for one to three seconds. Meanwhile and afterwards the invariants of `verdict` hold:
 //!
 //! * nothing is evicted or refused while copies of what is on disk could go instead;

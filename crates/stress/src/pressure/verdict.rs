@@ -1,6 +1,6 @@
 //! Conditions that hold in each cell, and by how much one may be missed.
 //!
-//! In CI, with other work on few cores, ten times as much is allowed beyond each limit, and a wait that is
+//! CI, with other work on few cores, allows ten times as much beyond each limit, and a wait that is
 //! too long is asked for once more. `--strict yes` takes the limits themselves.
 
 use std::fmt;

@@ -11,7 +11,7 @@
 //!   +--------------------------+
 //! ```
 //!
-//! How it counts: comments, strings and `#[cfg(test)]` items are blank. A path that begins with `crate` or
+//! Count: comments, strings and `#[cfg(test)]` items are blank. A path that begins with `crate` or
 //! `super` is an arrow to the file of the module that it leads to; what `lib.rs` re-exports is followed to
 //! where it comes from. A file that names the module it is declared in (its folder's `mod.rs`) is kept apart,
 //! and so is a module that names its children by a relative path: so to make a folder of a file changes

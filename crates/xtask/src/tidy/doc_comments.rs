@@ -1,16 +1,17 @@
 //! Doc comments that begin as a fragment: with a relative clause, a pronoun, or a preposition.
 //!
 //! A doc comment is read alone, in an editor or in rustdoc, so the sentence before it cannot supply its noun.
-//! Data begins with a noun phrase, a function with a verb:
+//! Data begins with a noun phrase, a function with a verb, and a paragraph with its subject:
 //!
 //! ```text
 //! /// What is not written yet.            /// Bytes not yet written.
 //! /// Whether it was so.                  /// Moves from `from` to `to`; false in any other phase.
 //! ```
 //!
-//! Count: consecutive lines of `///` are one comment. Its first word is looked at, without Markdown
-//! around it. All files below `crates/*/src/` are read, inline tests included; `tests/` and `fuzz/` are not,
-//! and neither is `//!`, whose subject is the file.
+//! Count: consecutive lines of `///` or of `//!` are one comment. The first word of each paragraph is looked
+//! at, without Markdown around it. Drawings between fences are left out, and so is a title in asterisks; in
+//! `//!` and behind the first paragraph "One" is a number. All files below `crates/*/src/` are read, inline
+//! tests included; `tests/` and `fuzz/` are not.
 
 use std::collections::BTreeMap;
 
@@ -45,23 +46,58 @@ pub fn measures(files: &[File]) -> Vec<Measure> {
     places.into_iter().map(measure).collect()
 }
 
-/// Line and first word of each comment that begins with one of the words.
+/// Kind of a doc comment: of the item below it, or of the file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Item,
+    File,
+}
+
+/// Place within a comment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum At {
+    First,
+    Paragraph,
+    Inside,
+    Drawing,
+}
+
+/// Line and first word of each paragraph of a comment that begins with one of the words.
 fn fragments(text: &str) -> Vec<(usize, &'static str)> {
     let mut found = Vec::new();
-    let mut inside = false;
+    let (mut before, mut at) = (None, At::First);
     for (index, line) in text.lines().enumerate() {
-        let comment = doc_comment(line);
-        if let Some(word) = comment.filter(|_| !inside).and_then(opening) {
-            found.push((index + 1, word));
+        let Some((kind, comment)) = doc_comment(line) else {
+            before = None;
+            continue;
+        };
+        if before.replace(kind) != Some(kind) {
+            at = At::First;
         }
-        inside = comment.is_some();
+        let comment = comment.trim_start();
+        at = match at {
+            At::Drawing if comment.starts_with("```") => At::Paragraph,
+            At::Drawing => At::Drawing,
+            _ if comment.starts_with("```") => At::Drawing,
+            _ if comment.is_empty() => At::Paragraph,
+            At::Inside => At::Inside,
+            At::First | At::Paragraph => {
+                let is_name = kind == Kind::Item && at == At::First;
+                let word =
+                    opening(comment).filter(|word| is_name || *word != "One" && !comment.starts_with('*'));
+                found.extend(word.map(|word| (index + 1, word)));
+                At::Inside
+            }
+        };
     }
     found
 }
 
-/// The text of a line of `///`; four slashes are a plain comment.
-fn doc_comment(line: &str) -> Option<&str> {
-    line.trim_start().strip_prefix("///").filter(|text| !text.starts_with('/'))
+/// The kind and text of a line of `///` or `//!`; four slashes are a plain comment.
+fn doc_comment(line: &str) -> Option<(Kind, &str)> {
+    let line = line.trim_start();
+    let of_item = line.strip_prefix("///").filter(|text| !text.starts_with('/'));
+    of_item.map(|text| (Kind::Item, text)).or_else(|| Some((Kind::File, line.strip_prefix("//!")?)))
 }
 
 fn opening(comment: &str) -> Option<&'static str> {
@@ -82,7 +118,16 @@ mod tests {
             fragments("/// The same\nfn a() {}\n/// The same again.\n"),
             [(1, "The same"), (3, "The same")]
         );
-        assert_eq!(fragments("//! What.\n// What.\n//// What.\nlet a = \"/// What\";\n"), []);
+        assert_eq!(fragments("// What.\n//// What.\nlet a = \"/// What\";\n"), []);
+    }
+
+    #[test]
+    fn each_paragraph_counts() {
+        let text = "//! Items.\n//!\n//! ```text\n//! If\n//! ```\n//! They wait.\n//! It is.\n//!\n//! **Who waits.** One.\n";
+        assert_eq!(fragments(text), [(6, "They")]);
+        assert_eq!(fragments("/// Waits.\n///\n/// One of 16. It is.\n///\n/// So it waits.\n"), [(5, "So")]);
+        assert_eq!(fragments("//! What it is.\n/// Bytes.\n"), [(1, "What")]);
+        assert_eq!(fragments("//! One client.\n"), []);
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //! sim server membership replicas durability swap engine node config runtime     imports lead to the right
 //! ```
 //!
-//! How it counts: a file's floor is that of its folder, unless the table names a file or a folder inside. An
+//! Count: a file's floor is that of its folder, unless the table names a file or a folder inside. An
 //! arrow is a pair of files, whatever number of names is imported, and leads through every re-export to the
 //! definition, as in `circles`. Files that only tests have are on a floor too, but their arrows do not count.
 

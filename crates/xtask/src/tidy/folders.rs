@@ -5,7 +5,7 @@
 //! cluster/changes.rs  use crate::request::dispatch;
 //! ```
 //!
-//! How it counts: a folder is all that is below one module of the crate's root. A module there that is a
+//! Count: a folder is all that is below one module of the crate's root. A module there that is a
 //! single file pairs with folders, but two such files are no pair (`circles` counts files), and the root is
 //! in none. An import counts as in `circles`, through every re-export to the definition.
 

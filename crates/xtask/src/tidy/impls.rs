@@ -4,7 +4,7 @@
 //! impl Held {  in reading.rs, writing.rs, expiry.rs, rename.rs, copy.rs:  five, so it needs a ceiling
 //! ```
 //!
-//! How it counts: files below a crate's sources with an `impl Type`; implementations of traits do not count.
+//! Count: files below a crate's sources with an `impl Type`; implementations of traits do not count.
 //! Types of one name in one crate are kept apart by the file that an import leads to. Methods that a macro
 //! writes are not seen.
 

@@ -171,7 +171,7 @@ impl Modules {
 
     /// The file that a mention leads to, if it begins with `crate` or `super`.
     ///
-    /// As written, `crate::list::View` leads to the file of `list`, even if that only passes on what
+    /// `crate::list::View` as written leads to the file of `list`, even if that only passes on what
     /// `list/view.rs` defines, and so does an import of `crate::list`. Followed, each path leads to the file
     /// of the definition, and a name that is imported as a module is what its items are.
     pub fn file_of(&self, mention: &Mention, reexports: Reexports) -> Option<usize> {

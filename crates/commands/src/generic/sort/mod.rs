@@ -9,7 +9,7 @@
 //! cut       c a                                LIMIT
 //! answer    o_c->name o_a->name                themselves, or the values of other keys; replied or stored as a list
 //! ```
-//! Whose keys are looked at is known only when the elements are, so both commands hold all partitions.
+//! The keys that are looked at are known only with the elements, so both commands hold all partitions.
 
 mod options;
 mod partial;

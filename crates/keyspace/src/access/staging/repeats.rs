@@ -5,7 +5,7 @@
 //!                                                              \-> others:  the last record of each stays, and the bound is
 //!                                                                           twice what these take
 //! ```
-//! So what is gathered of a log takes at most about four times the memory of the keys that it sets, and
+//! Memory of what is gathered of a log is at most about four times the memory of the keys that it sets, and
 //! `BYTES_MIN` a group (32 MB of all), however long the log is.
 
 use super::{Group, Record, Records, SLOTS_PER_GROUP, Staging};

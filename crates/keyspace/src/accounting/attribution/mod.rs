@@ -7,8 +7,8 @@
 //!           ->  largest    a comparison; only those that enter or leave go on, to a lock    (`largest`)
 //!           ->  prefixes   one key of 16 by its tag, and the large; only those go on        (`prefixes`)
 //! ```
-//! Whether an entry goes any further depends on the entry alone, never on when it is looked at. So the amount
-//! added when it comes is the amount taken off when it leaves.
+//! The entry alone decides how far it goes, never the time at which it is looked at. So the amount added when
+//! it comes is the amount taken off when it leaves.
 
 mod largest;
 mod prefixes;

@@ -13,7 +13,7 @@
 //! reading: all keys that a batch has changed go to every worker with a session that has named one; it knows
 //! which.
 //!
-//! As in Valkey the table knows names, not databases. A session that leaves is in it until the key changes,
+//! The table knows names, not databases, as in Valkey. A session that leaves is in it until the key changes,
 //! or the cron has looked through the table (`forget_gone`), in steps: it begins when one has left that was
 //! noted.
 

@@ -6,7 +6,7 @@
 //! snapshot   the figures of one INFO, each looked up once and only if a field asks for it
 //! facts      (beside this folder) those of them that only the system knows
 //! ```
-//! Nothing stands still for INFO: what lies in partitions is copied from one after the other
+//! INFO stops no other command: what lies in partitions is copied from one after the other
 //! (`isotherm_keyspace::Survey`), and the text is made, and /proc is read, while nothing is held. Inside
 //! EXEC, where everything is held until its end, /proc is read before.
 //!

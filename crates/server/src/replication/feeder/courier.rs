@@ -3,8 +3,8 @@
 //! ```text
 //!   feeder --Write, Read--> [ one job after the other ] --Read, Written--> the feeder's mailbox
 //! ```
-//! There is one write on its way at most, and one read for each replica. A disk that hangs holds up the
-//! replicas that need its bytes; the others, and clients that wait for their ACKs, continue.
+//! The courier has one write on its way at most, and one read for each replica. A disk that hangs holds up
+//! the replicas that need its bytes; the others, and clients that wait for their ACKs, continue.
 //!
 //! The thread begins with the first job. Where the system gives none the feeder carries jobs out itself.
 

@@ -7,8 +7,8 @@
 //!   workers --append--> log --gather--> pieces --> each replica's socket
 //!   a replica --REPLCONF ACK--> its counters, the clients that wait for them
 //! ```
-//! It reads the log, as the writer of the append-only file does. A busy log is gathered for a moment, so that
-//! one call sends many commands. A client that waits for ACKs ends that moment.
+//! The feeder reads the log, as the writer of the append-only file does. A busy log is gathered for a moment,
+//! so that one call sends many commands. A client that waits for ACKs ends that moment.
 //!
 //! The feeder reads and writes no file: the `courier` does, so a disk that hangs holds up no replica but
 //! those that need it.

@@ -13,7 +13,7 @@
 //! base .. base + 8. When it has left them, in every eighth doubling, the page is made anew from the leaves
 //! that it names.
 //!
-//! *When leaves split or merge*, members change their leaf: an entry with the member's print and bits and the
+//! *Leaves that split or merge* change the leaf of members: an entry with the member's print and bits and the
 //! old leaf gets the new number. Several such entries are interchangeable, so no member needs to be compared.
 //!
 //! The index is derived from the leaves; snapshots do not know it.
