@@ -26,7 +26,10 @@ const TOKEN_WAIT: Duration = Duration::from_micros(50);
 /// its worker.
 pub fn admits_script(exec: &mut Exec, command: &Entry, args: Args<'_>, debugs: bool) -> bool {
     let (runs, keyspace) = (&exec.node.runs, &exec.node.keyspace);
-    if exec.runs.are_many() || keyspace.is_gate_awaited() || runs.is_end_awaited() || runs.is_exclusive() {
+    // Where a script takes too long, a client that waits gets an error: what wants an end of all scripts waits
+    // alone then.
+    let has_precedence = || keyspace.is_gate_awaited() || runs.is_end_awaited();
+    if exec.runs.are_many() || runs.is_exclusive() || has_precedence() && !runs.is_busy() {
         return false;
     }
     let script = find_script(exec, command, args);

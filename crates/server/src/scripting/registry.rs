@@ -253,10 +253,9 @@ impl RunRegistry {
         self.is_end_awaited.store(*leasers > 0, Ordering::Release);
     }
 
-    /// Returns whether a run that would have leases had better not begin. It may begin where clients get an
-    /// error instead of waiting.
+    /// Returns whether a run that would have leases had better not begin.
     pub fn is_end_awaited(&self) -> bool {
-        self.is_end_awaited.load(Ordering::Acquire) && !self.is_busy()
+        self.is_end_awaited.load(Ordering::Acquire)
     }
 
     /// Lets the commands and clients try again that had to wait for leases.

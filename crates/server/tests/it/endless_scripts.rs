@@ -1,6 +1,7 @@
 //! Scripts without an end, of each kind and within EXEC: the process can be asked to end, new connections are
 //! served, and clients that need a key get an error.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::{Client, Server, encode, field, wait_until};
@@ -299,11 +300,11 @@ fn new_connections_are_served_beside_a_long_command() {
 
 // ---- threads that feed replicas ----
 
-/// The snapshot for a replica is due while a script does not end: it waits alone. Other scripts begin.
+/// The snapshot for a replica is due while a script does not end: it waits alone. Other scripts begin, also
+/// while it asks for all locks.
 #[test]
 fn a_snapshot_for_a_replica_waits_for_a_script_alone() {
-    // The four lines take longer than usual where the machine is slow: no client gets BUSY meanwhile.
-    let args = ["--repl-diskless-sync-delay", "2", "--busy-reply-threshold", "60000"];
+    let args = ["--repl-diskless-sync-delay", "2", "--busy-reply-threshold", "100"];
     let server = Server::with_workers(2, &args);
     let mut other = server.client();
     // Scripts that are known need no token.
@@ -317,10 +318,20 @@ fn a_snapshot_for_a_replica_waits_for_a_script_alone() {
     replica.say("PSYNC ? -1");
     wait_until("it waits", || other.ask("INFO replication").contains("state=wait_bgsave"));
     let mut endless = Kind::Script.begin(&server, false);
-    // A line each second: the snapshot is due.
-    assert_eq!(replica.take(4), b"\n\n\n\n");
-    other.send(encode(&["EVAL", brief, "1", "other"]));
-    other.expect("$-1\r\n");
+    wait_until("it takes too long", || other.ask("GET n") == BUSY);
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                other.send(encode(&["EVAL", brief, "1", "other"]));
+                other.expect("$-1\r\n");
+            }
+        });
+        // A line each second: the snapshot is due.
+        assert_eq!(replica.take(4), b"\n\n\n\n");
+        is_over.store(true, Ordering::Relaxed);
+        asking.join().expect("each has run");
+    });
     other.check("SCRIPT KILL", OK);
     assert!(reply(&mut endless).contains("Script killed by user"));
     assert!(replica.line().starts_with("+FULLRESYNC "));
