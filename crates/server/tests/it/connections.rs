@@ -195,12 +195,14 @@ fn a_unix_socket() {
     assert!(server.log().contains("Failed opening Unix socket: getgrnam error for group 'no such group': "));
 }
 
-/// Connections are moved even if they reached their worker just before its long command.
+/// Connections are moved that are sent to a worker during its long command. One that the worker has taken
+/// before stays there.
 #[test]
 fn a_new_connection_waits_for_no_busy_worker() {
     let server = Server::with_workers(2, &["--enable-debug-command", "yes"]);
     let mut busy = server.client();
-    busy.send(encode(&["DEBUG", "SLEEP", "50"]));
+    busy.send([encode(&["DEBUG", "LOG", "begun"]), encode(&["DEBUG", "SLEEP", "50"])].concat());
+    server.wait_for_log("DEBUG LOG: begun\n");
     for _ in 0..20 {
         server.client().check("PING", "+PONG\r\n");
     }
