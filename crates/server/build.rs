@@ -9,16 +9,27 @@ use std::path::Path;
 use std::process::Command;
 
 /// What the server is made of, seen from this folder.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 22] = [
+    "../acl",
     "../allocator",
     "../arena",
+    "../cluster",
+    "../codec",
     "../commands",
+    "../config",
+    "../disk",
     "../keyspace",
+    "../log",
     "../persist",
     "../reactor",
+    "../replication",
     "../resp",
+    "../runtime",
+    "../script",
     "../server",
     "../stdx",
+    "../tier",
+    "../tls",
     "../../Cargo.toml",
     "../../Cargo.lock",
 ];

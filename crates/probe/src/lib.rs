@@ -14,11 +14,13 @@
 //! is measured.
 
 mod client;
+mod fresh;
 mod port;
 mod scale;
 mod server;
 
 pub use client::{Ahead, Client, command, info_field};
+pub use fresh::check_fresh;
 pub use port::free_port;
 pub use scale::Scale;
 pub use server::{Server, Thread};

@@ -24,7 +24,6 @@
 mod admin;
 mod aof;
 mod cluster;
-mod config;
 mod effects;
 mod mail;
 mod migration;
@@ -35,7 +34,6 @@ mod process;
 mod replication;
 mod request;
 mod room;
-mod runtime;
 mod scripting;
 mod session;
 #[cfg(test)]

@@ -15,8 +15,6 @@ use std::time::Duration;
 
 use crate::aof::state::AofState;
 use crate::cluster::ClusterState;
-use crate::config::file::Origin;
-use crate::config::{Config, Id, id};
 use crate::effects::change_log::{ChangeLog, LogReader};
 use crate::effects::monitor::{self, Monitors};
 use crate::effects::pubsub::PubSub;
@@ -40,7 +38,6 @@ use crate::request::pause::Pause;
 use crate::request::registry::Commands;
 use crate::request::reply_gate::{Part, ReplyGate};
 use crate::room::memory::{Apart, Memory};
-pub use crate::runtime::time::unix_now;
 use crate::scripting::cache::Scripts;
 use crate::scripting::libraries::Libraries;
 use crate::scripting::registry::RunRegistry;
@@ -50,7 +47,10 @@ use crate::session::{ClientShared, Session};
 use crate::tier::Tier;
 use crate::tls::TlsState;
 use crate::users::Users;
+use isotherm_config::file::Origin;
+use isotherm_config::{Config, Id, id};
 use isotherm_resp::Args;
+pub use isotherm_runtime::time::unix_now;
 
 pub struct Node {
     tier: OnceLock<Arc<Tier>>,

@@ -11,9 +11,6 @@ use super::client::maintenance;
 use super::{AdminCall, AdminHandler, errand};
 use crate::admin;
 use crate::aof;
-use crate::config::file::Origin;
-use crate::config::rewrite::Others;
-use crate::config::{Apply, Reason, Writing, find, is_sensitive};
 use crate::mail::message::ControlMessage;
 use crate::node::{Node, Tasks};
 use crate::process::descriptors;
@@ -25,11 +22,14 @@ use crate::request::eviction;
 use crate::request::gates::server_name;
 use crate::request::gating;
 use crate::request::registry::Commands;
-use crate::runtime::log;
 use crate::tier::copies;
 use crate::tls;
 use crate::users;
 use isotherm_allocator as allocator;
+use isotherm_config::file::Origin;
+use isotherm_config::rewrite::Others;
+use isotherm_config::{Apply, Reason, Writing, find, is_sensitive};
+use isotherm_runtime::log;
 
 const CONFIG: Spec = Spec {
     name: "config",

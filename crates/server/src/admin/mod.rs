@@ -29,7 +29,6 @@ use isotherm_commands::Flags;
 use isotherm_commands::spec::Command;
 use std::sync::LazyLock;
 
-use crate::config::Config;
 use crate::node::Node;
 use crate::observe::facts::Facts;
 use crate::observe::info::{self, Snapshot};
@@ -38,6 +37,7 @@ use crate::request::registry::Commands;
 use crate::request::transaction;
 use crate::session::Queued;
 use crate::users;
+use isotherm_config::Config;
 
 /// Part of the request path that is of these commands.
 pub const TABLE: AdminTable = AdminTable { commands: COMMANDS, writes_config, facts_for };

@@ -6,7 +6,7 @@ use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
 
 use super::{AdminCall, AdminHandler};
-use crate::runtime::log;
+use isotherm_runtime::log;
 
 const MODULE: Spec = Spec {
     name: "module",

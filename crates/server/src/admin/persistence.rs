@@ -9,7 +9,7 @@ use super::{AdminCall, AdminHandler, errand};
 use crate::aof::rewrite;
 use crate::persistence::background::{self, Asked, Cancelled, Saved};
 use crate::persistence::state::{END_MAX, Job};
-use crate::runtime::log;
+use isotherm_runtime::log;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(SAVE, save),

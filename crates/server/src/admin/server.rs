@@ -17,9 +17,9 @@ use crate::process::leaving::{self, Answer};
 use crate::process::logo;
 use crate::request::blocking::{self, NO_END};
 use crate::request::clock::ScriptTime;
-use crate::runtime::time::unix_now_us;
 use crate::session::errand::Answerer;
 use crate::session::line;
+use isotherm_runtime::time::unix_now_us;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(TIME, time),

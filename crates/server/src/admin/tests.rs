@@ -64,7 +64,7 @@ fn the_list_of_the_client_is_fresh() {
         commands.all().iter().map(|entry| listed(&entry.name.replace('|', " "), entry.spec)).collect();
     lines.sort();
     let text: String = lines.into_iter().map(|(_, lines)| lines).collect();
-    crate::config::check_fresh("crates/cli/src/docs.txt", &text);
+    isotherm_probe::check_fresh("crates/cli/src/docs.txt", &text);
 }
 
 fn listed(name: &str, spec: &Spec) -> (String, String) {

@@ -28,7 +28,6 @@ use std::sync::atomic::Ordering::Relaxed;
 
 pub use crate::aof::refused::{CommandFailure, Refused, behavior};
 use crate::aof::slots;
-use crate::config::{Id, id};
 use crate::effects::monitor;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
@@ -45,6 +44,7 @@ use crate::scripting::library_change::{self, Change};
 use crate::scripting::library_head;
 use crate::session::ClientShared;
 use crate::tier::together::Together;
+use isotherm_config::{Id, id};
 
 /// Commands of a transaction that are kept until its EXEC. More than any client can have queued is damage.
 const QUEUED_BYTES_MAX: usize = 4 << 30;

@@ -16,9 +16,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::settings;
-use crate::config::Config;
 use crate::persistence::load::{FilePortions, KeySecret, LoadFailure, Portions};
-use crate::runtime::log::os_text;
+use isotherm_config::Config;
+use isotherm_runtime::log::os_text;
 
 /// A base that refers.
 pub struct BaseHead {

@@ -33,9 +33,9 @@ use crate::observe::latency::monitor::Event;
 use crate::persistence::Store;
 use crate::replication::waits;
 use crate::request::reply_gate::Part;
-use crate::runtime::log::{self as report, os_text};
-use crate::runtime::routines::{self, Routine, Running};
-use crate::runtime::time::{elapsed, instant, unix_now};
+use isotherm_runtime::log::{self as report, os_text};
+use isotherm_runtime::routines::{self, Routine, Running};
+use isotherm_runtime::time::{elapsed, instant, unix_now};
 
 // COMPAT(persistence): Under `appendfsync everysec` and `no` a reply may leave before its change is written to the file, usually
 // a millisecond: a process that is killed loses that. Valkey writes first, except under `everysec` while an fsync is under way,

@@ -31,9 +31,9 @@ use crate::node::Node;
 use crate::persistence::Store;
 use crate::persistence::load::{FilePortions, LoadFailure, Portions};
 use crate::persistence::state::Job;
-use crate::runtime::log::{self, os_text};
-use crate::runtime::random::random_bytes;
-use crate::runtime::time::unix_now;
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::random::random_bytes;
+use isotherm_runtime::time::unix_now;
 
 /// The one of two that has more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

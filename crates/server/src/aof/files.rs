@@ -24,7 +24,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::runtime::log::{self, os_text};
+use isotherm_runtime::log::{self, os_text};
 
 const TEMPORARY_BASE: &str = "temp-rewriteaof-bg-";
 

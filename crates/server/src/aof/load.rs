@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::applier::{Applier, Refused};
 use super::replay::{Failed, Replay};
-use crate::runtime::log::{self, os_text};
+use isotherm_runtime::log::{self, os_text};
 
 /// Read at once.
 const PORTION_BYTES: usize = 1 << 20;

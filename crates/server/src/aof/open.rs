@@ -28,12 +28,12 @@ use super::ended::{self, Newest};
 use super::files::{AofFiles, segments};
 use super::load::{self, LoadError, Loaded, LogFile};
 use super::{reference, rewrite, settings};
-use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::node::Node;
 use crate::persistence::load::{self as rdb, Expired, FilePortions, History, LoadFailure, Target};
 use crate::request::gating;
-use crate::runtime::log::{self, os_text};
+use isotherm_config::{Id, id};
+use isotherm_runtime::log::{self, os_text};
 
 /// The start cannot continue; the reason stands in the log.
 pub struct CannotLoad;

@@ -18,9 +18,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::runtime::log::{self as report, os_text};
-use crate::runtime::routines::{self, Routine, Running};
-use crate::runtime::time::{elapsed, instant};
+use isotherm_runtime::log::{self as report, os_text};
+use isotherm_runtime::routines::{self, Routine, Running};
+use isotherm_runtime::time::{elapsed, instant};
 
 /// Syncs per second at which a prepared file becomes worth its preparation.
 const SYNCS_PER_SECOND_MIN: u32 = 50;

@@ -17,11 +17,11 @@ use std::time::{Duration, Instant};
 
 use crate::node::Node;
 use crate::persistence::save::SaveError;
-use crate::runtime::log::{self, os_text};
-use crate::runtime::routines;
-use crate::runtime::time::{elapsed, instant};
 use crate::tier::Tier;
 use crate::tier::checkpoint::{Ask, Ticket};
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::routines;
+use isotherm_runtime::time::{elapsed, instant};
 
 /// Longest wait for the log's thread: meanwhile the snapshot keeps what is changed.
 const ANSWER_MAX: Duration = Duration::from_secs(10);

@@ -65,7 +65,7 @@ impl fmt::Display for CommandFailure {
 
 /// Words of `propagation-error-behavior`.
 pub mod behavior {
-    use crate::config::{Id, id};
+    use isotherm_config::{Id, id};
 
     pub const PARAMETER: Id = id("propagation-error-behavior");
     pub const IGNORE: i64 = 0;

@@ -24,9 +24,9 @@ use crate::effects::pump::Pump;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::load::{self as rdb, FilePortions, LoadFailure, Target};
-use crate::runtime::log::{self, os_text};
-use crate::runtime::routines;
-use crate::runtime::time::{elapsed, instant};
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::routines;
+use isotherm_runtime::time::{elapsed, instant};
 
 /// The files could not be loaded; why stands in the log. The data is what could be read.
 pub struct CannotReload;

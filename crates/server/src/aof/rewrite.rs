@@ -23,16 +23,16 @@ use super::files::AofFiles;
 use super::reference::{self, Reference};
 use super::request::{Base, Moment, Request};
 use super::settings;
-use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::node::Node;
 use crate::persistence::background::Asked;
 use crate::persistence::save::{self, Cut, Format, SaveError, Target, Writing};
 use crate::persistence::state::{END_MAX, Ended, Job};
 use crate::request::gating;
-use crate::runtime::log::{self, os_text};
-use crate::runtime::routines::{self, Routine};
-use crate::runtime::time::{elapsed, instant};
+use isotherm_config::{Id, id};
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::routines::{self, Routine};
+use isotherm_runtime::time::{elapsed, instant};
 
 /// Returns whether a rewrite is under way, up to its last step.
 pub fn is_running(node: &Node) -> bool {

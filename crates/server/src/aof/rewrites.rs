@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::runtime::log;
+use isotherm_runtime::log;
 
 const FAILURES_BEFORE_REST: u32 = 3;
 const REST_MINUTES_MAX: u64 = 60;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use super::files::AofFiles;
 use super::state::ALWAYS;
-use crate::config::{Config, Id, id};
 use crate::node::Node;
+use isotherm_config::{Config, Id, id};
 
 /// Parameter that switches the append-only file on.
 pub const APPEND_ONLY: Id = id("appendonly");

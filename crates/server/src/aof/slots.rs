@@ -10,7 +10,7 @@ use isotherm_stdx::parse_i64;
 use crate::effects::pump::Pump;
 use crate::node::Node;
 use crate::request::slots::deleting;
-use crate::runtime::time::unix_now;
+use isotherm_runtime::time::unix_now;
 
 pub enum Words {
     SetSlot(Request),

@@ -19,7 +19,7 @@ use isotherm_stdx::parse_i64;
 use super::applier::Refused;
 use crate::node::Node;
 use crate::request::entry::Entry;
-use crate::runtime::time::unix_now;
+use isotherm_runtime::time::unix_now;
 
 /// Freed memory is given back to the system once it is this much: what is gathered goes as the pages come.
 const RETURNED_BYTES_MIN: u64 = 16 << 20;

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use super::files::AofFiles;
 use super::request::Inbox;
 use super::rewrites::Rewrites;
-use crate::config::{Config, Id, id};
-use crate::runtime::routines::{self, Running};
-use crate::runtime::time::elapsed;
+use isotherm_config::{Config, Id, id};
+use isotherm_runtime::routines::{self, Running};
+use isotherm_runtime::time::elapsed;
 
 /// Number of `always` as a value of `appendfsync`.
 pub const ALWAYS: i64 = 1;
@@ -274,7 +274,7 @@ impl AofState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::time::instant;
+    use isotherm_runtime::time::instant;
     use std::sync::mpsc::{Receiver, channel};
 
     /// Ends when the test says so.

@@ -26,7 +26,6 @@ use super::files::{AofFiles, segments};
 use super::request::{Moment, Request, Stop};
 use super::state::{Ending, Left, NOT_SYNCED};
 use super::{ended, rewrite, settings};
-use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::mail::message::ControlMessage;
 use crate::mail::tasks::Tasks;
@@ -36,9 +35,10 @@ use crate::persistence::state::{END_MAX, Ended, Job};
 use crate::process::hold_all;
 use crate::request::gating;
 use crate::request::pause::Cause;
-use crate::runtime::log::{self, os_text};
-use crate::runtime::routines::{self, Routine, Running};
-use crate::runtime::time::{elapsed, instant};
+use isotherm_config::{Id, id};
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::routines::{self, Routine, Running};
+use isotherm_runtime::time::{elapsed, instant};
 
 /// The reply to CONFIG SET.
 const CANNOT_SWITCH_ON: &str = "Unable to turn on AOF. Check server logs.";

@@ -10,7 +10,7 @@ use super::request::Request;
 use super::state::AofState;
 use crate::effects::change_log::ChangeLog;
 use crate::observe::latency::monitor::{Event, Spikes};
-use crate::runtime::routines::Routine;
+use isotherm_runtime::routines::Routine;
 
 /// A file for the sync thread, and whether replies wait for it.
 pub type ToSync = (Arc<dyn File>, FsyncPolicy);

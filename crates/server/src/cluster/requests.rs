@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use std::time::Duration;
 
-use crate::runtime::time::unix_now;
+use isotherm_runtime::time::unix_now;
 
 /// A request of a client. It is parked until it is answered.
 pub struct ClusterRequest {

@@ -9,7 +9,7 @@
 
 use isotherm_keyspace::{Db, EventClass};
 
-use crate::config::{Config, Id, id};
+use isotherm_config::{Config, Id, id};
 
 /// Classes and channels, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

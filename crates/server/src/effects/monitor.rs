@@ -13,12 +13,12 @@ use isotherm_resp::Args;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use crate::config::Config;
 use crate::effects::pubsub::WorkerCounts;
 use crate::mail::Mail;
 use crate::mail::message::WorkerMessage;
 use crate::mail::tasks::Tasks;
 use crate::session::client::ClientShared;
+use isotherm_config::Config;
 use isotherm_keyspace::Db;
 
 /// Origin of a command: its client, and the worker that ran it. A replica runs the commands of its primary on

@@ -11,11 +11,11 @@ use isotherm_log::LogOffset;
 use isotherm_stdx::Slot;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::config::{Id, id};
 use crate::effects::change_log::LogWriter;
 use crate::effects::events::Events;
 use crate::effects::tracking::{Author, Changes, Stale};
 use crate::node::{Node, Tasks};
+use isotherm_config::{Id, id};
 
 pub struct Pump {
     node: &'static Node,

@@ -14,9 +14,9 @@ use isotherm_keyspace::{Db, Held, NodeNeed, Want, Whereabouts};
 use std::time::Duration;
 
 use crate::node::Node;
-use crate::runtime::time::unix_now;
 use crate::tier::State;
 use crate::tier::target::Fetched;
+use isotherm_runtime::time::unix_now;
 
 /// Parts of a collection that are looked for in one hold.
 const NODES_PER_HOLD: usize = 256;

@@ -7,8 +7,8 @@ use isotherm_resp::Args;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::config::{Config, Id, id};
 use crate::request::entry::Entry as CommandEntry;
+use isotherm_config::{Config, Id, id};
 
 /// Arguments that an entry keeps at most; the last one may say how many more there were.
 const ARGUMENTS_MAX: usize = 32;

@@ -22,11 +22,11 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use crate::config::Config;
 pub use crate::observe::hold_table::{HoldCause, HoldTimes, HoldTotals, Work};
 use crate::observe::hold_table::{HoldTable, Sum, Sums, Tags};
 use crate::observe::latency::monitor::{Event, Monitor};
 use crate::observe::stats::Stats;
+use isotherm_config::Config;
 use isotherm_keyspace::HoldWatch;
 
 /// Shorter holds of commands that are FAST or take constant time are not counted: reading the clock for each
@@ -133,7 +133,7 @@ impl HoldSinks<'_> {
 pub fn cpu_ns() -> u64 {
     #[cfg(debug_assertions)]
     {
-        crate::runtime::time::thread_cpu().as_nanos() as u64
+        isotherm_runtime::time::thread_cpu().as_nanos() as u64
     }
     #[cfg(not(debug_assertions))]
     0

@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use super::Store;
 use super::state::{Asker, Job, READ_MAX};
-use crate::runtime::log;
 use crate::tier::in_order::InOrder;
 use crate::tier::reads::GivesUp;
 use crate::tier::{ReadError, damaged_text};
+use isotherm_runtime::log;
 
 /// Reader of records on disk, for one file.
 pub struct Reading {

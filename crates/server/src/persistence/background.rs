@@ -21,9 +21,9 @@ use super::Store;
 use super::save::{self, Cut, SaveError, Target, Writing};
 use super::state::{Asker, END_MAX, Ended, Job, READ_MAX};
 use crate::mail::tasks::Tasks;
-use crate::runtime::log::{self, os_text};
-use crate::runtime::routines::{self, Routine, Running};
-use crate::runtime::time::{elapsed, instant, unix_now};
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::routines::{self, Routine, Running};
+use isotherm_runtime::time::{elapsed, instant, unix_now};
 
 /// Rest of the save points after a failure.
 const RETRY: Duration = Duration::from_secs(5);

@@ -1,8 +1,8 @@
 //! `rdb-key-save-delay`: saving that takes as long as a test wants.
 
 use crate::persistence::Store;
-use crate::runtime::routines;
-use crate::runtime::time::{elapsed, instant};
+use isotherm_runtime::routines;
+use isotherm_runtime::time::{elapsed, instant};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Waits for `rdb-key-save-delay`, for tests: its microseconds for each key, or if it is negative a

@@ -30,7 +30,6 @@ use isotherm_keyspace::Keyspace;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use crate::config::Config;
 use crate::effects::change_log::ChangeLog;
 use crate::mail::Mail;
 use crate::observe::latency::monitor::Spikes;
@@ -39,6 +38,7 @@ use crate::replication::state::Replication;
 use crate::request::reply_gate::ReplyGate;
 use crate::scripting::libraries::Libraries;
 use crate::tier::Tier;
+use isotherm_config::Config;
 use state::Persistence;
 
 /// Parts of the node that saving and loading work with.

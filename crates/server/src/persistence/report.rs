@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::Store;
 use super::state::{Job, Saving};
 use crate::mail::tasks::Tasks;
-use crate::runtime::time::steady_now;
+use isotherm_runtime::time::steady_now;
 
 /// The state of saving at one moment.
 pub struct SavingReport {

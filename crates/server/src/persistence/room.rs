@@ -14,7 +14,7 @@ use isotherm_stdx::units::human_bytes;
 
 use super::Store;
 use crate::process::system;
-use crate::runtime::log;
+use isotherm_runtime::log;
 
 /// Below one part in `PART_MIN` of the files the estimate is worth nothing.
 const PART_MIN: u64 = 20;

@@ -24,12 +24,12 @@ use super::away::{self, Reading};
 use super::delay::delay;
 use super::items::Items;
 use super::state::Persistence;
-use crate::config::{Id, id};
 use crate::observe::latency::monitor::Event;
 use crate::replication::state::Place;
-use crate::runtime::log::{self, os_text};
-use crate::runtime::time::unix_now;
 use crate::scripting::libraries::Catalog;
+use isotherm_config::{Id, id};
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::time::unix_now;
 
 /// Items of one step: some 20 us of small keys.
 const STEP_ITEMS: u64 = 500;

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::runtime::time::{elapsed, instant, unix_now};
-use crate::runtime::{log, routines};
+use isotherm_runtime::time::{elapsed, instant, unix_now};
+use isotherm_runtime::{log, routines};
 
 /// Longest wait of a worker, or of the control thread, for the end of a walk that it has cancelled.
 pub const END_MAX: Duration = Duration::from_secs(1);

@@ -14,8 +14,8 @@ use super::Store;
 use super::report::is_loading;
 use super::room::Room;
 use super::state::Job;
-use crate::runtime::log;
-use crate::runtime::time::{elapsed, instant};
+use isotherm_runtime::log;
+use isotherm_runtime::time::{elapsed, instant};
 
 const EVERY: Duration = Duration::from_secs(1);
 

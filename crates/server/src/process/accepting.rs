@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 use crate::mail::message::{Newcomer, WorkerMessage};
 use crate::node::{Node, unix_now};
 use crate::process::listeners::Changed;
-use crate::runtime::log::{self, os_text};
 use crate::session::{ClientShared, Transport};
+use isotherm_runtime::log::{self, os_text};
 
 /// Connections taken from one listener before the others have their turn.
 const ACCEPTS_PER_TURN_MAX: usize = 1000;

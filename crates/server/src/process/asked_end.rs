@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use crate::config::{Config, Id, id};
-use crate::runtime::log;
+use isotherm_config::{Config, Id, id};
+use isotherm_runtime::log;
 
 /// The words of SHUTDOWN, as those of `shutdown-on-sigterm` are kept.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -28,10 +28,10 @@ use crate::replication::handover::Acted;
 use crate::replication::{feeder, handover, link, role};
 use crate::request::eviction;
 use crate::request::gating;
-use crate::runtime::log::{self, os_text};
-use crate::runtime::routines::Running;
 use crate::upkeep::cron::Cron;
 use isotherm_allocator::{self as allocator, Format};
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::routines::Running;
 
 /// Time between two attempts at what waits for the end of scripts.
 const NEXT_TRY: Duration = Duration::from_millis(10);

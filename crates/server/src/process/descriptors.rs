@@ -11,9 +11,9 @@
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use crate::config::{Config, id};
 use crate::observe::metrics;
-use crate::runtime::log::{self, os_text};
+use isotherm_config::{Config, id};
+use isotherm_runtime::log::{self, os_text};
 
 /// Descriptors of neither clients nor segments, as Valkey counts them: 16 for workers, as many for all else.
 const RESERVED_FILES: u64 = 32;

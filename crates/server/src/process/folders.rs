@@ -9,7 +9,7 @@ use std::path::Path;
 
 use crate::aof::settings::{APPEND_ONLY, files_on};
 use crate::node::Node;
-use crate::runtime::log::{self, os_text};
+use isotherm_runtime::log::{self, os_text};
 
 /// Warns of each folder in which no file can be made although save points, or the append-only file, need it.
 pub fn warn(node: &Node) {

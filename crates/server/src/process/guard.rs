@@ -30,8 +30,8 @@ use crate::persistence::save::Target;
 use crate::persistence::state::Job;
 use crate::process::asked_end::Signal;
 use crate::process::wish::BETWEEN;
-use crate::runtime::log;
-use crate::runtime::time::{elapsed, instant, unix_now};
+use isotherm_runtime::log;
+use isotherm_runtime::time::{elapsed, instant, unix_now};
 
 // COMPAT(server): After SIGTERM the process ends within 8 seconds, and what `shutdown-timeout` waits, also if
 // a disk or a script hangs: with exit code 1, and a line of the log that says what was not saved. Valkey

@@ -7,7 +7,7 @@
 use isotherm_keyspace::Held;
 
 use crate::node::Node;
-use crate::runtime::routines;
+use isotherm_runtime::routines;
 
 /// Locks everything and releases it: commands that had their locks before have ended. So have scripts, unless
 /// they are left in their middle (SHUTDOWN NOSAVE).

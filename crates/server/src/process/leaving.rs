@@ -9,16 +9,16 @@
 use isotherm_cluster::Flags;
 use isotherm_keyspace::{Held, UnixMs};
 
-use crate::config::{Id, id};
 use crate::mail::message::Without;
 use crate::node::Node;
 use crate::process::asked_end::Options;
 use crate::process::shutdown::{ATTEMPTS, End};
 use crate::request::blocking;
 use crate::request::pause::Cause;
-use crate::runtime::log;
-use crate::runtime::routines;
-use crate::runtime::time::{elapsed, instant, steady_now, unix_now};
+use isotherm_config::{Id, id};
+use isotherm_runtime::log;
+use isotherm_runtime::routines;
+use isotherm_runtime::time::{elapsed, instant, steady_now, unix_now};
 
 /// Outcome of a request for the end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

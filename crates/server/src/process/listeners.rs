@@ -6,8 +6,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, ToSocketAddrs};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
-use crate::config::Config;
-use crate::runtime::log::{self, os_text};
+use isotherm_config::Config;
+use isotherm_runtime::log::{self, os_text};
 
 #[derive(Default)]
 pub struct Listeners {

@@ -3,10 +3,10 @@
 
 use std::io::{IsTerminal, stdout};
 
-use crate::config::Config;
-use crate::config::file::VERSION;
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
-use crate::runtime::log;
+use isotherm_config::Config;
+use isotherm_config::file::VERSION;
+use isotherm_runtime::log;
 
 /// Shows the logo if standard output is a terminal and there is no log file, or if the configuration asks for
 /// it.

@@ -22,9 +22,9 @@ use crate::process::asked_end::Options;
 use crate::process::supervisor;
 use crate::process::wish::Wish;
 use crate::request::pause::{Cause, Pause};
-use crate::runtime::log;
-use crate::runtime::routines;
-use crate::runtime::time::{elapsed, instant};
+use isotherm_runtime::log;
+use isotherm_runtime::routines;
+use isotherm_runtime::time::{elapsed, instant};
 
 /// Time for which other walks, and those that begin after them, are ended; and time for which a worker waits
 /// for a script.

@@ -16,8 +16,6 @@ use crate::admin::client::maintenance;
 use crate::aof;
 use crate::aof::open::CannotLoad;
 use crate::cluster::{ClusterState, bus, changes};
-use crate::config::Config;
-use crate::config::file::{self, Loaded, Start, StartError};
 use crate::mail::Mail;
 use crate::migration;
 use crate::node::{Hooks, Node, Parts, Tasks};
@@ -43,12 +41,14 @@ use crate::request::blocking;
 use crate::request::eviction;
 use crate::request::gating;
 use crate::request::registry::Commands;
-use crate::runtime::log::{self, os_text};
-use crate::runtime::random::random_bytes;
 use crate::tls;
 use crate::users;
 use crate::worker::{self, Worker};
 use isotherm_allocator as allocator;
+use isotherm_config::Config;
+use isotherm_config::file::{self, Loaded, Start, StartError};
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::random::random_bytes;
 
 /// Arenas are for spreading the load of a few allocating threads; more only cost memory.
 const ARENAS_MAX: usize = 16;

@@ -12,8 +12,8 @@
 
 use isotherm_allocator::{self as allocator, Decay, Options};
 
-use crate::config::{Config, Id, PARAMS, id};
-use crate::runtime::log;
+use isotherm_config::{Config, Id, PARAMS, id};
+use isotherm_runtime::log;
 
 const VARIABLE: &str = "MALLOC_CONF";
 const MARK: &str = "ISOTHERM_MALLOC_CONF";

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 use std::time::Duration;
 
-use crate::config::file::Origin;
 use crate::process::asked_end::Pending;
 use crate::process::ending::Ending;
 use crate::process::listeners::Listeners;
 use crate::process::wish::Wish;
-use crate::runtime::time::unix_now;
+use isotherm_config::file::Origin;
+use isotherm_runtime::time::unix_now;
 
 pub struct Process {
     pub started: UnixMs,

@@ -9,8 +9,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use crate::config::Config;
-use crate::runtime::log::{self, os_text};
+use isotherm_config::Config;
+use isotherm_runtime::log::{self, os_text};
 
 /// Socket of the supervisor; unset or `None` without one.
 static SOCKET: OnceLock<Option<String>> = OnceLock::new();

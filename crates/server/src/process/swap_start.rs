@@ -12,9 +12,6 @@ use crate::node::Node;
 use crate::observe::latency::monitor::{Event, Spikes};
 use crate::process::descriptors;
 use crate::process::system;
-use crate::runtime::log::{self, os_text};
-use crate::runtime::random::random_bytes;
-use crate::runtime::routines;
 use crate::tier::due::Due;
 use crate::tier::files::Access;
 use crate::tier::owner::Claim;
@@ -25,6 +22,9 @@ use crate::tier::state::{Terms, Tier};
 use crate::tier::target::Fetched;
 use crate::tier::watch::Watch;
 use crate::tier::{copies, space};
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::random::random_bytes;
+use isotherm_runtime::routines;
 
 pub fn begin(node: &'static Node) -> Result<(), String> {
     let config = &node.config;

@@ -11,8 +11,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::config::Config;
-use crate::runtime::log;
+use isotherm_config::Config;
+use isotherm_runtime::log;
 
 const GROUPS: &str = "/sys/fs/cgroup";
 /// Version 1 says "no limit" by a number near 2^63.

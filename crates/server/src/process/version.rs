@@ -4,7 +4,11 @@ use isotherm_stdx::crc64::crc64;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use crate::config::file::{CHANGED, COMMIT, VERSION};
+use isotherm_config::file::VERSION;
+
+/// The commit that this was built from, and whether its sources differ from it ("1") or not ("0").
+pub const COMMIT: &str = env!("ISOTHERM_COMMIT");
+pub const CHANGED: &str = env!("ISOTHERM_CHANGED");
 
 /// Clients decide by it what they may send.
 pub const VALKEY_VERSION: &str = "9.1.2";

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::runtime::time::{elapsed, instant};
+use isotherm_runtime::time::{elapsed, instant};
 
 // COMPAT(server): A signal whose RDB file cannot be written is tried for 7 seconds more; then the next one
 // ends the process without the file, with exit code 1. Valkey tries once a signal. Why: a disk that is full

@@ -23,9 +23,9 @@ use crate::persistence::background::{self, Asked};
 use crate::persistence::save::{self, Cut, SaveError, Streaming};
 use crate::persistence::state::Job;
 use crate::request::leases::try_gate;
-use crate::runtime::log::{self, os_text};
-use crate::runtime::random::random_bytes;
-use crate::runtime::routines::{self, Routine};
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::random::random_bytes;
+use isotherm_runtime::routines::{self, Routine};
 
 /// Time that the walk rests while neither memory nor the disk has room for its output.
 const FULL_REST: Duration = Duration::from_millis(20);

@@ -26,8 +26,8 @@ use super::role;
 use super::state::Upstream;
 use crate::node::Node;
 use crate::request::pause::Cause;
-use crate::runtime::log;
-use crate::runtime::time::steady_now;
+use isotherm_runtime::log;
+use isotherm_runtime::time::steady_now;
 
 /// Writes pause from here on. Everything is held, and no failover is under way.
 pub fn begin(node: &Node, plan: Plan) {

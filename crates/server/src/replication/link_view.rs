@@ -5,7 +5,7 @@ use isotherm_replication::link::Phase;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
-use crate::runtime::time::steady_now;
+use isotherm_runtime::time::steady_now;
 
 #[derive(Default)]
 pub struct LinkView {

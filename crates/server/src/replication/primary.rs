@@ -12,9 +12,9 @@ use std::sync::atomic::{
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::waits::Waits;
-use crate::config::{Config, Id, id};
-use crate::runtime::time::steady_now;
 use crate::session::ClientShared;
+use isotherm_config::{Config, Id, id};
+use isotherm_runtime::time::steady_now;
 
 /// Asks each replica for an ACK.
 pub const GETACK: &[u8] = b"*3\r\n$8\r\nREPLCONF\r\n$6\r\nGETACK\r\n$1\r\n*\r\n";

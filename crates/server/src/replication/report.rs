@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::primary::ReplicaShared;
 use super::state::Upstream;
-use crate::config::{Id, id};
 use crate::node::Node;
-use crate::runtime::time::steady_now;
+use isotherm_config::{Id, id};
+use isotherm_runtime::time::steady_now;
 
 /// A name, and what it stands for.
 type Line = (Cow<'static, str>, String);

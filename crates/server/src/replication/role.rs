@@ -16,7 +16,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::feeder;
 use super::state::{Role, Upstream};
 use crate::aof::switch;
-use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::mail::message::Without;
 use crate::mail::tasks::Tasks;
@@ -24,8 +23,9 @@ use crate::node::Node;
 use crate::persistence::load::History as LoadedHistory;
 use crate::process::hold_all;
 use crate::request::{blocking, gating};
-use crate::runtime::log;
-use crate::runtime::random::random_bytes;
+use isotherm_config::{Id, id};
+use isotherm_runtime::log;
+use isotherm_runtime::random::random_bytes;
 
 /// The node takes this role. `held` has all partitions.
 fn take(node: &'static Node, held: &mut Held<'static>, role: Role) {

@@ -14,8 +14,8 @@ use super::failover::Failover;
 use super::link_view::LinkView;
 use super::own_keys::OwnKeys;
 use super::primary::Primary;
-use crate::config::{Config, Id, id};
-use crate::runtime::routines;
+use isotherm_config::{Config, Id, id};
+use isotherm_runtime::routines;
 
 pub struct Replication {
     state: Mutex<State>,

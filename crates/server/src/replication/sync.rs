@@ -22,7 +22,6 @@ use std::time::Duration;
 use crate::aof::applier::Generation;
 use crate::aof::rewrite;
 use crate::aof::switch::{self, Received};
-use crate::config::{Id, id};
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::persistence::background;
@@ -32,8 +31,9 @@ use crate::replication::{feeder, role};
 use crate::request::blocking;
 use crate::request::execute::Exec;
 use crate::request::leases::await_gate;
-use crate::runtime::log::{self, os_text};
-use crate::runtime::time::unix_now;
+use isotherm_config::{Id, id};
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::time::unix_now;
 
 /// Written bytes reach the disk in such portions.
 const SYNC_BYTES: u64 = 8 << 20;

@@ -1,8 +1,8 @@
 //! State of a transaction in addition to its locks: taken before them, or left for later.
 
 use crate::cluster::requests::Quiet;
-use crate::config::Writing;
 use crate::session::WatchList;
+use isotherm_config::Writing;
 use std::time::Duration;
 
 /// Time that a command waits for another thread that changes parameters.

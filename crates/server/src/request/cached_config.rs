@@ -7,7 +7,6 @@ use isotherm_persist::rdb::RdbError;
 use isotherm_persist::rdb::file::FileCause;
 use isotherm_resp::Limits;
 
-use crate::config::{Config, Id, OutputLimit, id};
 use crate::effects::events::Events;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
@@ -16,7 +15,8 @@ use crate::observe::holds::LONG_HOLD;
 use crate::request::clock::CommandClock;
 use crate::request::gate_bits::Gates;
 use crate::request::reply_gate::Part;
-use crate::runtime::log;
+use isotherm_config::{Config, Id, OutputLimit, id};
+use isotherm_runtime::log;
 
 /// The first replies that wait are not counted against the limit: in Valkey they lie in a buffer that every
 /// client has.
@@ -84,7 +84,7 @@ pub struct Hot {
     pub judges_replies: bool,
     /// An unauthenticated client's reply is too much in any case (DEBUG CLIENT-ENFORCE-REPLY-LIST).
     pub reply_lists: bool,
-    /// See [`crate::config::Config::memory_target_bytes`].
+    /// See [`isotherm_config::Config::memory_target_bytes`].
     pub memory_target_bytes: u64,
     /// Maximum of the bytes of all clients together.
     pub client_bytes_max: u64,

@@ -10,7 +10,7 @@
 
 use isotherm_stdx::{UnixMs, steady};
 
-use crate::runtime::time::since_epoch;
+use isotherm_runtime::time::since_epoch;
 
 /// Ticks are scaled by this many bits to become nanoseconds.
 const SCALE_BITS: u32 = 32;

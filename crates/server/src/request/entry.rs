@@ -251,7 +251,7 @@ mod tests {
         for name in ["del", "lrange", "exec", "flushall", "keys", "client|kill", "debug", "zrange", "dump"] {
             assert!(!names.contains(&name), "{name}");
         }
-        crate::config::check_fresh(
+        isotherm_probe::check_fresh(
             "crates/server/src/request/bounded_commands.txt",
             &(names.join("\n") + "\n"),
         );

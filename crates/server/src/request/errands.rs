@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use super::blocking::answer_in_time;
 use crate::node::Node;
-use crate::runtime::log;
-use crate::runtime::routines::{self, Routine};
 use crate::session::errand::{Answerer, Errand};
+use isotherm_runtime::log;
+use isotherm_runtime::routines::{self, Routine};
 
 pub const TOO_MANY: &str = "ERR Too many commands wait for a disk that does not answer";
 

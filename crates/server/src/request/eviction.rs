@@ -13,9 +13,9 @@ use crate::observe::holds::{self, Work};
 use crate::observe::latency::monitor::Event;
 use crate::observe::stats::ThreadStats;
 use crate::room::shortage::{self, MemoryShort, Relief, ValueDisk};
-use crate::runtime::time::unix_now;
 use crate::session::client_memory;
 use crate::tier::{copies, pace};
+use isotherm_runtime::time::unix_now;
 
 /// Nodes or entries of what was removed that are freed in one hold: some 20 us.
 pub const FREED_PER_STEP_MAX: usize = 200;

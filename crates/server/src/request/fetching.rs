@@ -16,11 +16,11 @@ use crate::request::caller::Authority;
 use crate::request::entry::{Entry, Handler, Locks};
 use crate::request::eviction::Room;
 use crate::request::next::{Came, Ticket};
-use crate::runtime::time::unix_now;
 use crate::session::Multi;
 use crate::tier::Tier;
 use crate::tier::fetches::Wanted;
 use crate::tier::target::{Fetched, slot_of};
+use isotherm_runtime::time::unix_now;
 
 /// Maximum number of times that a command reads from disk under its locks. Commands that search a long list,
 /// or a sorted set among equal scores, do so some 30 times.

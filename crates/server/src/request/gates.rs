@@ -17,7 +17,6 @@ use isotherm_resp::{Protocol, errors};
 use std::borrow::Cow;
 use std::io;
 
-use crate::config::{Id, id};
 use crate::effects::pubsub::Kind;
 use crate::node::{Node, Tasks};
 use crate::request::entry::Entry;
@@ -29,9 +28,10 @@ use crate::request::resolve::{Found, Request};
 use crate::request::script_flags::flags_of_script;
 use crate::request::slots::refusal::Refusal;
 use crate::request::slots::route;
-use crate::runtime::log::os_text;
 use crate::session::Session;
 use crate::users::{noting, permission};
+use isotherm_config::{Id, id};
+use isotherm_runtime::log::os_text;
 
 /// `busy-reply-scope all`
 const SCOPE_ALL: i64 = 1;

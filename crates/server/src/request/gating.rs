@@ -3,9 +3,9 @@
 use isotherm_keyspace::Held;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::config::{Id, id};
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
+use isotherm_config::{Id, id};
 
 /// Replies wait for what the configuration and the role say, from now on. The caller holds nothing.
 pub fn apply(node: &'static Node) {

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 use crate::node::Node;
 use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
-use crate::runtime::routines;
 use crate::scripting::cache::Script;
 use crate::session::Session;
+use isotherm_runtime::routines;
 
 /// Time for which a script waits for the end of another before its connection is parked. Most scripts are
 /// over in some microseconds.

@@ -8,8 +8,8 @@ use crate::request::entry::{Entry, Locks};
 use crate::request::execute::Exec;
 use crate::request::slots::route;
 use crate::request::transaction;
-use crate::runtime::log;
 use crate::session::{NO_COMMAND, ReplyMode, Session};
+use isotherm_runtime::log;
 
 /// A request is refused with this error; `command` if it names one.
 pub fn refuse(

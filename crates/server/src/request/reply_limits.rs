@@ -7,13 +7,13 @@ use isotherm_allocator::class_bytes;
 use isotherm_resp::Reply;
 use std::sync::atomic::Ordering;
 
-use crate::config::OutputLimit;
 use crate::node::unix_now;
 use crate::request::cached_config::{Hot, counted_output_bytes, reply_bytes_limit};
 use crate::request::execute::Exec;
-use crate::runtime::log;
 use crate::session::line;
 use crate::session::{ReplyMode, Session};
+use isotherm_config::OutputLimit;
+use isotherm_runtime::log;
 
 /// Limits on the replies of the session in hand.
 #[derive(Default)]

@@ -23,9 +23,9 @@ use isotherm_log::Log;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::config::Config;
 use crate::observe::memory_map::mark::Mark;
 use isotherm_allocator as allocator;
+use isotherm_config::Config;
 
 #[derive(Default)]
 pub struct Memory {

@@ -21,8 +21,8 @@ use super::libraries::{Callee, Libraries, LibraryId};
 use super::library_head::Refused;
 use super::shebang::ScriptFlags;
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
-use crate::runtime::log;
-use crate::runtime::time::{elapsed, instant};
+use isotherm_runtime::log;
+use isotherm_runtime::time::{elapsed, instant};
 
 /// Limit for the time in which a library loads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

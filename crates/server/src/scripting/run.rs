@@ -20,7 +20,6 @@ use std::sync::Arc;
 
 use super::callee::Callee;
 use super::registry::RunMark;
-use crate::config::Writing;
 use crate::effects::change_log::SuspendedFrame;
 use crate::effects::tracking::Tracker;
 use crate::observe::slot_stats::SlotsMet;
@@ -28,6 +27,7 @@ use crate::request::clock::ScriptTime;
 use crate::request::entry::Entry;
 use crate::request::next::Ticket;
 use crate::session::{Multi, Session};
+use isotherm_config::Writing;
 
 /// Permissions of a script besides reading.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -20,9 +20,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::node::{Node, unix_now};
 use crate::observe::stats::ThreadStats;
-use crate::runtime::log;
 use crate::session::line;
 use crate::session::{Attention, ClientShared, Seen};
+use isotherm_runtime::log;
 
 /// Time to wait after a scan that found too few clients to close.
 const FUTILE_MS: i64 = 100;

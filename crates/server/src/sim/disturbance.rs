@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use super::machine::Machine;
-use crate::runtime::routines;
-use crate::runtime::time::simulated as clock;
+use isotherm_runtime::routines;
+use isotherm_runtime::time::simulated as clock;
 
 /// Longer than the waits of clients, workers and the control thread, 10 s at most.
 const HANG_MS_MAX: u64 = 15_000;

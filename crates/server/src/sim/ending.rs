@@ -10,9 +10,9 @@ use super::machine::{Machine, Save, Violation, difference, equals_saved};
 use super::process::Process;
 use crate::aof::settings;
 use crate::node::{Tasks, unix_now};
-use crate::runtime::routines;
-use crate::runtime::time::simulated as clock;
-use crate::runtime::time::{elapsed, instant};
+use isotherm_runtime::routines;
+use isotherm_runtime::time::simulated as clock;
+use isotherm_runtime::time::{elapsed, instant};
 
 impl Machine {
     /// The disk works again: so do writes, without a restart, and all becomes durable.

@@ -25,9 +25,9 @@ use super::workload;
 use crate::aof::applier::{Applier, Generation};
 use crate::replication::role;
 use crate::replication::stream::{Seen, Stream};
-use crate::runtime::log::{self, Level};
-use crate::runtime::routines;
-use crate::runtime::time::simulated as clock;
+use isotherm_runtime::log::{self, Level};
+use isotherm_runtime::routines;
+use isotherm_runtime::time::simulated as clock;
 
 const LIVES: u64 = 5;
 

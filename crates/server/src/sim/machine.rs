@@ -17,8 +17,8 @@ use super::workload::{self, Shown};
 use crate::effects::change_log::ChangeLog;
 use crate::node::unix_now;
 use crate::persistence::state::Job;
-use crate::runtime::routines;
-use crate::runtime::time::simulated::{self as clock, Moment};
+use isotherm_runtime::routines;
+use isotherm_runtime::time::simulated::{self as clock, Moment};
 
 const FOLDER: &str = "appendonlydir";
 /// Reason why a start has to be refused: under `appendfsync no` a sync has failed of bytes that memory had no

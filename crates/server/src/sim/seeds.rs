@@ -5,8 +5,8 @@ use std::panic::AssertUnwindSafe;
 
 use super::counts::Counts;
 use super::machine::{Machine, UNREADABLE, Violation};
-use crate::runtime::log::{self, Level};
-use crate::runtime::time::simulated as clock;
+use isotherm_runtime::log::{self, Level};
+use isotherm_runtime::time::simulated as clock;
 
 const LIVES: u64 = 4;
 

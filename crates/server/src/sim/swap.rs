@@ -21,9 +21,9 @@ use super::process::Process;
 use super::seeds::run_all;
 use super::workload::Words;
 use crate::node::{Node, unix_now};
-use crate::runtime::log::{self, Level};
-use crate::runtime::routines;
-use crate::runtime::time::simulated as clock;
+use isotherm_runtime::log::{self, Level};
+use isotherm_runtime::routines;
+use isotherm_runtime::time::simulated as clock;
 
 const LIVES: u64 = 5;
 /// Hash tags of slots that the thread of the writer reaches in the first step of a round.

@@ -6,8 +6,8 @@ use std::path::Path;
 use super::machine::{Machine, Violation};
 use super::process::Process;
 use super::state::State;
-use crate::runtime::log::{self, Level};
-use crate::runtime::time::simulated as clock;
+use isotherm_runtime::log::{self, Level};
+use isotherm_runtime::time::simulated as clock;
 
 const COURSES: [&str; 4] = [
     "--appendfsync always",

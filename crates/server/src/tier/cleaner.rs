@@ -21,8 +21,8 @@ use super::reading::READS_MAX;
 use super::records::db_of;
 use super::sinker::{SEGMENTS_WAIT_MS_MAX, Sinker};
 use super::space::Space;
-use crate::runtime::log;
-use crate::runtime::time::{elapsed, instant};
+use isotherm_runtime::log;
+use isotherm_runtime::time::{elapsed, instant};
 
 /// Segments that are kept free ahead of the writers: with fewer of them writers would wait, with more of them
 /// cleaning would copy more.

@@ -12,7 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::state::Tier;
 use crate::node::Node;
-use crate::runtime::time::unix_now;
+use isotherm_runtime::time::unix_now;
 
 /// Copies that go under one lock.
 const DROPS_PER_HOLD: usize = 64;

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
 
 use super::files::ReadError;
-use crate::runtime::log;
+use isotherm_runtime::log;
 
 /// Records that are remembered; after that those that were named before are named again.
 const NAMED_MAX: usize = 1024;

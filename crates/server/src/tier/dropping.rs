@@ -36,8 +36,8 @@ use crate::effects::pump::Pump;
 use crate::mail::tasks::Tasks;
 use crate::node::Node;
 use crate::observe::holds::{self, Work};
-use crate::runtime::log;
-use crate::runtime::time::{elapsed, instant, unix_now};
+use isotherm_runtime::log;
+use isotherm_runtime::time::{elapsed, instant, unix_now};
 
 /// A segment was not worth it if less than one part in `GAIN_DIVISOR` of it has gone.
 const GAIN_DIVISOR: u64 = 8;

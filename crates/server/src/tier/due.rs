@@ -15,8 +15,8 @@ use std::time::Duration;
 use super::health::State;
 use super::state::Tier;
 use crate::node::Node;
-use crate::runtime::routines::Routine;
-use crate::runtime::time::unix_now;
+use isotherm_runtime::routines::Routine;
+use isotherm_runtime::time::unix_now;
 
 /// Time between the moment at which the first key of a bundle is due and the read of its record.
 const READ_AFTER_MS: i64 = 20_000;

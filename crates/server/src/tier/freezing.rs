@@ -12,7 +12,7 @@
 //! be read. The quarter leaves three quarters of the limit for hot data, and at 3 to 11 B a key for 60 to 250
 //! M frozen keys in 1 GB.
 
-use crate::config::FreezeRule;
+use isotherm_config::FreezeRule;
 
 /// Bytes of memory that an entry of a cold key takes, on average: 35 B with a key of 20 B.
 const COLD_ENTRY_BYTES: u64 = 40;

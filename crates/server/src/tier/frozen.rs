@@ -13,7 +13,7 @@ use isotherm_keyspace::{
 };
 use isotherm_tier::{Full, Log, Place, Record, Stream};
 
-use crate::runtime::time::unix_now;
+use isotherm_runtime::time::unix_now;
 
 /// Larger values leave alone: of them a record would have few, and no key of it would be cheap.
 const VALUE_BYTES_MAX: usize = 512;

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::state::Tier;
 use super::target::{Fetched, RECORDS_PER_KEY_MAX, Target};
-use crate::runtime::time::unix_now;
+use isotherm_runtime::time::unix_now;
 
 impl Tier {
     /// Hands over what was read. The partition of the key is held. `now`: when its command was begun to be

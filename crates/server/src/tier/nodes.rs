@@ -14,7 +14,7 @@ use isotherm_keyspace::{
 };
 use isotherm_tier::{Full, Log, Place, Record, Stream};
 
-use crate::runtime::time::unix_now;
+use isotherm_runtime::time::unix_now;
 
 pub const FORM: u8 = SinkableNode::FORM_NUMBER;
 

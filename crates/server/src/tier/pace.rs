@@ -15,7 +15,7 @@ use super::state::Tier;
 use crate::mail::Mail;
 use crate::persistence::Store;
 use crate::room::memory::{Apart, Memory};
-use crate::runtime::routines;
+use isotherm_runtime::routines;
 
 /// Writers wait when memory exceeds its limit by one part in `BEHIND_DIVISOR`,
 const BEHIND_DIVISOR: u64 = 64;

@@ -145,7 +145,7 @@ impl Tier {
     fn complain(&self, key: &[u8], error: &ReadError) {
         let Some(withheld) = self.read_warnings.note(self.now_ms()) else { return };
         let before = if withheld > 0 { format!(", and {withheld} before it") } else { String::new() };
-        crate::runtime::log::warning(format!(
+        isotherm_runtime::log::warning(format!(
             "A value on disk cannot be read ({error}){before}; its key has {} bytes and stays: it can be overwritten or deleted",
             key.len()
         ));
@@ -154,7 +154,7 @@ impl Tier {
     /// Says how many values could not be read since the last line about one, a second later.
     pub fn end_complaints(&self) {
         if let Some(withheld) = self.read_warnings.take_due(self.now_ms()) {
-            crate::runtime::log::warning(format!("{withheld} more values on disk could not be read"));
+            isotherm_runtime::log::warning(format!("{withheld} more values on disk could not be read"));
         }
     }
 

@@ -21,9 +21,9 @@ use super::health::State;
 use super::state::Tier;
 use super::target::slot_of;
 use crate::node::Node;
-use crate::runtime::log;
-use crate::runtime::routines::Routine;
-use crate::runtime::time::unix_now;
+use isotherm_runtime::log;
+use isotherm_runtime::routines::Routine;
+use isotherm_runtime::time::unix_now;
 
 /// Entries and pages that are looked at under one lock.
 const LOOKS_PER_HOLD: u64 = 200;

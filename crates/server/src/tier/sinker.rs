@@ -32,11 +32,11 @@ use super::pace;
 use super::records::{append, db_of};
 use super::space::SpaceWatch;
 use super::state::Tier;
-use crate::config::FreezeRule;
 use crate::node::Node;
 use crate::room::shortage::{self, SpaceRelief, SpaceShort};
-use crate::runtime::routines::{self, Routine};
-use crate::runtime::time::unix_now;
+use isotherm_config::FreezeRule;
+use isotherm_runtime::routines::{self, Routine};
+use isotherm_runtime::time::unix_now;
 
 /// Without large collections, slots that are passed for one look whether there are any.
 const SLOTS_PER_NODE_LOOK: u32 = 16;

@@ -24,9 +24,9 @@ use std::time::{Duration, Instant};
 
 use super::health::Event;
 use super::sinker::Sinker;
-use crate::config::{Config, id};
-use crate::runtime::log;
-use crate::runtime::time::{elapsed, instant};
+use isotherm_config::{Config, id};
+use isotherm_runtime::log;
+use isotherm_runtime::time::{elapsed, instant};
 
 /// Tenths of what is free, where nothing else needs any.
 const FREE_TENTHS: u64 = 9;

@@ -24,7 +24,7 @@ use super::rings::Rings;
 use super::times::Times;
 use super::verify::Verify;
 use crate::room::shortage::ValueDisk;
-use crate::runtime::time::{elapsed, instant};
+use isotherm_runtime::time::{elapsed, instant};
 
 /// Part of the limit by which memory has grown since nothing could leave it, so that all of it is looked
 /// through again: half of the distance between writers that continue and writers that wait.
@@ -244,7 +244,7 @@ impl Tier {
     /// `swap-mode no`, or yes again.
     pub fn set_off(&self, is_off: bool) {
         if self.is_off.swap(is_off, Relaxed) != is_off {
-            crate::runtime::log::notice(format!("swap: switched {}", if is_off { "off" } else { "on" }));
+            isotherm_runtime::log::notice(format!("swap: switched {}", if is_off { "off" } else { "on" }));
             self.wake();
         }
     }
@@ -295,7 +295,7 @@ impl Tier {
         self.suspects_reads.store(health.suspects_reads(), Relaxed);
         drop(health);
         if state != before {
-            crate::runtime::log::warning(format!("swap: {} (was: {})", state.name(), before.name()));
+            isotherm_runtime::log::warning(format!("swap: {} (was: {})", state.name(), before.name()));
         }
     }
 

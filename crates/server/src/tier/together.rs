@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use super::files::Files;
 use super::state::Tier;
-use crate::runtime::time::unix_now;
+use isotherm_runtime::time::unix_now;
 
 /// Keys after which others may look at partitions.
 const KEYS_PER_HOLD: usize = 32;

@@ -18,8 +18,8 @@ use super::health::Event;
 use super::sinker::share;
 use super::state::Tier;
 use crate::node::Node;
-use crate::runtime::routines::Routine;
-use crate::runtime::time::unix_now;
+use isotherm_runtime::routines::Routine;
+use isotherm_runtime::time::unix_now;
 
 /// Time between two looks: a wait may end later than its time by this much.
 const LOOK: Duration = Duration::from_millis(50);

@@ -19,8 +19,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::config::{Config, Id, Reason, id};
-use crate::runtime::log;
+use isotherm_config::{Config, Id, Reason, id};
+use isotherm_runtime::log;
 pub use settings::{is_for_cluster, is_for_replication, is_used, user_names};
 
 /// Parameter for the time between two looks at the files.

@@ -4,7 +4,7 @@ use isotherm_tls::context::AuthClients;
 use isotherm_tls::settings::{Authorities, Identity, Resumption};
 use isotherm_tls::{Facts, Session, Settings};
 
-use crate::config::{Config, Id, id};
+use isotherm_config::{Config, Id, id};
 
 const AUTH_CLIENTS: Id = id("tls-auth-clients");
 const CLUSTER: Id = id("tls-cluster");

@@ -18,10 +18,10 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::config::Defrag;
 use crate::node::Node;
 use crate::observe::holds::{self, Work};
 use crate::observe::latency::monitor::Event;
+use isotherm_config::Defrag;
 
 /// Objects that are moved in one step; each has a lock of its own.
 const MOVED_PER_STEP_MAX: usize = 64;

@@ -8,14 +8,14 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use crate::config::file::UserWords;
-use crate::config::file::dry::Tried;
-use crate::config::rewrite::UserLine;
-use crate::config::{Config, Id, id};
 use crate::node::Node;
-use crate::runtime::log::{self, os_text};
-use crate::runtime::operator_file::{self, Step};
-use crate::runtime::routines;
+use isotherm_config::file::UserWords;
+use isotherm_config::file::dry::Tried;
+use isotherm_config::rewrite::UserLine;
+use isotherm_config::{Config, Id, id};
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::operator_file::{self, Step};
+use isotherm_runtime::routines;
 
 /// More than any table of users has.
 const FILE_BYTES_MAX: u64 = 256 << 20;

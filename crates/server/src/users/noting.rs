@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{MutexGuard, PoisonError};
 
 use super::Users;
-use crate::config::{Id, id};
 use crate::node::{Node, unix_now};
 use crate::request::entry::Entry;
 use crate::session::{ClientShared, Session, line};
+use isotherm_config::{Id, id};
 
 /// The most entries that are kept (`acllog-max-len`).
 fn entries_max(node: &Node) -> usize {

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 
 use super::Inner;
 use super::connection::Connection;
-use crate::config::{Id, id};
-use crate::runtime::log;
 use crate::tls::user_names;
 use crate::users::noting;
+use isotherm_config::{Id, id};
+use isotherm_runtime::log;
 
 /// Maximum time of a handshake from its beginning to its end.
 const HANDSHAKE_TIME_MAX: Duration = Duration::from_secs(10);

@@ -8,10 +8,10 @@ use super::parking::Parked;
 use crate::node::unix_now;
 use crate::request::cached_config::UNAUTHENTICATED_OUTPUT_BYTES_MAX;
 use crate::request::reply_limits::{log_output_limit, output_limit_of};
-use crate::runtime::log;
 use crate::session::Attention;
 use crate::session::client_memory;
 use crate::session::line;
+use isotherm_runtime::log;
 
 /// An unauthenticated client's request may not be longer.
 const UNAUTHENTICATED_BYTES_MAX: usize = 1 << 20;

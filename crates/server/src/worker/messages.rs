@@ -23,7 +23,7 @@ use std::os::fd::AsFd;
 use super::Worker;
 use super::keys::Answer;
 use crate::mail::message::{WorkerMessage, carried_bytes};
-use crate::runtime::log;
+use isotherm_runtime::log;
 
 /// Units of an order, which may run requests: the clock is looked at after it.
 const ORDER_UNITS: usize = 64;

@@ -16,7 +16,7 @@ use super::lending::{LENT_BYTES_MIN, run_lent};
 use super::send::count_read;
 use super::{Inner, group};
 use crate::node::unix_now;
-use crate::runtime::log;
+use isotherm_runtime::log;
 
 /// Bytes of an unfinished request up to which it is copied back in front of the next read; and room for a
 /// read into the connection's own bytes.

@@ -6,9 +6,9 @@ use super::Inner;
 use super::connection::Connection;
 use crate::admin::scripting::{suspended, within_exec};
 use crate::request::dispatch::Dispatcher;
-use crate::runtime::log;
 use crate::scripting::run::SuspendedRun;
 use crate::session::Attention;
+use isotherm_runtime::log;
 
 impl Inner {
     #[inline]

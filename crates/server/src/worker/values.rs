@@ -23,12 +23,12 @@ use std::time::{Duration, Instant};
 use super::{Due, Inner, Worker};
 use crate::observe::latency::monitor::Event as LatencyEvent;
 use crate::request::next::{Came, Ticket};
-use crate::runtime::log;
 use crate::tier::Tier;
 use crate::tier::errands::Errands;
 use crate::tier::fetches::{End, Fetches, Port, Read, Sign, Wanted};
 use crate::tier::rings::TierSource;
 use crate::tier::target::{Fetched, Target};
+use isotherm_runtime::log;
 
 /// Time by which a wait may end later than it should.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);

@@ -187,7 +187,7 @@ mod tests {
 
     fn sources() -> Vec<(String, String)> {
         [
-            ("crates/server/src/config/docs.rs", "#[test] check_fresh(\"docs/config.md\")"),
+            ("crates/config/src/docs.rs", "#[test] check_fresh(\"docs/config.md\")"),
             ("crates/server/src/observe/map/mod.rs", "#[test] check_fresh(\"docs/memory.md\")"),
             ("crates/cli/src/help.rs", "include_str!(\"../../../docs/help.md\")"),
             ("crates/xtask/src/tidy.rs", "\"README.md\""),

@@ -5,13 +5,14 @@
 
 use super::{File, Finding, whole};
 
-const MAY_USE: [(&str, &[&str]); 26] = [
+const MAY_USE: [(&str, &[&str]); 28] = [
     ("stdx", &[]),
     ("allocator", &[]),
     ("acl", &["stdx"]),
     ("arena", &["stdx"]),
     ("disk", &["stdx"]),
     ("resp", &["stdx"]),
+    ("runtime", &["stdx"]),
     ("tls", &["stdx"]),
     ("reactor", &["stdx", "tls"]),
     ("persist", &["stdx"]),
@@ -19,6 +20,7 @@ const MAY_USE: [(&str, &[&str]); 26] = [
     ("log", &["stdx"]),
     ("tier", &["stdx"]),
     ("codec", &["stdx", "persist", "keyspace"]),
+    ("config", &["stdx", "acl", "resp", "runtime", "keyspace"]),
     ("replication", &["stdx", "resp", "log"]),
     ("script", &["stdx", "resp"]),
     ("cluster", &["stdx", "resp"]),
@@ -28,6 +30,8 @@ const MAY_USE: [(&str, &[&str]); 26] = [
         &[
             "stdx",
             "allocator",
+            "runtime",
+            "config",
             "arena",
             "disk",
             "tier",
@@ -59,12 +63,14 @@ const MAY_USE: [(&str, &[&str]); 26] = [
 
 /// Crates that the tests of a crate may use in addition: the allocator counts what a command or a writer
 /// takes, and random commands come from the grammar of the differential tester; the log is written to a disk
-/// that crashes; servers need ports, and what they write is checked.
+/// that crashes; servers need ports, and what they write is checked; files of the
+/// tree are compared with their declarations.
 const TESTS_MAY_USE: &[(&str, &[&str])] = &[
     ("codec", &["allocator"]),
     ("commands", &["allocator", "conformance"]),
     ("log", &["disk", "persist"]),
     ("cli", &["probe"]),
+    ("config", &["probe"]),
     ("server", &["check", "probe"]),
 ];
 

@@ -6,10 +6,11 @@
 
 use super::{File, Measure, source};
 
-const SOURCES: &str = "crates/server/src/";
+const SOURCES: [&str; 2] = ["crates/config/src/", "crates/server/src/"];
 
 pub fn measures(files: &[File]) -> Vec<Measure> {
-    let server = files.iter().filter(|file| file.path.starts_with(SOURCES) && file.path.ends_with(".rs"));
+    let is_ours = |path: &str| SOURCES.iter().any(|folder| path.starts_with(folder)) && path.ends_with(".rs");
+    let server = files.iter().filter(|file| is_ours(&file.path));
     let mut places = Vec::new();
     for file in server.filter(|file| file.text.contains("id(\"")) {
         places.extend(lookups(&file.text).into_iter().map(|line| format!("{}:{line}", file.path)));

@@ -1,11 +1,11 @@
 //! Floors of `server`: each of its files stands on one, and an import that leads to a higher floor is an
 //! arrow up.
 //!
-//! The order is the one in which the crate is to be cut into crates, after which Cargo keeps it. Until then
-//! each arrow up is counted; there are none, and the ceiling keeps it so.
+//! The order is the one in which the crate is cut into crates, after which Cargo keeps it: those behind the
+//! line are. Until then each arrow up is counted; there are none, and the ceiling keeps it so.
 //!
 //! ```text
-//! sim server membership replicas durability swap engine node config runtime     imports lead to the right
+//! sim server membership replicas durability swap engine node | config runtime     imports lead to the right
 //! ```
 //!
 //! Count: a file's floor is that of its folder, unless the table names a file or a folder inside. An
@@ -19,11 +19,7 @@ const SOURCES: &str = "crates/server/src/";
 
 /// The floors, the lowest first, with their folders and files below the sources; the longest path that fits
 /// counts.
-const FLOORS: [(&str, &[&str]); 10] = [
-    // Text log, clock, threads in steps, random numbers: does not know what runs.
-    ("runtime", &["runtime"]),
-    // Parameters: does not know what they are for.
-    ("config", &["config"]),
+const FLOORS: [(&str, &[&str]); 8] = [
     // State that all threads share: starts no thread, runs no command.
     (
         "node",
@@ -201,18 +197,18 @@ mod tests {
     #[test]
     fn the_longest_path_counts() {
         assert_eq!(floor("process/start.rs"), Some("server"));
-        assert_eq!(floor("runtime/time.rs"), Some("runtime"));
+        assert_eq!(floor("process/state.rs"), Some("node"));
         assert_eq!(floor("processes/start.rs"), None);
     }
 
     #[test]
     fn an_import_of_a_higher_floor_counts() {
-        let files = ["config/mod.rs", "node.rs", "runtime/time.rs"].map(|path| format!("{SOURCES}{path}"));
+        let files = ["node.rs", "request/gates.rs", "users/mod.rs"].map(|path| format!("{SOURCES}{path}"));
         let arrow = |from: usize, to: usize, line: usize| ((from, to), (line, Default::default()));
         let arrows = BTreeMap::from([arrow(0, 1, 7), arrow(0, 2, 8), arrow(1, 0, 9)]);
         let graph = Graph { files: files.to_vec(), arrows };
         let measure = measure("server", &graph).expect("that of server");
-        let place = "crates/server/src/config/mod.rs:7 names node.rs (config up to node)";
+        let place = "crates/server/src/node.rs:7 names request/gates.rs (node up to engine)";
         assert_eq!(measure.places, [place]);
     }
 

@@ -8,6 +8,8 @@
 use super::{File, Finding, source, whole};
 
 const FOLDER: &str = "crates/server/src/";
+/// Crates below it, whose paths stand in the list as `runtime/routines.rs`.
+const BELOW: [&str; 2] = ["config", "runtime"];
 
 /// Calls that wait, however long it takes, for a script too, and the sleeps that loops are made of. Calls
 /// that take a time (`recv_timeout`, `wait_timeout_while`, `park_timeout`) are not among them.
@@ -75,10 +77,10 @@ pub fn check(files: &[File]) -> Vec<Finding> {
 }
 
 fn compare(code: &[File], allowed: &[(&str, usize, &str)]) -> Vec<Finding> {
-    let files = code.iter().filter(|file| file.path.starts_with(FOLDER) && !is_test(&file.path));
+    let files = code.iter().filter(|file| !is_test(&file.path));
+    let named: Vec<(String, &File)> = files.filter_map(|file| Some((name_of(&file.path)?, file))).collect();
     let mut findings = Vec::new();
-    for file in files {
-        let name = &file.path[FOLDER.len()..];
+    for (name, file) in &named {
         let count = allowed.iter().find(|(path, ..)| *path == name).map_or(0, |(_, count, _)| *count);
         let lines: Vec<usize> =
             (1..).zip(file.text.lines()).filter(|(_, line)| waits(line)).map(|(number, _)| number).collect();
@@ -91,12 +93,21 @@ fn compare(code: &[File], allowed: &[(&str, usize, &str)]) -> Vec<Finding> {
             findings.push(whole(&file.path, what));
         }
     }
-    let is_there = |name: &str| code.iter().any(|file| file.path.strip_prefix(FOLDER) == Some(name));
+    let is_there = |name: &str| named.iter().any(|(there, _)| there == name);
     let gone = allowed.iter().filter(|(name, ..)| !is_there(name));
     findings.extend(
         gone.map(|(name, ..)| whole(&format!("{FOLDER}{name}"), "tidy/waits.rs lists a file that is gone")),
     );
     findings
+}
+
+/// The path below the sources of the server; of a crate below it, with the crate's name.
+fn name_of(path: &str) -> Option<String> {
+    let below = || {
+        let (name, rest) = path.strip_prefix("crates/")?.split_once("/src/")?;
+        BELOW.contains(&name).then(|| format!("{name}/{rest}"))
+    };
+    path.strip_prefix(FOLDER).map(str::to_string).or_else(below)
 }
 
 fn is_test(path: &str) -> bool {

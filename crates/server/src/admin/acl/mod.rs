@@ -16,9 +16,9 @@ use std::sync::Arc;
 use super::{AdminCall, AdminHandler, errand};
 use crate::request::entry::Entry;
 use crate::request::resolve::{Found, resolve};
-use crate::runtime::random::random_bytes;
 use crate::session::Attention;
 use crate::users::{changes, file, is_default, permission};
+use isotherm_runtime::random::random_bytes;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
     specs::ACL,

@@ -22,9 +22,9 @@ use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler};
 use crate::request::fetching::Unreadable;
-use crate::runtime::log;
+use isotherm_runtime::log;
 #[cfg(debug_assertions)]
-use crate::runtime::time::{STEPPED_MS, unix_now};
+use isotherm_runtime::time::{STEPPED_MS, unix_now};
 #[cfg(debug_assertions)]
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -5,7 +5,7 @@ use super::super::persistence::BUSY;
 use crate::aof::reload as aof;
 use crate::persistence::background::{self, Asked};
 use crate::persistence::load::{self, Expired, FilePortions, LoadFailure, Target};
-use crate::runtime::log;
+use isotherm_runtime::log;
 
 const AOF_FAILED: &str = "ERR Error trying to load the AOF files, check server logs.";
 const FAILED: &str = "ERR Error trying to load the RDB dump, check server logs.";

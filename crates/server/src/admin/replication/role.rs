@@ -12,8 +12,8 @@ use crate::replication::link;
 use crate::replication::role;
 use crate::replication::state::Upstream;
 use crate::request::transaction;
-use crate::runtime::log;
 use crate::session::line;
+use isotherm_runtime::log;
 
 const PORT_MAX: i64 = 65_535;
 

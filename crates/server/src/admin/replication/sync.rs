@@ -11,8 +11,8 @@ use crate::mail::tasks::Tasks;
 use crate::replication::{feeder, role};
 use crate::request::gates;
 use crate::request::leases::GATE_TRY;
-use crate::runtime::log::{self, os_text};
 use crate::session::line;
+use isotherm_runtime::log::{self, os_text};
 
 pub const REPLCONF: Spec = Spec {
     name: "replconf",

@@ -12,11 +12,11 @@ use isotherm_stdx::glob_match;
 
 use super::super::{AdminCall, AdminHandler};
 use super::{busy_with_script, fcall, kill, of_script};
-use crate::runtime::time::elapsed;
 use crate::scripting::function_engine::LoadTime;
 use crate::scripting::libraries::{Function, Library};
 use crate::scripting::library_change::{self, Done};
 use crate::scripting::shebang::ScriptFlags;
+use isotherm_runtime::time::elapsed;
 
 /// Name of the one engine, as in Valkey.
 const ENGINE: &[u8] = b"LUA";

@@ -15,7 +15,6 @@ use super::host::ScriptHost;
 use super::keys;
 use super::slots;
 use super::suspended::{self, Begun};
-use crate::config::{Id, id};
 use crate::node::{Node, Tasks};
 use crate::observe::slot_stats::SlotsMet;
 use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
@@ -28,6 +27,7 @@ use crate::scripting::callee::Callee;
 use crate::scripting::engine::Engine;
 use crate::scripting::run::{Allowed, Awaits, Kept, RunState};
 use crate::scripting::shebang::ScriptFlags;
+use isotherm_config::{Id, id};
 
 const NO_SCRIPT: &str = "NOSCRIPT No matching script.";
 
@@ -155,7 +155,7 @@ fn try_run(call: &mut AdminCall<'_>, find: FindScript) -> Result<Outcome, Refusa
         return Err(refusal);
     }
     if call.session.debugs {
-        crate::runtime::log::notice("Synchronous debugging eval session started");
+        isotherm_runtime::log::notice("Synchronous debugging eval session started");
         engine.interpreter.debug(Debugger::new(call.args.get(1)));
     }
     Ok(run_callee(call, Callee::Script { engine, sha: script.sha }, key_count, allowed))

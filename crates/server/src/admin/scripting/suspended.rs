@@ -19,7 +19,6 @@ use super::super::{AdminCall, AdminHandler};
 use super::host::ScriptHost;
 use super::run;
 use super::within_exec;
-use crate::config::{Id, id};
 use crate::effects::change_log::SuspendedFrame;
 use crate::effects::pubsub::Audience;
 use crate::request::blocking;
@@ -27,11 +26,12 @@ use crate::request::clock::ScriptTime;
 use crate::request::execute::Exec;
 use crate::request::metering::{Part, Timed};
 use crate::request::next::WaitReason;
-use crate::runtime::time::instant;
 use crate::scripting::callee::Callee;
 use crate::scripting::registry::FunctionCall;
 use crate::scripting::run::{Awaits, RunState, SuspendedRun};
 use crate::session::Session;
+use isotherm_config::{Id, id};
+use isotherm_runtime::time::instant;
 
 /// Run that `run` has begun.
 pub struct Begun {
@@ -177,7 +177,7 @@ fn note_if_slow(exec: &Exec, run: &mut SuspendedRun, ticks: u64) {
     let taken_ms = exec.clock.nanos(ticks.saturating_sub(run.began)) / 1_000_000;
     if threshold_ms > 0 && taken_ms >= threshold_ms as u64 {
         run.is_slow = true;
-        crate::runtime::log::warning(format!(
+        isotherm_runtime::log::warning(format!(
             "Slow script detected: still in execution after {taken_ms} milliseconds. You can try killing the script using the \
              {} KILL command. Script name is: {}.",
             if run.state.mark.is_function() { "FUNCTION" } else { "SCRIPT" },

@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::runtime::log::os_text;
+use isotherm_runtime::log::os_text;
 
 pub struct ConfFile {
     disk: Arc<dyn Disk>,

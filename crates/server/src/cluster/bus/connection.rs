@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-use crate::runtime::log;
+use isotherm_runtime::log;
 
 /// The number of a message's type, and its bit for a short header: offset 12 of any message.
 const TYPE_AT: usize = 12;

@@ -23,7 +23,7 @@ use crate::replication::{link, role};
 use crate::request::execute::Exec;
 use crate::request::leases::await_gate;
 use crate::request::slots::deleting;
-use crate::runtime::time::unix_now;
+use isotherm_runtime::time::unix_now;
 
 pub enum Work {
     Apply {

@@ -39,12 +39,12 @@ use std::time::{Duration, Instant};
 
 use crate::cluster::changes;
 use crate::cluster::requests::{Asker, Bus, BusMessage, Looked};
-use crate::config::{Id, id};
 use crate::node::Node;
-use crate::runtime::log;
-use crate::runtime::time::{thread_cpu, unix_now};
 use crate::tls;
 use connection::{BusConnection, Incoming, Shaken};
+use isotherm_config::{Id, id};
+use isotherm_runtime::log;
+use isotherm_runtime::time::{thread_cpu, unix_now};
 pub use open::{Opened, open};
 use pulse::Pulse;
 

@@ -11,11 +11,11 @@ use std::time::Instant;
 
 use super::conf_file::ConfFile;
 use super::settings::{self, BUS_PORT_OFFSET};
-use crate::config::{Config, id};
 use crate::process::listeners;
-use crate::runtime::log::{self, os_text};
-use crate::runtime::random::random_bytes;
-use crate::runtime::time::unix_now;
+use isotherm_config::{Config, id};
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::random::random_bytes;
+use isotherm_runtime::time::unix_now;
 
 pub struct Opened {
     pub machine: Machine,

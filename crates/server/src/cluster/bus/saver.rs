@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use super::conf_file::ConfFile;
 use crate::cluster::requests::{BusMessage, BusSender};
-use crate::config::id;
 use crate::node::Node;
-use crate::runtime::log::{self, os_text};
+use isotherm_config::id;
+use isotherm_runtime::log::{self, os_text};
 
 pub struct Job {
     /// The number that is waited for, if the save is.

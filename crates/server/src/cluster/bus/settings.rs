@@ -3,10 +3,10 @@
 use isotherm_cluster::machine::Settings;
 use std::net::IpAddr;
 
-use crate::config::{Config, Id, id};
 use crate::node::Node;
-use crate::runtime::log::{self, Level};
 use crate::tls;
+use isotherm_config::{Config, Id, id};
+use isotherm_runtime::log::{self, Level};
 
 /// Distance of the bus's port above the clients' port, without `cluster-port`.
 pub const BUS_PORT_OFFSET: u16 = 10_000;

@@ -32,12 +32,12 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
-use crate::config::{Config, Id, id};
 use crate::effects::pubsub::WorkerCounts;
 use crate::mail::Mail;
 use crate::mail::message::WorkerMessage;
 use crate::observe::holds;
 use crate::observe::stats::Stats;
+use isotherm_config::{Config, Id, id};
 use table::{SHARDS, Table};
 
 /// A key that has changed, and the trackers that have read it.

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::config::Config;
-use crate::runtime::time::unix_now;
+use isotherm_config::Config;
+use isotherm_runtime::time::unix_now;
 
 /// Seconds remembered of each kind.
 const SAMPLES_MAX: usize = 160;

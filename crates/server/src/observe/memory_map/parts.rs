@@ -136,6 +136,6 @@ Other commands that report memory:
 
     #[test]
     fn the_page_is_fresh() {
-        crate::config::check_fresh("docs/memory.md", &page());
+        isotherm_probe::check_fresh("docs/memory.md", &page());
     }
 }

@@ -25,7 +25,7 @@ use super::host;
 use super::page::page;
 use crate::node::Node;
 use crate::observe::resident;
-use crate::runtime::log;
+use isotherm_runtime::log;
 
 /// Time for a whole request to arrive. Its sender is in the same network, and sends one packet.
 const REQUEST_PATIENCE: Duration = Duration::from_secs(2);

@@ -24,9 +24,9 @@ mod text;
 use std::io;
 use std::net::TcpListener;
 
-use crate::config::Config;
 use crate::node::Node;
-use crate::runtime::log::{self, os_text};
+use isotherm_config::Config;
+use isotherm_runtime::log::{self, os_text};
 
 /// Descriptors that the port has at most: 2 of its listener and event loop, 16 connections without a request,
 /// 8 probes, 7 that get their page or wait for it.

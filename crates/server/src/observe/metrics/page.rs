@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::names::{METRICS, PARAMETERS, Type};
 use super::prefixes;
 use super::text::{Page, escaped};
-use crate::config::{OUTPUT_CLASSES, find, output_limits};
 use crate::node::{Node, unix_now};
 use crate::observe::command_log::Kind;
 use crate::observe::facts::Facts;
@@ -18,6 +17,7 @@ use crate::observe::holds::HoldTotals;
 use crate::observe::info::swap::{Kind as SwapKind, SWAP, SwapField, View};
 use crate::observe::info::{self, Snapshot};
 use crate::tls;
+use isotherm_config::{OUTPUT_CLASSES, find, output_limits};
 
 pub fn page(node: &Node) -> String {
     let now = unix_now();

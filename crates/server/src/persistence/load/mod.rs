@@ -30,12 +30,12 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Store;
 use crate::mail::tasks::Tasks;
-use crate::runtime::log::{self, os_text};
-use crate::runtime::time::unix_now;
 use crate::scripting::function_engine::{FunctionEngine, LoadTime};
 use crate::tier::files::Durable;
 use crate::tier::pace;
 use gathering::Gathering;
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::time::unix_now;
 use texts::Texts;
 
 /// Secret that keys are hashed with.

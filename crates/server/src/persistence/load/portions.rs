@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::LoadFailure;
 use crate::persistence::Store;
-use crate::runtime::log::os_text;
+use isotherm_runtime::log::os_text;
 
 /// Source of the bytes of an RDB file: they come in order, from the first byte on.
 pub trait Portions {

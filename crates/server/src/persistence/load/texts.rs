@@ -11,9 +11,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::gathering::NotStored;
 use super::{Counts, LoadFailure};
 use crate::persistence::Store;
-use crate::runtime::log;
-use crate::runtime::time::unix_now;
 use crate::scripting::library_head::Refused;
+use isotherm_runtime::log;
+use isotherm_runtime::time::unix_now;
 
 /// Skipped keys that are named in the log.
 const EMPTY_NAMED_MAX: u64 = 10;

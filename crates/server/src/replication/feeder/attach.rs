@@ -11,16 +11,16 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::replica::Replica;
 use super::{Feeder, Kept};
-use crate::config::{Id, id};
 use crate::effects::change_log::LogReader;
 use crate::mail::message::Arrival;
 use crate::mail::tasks::Tasks;
 use crate::persistence::state::Job;
 use crate::replication::primary::{ReplicaSeen, ReplicaShared};
 use crate::request::leases::try_gate;
-use crate::runtime::log;
-use crate::runtime::random::random_bytes;
 use crate::session::{Attention, ClientShared};
+use isotherm_config::{Id, id};
+use isotherm_runtime::log;
+use isotherm_runtime::random::random_bytes;
 
 pub const BACKLOG_BYTES: Id = id("repl-backlog-size");
 

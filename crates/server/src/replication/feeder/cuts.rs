@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::Feeder;
 use super::replica::Replica;
-use crate::config::{Id, id};
 use crate::replication::full_sync::{self, Begun};
-use crate::runtime::log;
+use isotherm_config::{Id, id};
+use isotherm_runtime::log;
 
 impl Feeder {
     pub(super) fn terms(&self) -> Terms {

@@ -21,10 +21,10 @@ use std::time::{Duration, Instant};
 use super::attach::BACKLOG_BYTES;
 use super::replica::Replica;
 use super::{Feeder, Kept};
-use crate::config::{Id, id};
 use crate::replication::full_sync::Source;
 use crate::replication::spool::Spool;
-use crate::runtime::log::{self, os_text};
+use isotherm_config::{Id, id};
+use isotherm_runtime::log::{self, os_text};
 
 /// Bytes that are looked at, and written to the ring, at once.
 const STEP_BYTES: u64 = 1 << 20;

@@ -11,11 +11,11 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::Feeder;
 use super::replica::Replica;
-use crate::config::{Id, id};
 use crate::request::reply_gate::Part;
-use crate::runtime::log;
-use crate::runtime::time::unix_now;
 use crate::session::line;
+use isotherm_config::{Id, id};
+use isotherm_runtime::log;
+use isotherm_runtime::time::unix_now;
 
 /// An acknowledgement is a hundredth of it.
 const REQUEST_BYTES_MAX: usize = 16 << 10;

@@ -42,12 +42,12 @@ use crate::replication::full_sync;
 use crate::replication::primary::GETACK;
 use crate::replication::spill::Spill;
 use crate::request::leases::{GATE_REST, try_gate};
-use crate::runtime::log;
-use crate::runtime::time::{steady_now, unix_now};
 use crate::session::Attention;
 use crate::session::line;
 pub use attach::name_of;
 use courier::{Courier, Reader};
+use isotherm_runtime::log;
+use isotherm_runtime::time::{steady_now, unix_now};
 use keep::Departed;
 use replica::{Replica, Sent, Sources};
 

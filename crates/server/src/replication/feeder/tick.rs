@@ -5,9 +5,9 @@ use isotherm_replication::feed::{Act, Closing};
 
 use super::attach::BACKLOG_BYTES;
 use super::{Feeder, PING};
-use crate::config::{Id, id};
 use crate::mail::tasks::Tasks;
-use crate::runtime::log;
+use isotherm_config::{Id, id};
+use isotherm_runtime::log;
 
 const TTL: Id = id("repl-backlog-ttl");
 

@@ -14,9 +14,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::LinkThread;
 use crate::aof::applier::{Refused, behavior};
 use crate::aof::switch;
-use crate::config::{Id, id};
 use crate::replication::stream::{Divergence, Fault};
-use crate::runtime::log;
+use isotherm_config::{Id, id};
+use isotherm_runtime::log;
 
 impl LinkThread {
     /// The stream cannot be applied: it is asked for again, and if that was so before at this place, the

@@ -35,12 +35,12 @@ use crate::replication::sync::{self, Kept, Receiving, Why};
 use crate::replication::{feeder, handover, role};
 use crate::request::execute::Exec;
 use crate::request::leases::await_gate;
-use crate::runtime::log::{self, os_text};
-use crate::runtime::time::unix_now;
 use crate::session::client::Seen as SeenClient;
 use crate::session::{Attention, ClientShared, Transport};
 use crate::tls;
 use divergences::Divergences;
+use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::time::unix_now;
 use settings::{TIMEOUT, settings};
 use sources::{Arrived, Beating, FromSocket, loads_from_socket};
 

@@ -4,10 +4,10 @@ use isotherm_cluster::Flags;
 use isotherm_replication::link::Settings;
 use std::net::IpAddr;
 
-use crate::config::{Id, id};
 use crate::node::Node;
 use crate::process::version::VALKEY_VERSION;
 use crate::tls;
+use isotherm_config::{Id, id};
 
 pub const TIMEOUT: Id = id("repl-timeout");
 

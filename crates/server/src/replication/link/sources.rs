@@ -9,11 +9,11 @@ use std::time::{Duration, Instant};
 
 use super::LinkThread;
 use crate::aof::switch::Received;
-use crate::config::{Id, id};
 use crate::node::Node;
 use crate::persistence::load::{self, FilePortions, LoadFailure, Portions};
 use crate::replication::sync::{self, Snapshot, Why};
-use crate::runtime::log;
+use isotherm_config::{Id, id};
+use isotherm_runtime::log;
 
 /// Bytes that have come of a snapshot which is loaded from the socket, and that were not read yet.
 #[derive(Default)]

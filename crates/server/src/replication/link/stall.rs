@@ -9,7 +9,7 @@ use isotherm_replication::link::Phase;
 use super::LinkThread;
 use crate::mail::tasks::Tasks;
 use crate::replication::stream;
-use crate::runtime::time::unix_now;
+use isotherm_runtime::time::unix_now;
 
 impl LinkThread {
     /// Returns whether the bytes that have come cannot be applied now, and no more are to be read: the log

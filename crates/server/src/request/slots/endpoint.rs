@@ -5,8 +5,8 @@ use isotherm_cluster::topology::Node;
 use isotherm_cluster::topology::replies::{Asker, Endpoint};
 use std::io::Write;
 
-use crate::config::{Config, Id, id};
 use crate::session::{ClientShared, Transport};
+use isotherm_config::{Config, Id, id};
 
 /// Returns how a client is connected and which endpoint type is preferred, as far as that decides on the name
 /// that a node is shown by.

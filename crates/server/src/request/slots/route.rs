@@ -22,7 +22,6 @@ use std::sync::Arc;
 use crate::cluster::shown::Published;
 use crate::cluster::state::Member;
 use crate::cluster::words::{Owner, SlotState, Word};
-use crate::config::{Id, id};
 use crate::effects::pump::Pump;
 use crate::node::Node;
 use crate::request::clock::CommandClock;
@@ -32,6 +31,7 @@ use crate::request::lock_set::LockSet;
 use crate::request::slots::endpoint::{self, asker_of};
 use crate::request::slots::refusal::Refusal;
 use crate::session::{ClientShared, Queued, Session};
+use isotherm_config::{Id, id};
 
 /// View of the cluster of a thread that runs commands. In a lone server it is empty, and costs a test.
 pub struct Route {

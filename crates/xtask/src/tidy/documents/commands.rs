@@ -70,7 +70,7 @@ impl<'f> Checkout<'f> {
 
     /// `start` hands parameters on to the server.
     fn has_flag(&self, name: &str, tool: &str, flag: &str) -> bool {
-        let parameters = "crates/server/src/config/table.rs";
+        let parameters = "crates/config/src/table.rs";
         let is_parameter = || {
             let name = format!("\"{}\"", &flag[2..]);
             self.files.iter().any(|file| file.path == parameters && file.text.contains(&name))
@@ -209,7 +209,7 @@ mod tests {
                 "const KINDS: [&str; 1] = [\"speed\"];\n\"--scale N\" \"--only\" \"new\"",
             ),
             file("crates/server/Cargo.toml", "mimalloc = []\n"),
-            file("crates/server/src/config/table.rs", "\"port\""),
+            file("crates/config/src/table.rs", "\"port\""),
             file("crates/server/src/tier/crashes/mod.rs", "fn power_fails() {}\n"),
             file("crates/server/tests/it/main.rs", "mod swap;\n"),
             file("crates/server/tests/it/swap.rs", "#[test]\nfn more_than_memory() {}\n"),

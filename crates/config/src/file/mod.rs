@@ -12,9 +12,9 @@ pub mod dry;
 use super::table::WORKERS_BY_CPUS;
 use super::value::os_error_text;
 use super::{Config, Id, PARAMS, find, id};
-use crate::runtime::log;
 use dry::Dry;
 use isotherm_acl::RuleError;
+use isotherm_runtime::log;
 use isotherm_stdx::args_split::{Dialect, args_split};
 use std::ffi::OsString;
 use std::io::Read;
@@ -22,9 +22,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
-/// The commit that this was built from, and whether its sources differ from it ("1") or not ("0").
-pub const COMMIT: &str = env!("ISOTHERM_COMMIT");
-pub const CHANGED: &str = env!("ISOTHERM_CHANGED");
 
 const DIR: Id = id("dir");
 /// A file that includes itself ends here.

@@ -1,10 +1,10 @@
 //! A file of an operator that the server writes again: it stays theirs.
 //!
 //! ```text
-//!   follow links  ->  FILE.<pid>-<n> beside it, with its mode and owner  ->  sync  ->  rename  ->  sync the folder
-//!                                   |                                                 |
-//!                     its owner cannot be given to another file          it is mounted by itself (EBUSY)
-//!                                   '--------------> write in place, sync <-----------'
+//! follow links  ->  FILE.<pid>-<n> beside it, with its mode and owner  ->  sync  ->  rename  ->  sync the folder
+//!                                 |                                                 |
+//!                   its owner cannot be given to another file          it is mounted by itself (EBUSY)
+//!                                 '--------------> write in place, sync <-----------'
 //! ```
 //! Renamed, it is the old text or the new one whatever happens meanwhile. Written in place, the file next to
 //! it has the new text until the file itself has it too: the state after a crash or a full disk can be mended
@@ -32,9 +32,9 @@ pub enum Step {
     SyncFolder,
 }
 
-// COMPAT(server): CONFIG REWRITE and ACL SAVE keep the mode and the owner of their file, follow links, and write
-// in place what is mounted by itself. Valkey's file becomes 0644, a link becomes a file, and a mounted one is
-// an error. Why: both have passwords.
+// COMPAT(server): CONFIG REWRITE and ACL SAVE keep the mode and the owner of their file, follow links, and
+// write in place what is mounted by itself. Valkey's file becomes 0644, a link becomes a file, and a mounted
+// one is an error. Why: both have passwords.
 /// Writes `text` to the file, durably. An error says which step failed: the file is as it was then, or has
 /// the new text and may not be durable.
 pub fn replace(path: &Path, text: &[u8]) -> Result<(), (Step, io::Error)> {

@@ -27,8 +27,6 @@ mod values;
 
 #[cfg(test)]
 mod docs;
-#[cfg(test)]
-pub use docs::check_fresh;
 
 pub use params::{Apply, Id, Reason};
 pub use special::{OUTPUT_CLASSES, OutputLimit, output_limits};
@@ -41,7 +39,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use crate::runtime::time::{elapsed, instant};
+use isotherm_runtime::time::{elapsed, instant};
 
 /// The right to change values. To apply them takes partitions: a thread that holds some does not wait for
 /// this right, and no worker does.

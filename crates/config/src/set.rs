@@ -172,7 +172,7 @@ impl Config {
         Ok(changed)
     }
 
-    #[cfg(test)]
+    /// Sets one parameter as a line of the configuration file does. There must be such a parameter.
     pub fn set_at_start(&self, name: &str, argument: &str) -> Result<bool, Reason> {
         let (id, _) = find(name.as_bytes()).expect("there is such a parameter");
         self.set_arguments(id, &[argument.as_bytes()])

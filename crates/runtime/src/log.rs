@@ -233,8 +233,8 @@ fn open(path: &PathBuf) -> io::Result<File> {
 
 /// "21 Nov 2026 02:33:41" in UTC.
 fn local_time(unix_seconds: i64) -> String {
-    // COMPAT(server): Times in the log are in UTC, in every format; Valkey writes local time. Why: a log without
-    // time zone is ambiguous twice a year.
+    // COMPAT(server): Times in the log are in UTC, in every format; Valkey writes local time. Why: a log
+    // without time zone is ambiguous twice a year.
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
     let (year, month, day) = civil_date(unix_seconds.div_euclid(86_400));

@@ -7,7 +7,7 @@ use super::{PARAMS, value};
 const HEAD: &str = "\
 # Configuration parameters
 
-Generated from the declarations in `crates/server/src/config/table.rs`; a test refreshes this file.
+Generated from the declarations in `crates/config/src/table.rs`; a test refreshes this file.
 
 Isotherm accepts every parameter of Valkey 9.1 under its current and former names, and validates and shows it as Valkey does.
 The column *effect* says what it does here:
@@ -63,7 +63,7 @@ fn default(param: &Param) -> String {
 const SAMPLE_HEAD: &str = "\
 # Configuration file of Isotherm: every parameter that has an effect, with its default.
 #
-# Generated from the declarations in crates/server/src/config/table.rs; a test refreshes this file.
+# Generated from the declarations in crates/config/src/table.rs; a test refreshes this file.
 #
 #     isotherm-server /path/to/isotherm.conf
 #
@@ -94,24 +94,14 @@ fn sample_lines(param: &Param) -> String {
     format!("\n# {what}{at_start}\n# {} {value}\n", param.name)
 }
 
-#[track_caller]
-pub fn check_fresh(name: &str, text: &str) {
-    let path = format!("{}/../../{name}", env!("CARGO_MANIFEST_DIR"));
-    if std::fs::read_to_string(&path).is_ok_and(|before| before == text) {
-        return;
-    }
-    std::fs::write(&path, text).expect("the file can be written");
-    panic!("{name} was stale and has been written again");
-}
-
 #[test]
 fn the_page_is_fresh() {
-    check_fresh("docs/config.md", &page());
+    isotherm_probe::check_fresh("docs/config.md", &page());
 }
 
 #[test]
 fn the_sample_is_fresh() {
-    check_fresh("isotherm.conf", &sample());
+    isotherm_probe::check_fresh("isotherm.conf", &sample());
 }
 
 /// Without their comment signs the lines are a configuration file.

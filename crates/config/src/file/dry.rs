@@ -10,9 +10,9 @@
 //! Choosing the line for each parameter is up to `rewrite`. This module knows nothing of it.
 
 use super::{CheckUser, DIR, Given, Origin, Reader, Rename, StartError, UserWords, begun_lines};
-use crate::config::Config;
-use crate::config::params::{Id, Value};
-use crate::config::value::os_error_text;
+use crate::Config;
+use crate::params::{Id, Value};
+use crate::value::os_error_text;
 use isotherm_stdx::args_split::{Dialect, args_split};
 use std::collections::BTreeMap;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

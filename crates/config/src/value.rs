@@ -181,7 +181,7 @@ pub fn os_error_text(error: &std::io::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::table::{PARAMS, id};
+    use crate::table::{PARAMS, id};
 
     fn set(name: &str, arguments: &[&str]) -> Result<String, String> {
         let param = PARAMS.iter().find(|param| param.name == name).expect("a parameter");
@@ -344,7 +344,7 @@ mod tests {
 
     #[test]
     fn names_are_found_at_compile_time() {
-        const PORT: crate::config::params::Id = id("port");
+        const PORT: crate::params::Id = id("port");
         assert_eq!(PARAMS[PORT.index()].name, "port");
     }
 }

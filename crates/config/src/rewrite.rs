@@ -31,7 +31,7 @@ use std::io::{self, Read};
 use std::path::Path;
 use std::time::Duration;
 
-use crate::runtime::{operator_file, routines};
+use isotherm_runtime::{operator_file, routines};
 use value::os_error_text;
 
 /// Time that a rewrite waits for another, whose disk may not answer.

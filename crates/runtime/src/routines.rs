@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
-use crate::runtime::time::{elapsed, instant};
+use crate::time::{elapsed, instant};
 
 pub trait Routine: Send {
     /// The next part of the work. Whether there is more.
     fn step(&mut self) -> bool;
 
     /// Checks the invariants that hold between two steps.
-    #[cfg(test)]
+    #[cfg(debug_assertions)]
     fn check(&self) {}
 
     /// On a thread of its own, between two steps: waits until there is something to do.
@@ -79,7 +79,7 @@ pub fn start(name: &str, routine: impl Routine + 'static) -> io::Result<Running>
 pub fn try_start<R: Routine + 'static>(name: &str, routine: R) -> Result<Running, (io::Error, R)> {
     let has_ended = Arc::new(AtomicBool::new(false));
     let (running, ending) = (Running { has_ended: Arc::clone(&has_ended) }, Ending(has_ended));
-    #[cfg(test)]
+    #[cfg(debug_assertions)]
     if simulated::is_on() {
         simulated::add(name, Box::new(routine), Box::new(ending));
         return Ok(running);
@@ -108,7 +108,7 @@ fn take<R>(place: &Mutex<Option<R>>) -> R {
 
 /// Waits a moment for what another routine does.
 pub fn pause(time: Duration) {
-    #[cfg(test)]
+    #[cfg(debug_assertions)]
     if simulated::is_on() {
         return simulated::pause(time);
     }
@@ -148,7 +148,7 @@ pub fn try_lock(mutex: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
 
 /// Ends the process. A simulated one notes it, and ends when the current step does.
 pub fn exit(code: i32) {
-    #[cfg(test)]
+    #[cfg(debug_assertions)]
     if simulated::is_on() {
         return simulated::exit(code);
     }
@@ -156,10 +156,10 @@ pub fn exit(code: i32) {
 }
 
 /// The routines of a simulated process.
-#[cfg(test)]
+#[cfg(debug_assertions)]
 pub mod simulated {
     use super::Routine;
-    use crate::runtime::time;
+    use crate::time;
     use isotherm_stdx::Prng;
     use std::any::Any;
     use std::cell::RefCell;
@@ -284,7 +284,7 @@ pub mod simulated {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::time;
+    use crate::time;
     use std::time::Instant;
 
     /// Notes its name `left` times.

@@ -3,8 +3,8 @@
 use super::special::{self, OutputLimit};
 use super::table::{MAXMEMORY_POLICY, SUPERVISED_MODE};
 use super::{Config, Id, check, id, value};
-use crate::runtime::log::{Format, Level, Timestamp};
 use isotherm_keyspace::{EvictionPolicy, PrefixSettings};
+use isotherm_runtime::log::{Format, Level, Timestamp};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! The clocks. Persistence asks for the time only here, so that a test can let a seed move it.
 
-use isotherm_keyspace::UnixMs;
+use isotherm_stdx::UnixMs;
 use isotherm_stdx::steady::{self, SteadyMs};
 use std::sync::OnceLock;
 #[cfg(debug_assertions)]
@@ -27,7 +27,7 @@ pub fn unix_now_us() -> i64 {
 }
 
 pub fn since_epoch() -> Duration {
-    #[cfg(test)]
+    #[cfg(debug_assertions)]
     if let Some(moment) = simulated::moment() {
         return moment.since_epoch;
     }
@@ -57,7 +57,7 @@ fn note_steps(since_epoch: Duration) {
 
 /// The clock that never runs backwards.
 pub fn instant() -> Instant {
-    #[cfg(test)]
+    #[cfg(debug_assertions)]
     if let Some(moment) = simulated::moment() {
         return moment.instant;
     }
@@ -76,7 +76,7 @@ pub fn elapsed(since: Instant) -> Duration {
 }
 
 /// Both clocks of a thread, as a test has set them.
-#[cfg(test)]
+#[cfg(debug_assertions)]
 pub mod simulated {
     use std::cell::Cell;
     use std::time::{Duration, Instant};
