@@ -1,5 +1,8 @@
 //! The declarations are those of the real server.
 
+mod command_log;
+mod request;
+
 use super::COMMANDS;
 use crate::request::registry::Commands;
 use isotherm_commands::spec::{Argument, ArgumentKind, Spec};

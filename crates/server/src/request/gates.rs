@@ -453,7 +453,6 @@ fn pause(asked: &mut Asked<'_, '_>) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::request::registry::Commands;
 
     #[test]
     fn gates_are_asked_in_the_order_of_valkey() {
@@ -493,30 +492,5 @@ mod tests {
         for (at, gate) in GATES.iter().enumerate() {
             assert!(GATES[..at].iter().all(|other| !other.bits.has(gate.bits)), "{}", gate.name);
         }
-    }
-
-    /// A limit on memory sets the memory gate only for commands that may take memory, and the queue gate
-    /// leaves out EXEC, DISCARD and QUIT. A usual command of a usual session costs one test, which finds no
-    /// gate.
-    #[test]
-    fn a_limit_on_memory_concerns_what_takes_some() {
-        let commands = Commands::build(crate::admin::COMMANDS);
-        let gates = |name: &str| commands.find_full(name.as_bytes()).expect(name).gates;
-        for (name, is_open) in
-            [("get", false), ("del", false), ("set", true), ("append", true), ("exec", true)]
-        {
-            assert_eq!(gates(name).has(Gates::GROWTH), is_open, "{name}");
-        }
-        for (name, is_open) in [("get", true), ("exec", false), ("discard", false), ("quit", false)] {
-            assert_eq!(gates(name).has(Gates::QUEUE), is_open, "{name}");
-        }
-        for (name, is_open) in [("get", true), ("ping", false), ("sunsubscribe", false), ("reset", false)] {
-            assert_eq!(gates(name).has(Gates::SUBSCRIBER), is_open, "{name}");
-        }
-        for (name, is_open) in [("get", true), ("auth", false), ("hello", false), ("quit", false)] {
-            assert_eq!(gates(name).has(Gates::AUTHENTICATION), is_open, "{name}");
-        }
-        assert!(gates("debug").has(Gates::PROTECTION) && !gates("config|set").has(Gates::PROTECTION));
-        assert!(gates("exec").has(Gates::REPLICAS) && !gates("get").has(Gates::REPLICAS));
     }
 }
