@@ -25,7 +25,4 @@ pub mod shown;
 pub mod state;
 pub mod words;
 
-#[cfg(test)]
-mod tests;
-
 pub use state::ClusterState;

@@ -9,14 +9,14 @@ use isotherm_resp::{Protocol, SharedBytes};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use super::changes::{flip, publish};
-use super::shown::{Kind, Published};
-use super::state::alone;
-use super::words::{Owner, SlotState, Word};
+use super::process::Process;
+use crate::cluster::changes::{flip, publish};
+use crate::cluster::shown::{Kind, Published};
+use crate::cluster::state::alone;
+use crate::cluster::words::{Owner, SlotState, Word};
 use crate::mail::message::{Without, WorkerMessage};
 use crate::observe::holds;
 use crate::request::blocking;
-use crate::sim::process::Process;
 
 const ME: [u8; 20] = [1; 20];
 const OTHER: [u8; 20] = [2; 20];
