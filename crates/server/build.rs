@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 /// What the server is made of, seen from this folder.
-const SOURCES: [&str; 22] = [
+const SOURCES: [&str; 28] = [
     "../acl",
     "../allocator",
     "../arena",
@@ -18,16 +18,22 @@ const SOURCES: [&str; 22] = [
     "../commands",
     "../config",
     "../disk",
+    "../durability",
+    "../engine",
     "../keyspace",
     "../log",
+    "../membership",
+    "../node",
     "../persist",
     "../reactor",
+    "../replicas",
     "../replication",
     "../resp",
     "../runtime",
     "../script",
     "../server",
     "../stdx",
+    "../swap",
     "../tier",
     "../tls",
     "../../Cargo.toml",

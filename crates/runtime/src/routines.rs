@@ -146,6 +146,15 @@ pub fn try_lock(mutex: &Mutex<()>) -> Option<MutexGuard<'_, ()>> {
     }
 }
 
+/// Returns whether this thread is a simulated process. In a build without assertions none is.
+pub fn is_simulated() -> bool {
+    #[cfg(debug_assertions)]
+    if simulated::is_on() {
+        return true;
+    }
+    false
+}
+
 /// Ends the process. A simulated one notes it, and ends when the current step does.
 pub fn exit(code: i32) {
     #[cfg(debug_assertions)]

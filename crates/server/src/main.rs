@@ -22,26 +22,11 @@
 //! ```
 
 mod admin;
-mod aof;
-mod cluster;
-mod effects;
-mod mail;
-mod migration;
-mod node;
 mod observe;
-mod persistence;
 mod process;
-mod replication;
-mod request;
-mod room;
-mod scripting;
-mod session;
 #[cfg(test)]
 mod sim;
-mod tier;
-mod tls;
 mod upkeep;
-mod users;
 mod worker;
 
 use std::process::ExitCode;

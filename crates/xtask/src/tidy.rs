@@ -19,7 +19,6 @@ mod config_ids;
 mod dead;
 mod doc_comments;
 mod documents;
-mod floors;
 mod folders;
 mod hand_calls;
 mod house;
@@ -93,7 +92,6 @@ pub fn findings(root: &Path) -> Vec<Finding> {
         unsafety::check,
         arrows::check,
         layers::check,
-        floors::check,
         ceilings::check,
         compat::check,
         words::check,

@@ -7,8 +7,8 @@ use isotherm_resp::{Reply, errors};
 use isotherm_stdx::{glob_match, steps};
 
 use super::{AdminCall, AdminHandler};
-use crate::request::entry::Entry;
-use crate::request::registry::Commands;
+use isotherm_node::request::entry::Entry;
+use isotherm_node::request::registry::Commands;
 
 const COMMAND: Spec = Spec {
     name: "command",

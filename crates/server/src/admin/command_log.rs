@@ -7,7 +7,7 @@ use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler};
-use crate::observe::command_log::Kind;
+use isotherm_node::observe::command_log::Kind;
 
 const SLOWLOG: Spec = Spec {
     name: "slowlog",

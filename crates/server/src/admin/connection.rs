@@ -8,11 +8,11 @@ use isotherm_resp::{Args, Protocol, errors};
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler};
-use crate::mail::tasks::Tasks;
-use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
-use crate::request::transaction;
-use crate::session::ReplyMode;
-use crate::users::noting;
+use isotherm_engine::request::transaction;
+use isotherm_node::mail::tasks::Tasks;
+use isotherm_node::process::version::{REDIS_VERSION, VALKEY_VERSION};
+use isotherm_node::session::ReplyMode;
+use isotherm_node::users::noting;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(PING, ping),

@@ -9,8 +9,8 @@ use std::sync::mpsc::channel;
 use std::time::Duration;
 
 use super::AdminCall;
-use crate::request::errands;
-use crate::session::errand::{Answerer, Errand, Work};
+use isotherm_engine::request::errands;
+use isotherm_node::session::errand::{Answerer, Errand, Work};
 
 // COMPAT(server): SAVE, CONFIG SET and REWRITE, ACL SAVE and LOAD hold up no other client. On a disk that
 // does not answer for 5 s they are answered by an error and go on; within EXEC CONFIG REWRITE, ACL SAVE and

@@ -13,8 +13,8 @@ use isotherm_stdx::parse_i64;
 use std::sync::atomic::Ordering;
 
 use super::{AdminCall, AdminHandler};
-use crate::observe::hot_keys::{HotKey, HotKeys, merge};
 use isotherm_config::id;
+use isotherm_node::observe::hot_keys::{HotKey, HotKeys, merge};
 
 const HOTKEYS: Spec = Spec {
     name: "hotkeys",

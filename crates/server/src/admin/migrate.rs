@@ -9,9 +9,9 @@ use isotherm_resp::errors;
 use std::sync::Arc;
 
 use super::{AdminCall, AdminHandler};
-use crate::mail::tasks::Tasks;
-use crate::migration::job::Order;
-use crate::migration::request::{Request, find_keys, is_secret};
+use isotherm_node::mail::tasks::Tasks;
+use isotherm_node::migration::job::Order;
+use isotherm_node::migration::request::{Request, find_keys, is_secret};
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::new(MIGRATE, migrate)];
 

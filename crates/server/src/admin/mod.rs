@@ -29,15 +29,15 @@ use isotherm_commands::Flags;
 use isotherm_commands::spec::Command;
 use std::sync::LazyLock;
 
-use crate::node::Node;
-use crate::observe::facts::Facts;
 use crate::observe::info::{self, Snapshot};
-use crate::request::admin_call::{AdminCall, AdminHandler, AdminTable};
-use crate::request::registry::Commands;
-use crate::request::transaction;
-use crate::session::Queued;
-use crate::users;
 use isotherm_config::Config;
+use isotherm_engine::request::admin_call::{AdminCall, AdminHandler, AdminTable};
+use isotherm_engine::request::transaction;
+use isotherm_node::Node;
+use isotherm_node::observe::facts::Facts;
+use isotherm_node::request::registry::Commands;
+use isotherm_node::session::Queued;
+use isotherm_node::users;
 
 /// Part of the request path that is of these commands.
 pub const TABLE: AdminTable = AdminTable { commands: COMMANDS, writes_config, facts_for };

@@ -6,9 +6,10 @@ use isotherm_keyspace::Held;
 use isotherm_resp::errors;
 
 use super::{AdminCall, AdminHandler, errand};
-use crate::aof::rewrite;
-use crate::persistence::background::{self, Asked, Cancelled, Saved};
-use crate::persistence::state::{END_MAX, Job};
+use isotherm_durability::aof::rewrite;
+use isotherm_durability::persistence::background;
+use isotherm_durability::persistence::background::{Asked, Cancelled, Saved};
+use isotherm_node::persistence::state::{END_MAX, Job};
 use isotherm_runtime::log;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[

@@ -7,8 +7,8 @@ use isotherm_commands::spec::*;
 use isotherm_keyspace::Slot;
 
 use super::{AdminCall, AdminHandler};
-use crate::effects::pubsub::{Frame, Kind};
-use crate::session::ReplyMode;
+use isotherm_node::effects::pubsub::{Frame, Kind};
+use isotherm_node::session::ReplyMode;
 
 const PUBSUB: Spec = Spec {
     name: "pubsub",

@@ -9,16 +9,17 @@ use std::sync::Arc;
 
 use super::{AdminCall, AdminHandler, errand};
 use crate::admin;
-use crate::mail::message::{ControlMessage, Without};
-use crate::node::Node;
 use crate::observe::info;
-use crate::process::asked_end::Options;
 use crate::process::leaving::{self, Answer};
 use crate::process::logo;
-use crate::request::blocking::{self, NO_END};
-use crate::request::clock::ScriptTime;
-use crate::session::errand::Answerer;
-use crate::session::line;
+use isotherm_engine::request::blocking;
+use isotherm_engine::request::blocking::NO_END;
+use isotherm_engine::request::clock::ScriptTime;
+use isotherm_node::Node;
+use isotherm_node::mail::message::{ControlMessage, Without};
+use isotherm_node::process::asked_end::Options;
+use isotherm_node::session::errand::Answerer;
+use isotherm_node::session::line;
 use isotherm_runtime::time::unix_now_us;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[

@@ -9,8 +9,8 @@ use isotherm_stdx::parse_i64;
 use std::ops::Range;
 
 use super::AdminCall;
-use crate::observe::slot_stats::SlotUse;
 use isotherm_config::id;
+use isotherm_node::observe::slot_stats::SlotUse;
 
 /// Counters by which slots can be ordered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

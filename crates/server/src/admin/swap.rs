@@ -22,7 +22,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::{AdminCall, AdminHandler};
 use crate::observe::info::swap::{SWAP as FIELDS, SwapField, View};
-use crate::tier::{State, Tier};
+use isotherm_node::tier::{State, Tier};
 use isotherm_runtime::log;
 
 const NO_SWAP: &str = "ERR there are no values on disk: start with swap-mode yes";

@@ -1,11 +1,12 @@
 //! The declarations are those of the real server.
 
 mod command_log;
+mod member;
 mod request;
 
 use super::COMMANDS;
-use crate::request::registry::Commands;
 use isotherm_commands::spec::{Argument, ArgumentKind, Spec};
+use isotherm_node::request::registry::Commands;
 
 /// The lines of the commands that Valkey has too.
 const DECLARED: &str = include_str!("declared.tsv");

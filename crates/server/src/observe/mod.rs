@@ -1,19 +1,5 @@
-//! Reports of the server about itself, and the counters, histograms and logs from which they are made. The
-//! server decides nothing by them.
+//! Reports: INFO, the map of memory, metrics.
 
-pub mod arena_sums;
-pub mod command_log;
-pub mod counter;
-pub mod error_counts;
-pub mod facts;
-pub mod hold_causes;
-pub mod hold_table;
-pub mod holds;
-pub mod hot_keys;
 pub mod info;
-pub mod latency;
 pub mod memory_map;
 pub mod metrics;
-pub mod resident;
-pub mod slot_stats;
-pub mod stats;

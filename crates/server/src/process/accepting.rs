@@ -17,11 +17,12 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::mail::message::{Newcomer, WorkerMessage};
-use crate::node::{Node, unix_now};
-use crate::process::listeners::Changed;
-use crate::session::{ClientShared, Transport};
+use isotherm_node::Node;
+use isotherm_node::mail::message::{Newcomer, WorkerMessage};
+use isotherm_node::process::listeners::Changed;
+use isotherm_node::session::{ClientShared, Transport};
 use isotherm_runtime::log::{self, os_text};
+use isotherm_runtime::time::unix_now;
 
 /// Connections taken from one listener before the others have their turn.
 const ACCEPTS_PER_TURN_MAX: usize = 1000;
@@ -161,7 +162,7 @@ impl Acceptor {
         let node = self.node;
         let addresses = stream.addresses();
         let peer = addresses.map(|(peer, _)| peer.ip().to_canonical());
-        if node.clients.len() as u64 >= node.config.max_clients() {
+        if node.clients.count() as u64 >= node.config.max_clients() {
             refuse(&mut stream, is_tls, "-ERR max number of clients reached\r\n");
             node.control_stats().values.connections_rejected.add(1);
             return;

@@ -7,8 +7,8 @@ use isotherm_disk::Mode;
 use std::io;
 use std::path::Path;
 
-use crate::aof::settings::{APPEND_ONLY, files_on};
-use crate::node::Node;
+use isotherm_durability::aof::settings::{APPEND_ONLY, files_on};
+use isotherm_node::Node;
 use isotherm_runtime::log::{self, os_text};
 
 /// Warns of each folder in which no file can be made although save points, or the append-only file, need it.

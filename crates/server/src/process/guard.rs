@@ -22,14 +22,14 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use crate::aof::request::Request;
-use crate::mail::message::ControlMessage;
-use crate::node::Node;
-use crate::persistence::Store;
-use crate::persistence::save::Target;
-use crate::persistence::state::Job;
-use crate::process::asked_end::Signal;
-use crate::process::wish::BETWEEN;
+use isotherm_durability::persistence::save::Target;
+use isotherm_node::Node;
+use isotherm_node::aof::request::Request;
+use isotherm_node::mail::message::ControlMessage;
+use isotherm_node::persistence::Store;
+use isotherm_node::persistence::state::Job;
+use isotherm_node::process::asked_end::Signal;
+use isotherm_node::process::wish::BETWEEN;
 use isotherm_runtime::log;
 use isotherm_runtime::time::{elapsed, instant, unix_now};
 

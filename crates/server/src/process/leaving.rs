@@ -9,13 +9,13 @@
 use isotherm_cluster::Flags;
 use isotherm_keyspace::{Held, UnixMs};
 
-use crate::mail::message::Without;
-use crate::node::Node;
-use crate::process::asked_end::Options;
 use crate::process::shutdown::{ATTEMPTS, End};
-use crate::request::blocking;
-use crate::request::pause::Cause;
 use isotherm_config::{Id, id};
+use isotherm_engine::request::blocking;
+use isotherm_node::Node;
+use isotherm_node::mail::message::Without;
+use isotherm_node::process::asked_end::Options;
+use isotherm_node::request::pause::Cause;
 use isotherm_runtime::log;
 use isotherm_runtime::routines;
 use isotherm_runtime::time::{elapsed, instant, steady_now, unix_now};

@@ -3,9 +3,9 @@
 
 use std::io::{IsTerminal, stdout};
 
-use crate::process::version::{REDIS_VERSION, VALKEY_VERSION};
 use isotherm_config::Config;
 use isotherm_config::file::VERSION;
+use isotherm_node::process::version::{REDIS_VERSION, VALKEY_VERSION};
 use isotherm_runtime::log;
 
 /// Shows the logo if standard output is a terminal and there is no log file, or if the configuration asks for

@@ -12,16 +12,17 @@ use std::time::Duration;
 
 use isotherm_keyspace::Held;
 
-use crate::aof::state::AofState;
-use crate::mail::tasks::Tasks;
-use crate::node::Node;
-use crate::persistence::Store;
-use crate::persistence::background::{self, Asked};
-use crate::persistence::state::{Asker, END_MAX};
-use crate::process::asked_end::Options;
 use crate::process::supervisor;
-use crate::process::wish::Wish;
-use crate::request::pause::{Cause, Pause};
+use isotherm_durability::persistence::background;
+use isotherm_durability::persistence::background::Asked;
+use isotherm_node::Node;
+use isotherm_node::aof::state::AofState;
+use isotherm_node::mail::tasks::Tasks;
+use isotherm_node::persistence::Store;
+use isotherm_node::persistence::state::{Asker, END_MAX};
+use isotherm_node::process::asked_end::Options;
+use isotherm_node::process::wish::Wish;
+use isotherm_node::request::pause::{Cause, Pause};
 use isotherm_runtime::log;
 use isotherm_runtime::routines;
 use isotherm_runtime::time::{elapsed, instant};

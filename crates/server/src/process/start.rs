@@ -13,16 +13,7 @@ use std::time::Instant;
 
 use crate::admin;
 use crate::admin::client::maintenance;
-use crate::aof;
-use crate::aof::open::CannotLoad;
-use crate::cluster::{ClusterState, bus, changes};
-use crate::mail::Mail;
-use crate::migration;
-use crate::node::{Hooks, Node, Parts, Tasks};
 use crate::observe::metrics;
-use crate::persistence::background;
-use crate::persistence::load::{self, Expired, FilePortions, LoadFailure, Target};
-use crate::persistence::room;
 use crate::process::control::Control;
 use crate::process::daemon;
 use crate::process::descriptors;
@@ -32,21 +23,33 @@ use crate::process::logo;
 use crate::process::start_options::{self, Environment};
 use crate::process::supervisor;
 use crate::process::swap_start;
-use crate::process::system;
-use crate::process::version;
-use crate::replication::role::TakenOver;
-use crate::replication::state::Upstream;
-use crate::replication::{feeder, link, role};
-use crate::request::blocking;
-use crate::request::eviction;
-use crate::request::gating;
-use crate::request::registry::Commands;
-use crate::tls;
-use crate::users;
+use crate::process::version_line;
 use crate::worker::{self, Worker};
 use isotherm_allocator as allocator;
 use isotherm_config::Config;
 use isotherm_config::file::{self, Loaded, Start, StartError};
+use isotherm_durability::aof;
+use isotherm_durability::aof::open::CannotLoad;
+use isotherm_durability::persistence::background;
+use isotherm_durability::persistence::load;
+use isotherm_durability::persistence::load::{Expired, FilePortions, LoadFailure, Target};
+use isotherm_durability::persistence::room;
+use isotherm_engine::request::blocking;
+use isotherm_engine::request::eviction;
+use isotherm_engine::request::gating;
+use isotherm_membership::cluster::{bus, changes};
+use isotherm_node::cluster::ClusterState;
+use isotherm_node::mail::Mail;
+use isotherm_node::mail::tasks::Tasks;
+use isotherm_node::process::system;
+use isotherm_node::replication::state::Upstream;
+use isotherm_node::request::registry::Commands;
+use isotherm_node::tls;
+use isotherm_node::users;
+use isotherm_node::{Hooks, Node, Parts};
+use isotherm_replicas::migration;
+use isotherm_replicas::replication::role::TakenOver;
+use isotherm_replicas::replication::{feeder, link, role};
 use isotherm_runtime::log::{self, os_text};
 use isotherm_runtime::random::random_bytes;
 
@@ -69,7 +72,7 @@ pub fn run(program: &OsStr, arguments: &[OsString]) -> ExitCode {
             return ExitCode::SUCCESS;
         }
         Ok(Start::Version) => {
-            print!("{}", version::line(program));
+            print!("{}", version_line::line(program));
             return ExitCode::SUCCESS;
         }
         Ok(Start::Layout) => {

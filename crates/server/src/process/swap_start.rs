@@ -6,25 +6,26 @@ use isotherm_tier::{Checkpoint, LogId, SEGMENT_FILE_SUFFIX};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::aof::{base_head, settings};
-use crate::mail::message::WorkerMessage;
-use crate::node::Node;
-use crate::observe::latency::monitor::{Event, Spikes};
 use crate::process::descriptors;
-use crate::process::system;
-use crate::tier::due::Due;
-use crate::tier::files::Access;
-use crate::tier::owner::Claim;
-use crate::tier::reads::{READERS, Reader};
-use crate::tier::round::Round;
-use crate::tier::sinker::Sinker;
-use crate::tier::state::{Terms, Tier};
-use crate::tier::target::Fetched;
-use crate::tier::watch::Watch;
-use crate::tier::{copies, space};
+use isotherm_durability::aof::{base_head, settings};
+use isotherm_node::Node;
+use isotherm_node::mail::message::WorkerMessage;
+use isotherm_node::observe::latency::monitor::{Event, Spikes};
+use isotherm_node::process::system;
+use isotherm_node::tier::copies;
+use isotherm_node::tier::files::Access;
+use isotherm_node::tier::owner::Claim;
+use isotherm_node::tier::reads::{READERS, Reader};
+use isotherm_node::tier::state::{Terms, Tier};
+use isotherm_node::tier::target::Fetched;
 use isotherm_runtime::log::{self, os_text};
 use isotherm_runtime::random::random_bytes;
 use isotherm_runtime::routines;
+use isotherm_swap::tier::due::Due;
+use isotherm_swap::tier::round::Round;
+use isotherm_swap::tier::sinker::Sinker;
+use isotherm_swap::tier::space;
+use isotherm_swap::tier::watch::Watch;
 
 pub fn begin(node: &'static Node) -> Result<(), String> {
     let config = &node.config;
@@ -212,7 +213,7 @@ impl Reader for TierReader {
 
 /// Threads that read what others wait for. They end with the process.
 fn start_readers(node: &'static Node, tier: &Arc<Tier>) -> std::io::Result<()> {
-    #[cfg(test)]
+    #[cfg(debug_assertions)]
     if routines::simulated::is_on() {
         tier.reads.is_alone.store(true, Relaxed);
         return Ok(());

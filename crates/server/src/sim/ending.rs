@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use super::machine::{Machine, Save, Violation, difference, equals_saved};
 use super::process::Process;
-use crate::aof::settings;
-use crate::node::{Tasks, unix_now};
+use isotherm_durability::aof::settings;
+use isotherm_node::mail::tasks::Tasks;
 use isotherm_runtime::routines;
 use isotherm_runtime::time::simulated as clock;
+use isotherm_runtime::time::unix_now;
 use isotherm_runtime::time::{elapsed, instant};
 
 impl Machine {

@@ -13,7 +13,7 @@ use isotherm_persist::aof::stream::{Item, StreamParser};
 use isotherm_resp::limits;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::effects::change_log::ChangeLog;
+use isotherm_node::effects::change_log::ChangeLog;
 
 /// Changes of one step.
 struct Step {

@@ -14,11 +14,11 @@ use super::history::History;
 use super::process::{Answer, Process};
 use super::state::{self, State};
 use super::workload::{self, Shown};
-use crate::effects::change_log::ChangeLog;
-use crate::node::unix_now;
-use crate::persistence::state::Job;
+use isotherm_node::effects::change_log::ChangeLog;
+use isotherm_node::persistence::state::Job;
 use isotherm_runtime::routines;
 use isotherm_runtime::time::simulated::{self as clock, Moment};
+use isotherm_runtime::time::unix_now;
 
 const FOLDER: &str = "appendonlydir";
 /// Reason why a start has to be refused: under `appendfsync no` a sync has failed of bytes that memory had no
@@ -518,7 +518,7 @@ impl Machine {
     }
 
     pub fn note_durable(&mut self, process: &Process) {
-        let is_unsynced = crate::aof::settings::policy(process.node) == FsyncPolicy::No;
+        let is_unsynced = isotherm_durability::aof::settings::policy(process.node) == FsyncPolicy::No;
         self.may_have_holes |= is_unsynced && self.syncs_fail;
         let aof = &process.node.aof;
         let history = self.history.as_mut().expect("the life has begun");

@@ -27,7 +27,6 @@
 //! its disk and what moves, `counts` what its lives had, `disturbance` hangs and steps of the clock, `ending`
 //! how a life ends.
 
-mod cluster;
 mod counts;
 mod disturbance;
 mod ending;

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 
-use crate::node::Node;
+use isotherm_node::Node;
 
 /// A database and a key in it.
 pub type Name = (u16, Vec<u8>);

@@ -20,10 +20,11 @@ use super::machine::{Machine, Violation};
 use super::process::Process;
 use super::seeds::run_all;
 use super::workload::Words;
-use crate::node::{Node, unix_now};
+use isotherm_node::Node;
 use isotherm_runtime::log::{self, Level};
 use isotherm_runtime::routines;
 use isotherm_runtime::time::simulated as clock;
+use isotherm_runtime::time::unix_now;
 
 const LIVES: u64 = 5;
 /// Hash tags of slots that the thread of the writer reaches in the first step of a round.
@@ -73,7 +74,7 @@ impl Seen {
     }
 }
 
-fn tier(node: &Node) -> &crate::tier::Tier {
+fn tier(node: &Node) -> &isotherm_node::tier::Tier {
     node.tier().expect("values leave memory to a disk")
 }
 

@@ -18,10 +18,11 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use crate::node::Node;
-use crate::observe::holds::{self, Work};
-use crate::observe::latency::monitor::Event;
 use isotherm_config::Defrag;
+use isotherm_node::Node;
+use isotherm_node::observe::holds;
+use isotherm_node::observe::holds::Work;
+use isotherm_node::observe::latency::monitor::Event;
 
 /// Objects that are moved in one step; each has a lock of its own.
 const MOVED_PER_STEP_MAX: usize = 64;

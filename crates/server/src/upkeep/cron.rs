@@ -22,21 +22,25 @@ use isotherm_keyspace::{AccessMode, AgeHand, Held, LRU_ROUND_SECONDS, Slot, Surv
 use isotherm_stdx::Prng;
 use std::time::{Duration, Instant};
 
-use crate::aof;
-use crate::effects::events::Events;
-use crate::effects::pump::Pump;
-use crate::mail::message::WorkerMessage;
-use crate::node::{Node, Tasks, unix_now};
-use crate::observe::holds::{self, Work};
-use crate::observe::latency::monitor::Event;
 use crate::observe::memory_map;
-use crate::persistence::background as persistence;
-use crate::persistence::watch::Watch;
-use crate::replication::own_expiry;
-use crate::request::eviction::{self, FREED_PER_STEP_MAX, Room};
-use crate::session::client_memory;
 use crate::upkeep::compaction::Compaction;
 use isotherm_allocator as allocator;
+use isotherm_durability::aof;
+use isotherm_durability::persistence::background as persistence;
+use isotherm_durability::persistence::watch::Watch;
+use isotherm_engine::request::eviction;
+use isotherm_engine::request::eviction::{FREED_PER_STEP_MAX, Room};
+use isotherm_node::Node;
+use isotherm_node::effects::events::Events;
+use isotherm_node::effects::pump::Pump;
+use isotherm_node::mail::message::WorkerMessage;
+use isotherm_node::mail::tasks::Tasks;
+use isotherm_node::observe::holds;
+use isotherm_node::observe::holds::Work;
+use isotherm_node::observe::latency::monitor::Event;
+use isotherm_node::replication::own_expiry;
+use isotherm_node::session::client_memory;
+use isotherm_runtime::time::unix_now;
 
 /// Entries, pages and hashes that the expiry cycle looks at under one lock: some 50 us.
 const EXPIRY_STEPS_MAX: u64 = 250;

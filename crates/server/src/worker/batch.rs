@@ -18,9 +18,9 @@ use std::ops::Range;
 
 use super::connection::Connection;
 use super::send::{clear_replies, drop_replies, has_much_to_write, send};
-use crate::request::dispatch::Dispatcher;
-use crate::request::next::Next;
-use crate::request::resolve::Request;
+use isotherm_engine::request::dispatch::Dispatcher;
+use isotherm_engine::request::resolve::Request;
+use isotherm_node::request::next::Next;
 
 /// Requests of a batch. Larger ones gain nothing: 32 x 4 lines of cache are what the first level holds.
 pub const REQUESTS_MAX: usize = 32;

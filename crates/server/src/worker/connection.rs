@@ -17,11 +17,11 @@ use std::time::Instant;
 use super::input_buffer::Input;
 use super::outbox::Outbox;
 use super::parking::Parked;
-use crate::node::Node;
-use crate::request::budget::Budget;
-use crate::request::next::Next;
-use crate::session::clients::Taken;
-use crate::session::{ClientShared, Session};
+use isotherm_engine::request::budget::Budget;
+use isotherm_node::Node;
+use isotherm_node::request::next::Next;
+use isotherm_node::session::clients::Taken;
+use isotherm_node::session::{ClientShared, Session};
 
 pub struct Connection {
     pub stream: Stream,

@@ -11,7 +11,7 @@
 use super::Inner;
 use super::connection::Connection;
 use super::parking::Parked;
-use crate::request::next::Ticket;
+use isotherm_node::request::next::Ticket;
 
 impl Inner {
     /// Hands the bytes that have been read from the connection to its debugger.

@@ -18,11 +18,11 @@ use std::sync::Arc;
 use super::Inner;
 use super::connection::{Connection, Listed};
 use super::send::{count_taken, unsent_bytes_max};
-use crate::cluster::herald::News;
-use crate::effects::pubsub::{Frame, Kind, Message, Name};
-use crate::node::unix_now;
-use crate::request::slots::endpoint::asker_of;
-use crate::session::ReplyMode;
+use isotherm_engine::request::slots::endpoint::asker_of;
+use isotherm_node::cluster::herald::News;
+use isotherm_node::effects::pubsub::{Frame, Kind, Message, Name};
+use isotherm_node::session::ReplyMode;
+use isotherm_runtime::time::unix_now;
 
 // COMPAT(pubsub): Messages of a session's own commands (PUBLISH to itself, invalidations of its own changes) arrive
 // after the replies to all commands that were read with them from its socket; in Valkey right behind the one

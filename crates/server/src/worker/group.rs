@@ -22,9 +22,9 @@ use super::batch::{Ended, REQUESTS_MAX, Requests, parse, run_requests, write_rep
 use super::connection::Connection;
 use super::parking::Parked;
 use super::send::{clear_replies, count_read, has_much_to_write, send};
-use crate::request::dispatch::Dispatcher;
-use crate::request::next::Next;
-use crate::request::resolve::Request;
+use isotherm_engine::request::dispatch::Dispatcher;
+use isotherm_engine::request::resolve::Request;
+use isotherm_node::request::next::Next;
 
 const CONNECTIONS_MAX: usize = 32;
 /// Bytes that one connection may bring into a group: a pipeline of some 32 small requests.

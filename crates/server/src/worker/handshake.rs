@@ -14,9 +14,9 @@ use std::time::{Duration, Instant};
 
 use super::Inner;
 use super::connection::Connection;
-use crate::tls::user_names;
-use crate::users::noting;
 use isotherm_config::{Id, id};
+use isotherm_node::tls::user_names;
+use isotherm_node::users::noting;
 use isotherm_runtime::log;
 
 /// Maximum time of a handshake from its beginning to its end.

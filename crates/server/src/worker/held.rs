@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 
 use super::connection::{Connection, Listed};
 use super::{Due, Inner};
-use crate::mail::message::{FeederMessage, WorkerMessage};
-use crate::request::reply_gate::Part;
 use isotherm_config::{Id, id};
+use isotherm_node::mail::message::{FeederMessage, WorkerMessage};
+use isotherm_node::request::reply_gate::Part;
 
 /// Interval of the looks for replies that have waited for replicas for too long.
 const HELD_LOOK_INTERVAL: Duration = Duration::from_millis(50);

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 
 use super::connection::{Connection, Listed, Sends};
 use super::{Due, Inner};
-use crate::node::unix_now;
+use isotherm_runtime::time::unix_now;
 
 const ROOM_BYTES_MIN: usize = 16 << 10;
 // COMPAT(protocol): The query buffer of a large request grows with the bytes that arrive, to at most twice as

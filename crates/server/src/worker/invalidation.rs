@@ -12,9 +12,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Inner;
-use crate::effects::tracking::{Author, Changes, Mode, stale_bytes};
-use crate::mail::message::{Body, WorkerMessage, carried_bytes};
-use crate::session::{Attention, ClientShared, Seen};
+use isotherm_node::effects::tracking::{Author, Changes, Mode, stale_bytes};
+use isotherm_node::mail::message::{Body, WorkerMessage, carried_bytes};
+use isotherm_node::session::{Attention, ClientShared, Seen};
 
 const CHANNEL: &[u8] = b"__redis__:invalidate";
 

@@ -8,10 +8,11 @@ use std::sync::atomic::Ordering;
 
 use super::Inner;
 use super::connection::{Connection, Listed};
-use crate::mail::message::Without;
-use crate::node::unix_now;
-use crate::request::blocking::{self, owner};
-use crate::session::Attention;
+use isotherm_engine::request::blocking;
+use isotherm_engine::request::blocking::owner;
+use isotherm_node::mail::message::Without;
+use isotherm_node::session::Attention;
+use isotherm_runtime::time::unix_now;
 
 /// Maximum number of clients that are answered in one turn because their time is over, each with its own
 /// locks.

@@ -8,9 +8,9 @@ use std::os::fd::AsFd;
 use super::connection::{OWN_BYTES, Phase};
 use super::parking::Parked;
 use super::{Inner, Worker};
-use crate::mail::message::{Arrival, FeederMessage};
-use crate::request::transaction;
-use crate::session::{Attention, Seen};
+use isotherm_engine::request::transaction;
+use isotherm_node::mail::message::{Arrival, FeederMessage};
+use isotherm_node::session::{Attention, Seen};
 use std::sync::atomic::Ordering;
 
 impl Worker {

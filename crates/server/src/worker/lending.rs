@@ -18,7 +18,7 @@ use std::ops::Range;
 use super::batch::{Requests, parse, run_found};
 use super::connection::Connection;
 use super::input_buffer::Input;
-use crate::request::dispatch::Dispatcher;
+use isotherm_engine::request::dispatch::Dispatcher;
 
 /// A shorter argument is copied.
 pub const LENT_BYTES_MIN: usize = 1 << 20;

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use super::Inner;
 use super::connection::Connection;
 use super::parking::Parked;
-use crate::node::unix_now;
-use crate::request::cached_config::UNAUTHENTICATED_OUTPUT_BYTES_MAX;
-use crate::request::reply_limits::{log_output_limit, output_limit_of};
-use crate::session::Attention;
-use crate::session::client_memory;
-use crate::session::line;
+use isotherm_engine::request::cached_config::UNAUTHENTICATED_OUTPUT_BYTES_MAX;
+use isotherm_engine::request::reply_limits::{log_output_limit, output_limit_of};
+use isotherm_node::session::Attention;
+use isotherm_node::session::client_memory;
+use isotherm_node::session::line;
 use isotherm_runtime::log;
+use isotherm_runtime::time::unix_now;
 
 /// An unauthenticated client's request may not be longer.
 const UNAUTHENTICATED_BYTES_MAX: usize = 1 << 20;

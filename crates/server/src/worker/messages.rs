@@ -22,7 +22,7 @@ use std::os::fd::AsFd;
 
 use super::Worker;
 use super::keys::Answer;
-use crate::mail::message::{WorkerMessage, carried_bytes};
+use isotherm_node::mail::message::{WorkerMessage, carried_bytes};
 use isotherm_runtime::log;
 
 /// Units of an order, which may run requests: the clock is looked at after it.

@@ -39,8 +39,8 @@ use std::time::{Duration, Instant};
 
 use super::Inner;
 use super::connection::Connection;
-use crate::node::unix_now;
-use crate::request::next::{Came, Ticket, WaitReason};
+use isotherm_node::request::next::{Came, Ticket, WaitReason};
+use isotherm_runtime::time::unix_now;
 
 /// Connections of a queue that get their chance in one turn of the event loop. Each may run what it has kept:
 /// at most some requests and 64 KB of replies, as a connection that has become readable does.

@@ -15,8 +15,8 @@ use super::input_buffer::Input;
 use super::lending::{LENT_BYTES_MIN, run_lent};
 use super::send::count_read;
 use super::{Inner, group};
-use crate::node::unix_now;
 use isotherm_runtime::log;
+use isotherm_runtime::time::unix_now;
 
 /// Bytes of an unfinished request up to which it is copied back in front of the next read; and room for a
 /// read into the connection's own bytes.

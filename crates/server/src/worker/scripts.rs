@@ -5,9 +5,9 @@ use isotherm_resp::Reply;
 use super::Inner;
 use super::connection::Connection;
 use crate::admin::scripting::{suspended, within_exec};
-use crate::request::dispatch::Dispatcher;
-use crate::scripting::run::SuspendedRun;
-use crate::session::Attention;
+use isotherm_engine::request::dispatch::Dispatcher;
+use isotherm_engine::scripting::run::SuspendedRun;
+use isotherm_node::session::Attention;
 use isotherm_runtime::log;
 
 impl Inner {

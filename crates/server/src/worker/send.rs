@@ -6,10 +6,10 @@ use isotherm_resp::Reply;
 use std::ops::Range;
 
 use super::connection::Connection;
-use crate::observe::stats::ThreadStats;
-use crate::request::budget::Budget;
-use crate::request::dispatch::Dispatcher;
-use crate::session::Session;
+use isotherm_engine::request::budget::Budget;
+use isotherm_engine::request::dispatch::Dispatcher;
+use isotherm_node::observe::stats::ThreadStats;
+use isotherm_node::session::Session;
 use std::sync::atomic::Ordering;
 
 /// Kept between batches.

@@ -21,13 +21,13 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use super::{Due, Inner, Worker};
-use crate::observe::latency::monitor::Event as LatencyEvent;
-use crate::request::next::{Came, Ticket};
-use crate::tier::Tier;
-use crate::tier::errands::Errands;
-use crate::tier::fetches::{End, Fetches, Port, Read, Sign, Wanted};
-use crate::tier::rings::TierSource;
-use crate::tier::target::{Fetched, Target};
+use isotherm_node::observe::latency::monitor::Event as LatencyEvent;
+use isotherm_node::request::next::{Came, Ticket};
+use isotherm_node::tier::Tier;
+use isotherm_node::tier::errands::Errands;
+use isotherm_node::tier::fetches::{End, Fetches, Port, Read, Sign, Wanted};
+use isotherm_node::tier::rings::TierSource;
+use isotherm_node::tier::target::{Fetched, Target};
 use isotherm_runtime::log;
 
 /// Time by which a wait may end later than it should.

@@ -24,7 +24,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::modules::{Modules, Reexports};
-use super::{File, Measure, floors, folders};
+use super::{File, Measure, folders};
 
 /// The files of one crate, with the arrows between them.
 pub struct Graph {
@@ -51,7 +51,7 @@ pub fn roots(files: &[File]) -> Vec<(String, String)> {
 }
 
 /// Crates with ceilings of their own: large enough to have folders that re-export.
-const LARGE: [&str; 2] = ["keyspace", "server"];
+const LARGE: [&str; 3] = ["keyspace", "node", "server"];
 
 /// The largest circle of each large crate, and the largest of all others; the folders of each crate, by the
 /// same arrows. Takes files without comments and strings.
@@ -69,7 +69,6 @@ pub fn measures(files: &[File]) -> Vec<Measure> {
             elsewhere = Measure { name: elsewhere.name, ..measure };
         }
         measures.push(folders::measure(&name, &followed));
-        measures.extend(floors::measure(&name, &followed));
     }
     measures.push(elsewhere);
     measures

@@ -6,7 +6,16 @@
 
 use super::{File, Measure, source};
 
-const SOURCES: [&str; 2] = ["crates/config/src/", "crates/server/src/"];
+const SOURCES: [&str; 8] = [
+    "crates/config/src/",
+    "crates/durability/src/",
+    "crates/engine/src/",
+    "crates/membership/src/",
+    "crates/node/src/",
+    "crates/replicas/src/",
+    "crates/server/src/",
+    "crates/swap/src/",
+];
 
 pub fn measures(files: &[File]) -> Vec<Measure> {
     let is_ours = |path: &str| SOURCES.iter().any(|folder| path.starts_with(folder)) && path.ends_with(".rs");

@@ -17,7 +17,7 @@ use super::{File, Measure, circles, has_word};
 const FILES_MAX: usize = 4;
 
 /// Types that are watched below that too, by folder of the crate.
-const WATCHED: [(&str, &str); 3] = [("server", "Node"), ("server", "Dispatcher"), ("keyspace", "Store")];
+const WATCHED: [(&str, &str); 3] = [("node", "Node"), ("engine", "Dispatcher"), ("keyspace", "Store")];
 
 /// An `impl` of a type's own methods.
 struct Impl<'a> {

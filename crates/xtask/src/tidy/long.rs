@@ -3,7 +3,18 @@
 
 use super::{File, Measure};
 
-const CRATES: [&str; 4] = ["config", "keyspace", "runtime", "server"];
+const CRATES: [&str; 10] = [
+    "config",
+    "durability",
+    "engine",
+    "keyspace",
+    "membership",
+    "node",
+    "replicas",
+    "runtime",
+    "server",
+    "swap",
+];
 
 const LINES_MAX: usize = 600;
 

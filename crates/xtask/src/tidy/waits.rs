@@ -8,8 +8,9 @@
 use super::{File, Finding, source, whole};
 
 const FOLDER: &str = "crates/server/src/";
-/// Crates below it, whose paths stand in the list as `runtime/routines.rs`.
-const BELOW: [&str; 2] = ["config", "runtime"];
+/// Crates that were cut out of it, whose paths stand in the list as `runtime/routines.rs`.
+const BELOW: [&str; 8] =
+    ["config", "durability", "engine", "membership", "node", "replicas", "runtime", "swap"];
 
 /// Calls that wait, however long it takes, for a script too, and the sleeps that loops are made of. Calls
 /// that take a time (`recv_timeout`, `wait_timeout_while`, `park_timeout`) are not among them.
@@ -30,45 +31,45 @@ const ANY: usize = usize::MAX;
 /// Calls that a file may have, and the reason.
 const ALLOWED: [(&str, usize, &str); 41] = [
     ("admin/debug/mod.rs", 1, "DEBUG SLEEP is asked for"),
-    ("aof/driver.rs", ANY, "the writer's thread"),
-    ("aof/prepare.rs", ANY, "the writer's thread"),
-    ("aof/reference.rs", 1, "the thread of a rewrite, for 10 s"),
-    ("aof/reload.rs", 1, "DEBUG LOADAOF, for 10 s"),
-    ("aof/replay.rs", ANY, "the thread that loads"),
-    ("aof/switch.rs", 3, "two have PATIENCE, one is a thread of its own"),
-    ("aof/syncs.rs", 1, "the sync thread, without work"),
-    ("cluster/bus/hands.rs", 1, "the bus's helper, without work"),
-    ("cluster/bus/mod.rs", 1, "a part of a tick"),
-    ("cluster/bus/names.rs", 1, "a thread of its own, without work"),
-    ("cluster/bus/replicas_first.rs", ANY, "a thread of its own"),
-    ("cluster/bus/saver.rs", 1, "a thread of its own, without work"),
-    ("migration/course.rs", ANY, "a thread of MIGRATE"),
-    ("migration/flights.rs", 1, "a thread of MIGRATE"),
-    ("migration/state.rs", 1, "a thread of MIGRATE, without work"),
+    ("durability/aof/driver.rs", ANY, "the writer's thread"),
+    ("durability/aof/prepare.rs", ANY, "the writer's thread"),
+    ("durability/aof/reference.rs", 1, "the thread of a rewrite, for 10 s"),
+    ("durability/aof/reload.rs", 1, "DEBUG LOADAOF, for 10 s"),
+    ("durability/aof/replay.rs", ANY, "the thread that loads"),
+    ("durability/aof/switch.rs", 3, "two have PATIENCE, one is a thread of its own"),
+    ("durability/aof/syncs.rs", 1, "the sync thread, without work"),
+    ("membership/cluster/bus/hands.rs", 1, "the bus's helper, without work"),
+    ("membership/cluster/bus/mod.rs", 1, "a part of a tick"),
+    ("membership/cluster/bus/names.rs", 1, "a thread of its own, without work"),
+    ("membership/cluster/bus/replicas_first.rs", ANY, "a thread of its own"),
+    ("membership/cluster/bus/saver.rs", 1, "a thread of its own, without work"),
+    ("replicas/migration/course.rs", ANY, "a thread of MIGRATE"),
+    ("node/migration/flights.rs", 1, "a thread of MIGRATE"),
+    ("node/migration/state.rs", 1, "a thread of MIGRATE, without work"),
     ("observe/metrics/http.rs", 1, "threads of its own, without a page to make"),
-    ("persistence/delay.rs", 1, "rdb-key-save-delay is asked for, and looks at the cancellation"),
-    ("persistence/load/gathering.rs", ANY, "the thread that loads"),
-    ("persistence/load/mod.rs", 1, "key-load-delay is asked for"),
-    ("persistence/state.rs", 1, "`end` has a deadline"),
+    ("durability/persistence/delay.rs", 1, "rdb-key-save-delay is asked for, and looks at the cancellation"),
+    ("durability/persistence/load/gathering.rs", ANY, "the thread that loads"),
+    ("durability/persistence/load/mod.rs", 1, "key-load-delay is asked for"),
+    ("node/persistence/state.rs", 1, "`end` has a deadline"),
     ("process/guard.rs", 1, "has SYNC_MAX, and is not waited for longer than MESSAGE_MAX"),
-    ("process/hold_all.rs", 1, "the guard's deadline, or SHUTDOWN NOSAVE"),
+    ("node/process/hold_all.rs", 1, "the guard's deadline, or SHUTDOWN NOSAVE"),
     ("process/leaving.rs", 1, "the guard's deadline, or ATTEMPTS"),
     ("runtime/routines.rs", 1, "`pause` is the sleep that the others are made of"),
     ("process/shutdown.rs", 1, "the guard's deadline, or ATTEMPTS"),
     ("process/start.rs", 1, "the process is over, and starts again later"),
-    ("replication/feeder/mod.rs", 3, "threads of a link; the feeder waits for no disk"),
-    ("replication/full_sync.rs", 1, "the thread of a snapshot, which looks at its cancellation"),
-    ("replication/link/mod.rs", 2, "the thread of a link"),
-    ("replication/role.rs", 2, "the thread that loads, before a script runs"),
-    ("replication/state.rs", 1, "the threads of a link and of the bus's helper"),
-    ("aof/state.rs", 1, "the thread of a link; the holder has deadlines"),
-    ("request/leases.rs", 1, "threads of a link and of the bus's helper, as long as that is wanted"),
-    ("tier/due.rs", 1, "a thread of its own"),
-    ("tier/pace.rs", 1, "the thread of the sinker"),
-    ("tier/reads.rs", 2, "readers without work"),
-    ("tier/round.rs", ANY, "a thread of its own"),
-    ("tier/sinker.rs", ANY, "a thread of its own"),
-    ("tier/watch.rs", 1, "a thread of its own"),
+    ("replicas/replication/feeder/mod.rs", 3, "threads of a link; the feeder waits for no disk"),
+    ("replicas/replication/full_sync.rs", 1, "the thread of a snapshot, which looks at its cancellation"),
+    ("replicas/replication/link/mod.rs", 2, "the thread of a link"),
+    ("replicas/replication/role.rs", 2, "the thread that loads, before a script runs"),
+    ("node/replication/state.rs", 1, "the threads of a link and of the bus's helper"),
+    ("node/aof/state.rs", 1, "the thread of a link; the holder has deadlines"),
+    ("engine/request/leases.rs", 1, "threads of a link and of the bus's helper, as long as that is wanted"),
+    ("swap/tier/due.rs", 1, "a thread of its own"),
+    ("node/tier/pace.rs", 1, "the thread of the sinker"),
+    ("node/tier/reads.rs", 2, "readers without work"),
+    ("swap/tier/round.rs", ANY, "a thread of its own"),
+    ("swap/tier/sinker.rs", ANY, "a thread of its own"),
+    ("swap/tier/watch.rs", 1, "a thread of its own"),
     ("upkeep/cron.rs", 1, "has PATIENCE"),
 ];
 
@@ -111,7 +112,7 @@ fn name_of(path: &str) -> Option<String> {
 }
 
 fn is_test(path: &str) -> bool {
-    path.starts_with("crates/server/src/sim/") || path.ends_with("tests.rs")
+    path.starts_with("crates/server/src/sim/") || path.ends_with("tests.rs") || path.contains("/tests/")
 }
 
 /// A condition variable's `wait` returns what has to be unwrapped, that of an event loop takes a time.

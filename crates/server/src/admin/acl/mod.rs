@@ -14,10 +14,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::{AdminCall, AdminHandler, errand};
-use crate::request::entry::Entry;
-use crate::request::resolve::{Found, resolve};
-use crate::session::Attention;
-use crate::users::{changes, file, is_default, permission};
+use isotherm_engine::request::resolve::{Found, resolve};
+use isotherm_node::request::entry::Entry;
+use isotherm_node::session::Attention;
+use isotherm_node::users::{changes, file, is_default, permission};
 use isotherm_runtime::random::random_bytes;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(

@@ -4,8 +4,8 @@
 use isotherm_resp::{Args, errors};
 use isotherm_stdx::{UnixMs, parse_i64, steps};
 
-use crate::session::client::{ClientShared, Names, Seen};
-use crate::session::line::{address_without_port, flags_of};
+use isotherm_node::session::client::{ClientShared, Names, Seen};
+use isotherm_node::session::line::{address_without_port, flags_of};
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
@@ -233,8 +233,8 @@ fn only(characters: &[u8], allowed: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::Transport;
     use isotherm_acl::{CommandTable, User};
+    use isotherm_node::session::Transport;
     use isotherm_resp::ArgsBuf;
 
     const NOW: UnixMs = UnixMs(1_000_000);

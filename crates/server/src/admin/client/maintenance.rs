@@ -6,8 +6,8 @@ use isotherm_commands::spec::*;
 use isotherm_resp::{Protocol, errors};
 
 use crate::admin::AdminCall;
-use crate::node::Node;
 use isotherm_config::{Id, id};
+use isotherm_node::Node;
 
 // COMPAT(server): With `cluster-maint-notifications yes` a member of a cluster knows CLIENT MAINT_NOTIFICATIONS ON|OFF, and sends
 // SMIGRATING and SMIGRATED as Redis Software does. Why: a client that is idle, or rarely uses the slots that move, learns of a move

@@ -12,8 +12,9 @@ use isotherm_resp::errors;
 
 use super::connection::{client_name, plain_word};
 use super::{AdminCall, AdminHandler};
-use crate::session::ReplyMode;
-use crate::session::line::{self, Reader};
+use isotherm_node::session::ReplyMode;
+use isotherm_node::session::line;
+use isotherm_node::session::line::Reader;
 
 const CLIENT: Spec = Spec {
     name: "client",

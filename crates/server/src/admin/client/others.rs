@@ -13,11 +13,12 @@ use isotherm_stdx::parse_i64;
 
 use super::filter::{Filter, Known};
 use crate::admin::AdminCall;
-use crate::mail::message::Without;
-use crate::request::blocking;
-use crate::request::pause::Cause;
-use crate::session::Attention;
-use crate::session::line::{self, Reader};
+use isotherm_engine::request::blocking;
+use isotherm_node::mail::message::Without;
+use isotherm_node::request::pause::Cause;
+use isotherm_node::session::Attention;
+use isotherm_node::session::line;
+use isotherm_node::session::line::Reader;
 
 pub const CLIENT_LIST: Spec = Spec {
     name: "list",

@@ -6,8 +6,8 @@ use isotherm_resp::{Args, errors};
 use isotherm_stdx::{parse_i64, steps};
 
 use crate::admin::AdminCall;
-use crate::effects::tracking::{Mode, Tracking};
-use crate::node::Node;
+use isotherm_node::Node;
+use isotherm_node::effects::tracking::{Mode, Tracking};
 
 /// Options after ON or OFF.
 #[derive(Default)]

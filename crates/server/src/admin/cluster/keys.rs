@@ -7,9 +7,9 @@ use isotherm_stdx::{parse_i64, steps};
 
 use super::{AdminCall, fail, no_cluster};
 use crate::admin::slot_stats::read_slot;
-use crate::request::blocking;
-use crate::request::caller::Authority;
-use crate::request::slots::deleting;
+use isotherm_engine::request::blocking;
+use isotherm_engine::request::slots::deleting;
+use isotherm_node::request::caller::Authority;
 
 pub fn slot(call: &mut AdminCall<'_>) -> Outcome {
     call.reply.integer(i64::from(Slot::of_key(call.args.get(2)).get()));

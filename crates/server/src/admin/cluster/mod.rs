@@ -24,8 +24,8 @@ use std::time::Duration;
 
 use super::slot_stats::{CLUSTER_SLOT_STATS, slot_stats};
 use super::{AdminCall, AdminHandler, errand};
-use crate::cluster::requests::{Asker, ClusterRequest};
-use crate::cluster::state::Member;
+use isotherm_node::cluster::requests::{Asker, ClusterRequest};
+use isotherm_node::cluster::state::Member;
 use specs::*;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[

@@ -7,9 +7,9 @@ use isotherm_resp::errors;
 use std::sync::Arc;
 
 use super::{AdminCall, fail, no_cluster};
-use crate::cluster::shown::{Kind, Published};
 use crate::observe::info::cluster_info;
-use crate::request::slots::endpoint::asker_of;
+use isotherm_engine::request::slots::endpoint::asker_of;
+use isotherm_node::cluster::shown::{Kind, Published};
 
 /// Answers from the newest topology; or that there is no cluster.
 fn answer(

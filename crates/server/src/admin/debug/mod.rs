@@ -21,7 +21,7 @@ use isotherm_resp::{Args, errors};
 use isotherm_stdx::parse_i64;
 
 use super::{AdminCall, AdminHandler};
-use crate::request::fetching::Unreadable;
+use isotherm_engine::request::fetching::Unreadable;
 use isotherm_runtime::log;
 #[cfg(debug_assertions)]
 use isotherm_runtime::time::{STEPPED_MS, unix_now};

@@ -2,9 +2,11 @@
 
 use super::super::AdminCall;
 use super::super::persistence::BUSY;
-use crate::aof::reload as aof;
-use crate::persistence::background::{self, Asked};
-use crate::persistence::load::{self, Expired, FilePortions, LoadFailure, Target};
+use isotherm_durability::aof::reload as aof;
+use isotherm_durability::persistence::background;
+use isotherm_durability::persistence::background::Asked;
+use isotherm_durability::persistence::load;
+use isotherm_durability::persistence::load::{Expired, FilePortions, LoadFailure, Target};
 use isotherm_runtime::log;
 
 const AOF_FAILED: &str = "ERR Error trying to load the AOF files, check server logs.";

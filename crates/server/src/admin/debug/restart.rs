@@ -7,7 +7,7 @@ use isotherm_stdx::parse_i64;
 
 use super::super::{AdminCall, config, server};
 use super::let_go;
-use crate::process::asked_end::Options;
+use isotherm_node::process::asked_end::Options;
 
 const FAILED: &str = "ERR failed to restart the server. Check server logs.";
 

@@ -3,9 +3,9 @@
 use isotherm_log::writer::FsyncPolicy;
 use std::fmt::Write;
 
-use crate::aof;
-use crate::node::Node;
-use crate::observe::command_log::Kind;
+use isotherm_durability::aof;
+use isotherm_node::Node;
+use isotherm_node::observe::command_log::Kind;
 
 /// A piece of advice, in the order in which they are given.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

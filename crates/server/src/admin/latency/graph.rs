@@ -14,7 +14,7 @@
 
 use std::fmt::Write;
 
-use crate::observe::latency::monitor::Series;
+use isotherm_node::observe::latency::monitor::Series;
 
 const COLUMNS: usize = 80;
 const ROWS: usize = 4;
@@ -73,7 +73,7 @@ fn age(seconds: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::observe::latency::monitor::Sample;
+    use isotherm_node::observe::latency::monitor::Sample;
 
     #[test]
     fn three_samples() {

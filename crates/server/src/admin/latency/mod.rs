@@ -10,7 +10,7 @@ use isotherm_resp::errors;
 use isotherm_stdx::steps;
 
 use super::{AdminCall, AdminHandler};
-use crate::request::entry::Entry;
+use isotherm_node::request::entry::Entry;
 
 const LATENCY: Spec = Spec {
     name: "latency",

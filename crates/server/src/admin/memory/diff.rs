@@ -7,8 +7,8 @@ use isotherm_resp::{Reply, errors};
 
 use super::reply::{Row, write_rows};
 use crate::admin::{self, AdminCall};
-use crate::observe::memory_map::mark::Mark;
 use crate::observe::memory_map::{MemoryMap, Moment};
+use isotherm_node::observe::memory_map::mark::Mark;
 
 /// Everything at this moment.
 fn mark(call: &mut AdminCall<'_>) -> Mark {

@@ -5,7 +5,7 @@ use isotherm_commands::spec::*;
 
 use crate::admin::{self, AdminCall};
 use crate::observe::memory_map::TierBytes;
-use crate::replication::report::Buffers;
+use isotherm_replicas::replication::report::Buffers;
 
 enum Figure {
     Integer(i64),

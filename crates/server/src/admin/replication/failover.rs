@@ -7,9 +7,9 @@ use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
 use super::AdminCall;
-use crate::mail::tasks::Tasks;
-use crate::replication::failover::{Plan, Target};
-use crate::replication::handover;
+use isotherm_node::mail::tasks::Tasks;
+use isotherm_node::replication::failover::{Plan, Target};
+use isotherm_replicas::replication::handover;
 
 pub const FAILOVER: Spec = Spec {
     name: "failover",

@@ -8,11 +8,11 @@ use isotherm_stdx::parse_i64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::AdminCall;
-use crate::replication::link;
-use crate::replication::role;
-use crate::replication::state::Upstream;
-use crate::request::transaction;
-use crate::session::line;
+use isotherm_engine::request::transaction;
+use isotherm_node::replication::state::Upstream;
+use isotherm_node::session::line;
+use isotherm_replicas::replication::link;
+use isotherm_replicas::replication::role;
 use isotherm_runtime::log;
 
 const PORT_MAX: i64 = 65_535;

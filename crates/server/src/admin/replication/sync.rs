@@ -7,11 +7,11 @@ use isotherm_replication::feed::{Capabilities, Filter, Members, Said, SyncReques
 use isotherm_resp::errors;
 
 use super::AdminCall;
-use crate::mail::tasks::Tasks;
-use crate::replication::{feeder, role};
-use crate::request::gates;
-use crate::request::leases::GATE_TRY;
-use crate::session::line;
+use isotherm_engine::request::gates;
+use isotherm_engine::request::leases::GATE_TRY;
+use isotherm_node::mail::tasks::Tasks;
+use isotherm_node::session::line;
+use isotherm_replicas::replication::{feeder, role};
 use isotherm_runtime::log::{self, os_text};
 
 pub const REPLCONF: Spec = Spec {

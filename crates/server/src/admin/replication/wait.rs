@@ -9,8 +9,8 @@ use isotherm_resp::errors;
 use isotherm_stdx::parse_i64;
 
 use super::AdminCall;
-use crate::mail::tasks::Tasks;
-use crate::replication::waits;
+use isotherm_node::mail::tasks::Tasks;
+use isotherm_node::replication::waits;
 
 pub const WAIT: Spec = Spec {
     name: "wait",

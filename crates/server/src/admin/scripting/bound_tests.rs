@@ -2,8 +2,8 @@
 //! and those that do not.
 
 use super::keys::looks_at_no_key;
-use crate::request::registry::Commands;
-use crate::scripting::bound::is_bound;
+use isotherm_node::request::registry::Commands;
+use isotherm_node::scripting::bound::is_bound;
 
 fn check(texts: &[&str], expected: bool) {
     let commands = Commands::build(crate::admin::COMMANDS);

@@ -12,11 +12,11 @@ use isotherm_commands::spec::*;
 use super::super::AdminCall;
 use super::run::{self, Refusal};
 use super::{ARGUMENTS, RO, RW, SHOWN, keys, runs};
-use crate::node::Tasks;
-use crate::request::execute::Exec;
-use crate::scripting::callee::Callee;
-use crate::scripting::function_engine::FunctionEngine;
-use crate::scripting::library_head::Refused;
+use isotherm_engine::request::execute::Exec;
+use isotherm_engine::scripting::callee::Callee;
+use isotherm_node::mail::tasks::Tasks;
+use isotherm_node::scripting::function_engine::FunctionEngine;
+use isotherm_node::scripting::library_head::Refused;
 
 const FCALL_ARGUMENTS: [Argument; 4] =
     [Argument::string("function"), ARGUMENTS[1], ARGUMENTS[2], ARGUMENTS[3]];

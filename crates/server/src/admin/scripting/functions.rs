@@ -12,10 +12,11 @@ use isotherm_stdx::glob_match;
 
 use super::super::{AdminCall, AdminHandler};
 use super::{busy_with_script, fcall, kill, of_script};
-use crate::scripting::function_engine::LoadTime;
-use crate::scripting::libraries::{Function, Library};
-use crate::scripting::library_change::{self, Done};
-use crate::scripting::shebang::ScriptFlags;
+use isotherm_engine::scripting::library_change;
+use isotherm_engine::scripting::library_change::Done;
+use isotherm_node::scripting::function_engine::LoadTime;
+use isotherm_node::scripting::libraries::{Function, Library};
+use isotherm_node::scripting::shebang::ScriptFlags;
 use isotherm_runtime::time::elapsed;
 
 /// Name of the one engine, as in Valkey.

@@ -12,18 +12,18 @@ use isotherm_script::{Called, Checkpoint, Host, LogLevel, Replication};
 use super::super::AdminCall;
 use super::keys;
 use super::slots;
-use crate::effects::monitor;
-use crate::node::Tasks;
-use crate::request::entry::Entry;
-use crate::request::gate_bits::Gates;
-use crate::request::gates;
-use crate::request::metering::{Part, Timed};
-use crate::request::resolve::{Found, resolve};
-use crate::request::turn::Turn;
-use crate::scripting::function_engine::log_line;
-use crate::scripting::registry::Running;
-use crate::scripting::run::{Awaits, RunState};
-use crate::users::{noting, permission};
+use isotherm_engine::request::gates;
+use isotherm_engine::request::metering::{Part, Timed};
+use isotherm_engine::request::resolve::{Found, resolve};
+use isotherm_engine::request::turn::Turn;
+use isotherm_engine::scripting::run::{Awaits, RunState};
+use isotherm_node::effects::monitor;
+use isotherm_node::mail::tasks::Tasks;
+use isotherm_node::request::entry::Entry;
+use isotherm_node::request::gate_bits::Gates;
+use isotherm_node::scripting::function_engine::log_line;
+use isotherm_node::scripting::registry::Running;
+use isotherm_node::users::{noting, permission};
 
 pub struct ScriptHost<'h, 'c> {
     pub call: &'h mut AdminCall<'c>,

@@ -13,11 +13,11 @@
 use isotherm_resp::Args;
 
 use super::host::ScriptHost;
-use crate::node::Tasks;
-use crate::request::entry::{Entry, Handler, Locks};
-use crate::request::execute::Exec;
-use crate::request::lock_set::try_extend;
-use crate::scripting::run::{Awaits, Kept};
+use isotherm_engine::request::execute::Exec;
+use isotherm_engine::request::lock_set::try_extend;
+use isotherm_engine::scripting::run::{Awaits, Kept};
+use isotherm_node::mail::tasks::Tasks;
+use isotherm_node::request::entry::{Entry, Handler, Locks};
 
 /// Commands of the session and the server that look at no key, of those that a script may call.
 const KEYLESS: [&str; 7] = ["echo", "lolwut", "ping", "publish", "select", "spublish", "time"];

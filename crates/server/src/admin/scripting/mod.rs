@@ -26,10 +26,10 @@ use isotherm_commands::spec::*;
 use isotherm_resp::errors;
 
 use super::{AdminCall, AdminHandler};
-use crate::mail::message::WorkerMessage;
-use crate::request::gates::server_name;
-use crate::scripting::cache::hash;
-use crate::scripting::registry::Running;
+use isotherm_engine::request::gates::server_name;
+use isotherm_node::mail::message::WorkerMessage;
+use isotherm_node::scripting::cache::hash;
+use isotherm_node::scripting::registry::Running;
 
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::new(EVAL, run::eval),

@@ -8,12 +8,13 @@ use isotherm_cluster::topology::State;
 use isotherm_resp::Args;
 
 use super::host::ScriptHost;
-use crate::cluster::words::Word;
-use crate::request::entry::Entry;
-use crate::request::gate_bits::Gates;
-use crate::request::slots::refusal::Refusal;
-use crate::request::slots::route::{self, Asked, Desk, Who};
-use crate::scripting::run::Kept;
+use isotherm_engine::request::slots::refusal::Refusal;
+use isotherm_engine::request::slots::route;
+use isotherm_engine::request::slots::route::{Asked, Desk, Who};
+use isotherm_engine::scripting::run::Kept;
+use isotherm_node::cluster::words::Word;
+use isotherm_node::request::entry::Entry;
+use isotherm_node::request::gate_bits::Gates;
 
 const NOT_LOCAL: &str = "ERR Attempted to access a non local key in a cluster node";
 const OTHER_SLOT: &str = "ERR Script attempted to access keys that do not hash to the same slot";

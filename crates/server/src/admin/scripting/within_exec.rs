@@ -15,14 +15,14 @@ use isotherm_resp::Reply;
 
 use super::super::{AdminCall, AdminHandler};
 use super::suspended;
-use crate::effects::pubsub::Audience;
-use crate::request::execute::Exec;
-use crate::request::follow_up;
-use crate::request::metering::{Part, Timed};
-use crate::request::next::WaitReason;
-use crate::request::transaction;
-use crate::scripting::run::{SuspendedExec, SuspendedRun};
-use crate::session::Session;
+use isotherm_engine::request::execute::Exec;
+use isotherm_engine::request::follow_up;
+use isotherm_engine::request::metering::{Part, Timed};
+use isotherm_engine::request::transaction;
+use isotherm_engine::scripting::run::{SuspendedExec, SuspendedRun};
+use isotherm_node::effects::pubsub::Audience;
+use isotherm_node::request::next::WaitReason;
+use isotherm_node::session::Session;
 
 /// Ends the script: everything is held as it was before, and the frame of the transaction is open. False
 /// if the process ends without it.

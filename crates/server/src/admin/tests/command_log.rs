@@ -1,9 +1,9 @@
 //! SLOWLOG and COMMANDLOG keep of a command what its declaration says.
 
 use crate::admin::COMMANDS;
-use crate::observe::command_log::{CommandLog, Kind, Ran, kept_arguments};
-use crate::request::registry::Commands;
 use isotherm_config::Config;
+use isotherm_node::observe::command_log::{CommandLog, Kind, Ran, kept_arguments};
+use isotherm_node::request::registry::Commands;
 use isotherm_resp::ArgsBuf;
 use std::time::Duration;
 

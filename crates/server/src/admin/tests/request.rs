@@ -1,8 +1,8 @@
 //! Entries and gates of the real commands.
 
 use crate::admin::COMMANDS;
-use crate::request::gate_bits::Gates;
-use crate::request::registry::{Commands, NAME_IS_TAKEN, NO_SUCH_COMMAND};
+use isotherm_node::request::gate_bits::Gates;
+use isotherm_node::request::registry::{Commands, NAME_IS_TAKEN, NO_SUCH_COMMAND};
 
 /// The commands whose documentation bounds their time are known. INFO locks shows the longest time for
 /// which these hold a lock as `longest_cpu_us`.

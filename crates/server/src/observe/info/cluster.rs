@@ -3,7 +3,7 @@
 use isotherm_cluster::topology::info;
 use std::fmt::Write;
 
-use crate::node::Node;
+use isotherm_node::Node;
 
 /// Returns the text of CLUSTER INFO; `None` if the node is not a member of a cluster.
 pub fn cluster_info(node: &Node) -> Option<String> {

@@ -3,20 +3,22 @@
 use isotherm_stdx::units::human_bytes;
 
 use super::snapshot::Snapshot;
-use crate::aof::rewrite;
-use crate::effects::pubsub::Kind;
-use crate::observe::counter::Counter;
-use crate::observe::stats::CycleCounters;
-use crate::persistence::report::{self, SavingReport};
-use crate::persistence::state::Job;
 use crate::process::start_options;
-use crate::process::version::{CHANGED, COMMIT, REDIS_VERSION, VALKEY_VERSION};
-use crate::replication::primary::SyncCounts;
-use crate::replication::report::Buffers;
-use crate::tls;
+use crate::process::version_line::{CHANGED, COMMIT};
 use crate::upkeep::compaction::share_percent;
-use crate::users::Denied;
 use isotherm_config::file::VERSION;
+use isotherm_durability::aof::rewrite;
+use isotherm_durability::persistence::report;
+use isotherm_durability::persistence::report::SavingReport;
+use isotherm_node::effects::pubsub::Kind;
+use isotherm_node::observe::counter::Counter;
+use isotherm_node::observe::stats::CycleCounters;
+use isotherm_node::persistence::state::Job;
+use isotherm_node::process::version::{REDIS_VERSION, VALKEY_VERSION};
+use isotherm_node::replication::primary::SyncCounts;
+use isotherm_node::tls;
+use isotherm_node::users::Denied;
+use isotherm_replicas::replication::report::Buffers;
 use isotherm_tls::{Contexts, Facts};
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{self, Relaxed};
@@ -80,7 +82,7 @@ fn uptime_seconds(snapshot: &Snapshot<'_>) -> i64 {
 pub const CLIENTS: &[Field] = &[
     ("connected_clients", |s| {
         let replicas = s.node.replication.primary.replicas().len();
-        s.node.clients.len().saturating_sub(replicas).to_string()
+        s.node.clients.count().saturating_sub(replicas).to_string()
     }),
     ("cluster_connections", |s| s.node.cluster.get().map_or(0, |member| member.bus.links()).to_string()),
     ("maxclients", |s| s.node.config.max_clients().to_string()),
@@ -127,8 +129,8 @@ pub const MEMORY: &[Field] = &[
     ("allocator_active", |s| s.allocators().active.to_string()),
     ("allocator_resident", |s| s.allocators().resident.to_string()),
     ("allocator_muzzy", none),
-    ("total_system_memory", |_| crate::process::system::machine_memory_bytes().to_string()),
-    ("total_system_memory_human", |_| human_bytes(crate::process::system::machine_memory_bytes())),
+    ("total_system_memory", |_| isotherm_node::process::system::machine_memory_bytes().to_string()),
+    ("total_system_memory_human", |_| human_bytes(isotherm_node::process::system::machine_memory_bytes())),
     ("used_memory_lua", |s| s.node.scripts.interpreter_bytes().to_string()),
     ("used_memory_vm_eval", |s| s.node.scripts.interpreter_bytes().to_string()),
     ("used_memory_lua_human", |s| human_bytes(s.node.scripts.interpreter_bytes())),
@@ -142,7 +144,7 @@ pub const MEMORY: &[Field] = &[
     ("used_memory_functions", |s| s.node.libraries.bytes().to_string()),
     ("used_memory_scripts", |s| script_bytes(s).to_string()),
     ("used_memory_scripts_human", |s| human_bytes(script_bytes(s))),
-    ("isotherm_memory_limit_bytes", |_| crate::process::system::memory_bytes().to_string()),
+    ("isotherm_memory_limit_bytes", |_| isotherm_node::process::system::memory_bytes().to_string()),
     ("maxmemory", |s| s.node.config.maxmemory_bytes().to_string()),
     ("maxmemory_human", |s| human_bytes(s.node.config.maxmemory_bytes())),
     ("maxmemory_policy", |s| s.node.config.eviction_policy_name().into()),

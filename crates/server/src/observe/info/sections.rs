@@ -6,12 +6,12 @@ use super::fields::{
 };
 use super::snapshot::Snapshot;
 use super::swap;
-use crate::aof;
-use crate::observe::hold_causes::{cause_name, is_bounded_cause};
-use crate::observe::holds::HoldTimes;
-use crate::persistence::report::loading_lines;
-use crate::replication::report;
+use isotherm_durability::aof;
+use isotherm_durability::persistence::report::loading_lines;
 use isotherm_keyspace::{Db, SIZE_BINS, SIZED_TYPES, Type};
+use isotherm_node::observe::hold_causes::{cause_name, is_bounded_cause};
+use isotherm_node::observe::holds::HoldTimes;
+use isotherm_replicas::replication::report;
 use std::fmt::Write;
 
 pub struct Section {

@@ -5,12 +5,12 @@ use isotherm_keyspace::{ColdCounts, DatabaseKeys, Db, IdleTimes, Sizes, Slot, Su
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::node::Node;
-use crate::observe::arena_sums::ArenaSums;
-use crate::observe::facts::Facts;
 use crate::observe::memory_map::{MemoryMap, Moment};
-use crate::observe::stats::Totals;
 use isotherm_allocator::{self as allocator, Figures};
+use isotherm_node::Node;
+use isotherm_node::observe::arena_sums::ArenaSums;
+use isotherm_node::observe::facts::Facts;
+use isotherm_node::observe::stats::Totals;
 
 pub struct Snapshot<'a> {
     pub node: &'a Node,

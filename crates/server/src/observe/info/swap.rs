@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use super::snapshot::Snapshot;
-use crate::tier::Tier;
+use isotherm_node::tier::Tier;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {

@@ -18,19 +18,18 @@
 //!   can be checked: a test asserts that it is small. It may be negative.
 //! * `untouched` is memory that was taken, but never written: the system has no page for it. It is negative.
 
-pub mod mark;
 mod parts;
 
 use isotherm_keyspace::{Breakdown, Survey};
 use std::sync::atomic::Ordering::Relaxed;
 
-use crate::cluster::state::Member;
-use crate::node::Node;
-use crate::observe::arena_sums::ArenaSums;
-use crate::observe::facts::Facts;
-use crate::observe::resident::{Kernel, Resident};
-use crate::replication::report::Buffers;
 use isotherm_allocator as allocator;
+use isotherm_node::Node;
+use isotherm_node::cluster::state::Member;
+use isotherm_node::observe::arena_sums::ArenaSums;
+use isotherm_node::observe::facts::Facts;
+use isotherm_node::observe::resident::{Kernel, Resident};
+use isotherm_replicas::replication::report::Buffers;
 use parts::{BESIDE, Part, RESIDENT, USED};
 
 pub struct Line {

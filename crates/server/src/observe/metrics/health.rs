@@ -10,9 +10,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use crate::mail::beat::Beat;
-use crate::mail::message::WorkerMessage;
-use crate::node::Node;
+use isotherm_node::Node;
+use isotherm_node::mail::beat::Beat;
+use isotherm_node::mail::message::WorkerMessage;
 
 /// A worker that takes longer serves no client. A prober mostly gives up after a second (kubelet's default).
 const PATIENCE: Duration = Duration::from_millis(800);

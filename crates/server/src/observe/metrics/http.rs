@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 use super::health::Health;
 use super::host;
 use super::page::page;
-use crate::node::Node;
-use crate::observe::resident;
+use isotherm_node::Node;
+use isotherm_node::observe::resident;
 use isotherm_runtime::log;
 
 /// Time for a whole request to arrive. Its sender is in the same network, and sends one packet.

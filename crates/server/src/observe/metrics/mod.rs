@@ -24,8 +24,8 @@ mod text;
 use std::io;
 use std::net::TcpListener;
 
-use crate::node::Node;
 use isotherm_config::Config;
+use isotherm_node::Node;
 use isotherm_runtime::log::{self, os_text};
 
 /// Descriptors that the port has at most: 2 of its listener and event loop, 16 connections without a request,

@@ -9,15 +9,16 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::names::{METRICS, PARAMETERS, Type};
 use super::prefixes;
 use super::text::{Page, escaped};
-use crate::node::{Node, unix_now};
-use crate::observe::command_log::Kind;
-use crate::observe::facts::Facts;
-use crate::observe::hold_causes::cause_name;
-use crate::observe::holds::HoldTotals;
 use crate::observe::info::swap::{Kind as SwapKind, SWAP, SwapField, View};
 use crate::observe::info::{self, Snapshot};
-use crate::tls;
 use isotherm_config::{OUTPUT_CLASSES, find, output_limits};
+use isotherm_node::Node;
+use isotherm_node::observe::command_log::Kind;
+use isotherm_node::observe::facts::Facts;
+use isotherm_node::observe::hold_causes::cause_name;
+use isotherm_node::observe::holds::HoldTotals;
+use isotherm_node::tls;
+use isotherm_runtime::time::unix_now;
 
 pub fn page(node: &Node) -> String {
     let now = unix_now();
@@ -275,7 +276,7 @@ fn add_logs(page: &mut Page, node: &Node) {
         &seconds,
     );
     let all = node.latency.all();
-    let last = |(name, series): &(&'static str, crate::observe::latency::monitor::Series)| {
+    let last = |(name, series): &(&'static str, isotherm_node::observe::latency::monitor::Series)| {
         let last = *series.samples.last().expect("a series begins with its first sample");
         (format!("event_name=\"{name}\""), last)
     };

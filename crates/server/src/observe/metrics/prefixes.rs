@@ -8,8 +8,8 @@ use std::fmt::Write as _;
 
 use super::names::Type;
 use super::text::{Page, escaped};
-use crate::node::Node;
-use crate::users::sight::Sight;
+use isotherm_node::Node;
+use isotherm_node::users::sight::Sight;
 
 /// Few, since each is a time series.
 const PREFIXES_MAX: usize = 16;

@@ -1,0 +1,3 @@
+//! Figures of the map of memory that are kept.
+
+pub mod mark;

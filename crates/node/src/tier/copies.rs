@@ -1,0 +1,56 @@
+//! Copies in memory of what is on disk: how many there may be, and how they give way.
+//!
+//! ```text
+//!   room for them    maxmemory - what presses on it, to swap-cache; none above the limit
+//!   dropped          one by one as others are lent (`Held::lend`), each 50 ms beyond the room (`watch`),
+//!                    and when a command needs memory (`eviction`)
+//! ```
+//! Lent bytes do not press: neither does a value leave for them, nor a key, nor is a command refused.
+
+use isotherm_keyspace::{Held, Want};
+use std::sync::atomic::Ordering::Relaxed;
+
+use super::state::Tier;
+use crate::Node;
+use isotherm_runtime::time::unix_now;
+
+/// Copies that go under one lock.
+const DROPS_PER_HOLD: usize = 64;
+/// Copies that go in one round: some 500 us.
+const DROPS_PER_ROUND: usize = 1024;
+/// Rest between two rounds of commands that need memory: what came since is in use.
+const ROUND_MS: u64 = 10;
+
+/// Notes how much may be lent now.
+pub fn bound(node: &Node, tier: &Tier) {
+    let (limit, cache_bytes) = (node.config.memory_target_bytes(), node.config.swap_cache_bytes());
+    tier.lent.bound(match limit {
+        0 => cache_bytes,
+        limit => cache_bytes.min(limit.saturating_sub(node.pressing_memory_bytes())),
+    });
+}
+
+/// Drops what there is, as memory is above its limit, if that was not done just now. Returns whether less
+/// presses on it then.
+pub fn give_way(node: &Node, tier: &Tier) -> bool {
+    let (now_ms, last_ms) = (tier.now_ms(), tier.lent.round_ms.load(Relaxed));
+    if now_ms < last_ms + ROUND_MS {
+        return false;
+    }
+    bound(node, tier);
+    let (mut dropped, mut clean) = (0, 0);
+    for partition in 0..node.keyspace.partition_count() as u16 {
+        let mut held = Held::new(&node.keyspace);
+        held.acquire(Want::One(partition));
+        let some = held.drop_copies(partition, tier.lent.bytes_max(), DROPS_PER_HOLD, unix_now());
+        clean += some.clean;
+        dropped += some.clean + some.lent;
+        if dropped >= DROPS_PER_ROUND {
+            return clean > 0;
+        }
+    }
+    if dropped == 0 {
+        tier.lent.round_ms.store(now_ms, Relaxed);
+    }
+    clean > 0
+}
