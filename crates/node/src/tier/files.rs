@@ -31,7 +31,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use super::open_files::{Handle, OpenFiles};
-use super::owner::{self, Claim};
+use super::owner::{self, Claim, Owner};
+use isotherm_runtime::log;
 
 /// Why a value was not read.
 #[derive(Debug)]
@@ -122,6 +123,8 @@ pub struct Files {
     /// The manifest that is named by the folder's owner.
     manifest: PathBuf,
     has_owner: AtomicBool,
+    /// The owner's file names a manifest that has moved since.
+    is_owner_moved: AtomicBool,
     /// A sync of the folder failed.
     is_doubtful: AtomicBool,
     _lock: Mutex<Box<dyn Lock>>,
@@ -163,7 +166,7 @@ impl Files {
             }
             _ => why("lock", &error),
         })?;
-        let has_owner = owner::check(&*disk, folder, claim)?;
+        let owner = owner::check(&*disk, folder, claim)?;
         let checkpoint = claim.checkpoint.as_ref();
         let files = Files {
             log: checkpoint.map_or(claim.new_log, |checkpoint| checkpoint.log),
@@ -172,7 +175,8 @@ impl Files {
             is_shared: access.is_shared,
             open_files: OpenFiles::new(access.open_max),
             manifest: claim.manifest.clone(),
-            has_owner: AtomicBool::new(has_owner),
+            has_owner: AtomicBool::new(owner != Owner::None),
+            is_owner_moved: AtomicBool::new(owner == Owner::Us { is_moved: true }),
             is_doubtful: AtomicBool::new(false),
             is_direct: access.wants_direct && can_be_direct(&*disk, folder),
             _lock: Mutex::new(lock),
@@ -189,10 +193,25 @@ impl Files {
         for named in longer {
             files.cut(named).map_err(|error| why("cut files of", &error))?;
         }
-        if checkpoint.is_none() && has_owner {
+        if checkpoint.is_none() {
             files.forget_owner();
+        } else if owner == (Owner::Us { is_moved: true })
+            && let Err(error) = files.name_owner()
+        {
+            // It is tried again before the next base refers to the folder.
+            log::warning(why("name the owner of", &error));
         }
         Ok(files)
+    }
+
+    /// Says in the folder whose it is, if it does not, and makes the names in it durable.
+    fn name_owner(&self) -> io::Result<()> {
+        if !self.has_owner.load(Relaxed) || self.is_owner_moved.load(Relaxed) {
+            owner::write(&*self.disk, &self.folder, self.log, &self.manifest)?;
+            self.has_owner.store(true, Relaxed);
+            self.is_owner_moved.store(false, Relaxed);
+        }
+        self.disk.sync_dir(&self.folder)
     }
 
     /// Takes the file of a segment that the base refers to, if it is what the base means. Returns its length.
@@ -408,14 +427,7 @@ impl Files {
                 found.synced_bytes.store(named.bytes, Relaxed);
             }
         }
-        let named = || {
-            if !self.has_owner.load(Relaxed) {
-                owner::write(&*self.disk, &self.folder, self.log, &self.manifest)?;
-                self.has_owner.store(true, Relaxed);
-            }
-            self.disk.sync_dir(&self.folder)
-        };
-        named().map_err(|error| {
+        self.name_owner().map_err(|error| {
             self.is_doubtful.store(true, Relaxed);
             NotSynced { segment: None, error }
         })

@@ -50,18 +50,28 @@ pub fn path(folder: &Path) -> PathBuf {
     folder.join(OWNER_FILE_NAME)
 }
 
-/// Returns whether the folder has an owner. Fails if the owner is not this server, or if the folder is not
-/// what its base refers to.
-pub fn check(disk: &dyn Disk, folder: &Path, claim: &Claim) -> Result<bool, String> {
+/// Owner of a folder, by what its file says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Owner {
+    None,
+    /// True for this server. `is_moved`: the manifest was elsewhere when that was written.
+    Us {
+        is_moved: bool,
+    },
+}
+
+/// Returns the owner of the folder. Fails if that is not this server, or if the folder is not what its base
+/// refers to.
+pub fn check(disk: &dyn Disk, folder: &Path, claim: &Claim) -> Result<Owner, String> {
     let unreadable = |error: io::Error| format!("Can't read {}: {error}", path(folder).display());
     let text = read(disk, folder).map_err(unreadable)?;
     let Some(checkpoint) = &claim.checkpoint else {
-        let Some(text) = text else { return Ok(false) };
-        let is_ours = claim.has_manifest && text.lines().any(|line| line == manifest_line(&claim.manifest));
+        let Some(text) = text else { return Ok(Owner::None) };
+        let is_ours = claim.has_manifest && names(&text, &claim.manifest);
         return match is_ours {
             // Without its base nothing says that the values are not needed.
             true if claim.lacks_base => Err(lost_base(folder)),
-            true => Ok(true),
+            true => Ok(Owner::Us { is_moved: false }),
             false => Err(foreign(folder, &text)),
         };
     };
@@ -69,7 +79,15 @@ pub fn check(disk: &dyn Disk, folder: &Path, claim: &Claim) -> Result<bool, Stri
         return Err(refusal(folder, "the folder has no log that a base refers to"));
     };
     let is_meant = text.lines().any(|line| line == checkpoint.log.owner_line());
-    if is_meant { Ok(true) } else { Err(refusal(folder, "the folder has another log")) }
+    match is_meant {
+        true => Ok(Owner::Us { is_moved: !names(&text, &claim.manifest) }),
+        false => Err(refusal(folder, "the folder has another log")),
+    }
+}
+
+/// Returns whether the owner's file names this manifest.
+fn names(text: &str, manifest: &Path) -> bool {
+    text.lines().any(|line| line == manifest_line(manifest))
 }
 
 /// Returns the error for a folder without the values that the base refers to.

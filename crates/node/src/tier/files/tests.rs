@@ -47,6 +47,35 @@ fn segments_need_no_descriptor_each() {
     }
 }
 
+/// Folders that were moved: the owner's file names the manifest where it is, at once or with the next base.
+#[test]
+fn an_owner_that_has_moved_is_named_anew() {
+    for is_full in [false, true] {
+        let troubles = Arc::<Troubles>::default();
+        let disk = FaultyDisk::new(Arc::new(SimDisk::new(7, Plan::default())), Arc::clone(&troubles));
+        let disk: Arc<dyn Disk> = Arc::new(disk);
+        let access = Access { wants_direct: false, ..ACCESS };
+        let mut claim = Claim { has_manifest: true, ..Claim::of_nothing() };
+        let files = open(&disk, 4, &claim, access).expect("it is free");
+        files.write(SegmentNumber(0), 0, &[7; BLOCK_BYTES]).expect("no fault is set");
+        let checkpoint = files.checkpoint(&[Named { segment: SegmentNumber(0), bytes: 1 << 20 }]);
+        files.sync(&checkpoint).expect("it is durable");
+        drop(files);
+        claim = Claim { checkpoint: Some(checkpoint), manifest: PathBuf::from("elsewhere"), ..claim };
+        troubles.writes.set(is_full.then_some((Trouble::NoSpace, u64::MAX)));
+        let files = open(&disk, 4, &claim, access).expect("it is its own");
+        if is_full {
+            troubles.writes.set(None);
+            files.sync(&files.checkpoint(&[])).expect("there is room");
+        }
+        drop(files);
+        // The process ended after a base that refers to nothing was in force, and before the folder said so.
+        claim.checkpoint = None;
+        let files = open(&disk, 4, &claim, access).expect("it is still its own");
+        assert!(!files.has_owner());
+    }
+}
+
 /// A base has what is there of a file that is shorter than what was named, as its last group failed.
 #[test]
 fn a_segment_is_named_as_far_as_it_was_written() {
