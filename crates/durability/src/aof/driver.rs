@@ -48,6 +48,8 @@ const GATHERING: Duration = Duration::from_millis(1);
 pub enum First {
     /// Start after the last of these files, at this place of the log; the files are loaded.
     Behind(List, LogOffset),
+    /// Start as behind these, once their list is written: this is the error of the first attempt.
+    Unlisted(List, LogOffset, io::Error),
     /// Start without a base: there is data that these files do not have.
     AwaitingBase { before: List, start: LogOffset },
 }
@@ -103,11 +105,12 @@ pub fn start(
     // The last requests to the previous writer are not for this one.
     state.inbox.take();
     let (sync, to_sync) = channel();
+    let mut outputs = Vec::new();
     let (start, machine) = match first {
-        First::Behind(list, start) if list.segments.is_empty() => {
-            (start, AofWriter::new(policy, list, start, Ms(0)))
-        }
         First::Behind(list, start) => (start, AofWriter::resume(policy, list, start, Ms(0))),
+        First::Unlisted(list, start, error) => {
+            (start, AofWriter::unlisted(policy, list, start, errno(&error), &mut outputs))
+        }
         First::AwaitingBase { before, start } => {
             (start, AofWriter::awaiting_base(policy, before, start, Ms(0)))
         }
@@ -143,6 +146,7 @@ pub fn start(
         base: None,
     };
     driver.note_selected(start, log.stream_database());
+    outputs.into_iter().for_each(|refusal| _ = driver.perform(refusal));
     routines::start("aof-write", driver)
 }
 

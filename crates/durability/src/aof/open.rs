@@ -46,6 +46,10 @@ pub struct Opened {
     pub end: LogOffset,
     /// Place in a history that the files state.
     pub history: History,
+    /// The manifest says that the log has ended.
+    is_ended: bool,
+    /// Number of the log in the manifest.
+    run: Option<u64>,
 }
 
 /// Reads the files that the manifest lists, or `rdb` without a manifest.
@@ -63,6 +67,8 @@ pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<Opened, Ca
         Some(manifest) => is_rdb_newer(node, manifest)?,
         None => false,
     };
+    let mut is_ended = false;
+    let run = manifest.as_ref().and_then(|manifest| manifest.run);
     let (list, end, history) = match manifest {
         Some(manifest) if !is_older => {
             // The process that wrote it may have ended before its name was durable.
@@ -70,10 +76,7 @@ pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<Opened, Ca
             move_old(node, &files, &manifest)?;
             let loaded = load_all(node, &files, &manifest)?;
             files.remove_outdated();
-            if manifest.ended.is_some() {
-                // Before anything is logged: it is written again.
-                save(&mut files, &going_on(&loaded.0))?;
-            }
+            is_ended = manifest.ended.is_some();
             loaded
         }
         older => {
@@ -81,7 +84,7 @@ pub fn open(node: &'static Node, rdb: Option<FilePortions>) -> Result<Opened, Ca
             (list, LogOffset::default(), History::default())
         }
     };
-    Ok(Opened { files, list, end, history })
+    Ok(Opened { files, list, end, history, is_ended, run })
 }
 
 impl Opened {
@@ -207,27 +210,27 @@ fn move_old(node: &Node, files: &AofFiles, manifest: &Manifest) -> Result<(), Ca
     })
 }
 
-/// Writes the number of the log to the manifest, and if it has changed the name of its history, which
-/// continues in the last file.
-fn name_log(node: &Node, files: &mut AofFiles, list: &List, is_renamed: bool) -> io::Result<()> {
-    if is_renamed {
-        files.set_replid(node.replication.state().history.id());
+/// Returns whether there is no room, or no more is allowed. It may come later, and what is read needs none.
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Returns the starting point of the writer after the list could not be written. `is_needed`: nothing may be
+/// logged before it is, because the history has another name, or the log had ended.
+fn unlisted(list: List, end: LogOffset, error: io::Error, is_needed: bool) -> io::Result<First> {
+    if is_needed && !is_full(&error) {
+        return Err(error);
     }
-    match files.save(&going_on(list)) {
-        // A later list has the number.
-        Err(error) if !is_renamed => {
-            log::warning(format!("Can't write the AOF manifest file: {}", os_text(&error)));
-            Ok(())
-        }
-        saved => saved,
-    }
+    log::warning(format!("Can't write the AOF manifest file: {}", os_text(&error)));
+    Ok(if is_needed { First::Unlisted(list, end, error) } else { First::Behind(list, end) })
 }
 
 /// Starts the writer. From here on changes are logged.
 fn begin(node: &'static Node, opened: Opened, is_renamed: bool) -> io::Result<()> {
-    let Opened { mut files, list, end, .. } = opened;
-    // Before anything is logged of it.
-    name_log(node, &mut files, &list, is_renamed)?;
+    let Opened { mut files, list, end, is_ended, run: run_before, .. } = opened;
+    if is_renamed {
+        files.set_replid(node.replication.state().history.id());
+    }
     node.set_durable(end);
     settings::frame(node);
     node.aof.base_number.store(list.base.unwrap_or(0), Relaxed);
@@ -237,7 +240,16 @@ fn begin(node: &'static Node, opened: Opened, is_renamed: bool) -> io::Result<()
         let mut rewrites = node.aof.rewrites();
         rewrites.size_then_bytes = rewrites.base_bytes + log_bytes;
     }
-    let (first, run) = (First::Behind(list, end), files.run());
+    // Before anything is logged of it.
+    let first = match files.save(&going_on(&list)) {
+        Ok(()) => First::Behind(list, end),
+        Err(error) => {
+            // An RDB file that is begun after the log's end is to be known by the number that is listed.
+            files.set_run(run_before.or(files.run()));
+            unlisted(list, end, error, is_renamed || is_ended)?
+        }
+    };
+    let run = files.run();
     let writer = driver::start(node.store(), &node.log, &node.aof, files, first, settings::policy(node))?;
     node.aof.set_on(writer);
     ended::begin(node.store(), run);
@@ -359,7 +371,7 @@ fn make_durable(node: &Node, files: &AofFiles, last: &AofFile, bytes: u64) -> io
         log::warning(format!("Can't write the end of {} once more: {}", shown(last), os_text(&failed.error)));
         // A file system that never overwrites wants room for it. The bytes stay as they are, and that is no
         // reason not to start.
-        if failed.error.kind() != io::ErrorKind::StorageFull {
+        if !is_full(&failed.error) {
             return Err(failed.error);
         }
         node.aof.rewrites().is_scheduled = true;

@@ -60,6 +60,8 @@ enum Cause {
     NextFile,
     FailedSync,
     NewBase,
+    /// A list that the start could not write. The files stay the same.
+    Unlisted,
 }
 
 /// A change of the list of files.
@@ -171,13 +173,32 @@ impl AofWriter {
         }
     }
 
-    /// A writer that continues in the last file of `list`, which has been cut to its length and synced. The
-    /// log ends at `end`.
+    /// A writer that continues in the last file of `list`, which has been cut to its length and synced, or
+    /// with the first file. The log ends at `end`.
     pub fn resume(policy: FsyncPolicy, mut list: List, end: LogOffset, now: Ms) -> AofWriter {
-        let last = list.segments.last_mut().expect("a file to go on with");
+        let Some(last) = list.segments.last_mut() else { return AofWriter::new(policy, list, end, now) };
         let position = last.len.take().expect("its length");
         let mark = Mark { offset: end, file: last.file, position };
         AofWriter { marks: Some(Marks::at(mark)), ..AofWriter::new(policy, list, end, now) }
+    }
+
+    /// A writer that continues so after the list could not be written: nothing is written to the last file
+    /// before that has succeeded. Without a file the first one is listed before a byte is written.
+    pub fn unlisted(
+        policy: FsyncPolicy,
+        list: List,
+        end: LogOffset,
+        errno: i32,
+        outputs: &mut Vec<Output>,
+    ) -> AofWriter {
+        let mut writer = AofWriter::resume(policy, list, end, Ms(0));
+        if writer.marks.is_some() {
+            let (cause, stage, list) = (Cause::Unlisted, Stage::List, writer.list.clone());
+            writer.change = Some(Change { cause, stage, list, next: None, keep: None });
+            writer.call = Some(Call::Change);
+            writer.failed(errno, Ms(0), outputs);
+        }
+        writer
     }
 
     /// A writer that is switched on while there is data: its files are listed with the first base, and until
@@ -440,6 +461,7 @@ impl AofWriter {
                 let is_restarted = change.cause == Cause::FailedSync && is_all;
                 self.recover(if is_restarted { FailedCall::Sync } else { FailedCall::List }, outputs);
             }
+            None if change.cause == Cause::Unlisted => self.recover(FailedCall::List, outputs),
             None => {
                 self.new_base = None;
                 let old = self.awaits_base.take().unwrap_or_default();

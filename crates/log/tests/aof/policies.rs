@@ -79,6 +79,38 @@ fn always_syncs_in_groups() {
     assert_eq!(steps.step(Input::Synced), durable(30));
 }
 
+/// A start found the disk full: nothing is written to the last file before the list is.
+#[test]
+fn a_list_that_the_start_could_not_write_comes_first() {
+    for policy in [FsyncPolicy::Always, FsyncPolicy::EverySecond, FsyncPolicy::No] {
+        let listed = |base, file, start, len| List {
+            base: Some(base),
+            segments: vec![Segment { file: FileId(file), start: LogOffset(start), len }],
+        };
+        let (list, mut outputs) = (listed(1, 3, 0, Some(50)), Vec::new());
+        let writer = AofWriter::unlisted(policy, list, LogOffset(40), ENOSPC, &mut outputs);
+        let mut steps = Steps { writer, now: Ms(0) };
+        let failure = Failure { call: FailedCall::List, errno: ENOSPC };
+        assert_eq!(outputs, [Output::RefuseWrites(failure)]);
+        // Frames of no client, a cut and a base wait for it.
+        for input in [collected(60), Input::FileEnd(LogOffset(60)), Input::Flush] {
+            assert_eq!(steps.step(input), []);
+        }
+        assert_eq!(steps.step(Input::BaseSaved { base: 2, cut: LogOffset(60) }), []);
+        assert_eq!(steps.pass(999), []);
+        let list = Output::List(listed(1, 3, 0, None));
+        assert_eq!(steps.pass(1), [list.clone()]);
+        assert_eq!(steps.step(Input::Failed { errno: EDQUOT }), []);
+        assert_eq!(steps.writer.next_tick(), Some(Ms(2000)));
+        assert_eq!(steps.pass(1000), [list]);
+        assert_eq!(steps.step(Input::Done), [Output::AcceptWrites, write(3, 50, 40, 60)]);
+        assert!(steps.step(Input::Wrote { file_bytes: 20 }).contains(&sync(3)));
+        assert!(steps.step(Input::Synced).contains(&Output::Create { file: FileId(4) }));
+        steps.step(Input::Done);
+        assert!(steps.step(Input::Done).contains(&Output::List(listed(2, 4, 60, None))));
+    }
+}
+
 #[test]
 fn every_second_syncs_once_a_second() {
     let mut steps = Steps::new(FsyncPolicy::EverySecond);

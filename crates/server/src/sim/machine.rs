@@ -226,7 +226,7 @@ impl Machine {
         if self.may_lose_power && prng.one_in(2) {
             plan.crash_at = Some(prng.below(40));
         } else {
-            let fault = *prng.pick(&[Fault::Io, Fault::Short, Fault::Interrupted]);
+            let fault = *prng.pick(&[Fault::Io, Fault::NoSpace, Fault::Short, Fault::Interrupted]);
             plan.faults = vec![(prng.below(40), fault)];
         }
         plan

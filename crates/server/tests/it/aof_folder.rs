@@ -2,6 +2,7 @@
 
 use crate::aof::{Data, kill, wire};
 use crate::common::{Client, Server, encode, wait_until};
+use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -373,4 +374,59 @@ fn under_always_a_full_disk_is_waited_for() {
     let server = start(&data, &[]);
     check_keys(&server, keys + 1);
     assert_eq!(server.client().ask(&last).len(), 200_011);
+}
+
+/// Writes until there is no room.
+fn fill(path: &Path) {
+    let mut file = std::fs::File::create(path).expect("a name has room");
+    while file.write_all(&[7; 4096]).is_ok() {}
+}
+
+#[test]
+fn a_start_on_a_full_disk_reads_and_writes_once_there_is_room() {
+    for policy in ["everysec", "always"] {
+        let data = Data::new();
+        if !run("mount", &["-t", "tmpfs", "-o", "size=1m", "tmpfs"], &data.0) {
+            return println!("no file system can be mounted here: a full one is not tried");
+        }
+        let _end = Unmount(&data.0);
+        let arguments = ["--appendfsync", policy, "--save", "", "--aof-prepare-bytes", "0"];
+        let (manifest, filler) = (data.file("appendonly.aof.manifest"), data.0.join("filler"));
+        let listed = || std::fs::read_to_string(&manifest).expect("there is one");
+        let mut keys = 100;
+        // It was killed; it ended its log.
+        for is_ended in [false, true] {
+            let mut server = data.start(1, &arguments);
+            let mut client = server.client();
+            set(&mut client, 0..100);
+            if is_ended {
+                client.check("CONFIG SET appendonly no", "+OK\r\n");
+                wait_until("its end is noted", || listed().contains("ended"));
+            } else {
+                client.check("WAITAOF 1 0 0", "*2\r\n:1\r\n:0\r\n");
+            }
+            kill(&mut server);
+            fill(&filler);
+            let before = listed();
+            for _ in 0..2 {
+                let mut server = data.start(1, &arguments);
+                check_keys(&server, keys);
+                let reply = server.client().ask("SET other 1");
+                assert!(reply.starts_with("-MISCONF"), "{reply}");
+                kill(&mut server);
+                assert_eq!(listed(), before, "no change is in a history of another name");
+            }
+            let mut server = data.start(1, &arguments);
+            let mut client = server.client();
+            std::fs::remove_file(&filler).expect("it is there");
+            wait_until("writes are accepted", || client.ask(&format!("SET other{is_ended} 1")) == "+OK\r\n");
+            client.check("WAITAOF 1 0 0", "*2\r\n:1\r\n:0\r\n");
+            keys += 1;
+            let replication = client.ask("INFO replication");
+            let id = replication.split_once("master_replid:").expect("it is there").1;
+            assert!(listed().contains(&id[..40]) && !listed().contains("ended"), "{}", listed());
+            kill(&mut server);
+        }
+        check_keys(&data.start(1, &arguments), keys);
+    }
 }
