@@ -106,7 +106,7 @@ pub fn start(
     state.inbox.take();
     let (sync, to_sync) = channel();
     let mut outputs = Vec::new();
-    let (start, machine) = match first {
+    let (start, mut machine) = match first {
         First::Behind(list, start) => (start, AofWriter::resume(policy, list, start, Ms(0))),
         First::Unlisted(list, start, error) => {
             (start, AofWriter::unlisted(policy, list, start, errno(&error), &mut outputs))
@@ -115,6 +115,7 @@ pub fn start(
             (start, AofWriter::awaiting_base(policy, before, start, Ms(0)))
         }
     };
+    machine.skip_to(files.last_log());
     let reader = log.add_reader(ReaderKind::Writer, start).expect("the log begins here");
     let syncs =
         Syncs { files: to_sync, state, spikes: store.spikes, log, next: None, ended: None, is_over: false };

@@ -233,7 +233,7 @@ fn begin(node: &'static Node, opened: Opened, is_renamed: bool) -> io::Result<()
     }
     node.set_durable(end);
     settings::frame(node);
-    node.aof.base_number.store(list.base.unwrap_or(0), Relaxed);
+    node.aof.base_number.store(files.last_base().max(list.base.unwrap_or(0)), Relaxed);
     let log_bytes: u64 = list.segments.iter().filter_map(|segment| segment.len).sum();
     node.aof.log_bytes.store(log_bytes, Relaxed);
     {

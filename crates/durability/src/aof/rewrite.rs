@@ -243,7 +243,7 @@ impl Rewrite {
             }
             None => {
                 let alone = Alone::begin(node)?;
-                (alone.files.clone(), alone.files.base_number() + 1, Some(alone))
+                (alone.files.clone(), alone.files.last_base() + 1, Some(alone))
             }
         };
         let base = BaseWriting::new(node, files, cut, number, (is_rdb, self.reference.swap_log()));
@@ -405,7 +405,7 @@ pub fn write_first(node: &'static Node, files: &mut AofFiles) -> Result<u64, Sav
     let mut held = Held::new(&node.keyspace);
     let cut = save::cut(node.store(), &mut held, node.used_memory_bytes());
     held.release();
-    let number = files.base_number() + 1;
+    let number = files.last_base() + 1;
     let written = cut.ok_or(SaveError::Failed).and_then(|cut| {
         BaseWriting::new(node, files.clone(), cut, number, (has_rdb_base(node), None)).write()
     });

@@ -216,7 +216,7 @@ impl Folder {
             }
         };
         files.set_run(ended::draw());
-        node.aof.base_number.store(files.base_number(), Relaxed);
+        node.aof.base_number.store(files.last_base(), Relaxed);
         Ok(Folder { files, lock, before })
     }
 

@@ -210,6 +210,11 @@ impl AofWriter {
         AofWriter { file_next, awaits_base: Some(old), ..AofWriter::new(policy, list, start, now) }
     }
 
+    /// Leaves out the numbers up to this one: names of listed files have them.
+    pub fn skip_to(&mut self, number: u64) {
+        self.file_next = self.file_next.max(number + 1);
+    }
+
     /// Bounds the bytes that are written and not synced under `everysec`, which are kept in memory. One sync
     /// is under way at most: more of them come while it takes.
     pub fn set_unsynced_bytes_max(&mut self, bytes: u64) {

@@ -296,6 +296,26 @@ impl AofFiles {
         self.base.as_ref().map_or(0, |base| base.seq as u64)
     }
 
+    /// Returns the number after which log files are numbered. One that was renamed by hand may have another
+    /// number in its name than in the manifest, and a new file of that name would replace it.
+    pub fn last_log(&self) -> u64 {
+        self.last_named(Names::number_of_incr)
+    }
+
+    /// Returns the same for bases.
+    pub fn last_base(&self) -> u64 {
+        self.base_number().max(self.last_named(Names::number_of_base))
+    }
+
+    /// Returns the last number in the names that are listed, or 0.
+    fn last_named(&self, number: fn(&Names, &[u8]) -> Option<i64>) -> u64 {
+        /// No server gets so far. Higher numbers would leave none after them.
+        const NUMBER_MAX: i64 = 1 << 62;
+        let names = self.listed.values().chain(&self.history).chain(self.base.iter().map(|base| &base.name));
+        let numbers = names.filter_map(|name| number(&self.names, name));
+        numbers.filter(|number| *number <= NUMBER_MAX).max().map_or(0, |number| number as u64)
+    }
+
     /// Removes what a rewrite, or a change of the list, has left that was killed.
     pub fn remove_leftovers(&self) {
         let names = self.disk.list(&self.folder).unwrap_or_default();

@@ -430,3 +430,31 @@ fn a_start_on_a_full_disk_reads_and_writes_once_there_is_room() {
         check_keys(&data.start(1, &arguments), keys);
     }
 }
+
+#[test]
+fn files_under_the_names_of_later_numbers_are_not_written_over() {
+    let data = Data::new();
+    let mut server = start(&data, &["--aof-prepare-bytes", "0"]);
+    set(&mut server.client(), 0..10);
+    rewrite(&mut server.client());
+    set(&mut server.client(), 10..20);
+    kill(&mut server);
+    let manifest = data.file("appendonly.aof.manifest");
+    let mut text = std::fs::read_to_string(&manifest).expect("there is one");
+    for (name, renamed) in [("2.base.rdb", "3.base.rdb"), ("2.incr.aof", "3.incr.aof")] {
+        let [name, renamed] = [name, renamed].map(|name| format!("appendonly.aof.{name}"));
+        assert!(text.contains(&name), "{text}");
+        text = text.replace(&name, &renamed);
+        std::fs::rename(data.file(&name), data.file(&renamed)).expect("it is there");
+    }
+    std::fs::write(&manifest, text).expect("it is written");
+    let mut server = start(&data, &["--aof-prepare-bytes", "0"]);
+    check_keys(&server, 20);
+    rewrite(&mut server.client());
+    let text = std::fs::read_to_string(&manifest).expect("there is one");
+    for name in ["4.base.rdb seq 4", "4.incr.aof seq 4"] {
+        assert!(text.contains(&format!("appendonly.aof.{name} ")), "{text}");
+    }
+    kill(&mut server);
+    check_keys(&start(&data, &[]), 20);
+}
