@@ -4,8 +4,9 @@ use isotherm_commands::Outcome;
 use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::*;
 use isotherm_commands::wait::Wait;
-use isotherm_keyspace::{Conditions, ExpiryMode, Lookup, Txn, Type, Whereabouts};
+use isotherm_keyspace::{Lookup, Txn, Type, Whereabouts};
 use isotherm_resp::errors;
+use isotherm_stdx::steps;
 use std::sync::Arc;
 
 use super::{AdminCall, AdminHandler};
@@ -127,14 +128,15 @@ fn frozen_keys(call: &mut AdminCall<'_>) -> Vec<ColdKey> {
     away.map(|name| ColdKey::of(db, name, Need::All, false)).collect()
 }
 
-/// The keys that are there.
+/// The keys that are there. Those past their time are deleted: who empties a slot asks for its names until
+/// there are none.
 fn present(call: &mut AdminCall<'_>) -> Vec<Arc<[u8]>> {
     let (mut positions, mut names) = (Vec::new(), Vec::new());
     find_keys(call.args, &mut positions);
-    let conditions = Conditions { expiry_mode: ExpiryMode::Hide, ..call.conditions };
     let db = call.session.db;
     let keyspace = call.exec.held.keyspace();
-    let mut txn = Txn::new(&mut call.exec.held, conditions, &mut call.exec.pump);
+    let looked_before = steps::looked();
+    let mut txn = Txn::new(&mut call.exec.held, call.conditions, &mut call.exec.pump);
     for (at, _) in positions {
         let name = call.args.get(at);
         if txn.find(db, &keyspace.key(name), Lookup::Read).is_some() {
@@ -142,6 +144,9 @@ fn present(call: &mut AdminCall<'_>) -> Vec<Arc<[u8]>> {
         }
     }
     let counts = txn.finish();
+    // As many as the client has named.
+    call.exec.held.exempt(steps::looked().wrapping_sub(looked_before));
+    call.exec.note_gate();
     call.exec.stats.count_txn(counts);
     names
 }

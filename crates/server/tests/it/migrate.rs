@@ -6,7 +6,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::common::{Client, PATIENCE, Server, encode, wait_until};
+use crate::common::{Client, PATIENCE, Server, encode, field, wait_until};
 use crate::peers;
 use crate::primary::Replica;
 
@@ -107,6 +107,23 @@ fn replies_are_those_of_valkey() {
         check(&mut here, to, "q 0 1000 AUTH2 default secret", OK);
         here.check("EXISTS q", ":0\r\n");
     }
+}
+
+/// A tool that empties a slot asks for its names until there are none.
+#[test]
+fn what_is_past_its_time_is_deleted() {
+    let server = Server::with_workers(1, &["--enable-debug-command", "yes"]);
+    let mut client = server.client();
+    client.check("DEBUG SET-ACTIVE-EXPIRE 0", OK);
+    client.check("SET a v PX 1", OK);
+    client.check("SET b v PX 1", OK);
+    std::thread::sleep(Duration::from_millis(5));
+    client.check("DBSIZE", ":2\r\n");
+    check(&mut client, server.port, "a 0 1000", "+NOKEY\r\n");
+    client.check("DBSIZE", ":1\r\n");
+    check(&mut client, server.port, "'' 0 1000 KEYS a b", "+NOKEY\r\n");
+    client.check("DBSIZE", ":0\r\n");
+    assert_eq!(field(&client.ask("INFO stats"), "expired_keys"), 2);
 }
 
 #[test]
