@@ -37,6 +37,7 @@ use isotherm_engine::request::leases;
 use isotherm_engine::request::prefetch;
 use isotherm_engine::request::resolve;
 use isotherm_engine::request::resolve::{Found, Request};
+use isotherm_engine::request::slots::deleting::Rest;
 use isotherm_engine::scripting::library_change;
 use isotherm_engine::scripting::library_change::Change;
 use isotherm_node::Node;
@@ -371,13 +372,16 @@ impl Applier {
             slots::Words::FlushSlot(slot) => loop {
                 self.exec.held.acquire(Want::One(node.keyspace.partition_of(slot)));
                 self.check_current()?;
-                let has_more = slots::flush_some(node, &mut self.exec.held, &mut self.exec.pump, slot);
-                if !has_more {
-                    self.exec.end_walk();
-                    return Ok(());
-                }
+                let rest = slots::flush_some(node, &mut self.exec.held, &mut self.exec.pump, slot);
                 self.release();
-                slots::read_records(node, &mut self.exec.held.walk);
+                match rest {
+                    Rest::Nothing => {
+                        self.exec.end_walk();
+                        return Ok(());
+                    }
+                    Rest::Some => slots::read_records(node, &mut self.exec.held.walk),
+                    Rest::Leased => self.await_scripts(),
+                }
             },
             slots::Words::Other => {}
         }

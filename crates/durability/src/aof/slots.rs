@@ -7,7 +7,7 @@ use isotherm_keyspace::{Held, Walk};
 use isotherm_resp::Args;
 use isotherm_stdx::parse_i64;
 
-use isotherm_engine::request::slots::deleting;
+use isotherm_engine::request::slots::deleting::{self, Rest};
 use isotherm_node::Node;
 use isotherm_node::effects::pump::Pump;
 use isotherm_runtime::time::unix_now;
@@ -49,9 +49,9 @@ pub fn read_records(node: &'static Node, walk: &mut Walk) {
     deleting::read_records(node, walk);
 }
 
-/// Some keys of the slot go; its partition is held. Whether there may be more.
-pub fn flush_some(node: &Node, held: &mut Held<'static>, pump: &mut Pump, slot: Slot) -> bool {
+/// Deletes some keys of the slot, whose partition is held.
+pub fn flush_some(node: &Node, held: &mut Held<'static>, pump: &mut Pump, slot: Slot) -> Rest {
     let step = deleting::delete_some(held, pump, slot, node.config.databases(), unix_now(), true);
     held.exempt(step.deleted as u64);
-    !step.is_over
+    step.rest
 }

@@ -8,6 +8,15 @@ use crate::layout::kind::Db;
 use crate::tables::frozen::BundleAddress;
 use isotherm_stdx::{Slot, UnixMs, steps};
 
+/// Result of a look at frozen keys of a slot.
+#[derive(Default, PartialEq, Eq, Debug)]
+pub struct Thawed {
+    /// A bundle has come to memory.
+    pub is_any: bool,
+    /// Keys that stay, since they could not be read or had no room.
+    pub lost: u64,
+}
+
 impl Held<'_> {
     /// Returns the number of keys of a slot in all databases, those past their time included.
     pub fn slot_keys(&self, slot: Slot) -> u64 {
@@ -21,6 +30,15 @@ impl Held<'_> {
         let place = partition.geometry.place_of(slot);
         let table = partition.table(db);
         table.map_or(0, |table| table.slot_len(&partition.store.heap, place))
+    }
+
+    /// Returns whether the slot has keys, those past their time included. It takes no count of frozen ones.
+    pub fn has_keys_in(&self, slot: Slot) -> bool {
+        let partition = self.partition_ref(slot);
+        let place = partition.geometry.place_of(slot);
+        let mut tables = partition.used_databases().filter_map(|db| partition.table(db));
+        let in_memory = tables.any(|table| table.slot(&partition.store.heap, place).record.keys > 0);
+        in_memory || self.has_frozen_in(slot)
     }
 
     /// Returns whether keys of the slot lie outside memory themselves.
@@ -37,6 +55,7 @@ impl Held<'_> {
         let place = partition.geometry.place_of(slot);
         let Some(table) = partition.table(db) else { return Vec::new() };
         let record = table.slot(&partition.store.heap, place).record;
+        let count = count.min(record.keys as usize);
         let mut names = Vec::new();
         for index in 0..record.pages {
             if names.len() >= count {
@@ -51,10 +70,11 @@ impl Held<'_> {
         names
     }
 
-    /// Moves `count` frozen keys of a slot to memory, or some more, from records that were read for it
-    /// (`Held::walk`); the walk names records that are missing. Returns how many keys stay, since they could
-    /// not be read or had no room.
-    pub fn thaw_slot(&mut self, db: Db, slot: Slot, count: u64, now: UnixMs) -> u64 {
+    /// Moves the keys of one bundle to memory, among those that have the first `count` frozen keys of a slot,
+    /// from a record that was read for it (`Held::walk`); the walk names the records of the others that are
+    /// missing. Keys of several bundles are neighbours in one page, which would be split until they part: in
+    /// a slot of half a million keys thousands of times.
+    pub fn thaw_slot(&mut self, db: Db, slot: Slot, count: u64, now: UnixMs) -> Thawed {
         let hasher = self.keyspace.hasher();
         let mut walk = std::mem::take(&mut self.walk);
         let partition = self.partition(slot);
@@ -67,11 +87,14 @@ impl Held<'_> {
             left = left.saturating_sub(bundle.live());
             is_wanted.then_some((address, bundle.reference, bundle.live()))
         });
-        let mut lost = 0;
+        let mut thawed = Thawed::default();
         for (address, from, live) in wanted.collect::<Vec<_>>() {
             // One that is lost is not read for each step.
             if walk.get(from) == Some(&WalkRecord::Lost) {
-                lost += live;
+                thawed.lost += live;
+                continue;
+            }
+            if thawed.is_any && walk.get(from).is_some() {
                 continue;
             }
             let Some(WalkRecord::Payload(payload)) = walk.take(from) else {
@@ -84,9 +107,12 @@ impl Held<'_> {
                     .into_iter()
                     .all(|item| partition.thaw(db, &hasher.key(item.key), &payload, from, now).is_ok())
             });
-            lost += if is_home { 0 } else { live };
+            match is_home {
+                true => thawed.is_any = true,
+                false => thawed.lost += live,
+            }
         }
         self.walk = walk;
-        lost
+        thawed
     }
 }

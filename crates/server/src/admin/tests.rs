@@ -3,6 +3,7 @@
 mod command_log;
 mod member;
 mod request;
+mod slot_deletion;
 
 use super::COMMANDS;
 use isotherm_commands::spec::{Argument, ArgumentKind, Spec};

@@ -14,8 +14,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use super::requests;
 use crate::cluster::changes::{self, flip};
 use isotherm_engine::request::execute::Exec;
-use isotherm_engine::request::leases::await_gate;
-use isotherm_engine::request::slots::deleting;
+use isotherm_engine::request::leases::{GATE_REST, await_gate};
+use isotherm_engine::request::slots::deleting::{self, Rest};
 use isotherm_node::Node;
 use isotherm_node::cluster::herald::Herald;
 use isotherm_node::cluster::requests::{BusMessage, BusSender, Looked};
@@ -23,6 +23,7 @@ use isotherm_node::cluster::words::{Owner, SlotState};
 use isotherm_node::mail::message::WorkerMessage;
 use isotherm_node::replication::state::Upstream;
 use isotherm_replicas::replication::{link, role};
+use isotherm_runtime::routines;
 use isotherm_runtime::time::unix_now;
 
 pub enum Work {
@@ -167,10 +168,11 @@ fn delete_slot(exec: &mut Exec, slot: Slot) {
         exec.held.exempt(step.deleted as u64);
         exec.note_gate();
         exec.release();
-        if step.is_over {
-            return exec.end_walk();
+        match step.rest {
+            Rest::Nothing => return exec.end_walk(),
+            Rest::Some => _ = deleting::read_records(node, &mut exec.held.walk),
+            Rest::Leased => routines::pause(GATE_REST),
         }
-        deleting::read_records(node, &mut exec.held.walk);
     }
 }
 

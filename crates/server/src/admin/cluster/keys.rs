@@ -8,8 +8,9 @@ use isotherm_stdx::{parse_i64, steps};
 use super::{AdminCall, fail, no_cluster};
 use crate::admin::slot_stats::read_slot;
 use isotherm_engine::request::blocking;
-use isotherm_engine::request::slots::deleting;
+use isotherm_engine::request::slots::deleting::{self, Rest};
 use isotherm_node::request::caller::Authority;
+use isotherm_node::request::next::WaitReason;
 
 pub fn slot(call: &mut AdminCall<'_>) -> Outcome {
     call.reply.integer(i64::from(Slot::of_key(call.args.get(2)).get()));
@@ -98,7 +99,8 @@ pub fn flush(call: &mut AdminCall<'_>) -> Outcome {
     delete_all(call, slot)
 }
 
-/// Deletes in steps. It waits for records of frozen keys while nothing is held, and then runs again.
+/// Deletes in steps. It waits for records of frozen keys, and for scripts that have leased keys, while
+/// nothing is held, and then runs again.
 fn delete_all(call: &mut AdminCall<'_>, slot: Slot) -> Outcome {
     let (now, databases) = (call.now, call.node.config.databases());
     loop {
@@ -113,9 +115,17 @@ fn delete_all(call: &mut AdminCall<'_>, slot: Slot) -> Outcome {
             }
             exec.release();
         }
-        if step.is_over {
-            call.reply.ok();
-            return Outcome::Done;
+        match step.rest {
+            // A transaction has waited for all scripts before it began.
+            Rest::Leased if !call.session.in_exec => {
+                exec.runs.parked = Some(WaitReason::Lease);
+                return Outcome::Later;
+            }
+            Rest::Leased | Rest::Nothing => {
+                call.reply.ok();
+                return Outcome::Done;
+            }
+            Rest::Some => {}
         }
         if exec.held.walk.is_wanting() {
             if exec.may_fetch(Authority::Server) {

@@ -21,8 +21,8 @@ use isotherm_node::observe::holds;
 const ME: [u8; 20] = [1; 20];
 const OTHER: [u8; 20] = [2; 20];
 
-struct Member {
-    process: Process,
+pub struct Member {
+    pub process: Process,
     topology: Topology,
 }
 
@@ -32,7 +32,7 @@ fn address(port: u16) -> Address {
 
 impl Member {
     /// With a second node, and no slots.
-    fn start(parameters: &[&str]) -> Member {
+    pub fn start(parameters: &[&str]) -> Member {
         let all = ["--cluster-enabled", "yes"].iter().chain(parameters).map(|word| word.to_string());
         let disk = SimDisk::new(1, Plan::default());
         let process = Process::start(&disk, &all.collect::<Vec<_>>(), 1).expect("it starts");
@@ -52,7 +52,7 @@ impl Member {
     }
 
     /// The slot of a key becomes this.
-    fn set(&mut self, key: &str, state: SlotState) {
+    pub fn set(&mut self, key: &str, state: SlotState) {
         let slot = Slot::of_key(key.as_bytes());
         let index = match state.owner {
             Owner::Unassigned => None,
@@ -75,11 +75,11 @@ impl Member {
         flip(self.process.node, &[(slot, state)]);
     }
 
-    fn give(&mut self, keys: &[&str]) {
+    pub fn give(&mut self, keys: &[&str]) {
         keys.iter().for_each(|key| self.set(key, SlotState::MINE));
     }
 
-    fn lose(&mut self, key: &str) {
+    pub fn lose(&mut self, key: &str) {
         self.set(key, SlotState::of(Owner::Other));
     }
 
@@ -93,7 +93,7 @@ impl Member {
     }
 
     #[track_caller]
-    fn check(&mut self, line: &str, expected: &str) {
+    pub fn check(&mut self, line: &str, expected: &str) {
         assert_eq!(self.run_as(0, line), expected, "{line}");
     }
 }
@@ -103,8 +103,8 @@ const TRY_AGAIN: &str = "-TRYAGAIN Multiple keys request during rehashing of slo
 const UNBOUND: &str = "-CLUSTERDOWN Hash slot not served";
 const MOVED_A: &str = "-MOVED 15495 10.0.0.2:7002";
 const ASK_A: &str = "-ASK 15495 10.0.0.2:7002";
-const MIGRATING: SlotState = SlotState { owner: Owner::Myself, migrating: true, importing: false };
-const IMPORTING: SlotState = SlotState { owner: Owner::Other, migrating: false, importing: true };
+pub const MIGRATING: SlotState = SlotState { owner: Owner::Myself, migrating: true, importing: false };
+pub const IMPORTING: SlotState = SlotState { owner: Owner::Other, migrating: false, importing: true };
 
 #[test]
 fn one_key_and_several() {
