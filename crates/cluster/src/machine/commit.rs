@@ -16,6 +16,7 @@
 //! change of role leaves in the step that made it, after the slots that this step takes away.
 
 use super::{Machine, Now, Output};
+use crate::topology::State;
 use crate::{Slot, SlotSet};
 use std::collections::VecDeque;
 
@@ -135,13 +136,15 @@ pub(super) struct Commits {
     ahead: Option<CommitNumber>,
     /// Routing words as they are, or as they will be when the commit under way is complete.
     words: Box<[Word; Slot::COUNT]>,
+    /// State of the cluster that clients are answered from.
+    pub(super) shown: State,
     saved_ms: u64,
 }
 
 impl Commits {
     pub fn new(standing: Standing) -> Commits {
         let words = Box::new([Word::NONE; Slot::COUNT]);
-        Commits { standing, under_way: None, last: CommitNumber(0), ahead: None, words, saved_ms: 0 }
+        Commits { standing, under_way: None, last: CommitNumber(0), ahead: None, words, shown: State::Ok, saved_ms: 0 }
     }
 
     /// Returns whether the commit under way is still being saved and will show the topology when it is
@@ -171,8 +174,10 @@ impl Machine {
             let conf = Box::new(self.conf(now));
             self.outputs.push(Output::Save { number: None, conf });
         }
-        // A slot that is gained is not shown before its word says so: a client would be sent nowhere.
-        if self.todo.view && !self.todo.slots && !self.commits.is_apply_ahead() {
+        // A slot that is gained is not shown before its word says so: a client would be sent nowhere. But the
+        // file that it waits for may hang, and a node that is cut off must stop.
+        let has_new_state = self.commits.shown != self.health.state;
+        if self.todo.view && (has_new_state || !self.todo.slots && !self.commits.is_apply_ahead()) {
             self.todo.view = false;
             let topology = self.topology(now);
             self.outputs.push(Output::Publish(topology));

@@ -49,6 +49,7 @@ impl Machine {
 
     pub(super) fn topology(&mut self, now: Now) -> Arc<Topology> {
         self.generation += 1;
+        self.commits.shown = self.health.state;
         let shape = self.shape();
         let (owners, slots) = (shape.owners.clone(), shape.slots.clone());
         let indexes = self.indexes();

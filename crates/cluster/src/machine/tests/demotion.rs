@@ -119,3 +119,20 @@ fn an_update_about_this_node_claims_what_is_on_disk() {
     };
     assert_eq!(bench.sent(is_whole), 1);
 }
+
+/// A node that is cut off stops, even if a slot that it gains waits for a file that is written for ever.
+#[test]
+fn that_the_cluster_is_down_waits_for_no_file() {
+    let (mut bench, _) = primary(100);
+    bench.now_ms += 5000;
+    bench.step(Input::Tick { offset: 0 });
+    assert_eq!(bench.machine.state(), State::Ok);
+    bench.ask(Request::AddSlots(range(200, 209)));
+    bench.said.clear();
+    let settings = Settings { requires_full_coverage: true, ..bench.machine.settings.clone() };
+    bench.step(Input::Settings(Box::new(settings)));
+    assert_ne!(bench.machine.state(), State::Ok);
+    let is_down =
+        |output: &Output| matches!(output, Output::Publish(topology) if topology.state != State::Ok);
+    assert!(bench.said.iter().any(is_down));
+}
