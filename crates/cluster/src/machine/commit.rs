@@ -2,10 +2,12 @@
 //!
 //! ```text
 //!   a step changes  -->  todo  --settle-->  commit n:   Save(n) .. Saved(n)   Apply(n) .. Applied(n)   -->  stands
-//!                        (the next commit gathers meanwhile)
+//!                        (the next commit gathers meanwhile)   DeleteKeys .. Deleted
 //! ```
 //! A commit that gives this node a slot is saved before it is applied. Slots that are taken away are applied
-//! at once, whatever the disk does and whatever commit is under way: commands must stop. When a commit is
+//! at once, whatever the disk does and whatever commit is under way: commands must stop. Their keys are
+//! deleted when the commit is through; a slot that is gained again meanwhile is applied when its old keys are
+//! gone, which no client is to see. That the cluster is down is shown whatever commit waits. When a commit is
 //! through, `Standing` is what it was when the commit began, and what waited for it (answers, votes, a
 //! broadcast) leaves.
 //!
@@ -88,6 +90,8 @@ impl Todo {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Save,
+    /// Slots that are gained have keys from an earlier time.
+    Delete,
     Apply,
 }
 
@@ -136,6 +140,8 @@ pub(super) struct Commits {
     ahead: Option<CommitNumber>,
     /// Routing words as they are, or as they will be when the commit under way is complete.
     words: Box<[Word; Slot::COUNT]>,
+    /// Slots whose keys are being deleted.
+    deleting: Box<SlotSet>,
     /// State of the cluster that clients are answered from.
     pub(super) shown: State,
     saved_ms: u64,
@@ -144,7 +150,16 @@ pub(super) struct Commits {
 impl Commits {
     pub fn new(standing: Standing) -> Commits {
         let words = Box::new([Word::NONE; Slot::COUNT]);
-        Commits { standing, under_way: None, last: CommitNumber(0), ahead: None, words, shown: State::Ok, saved_ms: 0 }
+        Commits {
+            standing,
+            under_way: None,
+            last: CommitNumber(0),
+            ahead: None,
+            words,
+            deleting: Box::default(),
+            shown: State::Ok,
+            saved_ms: 0,
+        }
     }
 
     /// Returns whether the commit under way is still being saved and will show the topology when it is
@@ -209,6 +224,9 @@ impl Machine {
             let place = if gained.is_empty() { phases.len() } else { 0 };
             phases.insert(place, Phase::Save);
         }
+        if !gained.is_empty() {
+            phases.insert(1, Phase::Delete);
+        }
         self.commits.last.0 += 1;
         self.commits.under_way = Some(Commit {
             number: self.commits.last,
@@ -264,6 +282,12 @@ impl Machine {
                 let conf = Box::new(self.conf(now));
                 self.outputs.push(Output::Save { number: Some(number), conf });
             }
+            Some(Phase::Delete) => {
+                let is_deletion = |output: &mut Output| matches!(output, Output::DeleteKeys(_));
+                let deletions = commit.held.extract_if(.., is_deletion).collect();
+                self.emit(deletions);
+                self.end_deletion(now);
+            }
             Some(Phase::Apply) => {
                 let (gained, others) =
                     (std::mem::take(&mut commit.gained), std::mem::take(&mut commit.others));
@@ -286,6 +310,29 @@ impl Machine {
         self.end_phase(number, Phase::Apply, now);
     }
 
+    pub(super) fn deleted(&mut self, slots: &[Slot], now: Now) {
+        slots.iter().for_each(|slot| _ = self.commits.deleting.remove(*slot));
+        self.end_deletion(now);
+    }
+
+    /// Goes on with a commit that waits for old keys, if these are gone.
+    fn end_deletion(&mut self, now: Now) {
+        let Some(commit) = &self.commits.under_way else { return };
+        if commit.gained.iter().all(|slot| !self.commits.deleting.has(*slot)) {
+            self.end_phase(commit.number, Phase::Delete, now);
+        }
+    }
+
+    /// Says what has waited for a commit.
+    fn emit(&mut self, outputs: Vec<Output>) {
+        for output in &outputs {
+            if let Output::DeleteKeys(slots) = output {
+                slots.iter().for_each(|slot| _ = self.commits.deleting.insert(*slot));
+            }
+        }
+        self.outputs.extend(outputs);
+    }
+
     fn end_phase(&mut self, number: CommitNumber, phase: Phase, now: Now) {
         let Some(commit) = &mut self.commits.under_way else { return };
         if commit.number != number || commit.phases.front() != Some(&phase) {
@@ -301,7 +348,7 @@ impl Machine {
         let learned = self.commits.standing.current_epoch;
         self.commits.standing = commit.standing;
         self.commits.standing.current_epoch = self.commits.standing.current_epoch.max(learned);
-        self.outputs.extend(commit.held);
+        self.emit(commit.held);
         if commit.broadcast {
             self.broadcast_pong(now);
         }

@@ -5,8 +5,9 @@
 //!   packets, links, ticks, requests --> step --> Connect, Send, Close        the bus
 //!                                            --> Save(n)      <-- Saved(n)   nodes.conf
 //!                                            --> Apply(n)     <-- Applied(n) the words that commands are routed by
+//!                                            --> DeleteKeys   <-- Deleted    keys of slots that were lost
 //!                                            --> Resolve      <-- Resolved   the addresses of a host name
-//!                                            --> Publish, Answer, Deliver, Follow, DeleteKeys, Say
+//!                                            --> Publish, Answer, Deliver, Follow, Say
 //! ```
 //! **Facts that must survive a crash hold when they are saved, not before.** A vote, an epoch that this node
 //! gave itself, a slot that it claims: messages and answers show them only after `Saved` (`commit.rs`;
@@ -111,6 +112,8 @@ pub enum Input<'b> {
     },
     Saved(CommitNumber),
     Applied(CommitNumber),
+    /// Slots which `DeleteKeys` named have no old keys any more.
+    Deleted(Vec<Slot>),
     /// The answer to `Resolve`: none if there is no such name.
     Resolved {
         node: NodeId,
@@ -178,7 +181,7 @@ pub enum Output {
     },
     /// Order to become a primary from now on, with no data.
     Lead,
-    /// Keys in these slots belong to another node now.
+    /// Keys in these slots belong to another node now, and are to be deleted: `Deleted` is expected.
     DeleteKeys(Vec<Slot>),
     /// A host name of a node, whose addresses are wanted: `Resolved` is expected.
     Resolve {
@@ -238,6 +241,7 @@ impl Machine {
             Input::Closed { link } => self.link_closed(link, now),
             Input::Saved(number) => self.saved(number, now),
             Input::Applied(number) => self.applied(number, now),
+            Input::Deleted(slots) => self.deleted(&slots, now),
             Input::Resolved { node, ips } => names::resolved(self, &node, ips, now),
             Input::Request { id, request } => self.request(id, request, now),
             Input::Settings(settings) => self.set(*settings),

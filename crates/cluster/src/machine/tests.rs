@@ -54,7 +54,17 @@ impl Bench {
 
     /// Writes and applies all that is asked for.
     fn obey_all(&mut self) {
-        while self.save() | self.apply() {}
+        while self.save() | self.apply() | self.delete() {}
+    }
+
+    /// Deletes the keys of slots, those that came first.
+    fn delete(&mut self) -> bool {
+        let Some(at) = self.said.iter().position(|output| matches!(output, Output::DeleteKeys(_))) else {
+            return false;
+        };
+        let Output::DeleteKeys(slots) = self.said.remove(at) else { unreachable!() };
+        self.step(Input::Deleted(slots));
+        true
     }
 
     fn save(&mut self) -> bool {

@@ -23,6 +23,7 @@ enum Event {
     Break { node: usize, link: LinkId },
     Saved { node: usize, life: u64, output: Output },
     Applied { node: usize, life: u64, output: Output },
+    Deleted { node: usize, life: u64, slots: Vec<Slot> },
     Restart(usize),
     Heal(usize, usize),
 }
@@ -213,7 +214,12 @@ impl World {
             }
             Output::Say(_, text) => self.log.push(format!("{} {host} {text}", self.now_ms)),
             Output::Resolve { .. } => {}
-            Output::Deliver { .. } | Output::Follow { .. } | Output::Lead | Output::DeleteKeys(_) => {}
+            Output::DeleteKeys(slots) => {
+                let delay_ms = if self.random.one_in(10) { self.random.below(300) } else { 1 };
+                let life = self.hosts[host].life;
+                self.at(delay_ms, Event::Deleted { node: host, life, slots });
+            }
+            Output::Deliver { .. } | Output::Follow { .. } | Output::Lead => {}
         }
     }
 
@@ -269,6 +275,11 @@ impl World {
                 if self.hosts[node].life == life && self.hosts[node].machine.is_some() {
                     self.hosts[node].topology = Some(topology);
                     self.step(node, Input::Applied(number));
+                }
+            }
+            Event::Deleted { node, life, slots } => {
+                if self.hosts[node].life == life && self.hosts[node].machine.is_some() {
+                    self.step(node, Input::Deleted(slots));
                 }
             }
             Event::Restart(host) => {

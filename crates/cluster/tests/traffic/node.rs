@@ -100,6 +100,7 @@ struct Node {
     known: Vec<NodeId>,
     saves: VecDeque<(Option<CommitNumber>, Conf)>,
     applies: VecDeque<CommitNumber>,
+    deletions: VecDeque<Vec<Slot>>,
     /// The contents of nodes.conf, and the last vote that is in it for good.
     file: Option<String>,
     vote_on_disk: u64,
@@ -125,6 +126,7 @@ pub fn play(bytes: &[u8]) {
         known: Vec::new(),
         saves: VecDeque::new(),
         applies: VecDeque::new(),
+        deletions: VecDeque::new(),
         file: None,
         vote_on_disk: 0,
     };
@@ -158,6 +160,9 @@ impl Node {
             12 | 13 => {
                 if let Some(number) = self.applies.pop_front() {
                     self.step(Input::Applied(number));
+                }
+                if let Some(slots) = self.deletions.pop_front() {
+                    self.step(Input::Deleted(slots));
                 }
             }
             14..18 => {
@@ -210,6 +215,7 @@ impl Node {
         assert_eq!(self.machine.check_invariants(), Ok(()));
         self.saves.clear();
         self.applies.clear();
+        self.deletions.clear();
         self.links.clear();
         self.vote_on_disk = conf.last_vote_epoch;
         self.step(Input::Tick { offset: 7 });
@@ -235,6 +241,7 @@ impl Node {
                 self.applies.push_back(number);
                 self.known = topology.nodes.iter().map(|node| node.id).collect();
             }
+            Output::DeleteKeys(slots) => self.deletions.push_back(slots),
             Output::Publish(topology) => self.known = topology.nodes.iter().map(|node| node.id).collect(),
             _ => {}
         }

@@ -18,6 +18,7 @@ use isotherm_engine::request::blocking;
 use isotherm_node::Node;
 use isotherm_node::cluster::words::{Owner, SlotState, Word};
 use isotherm_node::mail::message::{Without, WorkerMessage};
+use isotherm_node::mail::tasks::Tasks;
 
 /// Returns whether a topology has no other consequence than that clients are answered from it.
 pub fn wakes_no_client(node: &Node, topology: &Topology) -> bool {
@@ -112,6 +113,14 @@ pub fn close_held(node: &Node, slot: Slot) {
     if state.owner == Owner::Myself {
         member.words.set(slot, Word::new(SlotState { migrating: true, ..state }));
     }
+}
+
+/// Returns whether keys of the slot are of no use here: another primary has it, and this node is no replica,
+/// whose keys are its primary's to delete. The partition of the slot is held, so neither the slot nor the
+/// role changes meanwhile.
+pub fn is_anothers(node: &Node, slot: Slot) -> bool {
+    let member = node.cluster.get().expect("slots are lost in a member of a cluster");
+    !is_readable(member.words.get(slot).state()) && !node.mail.tasks().has(Tasks::REPLICA)
 }
 
 /// The data is loaded: the bus thread compares the slots that have keys with those that are this node's.

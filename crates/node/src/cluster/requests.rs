@@ -7,7 +7,7 @@
 
 use isotherm_cluster::machine::{CommitNumber, Request};
 use isotherm_cluster::topology::info::Counts;
-use isotherm_cluster::{NodeId, SlotSet};
+use isotherm_cluster::{NodeId, Slot, SlotSet};
 use isotherm_keyspace::Waiter;
 use isotherm_reactor::Sender;
 use isotherm_resp::{ArgsBuf, Protocol, Reply};
@@ -48,6 +48,8 @@ pub enum BusMessage {
     Looked(Looked),
     Saved(CommitNumber),
     Applied(CommitNumber),
+    /// The keys of these slots, which were lost, are gone.
+    Deleted(Vec<Slot>),
     /// The addresses of a node's host name.
     Resolved(NodeId, Vec<IpAddr>),
     /// Message for the subscribers of other nodes.

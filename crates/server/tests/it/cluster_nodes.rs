@@ -7,7 +7,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::common::{self, Client, Server, free_port, wait_until};
+use crate::common::{self, Client, Server, encode, field, free_port, wait_until};
 
 const SLOTS: u16 = 16384;
 const NODE_TIMEOUT: &str = "2000";
@@ -167,6 +167,46 @@ fn a_slot_moves_with_its_keys() {
     from.check(&format!("CLUSTER SETSLOT {slot} NODE {}", nodes[1].id), "+OK\r\n");
     from.check("GET {b}1", &format!("-MOVED {slot} 127.0.0.1:{}\r\n", ports[1]));
     wait_until("both agree", || nodes.iter().all(|node| node.is_ok()));
+}
+
+/// Another node says that the slot is its own.
+fn take(node: &Node, from: &Node, slot: u16) {
+    node.client().check(&format!("CLUSTER SETSLOT {slot} IMPORTING {}", from.id), "+OK\r\n");
+    node.client().check(&format!("CLUSTER SETSLOT {slot} NODE {}", node.id), "+OK\r\n");
+}
+
+/// A script that runs for ever has a key of a slot that is lost: what waits for its end, and what does not.
+#[test]
+fn a_deletion_that_waits_holds_up_nothing_but_the_return_of_its_slot() {
+    let nodes = cluster(2, &[]);
+    let (mut client, mut other) = (nodes[0].client(), nodes[0].client());
+    // Both are the first node's.
+    let slots = ["{b}", "{06S}"].map(|key| slot_of(&mut client, key));
+    (0..300).for_each(|at| client.check(&format!("SET {{b}}{at} old"), "+OK\r\n"));
+    let text = "redis.call('GET', KEYS[1]) while true do end";
+    client.send(encode(&["EVAL", text, "1", "{b}7"]));
+    wait_until("the script takes long", || field(&other.ask("INFO stats"), "long_scripts") == 1);
+    take(&nodes[1], &nodes[0], slots[0]);
+    let count = format!("CLUSTER COUNTKEYSINSLOT {}", slots[0]);
+    wait_until("all others are deleted", || other.ask(&count) == ":1\r\n");
+    // Another one that is lost meanwhile.
+    take(&nodes[1], &nodes[0], slots[1]);
+    wait_until("it is lost", || other.ask("SET {06S} x").starts_with("-MOVED"));
+    // The first one comes back, but not with what it had.
+    let mut admin = nodes[0].client();
+    let slot = slots[0].to_string();
+    admin.send(encode(&["CLUSTER", "SETSLOT", &slot, "IMPORTING", &nodes[1].id]));
+    wait_until("that is saved", || {
+        let file = std::fs::read_to_string(nodes[0].server.folder.join("nodes.conf")).unwrap_or_default();
+        file.contains(&format!("[{slot}-<-"))
+    });
+    other.check("ASKING", "+OK\r\n");
+    assert!(other.ask("GET {b}7").starts_with("-MOVED"), "it has an old key");
+    other.check("SCRIPT KILL", "+OK\r\n");
+    assert_eq!(admin.read_reply(), b"+OK\r\n");
+    admin.check(&format!("CLUSTER SETSLOT {slot} NODE {}", nodes[0].id), "+OK\r\n");
+    other.check("GET {b}7", "$-1\r\n");
+    other.check(&count, ":0\r\n");
 }
 
 #[test]

@@ -120,6 +120,45 @@ fn an_update_about_this_node_claims_what_is_on_disk() {
     assert_eq!(bench.sent(is_whole), 1);
 }
 
+/// Counts what gains a slot among what is to be applied.
+fn gains(bench: &Bench) -> usize {
+    let gains = |output: &&Output| matches!(output, Output::Apply { gained, .. } if !gained.is_empty());
+    bench.said.iter().filter(gains).count()
+}
+
+fn assign(bench: &mut Bench, slot: u16) {
+    let action = SlotAction::Node { node: bench.machine.my_id(), holds_keys: false };
+    bench.ask(Request::SetSlot { slot: Slot::new(slot), action, is_replicated: false });
+}
+
+/// Keys from before would be served as what the slot has now.
+#[test]
+fn a_slot_that_comes_back_waits_for_the_deletion_of_its_old_keys() {
+    let (mut bench, mut peer) = primary(100);
+    claim(&mut bench, &mut peer, [5]);
+    while bench.save() | bench.apply() {}
+    assign(&mut bench, 5);
+    while bench.save() | bench.apply() {}
+    assert_eq!((gains(&bench), bench.answer()), (0, None), "it has old keys");
+    // Others are lost meanwhile, and none of that waits.
+    peer.slots.remove(Slot::new(5));
+    claim(&mut bench, &mut peer, [6]);
+    assert!(bench.apply(), "a loss is applied at once");
+    assert!(bench.delete());
+    assert_eq!(gains(&bench), 1);
+    bench.obey_all();
+    assert_eq!((bench.answer(), bench.claims()), (Some(Answer::Ok), 99));
+    // Lost and gained while a file is written for ever: one commit has both.
+    bench.ask(Request::BumpEpoch);
+    peer.config_epoch += 10;
+    claim(&mut bench, &mut peer, [7]);
+    assign(&mut bench, 7);
+    bench.said.retain(|output| !matches!(output, Output::DeleteKeys(_)));
+    while bench.save() | bench.apply() {}
+    assert_eq!(gains(&bench), 0);
+    assert!(bench.delete() && gains(&bench) == 1);
+}
+
 /// A node that is cut off stops, even if a slot that it gains waits for a file that is written for ever.
 #[test]
 fn that_the_cluster_is_down_waits_for_no_file() {

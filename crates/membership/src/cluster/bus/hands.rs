@@ -1,29 +1,30 @@
 //! Work that the bus thread leaves to another thread, since it takes the locks of partitions: slots change
-//! hands, keys of slots are counted and deleted, and the node follows another primary.
+//! hands, keys of slots are counted, and the node follows another primary.
+//!
+//! Slots that are lost stop here, so nothing here waits for a disk. The keys of lost slots are deleted by a
+//! thread of its own (`deleter.rs`), which gets them from this one: behind the words that send clients on.
 
 use isotherm_cluster::Slot;
 use isotherm_cluster::machine::CommitNumber;
 use isotherm_cluster::topology::Topology;
-use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Txn, Want};
+use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Txn};
 use isotherm_resp::ArgsBuf;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use super::requests;
+use super::{deleter, requests};
 use crate::cluster::changes::{self, flip};
 use isotherm_engine::request::execute::Exec;
-use isotherm_engine::request::leases::{GATE_REST, await_gate};
-use isotherm_engine::request::slots::deleting::{self, Rest};
+use isotherm_engine::request::leases::await_gate;
 use isotherm_node::Node;
 use isotherm_node::cluster::herald::Herald;
 use isotherm_node::cluster::requests::{BusMessage, BusSender, Looked};
-use isotherm_node::cluster::words::{Owner, SlotState};
+use isotherm_node::cluster::words::SlotState;
 use isotherm_node::mail::message::WorkerMessage;
 use isotherm_node::replication::state::Upstream;
 use isotherm_replicas::replication::{link, role};
-use isotherm_runtime::routines;
 use isotherm_runtime::time::unix_now;
 
 pub enum Work {
@@ -42,6 +43,8 @@ pub enum Work {
     /// Slot that a look has closed for a request that has failed: its word becomes that of the topology
     /// again.
     Restore(Slot),
+    /// Slots that were lost. The deletion of their keys is begun behind the works before it, and `Deleted` is
+    /// said when it has ended.
     DeleteKeys(Vec<Slot>),
     Follow {
         ip: String,
@@ -55,6 +58,7 @@ struct Hands {
     bus: BusSender,
     herald: Herald,
     state: Arc<State>,
+    deleter: Sender<deleter::Job>,
 }
 
 /// State of this thread that the bus thread sees.
@@ -75,7 +79,8 @@ pub struct Hand {
 pub fn start(node: &'static Node, bus: BusSender) -> io::Result<Hand> {
     let (sender, works) = channel();
     let state = Arc::<State>::default();
-    let hands = Hands { node, bus, herald: Herald::default(), state: Arc::clone(&state) };
+    let deleter = deleter::start(node, bus.clone())?;
+    let hands = Hands { node, bus, herald: Herald::default(), state: Arc::clone(&state), deleter };
     std::thread::Builder::new().name("cluster-hands".into()).spawn(move || hands.run(&works))?;
     Ok(Hand { works: sender, state })
 }
@@ -111,16 +116,23 @@ impl Hands {
             }
             Work::Publish(topology) => self.publish(topology),
             Work::Drop(done) => drop(done),
+            Work::Look(looked) if requests::is_about_all_keys(&looked.request) => {
+                self.hand_on(deleter::Job::Look(looked));
+            }
             Work::Look(looked) => self.bus.post(BusMessage::Looked(requests::look(looked, self.node))),
             Work::Restore(slot) => {
                 let member = self.node.cluster.get().expect("the bus belongs to a member of a cluster");
                 let (_, topology) = member.topologies.newest();
                 flip(self.node, &states(&topology, &[slot]));
             }
-            Work::DeleteKeys(slots) => delete_keys(self.node, &slots),
+            Work::DeleteKeys(slots) => self.hand_on(deleter::Job::Delete(slots)),
             Work::Follow { ip, port } => follow(self.node, ip, port),
             Work::Lead => lead(self.node),
         }
+    }
+
+    fn hand_on(&self, job: deleter::Job) {
+        self.deleter.send(job).expect("the deleter lives as long");
     }
 
     fn publish(&mut self, topology: Arc<Topology>) {
@@ -141,39 +153,6 @@ impl Hands {
 
 fn states(topology: &Topology, slots: &[Slot]) -> Vec<(Slot, SlotState)> {
     slots.iter().map(|slot| (*slot, SlotState::in_topology(topology, *slot))).collect()
-}
-
-/// Keys of slots that are other nodes' are of no use here, and would be served if a slot came back.
-fn delete_keys(node: &'static Node, slots: &[Slot]) {
-    let mut exec = Exec::of_control(node);
-    for slot in slots {
-        delete_slot(&mut exec, *slot);
-    }
-}
-
-/// Deletes the keys of a slot in steps, with other commands between them.
-fn delete_slot(exec: &mut Exec, slot: Slot) {
-    let node = exec.node;
-    let member = node.cluster.get().expect("the bus belongs to a member of a cluster");
-    loop {
-        exec.held.acquire(Want::One(node.keyspace.partition_of(slot)));
-        // It may have come back meanwhile, or be on its way back.
-        let state = member.words.get(slot).state();
-        if state.owner == Owner::Myself || state.importing {
-            exec.release();
-            return exec.end_walk();
-        }
-        let databases = node.config.databases();
-        let step = deleting::delete_some(&mut exec.held, &mut exec.pump, slot, databases, unix_now(), false);
-        exec.held.exempt(step.deleted as u64);
-        exec.note_gate();
-        exec.release();
-        match step.rest {
-            Rest::Nothing => return exec.end_walk(),
-            Rest::Some => _ = deleting::read_records(node, &mut exec.held.walk),
-            Rest::Leased => routines::pause(GATE_REST),
-        }
-    }
 }
 
 fn follow(node: &'static Node, host: String, port: u16) {

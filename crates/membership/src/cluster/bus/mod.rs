@@ -2,9 +2,11 @@
 //! (`isotherm_cluster::machine`) on the other.
 //!
 //! ```text
-//!   other nodes  <--links-->  bus thread  --Apply, Publish-->  hands   takes the locks of partitions: words, keys, role
-//!   workers      --requests-->     |      <--Applied---------
-//!                <--replies--      |      --Save-->            saver   writes nodes.conf
+//!   other nodes  <--links-->  bus thread  --Apply, Publish-->  hands   takes the locks of partitions: words, role
+//!   workers      --requests-->     |      <--Applied---------    |
+//!                <--replies--      |                             '---> deleter   deletes keys of lost slots
+//!                                  |      <--Deleted--------------------'
+//!                                  |      --Save-->            saver   writes nodes.conf
 //!                                  |      <--Saved--
 //!                                  |      --Resolve-->          names   addresses of a host name
 //!                                  |      <--Resolved--
@@ -14,6 +16,7 @@
 
 mod conf_file;
 mod connection;
+mod deleter;
 mod hands;
 mod links_reply;
 mod names;
@@ -314,6 +317,7 @@ impl BusThread {
             BusMessage::Looked(looked) => self.looked(looked),
             BusMessage::Saved(number) => self.step(Input::Saved(number)),
             BusMessage::Applied(number) => self.step(Input::Applied(number)),
+            BusMessage::Deleted(slots) => self.step(Input::Deleted(slots)),
             BusMessage::Resolved(node, ips) => self.step(Input::Resolved { node, ips: &ips }),
             BusMessage::Publish { channel, message, is_sharded } => {
                 self.published_bytes += channel.len() + message.len();

@@ -33,6 +33,11 @@ pub fn look(mut looked: Looked, node: &'static Node) -> Looked {
     looked
 }
 
+/// Returns whether a request depends on all keys of this node: on those too that are about to be deleted.
+pub fn is_about_all_keys(request: &Request) -> bool {
+    matches!(request, Request::Replicate { .. } | Request::Reset { .. } | Request::FlushSlots { .. })
+}
+
 /// Closes a slot that has no keys, and returns whether it has keys. A closed slot of this node takes no keys
 /// from now on: clients that ask for a key in it are redirected, so none is added after the look. Whatever
 /// comes of the request, the word is as the topology has it afterwards.
@@ -93,8 +98,7 @@ impl BusThread {
             Request::SetSlot { slot, action: SlotAction::Node { .. }, .. } => {
                 self.machine.is_involved(*slot) || replicas_first::are_wanted(self.node)
             }
-            Request::Replicate { .. } | Request::Reset { .. } | Request::FlushSlots { .. } => true,
-            _ => false,
+            request => is_about_all_keys(request),
         }
     }
 
