@@ -24,6 +24,7 @@ use super::rings::Rings;
 use super::times::Times;
 use super::verify::Verify;
 use crate::room::shortage::ValueDisk;
+use isotherm_runtime::routines;
 use isotherm_runtime::time::{elapsed, instant};
 
 /// Part of the limit by which memory has grown since nothing could leave it, so that all of it is looked
@@ -157,8 +158,10 @@ impl Tier {
     ) -> Result<(Arc<Tier>, Log), String> {
         let named = claim.checkpoint.as_ref().map(Checkpoint::named).unwrap_or_default();
         let config = LogConfig::of_bytes(terms.disk_bytes_max).covering(&named);
-        #[cfg(debug_assertions)]
-        let config = config.with_segments_of(isotherm_tier::GROUP_BYTES as u64);
+        let config = match routines::is_simulated() {
+            true => config.with_segments_of(isotherm_tier::GROUP_BYTES as u64),
+            false => config,
+        };
         let files = Files::open(disk, folder, config.segments_max(), claim, terms.access)?;
         let log = Log::restored(config, &named);
         let arenas = keyspace.arenas().to_vec();
