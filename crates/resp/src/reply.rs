@@ -48,6 +48,9 @@ impl Protocol {
     }
 }
 
+/// Capacity that replies which are taken back leave for the next: what usual ones need.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
 #[derive(Default, Debug)]
 pub struct Reply {
     pub out: Vec<u8>,
@@ -127,6 +130,13 @@ impl Reply {
         while let Some(part) = self.shared.pop_if(|part| part.at > mark) {
             self.shared_bytes -= part.bytes.len();
         }
+    }
+
+    /// Takes back what was written since `len()` was `mark`, and the memory that a large reply took: nothing of
+    /// it is written soon. Errors counted since then stay counted.
+    pub fn drop_since(&mut self, mark: usize) {
+        self.truncate(mark);
+        self.out.shrink_to(KEPT_BYTES_MAX);
     }
 
     /// Takes out what was written since `len()` was `mark`, with shared parts copied. Errors counted since

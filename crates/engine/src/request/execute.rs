@@ -185,7 +185,7 @@ fn run_named(exec: &mut Exec, invocation: Invocation<'_>) -> Outcome {
         debug_assert_eq!(counts.dirty, 0, "{} took what it could not see for absent", command.name);
         exec.held.keep_passed();
         exec.stats.count_expired(counts);
-        reply.truncate(mark);
+        reply.drop_since(mark);
         reply.forget_errors(errors_before);
         if let Some(prng) = drew_with {
             exec.draws.keep(caller.id, prng);

@@ -321,3 +321,30 @@ fn a_hash_larger_than_memory_is_there() {
     }
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
+
+/// A reply nearly as large as the limit is given up and made again while parts of the hash are read: the memory
+/// of the one that was given up is not what the next waits for.
+#[test]
+fn a_reply_that_is_made_again_waits_for_no_memory_of_its_own() {
+    const MANY: usize = 100_000;
+    let folder = Folder::new("nodes-reply");
+    let server = folder.start(&["--maxmemory", "18mb", "--maxmemory-policy", "noeviction"]);
+    let mut client = server.client();
+    let text = "v".repeat(120);
+    for from in (0..MANY).step_by(500) {
+        let mut hash = vec!["HSET".to_string(), "hash".to_string()];
+        (from..from + 500).for_each(|n| hash.extend([field_name(n), text.clone()]));
+        client.send(encode(&hash));
+        client.expect(":500\r\n");
+    }
+    for number in 0..10_000 {
+        client.send(encode(&["SET", &field_name(number), &text.repeat(2)]));
+        client.expect("+OK\r\n");
+    }
+    assert!(swap(&mut client, "swap_nodes") > 1000);
+    client.send(encode(&["HGETALL", "hash"]));
+    let reply = client.read_reply();
+    assert_eq!(reply.iter().filter(|byte| **byte == b'$').count(), 2 * MANY);
+    assert_eq!(field(&client.ask("INFO stats"), "evicted_keys"), 0);
+    client.check("DBSIZE", ":10001\r\n");
+}
