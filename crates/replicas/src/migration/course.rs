@@ -421,21 +421,23 @@ impl<'j> Course<'j> {
             portions.abandon();
             return Portion::Changed;
         }
+        let now = exec.clock.now();
+        let conditions =
+            Conditions { now: *began.get_or_insert(now), expiry_mode: ExpiryMode::Hide, no_touch: true };
+        // Before the value is looked for: where it cannot be read, the one at the target is removed, and
+        // whether the key has changed since is asked then too.
+        if moving.watcher.is_none() {
+            let watcher = Arc::new(Watcher::default());
+            Txn::new(&mut exec.held, conditions, &mut exec.pump).watch(db, &moving.name, &watcher);
+            moving.watcher = Some(watcher);
+        }
         match reading::lack(node, &mut exec.held, db, &moving.name) {
             Lack::Nothing => {}
             Lack::Away(keys) => return Portion::Away(keys),
             Lack::Unreadable => return Portion::Unreadable,
         }
-        let now = exec.clock.now();
-        let conditions =
-            Conditions { now: *began.get_or_insert(now), expiry_mode: ExpiryMode::Hide, no_touch: true };
         let key = node.keyspace.key(&moving.name);
         let mut txn = Txn::new(&mut exec.held, conditions, &mut exec.pump);
-        if moving.watcher.is_none() {
-            let watcher = Arc::new(Watcher::default());
-            txn.watch(db, &moving.name, &watcher);
-            moving.watcher = Some(watcher);
-        }
         match txn.find(db, &key, Lookup::Silent) {
             None => Portion::Missing,
             Some(entry) if portions.write(&entry.value) => {

@@ -8,8 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::cluster_nodes::cluster;
-use crate::common::{Client, Server, encode};
+use crate::common::{Client, PATIENCE, Server, encode, wait_until};
 use crate::migrate::{BUSY, NULL, OK, check, migrate};
+use crate::swap::{Folder, swap};
 
 // ---- connections that are cut ----
 
@@ -270,4 +271,34 @@ fn a_slot_moves_beside_writers() {
             assert_eq!(reply, expected, "round {round}, key {key}");
         }
     }
+}
+
+/// The target has an older value, and the newer one left memory and cannot be read: the older one is removed
+/// there, the key stays here, and so does the process.
+#[test]
+fn a_value_that_cannot_be_read_stays() {
+    let folder = Folder::new("migrate-unreadable");
+    let server = folder.start(&["--maxmemory", "100mb"]);
+    let (mut client, mut moves) = (server.client(), server.client());
+    client.send(encode(&["SET", "k", &"v".repeat(4000)]));
+    client.expect(OK);
+    let target = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    moves.send(format!("MIGRATE 127.0.0.1 {} k 0 60000\r\n", target.local_addr().unwrap().port()));
+    let mut target = target.accept().unwrap().0;
+    target.set_read_timeout(Some(PATIENCE)).unwrap();
+    let mut request = vec![0; 64 << 10];
+    assert!(target.read(&mut request).unwrap() > 0, "the value as it was");
+    client.check("APPEND k x", ":4001\r\n");
+    client.check("DEBUG SWAP-CHAOS 1", OK);
+    wait_until("the value leaves memory", || swap(&mut client, "swap_keys") == 1);
+    client.check("DEBUG SWAP-FAULT READ IO", OK);
+    target.write_all(b"+OK\r\n+OK\r\n").unwrap();
+    let count = target.read(&mut request).unwrap();
+    assert!(request[..count].ends_with(b"DEL\r\n$1\r\nk\r\n"), "{}", request[..count].escape_ascii());
+    target.write_all(b":1\r\n").unwrap();
+    let reply = moves.read_reply();
+    assert!(reply.starts_with(b"-"), "{}", reply.escape_ascii());
+    client.check("DEBUG SWAP-FAULT READ NONE", OK);
+    client.check("DEBUG SWAP-CHAOS 0", OK);
+    client.check("STRLEN k", ":4001\r\n");
 }
