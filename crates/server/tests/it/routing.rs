@@ -1,7 +1,7 @@
 //! A member of a cluster with one node: slots that leave and come back, and what becomes of the clients that
 //! follow them.
 
-use crate::common::{Client, Server, encode, free_port, wait_until};
+use crate::common::{Client, Server, encode, field, free_port, wait_until};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 
 const OK: &str = "+OK\r\n";
@@ -102,4 +102,50 @@ fn no_command_runs_on_a_slot_that_has_left() {
         }
         is_over.store(true, SeqCst);
     });
+}
+
+/// A transaction stands in its script, and writes the first key of a slot afterwards: who asks for the keys of
+/// the slot, as before it is given away, gets that one too.
+#[test]
+fn keys_of_a_slot_are_listed_behind_a_suspended_transaction() {
+    let server = start(2);
+    let (mut transacts, mut admin) = (server.client(), server.client());
+    transacts.check("MULTI", OK);
+    transacts.send(encode(&["EVAL", "while true do redis.call('GET', KEYS[1]) end", "1", "a"]));
+    transacts.expect("+QUEUED\r\n");
+    transacts.check("SET a 1", "+QUEUED\r\n");
+    transacts.send(encode(&["EXEC"]));
+    wait_until("the script takes long", || admin.ask("INFO stats").contains("long_scripts:1\r\n"));
+    let asked = [("GETKEYSINSLOT", "10"), ("COUNTKEYSINSLOT", "")].map(|(name, count)| {
+        let mut asks = server.client();
+        asks.send(format!("CLUSTER {name} {SLOT} {count}\r\n"));
+        asks
+    });
+    wait_until("both wait", || {
+        let waits = field(&admin.ask("INFO stats"), "total_script_waits");
+        waits >= 2
+    });
+    admin.check("SCRIPT KILL", OK);
+    let [mut lists, mut counts] = asked;
+    lists.expect("*1\r\n$1\r\na\r\n");
+    counts.expect(":1\r\n");
+    transacts
+        .expect("*2\r\n-ERR Script killed by user with SCRIPT KILL. script: on @user_script:1.\r\n+OK\r\n");
+}
+
+/// Who replicates whom is the bus's to say.
+#[test]
+fn roles_are_not_set_past_the_bus() {
+    let server = start(1);
+    let mut client = server.client();
+    for request in ["REPLICAOF 127.0.0.1 1", "SLAVEOF 127.0.0.1 1", "REPLICAOF NO ONE"] {
+        client.check(request, "-ERR REPLICAOF not allowed in cluster mode.\r\n");
+    }
+    for request in ["FAILOVER", "FAILOVER ABORT"] {
+        client.check(
+            request,
+            "-ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.\r\n",
+        );
+    }
+    client.check("SET a 1", OK);
 }

@@ -34,7 +34,8 @@ pub const CLUSTER_COUNTKEYSINSLOT: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(1)",
     arity: 3,
-    flags: Flags::STALE,
+    // A suspended transaction may be about to write the first key of the slot.
+    flags: Flags::STALE.or(Flags::STOPS_ALL),
     arguments: &[Argument::integer("slot")],
     reach: Reach::Each,
     ..Spec::BASE
@@ -47,7 +48,8 @@ pub const CLUSTER_GETKEYSINSLOT: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(N), N the count",
     arity: 4,
-    flags: Flags::STALE,
+    // A suspended transaction may be about to write the first key of the slot.
+    flags: Flags::STALE.or(Flags::STOPS_ALL),
     tips: &["nondeterministic_output"],
     arguments: &[Argument::integer("slot"), Argument::integer("count")],
     reach: Reach::Each,
@@ -460,7 +462,12 @@ pub const CLUSTER_SETSLOT: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(1)",
     arity: -4,
-    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE).or(Flags::MAY_REPLICATE),
+    // As for GETKEYSINSLOT.
+    flags: Flags::NO_ASYNC_LOADING
+        .or(Flags::ADMIN)
+        .or(Flags::STALE)
+        .or(Flags::MAY_REPLICATE)
+        .or(Flags::STOPS_ALL),
     history: &[("8.0.0", "New option `TIMEOUT`.")],
     arguments: &[
         Argument::integer("slot"),

@@ -39,6 +39,10 @@ pub const FAILOVER: Spec = Spec {
 };
 
 pub fn failover(call: &mut AdminCall<'_>) -> Outcome {
+    if call.node.cluster.is_enabled() {
+        call.reply.error("ERR FAILOVER not allowed in cluster mode. Use CLUSTER FAILOVER command instead.");
+        return Outcome::Done;
+    }
     let is_abort = call.args.len() == 2 && call.args.get(1).eq_ignore_ascii_case(b"abort");
     let begun = match is_abort {
         true if handover::abort(call.node, &mut call.exec.held, "Failover manually aborted") => Ok(()),

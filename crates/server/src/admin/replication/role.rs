@@ -51,6 +51,10 @@ pub const SLAVEOF: Spec = Spec {
 
 pub fn replicaof(call: &mut AdminCall<'_>) -> Outcome {
     let (host, port) = (call.args.get(1), call.args.get(2));
+    if call.node.cluster.is_enabled() {
+        call.reply.error("ERR REPLICAOF not allowed in cluster mode.");
+        return Outcome::Done;
+    }
     if call.node.replication.failover.is_under_way() {
         call.reply.error("ERR REPLICAOF not allowed while failing over.");
         return Outcome::Done;
