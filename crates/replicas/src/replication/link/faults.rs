@@ -44,7 +44,9 @@ impl LinkThread {
         let is_ours = lacks_memory || matches!(fault, Fault::Refused(Refused::NoDatabase(_)));
         if !is_ours && self.garbage_at.replace(end) == Some(end) {
             log::notice("Discarding previously cached primary state.");
-            self.node.replication.state().has_position = false;
+            // A link that has begun since has a position of its own.
+            let mut state = self.node.replication.state();
+            state.has_position &= !self.is_current();
         }
         self.step(if is_ours { Input::GivenUp } else { Input::Unusable });
     }
