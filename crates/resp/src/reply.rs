@@ -132,8 +132,8 @@ impl Reply {
         }
     }
 
-    /// Takes back what was written since `len()` was `mark`, and the memory that a large reply took: nothing of
-    /// it is written soon. Errors counted since then stay counted.
+    /// Takes back what was written since `len()` was `mark`, and the memory that a large reply took: nothing
+    /// of it is written soon. Errors counted since then stay counted.
     pub fn drop_since(&mut self, mark: usize) {
         self.truncate(mark);
         self.out.shrink_to(KEPT_BYTES_MAX);

@@ -26,8 +26,8 @@ const TOKEN_WAIT: Duration = Duration::from_micros(50);
 /// its worker.
 pub fn admits_script(exec: &mut Exec, command: &Entry, args: Args<'_>, debugs: bool) -> bool {
     let (runs, keyspace) = (&exec.node.runs, &exec.node.keyspace);
-    // Where a script takes too long, a client that waits gets an error: what wants an end of all scripts waits
-    // alone then.
+    // Where a script takes too long, a client that waits gets an error: what wants an end of all scripts
+    // waits alone then.
     let has_precedence = || keyspace.is_gate_awaited() || runs.is_end_awaited();
     if exec.runs.are_many() || runs.is_exclusive() || has_precedence() && !runs.is_busy() {
         return false;

@@ -104,8 +104,8 @@ fn no_command_runs_on_a_slot_that_has_left() {
     });
 }
 
-/// A transaction stands in its script, and writes the first key of a slot afterwards: who asks for the keys of
-/// the slot, as before it is given away, gets that one too.
+/// A transaction stands in its script, and writes the first key of a slot afterwards: who asks for the keys
+/// of the slot, as before it is given away, gets that one too.
 #[test]
 fn keys_of_a_slot_are_listed_behind_a_suspended_transaction() {
     let server = start(2);

@@ -322,8 +322,8 @@ fn a_hash_larger_than_memory_is_there() {
     client.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
 }
 
-/// A reply nearly as large as the limit is given up and made again while parts of the hash are read: the memory
-/// of the one that was given up is not what the next waits for.
+/// A reply nearly as large as the limit is given up and made again while parts of the hash are read: the
+/// memory of the one that was given up is not what the next waits for.
 #[test]
 fn a_reply_that_is_made_again_waits_for_no_memory_of_its_own() {
     const MANY: usize = 100_000;
