@@ -5,6 +5,7 @@
 //! node waits for all of them.
 
 use isotherm_commands::Flags;
+use isotherm_commands::spec::{Group, Reach};
 use isotherm_keyspace::Held;
 use isotherm_resp::Args;
 use std::sync::Arc;
@@ -153,8 +154,18 @@ fn needs_leased(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
         // Or it was admitted before a transaction was suspended, and then waited for its locks.
         Locks::Script if exec.node.runs.is_exclusive() => true,
         Locks::One | Locks::Keys | Locks::Script => exec.names_leased(command, args),
-        Locks::All | Locks::None | Locks::Each | Locks::Queue => needs_no_leases(command, args),
+        Locks::All | Locks::None | Locks::Each | Locks::Queue => {
+            // A suspended transaction may be about to write the first key of a slot.
+            exec.node.runs.is_exclusive() && asks_for_keys_of_slot(command) || needs_no_leases(command, args)
+        }
     }
+}
+
+/// Returns whether a command of a cluster shows, counts or flushes the keys of a slot, or gives a slot away:
+/// CLUSTER SETSLOT is the one of that group which the replicas get too.
+fn asks_for_keys_of_slot(command: &Entry) -> bool {
+    let spec = command.spec;
+    spec.group == Group::Cluster && (spec.reach == Reach::Each || spec.flags.has(Flags::MAY_REPLICATE))
 }
 
 /// Returns whether a command of a primary, or of a log, has to wait for the end of a script.

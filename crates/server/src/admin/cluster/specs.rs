@@ -34,8 +34,7 @@ pub const CLUSTER_COUNTKEYSINSLOT: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(1)",
     arity: 3,
-    // A suspended transaction may be about to write the first key of the slot.
-    flags: Flags::STALE.or(Flags::STOPS_ALL),
+    flags: Flags::STALE,
     arguments: &[Argument::integer("slot")],
     reach: Reach::Each,
     ..Spec::BASE
@@ -48,8 +47,7 @@ pub const CLUSTER_GETKEYSINSLOT: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(N), N the count",
     arity: 4,
-    // A suspended transaction may be about to write the first key of the slot.
-    flags: Flags::STALE.or(Flags::STOPS_ALL),
+    flags: Flags::STALE,
     tips: &["nondeterministic_output"],
     arguments: &[Argument::integer("slot"), Argument::integer("count")],
     reach: Reach::Each,
@@ -462,12 +460,7 @@ pub const CLUSTER_SETSLOT: Spec = Spec {
     group: Group::Cluster,
     complexity: "O(1)",
     arity: -4,
-    // As for GETKEYSINSLOT.
-    flags: Flags::NO_ASYNC_LOADING
-        .or(Flags::ADMIN)
-        .or(Flags::STALE)
-        .or(Flags::MAY_REPLICATE)
-        .or(Flags::STOPS_ALL),
+    flags: Flags::NO_ASYNC_LOADING.or(Flags::ADMIN).or(Flags::STALE).or(Flags::MAY_REPLICATE),
     history: &[("8.0.0", "New option `TIMEOUT`.")],
     arguments: &[
         Argument::integer("slot"),
