@@ -63,3 +63,27 @@ impl Pair {
         wait_until("the disk is back", || !self.client.ask(at_last).starts_with('-'));
     }
 }
+
+/// A replica loads sets in pieces, and all that may leave memory does so at once: so does what there is of a
+/// set, between two pieces.
+#[test]
+fn a_collection_that_is_loaded_in_pieces_may_leave_memory_between_them() {
+    const MEMBERS: usize = 7000;
+    let primary =
+        Server::with_workers(1, &["--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"]);
+    let mut client = primary.client();
+    for key in 0..40 {
+        let members: String = (0..MEMBERS).map(|at| format!(" {}", at * 1_000_003 + key)).collect();
+        client.check(&format!("SADD set{key}{members}"), &format!(":{MEMBERS}\r\n"));
+    }
+    let folder = Folder::new("pieces");
+    let replica =
+        folder.start(&["--maxmemory", "500mb", "--swap-max-disk", "64gb", "--swap-min-value", "16"]);
+    let mut other = replica.client();
+    other.check("DEBUG SWAP-CHAOS 1", "+OK\r\n");
+    other.check(&format!("REPLICAOF 127.0.0.1 {}", primary.port), "+OK\r\n");
+    wait_until("it has all", || other.ask("INFO replication").contains("master_link_status:up"));
+    other.check("DEBUG SWAP-CHAOS 0", "+OK\r\n");
+    assert_eq!(other.ask("DEBUG DIGEST"), client.ask("DEBUG DIGEST"));
+    other.check("DEBUG CHECK-INVARIANTS", "+OK\r\n");
+}

@@ -18,7 +18,11 @@ mod texts;
 pub use portions::{FilePortions, Portions};
 
 use isotherm_codec::{FileTerms, Loaded, load_piece};
-use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, NoEffects, Txn, UnixMs, Want};
+use isotherm_commands::call::{ColdKey, ColdKeys};
+use isotherm_commands::spec::Need;
+use isotherm_keyspace::{
+    Conditions, Db, ExpiryMode, Held, Key, NoEffects, OnCold, Txn, UnixMs, Want, Whereabouts,
+};
 use isotherm_persist::Limits;
 pub use isotherm_persist::rdb::file::MAGIC_BYTES;
 use isotherm_persist::rdb::file::{
@@ -355,7 +359,13 @@ impl Load<'_> {
         let conditions = Conditions { now: self.now, expiry_mode: ExpiryMode::Keep, no_touch: true };
         let mut effects = NoEffects;
         let looked_before = steps::looked();
-        let loaded = load_piece(&mut Txn::new(self.held, conditions, &mut effects), db, piece, &self.terms);
+        if !piece.is_first {
+            self.bring_home(db, &key);
+        }
+        let mut txn = Txn::new(self.held, conditions, &mut effects);
+        // With what cannot be read the load fails.
+        txn.on_cold = OnCold::Read;
+        let loaded = load_piece(&mut txn, db, piece, &self.terms);
         // No command waits for it: what it does in one hold has the bound of a piece.
         self.held.exempt(steps::looked().wrapping_sub(looked_before));
         self.pieces += 1;
@@ -365,6 +375,16 @@ impl Load<'_> {
             self.pieces = 0;
         }
         loaded.map_err(|error| self.texts.failure_to_store(db, piece.key.name, error))
+    }
+
+    /// Brings back what the key has of earlier pieces, if that has left memory since: a collection that is
+    /// small so far does so as a whole.
+    fn bring_home(&mut self, db: Db, key: &Key<'_>) {
+        let Some(tier) = self.store.tier else { return };
+        if let Whereabouts::Away(_) | Whereabouts::Frozen(..) = self.held.whereabouts(db, key, true) {
+            let keys = vec![ColdKey::of(db, key.bytes, Need::All, true)];
+            tier.fetch_held(self.held, &ColdKeys { keys }, true);
+        }
     }
 
     /// `key-load-delay`, for tests.
