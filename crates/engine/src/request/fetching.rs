@@ -390,7 +390,8 @@ impl Exec {
         }
         match self.make_room() {
             Room::Enough => Passage::Free,
-            Room::Soon if node.mail.is_sinker_behind() => Passage::Later,
+            // A walk would begin anew, and might so for ever. What it reads leaves without being written.
+            Room::Soon if node.mail.is_sinker_behind() && self.held.walk.is_empty() => Passage::Later,
             Room::Soon => Passage::Free,
             // Parts of collections that are only read leave again without being written.
             Room::None if command.spec.flags.has(Flags::READONLY) => Passage::Free,
