@@ -55,18 +55,22 @@ pub fn moment(store: Store<'_>) -> Moment {
 }
 
 /// Returns what the manifest is to say of an end at that moment, later.
+///
+/// A save that was under way had its cut before the end: its file has less than the log, as the file before
+/// it, and the log's number distinguishes it from a later one.
 pub fn note(moment: Moment, store: Store<'_>) -> Ended {
+    let Moment { seconds, is_saving, log, .. } = moment;
     let found = mark(&*store.state.disk, &store.file());
-    let log = moment.log;
-    match found {
-        // By one that has begun since: what is begun in the same second counts as newer.
-        Ok(_) if !moment.is_saving && store.state.replaced.load(SeqCst) != moment.replaced => {
-            Ended { seconds: moment.seconds, rdb: RdbMark::Unknown, log }
-        }
-        Ok(rdb) if !moment.is_saving => Ended { seconds: moment.seconds, rdb, log },
-        // Its cut was in this second at the latest, and it comes after; or it cannot be recognized.
-        _ => Ended { seconds: moment.seconds + 1, rdb: RdbMark::Unknown, log },
-    }
+    // A cut before the end was in this second at the latest.
+    let seconds = if is_saving || found.is_err() { seconds + 1 } else { seconds };
+    let has_less = store.state.replaced.load(SeqCst) - moment.replaced <= u64::from(is_saving);
+    let rdb = match found {
+        Ok(rdb) if has_less && (!is_saving || log.is_some()) => rdb,
+        // It cannot be recognized; or it is of a save that has begun since, and what is begun in the same
+        // second counts as newer.
+        _ => RdbMark::Unknown,
+    };
+    Ended { seconds, rdb, log }
 }
 
 fn mark(disk: &dyn Disk, path: &Path) -> io::Result<RdbMark> {

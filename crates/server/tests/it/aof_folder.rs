@@ -179,6 +179,28 @@ fn no_clock_decides_which_of_two_files_of_one_server_is_newer() {
     check_keys(&start(&data, &[]), 310);
 }
 
+/// An RDB file of a clock that was ahead lies there while the next is written, and the log ends: neither has
+/// what the log has.
+#[test]
+fn a_file_of_another_clock_is_recognized_beside_a_save_that_is_under_way() {
+    const DEBUG: [&str; 2] = ["--enable-debug-command", "yes"];
+    let data = Data::new();
+    let mut server = start(&data, &[&DEBUG[..], &["--appendonly", "no"]].concat());
+    let mut client = server.client();
+    set(&mut client, 0..100);
+    client.check("DEBUG STEP-CLOCK 86400000", "+OK\r\n");
+    client.check("SAVE", "+OK\r\n");
+    kill(&mut server);
+    let mut server = start(&data, &[]);
+    let mut client = server.client();
+    set(&mut client, 100..200);
+    client.check("CONFIG SET rdb-key-save-delay 1000000", "+OK\r\n");
+    client.check("BGSAVE", "+Background saving started\r\n");
+    client.check("CONFIG SET appendonly no", "+OK\r\n");
+    kill(&mut server);
+    check_keys(&start(&data, &[]), 200);
+}
+
 #[test]
 fn a_rewrite_of_a_file_that_is_off_is_an_end_too() {
     let data = Data::new();
