@@ -138,8 +138,15 @@ impl Machine {
             let last = self.saves.first().map(|save| difference(&save.state, &found)).unwrap_or_default();
             return Err(format!("the RDB file has {} keys, as no save had: {last}", found.len()));
         }
-        // The state that was found is all that there can be.
-        self.saves = vec![Save { state: found, is_complete: true, is_newer: is_any && is_newer }];
+        // One of those is the file, and what has expired in it is there again if the clock is set back.
+        let is_newer = is_any && is_newer;
+        self.saves.retain(|save| equals_saved(&save.state, &found, now_ms));
+        if !is_any {
+            self.saves = vec![Save { state: found, is_complete: true, is_newer }];
+        }
+        for save in &mut self.saves {
+            (save.is_complete, save.is_newer) = (true, is_newer);
+        }
         Ok(())
     }
 
