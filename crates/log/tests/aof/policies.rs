@@ -100,7 +100,7 @@ fn a_list_that_the_start_could_not_write_comes_first() {
         assert_eq!(steps.step(Input::BaseSaved { base: 2, cut: LogOffset(60) }), []);
         assert_eq!(steps.pass(999), []);
         let list = Output::List(listed(1, 3, 0, None));
-        assert_eq!(steps.pass(1), [list.clone()]);
+        assert_eq!(steps.pass(1), std::slice::from_ref(&list));
         assert_eq!(steps.step(Input::Failed { errno: EDQUOT }), []);
         assert_eq!(steps.writer.next_tick(), Some(Ms(2000)));
         assert_eq!(steps.pass(1000), [list]);
