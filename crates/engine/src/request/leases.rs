@@ -126,8 +126,10 @@ pub fn holds_up(exec: &mut Exec, session: &Session, command: &Entry, args: Args<
         return true;
     }
     match queue {
+        // The keys of its conditions are its own.
         Some(multi) => {
-            multi.queue.iter().any(|queued| needs_leased(exec, queued.command, queued.args.args()))
+            exec.names_leased(command, args)
+                || multi.queue.iter().any(|queued| needs_leased(exec, queued.command, queued.args.args()))
         }
         None => needs_leased(exec, command, args),
     }

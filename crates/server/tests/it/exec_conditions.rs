@@ -1,6 +1,6 @@
 //! The conditions of EXEC (Valkey 9.2; not compared with a running server).
 
-use crate::common::{Client, Server, wait_until};
+use crate::common::{Client, Server, encode, field, wait_until};
 
 const ABORTED: &str = "-EXECABORT Transaction discarded because of: ";
 const OTHER_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
@@ -115,4 +115,19 @@ fn their_keys_are_keys() {
     client.check("MULTI", "+OK\r\n");
     client.check("SET {a}mark 1", "+QUEUED\r\n");
     client.check("EXEC NX {a}b", "*1\r\n+OK\r\n");
+}
+
+/// The keys of conditions wait for a script that has them, as those of the queue do.
+#[test]
+fn their_keys_wait_for_a_script() {
+    let server = Server::with_workers(2, &[]);
+    let (mut script, mut admin, mut client) = (server.client(), server.client(), server.client());
+    script.send(encode(&["EVAL", "while true do redis.call('GET', KEYS[1]) end", "1", "k"]));
+    wait_until("the script takes long", || field(&admin.ask("INFO stats"), "long_scripts") == 1);
+    client.check("MULTI", "+OK\r\n");
+    client.check("PING", "+QUEUED\r\n");
+    client.send(encode(&["EXEC", "NX", "k"]));
+    wait_until("it waits", || field(&admin.ask("INFO stats"), "total_script_waits") == 1);
+    admin.check("SCRIPT KILL", "+OK\r\n");
+    client.expect("*1\r\n+PONG\r\n");
 }
