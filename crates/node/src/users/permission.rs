@@ -63,17 +63,15 @@ pub fn check(node: &Node, user: &User, command: &Entry, args: Args<'_>, db: Db) 
     ask(&node.users, command, args, db, node.config.databases(), &mut |asked| user.check(asked))
 }
 
-/// Finds what the request touches, and asks about it.
-fn ask<T>(
-    users: &Users,
-    command: &Entry,
-    args: Args<'_>,
-    db: Db,
-    databases: u16,
-    decide: &mut dyn FnMut(&Asked<'_>) -> T,
-) -> T {
-    let traits = &users.traits[usize::from(command.index)];
-    let base = Asked {
+/// Returns whether the user may run the command, whatever it touches.
+pub fn may_run(node: &Node, user: &User, command: &Entry, args: Args<'_>, db: Db) -> bool {
+    let traits = &node.users.traits[usize::from(command.index)];
+    user.check(&base(command, traits, args, db)).is_ok()
+}
+
+/// The question about the command alone.
+fn base<'a>(command: &Entry, traits: &Traits, args: Args<'a>, db: Db) -> Asked<'a> {
+    Asked {
         command: command.index,
         is_free: traits.is_free,
         first_argument: args.try_get(1),
@@ -84,7 +82,20 @@ fn ask<T>(
         keys: &[],
         channels: &[],
         channels_are_patterns: false,
-    };
+    }
+}
+
+/// Finds what the request touches, and asks about it.
+fn ask<T>(
+    users: &Users,
+    command: &Entry,
+    args: Args<'_>,
+    db: Db,
+    databases: u16,
+    decide: &mut dyn FnMut(&Asked<'_>) -> T,
+) -> T {
+    let traits = &users.traits[usize::from(command.index)];
+    let base = base(command, traits, args, db);
     if command.has_one_key(args.len())
         && let Some(access) = traits.plain.access(args)
     {

@@ -130,6 +130,8 @@ fn scripts_do_what_their_client_may() {
             "a",
             "*2\r\n:1\r\n$-1\r\n",
         );
+        // A name alone is asked about as the command.
+        eval("return {redis.acl_check_cmd('SET'), redis.acl_check_cmd('DEL')}", "a", "*2\r\n:1\r\n$-1\r\n");
         let log = server.client().ask("ACL LOG 1");
         assert!(log.contains("lua") && log.contains("del"), "{log}");
     });

@@ -132,7 +132,10 @@ impl Host for ScriptHost<'_, '_> {
         let refused = match request.found {
             Found::Unknown => Some(b"ERR Unknown command called from script".to_vec()),
             Found::UnknownSubcommand => Some(errors::unknown_subcommand(words)),
-            Found::WrongArity(_) => Some(b"ERR Wrong number of args calling command from script".to_vec()),
+            Found::WrongArity(command) => {
+                self.call.exec.stats.commands[usize::from(command.index)].rejected.add(1);
+                Some(b"ERR Wrong number of args calling command from script".to_vec())
+            }
             Found::Command(command) => match self.refusal(self.flags_of(command, words)) {
                 Some(text) => {
                     self.call.exec.stats.commands[usize::from(command.index)].rejected.add(1);
@@ -194,10 +197,15 @@ impl Host for ScriptHost<'_, '_> {
     }
 
     fn may_run(&mut self, words: Args<'_>) -> Option<bool> {
-        let node = self.call.node;
-        let (user, db) = (&self.call.session.user, self.call.session.db);
+        let AdminCall { node, session, .. } = &mut *self.call;
+        if session.users_seen != node.users.generation() {
+            session.look_up_user(&node.users);
+        }
+        let (user, db) = (&session.user, session.db);
         match resolve(&node.commands, &node.keyspace, words).found {
             Found::Command(command) => Some(permission::check(node, user, command, words, db).is_ok()),
+            // Without its arguments the command alone is asked about.
+            Found::WrongArity(command) => Some(permission::may_run(node, user, command, words, db)),
             _ => None,
         }
     }
