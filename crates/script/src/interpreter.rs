@@ -79,6 +79,10 @@ pub enum Progress {
 // COMPAT(scripts): collectgarbage changes how garbage is collected for the rest of the script only; Valkey keeps what it has
 // set for all scripts. Why: a script that stops the collector would fill the memory for others.
 //
+// COMPAT(scripts): What cjson.encode_sparse_array, decode_max_depth and the like set holds for the rest of
+// the script; in Valkey for all that come after it. Why: a worker has interpreters of its own, so others
+// would have it or not by chance.
+//
 // COMPAT(scripts): pcall() without an argument is an error of the script. Why: Valkey reads past the end of its stack there.
 //
 // COMPAT(scripts): math.random has a sequence for each interpreter, which begins as Valkey's does after its start. Why: a
