@@ -207,7 +207,7 @@ mod tests {
         };
         assert_eq!(
             calls(&change.readers),
-            ["test -p isotherm-xtask", "test -p isotherm config::docs observe::map"]
+            ["test -p isotherm-xtask", "test -p isotherm-config docs", "test -p isotherm observe::map"]
         );
     }
 
