@@ -396,7 +396,11 @@ fn open_frame(call: &mut AdminCall<'_>) {
 pub fn close_frame(call: &mut AdminCall<'_>) {
     if call.exec.pump.log.is_in_transaction() {
         call.exec.pump.log.end_transaction();
-        call.exec.note_gate();
+        // Each of its commands with keys has noted it for what it has read. One that has logged nothing, as
+        // REPLICAOF NO ONE of a sentinel, waits for no replica: there may be none yet.
+        if call.exec.pump.log.has_end() {
+            call.exec.note_gate();
+        }
     }
 }
 

@@ -337,6 +337,11 @@ impl LogWriter {
         }
     }
 
+    /// Returns whether frames were appended whose end was not taken.
+    pub fn has_end(&self) -> bool {
+        self.end.is_some()
+    }
+
     /// Takes the end of the frames that were appended since this was last asked.
     #[inline]
     pub fn take_end(&mut self) -> Option<LogOffset> {
