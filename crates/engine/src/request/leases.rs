@@ -163,11 +163,9 @@ fn needs_leased(exec: &mut Exec, command: &Entry, args: Args<'_>) -> bool {
     }
 }
 
-/// Returns whether a command of a cluster shows, counts or flushes the keys of a slot, or gives a slot away:
-/// CLUSTER SETSLOT is the one of that group which the replicas get too.
+/// Returns whether a command of a cluster shows, counts or flushes the keys of a slot.
 fn asks_for_keys_of_slot(command: &Entry) -> bool {
-    let spec = command.spec;
-    spec.group == Group::Cluster && (spec.reach == Reach::Each || spec.flags.has(Flags::MAY_REPLICATE))
+    command.spec.group == Group::Cluster && command.spec.reach == Reach::Each
 }
 
 /// Returns whether a command of a primary, or of a log, has to wait for the end of a script.

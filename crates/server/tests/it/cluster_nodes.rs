@@ -209,6 +209,32 @@ fn a_deletion_that_waits_holds_up_nothing_but_the_return_of_its_slot() {
     other.check(&count, ":0\r\n");
 }
 
+/// A transaction that stands in its script writes the first key of a slot that is being given away: the slot
+/// stays until it has, and then has a key.
+#[test]
+fn a_slot_is_not_given_away_under_a_suspended_transaction() {
+    let nodes = cluster(2, &[]);
+    let (mut client, mut other) = (nodes[0].client(), nodes[0].client());
+    let slot = slot_of(&mut client, "{b}");
+    client.check("MULTI", "+OK\r\n");
+    client.send(encode(&["EVAL", "redis.call('GET', KEYS[1]) while true do end", "1", "{b}"]));
+    client.expect("+QUEUED\r\n");
+    client.check("SET {b} new", "+QUEUED\r\n");
+    client.send(encode(&["EXEC"]));
+    wait_until("the script takes long", || field(&other.ask("INFO stats"), "long_scripts") == 1);
+    other.check(&format!("CLUSTER SETSLOT {slot} MIGRATING {}", nodes[1].id), "+OK\r\n");
+    let give = format!("CLUSTER SETSLOT {slot} NODE {}", nodes[1].id);
+    let still_has = format!(
+        "-ERR Can't assign hashslot {slot} to a different node while I still hold keys for this hash slot.\r\n"
+    );
+    other.check(&give, &still_has);
+    other.check("SCRIPT KILL", "+OK\r\n");
+    let replies = String::from_utf8_lossy(&client.read_reply()).into_owned();
+    assert!(replies.starts_with("*2\r\n-") && replies.ends_with("+OK\r\n"), "{replies}");
+    other.check(&give, &still_has);
+    other.check("GET {b}", "$3\r\nnew\r\n");
+}
+
 #[test]
 fn a_node_that_was_killed_comes_back_as_itself() {
     let mut nodes = cluster(3, &[]);

@@ -38,13 +38,14 @@ pub fn is_about_all_keys(request: &Request) -> bool {
     matches!(request, Request::Replicate { .. } | Request::Reset { .. } | Request::FlushSlots { .. })
 }
 
-/// Closes a slot that has no keys, and returns whether it has keys. A closed slot of this node takes no keys
-/// from now on: clients that ask for a key in it are redirected, so none is added after the look. Whatever
-/// comes of the request, the word is as the topology has it afterwards.
+/// Closes a slot that has no keys, and returns whether it has keys, or may get one from a transaction that
+/// stands in the middle of its script: the rest of its queue is not judged again. A closed slot of this node
+/// takes no keys from now on: clients that ask for a key in it are redirected, so none is added after the
+/// look. Whatever comes of the request, the word is as the topology has it afterwards.
 fn close_if_empty(node: &'static Node, slot: Slot) -> bool {
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::One(node.keyspace.partition_of(slot)));
-    let has_keys = held.slot_keys(slot) > 0;
+    let has_keys = held.slot_keys(slot) > 0 || node.runs.is_exclusive();
     if !has_keys {
         changes::close_held(node, slot);
     }
