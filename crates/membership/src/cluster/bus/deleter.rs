@@ -5,8 +5,9 @@
 //!          --Look---->  behind all deletions  --Looked-->       does the node have keys?
 //! ```
 //! A step waits for records on disk; keys that a script has leased wait for its end, while other slots go on.
-//! So only this waits here: what would serve old keys (a gain of the slot), and what asks for all keys of the
-//! node.
+//! Two things wait for this thread: a slot that is gained again, since its old keys would be served, and a
+//! request that depends on whether the node has keys. The latter is answered once leased keys are all that is
+//! left: the node has some, and a script may run for ever.
 //!
 //! Under the lock under which it deletes, a step looks whether the slot is another node's and this node a
 //! primary: what a replica has is its primary's, and is deleted by what that one sends.
@@ -74,6 +75,7 @@ impl Deleter {
                 self.report();
                 // The rest is leased. Scripts end; nothing says so here.
                 if !has_advanced {
+                    self.answer_looks();
                     match jobs.recv_timeout(GATE_REST) {
                         Ok(job) => self.take(job),
                         Err(RecvTimeoutError::Timeout) => {}
@@ -81,9 +83,13 @@ impl Deleter {
                     }
                 }
             }
-            for looked in std::mem::take(&mut self.looks) {
-                self.bus.post(BusMessage::Looked(requests::look(looked, self.node)));
-            }
+            self.answer_looks();
+        }
+    }
+
+    fn answer_looks(&mut self) {
+        for looked in std::mem::take(&mut self.looks) {
+            self.bus.post(BusMessage::Looked(requests::look(looked, self.node)));
         }
     }
 
