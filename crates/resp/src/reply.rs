@@ -48,7 +48,7 @@ impl Protocol {
     }
 }
 
-/// Capacity that replies which are taken back leave for the next: what usual ones need.
+/// Capacity that is kept for the next replies: what usual ones need.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 
 #[derive(Default, Debug)]
@@ -136,7 +136,15 @@ impl Reply {
     /// of it is written soon. Errors counted since then stay counted.
     pub fn drop_since(&mut self, mark: usize) {
         self.truncate(mark);
-        self.out.shrink_to(KEPT_BYTES_MAX);
+        self.give_back();
+    }
+
+    /// Gives back the memory that a large reply has taken, and keeps what usual ones need.
+    #[inline]
+    pub fn give_back(&mut self) {
+        if self.out.capacity() > KEPT_BYTES_MAX {
+            self.out.shrink_to_fit();
+        }
     }
 
     /// Takes out what was written since `len()` was `mark`, with shared parts copied. Errors counted since

@@ -12,9 +12,6 @@ use isotherm_node::observe::stats::ThreadStats;
 use isotherm_node::session::Session;
 use std::sync::atomic::Ordering;
 
-/// Kept between batches.
-const REPLY_CAPACITY_MAX: usize = 1 << 20;
-
 // COMPAT(persistence): Under `appendfsync always` messages of subscribers, keyspace events and invalidations leave before the
 // change that caused them is durable; Valkey sends them behind its fsync. Why: only replies are held; a client that then reads
 // the key waits.
@@ -81,10 +78,7 @@ fn send_in_parts(
 #[inline]
 pub fn clear_replies(dispatcher: &mut Dispatcher) {
     dispatcher.reply.clear();
-    // A large reply's memory is returned; what usual replies need is kept.
-    if dispatcher.reply.out.capacity() > REPLY_CAPACITY_MAX {
-        dispatcher.reply.out = Vec::new();
-    }
+    dispatcher.reply.give_back();
 }
 
 /// Returns whether replies should be written now.
