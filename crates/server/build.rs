@@ -8,49 +8,40 @@
 use std::path::Path;
 use std::process::Command;
 
-/// What the server is made of, seen from this folder.
-const SOURCES: [&str; 28] = [
-    "../acl",
-    "../allocator",
-    "../arena",
-    "../cluster",
-    "../codec",
-    "../commands",
-    "../config",
-    "../disk",
-    "../durability",
-    "../engine",
-    "../keyspace",
-    "../log",
-    "../membership",
-    "../node",
-    "../persist",
-    "../reactor",
-    "../replicas",
-    "../replication",
-    "../resp",
-    "../runtime",
-    "../script",
-    "../server",
-    "../stdx",
-    "../swap",
-    "../tier",
-    "../tls",
-    "../../Cargo.toml",
-    "../../Cargo.lock",
-];
-
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let (mut commit, mut changed) = ("00000000".to_string(), false);
     if let Some(id) = git(&["rev-parse", "--short=8", "HEAD"]) {
+        let sources = sources();
+        let words = ["status", "--porcelain", "--"].into_iter().chain(sources.iter().map(String::as_str));
         commit = id;
-        changed = git(&[&["status", "--porcelain", "--"], &SOURCES[..]].concat()).is_some();
-        SOURCES.into_iter().flat_map(watched).for_each(|path| println!("cargo::rerun-if-changed={path}"));
+        changed = git(&words.collect::<Vec<_>>()).is_some();
+        sources.iter().flat_map(|source| watched(source)).for_each(|path| {
+            println!("cargo::rerun-if-changed={path}");
+        });
         where_head_is().for_each(|path| println!("cargo::rerun-if-changed={path}"));
     }
     println!("cargo::rustc-env=ISOTHERM_COMMIT={commit}");
     println!("cargo::rustc-env=ISOTHERM_CHANGED={}", u8::from(changed));
+}
+
+/// Returns the folders of the crates that the server is made of, by their manifests, and the files that say
+/// of what else; seen from this folder.
+fn sources() -> Vec<String> {
+    let mut folders = vec!["../server".to_string()];
+    let mut at = 0;
+    while let Some(folder) = folders.get(at) {
+        let manifest = std::fs::read_to_string(format!("{folder}/Cargo.toml")).unwrap_or_default();
+        let built = manifest.split("[dev-dependencies]").next().unwrap_or_default();
+        let names = built.lines().filter_map(|line| line.strip_prefix("isotherm-")?.split(['.', ' ']).next());
+        for folder in names.map(|name| format!("../{name}")) {
+            if !folders.contains(&folder) {
+                folders.push(folder);
+            }
+        }
+        at += 1;
+    }
+    folders.into_iter().chain(["../../Cargo.toml", "../../Cargo.lock"].map(String::from)).collect()
 }
 
 /// A crate's tests are not in the server; a change of them builds nothing.
