@@ -750,3 +750,21 @@ fn a_transaction_that_promotes_is_logged_from_there() {
     client.check("MGET n behind after", "*3\r\n$5\r\n60000\r\n$1\r\n1\r\n$1\r\n1\r\n");
     client.check("DBSIZE", ":3\r\n");
 }
+
+/// A sentinel promotes by a transaction, and asks what has become of it on the same connection: neither waits
+/// for replicas that the new primary does not have yet.
+#[test]
+fn a_promotion_in_a_transaction_waits_for_no_replica() {
+    let primary = start(&[]);
+    let replica = start(&["--repl-ack-quorum", "1", "--repl-ack-timeout", "60000"]);
+    primary.client().check("SET key value", "+OK\r\n");
+    follow(&replica, &primary);
+    let mut client = replica.client();
+    client.check("MULTI", "+OK\r\n");
+    client.check("REPLICAOF NO ONE", "+QUEUED\r\n");
+    client.check("PING", "+QUEUED\r\n");
+    client.send("EXEC\r\nPING\r\n");
+    client.expect("*2\r\n+OK\r\n+PONG\r\n");
+    client.expect("+PONG\r\n");
+    assert!(client.ask("INFO replication").contains("role:master\r\n"));
+}
