@@ -29,7 +29,7 @@
 //! but the last has its length in the list: bytes after it are not part of the log.
 //!
 //! **A start that finds the disk full** may have to give the history of the last file another name first.
-//! Its writer begins as after a list that failed: writes are refused, and nothing is written to that file,
+//! The writer begins as after a list that failed: writes are refused, and nothing is written to that file,
 //! until the list is written.
 //!
 //! **Switched on while there is data**, the writer lists its files only with the first base: until then a

@@ -133,7 +133,7 @@ fn keys_of_a_slot_are_listed_behind_a_suspended_transaction() {
         .expect("*2\r\n-ERR Script killed by user with SCRIPT KILL. script: on @user_script:1.\r\n+OK\r\n");
 }
 
-/// Who replicates whom is the bus's to say.
+/// A role that the bus does not know of would leave a shard without a primary.
 #[test]
 fn roles_are_not_set_past_the_bus() {
     let server = start(1);

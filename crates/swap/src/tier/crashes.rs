@@ -1,7 +1,7 @@
 //! Bases that refer to the log, on a disk that loses power at any call and fails syncs by a seed: what the
 //! manifest in force names is there.
 //!
-//! `SEEDS=0..10000 cargo test --profile fast -p isotherm-swap --lib tier::crashes` for more seeds.
+//! `SEEDS=0..10000 cargo test --profile ci -p isotherm-swap --lib tier::crashes` for more seeds.
 
 use isotherm_disk::{
     Call, Damage, Disk, Fault, Mode, Plan, RandomFault, SimDisk, read_exact_at, write_all_at,
