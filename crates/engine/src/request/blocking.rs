@@ -39,7 +39,7 @@ use crate::request::execute::{self, Exec, Invocation};
 use crate::request::lock_set::{try_extend, try_extend_to_keys};
 use crate::request::metering::{Part, Timed};
 use crate::request::slots::refusal::Refusal;
-use crate::request::slots::route::{self, Asked, Desk, Who};
+use crate::request::slots::route::{self, Asked, Who};
 use isotherm_allocator::class_bytes;
 use isotherm_node::Node;
 use isotherm_node::cluster::requests::{Asker, ClusterRequest};
@@ -364,7 +364,7 @@ fn judge(exec: &mut Exec, client: &Client) -> Judged {
     let &Client { command, db, reads_of_replica, .. } = client;
     let who = Who { db, reads_of_replica, asking: false, is_queued: false, queue: None };
     let asked = Asked { command, args: client.args.args(), flags: command.spec.flags, slot, who };
-    let refusal = match route::judge(&mut Desk { reads_now: true, ..exec.desk() }, asked) {
+    let refusal = match route::judge(&mut exec.desk(), asked) {
         Ok(()) => return Judged::MayRun,
         Err(Refusal::UnderWay) => return Judged::UnderWay,
         Err(refusal) => refusal,

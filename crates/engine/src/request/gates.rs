@@ -23,10 +23,12 @@ use crate::request::resolve::{Found, Request};
 use crate::request::script_flags::flags_of_script;
 use crate::request::slots::refusal::Refusal;
 use crate::request::slots::route;
+use crate::request::turn::FETCHES_MAX;
 use isotherm_config::{Id, id};
 use isotherm_node::Node;
 use isotherm_node::effects::pubsub::Kind;
 use isotherm_node::mail::tasks::Tasks;
+use isotherm_node::request::caller::Authority;
 use isotherm_node::request::entry::Entry;
 use isotherm_node::request::gate_bits::{Gates, LOOKS_AT_KEYS};
 use isotherm_node::request::next::WaitReason;
@@ -239,18 +241,32 @@ fn slot(asked: &mut Asked<'_, '_>) -> Verdict {
     let (command, args) = (asked.command(), asked.request.args);
     // A slot that became this node's after the word was read is asked about once more.
     for _ in 0..2 {
-        let mut desk = asked.exec.desk();
-        let Err(refusal) = route::ask(&mut desk, asked.session, command, args, asked.flags) else {
+        let Err(refusal) = route::ask(&mut asked.exec.desk(), asked.session, command, args, asked.flags)
+        else {
             return Verdict::Pass;
         };
-        if refusal == Refusal::UnderWay {
-            return Verdict::Park(WaitReason::Lease);
+        match refusal {
+            Refusal::UnderWay => return Verdict::Park(WaitReason::Lease),
+            Refusal::Unread if may_wait_for_records(asked) => {
+                let keys = asked.exec.route.take_unread();
+                return Verdict::Park(WaitReason::Cold(asked.exec.fetch(keys)));
+            }
+            _ => {}
         }
+        let mut desk = asked.exec.desk();
         if let Some(text) = route::text_of(&mut desk, refusal, &asked.session.shared) {
             return Verdict::Redirect(text);
         }
     }
     Verdict::Redirect(Refusal::Unbound.text().into())
+}
+
+/// Counts a wait for records that say whether keys are there. Without another one the keys count as there.
+fn may_wait_for_records(asked: &mut Asked<'_, '_>) -> bool {
+    let fetches = &mut asked.session.fetches;
+    let may_wait = asked.exec.may_fetch(Authority::Server) && *fetches < FETCHES_MAX;
+    *fetches = if may_wait { *fetches + 1 } else { 0 };
+    may_wait
 }
 
 fn redirect(asked: &mut Asked<'_, '_>) -> Verdict {

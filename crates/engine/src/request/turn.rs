@@ -24,7 +24,7 @@ use isotherm_node::session::Session;
 
 /// Maximum number of times that a command is parked for values on disk. Commands that search a list, or a
 /// sorted set among equal scores, are parked some 15 times.
-const FETCHES_MAX: u8 = 16;
+pub(super) const FETCHES_MAX: u8 = 16;
 
 /// State with which a command of a session is run.
 pub struct Turn<'t> {

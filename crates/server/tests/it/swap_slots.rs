@@ -533,3 +533,38 @@ fn slots_are_deleted_with_what_is_on_disk() {
         world.check_empty(0);
     }
 }
+
+/// A slot is on its way, one key of a command is missing and another may be in a record of a disk that hangs:
+/// the command waits without its locks, and is sent where it belongs when the disk is back.
+#[test]
+fn a_command_of_a_migrating_slot_waits_for_the_disk_without_locks() {
+    let mut world = World::new("waits", &["--io-threads", "1", "--swap-read-timeout", "600000"]);
+    let (mut caller, slot) = (world.caller(), world.slots()[1]);
+    caller.fill("{b}");
+    world.sink(0);
+    world.open(slot, 0);
+    let (node, client) = (&world.nodes[0], &mut world.clients[0]);
+    client.check("DEBUG SWAP-FAULT READ HANG", OK);
+    let mut waiting: Vec<Client> = Vec::new();
+    for words in ["MGET {b}s4 {b}gone", "SINTERSTORE {b}gone {b}s9 {b}none"] {
+        waiting.push(node.client());
+        waiting.last_mut().expect("one").send(encode(&words.split(' ').collect::<Vec<_>>()));
+    }
+    let mut transaction = node.client();
+    for line in ["MULTI", "GET {b}s14", "GET {b}gone"] {
+        transaction.ask(line);
+    }
+    transaction.send(encode(&["EXEC"]));
+    waiting.push(transaction);
+    let waits = |line: &&str| {
+        line.split(' ').any(|word| word.strip_prefix("flags=").is_some_and(|flags| flags.contains('b')))
+    };
+    wait_until("all three wait", || client.ask("CLIENT LIST").lines().filter(waits).count() == 3);
+    // Its partition is that of the others.
+    client.check("GET {b}new", &format!("-ASK {slot} 127.0.0.1:{}\r\n", world.nodes[1].server.port));
+    client.check("DEBUG SWAP-FAULT READ NONE", OK);
+    for mut waiting in waiting {
+        waiting.expect("-TRYAGAIN Multiple keys request during rehashing of slot\r\n");
+    }
+    client.check("MGET {b}no {b}gone", &format!("-ASK {slot} 127.0.0.1:{}\r\n", world.nodes[1].server.port));
+}

@@ -18,6 +18,9 @@ pub enum Refusal {
     Ask(Slot),
     /// A key that is missing here is on its way: whether it is there is known in a moment.
     UnderWay,
+    /// Some keys are missing, and of the others a record on disk says whether they are there: they are read,
+    /// and the request is judged again.
+    Unread,
 }
 
 impl Refusal {
@@ -25,7 +28,7 @@ impl Refusal {
     pub fn text(self) -> &'static str {
         match self {
             Refusal::CrossSlot => "CROSSSLOT Keys in request don't hash to the same slot",
-            Refusal::TryAgain | Refusal::UnderWay => {
+            Refusal::TryAgain | Refusal::UnderWay | Refusal::Unread => {
                 "TRYAGAIN Multiple keys request during rehashing of slot"
             }
             Refusal::Down => "CLUSTERDOWN The cluster is down",

@@ -14,8 +14,9 @@
 use isotherm_cluster::topology::State;
 use isotherm_cluster::{Flags as NodeFlags, Slot};
 use isotherm_commands::Flags;
-use isotherm_commands::spec::{Databases, Reach, slot_positions};
-use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Lookup, Txn, Want};
+use isotherm_commands::call::{ColdKey, ColdKeys};
+use isotherm_commands::spec::{Databases, Need, Reach, slot_positions};
+use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Lookup, Txn, Want, Whereabouts};
 use isotherm_resp::Args;
 use std::sync::Arc;
 
@@ -43,6 +44,8 @@ pub struct Route {
     pub gates: Gates,
     /// Slot of the request that the gate has looked at last, if that request has one.
     pub slot: Option<Slot>,
+    /// Keys that a refusal as `Unread` has to know of: each may be in a record on disk.
+    unread: Vec<ColdKey>,
     /// Kept for its memory.
     pub text: Vec<u8>,
 }
@@ -63,6 +66,7 @@ impl Route {
             topology: None,
             gates: Gates::NONE,
             slot: None,
+            unread: Vec::new(),
             text: Vec::new(),
         };
         route.refresh();
@@ -91,6 +95,11 @@ impl Route {
         self.topology.as_ref().expect("a member of a cluster has a topology")
     }
 
+    /// Takes the keys for which the last request was refused as `Unread`.
+    pub fn take_unread(&mut self) -> ColdKeys {
+        ColdKeys { keys: std::mem::take(&mut self.unread) }
+    }
+
     /// `slot`: that of the one key.
     #[inline]
     pub fn hint(&self, slot: Option<Slot>) -> Hint {
@@ -113,8 +122,8 @@ pub struct Desk<'d> {
     pub clock: &'d mut CommandClock,
     pub pump: &'d mut Pump,
     pub locks: &'d mut LockSet,
-    /// Keys that may be in a record on disk are looked up there under the lock. Else they count as there: the
-    /// command reads them before it runs, and is judged again.
+    /// Keys that may be in a record on disk are looked up there under the lock, as a script looks up all that
+    /// it needs. Else they count as there: the command reads them before it runs, and is judged again.
     pub reads_now: bool,
 }
 
@@ -220,8 +229,8 @@ impl<'a> Who<'a> {
 struct Counts {
     missing: usize,
     existing: usize,
-    /// Some of these were not looked up.
-    are_presumed: bool,
+    /// Among the existing, those that may be in a record on disk, and were not looked up there.
+    presumed: usize,
     /// Two of the keys differ.
     are_several: bool,
     /// A missing key is on its way to another node.
@@ -250,11 +259,7 @@ pub fn judge(desk: &mut Desk<'_>, asked: Asked<'_>) -> Result<(), Refusal> {
         true => (is_migrating(state), !is_migrating(state)),
         false => (false, false),
     };
-    let mut counts = if migrating || importing { count_keys(desk, asked)? } else { Counts::default() };
-    if counts.missing > 0 && counts.are_presumed {
-        desk.reads_now = true;
-        counts = count_keys(desk, asked)?;
-    }
+    let counts = if migrating || importing { count_keys(desk, asked)? } else { Counts::default() };
     if topology.state != State::Ok {
         check_down(desk.node, flags)?;
     }
@@ -265,7 +270,11 @@ pub fn judge(desk: &mut Desk<'_>, asked: Asked<'_>) -> Result<(), Refusal> {
         return Err(Refusal::UnderWay);
     }
     if migrating && counts.missing > 0 {
-        return Err(if counts.existing > 0 { Refusal::TryAgain } else { Refusal::Ask(slot) });
+        return Err(match counts.existing {
+            0 => Refusal::Ask(slot),
+            _ if counts.existing > counts.presumed => Refusal::TryAgain,
+            _ => Refusal::Unread,
+        });
     }
     if importing && (who.asking || flags.has(Flags::ASKING)) {
         let may_be_split = counts.are_several && counts.missing > 0;
@@ -310,6 +319,7 @@ fn check_down(node: &Node, flags: Flags) -> Result<(), Refusal> {
 fn count_keys(desk: &mut Desk<'_>, asked: Asked<'_>) -> Result<Counts, Refusal> {
     let (mut counts, mut first, mut db) = (Counts::default(), None, asked.who.db);
     let counts_keys = !asked.who.is_queued && !asked.flags.has(Flags::PUBSUB);
+    desk.route.unread.clear();
     // EXEC has keys of its own: those of its conditions.
     let one = [(asked.command, asked.args)];
     let queue = asked.who.queue.unwrap_or_default();
@@ -324,16 +334,16 @@ fn count_keys(desk: &mut Desk<'_>, asked: Asked<'_>) -> Result<Counts, Refusal> 
         }
         for name in positions.iter().map(|(at, _)| args.get(*at)) {
             counts.are_several |= *first.get_or_insert(name) != name;
-            match counts_keys {
-                true if desk.presumes(db, name) => {
-                    (counts.existing, counts.are_presumed) = (counts.existing + 1, true)
+            match counts_keys.then(|| desk.look_up(db, name)) {
+                None => {}
+                Some(Presence::Presumed) => {
+                    (counts.existing, counts.presumed) = (counts.existing + 1, counts.presumed + 1)
                 }
-                true if is_there(desk, db, name) => counts.existing += 1,
-                true => {
+                Some(Presence::There) => counts.existing += 1,
+                Some(Presence::Missing) => {
                     counts.missing += 1;
                     counts.are_under_way |= desk.node.migrations.flights.await_end(db, name);
                 }
-                false => {}
             }
         }
     }
@@ -344,18 +354,37 @@ fn existing(node: &Node, number: i64) -> Option<Db> {
     u16::try_from(number).ok().filter(|number| *number < node.config.databases()).map(Db)
 }
 
-fn is_there(desk: &mut Desk<'_>, db: Db, name: &[u8]) -> bool {
-    desk.clock.begin();
-    let conditions = Conditions { now: desk.clock.now(), expiry_mode: ExpiryMode::Hide, no_touch: true };
-    let key = desk.node.keyspace.key(name);
-    let is_found = Txn::new(desk.held, conditions, desk.pump).find(db, &key, Lookup::Silent).is_some();
-    // A key that could not be read may be there: its command says so.
-    is_found || desk.held.may_be_frozen(db, &key)
+enum Presence {
+    There,
+    Missing,
+    /// A record on disk says whether the key is there.
+    Presumed,
 }
 
 impl Desk<'_> {
-    fn presumes(&mut self, db: Db, name: &[u8]) -> bool {
-        !self.reads_now && self.held.may_be_frozen(db, &self.node.keyspace.key(name))
+    fn look_up(&mut self, db: Db, name: &[u8]) -> Presence {
+        let key = self.node.keyspace.key(name);
+        if !self.reads_now {
+            match self.held.whereabouts(db, &key, false) {
+                Whereabouts::Frozen(..) => {
+                    self.route.unread.push(ColdKey::of(db, name, Need::Nothing, false));
+                    return Presence::Presumed;
+                }
+                // The key may be there, and the next command tries to read it again.
+                Whereabouts::Unreadable => {
+                    self.held.forget_failure(db, &key);
+                    return Presence::There;
+                }
+                Whereabouts::Here | Whereabouts::Away(_) => {}
+            }
+        }
+        self.clock.begin();
+        let conditions = Conditions { now: self.clock.now(), expiry_mode: ExpiryMode::Hide, no_touch: true };
+        let is_found = Txn::new(self.held, conditions, self.pump).find(db, &key, Lookup::Silent).is_some();
+        match is_found || self.reads_now && self.held.may_be_frozen(db, &key) {
+            true => Presence::There,
+            false => Presence::Missing,
+        }
     }
 }
 
