@@ -447,6 +447,32 @@ fn a_replica_follows_its_primary_and_hears_of_an_open_slot_first() {
     assert!(!primary.ask("CLUSTER NODES").contains(&mark));
 }
 
+/// The end of a refused request does not open a slot that the next one has found empty.
+#[test]
+fn a_slot_is_given_away_by_one_request_at_a_time() {
+    let nodes = cluster(2, &["--repl-diskless-sync-delay", "0"]);
+    let replica = Node::start(&["--repl-diskless-sync-delay", "0"]);
+    meet(&nodes[0], &replica);
+    wait_until("it knows all slots", || nodes.iter().all(|node| known(node) == 3) && replica.is_ok());
+    let mut primary = nodes[0].client();
+    primary.check("SET {06S}1 x", "+OK\r\n");
+    replica.client().check(&format!("CLUSTER REPLICATE {}", nodes[0].id), "+OK\r\n");
+    wait_until("it has the data", || replica.client().ask("DBSIZE") == ":1\r\n");
+    let slot = slot_of(&mut primary, "{b}").to_string();
+    crate::failover::suspend(&replica.server);
+    let [mut first, mut second] = ["300", "100000"].map(|timeout| {
+        let mut client = nodes[0].client();
+        client.send(encode(&["CLUSTER", "SETSLOT", &slot, "NODE", &nodes[1].id, "TIMEOUT", timeout]));
+        wait_until("the slot is closed", || primary.ask("GET {b}1").starts_with('-'));
+        client
+    });
+    first.expect("-NOREPLICAS Not enough good replicas to write.\r\n");
+    let is_written = primary.ask("SET {b}1 x") == "+OK\r\n";
+    replica.server.signal("CONT");
+    let is_given = second.read_reply() == b"+OK\r\n";
+    assert!(!(is_written && is_given), "the key of an acknowledged write is gone");
+}
+
 #[test]
 fn a_replica_that_restarts_has_one_link_which_begins_behind_its_load() {
     const KEYS: usize = 300;

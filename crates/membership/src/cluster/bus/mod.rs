@@ -33,7 +33,7 @@ use isotherm_cluster::topology::Topology;
 use isotherm_cluster::topology::info::Counts;
 use isotherm_cluster::wire::{self, Caps, Defect, Type};
 use isotherm_reactor::{Events, Listener, Mailbox, Ready, Stream, Token};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -93,6 +93,8 @@ pub struct BusThread {
     /// Clients and workers whose requests are under way, each with the slot whose word was closed for the
     /// request.
     askers: BTreeMap<RequestId, (Asker, Option<Slot>)>,
+    /// Slots whose word a look may have closed, each with further requests that are to give it away.
+    closing: BTreeMap<Slot, VecDeque<Looked>>,
     hands: hands::Hand,
     replicas_first: std::sync::mpsc::Sender<Looked>,
     saver: std::sync::mpsc::Sender<saver::Job>,
@@ -138,6 +140,7 @@ pub fn start(node: &'static Node, opened: Opened) -> io::Result<()> {
         accepted: 1,
         asked: 0,
         askers: BTreeMap::new(),
+        closing: BTreeMap::new(),
         hands,
         replicas_first,
         saver,

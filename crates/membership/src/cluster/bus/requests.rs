@@ -9,6 +9,7 @@ use isotherm_cluster::{NodeId, Slot};
 use isotherm_keyspace::{Held, Want};
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::parse_i64;
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::settings::BUS_PORT_OFFSET;
@@ -55,16 +56,41 @@ fn close_if_empty(node: &'static Node, slot: Slot) -> bool {
 type Parsed = Result<Request, Vec<u8>>;
 
 impl BusThread {
+    /// Begins a request. Of those that give away one slot each waits for the one before: the end of a refused
+    /// one would open the slot that the next has closed.
     pub(super) fn request(&mut self, request: ClusterRequest) {
         let ClusterRequest { args, asker } = request;
         match parse(args.args()) {
             Err(text) => asker.refuse(text),
             Ok(request) => {
                 let looked = Looked { request, args, asker };
-                match self.depends_on_keys(&looked.request) {
-                    true => self.hand(hands::Work::Look(looked)),
-                    false => self.looked(looked),
+                let closing = closed_for(&looked.request).and_then(|slot| self.closing.get_mut(&slot));
+                match closing {
+                    Some(waiting) => waiting.push_back(looked),
+                    None => self.begin(looked),
                 }
+            }
+        }
+    }
+
+    fn begin(&mut self, looked: Looked) {
+        if !self.depends_on_keys(&looked.request) {
+            return self.looked(looked);
+        }
+        if let Some(slot) = closed_for(&looked.request) {
+            self.closing.insert(slot, VecDeque::new());
+        }
+        self.hand(hands::Work::Look(looked));
+    }
+
+    /// Ends a request for which a look may have closed a slot. The next one's look comes after this.
+    fn reopen(&mut self, slot: Slot) {
+        self.hand(hands::Work::Restore(slot));
+        let mut waiting = self.closing.remove(&slot).unwrap_or_default();
+        while let Some(next) = waiting.pop_front() {
+            self.begin(next);
+            if let Some(closing) = self.closing.get_mut(&slot) {
+                return closing.append(&mut waiting);
             }
         }
     }
@@ -84,10 +110,10 @@ impl BusThread {
         match done {
             Ok(()) => self.ask(looked),
             Err(text) => {
-                if let Some(slot) = closed_for(&looked.request) {
-                    self.hand(hands::Work::Restore(slot));
-                }
                 looked.asker.refuse(text);
+                if let Some(slot) = closed_for(&looked.request) {
+                    self.reopen(slot);
+                }
             }
         }
     }
@@ -106,16 +132,13 @@ impl BusThread {
     fn ask(&mut self, looked: Looked) {
         self.asked += 1;
         let id = RequestId(self.asked);
-        let closed = closed_for(&looked.request).filter(|slot| self.machine.is_involved(*slot));
+        let closed = closed_for(&looked.request).filter(|slot| self.closing.contains_key(slot));
         self.askers.insert(id, (looked.asker, closed));
         self.step(Input::Request { id, request: looked.request });
     }
 
     pub(super) fn answer(&mut self, id: RequestId, answer: Answer) {
         let Some((asker, closed)) = self.askers.remove(&id) else { return };
-        if let Some(slot) = closed {
-            self.hand(hands::Work::Restore(slot));
-        }
         let mut reply: Reply = asker.reply();
         match answer {
             Answer::Ok => reply.ok(),
@@ -125,6 +148,9 @@ impl BusThread {
             Answer::Error(text) => reply.error(format!("ERR {text}")),
         }
         asker.answer(reply);
+        if let Some(slot) = closed {
+            self.reopen(slot);
+        }
     }
 }
 
