@@ -14,7 +14,7 @@ use isotherm_node::observe::holds::Work;
 use isotherm_node::observe::latency::monitor::Event;
 use isotherm_node::observe::stats::ThreadStats;
 use isotherm_node::room::shortage;
-use isotherm_node::room::shortage::{MemoryShort, Relief, ValueDisk};
+use isotherm_node::room::shortage::{GaveWay, MemoryShort, Relief, ValueDisk};
 use isotherm_node::session::client_memory;
 use isotherm_node::tier::{copies, pace};
 use isotherm_runtime::time::unix_now;
@@ -56,7 +56,10 @@ pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats:
     // Memory that was removed and not freed yet is neither a reason to evict nor one to refuse.
     let has_unfreed = !room.is_there() && !free_removed(node);
     let tier = node.tier();
-    let has_dropped = !room.is_there() && tier.is_some_and(|tier| copies::give_way(node, tier));
+    let gave_way = match tier.filter(|_| !room.is_there()) {
+        Some(tier) => copies::give_way(node, tier),
+        None => GaveWay::Nothing,
+    };
     if room.is_there() {
         return Room::Enough;
     }
@@ -73,7 +76,7 @@ pub fn make_room(node: &Node, prng: &mut Prng, sink: &mut dyn EffectSink, stats:
     });
     let seen = MemoryShort {
         has_unfreed,
-        has_dropped,
+        gave_way,
         disk: tier.map_or(ValueDisk::None, |tier| tier.takes()),
         is_far_above: node.pressing_used_bytes() > pace::waits_above(limit),
         may_evict: policy.is_some(),

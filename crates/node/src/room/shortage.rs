@@ -42,13 +42,23 @@ pub enum ValueDisk {
     },
 }
 
+/// Result of a round in which copies are dropped, as far as less presses on the limit: lent values never did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GaveWay {
+    Nothing,
+    /// Some copies were dropped, and there are no more.
+    All,
+    /// Some copies were dropped, and there may be more.
+    Some,
+}
+
 /// Memory above its limit, as it was found.
 #[derive(Clone, Copy, Debug)]
 pub struct MemoryShort {
     /// Removed data is not freed yet.
     pub has_unfreed: bool,
-    /// Copies have just been dropped.
-    pub has_dropped: bool,
+    /// Copies that have just been dropped.
+    pub gave_way: GaveWay,
     pub disk: ValueDisk,
     /// True if memory is above the limit by more than the margin within which writers continue.
     pub is_far_above: bool,
@@ -71,8 +81,14 @@ pub enum Relief {
 
 pub fn for_memory(seen: MemoryShort) -> Relief {
     let evict = |gain| if seen.may_evict { Relief::Evict(gain) } else { Relief::Refuse };
+    // Far above the limit the last copies are no room for a command: it may bring more than they took.
+    let has_dropped = match seen.gave_way {
+        GaveWay::Nothing => false,
+        GaveWay::All => !seen.is_far_above,
+        GaveWay::Some => true,
+    };
     match seen.disk {
-        _ if seen.has_unfreed || seen.has_dropped => Relief::UnderWay,
+        _ if seen.has_unfreed || has_dropped => Relief::UnderWay,
         ValueDisk::Takes if seen.is_far_above => Relief::HoldWriters,
         ValueDisk::Takes => Relief::UnderWay,
         ValueDisk::Unasked if !seen.is_far_above => Relief::UnderWay,
@@ -137,7 +153,7 @@ mod tests {
             for (is_far_above, relief) in [(false, little), (true, far)] {
                 let seen = MemoryShort {
                     has_unfreed: false,
-                    has_dropped: false,
+                    gave_way: GaveWay::Nothing,
                     disk,
                     is_far_above,
                     may_evict: true,
@@ -151,12 +167,29 @@ mod tests {
 
     #[test]
     fn while_anything_else_can_leave_nothing_is_evicted_or_refused() {
+        use GaveWay::{All, Nothing, Some};
         for disk in DISKS {
-            for (has_unfreed, has_dropped) in [(true, false), (false, true), (true, true)] {
-                let seen =
-                    MemoryShort { has_unfreed, has_dropped, disk, is_far_above: true, may_evict: true };
+            for (has_unfreed, gave_way, is_far_above) in
+                [(true, Nothing, true), (false, Some, true), (true, All, true), (false, All, false)]
+            {
+                let seen = MemoryShort { has_unfreed, gave_way, disk, is_far_above, may_evict: true };
                 assert_eq!(for_memory(seen), Relief::UnderWay, "{seen:?}");
             }
+        }
+    }
+
+    /// A command may bring more than the last copies took.
+    #[test]
+    fn the_last_copies_are_no_room_far_above_the_limit() {
+        for disk in DISKS {
+            let seen = |gave_way| MemoryShort {
+                has_unfreed: false,
+                gave_way,
+                disk,
+                is_far_above: true,
+                may_evict: true,
+            };
+            assert_eq!(for_memory(seen(GaveWay::All)), for_memory(seen(GaveWay::Nothing)), "{disk:?}");
         }
     }
 

@@ -12,6 +12,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::state::Tier;
 use crate::Node;
+use crate::room::shortage::GaveWay;
 use isotherm_runtime::time::unix_now;
 
 /// Copies that go under one lock.
@@ -30,27 +31,31 @@ pub fn bound(node: &Node, tier: &Tier) {
     });
 }
 
-/// Drops what there is, as memory is above its limit, if that was not done just now. Returns whether less
-/// presses on it then.
-pub fn give_way(node: &Node, tier: &Tier) -> bool {
+/// Drops what there is, as memory is above its limit, if that was not done just now.
+pub fn give_way(node: &Node, tier: &Tier) -> GaveWay {
     let (now_ms, last_ms) = (tier.now_ms(), tier.lent.round_ms.load(Relaxed));
     if now_ms < last_ms + ROUND_MS {
-        return false;
+        return GaveWay::Nothing;
     }
     bound(node, tier);
-    let (mut dropped, mut clean) = (0, 0);
+    let (mut dropped, mut clean, mut are_more) = (0, 0, false);
     for partition in 0..node.keyspace.partition_count() as u16 {
         let mut held = Held::new(&node.keyspace);
         held.acquire(Want::One(partition));
         let some = held.drop_copies(partition, tier.lent.bytes_max(), DROPS_PER_HOLD, unix_now());
         clean += some.clean;
         dropped += some.clean + some.lent;
+        are_more |= some.clean == DROPS_PER_HOLD || dropped >= DROPS_PER_ROUND;
         if dropped >= DROPS_PER_ROUND {
-            return clean > 0;
+            break;
         }
     }
     if dropped == 0 {
         tier.lent.round_ms.store(now_ms, Relaxed);
     }
-    clean > 0
+    match (clean, are_more) {
+        (0, _) => GaveWay::Nothing,
+        (_, true) => GaveWay::Some,
+        (_, false) => GaveWay::All,
+    }
 }
