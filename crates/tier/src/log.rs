@@ -6,8 +6,8 @@
 //!                                                             failed: its segment is closed, its records get other places
 //! ```
 //! Invariants: a record's bytes are in memory, in its group, until `written` returned the group; so a failed
-//! write loses nothing. At most [`GROUPS_WAITING_MAX`] groups are in memory. Values that come from memory
-//! never take the reserve of cleaning.
+//! write loses nothing. At most [`GROUPS_WAITING_MAX`] groups wait in memory, or as many as the caller sets
+//! below that. Values that come from memory never take the reserve of cleaning.
 
 use crate::cleaning::Cleaning;
 use crate::config::LogConfig;
@@ -84,6 +84,7 @@ pub struct Log {
     filling: [Option<Filling>; Generation::ALL.len()],
     ready: VecDeque<(Generation, Group)>,
     writing: Vec<(Ticket, Generation, Group)>,
+    groups_waiting_max: usize,
     next_ticket: u64,
     /// Bytes of records that came from memory.
     fresh_bytes: u64,
@@ -101,6 +102,7 @@ impl Log {
             filling: [None, None, None],
             ready: VecDeque::new(),
             writing: Vec::new(),
+            groups_waiting_max: GROUPS_WAITING_MAX,
             next_ticket: 0,
             fresh_bytes: 0,
             dropping: None,
@@ -187,7 +189,7 @@ impl Log {
     }
 
     fn begin_group(&mut self, generation: Generation, record_bytes: usize) -> Result<(), Full> {
-        if self.ready.len() + self.writing.len() >= GROUPS_WAITING_MAX {
+        if self.ready.len() + self.writing.len() >= self.groups_waiting_max {
             return Err(Full::Writes);
         }
         let needed = Group::bytes_with(record_bytes).max(TAIL_BYTES_MIN) as u64;
@@ -278,6 +280,12 @@ impl Log {
     /// `cleaning`: the cleaning in progress.
     pub fn is_cleaning_due(&self, ahead: u32, cleaning: Option<&Cleaning>) -> bool {
         self.segments.is_cleaning_due(self.config.reserve_segments(), ahead, cleaning)
+    }
+
+    /// Sets how many groups may wait for the disk, at most [`GROUPS_WAITING_MAX`]. With one there is always
+    /// progress.
+    pub fn set_groups_waiting_max(&mut self, groups: usize) {
+        self.groups_waiting_max = groups.clamp(1, GROUPS_WAITING_MAX);
     }
 
     /// Lets values from memory begin segments, or not, while others need the space of the file system.

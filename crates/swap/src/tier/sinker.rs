@@ -224,6 +224,7 @@ impl Sinker {
 
     /// Writers and readers see where memory stands.
     fn publish(&mut self) {
+        self.bound_groups();
         let (node, tier) = (self.node, &self.tier);
         let (limit, used) = (node.config.memory_target_bytes(), node.counted_memory_bytes());
         let upper = node.config.swap_upper_percent();

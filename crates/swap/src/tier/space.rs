@@ -16,7 +16,7 @@
 //! A file system can refuse what it claims to have (a quota, blocks that are reserved). Then it is short
 //! until as much as a group of values was written in addition to the segments, which is tried each second.
 
-use isotherm_tier::GROUP_BYTES;
+use isotherm_tier::{GROUP_BYTES, GROUPS_WAITING_MAX};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -184,15 +184,36 @@ impl Sinker {
         self.log.set_may_grow(self.space.space != Space::Short && !self.space.is_refused);
     }
 
+    /// Bounds what waits for the disk by the limit of memory, as it is at present.
+    pub(super) fn bound_groups(&mut self) {
+        self.log.set_groups_waiting_max(groups_waiting_max(self.node.config.memory_target_bytes()));
+    }
+
     /// A file went.
     pub(super) fn look_again(&mut self) {
         self.space.looked = None;
     }
 }
 
+/// Returns how many groups may wait for the disk: a 64th part of the limit, and at least one beside that
+/// which is written. 1 GB permits 16 MB; 20 MB permit 2 MB.
+fn groups_waiting_max(limit_bytes: u64) -> usize {
+    const DIVISOR: u64 = 64;
+    match limit_bytes {
+        0 => GROUPS_WAITING_MAX,
+        limit => (limit / DIVISOR / GROUP_BYTES as u64).clamp(2, GROUPS_WAITING_MAX as u64) as usize,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_that_wait_follow_the_limit() {
+        let limits = [0, 1, 20 << 20, 192 << 20, GB, 64 * GB];
+        assert_eq!(limits.map(groups_waiting_max), [16, 2, 2, 3, 16, 16]);
+    }
 
     const GB: u64 = 1 << 30;
 
