@@ -84,7 +84,7 @@ pub use upkeep::due::DueHand;
 pub use upkeep::evict::{Evicted, EvictionGain, EvictionPolicy};
 pub use upkeep::expire::ExpireStep;
 pub use upkeep::freeze::{Freezable, FreezeLimits};
-pub use upkeep::sink::{DroppedCopies, Payload, SinkLimits, SinkRoom, Sinkable};
+pub use upkeep::sink::{DropLimits, DroppedCopies, Payload, SinkLimits, SinkRoom, Sinkable};
 pub use upkeep::sink_nodes::{ByNodes, NodeHand, SinkableNode};
 pub use upkeep::slot_hand::SlotHand;
 pub use upkeep::snapshot::{Snapshot, SnapshotBundle, SnapshotEntry, SnapshotItem, SnapshotNode};

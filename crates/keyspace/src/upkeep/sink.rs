@@ -103,6 +103,16 @@ pub struct SinkLimits {
     pub by_nodes: ByNodes,
 }
 
+/// Limits of the copies that stay, and of those that go in one hold.
+#[derive(Clone, Copy, Debug)]
+pub struct DropLimits {
+    /// Lent values beyond these bytes go, and nodes if that is 0.
+    pub lent_bytes_max: usize,
+    pub count_max: usize,
+    /// Time for which a node stays that came back for a command.
+    pub given_ms: i64,
+}
+
 /// Copies that have left memory.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct DroppedCopies {
@@ -111,22 +121,16 @@ pub struct DroppedCopies {
 }
 
 impl Held<'_> {
-    /// Drops some copies of a partition that is held: values that are lent beyond `lent_bytes_max`, and nodes
-    /// if that is 0.
-    pub fn drop_copies(
-        &mut self,
-        number: u16,
-        lent_bytes_max: usize,
-        count_max: usize,
-        now: UnixMs,
-    ) -> DroppedCopies {
+    /// Drops some copies of a partition that is held.
+    pub fn drop_copies(&mut self, number: u16, limits: DropLimits, now: UnixMs) -> DroppedCopies {
+        let DropLimits { lent_bytes_max, count_max, given_ms } = limits;
         let partition = self.numbered(number);
         let cold = &mut partition.store.cold;
         let lent = (0..count_max).take_while(|_| cold.take_oldest(lent_bytes_max, now).is_some()).count();
         if lent_bytes_max > 0 || !cold.has_clean() {
             return DroppedCopies { lent, clean: 0 };
         }
-        let names = cold.some_clean(count_max, now);
+        let names = cold.some_clean(count_max, given_ms, now);
         let clean = names.into_iter().filter(|name| partition.chill_clean_node(*name, now)).count();
         DroppedCopies { lent, clean }
     }

@@ -10,6 +10,7 @@ use crate::access::lock::Held;
 use crate::layout::cold::ColdRef;
 use crate::layout::key::slot_of_blob_head;
 use crate::layout::node_name::{FORM_OF_NODES, NodeAt, NodeName};
+use crate::values::cold::GIVEN_MS;
 use crate::values::image;
 use crate::values::nodewise::Nodewise;
 use crate::values::object::Root;
@@ -88,7 +89,7 @@ impl Held<'_> {
         let is_one = |root: &Root, number| which.are(root, number);
         self.walk_nodes(hand, looks_max, &is_one, &mut |store, collection, at| {
             if let Some((bytes, idle_seconds)) = collection.leaving(store, at.name.index(), now) {
-                let is_awaited = store.cold.was_given(at.name, now);
+                let is_awaited = store.cold.was_given(at.name, GIVEN_MS, now);
                 let is_clean = store.cold.clean(at.name).is_some();
                 visit(SinkableNode { at, bytes, idle_seconds, is_awaited, is_clean, collection, store });
             }

@@ -36,8 +36,8 @@ const BOUND_PARTITIONS: usize = 64;
 /// Limit of the keys of a partition for which a record was read that did not have them: 2 MB. It is more than
 /// one command looks for: of a million keys that do not exist some thousands seem to be in a record.
 const ABSENT_MAX: usize = 1 << 16;
-/// Time for which a node stays that came back for a command, whatever is short: the command is about to run.
-const GIVEN_MS: i64 = 500;
+/// Time for which a node stays that came back for a command: the command is about to run.
+pub const GIVEN_MS: i64 = 500;
 /// Limit of the records of a partition that are kept for nodes that came back: 2 MB.
 const CLEAN_MAX: usize = 1 << 16;
 /// Limit of the nodes of a partition that came back for a command and are remembered: 3 MB.
@@ -232,10 +232,10 @@ impl Cold {
         self.clean.get(&name).copied()
     }
 
-    /// Nodes that could leave without being written, and for which no command waits.
-    pub fn some_clean(&self, count_max: usize, now: UnixMs) -> Vec<NodeName> {
-        let unawaited = self.clean.keys().copied().filter(|name| !self.was_given(*name, now));
-        unawaited.take(count_max).collect()
+    /// Nodes that could leave without being written, and that came back more than `given_ms` ago.
+    pub fn some_clean(&self, count_max: usize, given_ms: i64, now: UnixMs) -> Vec<NodeName> {
+        let is_free = |name: &NodeName| !self.was_given(*name, given_ms, now);
+        self.clean.keys().copied().filter(is_free).take(count_max).collect()
     }
 
     /// Returns the references to the records of all such nodes.
@@ -284,9 +284,9 @@ impl Cold {
     }
 
     /// Returns whether a node came back so recently that its command may not have run yet.
-    pub fn was_given(&self, name: NodeName, now: UnixMs) -> bool {
+    pub fn was_given(&self, name: NodeName, given_ms: i64, now: UnixMs) -> bool {
         let now = SteadyMs::of(now);
-        self.given.get(&name).is_some_and(|at| now.ms_since(*at) < GIVEN_MS)
+        self.given.get(&name).is_some_and(|at| now.ms_since(*at) < given_ms)
     }
 
     /// Waits for the disk, under the lock. `None`: it cannot be read.

@@ -282,7 +282,8 @@ impl World {
         for number in 0..self.keyspace.partition_count() as u16 {
             let mut held = Held::new(&self.keyspace);
             held.acquire(Want::One(number));
-            held.drop_copies(number, 0, usize::MAX, later);
+            let limits = DropLimits { lent_bytes_max: 0, count_max: usize::MAX, given_ms: 0 };
+            held.drop_copies(number, limits, later);
         }
         assert_eq!(self.keeper.lent_bytes.load(Relaxed), 0);
         let ColdCounts { lent_values, .. } = Survey::new(&mut Held::new(&self.keyspace)).cold();

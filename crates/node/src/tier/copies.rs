@@ -7,9 +7,10 @@
 //! ```
 //! Lent bytes do not press: neither does a value leave for them, nor a key, nor is a command refused.
 
-use isotherm_keyspace::{Held, Want};
+use isotherm_keyspace::{DropLimits, Held, Want};
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::pace;
 use super::state::Tier;
 use crate::Node;
 use crate::room::shortage::GaveWay;
@@ -19,6 +20,11 @@ use isotherm_runtime::time::unix_now;
 const DROPS_PER_HOLD: usize = 64;
 /// Copies that go in one round: some 500 us.
 const DROPS_PER_ROUND: usize = 1024;
+/// Time for which a node stays that came back for a command: the command is about to run, and others may
+/// want the node.
+const GIVEN_MS: i64 = 500;
+/// Such a time far above the limit: ten times as long as a read from a busy disk takes.
+const GIVEN_SHORT_MS: i64 = 50;
 /// Rest between two rounds of commands that need memory: what came since is in use.
 const ROUND_MS: u64 = 10;
 
@@ -38,11 +44,17 @@ pub fn give_way(node: &Node, tier: &Tier) -> GaveWay {
         return GaveWay::Nothing;
     }
     bound(node, tier);
+    let is_far_above = node.pressing_used_bytes() > pace::waits_above(node.config.memory_target_bytes());
+    let limits = DropLimits {
+        lent_bytes_max: tier.lent.bytes_max(),
+        count_max: DROPS_PER_HOLD,
+        given_ms: if is_far_above { GIVEN_SHORT_MS } else { GIVEN_MS },
+    };
     let (mut dropped, mut clean, mut are_more) = (0, 0, false);
     for partition in 0..node.keyspace.partition_count() as u16 {
         let mut held = Held::new(&node.keyspace);
         held.acquire(Want::One(partition));
-        let some = held.drop_copies(partition, tier.lent.bytes_max(), DROPS_PER_HOLD, unix_now());
+        let some = held.drop_copies(partition, limits, unix_now());
         clean += some.clean;
         dropped += some.clean + some.lent;
         are_more |= some.clean == DROPS_PER_HOLD || dropped >= DROPS_PER_ROUND;
