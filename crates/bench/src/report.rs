@@ -9,6 +9,7 @@
 //! <!-- /memory -->
 //! ```
 
+use isotherm_probe::wrapped;
 use std::fs;
 use std::process::Command;
 
@@ -87,7 +88,7 @@ pub fn publish(tables: &[Table], options: &Options, command_line: &str) -> Falli
         let section = format!("{}\n`{command_line}`\n\n{about}\n", table.markdown());
         text = with_section(&text, table.id, &section);
     }
-    fs::write(DOCUMENT, text).map_err(|why| format!("cannot write {DOCUMENT}: {why}"))?;
+    fs::write(DOCUMENT, wrapped(&text)).map_err(|why| format!("cannot write {DOCUMENT}: {why}"))?;
     println!("written to {DOCUMENT}");
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use isotherm_probe::Fallible;
+use isotherm_probe::{Fallible, wrapped};
 
 use crate::options::Options;
 use crate::svg;
@@ -142,7 +142,7 @@ pub fn publish(tables: &[Table], options: &Options) -> Fallible {
     let Some(folder) = &options.out else { return Ok(()) };
     fs::create_dir_all(folder).map_err(|why| format!("cannot make {}: {why}", folder.display()))?;
     for table in tables {
-        write(folder, table.id, "md", &table.markdown())?;
+        write(folder, table.id, "md", &wrapped(&table.markdown()))?;
         write(folder, table.id, "csv", &table.csv())?;
         write(folder, table.id, "json", &table.json())?;
         match table.chart {

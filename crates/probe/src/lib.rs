@@ -16,12 +16,14 @@
 mod client;
 mod fresh;
 mod port;
+mod prose;
 mod scale;
 mod server;
 
 pub use client::{Ahead, Client, command, info_field};
 pub use fresh::check_fresh;
 pub use port::free_port;
+pub use prose::wrapped;
 pub use scale::Scale;
 pub use server::{Server, Thread};
 
