@@ -234,6 +234,7 @@ fn figures() {
             received: traffic(&figures, "received"),
             links_over_limit: 0,
         };
-        assert_eq!(info::info(&topology, &counts), golden);
+        let lines = info::lines(&topology, &counts).into_iter();
+        assert_eq!(lines.map(|(name, value)| format!("{name}:{value}\r\n")).collect::<String>(), golden);
     });
 }

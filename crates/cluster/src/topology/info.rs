@@ -1,9 +1,8 @@
-//! The text of CLUSTER INFO: a topology in figures, and what has gone over the bus.
+//! The lines of CLUSTER INFO: a topology in figures, and what has gone over the bus.
 
 use super::{Node, State, Topology};
 use crate::Flags;
 use crate::wire::Type;
-use std::fmt::Write;
 
 /// Messages and bytes of one direction, from the start on.
 #[derive(Clone, Default, Debug)]
@@ -37,9 +36,11 @@ pub struct Counts {
     pub links_over_limit: u64,
 }
 
-/// The reply to CLUSTER INFO, which is a verbatim text.
-pub fn info(topology: &Topology, counts: &Counts) -> String {
-    let mut out = String::with_capacity(1500);
+/// Names and values of the reply to CLUSTER INFO.
+pub type Lines = Vec<(String, String)>;
+
+pub fn lines(topology: &Topology, counts: &Counts) -> Lines {
+    let mut out = Lines::new();
     let state = if topology.state == State::Ok { "ok" } else { "fail" };
     push(&mut out, "cluster_state", state);
     push_slots(topology, &mut out);
@@ -61,7 +62,7 @@ pub fn info(topology: &Topology, counts: &Counts) -> String {
 }
 
 /// A node that has failed is not in doubt any more.
-fn push_slots(topology: &Topology, out: &mut String) {
+fn push_slots(topology: &Topology, out: &mut Lines) {
     let slots = |counts: &dyn Fn(Flags) -> bool| -> usize {
         topology.nodes.iter().filter(|node| counts(node.flags)).map(|node| node.slots.len()).sum()
     };
@@ -73,7 +74,7 @@ fn push_slots(topology: &Topology, out: &mut String) {
     push(out, "cluster_slots_fail", slots(&failed));
 }
 
-fn push_failures(topology: &Topology, out: &mut String) {
+fn push_failures(topology: &Topology, out: &mut Lines) {
     let is_voter = |node: &&Node| node.flags.has(Flags::PRIMARY) && !node.slots.is_empty();
     let with = |flag| topology.nodes.iter().filter(move |node| node.flags.has(flag));
     push(out, "cluster_nodes_pfail", with(Flags::PFAIL).count());
@@ -82,7 +83,7 @@ fn push_failures(topology: &Topology, out: &mut String) {
     push(out, "cluster_voting_nodes_fail", with(Flags::FAIL).filter(is_voter).count());
 }
 
-fn push_messages(traffic: &Traffic, direction: &str, out: &mut String) {
+fn push_messages(traffic: &Traffic, direction: &str, out: &mut Lines) {
     for (kind, count) in Type::ALL.iter().zip(traffic.messages).filter(|(_, count)| *count > 0) {
         push(out, &format!("cluster_stats_messages_{}_{direction}", kind.name()), count);
     }
@@ -90,6 +91,6 @@ fn push_messages(traffic: &Traffic, direction: &str, out: &mut String) {
     push(out, &format!("cluster_stats_messages_{direction}"), all);
 }
 
-fn push(out: &mut String, name: &str, value: impl std::fmt::Display) {
-    write!(out, "{name}:{value}\r\n").expect("a String takes all");
+fn push(out: &mut Lines, name: &str, value: impl std::fmt::Display) {
+    out.push((name.to_string(), value.to_string()));
 }

@@ -12,7 +12,6 @@ pub mod reference;
 pub mod refused;
 pub mod reload;
 pub mod replay;
-pub mod report;
 pub mod rewrite;
 pub mod settings;
 mod slots;

@@ -1,4 +1,4 @@
-//! Lines of INFO about saving and loading.
+//! Progress of saving and of loading, for INFO.
 
 use isotherm_stdx::steady::SteadyMs;
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,26 +50,36 @@ pub fn is_loading(store: Store<'_>) -> bool {
     store.mail.tasks().has(Tasks::LOADING)
 }
 
-/// The lines that there are only while a file is loaded.
-pub fn loading_lines(store: Store<'_>) -> Vec<(&'static str, String)> {
-    if !is_loading(store) {
-        return Vec::new();
+/// Progress of a load.
+pub struct LoadingReport {
+    pub started_seconds: u64,
+    pub total_bytes: u64,
+    pub loaded_bytes: u64,
+    pub used_memory_bytes: u64,
+    elapsed_seconds: u64,
+}
+
+impl LoadingReport {
+    /// Returns how far it is; `None` unless a file is loaded.
+    pub fn of(store: Store<'_>) -> Option<LoadingReport> {
+        let loading = &store.state.loading;
+        let elapsed_ms = steady_now().ms_since(SteadyMs(loading.begun_ms.load(Relaxed)));
+        is_loading(store).then(|| LoadingReport {
+            started_seconds: loading.started_seconds.load(Relaxed),
+            total_bytes: loading.total_bytes.load(Relaxed),
+            loaded_bytes: loading.loaded_bytes.load(Relaxed),
+            used_memory_bytes: loading.used_memory_bytes.load(Relaxed),
+            elapsed_seconds: elapsed_ms.max(0) as u64 / 1000,
+        })
     }
-    let loading = &store.state.loading;
-    let [started, total, loaded, used] =
-        [&loading.started_seconds, &loading.total_bytes, &loading.loaded_bytes, &loading.used_memory_bytes]
-            .map(|counter| counter.load(Relaxed));
-    let elapsed_ms = steady_now().ms_since(SteadyMs(loading.begun_ms.load(Relaxed)));
-    let elapsed = elapsed_ms.max(0) as u64 / 1000;
-    let percent = if total == 0 { 0.0 } else { loaded as f64 * 100.0 / total as f64 };
-    // The rest is taken to load as fast as the part before.
-    let eta = (elapsed * total.saturating_sub(loaded)).checked_div(loaded).unwrap_or(1);
-    vec![
-        ("loading_start_time", started.to_string()),
-        ("loading_total_bytes", total.to_string()),
-        ("loading_rdb_used_mem", used.to_string()),
-        ("loading_loaded_bytes", loaded.to_string()),
-        ("loading_loaded_perc", format!("{percent:.2}")),
-        ("loading_eta_seconds", eta.to_string()),
-    ]
+
+    pub fn percent(&self) -> f64 {
+        if self.total_bytes == 0 { 0.0 } else { self.loaded_bytes as f64 * 100.0 / self.total_bytes as f64 }
+    }
+
+    /// The rest is taken to load as fast as the part before.
+    pub fn eta_seconds(&self) -> u64 {
+        let left_bytes = self.total_bytes.saturating_sub(self.loaded_bytes);
+        (self.elapsed_seconds * left_bytes).checked_div(self.loaded_bytes).unwrap_or(1)
+    }
 }

@@ -16,12 +16,12 @@ use isotherm_resp::errors::with_bytes;
 use isotherm_resp::{Args, errors};
 use isotherm_stdx::{glob_match, parse_u64};
 use isotherm_tier::PAYLOAD_BYTES_MAX;
-use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::{AdminCall, AdminHandler};
-use crate::observe::info::swap::{SWAP as FIELDS, SwapField, View};
+use crate::admin;
+use crate::observe::info;
 use isotherm_node::tier::{State, Tier};
 use isotherm_runtime::log;
 
@@ -285,14 +285,12 @@ const SWAP_STATUS: Spec =
     Spec { name: "status", summary: "Returns the figures of INFO swap.", reach: Reach::Each, ..SUBCOMMAND };
 
 fn status(call: &mut AdminCall<'_>) -> Outcome {
-    let Some(tier) = tier(call) else { return Outcome::Done };
-    let cold = call.survey().cold();
-    let view = View { tier: &tier, cold, memory_target: call.node.config.memory_target_bytes() };
-    let mut text = String::new();
-    for SwapField { name, value, .. } in FIELDS {
-        write!(text, "{name}:{}\r\n", value(&view)).expect("a String takes anything");
+    if tier(call).is_some() {
+        let mut snapshot = admin::snapshot(call);
+        snapshot.cold = call.survey().cold();
+        // Without the mode, which is known.
+        call.reply.verbatim("txt", info::lines(&snapshot, &info::SWAP[1..]).as_bytes());
     }
-    call.reply.verbatim("txt", text.as_bytes());
     Outcome::Done
 }
 

@@ -7,7 +7,8 @@ use isotherm_resp::errors;
 use std::sync::Arc;
 
 use super::{AdminCall, fail, no_cluster};
-use crate::observe::info::cluster_info;
+use crate::admin;
+use crate::observe::info::{self, CLUSTER_INFO};
 use isotherm_engine::request::slots::endpoint::asker_of;
 use isotherm_node::cluster::shown::{Kind, Published};
 
@@ -58,13 +59,9 @@ fn show(call: &mut AdminCall<'_>, kind: Kind) -> Outcome {
 }
 
 pub fn info(call: &mut AdminCall<'_>) -> Outcome {
-    if let Some(member) = call.node.cluster.get() {
-        member.bus.await_counts();
-    }
-    match cluster_info(call.node) {
-        Some(text) => call.reply.verbatim("txt", text.as_bytes()),
-        None => call.reply.error(errors::CLUSTER_DISABLED),
-    }
+    let Some(member) = call.node.cluster.get() else { return no_cluster(call) };
+    member.bus.await_counts();
+    call.reply.verbatim("txt", info::lines(&admin::snapshot(call), CLUSTER_INFO).as_bytes());
     Outcome::Done
 }
 

@@ -1,10 +1,11 @@
 //! INFO: what the server says of itself.
 //!
 //! ```text
-//! fields     one declaration per field: its section, its name, and how its value is found
-//! sections   which sections there are, which are shown without being asked for, and those whose lines are counted
-//! snapshot   the figures of one INFO, each looked up once and only if a field asks for it
-//! facts      (beside this folder) those of them that only the system knows
+//! sections             which sections there are, in their order, and which are shown without being asked for
+//! server, memory, ..   the rows of each section: one declaration a line
+//! row                  what a row declares: a name, how its value is found, its metric
+//! snapshot             the figures of one INFO, each looked up once and only if a row asks for it
+//! facts                (in `node`) those of them that only the system knows
 //! ```
 //! INFO stops no other command: what lies in partitions is copied from one after the other
 //! (`isotherm_keyspace::Survey`), and the text is made, and /proc is read, while nothing is held. Inside
@@ -14,19 +15,30 @@
 //! it is 0.
 
 mod cluster;
-mod fields;
+mod commands;
+mod keyspace;
+mod memory;
+mod persistence;
+mod replication;
+pub mod row;
 mod sections;
+mod server;
 mod snapshot;
-pub mod swap;
+mod stats;
+mod swap;
 
-pub use cluster::cluster_info;
-pub use snapshot::{Snapshot, database_sizes};
+pub use cluster::CLUSTER_INFO;
+pub use server::certificate_days;
+pub use snapshot::Snapshot;
+pub use swap::SWAP;
 
 use crate::observe::memory_map::Moment;
 use isotherm_keyspace::Survey;
 use isotherm_stdx::steps;
-use sections::{Body, SECTIONS, Section};
-use snapshot::DatabaseBins;
+use row::Row;
+use sections::{SECTIONS, Section};
+use snapshot::{DatabaseBins, database_sizes};
+use std::fmt::Write;
 
 /// The answer to INFO with these arguments.
 pub fn text(snapshot: &Snapshot<'_>, asked: &[&[u8]]) -> String {
@@ -36,16 +48,25 @@ pub fn text(snapshot: &Snapshot<'_>, asked: &[&[u8]]) -> String {
             out.push_str("\r\n");
         }
         out.push_str(&format!("# {}\r\n", section.title));
-        match section.body {
-            Body::Fields(fields) => {
-                for (name, value) in fields {
-                    out.push_str(&format!("{name}:{}\r\n", value(snapshot)));
-                }
-            }
-            Body::Lines(write) => write(snapshot, &mut out),
+        out.push_str(&lines(snapshot, section.rows));
+    }
+    out
+}
+
+/// Returns the lines of these rows.
+pub fn lines(snapshot: &Snapshot<'_>, rows: &[Row]) -> String {
+    let mut out = String::new();
+    for row in rows {
+        for (part, value) in row.lines(snapshot) {
+            write!(out, "{}:{value}\r\n", row.name.replace('*', &part)).expect("a String takes anything");
         }
     }
     out
+}
+
+/// Returns the rows of all sections.
+pub fn rows() -> impl Iterator<Item = &'static Row> {
+    SECTIONS.iter().flat_map(|section| section.rows)
 }
 
 /// Looks up what lies in the partitions, as far as it will be shown; `survey` is how they are read.

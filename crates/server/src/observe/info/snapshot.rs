@@ -5,12 +5,19 @@ use isotherm_keyspace::{ColdCounts, DatabaseKeys, Db, IdleTimes, Sizes, Slot, Su
 use std::cell::{Cell, OnceCell};
 use std::sync::atomic::Ordering::Relaxed;
 
+use super::replication::Report;
+use super::row::Value;
 use crate::observe::memory_map::{MemoryMap, Moment};
 use isotherm_allocator::{self as allocator, Figures};
+use isotherm_durability::persistence::report::{LoadingReport, SavingReport};
 use isotherm_node::Node;
+use isotherm_node::aof::state::AofState;
+use isotherm_node::cluster::state::Member;
 use isotherm_node::observe::arena_sums::ArenaSums;
 use isotherm_node::observe::facts::Facts;
-use isotherm_node::observe::stats::Totals;
+use isotherm_node::observe::holds::HoldTotals;
+use isotherm_node::observe::stats::{Totals, Values};
+use isotherm_node::tier::Tier;
 
 pub struct Snapshot<'a> {
     pub node: &'a Node,
@@ -26,6 +33,10 @@ pub struct Snapshot<'a> {
     clients: OnceCell<ClientSums>,
     arenas: OnceCell<ArenaSums>,
     allocators: OnceCell<Figures>,
+    saving: OnceCell<SavingReport>,
+    loading: OnceCell<Option<LoadingReport>>,
+    replication: OnceCell<Report>,
+    holds: OnceCell<Vec<HoldTotals>>,
     /// Figures from which the memory map is made, if it will be shown.
     pub moment: Cell<Option<Moment>>,
     memory_map: OnceCell<Option<MemoryMap>>,
@@ -36,7 +47,6 @@ pub struct DatabaseSize {
     pub db: Db,
     pub keys: u64,
     pub volatile: u64,
-    pub average_ttl_ms: u64,
     /// Hashes that have fields with a time.
     pub timed_hashes: u64,
 }
@@ -47,7 +57,6 @@ pub fn database_sizes(survey: &mut Survey<'_, '_>) -> Vec<DatabaseSize> {
         db: Db(number as u16),
         keys: keys.keys,
         volatile: keys.volatile,
-        average_ttl_ms: 0,
         timed_hashes: keys.timed_hashes,
     };
     survey.databases().into_iter().enumerate().map(size).collect()
@@ -100,6 +109,10 @@ impl<'a> Snapshot<'a> {
             clients: OnceCell::new(),
             arenas: OnceCell::new(),
             allocators: OnceCell::new(),
+            saving: OnceCell::new(),
+            loading: OnceCell::new(),
+            replication: OnceCell::new(),
+            holds: OnceCell::new(),
             moment: Cell::new(None),
             memory_map: OnceCell::new(),
         }
@@ -107,6 +120,10 @@ impl<'a> Snapshot<'a> {
 
     pub fn totals(&self) -> &Totals {
         self.totals.get_or_init(|| self.node.stats.totals())
+    }
+
+    pub fn counts(&self) -> &Values<u64> {
+        &self.totals().values
     }
 
     pub fn clients(&self) -> &ClientSums {
@@ -150,6 +167,42 @@ impl<'a> Snapshot<'a> {
     /// Returns the bytes that the keyspace holds in its arenas, and those of values too large for them.
     pub fn dataset_bytes(&self) -> u64 {
         self.arenas().live + self.node.keyspace.large_bytes()
+    }
+
+    /// Returns the bytes of the interpreters of all workers, for scripts and for functions.
+    pub fn interpreter_bytes(&self) -> u64 {
+        self.node.scripts.interpreter_bytes() + self.node.libraries.interpreter_bytes()
+    }
+
+    pub fn saving(&self) -> &SavingReport {
+        self.saving.get_or_init(|| SavingReport::of(self.node.store()))
+    }
+
+    pub fn replication(&self) -> &Report {
+        self.replication.get_or_init(|| Report::of(self.node))
+    }
+
+    /// Returns the holds of locks by cause.
+    pub fn holds(&self) -> &[HoldTotals] {
+        self.holds.get_or_init(|| self.node.stats.hold_totals())
+    }
+
+    // ---- values of what is not always there ----
+
+    pub fn loading<T: Into<Value>>(&self, of: impl FnOnce(&LoadingReport) -> T) -> Value {
+        self.loading.get_or_init(|| LoadingReport::of(self.node.store())).as_ref().map(of).into()
+    }
+
+    pub fn aof<T: Into<Value>>(&self, of: impl FnOnce(&AofState) -> T) -> Value {
+        self.node.aof.is_on().then(|| of(&self.node.aof)).into()
+    }
+
+    pub fn swap<T: Into<Value>>(&self, of: impl FnOnce(&Tier) -> T) -> Value {
+        self.node.tier().map(|tier| of(tier)).into()
+    }
+
+    pub fn member<T: Into<Value>>(&self, of: impl FnOnce(&Member) -> T) -> Value {
+        self.node.cluster.get().map(of).into()
     }
 
     /// Returns the memory map; `None` if it was not asked for. Its first part (`moment`) is looked up before,

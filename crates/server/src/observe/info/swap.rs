@@ -1,173 +1,119 @@
-//! INFO swap: values that are not in memory. One declaration a field; the metrics follow from it.
+//! Sections Swap and Redis-SSDB: values that are not in memory.
 
-use isotherm_keyspace::ColdCounts;
-use std::fmt::Write;
-use std::sync::Arc;
+use super::row::{Row, Value, counter, field, gauge, word};
+use super::snapshot::Snapshot;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use super::snapshot::Snapshot;
-use isotherm_node::tier::Tier;
+/// Lines of the section. All but the first are there with `swap-mode`.
+pub const SWAP: &[Row] = &[
+    field("swap_mode", |s| s.node.config.swaps().into()),
+    word("swap_state", "isotherm_*", |s| s.swap(|t| t.state().name())),
+    // The reader for commands that wait: a ring or threads.
+    word("swap_backend", "isotherm_*", |s| s.swap(|t| t.rings.backend())),
+    gauge("swap_direct_io", "isotherm_*", |s| s.swap(|t| t.is_direct())),
+    // Memory above which values leave: maxmemory, or a share of the machine's.
+    gauge("swap_memory_target", "isotherm_*", |s| s.swap(|_| s.node.config.memory_target_bytes())),
+    gauge("swap_keys", "isotherm_*", |s| s.swap(|_| s.cold.keys)),
+    gauge("swap_bytes", "isotherm_*", |s| s.swap(|_| s.cold.bytes)),
+    // Keys that left memory with their values (`swap-freeze`), and the records that they are in.
+    gauge("swap_frozen_keys", "isotherm_*", |s| s.swap(|_| s.cold.frozen_keys)),
+    gauge("swap_bundles", "isotherm_*", |s| s.swap(|_| s.cold.bundles)),
+    counter("swap_thawed", "isotherm_*_total", |s| s.swap(|_| s.cold.thawed)),
+    // Parts of large collections.
+    gauge("swap_nodes", "isotherm_*", |s| s.swap(|_| s.cold.nodes)),
+    gauge("swap_node_bytes", "isotherm_*", |s| s.swap(|_| s.cold.node_bytes)),
+    counter("swap_nodes_came_home", "isotherm_*_total", |s| s.swap(|_| s.cold.nodes_home)),
+    // Left again without being written.
+    counter("swap_nodes_left_clean", "isotherm_*_total", |s| s.swap(|t| load(&t.counters.clean_nodes))),
+    // Frozen keys that were given up (SWAP FORGET).
+    counter("swap_lost_keys", "isotherm_*_total", |s| s.swap(|_| s.cold.lost)),
+    // Keys that SCAN and KEYS left out, as their record is damaged: each time.
+    counter("swap_keys_left_out", "isotherm_*_total", |s| s.swap(|t| load(&t.damaged_records.keys_left_out))),
+    gauge("swap_file_bytes", "isotherm_*", |s| s.swap(|t| load(&t.counters.file_bytes))),
+    // What values can take of `swap-max-disk`: the rest is for cleaning.
+    gauge("swap_usable_bytes", "isotherm_*", |s| s.swap(|t| load(&t.counters.usable_bytes))),
+    // Left on the file system.
+    gauge("swap_disk_free_bytes", "isotherm_*", |s| s.swap(|t| load(&t.counters.disk_free_bytes))),
+    gauge("swap_open_files", "isotherm_*", |s| s.swap(|t| t.files.open_files().0)),
+    gauge("swap_live_bytes", "isotherm_*", |s| s.swap(|t| t.live_bytes())),
+    gauge("swap_dead_bytes", "isotherm_*", |s| s.swap(|t| load(&t.counters.dead_bytes))),
+    // Kept only because the base of the append-only file in force refers to them (`swap-checkpoint`).
+    gauge("swap_waiting_segments", "isotherm_*", |s| s.swap(|t| load(&t.counters.waiting_segments))),
+    gauge("swap_free_segments", "isotherm_*", |s| s.swap(|t| load(&t.counters.free_segments))),
+    counter("swap_sunk_values", "isotherm_*_total", |s| s.swap(|t| load(&t.counters.sunk_values))),
+    counter("swap_sunk_bytes", "isotherm_*_total", |s| s.swap(|t| load(&t.counters.sunk_bytes))),
+    counter("swap_written_bytes", "isotherm_*_total", |s| s.swap(|t| load(&t.counters.written_bytes))),
+    counter("swap_survivor_bytes", "isotherm_*_total", |s| s.swap(|t| load(&t.counters.survivor_bytes))),
+    counter("swap_cleaned_segments", "isotherm_*_total", |s| s.swap(|t| load(&t.counters.cleaned_segments))),
+    gauge("swap_write_amplification", "isotherm_*", write_amplification),
+    gauge("swap_writes_waiting_bytes", "isotherm_*", |s| s.swap(|t| load(&t.counters.group_bytes))),
+    counter("swap_slowed_msec", "isotherm_*_total", |s| s.swap(|t| load(&t.counters.slowed_ms))),
+    counter("swap_reads", "isotherm_*_total", |s| s.swap(|t| load(&t.counters.reads))),
+    counter("swap_read_bytes", "isotherm_*_total", |s| s.swap(|t| load(&t.counters.read_bytes))),
+    gauge("swap_read_usec_mean", "isotherm_*", mean_us),
+    gauge("swap_read_usec_p50", "isotherm_*", |s| s.swap(|t| t.counters.read_times.percentile_us(50))),
+    gauge("swap_read_usec_p99", "isotherm_*", |s| s.swap(|t| t.counters.read_times.percentile_us(99))),
+    gauge("swap_reads_waiting", "isotherm_*", |s| s.swap(|t| t.reads_waiting())),
+    counter("swap_reads_in_commands", "isotherm_*_total", |s| {
+        s.swap(|t| load(&t.counters.reads_in_commands))
+    }),
+    counter("swap_reads_undeclared", "isotherm_*_total", |s| s.swap(|t| t.undeclared_reads())),
+    gauge("swap_lent_values", "isotherm_*", |s| s.swap(|_| s.cold.lent_values)),
+    gauge("swap_lent_bytes", "isotherm_*", |s| s.swap(|_| s.cold.lent_bytes)),
+    counter("swap_lent_hits", "isotherm_*_total", |s| s.swap(|_| s.cold.lent_hits)),
+    counter("swap_came_home", "isotherm_*_total", |s| s.swap(|_| s.cold.came_home)),
+    // Of these, what had left within the minute before.
+    counter("swap_regrets", "isotherm_*_total", |s| s.swap(|t| load(&t.homes.regrets))),
+    counter("swap_write_errors", "isotherm_*_total", |s| s.swap(|t| load(&t.counters.write_errors))),
+    counter("swap_read_errors", "isotherm_*_total", |s| s.swap(|t| load(&t.counters.read_errors))),
+    counter("swap_damaged", "isotherm_*_total", |s| s.swap(|t| load(&t.counters.damaged))),
+    counter("swap_timeouts", "isotherm_*_total", |s| s.swap(|t| t.reads.timeouts())),
+    counter("swap_unreadable", "isotherm_*_total", |s| s.swap(|t| load(&t.counters.unreadable))),
+    gauge("swap_clean_in_progress", "isotherm_*", |s| s.swap(|t| t.cleanings_wanted.load(Relaxed) > 0)),
+    gauge("swap_verify_in_progress", "isotherm_*", |s| s.swap(|t| t.verify.is_wanted.load(Relaxed))),
+    // Of the 16384 slots.
+    gauge("swap_verify_slots", "isotherm_*", |s| s.swap(|t| load(&t.verify.slots))),
+    gauge("swap_verify_keys", "isotherm_*", |s| s.swap(|t| load(&t.verify.keys))),
+    gauge("swap_verify_bytes", "isotherm_*", |s| s.swap(|t| load(&t.verify.bytes))),
+    gauge("swap_verify_bad_keys", "isotherm_*", |s| s.swap(|t| load(&t.verify.bad))),
+    counter("swap_verify_rounds", "isotherm_*_total", |s| s.swap(|t| load(&t.verify.rounds))),
+];
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    Word,
-    Gauge,
-    /// Since the start.
-    Counter,
-}
-
-/// Source of the fields: the tier, and the counts that partitions keep of it.
-pub struct View<'n> {
-    pub tier: &'n Arc<Tier>,
-    pub cold: ColdCounts,
-    pub memory_target: u64,
-}
-
-impl View<'_> {
-    /// Collects the figures; `None` without `swap-mode`.
-    pub fn of<'n>(s: &Snapshot<'n>) -> Option<View<'n>> {
-        Some(View { tier: s.node.tier()?, cold: s.cold, memory_target: s.node.config.memory_target_bytes() })
-    }
-}
-
-pub struct SwapField {
-    pub name: &'static str,
-    pub kind: Kind,
-    pub value: fn(&View<'_>) -> String,
-}
-
-const fn field(name: &'static str, kind: Kind, value: fn(&View<'_>) -> String) -> SwapField {
-    SwapField { name, kind, value }
-}
-
-fn text(counter: &AtomicU64) -> String {
-    counter.load(Relaxed).to_string()
+fn load(counter: &AtomicU64) -> u64 {
+    counter.load(Relaxed)
 }
 
 /// Bytes written a byte that has left memory.
-fn write_amplification(view: &View<'_>) -> String {
-    let counters = &view.tier.counters;
-    let (written, sunk) = (counters.written_bytes.load(Relaxed), counters.sunk_bytes.load(Relaxed));
-    format!("{:.2}", if sunk == 0 { 0.0 } else { written as f64 / sunk as f64 })
+fn write_amplification(s: &Snapshot<'_>) -> Value {
+    s.swap(|t| {
+        let (written, sunk) = (load(&t.counters.written_bytes), load(&t.counters.sunk_bytes));
+        format!("{:.2}", if sunk == 0 { 0.0 } else { written as f64 / sunk as f64 })
+    })
 }
 
-fn mean_us(view: &View<'_>) -> String {
-    let counters = &view.tier.counters;
-    counters.read_us.load(Relaxed).checked_div(counters.reads.load(Relaxed)).unwrap_or(0).to_string()
+fn mean_us(s: &Snapshot<'_>) -> Value {
+    s.swap(|t| load(&t.counters.read_us).checked_div(load(&t.counters.reads)).unwrap_or(0))
 }
 
-pub const SWAP: &[SwapField] = {
-    use Kind::{Counter, Gauge, Word};
-    &[
-        field("swap_state", Word, |v| v.tier.state().name().to_string()),
-        // The reader for commands that wait: a ring or threads.
-        field("swap_backend", Word, |v| v.tier.rings.backend().to_string()),
-        field("swap_direct_io", Gauge, |v| u8::from(v.tier.is_direct()).to_string()),
-        // Memory above which values leave: maxmemory, or a share of the machine's.
-        field("swap_memory_target", Gauge, |v| v.memory_target.to_string()),
-        field("swap_keys", Gauge, |v| v.cold.keys.to_string()),
-        field("swap_bytes", Gauge, |v| v.cold.bytes.to_string()),
-        // Keys that left memory with their values (`swap-freeze`), and the records that they are in.
-        field("swap_frozen_keys", Gauge, |v| v.cold.frozen_keys.to_string()),
-        field("swap_bundles", Gauge, |v| v.cold.bundles.to_string()),
-        field("swap_thawed", Counter, |v| v.cold.thawed.to_string()),
-        // Parts of large collections.
-        field("swap_nodes", Gauge, |v| v.cold.nodes.to_string()),
-        field("swap_node_bytes", Gauge, |v| v.cold.node_bytes.to_string()),
-        field("swap_nodes_came_home", Counter, |v| v.cold.nodes_home.to_string()),
-        // Left again without being written.
-        field("swap_nodes_left_clean", Counter, |v| text(&v.tier.counters.clean_nodes)),
-        // Frozen keys that were given up (SWAP FORGET).
-        field("swap_lost_keys", Counter, |v| v.cold.lost.to_string()),
-        // Keys that SCAN and KEYS left out, as their record is damaged: each time.
-        field("swap_keys_left_out", Counter, |v| text(&v.tier.damaged_records.keys_left_out)),
-        field("swap_file_bytes", Gauge, |v| text(&v.tier.counters.file_bytes)),
-        // What values can take of `swap-max-disk`: the rest is for cleaning.
-        field("swap_usable_bytes", Gauge, |v| text(&v.tier.counters.usable_bytes)),
-        // Left on the file system.
-        field("swap_disk_free_bytes", Gauge, |v| text(&v.tier.counters.disk_free_bytes)),
-        field("swap_open_files", Gauge, |v| v.tier.files.open_files().0.to_string()),
-        field("swap_live_bytes", Gauge, |v| v.tier.live_bytes().to_string()),
-        field("swap_dead_bytes", Gauge, |v| text(&v.tier.counters.dead_bytes)),
-        // Kept only because the base of the append-only file in force refers to them (`swap-checkpoint`).
-        field("swap_waiting_segments", Gauge, |v| text(&v.tier.counters.waiting_segments)),
-        field("swap_free_segments", Gauge, |v| text(&v.tier.counters.free_segments)),
-        field("swap_sunk_values", Counter, |v| text(&v.tier.counters.sunk_values)),
-        field("swap_sunk_bytes", Counter, |v| text(&v.tier.counters.sunk_bytes)),
-        field("swap_written_bytes", Counter, |v| text(&v.tier.counters.written_bytes)),
-        field("swap_survivor_bytes", Counter, |v| text(&v.tier.counters.survivor_bytes)),
-        field("swap_cleaned_segments", Counter, |v| text(&v.tier.counters.cleaned_segments)),
-        field("swap_write_amplification", Gauge, write_amplification),
-        field("swap_writes_waiting_bytes", Gauge, |v| text(&v.tier.counters.group_bytes)),
-        field("swap_slowed_msec", Counter, |v| text(&v.tier.counters.slowed_ms)),
-        field("swap_reads", Counter, |v| text(&v.tier.counters.reads)),
-        field("swap_read_bytes", Counter, |v| text(&v.tier.counters.read_bytes)),
-        field("swap_read_usec_mean", Gauge, mean_us),
-        field("swap_read_usec_p50", Gauge, |v| v.tier.counters.read_times.percentile_us(50).to_string()),
-        field("swap_read_usec_p99", Gauge, |v| v.tier.counters.read_times.percentile_us(99).to_string()),
-        field("swap_reads_waiting", Gauge, |v| v.tier.reads_waiting().to_string()),
-        field("swap_reads_in_commands", Counter, |v| text(&v.tier.counters.reads_in_commands)),
-        field("swap_reads_undeclared", Counter, |v| v.tier.undeclared_reads().to_string()),
-        field("swap_lent_values", Gauge, |v| v.cold.lent_values.to_string()),
-        field("swap_lent_bytes", Gauge, |v| v.cold.lent_bytes.to_string()),
-        field("swap_lent_hits", Counter, |v| v.cold.lent_hits.to_string()),
-        field("swap_came_home", Counter, |v| v.cold.came_home.to_string()),
-        // Of these, what had left within the minute before.
-        field("swap_regrets", Counter, |v| text(&v.tier.homes.regrets)),
-        field("swap_write_errors", Counter, |v| text(&v.tier.counters.write_errors)),
-        field("swap_read_errors", Counter, |v| text(&v.tier.counters.read_errors)),
-        field("swap_damaged", Counter, |v| text(&v.tier.counters.damaged)),
-        field("swap_timeouts", Counter, |v| v.tier.reads.timeouts().to_string()),
-        field("swap_unreadable", Counter, |v| text(&v.tier.counters.unreadable)),
-        field("swap_clean_in_progress", Gauge, |v| {
-            u8::from(v.tier.cleanings_wanted.load(Relaxed) > 0).to_string()
-        }),
-        field("swap_verify_in_progress", Gauge, |v| {
-            u8::from(v.tier.verify.is_wanted.load(Relaxed)).to_string()
-        }),
-        // Of the 16384 slots.
-        field("swap_verify_slots", Gauge, |v| text(&v.tier.verify.slots)),
-        field("swap_verify_keys", Gauge, |v| text(&v.tier.verify.keys)),
-        field("swap_verify_bytes", Gauge, |v| text(&v.tier.verify.bytes)),
-        field("swap_verify_bad_keys", Gauge, |v| text(&v.tier.verify.bad)),
-        field("swap_verify_rounds", Counter, |v| text(&v.tier.verify.rounds)),
-    ]
-};
-
-/// Writes the section; without `swap-mode` only the mode.
-pub fn swap(s: &Snapshot<'_>, out: &mut String) {
-    out.push_str(&format!("swap_mode:{}\r\n", u8::from(s.node.config.swaps())));
-    let Some(view) = View::of(s) else { return };
-    for SwapField { name, value, .. } in SWAP {
-        write!(out, "{name}:{}\r\n", value(&view)).expect("a String takes anything");
-    }
-}
-
-/// The section of SWAPDB, with its names.
 // COMPAT(observability): With `swap-mode`, INFO has SWAPDB's section Redis-SSDB and `keyspace_hits_ssdb` (commands that were shown a value
 // from disk). A key is never between memory and disk here, so `keys_loading_from_ssdb`, `keys_transferring_to_ssdb`,
 // `keys_delete_confirming`, `keys_hot_to_be_load` and `keys_may_be_deleted` are 0. Why: monitoring of SWAPDB works.
-pub fn redis_ssdb(s: &Snapshot<'_>, out: &mut String) {
-    let Some(view) = View::of(s) else { return };
-    let keys: u64 = s.databases.iter().map(|database| database.keys).sum();
-    let on_disk = view.cold.keys + view.cold.frozen_keys;
-    for (name, value) in [
-        ("keys_in_redis_count", keys.saturating_sub(on_disk)),
-        ("keys_in_ssdb_count", on_disk),
-        ("keys_loading_from_ssdb", 0),
-        ("keys_transferring_to_ssdb", 0),
-        ("keys_visiting_ssdb", view.tier.reads_waiting()),
-        ("keys_delete_confirming", 0),
-        ("keys_hot_to_be_load", 0),
-        ("keys_may_be_deleted", 0),
-    ] {
-        write!(out, "{name}:{value}\r\n").expect("a String takes anything");
-    }
+/// Lines of SWAPDB, with its names.
+pub const REDIS_SSDB: &[Row] = &[
+    field("keys_in_redis_count", |s| s.swap(|_| keys(s).saturating_sub(keys_on_disk(s)))),
+    field("keys_in_ssdb_count", |s| s.swap(|_| keys_on_disk(s))),
+    field("keys_loading_from_ssdb", |s| s.swap(|_| 0)),
+    field("keys_transferring_to_ssdb", |s| s.swap(|_| 0)),
+    field("keys_visiting_ssdb", |s| s.swap(|t| t.reads_waiting())),
+    field("keys_delete_confirming", |s| s.swap(|_| 0)),
+    field("keys_hot_to_be_load", |s| s.swap(|_| 0)),
+    field("keys_may_be_deleted", |s| s.swap(|_| 0)),
+];
+
+fn keys(s: &Snapshot<'_>) -> u64 {
+    s.databases.iter().map(|database| database.keys).sum()
 }
 
-/// `keyspace_hits_ssdb`, for the section Stats.
-pub fn hits(s: &Snapshot<'_>, out: &mut String) {
-    if let Some(view) = View::of(s) {
-        write!(out, "keyspace_hits_ssdb:{}\r\n", view.cold.lent_hits).expect("a String takes anything");
-    }
+fn keys_on_disk(s: &Snapshot<'_>) -> u64 {
+    s.cold.keys + s.cold.frozen_keys
 }

@@ -2,8 +2,8 @@
 //! default.
 //!
 //! The names are those of redis_exporter, so its dashboards and alerts work without it. It reports what INFO
-//! reports: each metric names the field it comes from, and fields of our own (`isotherm_...`) follow under
-//! their own names.
+//! reports: rows of INFO declare the metric that they are (`info::row`). The exporter's map holds more, of
+//! other servers (KeyDB, Tile38), of modules and of a cluster: docs/metrics.md names it.
 //!
 //! ```text
 //! GET /metrics  ->  # HELP redis_memory_used_bytes `used_memory` of INFO.
@@ -16,7 +16,6 @@
 mod health;
 mod host;
 mod http;
-mod names;
 mod page;
 mod prefixes;
 mod text;

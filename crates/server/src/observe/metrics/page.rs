@@ -1,4 +1,4 @@
-//! The page of `/metrics`: fields of INFO under redis_exporter's names, and what else there is to say.
+//! The page of `/metrics`: the rows of INFO that are metrics, and what else there is to say.
 
 use isotherm_allocator::ClassUse;
 use isotherm_keyspace::{Held, Survey};
@@ -6,12 +6,11 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::names::{METRICS, PARAMETERS, Type};
 use super::prefixes;
 use super::text::{Page, escaped};
-use crate::observe::info::swap::{Kind as SwapKind, SWAP, SwapField, View};
+use crate::observe::info::row::{Row, Type};
 use crate::observe::info::{self, Snapshot};
-use isotherm_config::{OUTPUT_CLASSES, find, output_limits};
+use isotherm_config::{Id, OUTPUT_CLASSES, PARAMS, id, output_limits};
 use isotherm_node::Node;
 use isotherm_node::observe::command_log::Kind;
 use isotherm_node::observe::facts::Facts;
@@ -20,167 +19,64 @@ use isotherm_node::observe::holds::HoldTotals;
 use isotherm_node::tls;
 use isotherm_runtime::time::unix_now;
 
+/// Sections whose rows need what lies in partitions.
+const SURVEYED: [&[u8]; 3] = [b"keyspace", b"swap", b"memorymap"];
+
 pub fn page(node: &Node) -> String {
-    let now = unix_now();
-    let mut snapshot = Snapshot::new(node, now, Facts::default());
+    let mut snapshot = Snapshot::new(node, unix_now(), Facts::default());
     let mut held = Held::new(&node.keyspace);
-    let asked: [&[u8]; 2] = [b"everything", b"memorymap"];
-    info::look_up(&mut snapshot, &asked, || Survey::new(&mut held));
-    let text = info::text(&snapshot, &asked);
-    let fields: BTreeMap<&str, &str> = text.lines().filter_map(|line| line.split_once(':')).collect();
+    info::look_up(&mut snapshot, &SURVEYED, || Survey::new(&mut held));
     let mut page = Page::default();
-    page.add("up", "Whether the server answers.", Type::Gauge, "", "1");
-    for (field, name, kind) in METRICS {
-        if let Some(value) = fields.get(field) {
-            page.add(name, &format!("`{field}` of INFO."), *kind, "", value);
-        }
-    }
-    add_in_other_units(&mut page, node, &fields);
-    add_labelled(&mut page, &fields);
+    page.add("redis_up", "Whether the server answers.", Type::Gauge, "", 1);
+    info::rows().for_each(|row| add_row(&mut page, row, &snapshot));
+    let started = node.process.started.0 / 1000;
+    page.add("redis_start_time_seconds", "When the server was started.", Type::Gauge, "", started);
+    add_instance(&mut page, &snapshot);
     add_locks(&mut page, node);
     add_latencies(&mut page, node);
     add_logs(&mut page, node);
     add_parameters(&mut page, node);
     add_classes(&mut page);
-    for (name, value) in
-        fields.iter().filter(|(name, _)| name.starts_with("isotherm_") && name.ends_with("_bytes"))
-    {
-        page.add_own(name, value);
-    }
-    // The parts, not their sums.
-    let parts = fields.iter().filter_map(|(name, bytes)| Some((name.strip_prefix("memorymap_")?, bytes)));
-    for (part, bytes) in parts.filter(|(part, _)| !["used", "total"].contains(part)) {
-        page.add_part(part, bytes);
-    }
-    for name in OWN_COUNTERS {
-        page.own_head(&format!("{name}_total"), name, Type::Counter);
-        writeln!(page.0, "{name}_total {}", fields[name]).expect("a String takes anything");
-    }
-    add_persistence(&mut page, &fields);
-    add_swap(&mut page, &snapshot);
     if tls::is_used(&node.config) {
-        add_tls(&mut page, node, &fields);
+        add_tls(&mut page, &snapshot);
     }
-    page.add_own("isotherm_compaction_cpu_percent", fields["isotherm_compaction_cpu_percent"]);
     prefixes::add(&mut page, node);
-    page.0
+    page.text
 }
 
-/// Our own figures of what is on disk, and of what is on its way there or back.
-fn add_persistence(page: &mut Page, fields: &BTreeMap<&str, &str>) {
-    const COUNTERS: [&str; 4] = ["log_offset", "log_durable_offset", "aof_commits", "snapshot_writer_waits"];
-    const GAUGES: [&str; 7] = [
-        "aof_held_replies",
-        "current_save_keys_processed",
-        "current_save_keys_total",
-        "loading_total_bytes",
-        "loading_loaded_bytes",
-        "loading_loaded_perc",
-        "loading_eta_seconds",
-    ];
-    for (names, kind, end) in [(&COUNTERS[..], Type::Counter, "_total"), (&GAUGES[..], Type::Gauge, "")] {
-        for name in names {
-            // Some exist while a file is loaded, or with an append-only file.
-            let Some(value) = fields.get(name) else { continue };
-            page.own_head(&format!("isotherm_{name}{end}"), name, kind);
-            writeln!(page.0, "isotherm_{name}{end} {value}").expect("a String takes anything");
-        }
+fn add_row(page: &mut Page, row: &Row, snapshot: &Snapshot<'_>) {
+    let mut metrics = row.metrics().peekable();
+    if metrics.peek().is_none() {
+        return;
     }
-}
-
-/// INFO swap, with `swap-mode`.
-fn add_swap(page: &mut Page, snapshot: &Snapshot<'_>) {
-    let Some(view) = View::of(snapshot) else { return };
-    for SwapField { name, kind, value } in SWAP {
-        let value = value(&view);
-        let (metric, labels, shown, kind) = match kind {
-            SwapKind::Gauge => (format!("isotherm_{name}"), String::new(), &value[..], Type::Gauge),
-            SwapKind::Counter => (format!("isotherm_{name}_total"), String::new(), &value[..], Type::Counter),
-            SwapKind::Word => (format!("isotherm_{name}"), format!("{{is=\"{value}\"}}"), "1", Type::Gauge),
-        };
-        page.own_head(&metric, name, kind);
-        writeln!(page.0, "{metric}{labels} {shown}").expect("a String takes anything");
+    // Clients choose codes of errors, which are shown with bytes replaced: what looks the same is one series.
+    let lines: BTreeMap<String, String> = row.lines(snapshot).into_iter().collect();
+    for metric in metrics {
+        for (labels, number) in lines.iter().filter_map(|(part, value)| metric.read(part, value, escaped)) {
+            page.add(&metric.name(row), &metric.help(row), metric.kind, &labels, number);
+        }
     }
 }
 
 /// Handshakes of clients, and for how long certificates hold.
-fn add_tls(page: &mut Page, node: &Node, fields: &BTreeMap<&str, &str>) {
-    let counts = &node.tls.counts;
-    let done = [
-        ("full", counts.done.load(Relaxed).saturating_sub(counts.resumed.load(Relaxed))),
-        ("resumed", counts.resumed.load(Relaxed)),
-    ];
-    const DONE: &str = "isotherm_tls_handshakes_total";
-    const FAILED: &str = "isotherm_tls_handshakes_failed_total";
-    const DAYS: &str = "isotherm_tls_certificate_days_left";
-    page.head(DONE, "Handshakes of clients that were done.", Type::Counter);
-    for (kind, count) in done {
-        writeln!(page.0, "{DONE}{{kind=\"{kind}\"}} {count}").expect("a String takes anything");
+fn add_tls(page: &mut Page, snapshot: &Snapshot<'_>) {
+    let counts = &snapshot.node.tls.counts;
+    let [done, resumed, failed] =
+        [&counts.done, &counts.resumed, &counts.failed].map(|count| count.load(Relaxed));
+    for (kind, count) in [("full", done.saturating_sub(resumed)), ("resumed", resumed)] {
+        let (name, labels) = ("isotherm_tls_handshakes_total", format!("kind=\"{kind}\""));
+        page.add(name, "Handshakes of clients that were done.", Type::Counter, &labels, count);
     }
-    page.head(FAILED, "Handshakes of clients that have failed.", Type::Counter);
-    writeln!(page.0, "{FAILED} {}", counts.failed.load(Relaxed)).expect("a String takes anything");
-    for of in ["server", "client", "ca"] {
-        if fields.get(&*format!("tls_{of}_cert_serial")).is_none_or(|serial| *serial == "none") {
-            continue;
-        }
-        let left = fields
-            .get(&*format!("tls_{of}_cert_expires_in_seconds"))
-            .and_then(|left| left.parse::<u64>().ok());
-        page.head(
-            DAYS,
-            "Days until a certificate no longer holds: `tls_*_cert_expires_in_seconds` of INFO.",
-            Type::Gauge,
-        );
-        writeln!(page.0, "{DAYS}{{of=\"{of}\"}} {}", left.unwrap_or_default() / 86_400)
-            .expect("a String takes anything");
+    let help = "Handshakes of clients that have failed.";
+    page.add("isotherm_tls_handshakes_failed_total", help, Type::Counter, "", failed);
+    let help = "Days until a certificate no longer holds: `tls_*_cert_expires_in_seconds` of INFO.";
+    for (of, days) in info::certificate_days(snapshot) {
+        page.add("isotherm_tls_certificate_days_left", help, Type::Gauge, &format!("of=\"{of}\""), days);
     }
 }
 
-fn add_in_other_units(page: &mut Page, node: &Node, fields: &BTreeMap<&str, &str>) {
-    let started = (node.process.started.0 / 1000).to_string();
-    page.add("start_time_seconds", "When the server was started.", Type::Gauge, "", &started);
-    if let Some(us) = fields.get("latest_fork_usec").and_then(|us| us.parse::<f64>().ok()) {
-        let seconds = (us / 1e6).to_string();
-        page.add("latest_fork_seconds", "`latest_fork_usec` of INFO, in seconds.", Type::Gauge, "", &seconds);
-    }
-    for (field, seconds) in fields {
-        if let Some(thread) = field.strip_prefix("used_active_time_io_thread_") {
-            let (name, label) = ("active_time_io_thread_seconds_total", format!("thread=\"{thread}\""));
-            page.add(name, "How long a worker was busy.", Type::Counter, &label, seconds);
-        }
-    }
-}
-
-/// Metrics with labels: of commands, errors and databases, and what kind of instance this is.
-fn add_labelled(page: &mut Page, fields: &BTreeMap<&str, &str>) {
-    type Part = (&'static str, &'static str, &'static str, Type, f64);
-    use Type::{Counter, Gauge};
-    const OF_COMMANDS: [Part; 4] = [
-        ("commands_total", "Calls of a command.", "calls", Counter, 1.0),
-        ("commands_duration_seconds_total", "Time spent in a command.", "usec", Counter, 1e6),
-        ("commands_rejected_calls_total", "Calls refused before they ran.", "rejected_calls", Counter, 1.0),
-        ("commands_failed_calls_total", "Calls that ended in an error.", "failed_calls", Counter, 1.0),
-    ];
-    const OF_ERRORS: Part = ("errors_total", "Errors of a kind.", "count", Counter, 1.0);
-    const OF_DATABASES: [Part; 3] = [
-        ("db_keys", "Keys of a database.", "keys", Gauge, 1.0),
-        ("db_keys_expiring", "Keys of a database that have a time to live.", "expires", Gauge, 1.0),
-        ("db_avg_ttl_seconds", "Their mean time to live.", "avg_ttl", Gauge, 1000.0),
-    ];
-    let mut add = |label: &str, prefix: &str, (metric, help, part, kind, divisor): Part, kept: &str| {
-        for (name, value) in
-            fields.iter().filter_map(|(name, value)| Some((name.strip_prefix(prefix)?, value)))
-        {
-            let number = value.split(',').find_map(|pair| pair.strip_prefix(part)?.strip_prefix('='));
-            if let Some(number) = number.and_then(|number| number.parse::<f64>().ok()) {
-                let label = format!("{label}=\"{kept}{}\"", escaped(name));
-                page.add(metric, help, kind, &label, &(number / divisor).to_string());
-            }
-        }
-    };
-    OF_COMMANDS.into_iter().for_each(|part| add("cmd", "cmdstat_", part, ""));
-    add("err", "errorstat_", OF_ERRORS, "");
-    OF_DATABASES.into_iter().for_each(|part| add("db", "db", part, "db"));
+/// Adds what kind of server this is: labels, and the fields that they are.
+fn add_instance(page: &mut Page, snapshot: &Snapshot<'_>) {
     let labels = [
         ("role", "role"),
         ("redis_version", "redis_version"),
@@ -196,9 +92,11 @@ fn add_labelled(page: &mut Page, fields: &BTreeMap<&str, &str>) {
         ("valkey_release_stage", "valkey_release_stage"),
     ];
     let labels = labels.map(|(label, field)| {
-        format!("{label}=\"{}\"", escaped(fields.get(field).copied().unwrap_or_default()))
+        let row = info::rows().find(|row| row.name == field).expect("it is a field");
+        let value = row.lines(snapshot).pop().unwrap_or_default().1;
+        format!("{label}=\"{}\"", escaped(&value))
     });
-    page.add("instance_info", "What kind of server this is.", Type::Gauge, &labels.join(","), "1");
+    page.add("redis_instance_info", "What kind of server this is.", Type::Gauge, &labels.join(","), 1);
 }
 
 /// Adds the times that locks were held, by cause: INFO locks.
@@ -216,12 +114,10 @@ fn add_locks(page: &mut Page, node: &Node) {
     let totals = node.stats.hold_totals();
     for (part, help, kind, value) in PARTS.iter().filter(|_| !totals.is_empty()) {
         let name = format!("isotherm_lock_{part}");
-        page.head(&name, help, *kind);
         for total in &totals {
             let (cause, gate) =
                 (escaped(cause_name(&node.commands, total.cause)), if total.is_gate { "yes" } else { "no" });
-            writeln!(page.0, "{name}{{cause=\"{cause}\",gate=\"{gate}\"}} {}", value(total))
-                .expect("a String takes anything");
+            page.add(&name, help, *kind, &format!("cause=\"{cause}\",gate=\"{gate}\""), value(total));
         }
     }
 }
@@ -239,7 +135,7 @@ fn add_latencies(page: &mut Page, node: &Node) {
         let (cmd, calls) = (escaped(&entry.name), times.calls());
         let sum = commands[usize::from(entry.index)].usec;
         let mut add = |suffix: &str, label: &str, value: u64| {
-            writeln!(page.0, "redis_commands_latencies_usec{suffix}{{cmd=\"{cmd}\"{label}}} {value}")
+            writeln!(page.text, "redis_commands_latencies_usec{suffix}{{cmd=\"{cmd}\"{label}}} {value}")
                 .expect("a String takes anything");
         };
         for (step_us, calls) in times.steps_us() {
@@ -254,27 +150,21 @@ fn add_latencies(page: &mut Page, node: &Node) {
 fn add_logs(page: &mut Page, node: &Node) {
     use Type::Gauge;
     const LENGTHS: [(Kind, &str); 4] = [
-        (Kind::Slow, "slowlog_length"),
-        (Kind::Slow, "commandlog_slow_length"),
-        (Kind::LargeRequest, "commandlog_large_request_length"),
-        (Kind::LargeReply, "commandlog_large_reply_length"),
+        (Kind::Slow, "redis_slowlog_length"),
+        (Kind::Slow, "redis_commandlog_slow_length"),
+        (Kind::LargeRequest, "redis_commandlog_large_request_length"),
+        (Kind::LargeReply, "redis_commandlog_large_reply_length"),
     ];
     for (kind, name) in LENGTHS {
-        let length = node.command_log.len(&node.config, kind).to_string();
-        page.add(name, "Entries of the log.", Gauge, "", &length);
+        let length = node.command_log.len(&node.config, kind);
+        page.add(name, "Entries of the log.", Gauge, "", length);
     }
     // As the exporter does, zeros while nothing was slow.
     let last = node.command_log.newest(&node.config, Kind::Slow, 1);
     let (id, us) = last.first().map_or((0, 0), |last| (last.id, last.value));
-    page.add("slowlog_last_id", "The last entry of SLOWLOG.", Gauge, "", &id.to_string());
-    let seconds = (us as f64 / 1e6).to_string();
-    page.add(
-        "last_slow_execution_duration_seconds",
-        "How long the last slow command took.",
-        Gauge,
-        "",
-        &seconds,
-    );
+    page.add("redis_slowlog_last_id", "The last entry of SLOWLOG.", Gauge, "", id);
+    let (name, help) = ("redis_last_slow_execution_duration_seconds", "How long the last slow command took.");
+    page.add(name, help, Gauge, "", us as f64 / 1e6);
     let all = node.latency.all();
     let last = |(name, series): &(&'static str, isotherm_node::observe::latency::monitor::Series)| {
         let last = *series.samples.last().expect("a series begins with its first sample");
@@ -282,36 +172,48 @@ fn add_logs(page: &mut Page, node: &Node) {
     };
     let last: Vec<_> = all.iter().map(last).collect();
     for (label, sample) in &last {
-        let at = sample.unix_seconds.to_string();
-        page.add("latency_spike_last", "When something last took long.", Gauge, label, &at);
+        let at = sample.unix_seconds;
+        page.add("redis_latency_spike_last", "When something last took long.", Gauge, label, at);
     }
     for (label, sample) in &last {
-        let seconds = (sample.latency_ms as f64 / 1000.0).to_string();
-        page.add("latency_spike_duration_seconds", "How long that took.", Gauge, label, &seconds);
+        let seconds = sample.latency_ms as f64 / 1000.0;
+        page.add("redis_latency_spike_duration_seconds", "How long that took.", Gauge, label, seconds);
     }
 }
 
+/// Parameters of CONFIG that the exporter shows.
+const PARAMETERS: [(Id, &str); 10] = [
+    (id("io-threads"), "redis_config_io_threads"),
+    (id("maxclients"), "redis_config_maxclients"),
+    (id("maxmemory"), "redis_config_maxmemory"),
+    (id("repl-backlog-size"), "redis_config_repl_backlog_size"),
+    (id("commandlog-execution-slower-than"), "redis_commandlog_execution_slower_than"),
+    (id("commandlog-slow-execution-max-len"), "redis_commandlog_slow_execution_max_len"),
+    (id("commandlog-request-larger-than"), "redis_commandlog_request_larger_than"),
+    (id("commandlog-large-request-max-len"), "redis_commandlog_large_request_max_len"),
+    (id("commandlog-reply-larger-than"), "redis_commandlog_reply_larger_than"),
+    (id("commandlog-large-reply-max-len"), "redis_commandlog_large_reply_max_len"),
+];
+
 fn add_parameters(page: &mut Page, node: &Node) {
-    for (parameter, name) in PARAMETERS {
-        let (id, _) = find(parameter.as_bytes()).expect("the table names parameters");
-        let help = format!("The parameter {parameter}.");
-        page.add(name, &help, Type::Gauge, "", &node.config.number(id).to_string());
+    for (id, name) in PARAMETERS {
+        let help = format!("The parameter {}.", PARAMS[id.index()].name);
+        page.add(name, &help, Type::Gauge, "", node.config.number(id));
     }
-    let (id, _) = find(b"client-output-buffer-limit").expect("it is a parameter");
-    let limits = output_limits(&node.config.text(id));
+    let limits = output_limits(&node.config.text(const { id("client-output-buffer-limit") }));
     let help = "How much unread reply a client of a class may have.";
     for (class, limit) in OUTPUT_CLASSES.iter().zip(limits) {
         for (kind, bytes) in [("hard", limit.hard_bytes), ("soft", limit.soft_bytes)] {
             let labels = format!("class=\"{class}\",limit=\"{kind}\"");
-            let name = "config_client_output_buffer_limit_bytes";
-            page.add(name, help, Type::Gauge, &labels, &bytes.to_string());
+            let name = "redis_config_client_output_buffer_limit_bytes";
+            page.add(name, help, Type::Gauge, &labels, bytes);
         }
     }
     let help = "How long it may have more than the soft limit.";
     for (class, limit) in OUTPUT_CLASSES.iter().zip(limits) {
         let labels = format!("class=\"{class}\",limit=\"soft\"");
-        let name = "config_client_output_buffer_limit_overcome_seconds";
-        page.add(name, help, Type::Gauge, &labels, &limit.soft_seconds.to_string());
+        let name = "redis_config_client_output_buffer_limit_overcome_seconds";
+        page.add(name, help, Type::Gauge, &labels, limit.soft_seconds);
     }
 }
 
@@ -333,17 +235,8 @@ fn add_classes(page: &mut Page) {
     let classes = isotherm_allocator::class_uses();
     for (part, help, kind, value) in PARTS.iter().filter(|_| !classes.is_empty()) {
         let name = format!("isotherm_allocator_class_{part}");
-        page.head(&name, help, *kind);
         for class in &classes {
-            writeln!(page.0, "{name}{{size=\"{}\"}} {}", class.size_bytes, value(class))
-                .expect("a String takes anything");
+            page.add(&name, help, *kind, &format!("size=\"{}\"", class.size_bytes), value(class));
         }
     }
 }
-
-/// Fields of our own that only grow.
-const OWN_COUNTERS: [&str; 3] = [
-    "isotherm_allocator_lock_waits",
-    "isotherm_compaction_cpu_milliseconds",
-    "isotherm_huge_pages_cpu_milliseconds",
-];

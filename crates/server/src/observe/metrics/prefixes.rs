@@ -4,10 +4,9 @@
 
 use isotherm_keyspace::{PrefixReport, PrefixShare};
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 
-use super::names::Type;
 use super::text::{Page, escaped};
+use crate::observe::info::row::Type;
 use isotherm_node::Node;
 use isotherm_node::users::sight::Sight;
 
@@ -30,9 +29,8 @@ pub fn add(page: &mut Page, node: &Node) {
             *series.entry((*kind, prefix)).or_default() += [share.keys, share.bytes][at];
         }
         for ((kind, prefix), value) in series {
-            page.head(&name, "What prefixes of keys take: MEMORY PREFIXES.", Type::Gauge);
-            writeln!(page.0, "{name}{{kind=\"{kind}\",prefix=\"{prefix}\"}} {value}")
-                .expect("a String takes anything");
+            let labels = format!("kind=\"{kind}\",prefix=\"{prefix}\"");
+            page.add(&name, "What prefixes of keys take: MEMORY PREFIXES.", Type::Gauge, &labels, value);
         }
     }
 }
