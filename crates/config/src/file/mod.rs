@@ -24,6 +24,7 @@ use std::path::{Path, PathBuf};
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 const DIR: Id = id("dir");
+const WORKERS: Id = id("io-threads");
 /// A file that includes itself ends here.
 const INCLUDE_DEPTH_MAX: usize = 16;
 const FILE_BYTES_MAX: u64 = 64 << 20;
@@ -123,9 +124,8 @@ pub fn load(
     reader.read(&text)?;
     let users = reader.into_users();
     let file = path.map(|path| Origin { path, folder, given: text.split_off(file_len) });
-    let workers = id("io-threads");
-    if config.number(workers) == WORKERS_BY_CPUS {
-        config.set_number(workers, std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as i64));
+    if config.number(WORKERS) == WORKERS_BY_CPUS {
+        config.set_number(WORKERS, std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as i64));
     }
     Ok(Start::Run(Box::new(Loaded { config, file, stdin, users, nothing_given: arguments.is_empty() })))
 }

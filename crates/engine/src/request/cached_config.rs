@@ -173,7 +173,7 @@ impl Hot {
             client_bytes_max: config.client_memory_bytes_max().unwrap_or(u64::MAX),
             gates: Gates::PROTECTION
                 .or(Gates::REPLICAS.when(lacks_replicas))
-                .or(Gates::READ_ONLY.when(is_replica && config.flag(id("replica-read-only"))))
+                .or(Gates::READ_ONLY.when(is_replica && config.flag(const { id("replica-read-only") })))
                 .or(Gates::STALE.when(is_replica && node.replication.refuses_stale_reads(config)))
                 .or(Gates::GROWTH.when(config.memory_target_bytes() > 0 && !node.leaves_memory_to_primary())),
             timeout_seconds: config.idle_timeout_seconds(),
@@ -184,21 +184,21 @@ impl Hot {
             script_slice_ticks: clock.ticks_of_micros(SCRIPT_SLICE_MICROS),
             tracks_latency: config.tracks_latency(),
             notable: Notable::new(config, clock),
-            counts_slots: config.flag(id("cluster-slot-stats-enabled")),
-            hot_keys_ratio: config.number(id("hotkeys-sample-ratio")) as u32,
+            counts_slots: config.flag(const { id("cluster-slot-stats-enabled") }),
+            hot_keys_ratio: config.number(const { id("hotkeys-sample-ratio") }) as u32,
             events: Events::chosen(config),
             settings: CallSettings {
                 bulk_bytes_max: config.bulk_bytes_max(),
-                hll_sparse_bytes_max: config.number(id("hll-sparse-max-bytes")) as usize,
+                hll_sparse_bytes_max: config.number(const { id("hll-sparse-max-bytes") }) as usize,
                 lfu: config.evicts_by_lfu(),
                 import_mode: config.import_mode(),
                 in_cluster: node.cluster.is_enabled(),
-                unlinks: config.flag(id("lazyfree-lazy-server-del")),
+                unlinks: config.flag(const { id("lazyfree-lazy-server-del") }),
                 limits: config.collection_limits(),
                 transfer: TransferSettings {
-                    compress: config.flag(id("rdbcompression")),
+                    compress: config.flag(const { id("rdbcompression") }),
                     checks: Checks {
-                        version: config.number(id("rdb-version-check")) == 0,
+                        version: config.number(const { id("rdb-version-check") }) == 0,
                         checksum: !node.debug.skip_checksums.is_on(),
                     },
                     refused: RefusedPayload(Some(log_refused_payload)),

@@ -31,14 +31,14 @@ impl Kind {
         words.iter().position(|known| known.eq_ignore_ascii_case(word)).map(|at| Kind::ALL[at])
     }
 
+    /// Returns the parameters of its threshold and of its length.
     fn parameters(self) -> (Id, Id) {
-        match self {
-            Kind::Slow => (id("commandlog-execution-slower-than"), id("commandlog-slow-execution-max-len")),
-            Kind::LargeRequest => {
-                (id("commandlog-request-larger-than"), id("commandlog-large-request-max-len"))
-            }
-            Kind::LargeReply => (id("commandlog-reply-larger-than"), id("commandlog-large-reply-max-len")),
-        }
+        const OF_ALL: [(Id, Id); Kind::ALL.len()] = [
+            (id("commandlog-execution-slower-than"), id("commandlog-slow-execution-max-len")),
+            (id("commandlog-request-larger-than"), id("commandlog-large-request-max-len")),
+            (id("commandlog-reply-larger-than"), id("commandlog-large-reply-max-len")),
+        ];
+        OF_ALL[self as usize]
     }
 
     /// Returns the smallest value (microseconds or bytes) of a command that is logged; `None` if none is

@@ -58,7 +58,7 @@ fn get(call: &mut AdminCall<'_>) -> Outcome {
         }
     };
     let node = call.node;
-    let ratio = node.config.number(id("hotkeys-sample-ratio"));
+    let ratio = node.config.number(const { id("hotkeys-sample-ratio") });
     let (mut keys, met) = merge(tables(call), ratio as u32);
     let sight = call.sight();
     keys.retain(|key| sight.sees_key(key.db, &key.name, key.name_bytes as usize));

@@ -68,7 +68,7 @@ pub const CLUSTER_SLOT_STATS: Spec = Spec {
 };
 
 pub fn slot_stats(call: &mut AdminCall<'_>) -> Outcome {
-    let counts = call.node.config.flag(id("cluster-slot-stats-enabled"));
+    let counts = call.node.config.flag(const { id("cluster-slot-stats-enabled") });
     let asked = match read(call, counts) {
         Ok(asked) => asked,
         Err(text) => {

@@ -105,7 +105,7 @@ pub fn adjust(config: &Config) -> Result<(), String> {
         }
         return Ok(());
     }
-    config.set_number(id("maxclients"), clients_left as i64);
+    config.set_number(const { id("maxclients") }, clients_left as i64);
     log::warning(format!(
         "You requested maxclients of {clients} requiring at least {needed} max file descriptors."
     ));

@@ -25,11 +25,14 @@ const MARK: &str = "ISOTHERM_MALLOC_CONF";
 // is an error there. Why: jemalloc cannot change these options later.
 /// Parameters and options that are read at start.
 const AT_START: [(Id, &str); 4] = [
-    (id("jemalloc-narenas"), "narenas"),
+    (NARENAS, "narenas"),
     (id("jemalloc-slab-sizes"), "slab_sizes"),
-    (id("jemalloc-tcache"), "tcache"),
-    (id("jemalloc-tcache-max"), "tcache_max"),
+    (TCACHE, "tcache"),
+    (TCACHE_MAX, "tcache_max"),
 ];
+const NARENAS: Id = id("jemalloc-narenas");
+const TCACHE: Id = id("jemalloc-tcache");
+const TCACHE_MAX: Id = id("jemalloc-tcache-max");
 
 /// Parameters that can change later.
 const DIRTY_DECAY: Id = id("jemalloc-dirty-decay-ms");
@@ -134,9 +137,9 @@ pub fn shown() -> String {
 /// Corrects the parameters that the user's `MALLOC_CONF` sets: its values become theirs.
 fn correct(config: &Config, options: &Options, users: &str) {
     let values = [
-        (id("jemalloc-narenas"), "narenas", i64::from(options.narenas)),
-        (id("jemalloc-tcache"), "tcache", i64::from(options.tcache)),
-        (id("jemalloc-tcache-max"), "tcache_max", options.tcache_max_bytes as i64),
+        (NARENAS, "narenas", i64::from(options.narenas)),
+        (TCACHE, "tcache", i64::from(options.tcache)),
+        (TCACHE_MAX, "tcache_max", options.tcache_max_bytes as i64),
         (BG_THREAD, "background_thread", i64::from(options.background_thread)),
     ];
     for (id, option, value) in values {

@@ -45,7 +45,7 @@ const RELIEF_BYTES: u64 = isotherm_tier::SEGMENT_BYTES;
 
 /// Returns whether files with all data are written.
 fn writes_files(config: &Config) -> bool {
-    config.flag(id("appendonly")) || !config.save_points().is_empty()
+    config.flag(const { id("appendonly") }) || !config.save_points().is_empty()
 }
 
 /// Returns what the log may take of a file system without a limit of its own. `is_shared`: other files are
