@@ -15,17 +15,6 @@ use isotherm_runtime::time::since_epoch;
 /// Ticks are scaled by this many bits to become nanoseconds.
 const SCALE_BITS: u32 = 32;
 
-/// The time of a script, which stands still: most never ask.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ScriptTime {
-    /// No script runs.
-    None,
-    /// The script has not asked.
-    Unread,
-    /// Time in Unix microseconds.
-    At(i64),
-}
-
 pub struct CommandClock {
     ticks: quanta::Clock,
     ticks_per_ms: f64,

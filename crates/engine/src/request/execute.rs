@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 
 use crate::request::beside_locks::BesideLocks;
 use crate::request::cached_config::Hot;
-use crate::request::clock::{CommandClock, ScriptTime};
+use crate::request::clock::CommandClock;
 use crate::request::eviction::{self, Room};
 use crate::request::fetching::Unreadable;
 use crate::request::lock_set::LockSet;
@@ -28,6 +28,7 @@ use crate::request::metering::Metering;
 use crate::request::nodes::Draws;
 use crate::request::slots::route::{self, Desk, Route};
 use crate::scripting::engine::Engine;
+use crate::scripting::run::ScriptTime;
 use crate::scripting::runs::Runs;
 use isotherm_node::Node;
 use isotherm_node::cluster::words::Word;

@@ -19,7 +19,6 @@ use isotherm_resp::{ArgsBuf, Reply};
 use std::sync::Arc;
 
 use super::callee::Callee;
-use crate::request::clock::ScriptTime;
 use isotherm_config::Writing;
 use isotherm_node::effects::change_log::SuspendedFrame;
 use isotherm_node::effects::tracking::Tracker;
@@ -86,6 +85,17 @@ pub struct RunState {
     /// Time at which others have their turn, in ticks.
     pub pause_at: u64,
     pub awaits: Awaits,
+}
+
+/// The time of a script, which stands still: most never ask.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ScriptTime {
+    /// No script runs.
+    None,
+    /// The script has not asked.
+    Unread,
+    /// Time in Unix microseconds.
+    At(i64),
 }
 
 /// A run that takes long.

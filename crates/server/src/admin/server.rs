@@ -14,7 +14,7 @@ use crate::process::leaving::{self, Answer};
 use crate::process::logo;
 use isotherm_engine::request::blocking;
 use isotherm_engine::request::blocking::NO_END;
-use isotherm_engine::request::clock::ScriptTime;
+use isotherm_engine::scripting::run::ScriptTime;
 use isotherm_node::Node;
 use isotherm_node::mail::message::{ControlMessage, Without};
 use isotherm_node::process::asked_end::Options;
