@@ -1,5 +1,6 @@
 //! The name of a node, or of a shard: 40 characters of `a-z0-9`.
 
+use isotherm_stdx::prng::Prng;
 use std::fmt;
 
 /// Names a node for as long as it lives. The order is that of the bytes, by which a collision of epochs is
@@ -14,6 +15,13 @@ impl NodeId {
     pub fn new(random: [u8; NodeId::LEN / 2]) -> NodeId {
         let digit = |value: u8| b"0123456789abcdef"[usize::from(value)];
         NodeId(std::array::from_fn(|at| digit(random[at / 2] >> (4 * (1 - at % 2)) & 15)))
+    }
+
+    /// Draws a name that no other node has, if the generator's seed is random.
+    pub fn random(random: &mut Prng) -> NodeId {
+        let words: [u64; 3] = std::array::from_fn(|_| random.next_u64());
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        NodeId::new(bytes[..NodeId::LEN / 2].try_into().expect("24 bytes are enough"))
     }
 
     /// Parses an id from a message, a file or a request. An id has exactly 40 characters of `a-z0-9`.

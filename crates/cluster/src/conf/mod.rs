@@ -45,6 +45,13 @@ pub struct Conf {
     pub forgotten: Vec<NodeId>,
 }
 
+impl Conf {
+    /// Returns the line of this node.
+    pub fn myself(&self) -> &ConfNode {
+        self.nodes.iter().find(|node| node.flags.has(Flags::MYSELF)).expect("a file names this node")
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConfNode {
     pub id: NodeId,

@@ -50,6 +50,8 @@ pub(super) struct Todo {
     pub broadcast: bool,
     /// `Follow` or `Lead`, the last one of this step.
     pub role: Option<Output>,
+    /// Address that the last `Follow` named.
+    pub followed: Option<(String, u16)>,
     /// Outputs that are sent once the next commit is complete.
     held: Vec<Output>,
 }
@@ -162,6 +164,11 @@ impl Commits {
         }
     }
 
+    /// Shows an epoch that was learned from others at once: forgetting it in a crash does no harm.
+    pub fn show_epoch(&mut self, epoch: u64) {
+        self.standing.current_epoch = self.standing.current_epoch.max(epoch);
+    }
+
     /// Returns whether the commit under way is still being saved and will show the topology when it is
     /// applied.
     fn is_apply_ahead(&self) -> bool {
@@ -269,8 +276,8 @@ impl Machine {
 
     /// Returns the state that messages may show once all changes so far are on disk.
     pub(super) fn present(&mut self) -> Standing {
-        let claims = Box::new(self.slots_of(self.me).to_set());
-        Standing { current_epoch: self.current_epoch, config_epoch: self.my().config_epoch, claims }
+        let claims = Box::new(self.slots.of(self.nodes.me, &self.nodes).to_set());
+        Standing { current_epoch: self.epochs.current, config_epoch: self.nodes.my().config_epoch, claims }
     }
 
     fn begin_phase(&mut self, now: Now) {
@@ -370,13 +377,14 @@ impl Machine {
     }
 
     fn word(&self, slot: Slot) -> Word {
-        let owner = match self.owner(slot) {
+        let owner = match self.slots.owner(slot) {
             None => Owner::None,
-            Some(owner) if owner == self.me => Owner::Myself,
-            Some(owner) if Some(owner) == self.my().primary => Owner::MyPrimary,
+            Some(owner) if owner == self.nodes.me => Owner::Myself,
+            Some(owner) if Some(owner) == self.nodes.my().primary => Owner::MyPrimary,
             Some(_) => Owner::Other,
         };
-        let (migrating, importing) = (self.migrating.contains_key(&slot), self.importing.contains_key(&slot));
+        let (migrating, importing) =
+            (self.slots.migrating.contains_key(&slot), self.slots.importing.contains_key(&slot));
         Word { owner, migrating, importing }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::{Handle, Level, Machine, Now, names};
 use crate::Flags;
-use crate::wire::PingKind;
+use crate::wire::{Body, PingKind};
 
 const TICK_MS: u64 = 100;
 /// Number of attempts to reach a node within half a node timeout.
@@ -24,12 +24,20 @@ impl Machine {
         for node in self.nodes.handles() {
             self.watch(node, now);
         }
-        self.follow_known_primary();
+        self.change().follow_known_primary();
         if self.health.state != crate::topology::State::Ok {
             self.todo.update_state = true;
         }
         // Times of pings and offsets are shown as of the last tick.
         self.todo.view = true;
+    }
+
+    fn close_unnamed(&mut self, now: Now) {
+        let timeout_ms = self.settings.handshake_timeout_ms();
+        while let Some(overdue) = self.links.overdue(timeout_ms, now) {
+            self.outputs.say(Level::Verbose, "Closing a link without a known node".to_string());
+            self.close(overdue, now);
+        }
     }
 
     fn reconnect_all(&mut self, now: Now) {
@@ -53,7 +61,7 @@ impl Machine {
             let text = format!("Clusterbus handshake timeout {}:{}", node.address.ip, node.address.bus_port);
             // A name may have many addresses, and one of them at most answers.
             let level = if node.sought.is_some() { Level::Verbose } else { Level::Warning };
-            self.say(level, text);
+            self.outputs.say(level, text);
             return self.remove_node(handle, now);
         }
         let quiet = |since: Option<super::Ms>| since.is_none_or(|at| now.ms.since(at) > timeout_ms);
@@ -67,7 +75,7 @@ impl Machine {
         if let Some(link) = node.outbound.filter(stands).filter(|_| is_one_way) {
             // It does not connect to this node, so it does not know it.
             self.nodes[handle].flags.set(Flags::MEET);
-            self.notice(format!(
+            self.outputs.notice(format!(
                 "Sending MEET packet to node {} because there is no inbound link for it",
                 self.name(handle)
             ));
@@ -82,7 +90,8 @@ impl Machine {
         }
         *budget -= 1;
         self.nodes[handle].attempted = Some(now.ms);
-        self.connect(handle, now);
+        let request = self.links.connect(handle, &mut self.nodes, now);
+        self.outputs.push(request);
     }
 
     fn ping_a_quiet_one(&mut self, now: Now) {
@@ -139,21 +148,25 @@ impl Machine {
         self.health.pfail_count += 1;
         self.todo.update_state = true;
         self.todo.view = true;
-        if self.my().votes() {
+        if self.nodes.my().votes() {
             self.mark_failed_if_agreed(handle, now);
         } else {
-            self.notice(format!("NODE {} possibly failing.", self.name(handle)));
+            self.outputs.notice(format!("NODE {} possibly failing.", self.name(handle)));
+        }
+    }
+
+    pub(super) fn mark_failed_if_agreed(&mut self, node: Handle, now: Now) {
+        let majority = self.health.majority();
+        if self.change().mark_failed_if_agreed(node, majority, now) {
+            self.broadcast(Body::Fail(self.nodes[node].id));
         }
     }
 
     /// Takes a node out of the table, with all that refers to it.
     pub(super) fn remove_node(&mut self, handle: Handle, now: Now) {
-        assert!(handle != self.me, "a node does not remove itself");
-        self.take_all(handle);
-        let (migrating, importing) = (self.migrating.len(), self.importing.len());
-        self.migrating.retain(|_, node| *node != handle);
-        self.importing.retain(|_, node| *node != handle);
-        if (migrating, importing) != (self.migrating.len(), self.importing.len()) {
+        assert!(handle != self.nodes.me, "a node does not remove itself");
+        self.change().take_all(handle);
+        if self.slots.close_all_of(handle) {
             self.todo.slots();
         }
         for link in [self.nodes[handle].outbound, self.nodes[handle].inbound].into_iter().flatten() {

@@ -1,63 +1,40 @@
-//! Configuration epochs: the higher one decides whose claim of a slot holds
-//! (clusterBumpConfigEpochWithoutConsensus, clusterHandleConfigEpochCollision).
+//! Epochs of the cluster: a clock that all nodes share.
+//!
+//! A node's own epoch decides whose claim of a slot holds: that of the higher one (`update.rs`). Elections
+//! have one too, and a node votes once in each (`votes.rs`).
 
-use super::{Handle, Machine};
+use super::node::Nodes;
+use crate::conf::Conf;
 
-impl Machine {
-    fn max_epoch(&self) -> u64 {
-        self.nodes.iter().map(|(_, node)| node.config_epoch).fold(self.current_epoch, u64::max)
+#[derive(Default)]
+pub struct Epochs {
+    /// The highest that this node knows of.
+    pub current: u64,
+    pub last_vote: u64,
+}
+
+impl Epochs {
+    pub fn from_conf(conf: &Conf) -> Epochs {
+        let current = conf.nodes.iter().map(|node| node.config_epoch).fold(conf.current_epoch, u64::max);
+        Epochs { current, last_vote: conf.last_vote_epoch }
     }
 
-    /// The epoch that a node's claims have: a replica's are its primary's.
-    pub(super) fn epoch_of(&self, node: Handle) -> u64 {
-        let node = &self.nodes[node];
-        node.primary.map_or(node.config_epoch, |primary| self.nodes[primary].config_epoch)
-    }
-
-    /// Gives this node the highest epoch of all, unless it has it: without asking others, after a slot was
-    /// moved by hand.
-    pub(super) fn bump_epoch(&mut self) -> bool {
-        let epoch = self.my().config_epoch;
-        if epoch != 0 && epoch == self.max_epoch() {
-            return false;
-        }
-        self.take_new_epoch();
-        self.notice(format!("New configEpoch set to {}", self.current_epoch));
-        true
+    /// Returns the highest epoch of all nodes.
+    pub fn max(&self, nodes: &Nodes) -> u64 {
+        nodes.iter().map(|(_, node)| node.config_epoch).fold(self.current, u64::max)
     }
 
     /// An epoch that is no one's yet, as far as this node knows. At 2^64 - 1 there is none left: the old one
     /// stays.
-    fn take_new_epoch(&mut self) {
-        self.current_epoch = self.current_epoch.saturating_add(1);
-        self.my_mut().config_epoch = self.current_epoch;
-        self.todo.save_first();
-        self.todo.broadcast = true;
+    pub fn begin_new(&mut self) -> u64 {
+        self.current = self.current.saturating_add(1);
+        self.current
     }
 
-    /// Two primaries with one epoch: the one with the smaller id takes another, so of many all but one move
-    /// on.
-    pub(super) fn resolve_collision(&mut self, sender: Handle) {
-        let other = &self.nodes[sender];
-        let (me, both) = (self.my(), other.is_primary() && self.my().is_primary());
-        if !both || other.config_epoch != me.config_epoch || other.id <= me.id {
-            return;
-        }
-        self.take_new_epoch();
-        let text = format!(
-            "configEpoch collision with node {}. configEpoch set to {}",
-            self.name(sender),
-            self.current_epoch
-        );
-        self.notice(text);
-    }
-
-    /// Adopts a higher epoch that another node has shown. It is shown to others at once: forgetting it in a
-    /// crash does no harm.
-    pub(super) fn learn_epoch(&mut self, epoch: u64) {
-        if epoch > self.current_epoch {
-            self.current_epoch = epoch;
-            self.commits.standing.current_epoch = self.commits.standing.current_epoch.max(epoch);
-        }
+    /// Adopts a higher epoch that another node has shown. Returns whether it is higher.
+    pub fn learn(&mut self, epoch: u64) -> bool {
+        let is_higher = epoch > self.current;
+        self.current = self.current.max(epoch);
+        is_higher
     }
 }

@@ -2,9 +2,9 @@
 
 use super::node::Node;
 use super::{Handle, Level, Machine, Ms, Now};
+use crate::Flags;
 use crate::topology::Address;
 use crate::wire::{Extensions, Gossip};
-use crate::{Flags, NodeId};
 
 /// A clock may be so far ahead of this one.
 const CLOCK_TOLERANCE_MS: u64 = 500;
@@ -14,7 +14,7 @@ impl Machine {
     pub(super) fn read_gossip(&mut self, sender: Option<Handle>, gossip: &[Gossip], now: Now) {
         for entry in gossip {
             match self.nodes.find(&entry.id) {
-                Some(node) if node == self.me => {}
+                Some(node) if node == self.nodes.me => {}
                 Some(node) => self.gossip_about(node, sender, entry, now),
                 None => self.gossip_about_unknown(sender, entry, now),
             }
@@ -26,19 +26,19 @@ impl Machine {
         let is_down = entry.flags.has(down);
         if let Some(sender) = sender {
             if is_down {
-                if self.nodes[sender].votes() && self.add_report(node, sender, now) {
+                if self.nodes[sender].votes() && self.nodes[node].add_report(sender, now.ms) {
                     let text = format!(
                         "Node {} reported node {} as not reachable.",
                         self.name(sender),
                         self.name(node)
                     );
-                    self.say(Level::Verbose, text);
+                    self.outputs.say(Level::Verbose, text);
                 }
                 self.mark_failed_if_agreed(node, now);
-            } else if self.remove_report(node, sender) {
+            } else if self.nodes[node].remove_report(sender) {
                 let text =
                     format!("Node {} reported node {} is back online.", self.name(sender), self.name(node));
-                self.say(Level::Verbose, text);
+                self.outputs.say(Level::Verbose, text);
             }
         }
         let known = &self.nodes[node];
@@ -87,7 +87,7 @@ impl Machine {
     pub(super) fn read_extensions(&mut self, sender: Handle, extensions: &Extensions, now: Now) {
         for (id, ttl_s) in &extensions.forgotten {
             let Some(node) = self.nodes.find(id) else { continue };
-            if node == self.me || self.my().primary == Some(node) || node == sender {
+            if node == self.nodes.me || self.nodes.my().primary == Some(node) || node == sender {
                 continue;
             }
             if self.forgotten.is_taken_back(id, *ttl_s, now.ms) {
@@ -102,24 +102,7 @@ impl Machine {
         }
         let primary = self.nodes[sender].primary.unwrap_or(sender);
         let shard = extensions.shard.unwrap_or(self.nodes[primary].shard);
-        self.move_to_shard(sender, shard);
-    }
-
-    /// A replica is in its primary's shard, whatever it says.
-    pub(super) fn move_to_shard(&mut self, node: Handle, shard: NodeId) {
-        if let Some(primary) = self.nodes[node].primary
-            && self.nodes[primary].shard != shard
-        {
-            return;
-        }
-        if self.nodes[node].shard != shard {
-            self.nodes[node].shard = shard;
-            self.todo.save();
-        }
-        if self.my().primary == Some(node) && self.my().shard != shard {
-            self.my_mut().shard = shard;
-            self.todo.save_first();
-        }
+        self.change().move_to_shard(sender, shard);
     }
 }
 

@@ -5,7 +5,7 @@
 //! known here, or says nothing, is closed at a bound.
 
 use super::node::Nodes;
-use super::{Handle, Level, Machine, Ms, Now, Output};
+use super::{Handle, Ms, Now, Output};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
@@ -86,8 +86,73 @@ impl Links {
         self.unnamed.insert(id);
     }
 
-    fn oldest_unnamed(&self) -> Option<(LinkId, Ms)> {
-        self.unnamed.first().map(|id| (*id, self.by_id[id].created))
+    /// Returns the oldest link of no node, if there are too many of them.
+    pub fn excess(&self) -> Option<LinkId> {
+        self.unnamed.first().copied().filter(|_| self.unnamed.len() > UNNAMED_MAX)
+    }
+
+    // COMPAT(cluster): A link of the bus whose sender is not known is closed after two node timeouts, and the
+    // oldest of more than 1,024. Why: connections that never say who they are take descriptors and memory for
+    // good.
+    /// Returns a link whose node has had its time to name itself.
+    pub fn overdue(&self, handshake_timeout_ms: u64, now: Now) -> Option<LinkId> {
+        let timeout_ms = handshake_timeout_ms.saturating_mul(UNNAMED_TIMEOUTS);
+        self.unnamed.first().copied().filter(|id| now.ms.since(self.by_id[id].created) > timeout_ms)
+    }
+
+    /// Adds a link to a node that has none. Returns the request to make it.
+    pub fn connect(&mut self, handle: Handle, nodes: &mut Nodes, now: Now) -> Output {
+        self.asked_for += 2;
+        let id = LinkId(self.asked_for);
+        let node = &mut nodes[handle];
+        let link = Link {
+            node: Some(handle),
+            is_inbound: false,
+            created: now.ms,
+            created_unix_ms: now.unix_ms,
+            knows_extensions: false,
+            peer_ip: node.address.ip.parse().ok(),
+            local_ip: None,
+        };
+        self.by_id.insert(id, Box::new(link));
+        node.outbound = Some(id);
+        Output::Connect { link: id, ip: node.address.ip.clone(), port: node.address.bus_port }
+    }
+
+    /// Removes a link. Returns whether there was one.
+    pub fn remove(&mut self, id: LinkId, nodes: &mut Nodes, now: Now) -> bool {
+        let Some(link) = self.by_id.remove(&id) else { return false };
+        self.unnamed.remove(&id);
+        let Some(node) = link.node else { return true };
+        let node = &mut nodes[node];
+        if link.is_inbound {
+            node.inbound = None;
+            node.inbound_lost = now.ms;
+        } else {
+            node.outbound = None;
+        }
+        true
+    }
+
+    /// Notes that a connection has failed that this node made or tried to make.
+    pub fn note_loss(&self, id: LinkId, nodes: &mut Nodes, now: Now) {
+        // A connection that never stood has sent no ping, so the time of the attempt counts as one: else its
+        // failure would never be noticed.
+        if let Some(node) = self.get(id).filter(|link| !link.is_inbound).and_then(|link| link.node) {
+            nodes[node].ping_sent.get_or_insert(now.ms);
+        }
+    }
+
+    /// Notes which node has made this connection. The node has no other.
+    pub fn bind(&mut self, id: LinkId, node: Handle, nodes: &mut Nodes) {
+        nodes[node].inbound = Some(id);
+        self.get_mut(id).expect("a packet comes over a link").node = Some(node);
+        self.unnamed.remove(&id);
+    }
+
+    /// Returns the node of a link, if it has identified itself.
+    pub fn known_node(&self, id: LinkId, nodes: &Nodes) -> Option<Handle> {
+        self.get(id).and_then(|link| link.node).filter(|node| !nodes[*node].is_in_handshake())
     }
 
     pub fn get(&self, id: LinkId) -> Option<&Link> {
@@ -120,96 +185,5 @@ impl Links {
             return Err(format!("{} links are of no node", self.unnamed.len()));
         }
         Ok(())
-    }
-}
-
-impl Machine {
-    /// Another node has connected.
-    pub(super) fn accept(&mut self, id: LinkId, peer_ip: &str, local_ip: &str, now: Now) {
-        self.links.accept(id, peer_ip, local_ip, now);
-        if let Some((oldest, _)) =
-            self.links.oldest_unnamed().filter(|_| self.links.unnamed.len() > UNNAMED_MAX)
-        {
-            self.say(Level::Verbose, "Closing the oldest of too many links without a known node".to_string());
-            self.close(oldest, now);
-        }
-    }
-
-    /// Closes the links whose nodes have had their time to name themselves.
-    pub(super) fn close_unnamed(&mut self, now: Now) {
-        // COMPAT(cluster): A link of the bus whose sender is not known is closed after two node timeouts, and the oldest of more than
-        // 1,024. Why: connections that never say who they are take descriptors and memory for good.
-        let timeout_ms = self.settings.handshake_timeout_ms().saturating_mul(UNNAMED_TIMEOUTS);
-        while let Some((oldest, created)) = self.links.oldest_unnamed()
-            && now.ms.since(created) > timeout_ms
-        {
-            self.say(Level::Verbose, "Closing a link without a known node".to_string());
-            self.close(oldest, now);
-        }
-    }
-
-    /// Returns whether a node has identified itself over this link.
-    pub fn knows(&self, id: LinkId) -> bool {
-        self.links.get(id).and_then(|link| link.node).is_some_and(|node| !self.nodes[node].is_in_handshake())
-    }
-
-    /// Asks for a connection to a node that has none.
-    pub(super) fn connect(&mut self, node: Handle, now: Now) {
-        self.links.asked_for += 2;
-        let id = LinkId(self.links.asked_for);
-        let link = Link {
-            node: Some(node),
-            is_inbound: false,
-            created: now.ms,
-            created_unix_ms: now.unix_ms,
-            knows_extensions: false,
-            peer_ip: self.nodes[node].address.ip.parse().ok(),
-            local_ip: None,
-        };
-        self.links.by_id.insert(id, Box::new(link));
-        self.nodes[node].outbound = Some(id);
-        let address = &self.nodes[node].address;
-        self.outputs.push(Output::Connect { link: id, ip: address.ip.clone(), port: address.bus_port });
-    }
-
-    /// Closes a connection from this side.
-    pub(super) fn close(&mut self, id: LinkId, now: Now) {
-        if self.forget_link(id, now) {
-            self.outputs.push(Output::Close { link: id });
-        }
-    }
-
-    pub(super) fn link_closed(&mut self, id: LinkId, now: Now) {
-        // A connection that never stood has sent no ping, so the time of the attempt counts as one: else its
-        // failure would never be noticed.
-        if let Some(node) = self.links.get(id).filter(|link| !link.is_inbound).and_then(|link| link.node) {
-            self.nodes[node].ping_sent.get_or_insert(now.ms);
-        }
-        self.forget_link(id, now);
-    }
-
-    fn forget_link(&mut self, id: LinkId, now: Now) -> bool {
-        let Some(link) = self.links.by_id.remove(&id) else { return false };
-        self.links.unnamed.remove(&id);
-        self.forgotten.links.remove(&id);
-        let Some(node) = link.node else { return true };
-        let node = &mut self.nodes[node];
-        if link.is_inbound {
-            node.inbound = None;
-            node.inbound_lost = now.ms;
-        } else {
-            node.outbound = None;
-        }
-        true
-    }
-
-    /// A message has shown which node has made this connection. Of two, the older one is closed.
-    pub(super) fn bind(&mut self, id: LinkId, node: Handle, now: Now) {
-        if let Some(old) = self.nodes[node].inbound {
-            self.close(old, now);
-        }
-        self.nodes[node].inbound = Some(id);
-        self.links.get_mut(id).expect("a packet comes over a link").node = Some(node);
-        self.links.unnamed.remove(&id);
     }
 }

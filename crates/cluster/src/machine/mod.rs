@@ -14,13 +14,16 @@
 //! `Standing` is what messages show). Facts that it learned from others are saved within a second, without
 //! waiting.
 //!
-//! Invariants (`check_invariants`): an owner, a primary and a link's node are nodes of the table; a node's
-//! `slot_count` is the number of slots that it owns; a slot is migrating only if this node (or its primary)
-//! owns it, at most one commit is under way.
+//! The machine has parts with invariants of their own (`check_invariants`), each in its file: the nodes
+//! (`node.rs`), the owners of the slots (`slots.rs`), the connections (`links.rs`), the ability to serve
+//! (`health.rs`), what has to be done and what is under way (`commit.rs`). A role or a claim changes some of
+//! them through a `Change` (`change.rs`), which sends nothing. Messages, ticks and requests are met by the
+//! machine itself.
 //!
 //! The rules are those of Valkey's cluster bus (cluster_legacy.c of 9.1.2); each file names the functions
 //! that it follows.
 
+mod change;
 mod commit;
 mod cron;
 mod epochs;
@@ -30,13 +33,13 @@ mod health;
 mod links;
 mod names;
 mod node;
+mod outputs;
 mod packet;
 mod ping;
 mod request;
 mod role;
 mod settings;
 mod slots;
-mod start;
 mod update;
 mod view;
 mod votes;
@@ -47,6 +50,7 @@ mod tests;
 pub use commit::CommitNumber;
 pub use links::LinkId;
 pub use node::Handle;
+pub use outputs::{Level, Output};
 pub use request::{Answer, LinkView, Request, RequestId, SlotAction};
 pub use settings::Settings;
 
@@ -54,14 +58,19 @@ use crate::conf::Conf;
 use crate::topology::{State, Topology};
 use crate::wire::Message;
 use crate::{Flags, NodeId, Slot, SlotSet};
-use commit::{Commits, Todo};
+use change::Change;
+use commit::{Commits, Standing, Todo};
+use epochs::Epochs;
 use forgotten::Forgotten;
+use health::Health;
 use isotherm_stdx::prng::Prng;
 use links::Links;
 use node::{Node, Nodes};
-use std::collections::BTreeMap;
+use outputs::Outputs;
+use slots::Slots;
 use std::net::IpAddr;
 use std::sync::Arc;
+use view::Shown;
 
 /// A moment of a clock that never goes back, in milliseconds.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -134,103 +143,75 @@ pub enum Input<'b> {
     },
 }
 
-#[derive(Clone, Debug)]
-pub enum Output {
-    Connect {
-        link: LinkId,
-        ip: String,
-        port: u16,
-    },
-    /// To be queued even while the connection is being made.
-    Send {
-        link: LinkId,
-        bytes: Arc<[u8]>,
-    },
-    Close {
-        link: LinkId,
-    },
-    /// The file is to be written, and synced if a number is given: `Saved` is expected then.
-    Save {
-        number: Option<CommitNumber>,
-        conf: Box<Conf>,
-    },
-    /// The words of the slots are to follow this topology: first those gained, then it is published, then the
-    /// others.
-    Apply {
-        number: CommitNumber,
-        topology: Arc<Topology>,
-        gained: Vec<Slot>,
-        others: Vec<Slot>,
-    },
-    /// No slot has changed hands.
-    Publish(Arc<Topology>),
-    Answer {
-        id: RequestId,
-        answer: Answer,
-    },
-    Deliver {
-        channel: Vec<u8>,
-        message: Vec<u8>,
-        is_sharded: bool,
-    },
-    /// Order to become a replica of that address, and to drop all of this node's own data if `needs_full`.
-    Follow {
-        ip: String,
-        port: u16,
-        needs_full: bool,
-    },
-    /// Order to become a primary from now on, with no data.
-    Lead,
-    /// Keys in these slots belong to another node now, and are to be deleted: `Deleted` is expected.
-    DeleteKeys(Vec<Slot>),
-    /// A host name of a node, whose addresses are wanted: `Resolved` is expected.
-    Resolve {
-        node: NodeId,
-        name: String,
-    },
-    Say(Level, String),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Level {
-    Debug,
-    Verbose,
-    Notice,
-    Warning,
-}
-
 pub struct Machine {
     settings: Settings,
     random: Prng,
     nodes: Nodes,
-    me: Handle,
+    slots: Slots,
+    epochs: Epochs,
     links: Links,
-    /// Indexed by slot.
-    owners: Box<[Option<Handle>; Slot::COUNT]>,
-    /// Counts their changes.
-    owners_version: u64,
-    shape: Option<view::Shape>,
-    /// Slots whose owner does not claim them any more; no node else does yet.
-    unclaimed: SlotSet,
-    migrating: BTreeMap<Slot, Handle>,
-    importing: BTreeMap<Slot, Handle>,
-    current_epoch: u64,
-    last_vote_epoch: u64,
     forgotten: Forgotten,
     /// Host names whose addresses were not answered yet.
     questions: usize,
-    /// The address that this node replicates from, as far as it was asked for.
-    followed: Option<(String, u16)>,
-    health: health::Health,
+    health: Health,
+    /// Replication offset of this node.
     offset: u64,
     ticks: u64,
     todo: Todo,
     commits: Commits,
+    /// Number of the last topology.
     generation: u64,
-    outputs: Vec<Output>,
+    outputs: Outputs,
 }
 
 impl Machine {
+    /// A node that knows no other, with a name of its own (clusterInit). The seed has to be random, or two
+    /// nodes get one name.
+    pub fn new(settings: Settings, seed: u64, now: Now) -> Machine {
+        let mut random = Prng::new(seed);
+        let (id, shard) = (NodeId::random(&mut random), NodeId::random(&mut random));
+        let me = Node::new(id, shard, Flags::MYSELF | Flags::PRIMARY, now.ms);
+        let mut machine = Machine::of(settings, random, Nodes::of(me), Slots::new());
+        machine.todo.save_first();
+        machine.change().announce_settings();
+        machine
+    }
+
+    /// Starts from a file that `conf::read` has found to be consistent (clusterLoadConfig).
+    pub fn from_conf(settings: Settings, seed: u64, conf: &Conf, now: Now) -> Machine {
+        let mut random = Prng::new(seed);
+        let mut nodes = Nodes::from_conf(conf, &mut random, now.ms);
+        let slots = Slots::from_conf(conf, &mut nodes);
+        let mut machine = Machine::of(settings, random, nodes, slots);
+        machine.epochs = Epochs::from_conf(conf);
+        machine.forgotten = Forgotten::of(&conf.forgotten);
+        machine.commits.standing = machine.present();
+        machine.take_words_of_file();
+        machine.change().announce_settings();
+        machine.todo.slots();
+        machine
+    }
+
+    fn of(settings: Settings, random: Prng, nodes: Nodes, slots: Slots) -> Machine {
+        Machine {
+            settings,
+            random,
+            nodes,
+            slots,
+            epochs: Epochs::default(),
+            links: Links::default(),
+            forgotten: Forgotten::default(),
+            questions: 0,
+            health: Health::new(),
+            offset: 0,
+            ticks: 0,
+            todo: Todo::at_start(),
+            commits: Commits::new(Standing::default()),
+            generation: 0,
+            outputs: Outputs::default(),
+        }
+    }
+
     /// Handles an input. Returns the outputs that follow from it, in order.
     pub fn step(&mut self, input: Input<'_>, now: Now) -> Vec<Output> {
         match input {
@@ -245,25 +226,25 @@ impl Machine {
             Input::Resolved { node, ips } => names::resolved(self, &node, ips, now),
             Input::Request { id, request } => self.request(id, request, now),
             Input::Settings(settings) => self.set(*settings),
-            Input::Populated(slots) => self.check_data(&slots),
+            Input::Populated(slots) => self.change().check_data(&slots),
             Input::Publish { channel, message, is_sharded } => self.publish(channel, message, is_sharded),
         }
         self.settle(now);
         debug_assert_eq!(self.check_invariants(), Ok(()));
-        std::mem::take(&mut self.outputs)
+        self.outputs.take()
     }
 
     /// Returns what the node knows as it starts, for a caller that has had no output yet.
     pub fn view(&mut self, now: Now) -> Arc<Topology> {
         // A replica serves from the start; a primary waits for what the others say (`update_state`).
-        if self.is_replica() {
+        if self.nodes.my().is_replica() {
             self.update_state(now);
         }
         self.topology(now)
     }
 
     pub fn my_id(&self) -> NodeId {
-        self.my().id
+        self.nodes.my().id
     }
 
     pub fn state(&self) -> State {
@@ -275,72 +256,112 @@ impl Machine {
     }
 
     pub fn current_epoch(&self) -> u64 {
-        self.current_epoch
+        self.epochs.current
     }
 
-    fn my(&self) -> &Node {
-        &self.nodes[self.me]
+    pub fn is_ok(&self) -> bool {
+        self.health.state == State::Ok
     }
 
-    fn my_mut(&mut self) -> &mut Node {
-        &mut self.nodes[self.me]
+    /// Returns the address of the primary that this node follows, if it follows one and that is known.
+    pub fn primary_address(&self) -> Option<(String, u16)> {
+        self.nodes.primary_address(self.settings.follows_by_tls)
     }
 
-    fn say(&mut self, level: Level, text: String) {
-        self.outputs.push(Output::Say(level, text));
+    /// Returns whether a node has identified itself over this link.
+    pub fn knows(&self, link: LinkId) -> bool {
+        self.links.known_node(link, &self.nodes).is_some()
     }
 
-    fn notice(&mut self, text: String) {
-        self.say(Level::Notice, text);
+    /// Makes the file as it is to be.
+    pub fn conf(&mut self, now: Now) -> Conf {
+        self.shown(now).conf()
     }
 
-    /// `<id> (<name>)`, as the log has it.
+    fn topology(&mut self, now: Now) -> Arc<Topology> {
+        self.generation += 1;
+        self.commits.shown = self.health.state;
+        let generation = self.generation;
+        self.shown(now).topology(generation)
+    }
+
+    fn shown(&mut self, now: Now) -> Shown<'_> {
+        let shape = self.slots.shape(&self.nodes).clone();
+        Shown {
+            nodes: &self.nodes,
+            slots: &self.slots,
+            shape,
+            epochs: &self.epochs,
+            forgotten: &self.forgotten,
+            health: &self.health,
+            offset: self.offset,
+            now,
+        }
+    }
+
+    fn change(&mut self) -> Change<'_> {
+        Change {
+            settings: &self.settings,
+            nodes: &mut self.nodes,
+            slots: &mut self.slots,
+            epochs: &mut self.epochs,
+            todo: &mut self.todo,
+            outputs: &mut self.outputs,
+        }
+    }
+
     fn name(&self, node: Handle) -> String {
-        let node = &self.nodes[node];
-        format!("{} ({})", node.id, node.shown_name(self.settings.is_tls))
+        self.nodes.name(node, self.settings.is_tls)
     }
 
     fn new_id(&mut self) -> NodeId {
-        let words: [u64; 3] = std::array::from_fn(|_| self.random.next_u64());
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        NodeId::new(bytes[..NodeId::LEN / 2].try_into().expect("24 bytes are enough"))
+        NodeId::random(&mut self.random)
     }
 
-    fn is_replica(&self) -> bool {
-        self.my().flags.has(Flags::REPLICA)
+    fn set(&mut self, settings: Settings) {
+        self.settings = settings;
+        self.change().announce_settings();
+        self.todo.update_state = true;
     }
 
-    /// Returns this node, or the primary that it follows. This node answers for the slots of the node
-    /// returned.
-    fn my_primary(&self) -> Handle {
-        self.my().primary.unwrap_or(self.me)
+    fn update_state(&mut self, now: Now) {
+        self.todo.update_state = false;
+        let (nodes, slots) = (&self.nodes, &self.slots);
+        if self.health.update(nodes, slots, &self.settings, now, &mut self.outputs) {
+            self.todo.view = true;
+        }
     }
 
-    fn are_in_one_shard(&self, one: Handle, other: Handle) -> bool {
-        self.nodes[one].shard == self.nodes[other].shard
+    /// Another node has connected.
+    fn accept(&mut self, link: LinkId, peer_ip: &str, local_ip: &str, now: Now) {
+        self.links.accept(link, peer_ip, local_ip, now);
+        if let Some(oldest) = self.links.excess() {
+            let text = "Closing the oldest of too many links without a known node".to_string();
+            self.outputs.say(Level::Verbose, text);
+            self.close(oldest, now);
+        }
+    }
+
+    /// Closes a connection from this side.
+    fn close(&mut self, link: LinkId, now: Now) {
+        if self.drop_link(link, now) {
+            self.outputs.push(Output::Close { link });
+        }
+    }
+
+    fn link_closed(&mut self, link: LinkId, now: Now) {
+        self.links.note_loss(link, &mut self.nodes, now);
+        self.drop_link(link, now);
+    }
+
+    fn drop_link(&mut self, link: LinkId, now: Now) -> bool {
+        self.forgotten.links.remove(&link);
+        self.links.remove(link, &mut self.nodes, now)
     }
 
     pub fn check_invariants(&self) -> Result<(), String> {
-        let mut counts = vec![0u16; self.nodes.places()];
-        for owner in self.owners.iter().flatten() {
-            if !self.nodes.has(*owner) {
-                return Err(format!("a slot belongs to {owner:?}, which is no node"));
-            }
-            counts[owner.number() as usize] += 1;
-        }
-        for (handle, node) in self.nodes.iter() {
-            let owned = counts[handle.number() as usize];
-            if node.slot_count != owned {
-                return Err(format!("{}: {} slots counted, {owned} owned", node.id, node.slot_count));
-            }
-            if node.primary.is_some_and(|primary| !self.nodes.has(primary)) {
-                return Err(format!("{}: its primary is no node", node.id));
-            }
-        }
-        let opened = self.migrating.values().chain(self.importing.values());
-        if let Some(node) = opened.into_iter().find(|node| !self.nodes.has(**node)) {
-            return Err(format!("an open slot names {node:?}, which is no node"));
-        }
+        self.nodes.check_invariants()?;
+        self.slots.check_invariants(&self.nodes)?;
         self.links.check_invariants(&self.nodes)
     }
 }

@@ -1,9 +1,10 @@
 //! The nodes that this one knows, itself among them: a table of at most 65,534, by handle and by id.
 
 use super::{LinkId, Ms};
-use crate::conf::NODES_MAX;
-use crate::topology::Address;
+use crate::conf::{Conf, NODES_MAX};
+use crate::topology::{Address, NodeIndex};
 use crate::{Flags, NodeId};
+use isotherm_stdx::prng::Prng;
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 use std::sync::Arc;
@@ -116,10 +117,40 @@ impl Node {
             name => name.to_string(),
         }
     }
+
+    /// Records that `sender` reports this node as failing. Returns whether the report is a new one.
+    pub fn add_report(&mut self, sender: Handle, now: Ms) -> bool {
+        if self.flags.has(Flags::FAIL) {
+            return false;
+        }
+        match self.reports.iter_mut().find(|(node, _)| *node == sender) {
+            Some((_, at)) => {
+                *at = now;
+                false
+            }
+            None => {
+                self.reports.push((sender, now));
+                true
+            }
+        }
+    }
+
+    pub fn remove_report(&mut self, sender: Handle) -> bool {
+        let count = self.reports.len();
+        self.reports.retain(|(node, _)| *node != sender);
+        self.reports.len() < count
+    }
+
+    /// Returns how many reports are not older than `valid_ms`, and drops the others.
+    pub fn count_reports(&mut self, valid_ms: u64, now: Ms) -> usize {
+        self.reports.retain(|(_, at)| now.since(*at) < valid_ms);
+        self.reports.len()
+    }
 }
 
-#[derive(Default)]
 pub struct Nodes {
+    /// Handle of this node.
+    pub me: Handle,
     places: Vec<Option<Node>>,
     /// Places without a node.
     free: Vec<Handle>,
@@ -129,6 +160,76 @@ pub struct Nodes {
 }
 
 impl Nodes {
+    /// Makes a table that has this node alone.
+    pub fn of(me: Node) -> Nodes {
+        let mut nodes = Nodes::empty();
+        nodes.me = nodes.add(me).expect("the table is empty");
+        nodes
+    }
+
+    /// Makes the table from what the file has. A node without a shard there gets one of its own.
+    pub fn from_conf(conf: &Conf, random: &mut Prng, now: Ms) -> Nodes {
+        let mut nodes = Nodes::empty();
+        for node in &conf.nodes {
+            let own = NodeId::random(random);
+            // A ping that was sent before the stop is not waited for; but a node that was silent stays
+            // suspect.
+            let mut known = Node::new(node.id, node.shard.unwrap_or(own), node.flags, now);
+            known.address = Arc::new(node.address.clone());
+            // A replica has its primary's.
+            known.config_epoch = if node.primary.is_some() { 0 } else { node.config_epoch };
+            nodes.add(known);
+        }
+        for node in &conf.nodes {
+            let known = nodes.find(&node.id).expect("it was added");
+            nodes[known].primary = node.primary.and_then(|id| nodes.find(&id));
+        }
+        nodes.me = nodes.find(&conf.myself().id).expect("it was added");
+        nodes
+    }
+
+    fn empty() -> Nodes {
+        Nodes { me: Handle(0), places: Vec::new(), free: Vec::new(), by_id: BTreeMap::new(), version: 0 }
+    }
+
+    pub fn my(&self) -> &Node {
+        &self[self.me]
+    }
+
+    pub fn my_mut(&mut self) -> &mut Node {
+        let me = self.me;
+        &mut self[me]
+    }
+
+    /// Returns this node, or the primary that it follows. This node answers for the slots of the node
+    /// returned.
+    pub fn my_primary(&self) -> Handle {
+        self.my().primary.unwrap_or(self.me)
+    }
+
+    /// Returns the address of the primary that this node follows, if it follows one and that is known.
+    pub fn primary_address(&self, by_tls: bool) -> Option<(String, u16)> {
+        let node = &self[self.my().primary?];
+        let is_known = !node.address.ip.is_empty() && !node.flags.has(Flags::NOADDR);
+        is_known.then(|| (node.address.ip.clone(), node.client_port(by_tls)))
+    }
+
+    pub fn are_in_one_shard(&self, one: Handle, other: Handle) -> bool {
+        self[one].shard == self[other].shard
+    }
+
+    /// The epoch that a node's claims have: a replica's are its primary's.
+    pub fn epoch_of(&self, node: Handle) -> u64 {
+        let node = &self[node];
+        node.primary.map_or(node.config_epoch, |primary| self[primary].config_epoch)
+    }
+
+    /// `<id> (<name>)`, as the log has it.
+    pub fn name(&self, node: Handle, is_tls: bool) -> String {
+        let node = &self[node];
+        format!("{} ({})", node.id, node.shown_name(is_tls))
+    }
+
     /// Adds a node. Returns `None` if the table is full.
     pub fn add(&mut self, node: Node) -> Option<Handle> {
         assert!(!self.by_id.contains_key(&node.id), "a node is added once");
@@ -182,6 +283,15 @@ impl Nodes {
         self.places.len()
     }
 
+    /// Returns, for each handle, the index of its node in a topology.
+    pub fn indexes(&self) -> Vec<Option<NodeIndex>> {
+        let mut indexes = vec![None; self.places()];
+        for (at, (handle, _)) in self.iter().enumerate() {
+            indexes[handle.number() as usize] = Some(NodeIndex(at as u16));
+        }
+        indexes
+    }
+
     /// Iterates over the nodes in the order of their ids.
     pub fn iter(&self) -> impl Iterator<Item = (Handle, &Node)> {
         self.by_id.values().map(|&handle| (handle, &self[handle]))
@@ -200,6 +310,16 @@ impl Nodes {
             .map(move |at| (start + at) % count)
             .filter(|at| self.places[*at].is_some())
             .map(|at| Handle(at as u16))
+    }
+
+    pub fn check_invariants(&self) -> Result<(), String> {
+        if !self.has(self.me) {
+            return Err("this node is none of the table".to_string());
+        }
+        match self.iter().find(|(_, node)| node.primary.is_some_and(|primary| !self.has(primary))) {
+            Some((_, node)) => Err(format!("{}: its primary is no node", node.id)),
+            None => Ok(()),
+        }
     }
 }
 

@@ -35,9 +35,9 @@ impl Machine {
     }
 
     fn light_packet(&mut self, link: LinkId, body: &Body<'_>, now: Now) {
-        let node = self.links.get(link).and_then(|link| link.node);
-        let Some(node) = node.filter(|node| !self.nodes[*node].is_in_handshake()) else {
-            self.notice("Closing link that sent a lightweight message as its first message".to_string());
+        let Some(node) = self.links.known_node(link, &self.nodes) else {
+            self.outputs
+                .notice("Closing link that sent a lightweight message as its first message".to_string());
             return self.close(link, now);
         };
         self.nodes[node].data_received = Some(now.ms);
@@ -72,7 +72,7 @@ impl Machine {
             }
             Body::Fail(failing) => self.fail_packet(sender, failing, now),
             Body::Update { node, config_epoch, slots } if sender.is_some() => {
-                self.update_packet(*node, *config_epoch, slots, now);
+                self.change().update_packet(*node, *config_epoch, slots);
             }
             Body::Publish { .. } if sender.is_some() => self.deliver(body),
             Body::VoteRequest => {
@@ -87,22 +87,29 @@ impl Machine {
     }
 
     fn sender_of(&mut self, link: LinkId, header: &Header, now: Now) -> Option<Handle> {
-        let record = self.links.get(link)?;
-        if let Some(node) = record.node.filter(|node| !self.nodes[*node].is_in_handshake()) {
+        if let Some(node) = self.links.known_node(link, &self.nodes) {
             return Some(node);
         }
-        let is_bound = record.node.is_some();
+        let is_bound = self.links.get(link)?.node.is_some();
         let sender = self.nodes.find(&header.sender)?;
         // Itself, by an address that leads back here.
-        if sender != self.me && !is_bound {
+        if sender != self.nodes.me && !is_bound {
             self.bind(link, sender, now);
         }
         Some(sender)
     }
 
+    /// A message has shown which node has made this connection. Of two, the older one is closed.
+    fn bind(&mut self, link: LinkId, node: Handle, now: Now) {
+        if let Some(old) = self.nodes[node].inbound {
+            self.close(old, now);
+        }
+        self.links.bind(link, node, &mut self.nodes);
+    }
+
     fn note_sender(&mut self, sender: Handle, link: LinkId, header: &Header, now: Now) {
         let knows = self.links.get(link).is_some_and(|link| link.knows_extensions);
-        if sender == self.me {
+        if sender == self.nodes.me {
             return;
         }
         let node = &mut self.nodes[sender];
@@ -120,7 +127,9 @@ impl Machine {
             node.config_epoch = header.config_epoch;
             self.todo.save_first();
         }
-        self.learn_epoch(header.current_epoch);
+        if self.epochs.learn(header.current_epoch) {
+            self.commits.show_epoch(header.current_epoch);
+        }
     }
 
     fn ping_packet(
@@ -138,12 +147,12 @@ impl Machine {
             }
             self.ping(link, PingKind::Pong, now);
         }
-        if sender == Some(self.me) {
+        if sender == Some(self.nodes.me) {
             return self.met_itself(link, now);
         }
         if let Some(sender) = sender.filter(|sender| self.nodes[*sender].flags.has(Flags::MEET)) {
             self.nodes[sender].flags.clear(Flags::MEET);
-            self.notice(format!("Successfully completed handshake with {}", self.name(sender)));
+            self.outputs.notice(format!("Successfully completed handshake with {}", self.name(sender)));
         }
         let Some(record) = self.links.get(link) else { return };
         let (bound, is_inbound) = (record.node, record.is_inbound);
@@ -163,15 +172,21 @@ impl Machine {
         }
         let Some(sender) = sender else { return };
         let was_replica = self.nodes[sender].is_replica();
-        if !self.follow_role(sender, header, now) {
+        if !self.change().follow_role(sender, header) {
             return;
         }
-        if header.primary.is_none() && (was_replica || !self.owns_exactly(sender, &header.slots)) {
-            self.claims_packet(sender, header, now);
-        }
-        if self.my().is_primary() && header.primary.is_none() && header.config_epoch == self.my().config_epoch
+        let is_as_known = || self.slots.are_owned(&header.slots, sender, &self.nodes);
+        if header.primary.is_none()
+            && (was_replica || !is_as_known())
+            && let Some(owner) = self.change().claims_packet(sender, header)
         {
-            self.resolve_collision(sender);
+            self.send_update(sender, owner);
+        }
+        if self.nodes.my().is_primary()
+            && header.primary.is_none()
+            && header.config_epoch == self.nodes.my().config_epoch
+        {
+            self.change().resolve_collision(sender);
         }
         self.read_gossip(Some(sender), ping.gossip, now);
         if let Some(extensions) = ping.extensions {
@@ -190,18 +205,18 @@ impl Machine {
     /// Learns the address by which others reach this node, from the connection of a node that wants to meet
     /// it.
     fn learn_own_ip(&mut self, link: LinkId, kind: PingKind) {
-        let is_wanted = kind == PingKind::Meet || self.my().address.ip.is_empty();
+        let is_wanted = kind == PingKind::Meet || self.nodes.my().address.ip.is_empty();
         let Some(record) =
             self.links.get(link).filter(|_| is_wanted && self.settings.announced_ip.is_empty())
         else {
             return;
         };
         let ip = record.local_ip();
-        if ip.is_empty() || ip == self.my().address.ip {
+        if ip.is_empty() || ip == self.nodes.my().address.ip {
             return;
         }
-        self.notice(format!("IP address for this node updated to {ip}"));
-        self.my_mut().address_mut().ip = ip;
+        self.outputs.notice(format!("IP address for this node updated to {ip}"));
+        self.nodes.my_mut().address_mut().ip = ip;
         self.todo.save();
     }
 
@@ -222,7 +237,7 @@ impl Machine {
             node.outbound.filter(|_| now.ms.since(node.created) > self.settings.handshake_timeout_ms())
         {
             // It thinks that it is not known here. A new connection will show it that it is.
-            self.notice(format!(
+            self.outputs.notice(format!(
                 "Freeing outbound link to node {} after receiving a MEET packet from this known node",
                 self.name(sender)
             ));
@@ -236,7 +251,7 @@ impl Machine {
         let names_members = ping.gossip.iter().any(|entry| self.nodes.find(&entry.id).is_some());
         if self.forgotten.stays_out(link, &header.sender, names_members) {
             let text = format!("Ignoring MEET of node {}, which was forgotten", header.sender);
-            self.say(Level::Verbose, text);
+            self.outputs.say(Level::Verbose, text);
             return true;
         }
         let Some(record) = self.links.get(link) else { return false };
@@ -313,10 +328,10 @@ impl Machine {
         let address = node.address_mut();
         address.ip.clear();
         (address.tcp_port, address.tls_port, address.bus_port) = (0, 0, 0);
-        self.notice(text);
+        self.outputs.notice(text);
         self.close(link, now);
         if !self.nodes[handle].flags.has(Flags::FAIL) {
-            self.mark_failed(handle, now);
+            self.change().mark_failed(handle, now);
             self.broadcast(Body::Fail(self.nodes[handle].id));
         }
         self.todo.save();
@@ -364,7 +379,7 @@ impl Machine {
             node.address.ip,
             node.client_port(self.settings.is_tls)
         );
-        self.notice(text);
+        self.outputs.notice(text);
         self.todo.save();
         true
     }
@@ -381,13 +396,13 @@ impl Machine {
             self.todo.save();
             self.todo.update_state = true;
         } else if pinged.flags.has(Flags::FAIL) {
-            self.clear_failure_if_due(node, now);
+            self.change().clear_failure_if_due(node, now);
         }
     }
 
     fn fail_packet(&mut self, sender: Option<Handle>, failing: &NodeId, now: Now) {
         let Some(sender) = sender else {
-            return self.notice(format!("Ignoring FAIL message from unknown node about {failing}"));
+            return self.outputs.notice(format!("Ignoring FAIL message from unknown node about {failing}"));
         };
         let Some(node) =
             self.nodes.find(failing).filter(|node| !self.nodes[*node].flags.has(Flags::FAIL | Flags::MYSELF))
@@ -395,7 +410,7 @@ impl Machine {
             return;
         };
         let text = format!("FAIL message received from {} about {}", self.name(sender), self.name(node));
-        self.say(Level::Notice, text);
-        self.mark_failed(node, now);
+        self.outputs.say(Level::Notice, text);
+        self.change().mark_failed(node, now);
     }
 }

@@ -12,12 +12,14 @@ const GOSSIP_MIN: usize = 3;
 
 impl Machine {
     pub(super) fn header(&mut self) -> Header {
-        let (config_epoch, slots) = match self.my().primary {
-            Some(primary) => (self.nodes[primary].config_epoch, Box::new(self.slots_of(primary).to_set())),
+        let (config_epoch, slots) = match self.nodes.my().primary {
+            Some(primary) => {
+                (self.nodes[primary].config_epoch, Box::new(self.slots.of(primary, &self.nodes).to_set()))
+            }
             // Slots that were lost meanwhile are not claimed, even though their loss is not on disk.
             None => (self.commits.standing.config_epoch, self.standing_claims()),
         };
-        let me = self.my();
+        let me = self.nodes.my();
         let (port, other_port) = self.ports(me.address.tcp_port, me.address.tls_port);
         Header {
             sender: me.id,
@@ -39,7 +41,8 @@ impl Machine {
 
     fn standing_claims(&self) -> Box<SlotSet> {
         let mut claims = self.commits.standing.claims.clone();
-        let lost: Vec<Slot> = claims.iter().filter(|slot| self.owner(*slot) != Some(self.me)).collect();
+        let lost: Vec<Slot> =
+            claims.iter().filter(|slot| self.slots.owner(*slot) != Some(self.nodes.me)).collect();
         lost.into_iter().for_each(|slot| {
             claims.remove(slot);
         });
@@ -81,7 +84,7 @@ impl Machine {
         if self.settings.says_debug {
             let name = to.map_or_else(|| "<unknown> (<unknown>)".to_string(), |node| self.name(node));
             let (kind, end) = (kind.name(), if is_inbound { "inbound" } else { "outbound" });
-            self.say(Level::Debug, format!("Sending {kind} packet to node {name} on {end} link"));
+            self.outputs.say(Level::Debug, format!("Sending {kind} packet to node {name} on {end} link"));
         }
         let gossip = self.gossip_for(to, now);
         let extensions = with_extensions.then(|| Box::new(self.extensions(now)));
@@ -98,7 +101,7 @@ impl Machine {
         let chosen: Vec<Handle> = self
             .nodes
             .handles_from(start)
-            .filter(|handle| *handle != self.me && Some(*handle) != to)
+            .filter(|handle| *handle != self.nodes.me && Some(*handle) != to)
             .filter(|handle| !self.nodes[*handle].flags.has(left_out))
             .filter(|handle| self.nodes[*handle].outbound.is_some() || self.nodes[*handle].slot_count > 0)
             .take(wanted)
@@ -130,7 +133,7 @@ impl Machine {
     }
 
     fn extensions(&self, now: Now) -> Extensions {
-        let me = self.my();
+        let me = self.nodes.my();
         Extensions {
             hostname: me.address.hostname.clone(),
             human_name: me.address.human_name.clone(),
@@ -186,12 +189,12 @@ impl Machine {
         let Some(link) = self.nodes[to].outbound else { return };
         let node = &self.nodes[about];
         let id = node.id;
-        let (config_epoch, mut slots) = match about == self.me {
+        let (config_epoch, mut slots) = match about == self.nodes.me {
             // As in headers: an epoch that a crash takes back would undo what others have decided.
             true => (self.commits.standing.config_epoch, self.standing_claims()),
-            false => (node.config_epoch, Box::new(self.slots_of(about).to_set())),
+            false => (node.config_epoch, Box::new(self.slots.of(about, &self.nodes).to_set())),
         };
-        self.unclaimed.iter().for_each(|slot| {
+        self.slots.unclaimed.iter().for_each(|slot| {
             slots.remove(slot);
         });
         self.send(link, Body::Update { node: id, config_epoch, slots });
@@ -201,7 +204,7 @@ impl Machine {
         let body = Body::Publish { channel, message, is_sharded };
         // With a short header, and with a full one.
         let mut made: [Option<Arc<[u8]>>; 2] = [None, None];
-        let shard = self.my().shard;
+        let shard = self.nodes.my().shard;
         let targets: Vec<(LinkId, bool)> = self
             .nodes
             .iter()

@@ -106,13 +106,14 @@ impl Machine {
                 Err("DB must be empty to perform CLUSTER FLUSHSLOTS.".to_string())
             }
             Request::FlushSlots { has_keys: false } => {
-                self.take_all(self.me);
+                let me = self.nodes.me;
+                self.change().take_all(me);
                 Ok(Answer::Ok)
             }
             Request::SetSlot { slot, action, is_replicated } => self.set_slot(slot, &action, is_replicated),
             Request::BumpEpoch => {
-                let word = if self.bump_epoch() { "BUMPED" } else { "STILL" };
-                Ok(Answer::Status(format!("{word} {}", self.my().config_epoch)))
+                let word = if self.change().bump_epoch() { "BUMPED" } else { "STILL" };
+                Ok(Answer::Status(format!("{word} {}", self.nodes.my().config_epoch)))
             }
             Request::SaveConfig => {
                 self.todo.save_first();
@@ -125,7 +126,8 @@ impl Machine {
             Request::Reset { is_hard, has_keys } => self.reset(is_hard, has_keys, now),
             Request::CountFailureReports(node) => {
                 let node = self.known(&node)?;
-                Ok(Answer::Integer(self.count_reports(node, now) as i64))
+                let valid_ms = self.settings.report_valid_ms();
+                Ok(Answer::Integer(self.nodes[node].count_reports(valid_ms, now.ms) as i64))
             }
             Request::Links => Ok(Answer::Links(self.link_views())),
             Request::KillLinks { node, to, from } => self.kill_links(node, to, from, now),
@@ -165,7 +167,7 @@ impl Machine {
         let mut slots = Vec::new();
         for number in ranges.iter().flat_map(|(first, last)| first.get()..=last.get()) {
             let slot = Slot::new(number);
-            match self.owner(slot) {
+            match self.slots.owner(slot) {
                 None if has_to_be_owned => return Err(format!("Slot {number} is already unassigned")),
                 Some(_) if !has_to_be_owned => return Err(format!("Slot {number} is already busy")),
                 _ => {}
@@ -181,19 +183,20 @@ impl Machine {
     // COMPAT(cluster): A replica refuses CLUSTER ADDSLOTS and ADDSLOTSRANGE. Valkey's takes the slots, and
     // ends at its next change of primary. Why: a node with slots follows no other.
     fn add_slots(&mut self, ranges: &[(Slot, Slot)]) -> Answered {
-        if self.is_replica() {
+        if self.nodes.my().is_replica() {
             return Err("Please use ADDSLOTS only with primaries.".to_string());
         }
+        let me = self.nodes.me;
         for slot in self.check_slots(ranges, false)? {
-            self.importing.remove(&slot);
-            self.give(slot, self.me);
+            self.slots.importing.remove(&slot);
+            self.change().give(slot, me);
         }
         Ok(Answer::Ok)
     }
 
     fn delete_slots(&mut self, ranges: &[(Slot, Slot)]) -> Answered {
         for slot in self.check_slots(ranges, true)? {
-            self.take(slot);
+            self.change().take(slot);
         }
         Ok(Answer::Ok)
     }
@@ -216,19 +219,19 @@ impl Machine {
         action: &SlotAction,
         is_replicated: bool,
     ) -> Result<Option<Handle>, String> {
-        if self.is_replica() && !is_replicated {
+        if self.nodes.my().is_replica() && !is_replicated {
             return Err("Please use SETSLOT only with masters.".to_string());
         }
         let number = slot.get();
         match action {
             SlotAction::Migrating(node) => {
-                if self.my().is_primary() && self.owner(slot) != Some(self.me) {
+                if self.nodes.my().is_primary() && self.slots.owner(slot) != Some(self.nodes.me) {
                     return Err(format!("I'm not the owner of hash slot {number}"));
                 }
                 self.other_primary(node).map(Some)
             }
             SlotAction::Importing(node) => {
-                if self.owner(slot) == Some(self.me) {
+                if self.slots.owner(slot) == Some(self.nodes.me) {
                     return Err(format!("I'm already the owner of hash slot {number}"));
                 }
                 self.other_primary(node).map(Some)
@@ -239,7 +242,7 @@ impl Machine {
                 if self.nodes[node].is_replica() {
                     return Err("Target node is not a master".to_string());
                 }
-                if self.owner(slot) == Some(self.me) && node != self.me && *holds_keys {
+                if self.slots.owner(slot) == Some(self.nodes.me) && node != self.nodes.me && *holds_keys {
                     return Err(format!(
                         "Can't assign hashslot {number} to a different node while I still hold keys for this hash slot."
                     ));
@@ -254,18 +257,18 @@ impl Machine {
         let was_involved = self.is_involved(slot);
         match (action, node) {
             (SlotAction::Migrating(_), Some(node)) => {
-                self.notice(format!("Migrating slot {} to node {}", slot.get(), self.name(node)));
-                self.migrating.insert(slot, node);
+                self.outputs.notice(format!("Migrating slot {} to node {}", slot.get(), self.name(node)));
+                self.slots.migrating.insert(slot, node);
             }
             (SlotAction::Importing(_), Some(node)) => {
-                self.notice(format!("Importing slot {} from node {}", slot.get(), self.name(node)));
-                self.importing.insert(slot, node);
+                self.outputs.notice(format!("Importing slot {} from node {}", slot.get(), self.name(node)));
+                self.slots.importing.insert(slot, node);
             }
             (SlotAction::Node { holds_keys, .. }, Some(node)) => self.assign(slot, node, *holds_keys),
             _ => {
-                self.notice(format!("Marking slot {} stable", slot.get()));
-                self.importing.remove(&slot);
-                self.migrating.remove(&slot);
+                self.outputs.notice(format!("Marking slot {} stable", slot.get()));
+                self.slots.importing.remove(&slot);
+                self.slots.migrating.remove(&slot);
             }
         }
         self.todo.slots();
@@ -278,14 +281,14 @@ impl Machine {
 
     /// Returns whether the slot belongs to this shard, or is migrating from it or to it.
     pub fn is_involved(&self, slot: Slot) -> bool {
-        self.owner(slot) == Some(self.my_primary())
-            || self.importing.contains_key(&slot)
-            || self.migrating.contains_key(&slot)
+        self.slots.owner(slot) == Some(self.nodes.my_primary())
+            || self.slots.importing.contains_key(&slot)
+            || self.slots.migrating.contains_key(&slot)
     }
 
     fn other_primary(&self, id: &NodeId) -> Result<Handle, String> {
         let node = self.nodes.find(id).ok_or_else(|| format!("I don't know about node {id}"))?;
-        if node == self.me {
+        if node == self.nodes.me {
             return Err("Target node is myself".to_string());
         }
         if self.nodes[node].is_replica() {
@@ -295,26 +298,26 @@ impl Machine {
     }
 
     fn assign(&mut self, slot: Slot, node: Handle, holds_keys: bool) {
-        let was_mine = self.owner(slot) == Some(self.my_primary());
-        self.notice(format!(
+        let was_mine = self.slots.owner(slot) == Some(self.nodes.my_primary());
+        self.outputs.notice(format!(
             "Assigning slot {} to node {} in shard {}",
             slot.get(),
             self.name(node),
             self.nodes[node].shard
         ));
         if !holds_keys {
-            self.migrating.remove(&slot);
+            self.slots.migrating.remove(&slot);
         }
-        let primary = self.my_primary();
-        self.give(slot, node);
+        let primary = self.nodes.my_primary();
+        self.change().give(slot, node);
         if was_mine && node != primary && self.nodes[primary].slot_count == 0 {
             self.lost_last_slot(node);
         }
-        let is_ours = node == self.me || Some(node) == self.my().primary;
-        if is_ours && self.importing.remove(&slot).is_some() && node == self.me {
+        let is_ours = node == self.nodes.me || Some(node) == self.nodes.my().primary;
+        if is_ours && self.slots.importing.remove(&slot).is_some() && node == self.nodes.me {
             // It was moved by hand, so no election gave it an epoch that others would obey.
-            if self.bump_epoch() {
-                self.notice(format!("ConfigEpoch updated after importing slot {}", slot.get()));
+            if self.change().bump_epoch() {
+                self.outputs.notice(format!("ConfigEpoch updated after importing slot {}", slot.get()));
             }
             self.todo.broadcast = true;
         }
@@ -323,13 +326,14 @@ impl Machine {
     fn lost_last_slot(&mut self, new_owner: Handle) {
         let name = self.name(new_owner);
         if self.settings.allows_replica_migration {
-            self.notice(format!(
+            self.outputs.notice(format!(
                 "Lost my last slot during slot migration. Reconfiguring myself as a replica of {name}"
             ));
-            self.follow(new_owner, true, true);
+            self.change().follow(new_owner, true, true);
             self.todo.broadcast = true;
-        } else if self.my().is_primary() {
-            self.notice(format!("My last slot was migrated to node {name}. I am now an empty primary."));
+        } else if self.nodes.my().is_primary() {
+            self.outputs
+                .notice(format!("My last slot was migrated to node {name}. I am now an empty primary."));
         }
     }
 
@@ -342,10 +346,10 @@ impl Machine {
                 Err(format!("Unknown node {id}"))
             };
         };
-        if node == self.me {
+        if node == self.nodes.me {
             return Err("I tried hard but I can't forget myself...".to_string());
         }
-        if self.my().primary == Some(node) {
+        if self.nodes.my().primary == Some(node) {
             return Err("Can't forget my master!".to_string());
         }
         let ttl_s = self.settings.blacklist_ttl_s;
@@ -356,29 +360,30 @@ impl Machine {
 
     fn replicate(&mut self, id: NodeId, has_keys: bool) -> Answered {
         let node = self.known(&id)?;
-        if node == self.me {
+        if node == self.nodes.me {
             return Err("Can't replicate myself".to_string());
         }
         if self.nodes[node].is_replica() {
             return Err("I can only replicate a master, not a replica.".to_string());
         }
-        if self.my().is_primary() && (self.my().slot_count != 0 || has_keys) {
+        if self.nodes.my().is_primary() && (self.nodes.my().slot_count != 0 || has_keys) {
             return Err("To set a master the node must be empty and without assigned slots.".to_string());
         }
-        if self.my().primary != Some(node) {
-            self.follow(node, true, true);
+        if self.nodes.my().primary != Some(node) {
+            self.change().follow(node, true, true);
             self.todo.broadcast = true;
         }
         Ok(Answer::Ok)
     }
 
     fn replicate_no_one(&mut self) -> Answered {
-        if self.my().is_primary() {
+        if self.nodes.my().is_primary() {
             return Ok(Answer::Ok);
         }
-        self.make_primary(self.me);
+        let me = self.nodes.me;
+        self.change().make_primary(me);
         self.todo.role = Some(Output::Lead);
-        self.close_all_slots();
+        self.change().close_all_slots();
         self.new_shard();
         self.todo.save_first();
         self.todo.broadcast = true;
@@ -387,8 +392,8 @@ impl Machine {
 
     fn new_shard(&mut self) {
         let shard = self.new_id();
-        self.my_mut().shard = shard;
-        self.notice(format!("Moving myself to a new shard {shard}."));
+        self.nodes.my_mut().shard = shard;
+        self.outputs.notice(format!("Moving myself to a new shard {shard}."));
     }
 
     fn set_config_epoch(&mut self, epoch: u64) -> Answered {
@@ -398,26 +403,24 @@ impl Machine {
                     .to_string(),
             );
         }
-        if self.my().config_epoch != 0 {
+        if self.nodes.my().config_epoch != 0 {
             return Err("Node config epoch is already non-zero".to_string());
         }
-        self.my_mut().config_epoch = epoch;
-        self.current_epoch = self.current_epoch.max(epoch);
-        self.notice(format!("configEpoch set to {epoch} via CLUSTER SET-CONFIG-EPOCH"));
+        self.nodes.my_mut().config_epoch = epoch;
+        self.epochs.current = self.epochs.current.max(epoch);
+        self.outputs.notice(format!("configEpoch set to {epoch} via CLUSTER SET-CONFIG-EPOCH"));
         self.todo.save_first();
         Ok(Answer::Ok)
     }
 
     fn reset(&mut self, is_hard: bool, has_keys: bool, now: Now) -> Answered {
-        if self.my().is_primary() && has_keys {
+        if self.nodes.my().is_primary() && has_keys {
             return Err("CLUSTER RESET can't be called with master nodes containing keys".to_string());
         }
-        self.close_all_slots();
-        Slot::all().for_each(|slot| {
-            self.take(slot);
-        });
-        let was_replica = self.is_replica();
-        let me = self.me;
+        self.change().close_all_slots();
+        Slot::all().for_each(|slot| self.change().take(slot));
+        let was_replica = self.nodes.my().is_replica();
+        let me = self.nodes.me;
         self.nodes
             .handles()
             .into_iter()
@@ -425,16 +428,16 @@ impl Machine {
             .for_each(|node| self.remove_node(node, now));
         self.forgotten.clear();
         if is_hard {
-            (self.current_epoch, self.last_vote_epoch) = (0, 0);
-            self.my_mut().config_epoch = 0;
+            (self.epochs.current, self.epochs.last_vote) = (0, 0);
+            self.nodes.my_mut().config_epoch = 0;
             self.commits.standing.current_epoch = 0;
             let id = self.new_id();
-            self.nodes.rename(self.me, id);
-            self.notice(format!("Node hard reset, now I'm {id}"));
+            self.nodes.rename(self.nodes.me, id);
+            self.outputs.notice(format!("Node hard reset, now I'm {id}"));
         }
         self.new_shard();
         if was_replica {
-            self.make_primary(self.me);
+            self.change().make_primary(me);
             self.todo.role = Some(Output::Lead);
         }
         self.todo.save_first();
@@ -460,5 +463,3 @@ impl Machine {
         Ok(Answer::Ok)
     }
 }
-
-impl Machine {}

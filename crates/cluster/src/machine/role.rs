@@ -1,28 +1,30 @@
 //! The roles of nodes: which are primaries, and which primary a replica follows (clusterSetNodeAsPrimary,
 //! clusterSetPrimary, and the part of clusterProcessPacket that follows a sender's role).
 
-use super::{Handle, Machine, Now, Output};
+use super::change::Change;
+use super::{Handle, Output};
 use crate::Flags;
 use crate::wire::Header;
 
-impl Machine {
-    pub(super) fn make_primary(&mut self, handle: Handle) {
+impl Change<'_> {
+    pub fn make_primary(&mut self, handle: Handle) {
         if self.nodes[handle].is_primary() {
             return;
         }
-        self.notice(format!(
+        self.outputs.notice(format!(
             "Reconfiguring node {} as primary for shard {}",
             self.name(handle),
             self.nodes[handle].shard
         ));
+        let is_me = handle == self.nodes.me;
         let node = &mut self.nodes[handle];
-        if node.primary.take().is_some() && handle != self.me {
+        if node.primary.take().is_some() && !is_me {
             node.flags.set(Flags::MIGRATE_TO);
         }
         node.flags.clear(Flags::REPLICA);
         node.flags.set(Flags::PRIMARY);
-        if handle == self.me {
-            self.followed = None;
+        if is_me {
+            self.todo.followed = None;
             self.todo.slots();
             self.announce_settings();
         }
@@ -31,9 +33,12 @@ impl Machine {
     }
 
     /// Makes this node a replica of `primary`.
-    pub(super) fn follow(&mut self, primary: Handle, closes_slots: bool, needs_full: bool) {
-        assert!(primary != self.me && self.my().slot_count == 0, "a node with slots follows no other");
-        let me = self.my_mut();
+    pub fn follow(&mut self, primary: Handle, closes_slots: bool, needs_full: bool) {
+        assert!(
+            primary != self.nodes.me && self.nodes.my().slot_count == 0,
+            "a node with slots follows no other"
+        );
+        let me = self.nodes.my_mut();
         me.flags.clear(Flags::PRIMARY | Flags::MIGRATE_TO | Flags::MY_PRIMARY_FAIL);
         me.flags.set(Flags::REPLICA);
         me.primary = Some(primary);
@@ -41,38 +46,31 @@ impl Machine {
             self.close_all_slots();
         }
         let shard = self.nodes[primary].shard;
-        self.my_mut().shard = shard;
+        self.nodes.my_mut().shard = shard;
         self.announce_settings();
         self.todo.slots();
         self.todo.save_first();
         self.follow_address(needs_full);
     }
 
-    /// Returns the address of the primary that this node follows, if it follows one and that is known.
-    pub fn primary_address(&self) -> Option<(String, u16)> {
-        let node = &self.nodes[self.my().primary?];
-        let is_known = !node.address.ip.is_empty() && !node.flags.has(Flags::NOADDR);
-        is_known.then(|| (node.address.ip.clone(), node.client_port(self.settings.follows_by_tls)))
-    }
-
     fn follow_address(&mut self, needs_full: bool) {
-        let Some((ip, port)) = self.primary_address() else { return };
-        if needs_full || self.followed.as_ref() != Some(&(ip.clone(), port)) {
-            self.followed = Some((ip.clone(), port));
+        let Some((ip, port)) = self.nodes.primary_address(self.settings.follows_by_tls) else { return };
+        if needs_full || self.todo.followed.as_ref() != Some(&(ip.clone(), port)) {
+            self.todo.followed = Some((ip.clone(), port));
             self.todo.role = Some(Output::Follow { ip, port, needs_full });
         }
     }
 
     /// After a start, and after the primary was found at another address.
-    pub(super) fn follow_known_primary(&mut self) {
-        if self.is_replica() {
+    pub fn follow_known_primary(&mut self) {
+        if self.nodes.my().is_replica() {
             self.follow_address(false);
         }
     }
 
     /// Brings a node's role in line with what it says of itself. `false`: the message is older than what is
     /// known.
-    pub(super) fn follow_role(&mut self, sender: Handle, header: &Header, now: Now) -> bool {
+    pub fn follow_role(&mut self, sender: Handle, header: &Header) -> bool {
         let Some(primary_id) = header.primary else {
             self.make_primary_if_replica(sender);
             return true;
@@ -86,9 +84,13 @@ impl Machine {
         else {
             return true;
         };
-        self.notice(format!("Node {} is now a replica of node {}", self.name(sender), self.name(claimed)));
+        self.outputs.notice(format!(
+            "Node {} is now a replica of node {}",
+            self.name(sender),
+            self.name(claimed)
+        ));
         self.nodes[sender].primary = Some(claimed);
-        self.leave_chain(now);
+        self.leave_chain();
         let shard = self.nodes[claimed].shard;
         self.move_to_shard(sender, shard);
         self.todo.save();
@@ -103,11 +105,11 @@ impl Machine {
 
     /// A primary says that it is a replica now.
     fn demote(&mut self, sender: Handle, claimed: Option<Handle>, header: &Header) -> bool {
-        match claimed.filter(|claimed| self.are_in_one_shard(*claimed, sender) && *claimed != sender) {
+        match claimed.filter(|claimed| self.nodes.are_in_one_shard(*claimed, sender) && *claimed != sender) {
             Some(claimed) => {
-                let known = self.epoch_of(sender).max(self.epoch_of(claimed));
+                let known = self.nodes.epoch_of(sender).max(self.nodes.epoch_of(claimed));
                 if known > header.config_epoch {
-                    self.notice(format!(
+                    self.outputs.notice(format!(
                         "Ignore stale message from {}; gossip config epoch: {}, current config epoch: {known}",
                         self.name(sender),
                         header.config_epoch
@@ -122,7 +124,7 @@ impl Machine {
             }
             None => {
                 let count = self.take_all(sender);
-                self.notice(format!(
+                self.outputs.notice(format!(
                     "Node {} is no longer primary of shard {}; removed all {count} slot(s) it used to own",
                     self.name(sender),
                     self.nodes[sender].shard
@@ -138,14 +140,14 @@ impl Machine {
     }
 
     /// A replica of a replica follows that one's primary instead.
-    fn leave_chain(&mut self, _now: Now) {
-        let Some(primary) = self.my().primary else { return };
-        let Some(above) = self.nodes[primary].primary.filter(|above| *above != self.me) else { return };
-        self.notice(format!(
+    fn leave_chain(&mut self) {
+        let Some(primary) = self.nodes.my().primary else { return };
+        let Some(above) = self.nodes[primary].primary.filter(|above| *above != self.nodes.me) else { return };
+        self.outputs.notice(format!(
             "I'm a sub-replica! Reconfiguring myself as a replica of {} from {}",
             self.nodes[above].id, self.nodes[primary].id
         ));
-        let needs_full = !self.are_in_one_shard(above, self.me);
+        let needs_full = !self.nodes.are_in_one_shard(above, self.nodes.me);
         self.follow(above, true, needs_full);
         self.todo.broadcast = true;
     }

@@ -1,7 +1,10 @@
 //! Settings, which may change while the node runs.
 
-use super::Machine;
+use super::node::Node;
 use crate::Flags;
+
+/// Number of node timeouts for which a report of a failure counts.
+const REPORT_TIMEOUTS: u64 = 2;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Settings {
@@ -77,45 +80,40 @@ impl Settings {
         self.node_timeout_ms.max(1000)
     }
 
+    /// Returns for how long a report of a failure counts.
+    pub fn report_valid_ms(&self) -> u64 {
+        self.node_timeout_ms.saturating_mul(REPORT_TIMEOUTS)
+    }
+
     pub fn ping_interval_ms(&self) -> u64 {
         if self.ping_interval_ms > 0 { self.ping_interval_ms } else { self.node_timeout_ms / 2 }
     }
 }
 
-impl Machine {
-    pub(super) fn set(&mut self, settings: Settings) {
-        self.settings = settings;
-        self.announce_settings();
-        self.todo.update_state = true;
-    }
-
-    /// Brings this node's own entry in line with what is configured.
-    pub(super) fn announce_settings(&mut self) {
-        let settings = self.settings.clone();
-        let me = self.my_mut();
-        let before = (me.address.clone(), me.flags);
-        let address = me.address_mut();
+impl Node {
+    /// Brings this node's own entry in line with what is configured. Returns whether that changed it.
+    pub fn announce(&mut self, settings: &Settings) -> bool {
+        let before = (self.address.clone(), self.flags);
+        let address = self.address_mut();
         if !settings.announced_ip.is_empty() {
-            address.ip = settings.announced_ip;
+            address.ip.clone_from(&settings.announced_ip);
         }
         address.tcp_port = settings.tcp_port;
         address.tls_port = settings.tls_port;
         address.bus_port = settings.bus_port;
         address.client_tcp_port = settings.client_tcp_port;
         address.client_tls_port = settings.client_tls_port;
-        address.client_ipv4 = settings.client_ipv4;
-        address.client_ipv6 = settings.client_ipv6;
-        address.hostname = settings.hostname;
-        address.human_name = settings.human_name;
-        address.availability_zone = settings.availability_zone;
-        me.flags.clear(Flags::NOFAILOVER);
+        address.client_ipv4.clone_from(&settings.client_ipv4);
+        address.client_ipv6.clone_from(&settings.client_ipv6);
+        address.hostname.clone_from(&settings.hostname);
+        address.human_name.clone_from(&settings.human_name);
+        address.availability_zone.clone_from(&settings.availability_zone);
+        self.flags.clear(Flags::NOFAILOVER);
         // This node holds no elections yet. Replicas of the same primary must not count on it.
-        if settings.no_failover || me.flags.has(Flags::REPLICA) {
-            me.flags.set(Flags::NOFAILOVER);
+        if settings.no_failover || self.flags.has(Flags::REPLICA) {
+            self.flags.set(Flags::NOFAILOVER);
         }
-        me.flags.set(Flags::EXTENSIONS | Flags::LIGHT_PUBLISH | Flags::LIGHT_MODULE);
-        if before != (me.address.clone(), me.flags) {
-            self.todo.save();
-        }
+        self.flags.set(Flags::EXTENSIONS | Flags::LIGHT_PUBLISH | Flags::LIGHT_MODULE);
+        before != (self.address.clone(), self.flags)
     }
 }

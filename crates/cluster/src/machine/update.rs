@@ -4,7 +4,8 @@
 //! it. So a failover and a slot that was moved spread by themselves, and a node that comes back with old
 //! claims is set right by UPDATE.
 
-use super::{Handle, Level, Machine, Now, Output};
+use super::change::Change;
+use super::{Handle, Level, Output};
 use crate::wire::Header;
 use crate::{NodeId, Slot, SlotSet};
 
@@ -17,12 +18,14 @@ struct Effect {
     taken: usize,
 }
 
-impl Machine {
-    /// A primary claims other slots than are known as its own.
-    pub(super) fn claims_packet(&mut self, sender: Handle, header: &Header, now: Now) {
-        self.claim(sender, header.config_epoch, &header.slots, now);
+impl Change<'_> {
+    /// A primary claims other slots than are known as its own. Returns an owner by a newer claim, of whom the
+    /// sender has to hear.
+    pub fn claims_packet(&mut self, sender: Handle, header: &Header) -> Option<Handle> {
+        self.claim(sender, header.config_epoch, &header.slots);
         let newer = header.slots.iter().find_map(|slot| {
-            let owner = self.owner(slot).filter(|owner| *owner != sender && !self.is_unclaimed(slot))?;
+            let owner =
+                self.slots.owner(slot).filter(|owner| *owner != sender && !self.slots.is_unclaimed(slot))?;
             (self.nodes[owner].config_epoch > header.config_epoch).then_some(owner)
         });
         if let Some(owner) = newer {
@@ -31,31 +34,31 @@ impl Machine {
                 self.name(sender),
                 self.name(owner)
             );
-            self.say(Level::Verbose, text);
-            self.send_update(sender, owner);
+            self.outputs.say(Level::Verbose, text);
         }
+        newer
     }
 
-    pub(super) fn update_packet(&mut self, node: NodeId, config_epoch: u64, slots: &SlotSet, now: Now) {
+    pub fn update_packet(&mut self, node: NodeId, config_epoch: u64, slots: &SlotSet) {
         let Some(node) = self.nodes.find(&node).filter(|node| self.nodes[*node].config_epoch < config_epoch)
         else {
             return;
         };
-        if node == self.me {
-            return self.notice("Discarding UPDATE message about myself.".to_string());
+        if node == self.nodes.me {
+            return self.outputs.notice("Discarding UPDATE message about myself.".to_string());
         }
         self.make_primary(node);
         self.nodes[node].config_epoch = config_epoch;
         self.todo.save_first();
-        self.claim(node, config_epoch, slots, now);
+        self.claim(node, config_epoch, slots);
     }
 
-    fn claim(&mut self, sender: Handle, epoch: u64, slots: &SlotSet, _now: Now) {
-        if sender == self.me {
+    fn claim(&mut self, sender: Handle, epoch: u64, slots: &SlotSet) {
+        if sender == self.nodes.me {
             return;
         }
-        let primary = self.my_primary();
-        let was_same_shard = self.are_in_one_shard(sender, self.me);
+        let primary = self.nodes.my_primary();
+        let was_same_shard = self.nodes.are_in_one_shard(sender, self.nodes.me);
         let mut effect = Effect::default();
         for slot in Slot::all() {
             match slots.has(slot) {
@@ -65,10 +68,10 @@ impl Machine {
         }
         let lost_all = effect.taken > 0 && self.nodes[primary].slot_count == 0;
         let slotless = effect.taken == 0
-            && self.my().primary != Some(sender)
+            && self.nodes.my().primary != Some(sender)
             && slots.is_empty()
-            && self.my().slot_count == 0
-            && self.epoch_of(self.me) < epoch
+            && self.nodes.my().slot_count == 0
+            && self.nodes.epoch_of(self.nodes.me) < epoch
             && was_same_shard;
         if (lost_all && (self.settings.allows_replica_migration || was_same_shard))
             || (slotless && self.nodes[primary].slot_count == 0)
@@ -76,7 +79,7 @@ impl Machine {
             self.follow_new_owner(sender, was_same_shard);
         } else if !effect.lost.is_empty() {
             if lost_all {
-                self.notice(format!(
+                self.outputs.notice(format!(
                     "My last slot was migrated to node {}. I am now an empty primary.",
                     self.name(sender)
                 ));
@@ -87,7 +90,7 @@ impl Machine {
     }
 
     fn follow_new_owner(&mut self, sender: Handle, is_same_shard: bool) {
-        self.notice(format!(
+        self.outputs.notice(format!(
             "Configuration change detected. Reconfiguring myself as a replica of node {} in shard {}",
             self.name(sender),
             self.nodes[sender].shard
@@ -97,67 +100,100 @@ impl Machine {
     }
 
     fn claim_slot(&mut self, sender: Handle, epoch: u64, slot: Slot, primary: Handle, effect: &mut Effect) {
-        let owner = self.owner(slot);
+        let owner = self.slots.owner(slot);
         if owner == Some(sender) {
-            self.unclaimed.remove(slot);
+            self.slots.unclaimed.remove(slot);
             return;
         }
         let is_older = owner.is_some_and(|owner| self.nodes[owner].config_epoch < epoch);
-        if !self.is_unclaimed(slot) && !is_older {
+        if !self.slots.is_unclaimed(slot) && !is_older {
             return;
         }
-        if owner == Some(self.me) {
+        if owner == Some(self.nodes.me) {
             effect.lost.push(slot);
         }
         if owner == Some(primary) {
             effect.taken += 1;
         }
-        if self.migrating.contains_key(&slot) && !self.are_in_one_shard(sender, self.me) {
-            self.migrating.remove(&slot);
+        if self.slots.migrating.contains_key(&slot) && !self.nodes.are_in_one_shard(sender, self.nodes.me) {
+            self.slots.migrating.remove(&slot);
         }
-        if let Some(&from) = self.importing.get(&slot).filter(|from| **from != sender) {
+        if let Some(&from) = self.slots.importing.get(&slot).filter(|from| **from != sender) {
             // Its source has failed over within its shard, or an administrator gave it to another one.
-            if self.are_in_one_shard(sender, from) {
-                self.importing.insert(slot, sender);
+            if self.nodes.are_in_one_shard(sender, from) {
+                self.slots.importing.insert(slot, sender);
             } else {
-                self.importing.remove(&slot);
+                self.slots.importing.remove(&slot);
             }
         }
         self.give(slot, sender);
-        self.unclaimed.remove(slot);
+        self.slots.unclaimed.remove(slot);
         self.todo.save_first();
     }
 
     /// The sender does not claim this one.
     fn unclaim_slot(&mut self, sender: Handle, epoch: u64, slot: Slot) {
-        if self.owner(slot) == Some(sender) {
+        if self.slots.owner(slot) == Some(sender) {
             // It stays its own until another claims it, or clients would see an error instead of a
             // redirection.
-            self.unclaimed.insert(slot);
+            self.slots.unclaimed.insert(slot);
         }
-        if let Some(&to) = self.migrating.get(&slot)
+        if let Some(&to) = self.slots.migrating.get(&slot)
             && to != sender
             && (self.nodes[to].config_epoch < epoch || self.nodes[to].is_replica())
-            && self.are_in_one_shard(to, sender)
+            && self.nodes.are_in_one_shard(to, sender)
         {
-            self.migrating.insert(slot, sender);
+            self.slots.migrating.insert(slot, sender);
             self.todo.slots();
             self.todo.save_first();
         }
-        if self.my().is_primary() && self.importing.get(&slot) == Some(&sender) {
+        if self.nodes.my().is_primary() && self.slots.importing.get(&slot) == Some(&sender) {
             // The source has given it up, so the end of its move was missed here.
-            self.notice(format!(
+            self.outputs.notice(format!(
                 "Slot {} is no longer being imported from node {}",
                 slot.get(),
                 self.name(sender)
             ));
-            self.importing.remove(&slot);
-            if self.owner(slot) != Some(self.me) {
-                self.give(slot, self.me);
+            self.slots.importing.remove(&slot);
+            if self.slots.owner(slot) != Some(self.nodes.me) {
+                self.give(slot, self.nodes.me);
                 self.bump_epoch();
             }
             self.todo.slots();
             self.todo.save_first();
         }
+    }
+    /// Gives this node the highest epoch of all, unless it has it: without asking others, after a slot was
+    /// moved by hand (clusterBumpConfigEpochWithoutConsensus).
+    pub fn bump_epoch(&mut self) -> bool {
+        let epoch = self.nodes.my().config_epoch;
+        if epoch != 0 && epoch == self.epochs.max(self.nodes) {
+            return false;
+        }
+        self.take_new_epoch();
+        self.outputs.notice(format!("New configEpoch set to {}", self.epochs.current));
+        true
+    }
+
+    fn take_new_epoch(&mut self) {
+        self.nodes.my_mut().config_epoch = self.epochs.begin_new();
+        self.todo.save_first();
+        self.todo.broadcast = true;
+    }
+
+    /// Two primaries with one epoch: the one with the smaller id takes another, so of many all but one move
+    /// on (clusterHandleConfigEpochCollision).
+    pub fn resolve_collision(&mut self, sender: Handle) {
+        let other = &self.nodes[sender];
+        let (me, both) = (self.nodes.my(), other.is_primary() && self.nodes.my().is_primary());
+        if !both || other.config_epoch != me.config_epoch || other.id <= me.id {
+            return;
+        }
+        self.take_new_epoch();
+        self.outputs.notice(format!(
+            "configEpoch collision with node {}. configEpoch set to {}",
+            self.name(sender),
+            self.epochs.current
+        ));
     }
 }

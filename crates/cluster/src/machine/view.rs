@@ -1,64 +1,42 @@
 //! The machine's state as others see it: the topology that clients are answered from, and nodes.conf.
 //!
 //! A topology is made ten times a second, since times of pings are in it; what it says of slots is made when
-//! a slot has moved.
+//! a slot has moved (`Shape`).
 
-use super::{Handle, Machine, Now};
+use super::epochs::Epochs;
+use super::forgotten::Forgotten;
+use super::health::Health;
+use super::node::{Node, Nodes};
+use super::slots::{Shape, Slots};
+use super::{Handle, Now};
 use crate::conf::{Conf, ConfNode};
-use crate::topology::{self, Address, NodeIndex, Topology};
-use crate::{Slot, SlotRanges};
+use crate::topology::{self, Address, Topology};
+use crate::{NodeId, Slot};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Parts of a topology that stay the same while no node is added or removed and no slot moves.
-pub(super) struct Shape {
-    /// Versions of the nodes and of the owners from which the shape was made.
-    versions: (u64, u64),
-    owners: Arc<[Option<NodeIndex>; Slot::COUNT]>,
-    /// Slots of each node, in the order of the nodes.
-    slots: Vec<SlotRanges>,
+/// Parts of the machine that others see, at one moment.
+pub struct Shown<'m> {
+    pub nodes: &'m Nodes,
+    pub slots: &'m Slots,
+    pub shape: Shape,
+    pub epochs: &'m Epochs,
+    pub forgotten: &'m Forgotten,
+    pub health: &'m Health,
+    /// Replication offset of this node.
+    pub offset: u64,
+    pub now: Now,
 }
 
-impl Machine {
-    fn shape(&mut self) -> &Shape {
-        let versions = (self.nodes.version(), self.owners_version);
-        if self.shape.as_ref().is_none_or(|shape| shape.versions != versions) {
-            self.shape = Some(self.new_shape(versions));
-        }
-        self.shape.as_ref().expect("made above")
-    }
-
-    fn new_shape(&self, versions: (u64, u64)) -> Shape {
-        let indexes = self.indexes();
-        let index_of = |slot: Slot| self.owner(slot).and_then(|owner| indexes[owner.number() as usize]);
-        let mut owners = [None; Slot::COUNT];
-        Slot::all().for_each(|slot| owners[slot.index()] = index_of(slot));
-        let owner = |slot: Slot| owners[slot.index()].map(|index: NodeIndex| usize::from(index.0));
-        let slots = SlotRanges::by_owner(self.nodes.len(), owner);
-        Shape { versions, owners: Arc::new(owners), slots }
-    }
-
-    /// Returns, for each handle, the index of its node in a topology.
-    fn indexes(&self) -> Vec<Option<NodeIndex>> {
-        let mut indexes = vec![None; self.nodes.places()];
-        for (at, (handle, _)) in self.nodes.iter().enumerate() {
-            indexes[handle.number() as usize] = Some(NodeIndex(at as u16));
-        }
-        indexes
-    }
-
-    pub(super) fn topology(&mut self, now: Now) -> Arc<Topology> {
-        self.generation += 1;
-        self.commits.shown = self.health.state;
-        let shape = self.shape();
-        let (owners, slots) = (shape.owners.clone(), shape.slots.clone());
-        let indexes = self.indexes();
+impl Shown<'_> {
+    pub fn topology(self, generation: u64) -> Arc<Topology> {
+        let indexes = self.nodes.indexes();
         let index_of =
             |handle: Handle| indexes[handle.number() as usize].expect("a node's primary is a node");
         let nodes = self
             .nodes
             .iter()
-            .zip(slots)
+            .zip(&self.shape.slots)
             .map(|((handle, node), slots)| topology::Node {
                 id: node.id,
                 shard: node.shard,
@@ -66,42 +44,33 @@ impl Machine {
                 primary: node.primary.map(index_of),
                 address: node.address.clone(),
                 config_epoch: node.config_epoch,
-                ping_sent_ms: node.ping_sent.map_or(0, |at| now.unix_of(at)),
-                pong_received_ms: node.pong_received.map_or(0, |at| now.unix_of(at)),
-                is_connected: node.outbound.is_some() || handle == self.me,
-                offset: if handle == self.me { self.offset } else { node.offset },
-                slots,
+                ping_sent_ms: self.ping_sent_ms(node),
+                pong_received_ms: self.pong_received_ms(node),
+                is_connected: self.is_connected(handle),
+                offset: if handle == self.nodes.me { self.offset } else { node.offset },
+                slots: slots.clone(),
             })
             .collect();
-        let id_of = |(slot, node): (&Slot, &Handle)| (*slot, self.nodes[*node].id);
         Arc::new(Topology {
-            generation: self.generation,
+            generation,
             nodes,
-            myself: index_of(self.me),
-            owners,
-            migrating: self.migrating.iter().map(id_of).collect(),
-            importing: self.importing.iter().map(id_of).collect(),
+            myself: index_of(self.nodes.me),
+            migrating: self.open(&self.slots.migrating).collect(),
+            importing: self.open(&self.slots.importing).collect(),
+            owners: self.shape.owners,
             state: self.health.state,
-            current_epoch: self.current_epoch,
-            last_vote_epoch: self.last_vote_epoch,
+            current_epoch: self.epochs.current,
+            last_vote_epoch: self.epochs.last_vote,
             size: self.health.size,
         })
     }
 
-    /// The slots of a node that is one, from what is made once for all.
-    pub(super) fn slots_of(&mut self, node: Handle) -> SlotRanges {
-        let place = self.nodes.iter().position(|(handle, _)| handle == node).expect("a handle is of a node");
-        self.shape().slots[place].clone()
-    }
-
-    /// Makes the file as it is to be.
-    pub fn conf(&mut self, now: Now) -> Conf {
-        let slots = self.shape().slots.clone();
-        let known = self.nodes.iter().zip(slots).filter(|((_, node), _)| !node.is_in_handshake());
+    pub fn conf(&self) -> Conf {
+        let known = self.nodes.iter().zip(&self.shape.slots);
+        let known = known.filter(|((_, node), _)| !node.is_in_handshake());
         let nodes = known.map(|((handle, node), slots)| {
             let open = |slots: &BTreeMap<Slot, Handle>| -> Vec<_> {
-                let mine = slots.iter().filter(|_| handle == self.me);
-                mine.map(|(slot, node)| (*slot, self.nodes[*node].id)).collect()
+                self.open(slots).filter(|_| handle == self.nodes.me).collect()
             };
             ConfNode {
                 id: node.id,
@@ -109,20 +78,36 @@ impl Machine {
                 shard: Some(node.shard),
                 flags: node.flags,
                 primary: node.primary.map(|primary| self.nodes[primary].id),
-                ping_sent_ms: node.ping_sent.map_or(0, |at| now.unix_of(at)),
-                pong_received_ms: node.pong_received.map_or(0, |at| now.unix_of(at)),
-                config_epoch: self.epoch_of(handle),
-                is_connected: node.outbound.is_some() || handle == self.me,
-                slots,
-                migrating: open(&self.migrating),
-                importing: open(&self.importing),
+                ping_sent_ms: self.ping_sent_ms(node),
+                pong_received_ms: self.pong_received_ms(node),
+                config_epoch: self.nodes.epoch_of(handle),
+                is_connected: self.is_connected(handle),
+                slots: slots.clone(),
+                migrating: open(&self.slots.migrating),
+                importing: open(&self.slots.importing),
             }
         });
         Conf {
             nodes: nodes.collect(),
-            current_epoch: self.current_epoch,
-            last_vote_epoch: self.last_vote_epoch,
+            current_epoch: self.epochs.current,
+            last_vote_epoch: self.epochs.last_vote,
             forgotten: self.forgotten.ids(),
         }
+    }
+
+    fn ping_sent_ms(&self, node: &Node) -> u64 {
+        node.ping_sent.map_or(0, |at| self.now.unix_of(at))
+    }
+
+    fn pong_received_ms(&self, node: &Node) -> u64 {
+        node.pong_received.map_or(0, |at| self.now.unix_of(at))
+    }
+
+    fn is_connected(&self, handle: Handle) -> bool {
+        self.nodes[handle].outbound.is_some() || handle == self.nodes.me
+    }
+
+    fn open<'s>(&'s self, slots: &'s BTreeMap<Slot, Handle>) -> impl Iterator<Item = (Slot, NodeId)> + 's {
+        slots.iter().map(|(slot, node)| (*slot, self.nodes[*node].id))
     }
 }

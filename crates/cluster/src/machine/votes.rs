@@ -8,13 +8,13 @@ use crate::wire::{self, Body, Header, Message};
 
 impl Machine {
     pub(super) fn vote_request(&mut self, node: Handle, request: &Header) {
-        if !self.my().votes() {
+        if !self.nodes.my().votes() {
             return;
         }
         match self.refusal(node, request) {
             Some(why) => {
                 let text = format!("Failover auth denied to {}: {why}", self.name(node));
-                self.say(Level::Warning, text);
+                self.outputs.say(Level::Warning, text);
             }
             None => self.vote(node),
         }
@@ -24,11 +24,11 @@ impl Machine {
         if !self.health.is_safe {
             return Some("it is not safe to vote in this moment".to_string());
         }
-        let (asked, current) = (request.current_epoch, self.current_epoch);
+        let (asked, current) = (request.current_epoch, self.epochs.current);
         if asked < current {
             return Some(format!("reqEpoch ({asked}) < curEpoch({current})"));
         }
-        if self.last_vote_epoch == current {
+        if self.epochs.last_vote == current {
             return Some(format!("already voted for epoch {current}"));
         }
         if self.nodes[node].is_primary() {
@@ -41,7 +41,7 @@ impl Machine {
             return Some(format!("for epoch {asked}: its primary is up"));
         }
         let newer = request.slots.iter().find_map(|slot| {
-            let owner = self.owner(slot).filter(|_| !self.is_unclaimed(slot))?;
+            let owner = self.slots.owner(slot).filter(|_| !self.slots.is_unclaimed(slot))?;
             (self.nodes[owner].config_epoch > request.config_epoch).then_some((slot, owner))
         });
         let (slot, owner) = newer?;
@@ -56,12 +56,16 @@ impl Machine {
     }
 
     fn vote(&mut self, node: Handle) {
-        self.last_vote_epoch = self.current_epoch;
+        self.epochs.last_vote = self.epochs.current;
         self.todo.save_first();
-        self.notice(format!("Failover auth granted to {} for epoch {}", self.name(node), self.current_epoch));
+        self.outputs.notice(format!(
+            "Failover auth granted to {} for epoch {}",
+            self.name(node),
+            self.epochs.current
+        ));
         let Some(link) = self.nodes[node].outbound else { return };
         let mut header = self.header();
-        header.current_epoch = self.current_epoch;
+        header.current_epoch = self.epochs.current;
         let message = Message { header: Some(Box::new(header)), body: Body::Vote };
         let mut bytes = Vec::new();
         wire::encode(&message, &mut bytes);
