@@ -56,13 +56,12 @@ use cursor::Members;
 use crate::layout::handles::Table;
 use crate::layout::heap::Heap;
 use crate::layout::kind::Full;
-use crate::layout::pile::Pile;
 use crate::values::zset::ZsetBound;
 use away::Away;
 use leaf::{Cell, INLINE_BYTES_MAX, LONG};
 use long::Longs;
 use node::Nodes;
-use saved::SavedLeaf;
+use saved::SavedLeaves;
 use seek::{ByMember, ByScore, Path, UpTo};
 
 pub(crate) struct ZsetTree {
@@ -81,8 +80,7 @@ pub(crate) struct ZsetTree {
     /// A snapshot is under way that has yet to see some leaves: what it has not seen is saved before it
     /// changes.
     saving: bool,
-    saved: Pile<SavedLeaf>,
-    saved_bytes: u64,
+    saved: SavedLeaves,
     /// Still within the limits of a listpack: what OBJECT ENCODING says, and nothing else, follows from it.
     pub compact: bool,
 }
@@ -101,8 +99,7 @@ impl ZsetTree {
             longs: Longs::default(),
             away: 0,
             saving: false,
-            saved: Pile::default(),
-            saved_bytes: 0,
+            saved: SavedLeaves::default(),
             compact: false,
         }
     }

@@ -1,7 +1,7 @@
 //! The tree as one of the large collections of a partition.
 
-use super::ZsetTree;
 use super::node::{self, INDEX, INNER, NODE_BYTES_MAX, Nodes, Reading, Room};
+use super::{ZsetTree, check};
 use crate::layout::handles::Table;
 use crate::layout::kind::{Encoding, Full};
 use crate::values::object::{Footprint, Object, Structure};
@@ -88,11 +88,11 @@ impl Structure for ZsetTree {
         if self.saving {
             return true;
         }
-        (0..nodes_max).any(|_| self.pop_saved().is_none())
+        (0..nodes_max).any(|_| self.saved.pop().is_none())
     }
 
     fn kept_bytes(&self) -> u64 {
-        self.saved_bytes
+        self.saved.bytes()
     }
 
     fn away_nodes(&self) -> u64 {
@@ -121,7 +121,7 @@ impl Structure for ZsetTree {
         assert_eq!(self.nodes.object, number);
         // One that is being freed is no longer a tree.
         if self.len > 0 {
-            self.check_tree(reading_of(store));
+            check::check_tree(self, reading_of(store));
         }
         [&self.leaves, &self.inners, &self.pages].map(Table::live).iter().sum::<usize>() as u64
     }

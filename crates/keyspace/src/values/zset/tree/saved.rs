@@ -14,6 +14,7 @@ use super::node::{self, Room};
 use super::{ZsetTree, leaf, score};
 use crate::layout::last_used;
 use crate::layout::packed::Element;
+use crate::layout::pile::Pile;
 use crate::values::parts::Part;
 use crate::values::receiver::{LongPart, NodeOf, NodePart, Receiver, SHORT_BYTES_MAX};
 use std::sync::Arc;
@@ -59,6 +60,34 @@ impl SavedLeaf {
     }
 }
 
+/// Leaves that a snapshot under way has yet to emit, as they were. `bytes` is the memory of all.
+#[derive(Default)]
+pub(super) struct SavedLeaves {
+    leaves: Pile<SavedLeaf>,
+    bytes: u64,
+}
+
+impl SavedLeaves {
+    fn push(&mut self, leaf: SavedLeaf) {
+        self.bytes += leaf.memory_bytes();
+        self.leaves.push(leaf);
+    }
+
+    pub fn pop(&mut self) -> Option<SavedLeaf> {
+        let leaf = self.leaves.pop()?;
+        self.bytes -= leaf.memory_bytes();
+        Some(leaf)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn check_invariants(&self) {
+        assert_eq!(self.leaves.iter().map(SavedLeaf::memory_bytes).sum::<u64>(), self.bytes);
+    }
+}
+
 fn emit(leaf: &Leaf<'_>, receiver: &mut dyn Receiver) {
     for (index, cell) in leaf.cells().enumerate() {
         match leaf.share(cell) {
@@ -97,12 +126,6 @@ impl ZsetTree {
         leaf::set_stamp(bytes, last_used::stamp(room.now));
     }
 
-    pub(super) fn pop_saved(&mut self) -> Option<SavedLeaf> {
-        let saved = self.saved.pop()?;
-        self.saved_bytes -= saved.memory_bytes();
-        Some(saved)
-    }
-
     #[cold]
     fn save(&mut self, room: &mut Room<'_>, number: u32) {
         let handle = self.leaves.get(number);
@@ -110,7 +133,6 @@ impl ZsetTree {
             return;
         }
         let saved = SavedLeaf::of(&self.leaf(room.heap, number));
-        self.saved_bytes += saved.memory_bytes();
         self.saved.push(saved);
         node::set_version(node::bytes_mut(room.heap, handle), room.version);
     }
@@ -123,7 +145,7 @@ impl ZsetTree {
         at: &mut u64,
         receiver: &mut dyn Receiver,
     ) -> bool {
-        if let Some(saved) = self.pop_saved() {
+        if let Some(saved) = self.saved.pop() {
             saved.emit(receiver);
             return false;
         }

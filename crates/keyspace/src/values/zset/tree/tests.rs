@@ -103,7 +103,7 @@ impl Bench {
     }
 
     fn check(&self) {
-        self.zset.check_tree(self.reading());
+        check::check_tree(&self.zset, self.reading());
         assert_eq!(self.zset.len(), self.model.scores.len() as u64);
         let members = self.zset.members(self.reading(), 0, self.zset.len(), true);
         for ((member, score), (model_score, model_member)) in members.zip(&self.model.order) {
