@@ -61,7 +61,7 @@ pub struct Cut {
 pub fn cut(store: Store<'static>, held: &mut Held<'static>, used_memory_bytes: u64) -> Option<Cut> {
     // The time that the locks were waited for is in it too: some were held already.
     let from = Instant::now();
-    let snapshot = held.snapshot()?;
+    let snapshot = Snapshot::begin_in(held)?;
     store.keyspace.limit_kept(store.config.snapshot_memory_bytes(used_memory_bytes));
     let conditions = Conditions { now: unix_now(), expiry_mode: ExpiryMode::Keep, no_touch: true };
     let mut effects = NoEffects;

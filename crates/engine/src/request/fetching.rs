@@ -4,8 +4,8 @@ use isotherm_commands::call::{ColdKey, ColdKeys, rehearse};
 use isotherm_commands::spec::{Group, KeyFlags, Need};
 use isotherm_commands::{Flags, Outcome};
 use isotherm_keyspace::{
-    Conditions, Db, ExpiryMode, Missing, NoEffects, NodeNeed, OnCold, Txn, TxnCounts, UnixMs, Walk, Want,
-    Whereabouts,
+    Conditions, Db, ExpiryMode, HeldNode, Missing, NoEffects, NodeNeed, OnCold, Txn, TxnCounts, UnixMs, Walk,
+    Want, Whereabouts,
 };
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::steps;
@@ -173,9 +173,10 @@ impl Exec {
             let key = node.keyspace.key(name);
             match self.held.whereabouts(db, &key, false) {
                 Whereabouts::Here => {
-                    for at in self.held.away_nodes(db, &key, NodeNeed::All, usize::MAX) {
-                        if self.held.is_node_unreadable(at) {
-                            self.held.forget_node_failure(at);
+                    for at in NodeNeed::All.away(&mut self.held, db, &key, usize::MAX) {
+                        let mut node = HeldNode::of(&mut self.held, at);
+                        if node.is_unreadable() {
+                            node.forget_failure();
                             has_lost = true;
                         }
                         keys.push(ColdKey::of_node(at));
@@ -358,7 +359,7 @@ impl Exec {
     #[cold]
     fn forget_failure(&mut self, cold: &ColdKey) {
         match cold.node {
-            Some(node) => self.held.forget_node_failure(node),
+            Some(node) => HeldNode::of(&mut self.held, node).forget_failure(),
             None if cold.bundle.is_some() => {}
             None => {
                 let key = self.node.keyspace.key(&cold.key);

@@ -6,7 +6,7 @@
 
 use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;
-use isotherm_keyspace::{Db, Held, Key, NodeAt, NodeNeed};
+use isotherm_keyspace::{Db, Held, HeldNode, Key, NodeAt, NodeNeed};
 use isotherm_resp::Args;
 use isotherm_stdx::Prng;
 use std::collections::VecDeque;
@@ -53,12 +53,13 @@ pub(super) fn find_nodes(
         Need::Elements => NodeNeed::Of { elements: &args.from(at + 1).iter().collect::<Vec<_>>(), reshapes },
         _ => NodeNeed::All,
     };
-    for node in held.away_nodes(db, key, need, usize::MAX) {
-        if held.is_node_unreadable(node) {
-            held.forget_node_failure(node);
+    for at in need.away(held, db, key, usize::MAX) {
+        let mut node = HeldNode::of(held, at);
+        if node.is_unreadable() {
+            node.forget_failure();
             has_all = false;
         }
-        keys.push(ColdKey::of_node(node));
+        keys.push(ColdKey::of_node(at));
     }
     has_all
 }
@@ -71,5 +72,5 @@ pub(super) fn named_nodes(
     visit: &mut dyn FnMut(NodeAt),
 ) {
     let need = NodeNeed::Of { elements: element.as_slice(), reshapes: false };
-    held.away_nodes(db, key, need, 1).into_iter().for_each(visit);
+    need.away(held, db, key, 1).into_iter().for_each(visit);
 }

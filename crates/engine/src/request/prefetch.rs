@@ -70,7 +70,7 @@ pub fn prefetch_collections(held: &mut Held<'_>, db: Db, requests: &[Request<'_>
             let [first, rest @ ..] = requests else { return };
             let others = rest.iter().filter_map(|request| request.key.as_ref());
             let is_other = |key: &&Key<'_>| first.key.is_none_or(|first| first.bytes != key.bytes);
-            held.prefetch_streams(db, others.filter(is_other));
+            isotherm_keyspace::prefetch_streams(held, db, others.filter(is_other));
         }
         _ => {}
     }
@@ -84,7 +84,7 @@ fn prefetch_elements(held: &mut Held<'_>, db: Db, requests: &[Request<'_>]) {
         let (other, command) = names_elements(request)?;
         (other.bytes == key.bytes).then(|| request.args.try_get(usize::from(command.element)))?
     });
-    held.prefetch_elements(db, &key, elements, first.intent);
+    isotherm_keyspace::prefetch_elements(held, db, &key, elements, first.intent);
 }
 
 /// A command that names fields or members of its key's collection.

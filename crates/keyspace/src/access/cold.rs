@@ -14,15 +14,15 @@
 //! not take, or no longer has, goes back to the keeper at once.
 
 use crate::access::carry::as_form;
-use crate::access::keyspace::Keyspace;
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::access::terms::{Chilled, ColdAt, Missing, Whereabouts};
 use crate::access::txn::Txn;
-use crate::layout::cold::{ColdKeeper, ColdRef, ColdValue};
+use crate::layout::cold::{ColdRef, ColdValue};
 use crate::layout::entry::{Draft, EntryBytes, INLINE_KEY_BYTES_MAX, Place};
-use crate::layout::key::Key;
+use crate::layout::key::{Key, slot_of_blob_head};
 use crate::layout::kind::{Db, Expiry, Form, Full};
+use crate::layout::node_name::NodeAt;
 use crate::layout::page::{self, Spot};
 use crate::tables::location::Location;
 use crate::values::collection::EditError;
@@ -33,7 +33,6 @@ use crate::values::timed::due_of;
 use crate::values::value::Entry;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, UnixMs};
-use std::sync::Arc;
 
 /// Lent values that go when one more is lent.
 const DROPPED_PER_LEND_MAX: usize = 4;
@@ -46,17 +45,6 @@ pub enum NotPut {
     Repeated,
     /// No key of this length has its value elsewhere.
     Unsuited,
-}
-
-impl Keyspace {
-    /// Sets the keeper that gets references back. To be called before the first value leaves memory.
-    pub fn keep_cold(&self, keeper: &Arc<dyn ColdKeeper>) {
-        let partitions = self.partition_count();
-        for partition in 0..partitions as u16 {
-            let cold = &mut self.lock(partition).store.cold;
-            (cold.keeper, cold.partitions) = (Some(Arc::clone(keeper)), partitions);
-        }
-    }
 }
 
 impl Held<'_> {
@@ -112,6 +100,33 @@ impl Held<'_> {
         let mut missing = std::mem::take(&mut self.missing);
         self.take_missed_nodes(&mut missing);
         missing
+    }
+
+    fn has_missed_nodes(&self) -> bool {
+        self.guarded().any(|partition| partition.store.cold.has_missed())
+    }
+
+    /// Takes the nodes that the current command has met and that are not in memory, and adds them to
+    /// `missing`.
+    fn take_missed_nodes(&mut self, missing: &mut Vec<Missing>) {
+        let has_missed = |partition: &&Partition| partition.store.cold.has_missed();
+        let numbers: Vec<u16> = self.guarded().filter(has_missed).map(|partition| partition.number).collect();
+        for number in numbers {
+            let partition = self.numbered(number);
+            for (name, is_readable) in partition.store.cold.take_missed() {
+                let root = partition.store.objects.find(name.object());
+                let node = root.map(|root| NodeAt { slot: slot_of_blob_head(root.home), name });
+                // Of one that the command itself has removed nothing can be read any more.
+                let is_readable = is_readable && node.is_some();
+                missing.push(Missing { db: Db(0), key: Box::default(), node, is_readable });
+            }
+        }
+    }
+
+    /// Returns the references to the records of nodes that have come back and were not changed since, in the
+    /// held partitions.
+    pub fn clean_nodes(&mut self) -> Vec<ColdRef> {
+        self.partitions().flat_map(|partition| partition.store.cold.all_clean()).collect()
     }
 
     /// The bytes of a value that is lent: one that is to come back to memory needs no second read.

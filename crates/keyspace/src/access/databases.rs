@@ -2,10 +2,9 @@
 //! them. These hold every partition (the gate).
 
 use crate::access::effect::Effect;
-use crate::access::keyspace::Keyspace;
 use crate::access::partition::Partition;
 use crate::access::scan::{
-    CURSORS, Scanned, Source, cursor_of, position_in, random_entry, scan, weighted_slot,
+    CURSORS, Scanned, Source, cursor_of, position_in, random_entry, random_frozen, scan, weighted_slot,
 };
 use crate::access::terms::{ExpiryMode, OnCold};
 use crate::access::txn::Txn;
@@ -13,49 +12,8 @@ use crate::access::walk::{Walk, WalkProgress};
 use crate::layout::entry::EntryBytes;
 use crate::layout::kind::Db;
 use crate::values::value::Entry;
-use isotherm_stdx::{Slot, Steps, UnixMs};
+use isotherm_stdx::{Slot, Steps};
 use std::sync::atomic::Ordering::Release;
-
-impl Keyspace {
-    /// Returns whether any database has a key. No partition may be held.
-    pub fn has_keys(&self) -> bool {
-        let has_keys = |number: u16| {
-            let partition = self.lock(number);
-            (0..self.config().databases).any(|db| partition.len(Db(db)) > 0)
-        };
-        (0..self.partition_count() as u16).any(has_keys)
-    }
-}
-
-impl Partition {
-    /// A frozen key, each with about the same chance, and when it expires: of a random bundle. None if its
-    /// record cannot be had.
-    fn random_frozen(
-        &self,
-        db: Db,
-        source: &mut Source<'_>,
-        random: &mut dyn FnMut(u64) -> u64,
-    ) -> Option<(Vec<u8>, Option<UnixMs>)> {
-        let frozen = self.table(db)?.frozen.as_ref()?;
-        let (address, bundle) = frozen.nth(random(frozen.bundle_count()))?;
-        let mut at = random(bundle.live());
-        let mut found = None;
-        let mut visit = |_, key: &[u8], entry: &Entry<'_>| {
-            if at == 0 && found.is_none() {
-                found = Some((key.to_vec(), entry.expiry));
-            }
-            at = at.wrapping_sub(1);
-        };
-        match source {
-            Source::Disk => self.visit_bundle(&address, bundle, &mut visit),
-            Source::Walk(walk) => {
-                let at = self.bundle_of(db, &address, bundle.reference);
-                self.visit_read(walk, at, bundle, &mut visit)
-            }
-        };
-        found
-    }
-}
 
 impl Txn<'_, '_> {
     /// Keys in `db`, expired ones that have not left yet included.
@@ -251,7 +209,7 @@ impl Txn<'_, '_> {
             });
             let partition = partition.expect("the lengths add up to the total");
             if at >= partition.len_in_pages(db) {
-                match partition.random_frozen(db, &mut source, random) {
+                match random_frozen(partition, db, &mut source, random) {
                     Some((key, expiry)) if expiry.is_none_or(|at| at >= now) => return Some(key),
                     None if source.is_wanting() && !source.has_others() => return None,
                     found => last = found.map(|(key, _)| key).or(last),
@@ -315,7 +273,7 @@ impl Txn<'_, '_> {
     }
 
     /// Empties one database, or all. Returns how many keys left. Their memory is freed afterwards, by
-    /// `Held::free_step`.
+    /// `Partition::free_step`.
     pub fn flush(&mut self, db: Option<Db>) -> u64 {
         self.flush_as(db, true)
     }

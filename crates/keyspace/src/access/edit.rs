@@ -1,6 +1,5 @@
 //! Changing a collection: out of its entry, through the handler's closure, back into an entry.
 
-use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::accounting::tally::{Account, Tallied};
 use crate::layout::directory;
@@ -274,6 +273,20 @@ impl Partition {
         })
     }
 
+    /// Frees up to about `nodes_max` nodes of removed collections, entries of flushed databases, or nodes of
+    /// what was cut off others. Returns false when nothing is left that may go.
+    pub fn free_step(&mut self, nodes_max: usize) -> bool {
+        if self.store.forget_step(nodes_max)
+            || self.store.free_pending(nodes_max)
+            || self.free_flushed(&mut Steps::new(nodes_max as u64))
+            || self.sweep(nodes_max)
+        {
+            return true;
+        }
+        self.store.unfreed.store(false, Relaxed);
+        false
+    }
+
     /// Frees about `nodes_max` nodes of what was cut off a collection. Returns false if there is none.
     fn sweep(&mut self, nodes_max: usize) -> bool {
         let Some(number) = self.store.objects.take_garbage() else { return false };
@@ -403,22 +416,4 @@ fn run_edit<R>(
     let result = work(&mut editing);
     let Editing { form, body, changed, has_shrunk, .. } = editing;
     Ok(Left { result, form, body, changed, object, has_shrunk })
-}
-
-impl Held<'_> {
-    /// Frees up to about `nodes_max` nodes of removed collections of a partition that is held, entries of
-    /// flushed databases, or nodes of what was cut off others. Returns false when nothing is left that may
-    /// go.
-    pub fn free_step(&mut self, partition: u16, nodes_max: usize) -> bool {
-        let partition = self.numbered(partition);
-        if partition.store.forget_step(nodes_max)
-            || partition.store.free_pending(nodes_max)
-            || partition.free_flushed(&mut Steps::new(nodes_max as u64))
-            || partition.sweep(nodes_max)
-        {
-            return true;
-        }
-        partition.store.unfreed.store(false, Relaxed);
-        false
-    }
 }

@@ -38,64 +38,59 @@ const COLUMNS_END: usize = 56;
 /// Offset of the last byte of an entry of 34 B.
 const ENTRY_END: usize = 33;
 
-impl Held<'_> {
-    /// Asks for the lines of these elements of the collection under `key`, whose partition is held.
-    pub fn prefetch_elements<'b>(
-        &mut self,
-        db: Db,
-        key: &Key<'_>,
-        elements: impl Iterator<Item = &'b [u8]>,
-        intent: Intent,
-    ) {
-        let partition = self.partition(key.slot);
-        let Some(place) = partition.find(db, key) else { return };
-        let store = &partition.store;
-        let Some(number) = object_at(store, place) else { return };
-        let object = &store.objects.get(number).body;
-        if object.structure().len() < ELEMENTS_MIN {
-            return;
+/// Asks for the lines of these elements of the collection under `key`, whose partition is held.
+pub fn prefetch_elements<'b>(
+    held: &mut Held<'_>,
+    db: Db,
+    key: &Key<'_>,
+    elements: impl Iterator<Item = &'b [u8]>,
+    intent: Intent,
+) {
+    let partition = held.partition(key.slot);
+    let Some(place) = partition.find(db, key) else { return };
+    let store = &partition.store;
+    let Some(number) = object_at(store, place) else { return };
+    let object = &store.objects.get(number).body;
+    if object.structure().len() < ELEMENTS_MIN {
+        return;
+    }
+    let (mut hashes, mut count) = ([0; PREFETCH_ELEMENTS_MAX], 0);
+    for (hash, element) in hashes.iter_mut().zip(elements) {
+        *hash = store.hasher.hash(element);
+        count += 1;
+    }
+    match object {
+        Object::Hash(fields) | Object::Set(fields) => {
+            prefetch_entries(&store.heap, &fields.record, &hashes[..count], intent);
         }
-        let (mut hashes, mut count) = ([0; PREFETCH_ELEMENTS_MAX], 0);
-        for (hash, element) in hashes.iter_mut().zip(elements) {
-            *hash = store.hasher.hash(element);
-            count += 1;
-        }
-        match object {
-            Object::Hash(fields) | Object::Set(fields) => {
-                prefetch_entries(&store.heap, &fields.record, &hashes[..count], intent);
-            }
-            Object::Zset(tree) => tree.prefetch(&store.heap, &hashes[..count]),
-            Object::List(_) | Object::Stream(_) => {}
-        }
+        Object::Zset(tree) => tree.prefetch(&store.heap, &hashes[..count]),
+        Object::List(_) | Object::Stream(_) => {}
     }
 }
 
-impl Held<'_> {
-    /// Asks for the lines that XADD to the streams under these keys will touch. Keys whose partition is not
-    /// held are left out.
-    pub fn prefetch_streams<'b>(&mut self, db: Db, keys: impl Iterator<Item = &'b Key<'b>>) {
-        let (mut found, mut count) = ([(0, 0); PREFETCH_ELEMENTS_MAX], 0);
-        for key in keys.take(PREFETCH_ELEMENTS_MAX) {
-            if self.holds(key) {
-                let partition = self.partition(key.slot);
-                if let Some(number) =
-                    partition.find(db, key).and_then(|place| object_at(&partition.store, place))
-                {
-                    partition.store.objects.prefetch(number);
-                    found[count] = (partition.number, number);
-                    count += 1;
-                }
+/// Asks for the lines that XADD to the streams under these keys will touch. Keys whose partition is not
+/// held are left out.
+pub fn prefetch_streams<'b>(held: &mut Held<'_>, db: Db, keys: impl Iterator<Item = &'b Key<'b>>) {
+    let (mut found, mut count) = ([(0, 0); PREFETCH_ELEMENTS_MAX], 0);
+    for key in keys.take(PREFETCH_ELEMENTS_MAX) {
+        if held.holds(key) {
+            let partition = held.partition(key.slot);
+            if let Some(number) = partition.find(db, key).and_then(|place| object_at(&partition.store, place))
+            {
+                partition.store.objects.prefetch(number);
+                found[count] = (partition.number, number);
+                count += 1;
             }
         }
+    }
+    for &(partition, number) in &found[..count] {
+        prefetch_value(held.numbered(partition).store.objects.get(number));
+    }
+    for step in 0..stream::PREFETCH_STEPS {
         for &(partition, number) in &found[..count] {
-            prefetch_value(self.numbered(partition).store.objects.get(number));
-        }
-        for step in 0..stream::PREFETCH_STEPS {
-            for &(partition, number) in &found[..count] {
-                let store = &self.numbered(partition).store;
-                if let Object::Stream(stream) = &store.objects.get(number).body {
-                    stream.prefetch(&store.heap, step);
-                }
+            let store = &held.numbered(partition).store;
+            if let Object::Stream(stream) = &store.objects.get(number).body {
+                stream.prefetch(&store.heap, step);
             }
         }
     }
@@ -179,7 +174,8 @@ mod tests {
             let elements = names.iter().map(String::as_bytes).chain([&b""[..], b"absent"]);
             let elements: Vec<&[u8]> = elements.collect();
             for some in elements.chunks(7).chain([&elements[..]]) {
-                held.prefetch_elements(Db(0), &key, some.iter().copied(), Intent { adds: true, moves: true });
+                let intent = Intent { adds: true, moves: true };
+                prefetch_elements(&mut held, Db(0), &key, some.iter().copied(), intent);
             }
         }
         drop(held);

@@ -486,7 +486,7 @@ impl Partition {
         keys_min: usize,
         now: UnixMs,
     ) -> usize {
-        let items = bundle::items(payload).expect("it was written by `freeze_step`");
+        let items = bundle::items(payload).expect("it was written by `show_freezable`");
         let hasher = self.store.hasher;
         let keys: Vec<Option<Key<'_>>> = items
             .iter()
@@ -502,7 +502,7 @@ impl Partition {
         let came = items.iter().zip(&keys).filter(|(_, key)| key.is_some());
         let expiring = Expiring::of(came.filter_map(|(item, _)| item.expiry));
         let place = self.geometry.place_of(slot);
-        let part = name.interval().expect("it was made by `freeze_step`");
+        let part = name.interval().expect("it was made by `show_freezable`");
         let (table, store) = self.table_and_store(db).expect("the keys were found");
         if table.frozen.get_or_insert_default().add(place, part, bundle, expiring).is_none() {
             table.frozen.take_if(|frozen| frozen.is_empty());

@@ -4,7 +4,10 @@ use crate::access::partition::Partition;
 use crate::access::shared::{Config, Shared};
 use crate::access::sync::{Mutex, MutexGuard};
 use crate::access::work_guard::{HoldWatch, WorkGuard};
+use crate::accounting::attribution::{PrefixError, PrefixReport, PrefixSettings};
+use crate::layout::cold::ColdKeeper;
 use crate::layout::key::{Key, KeyHasher};
+use crate::layout::kind::Db;
 use crate::layout::large::{Lent, RequestMemory};
 use crate::layout::last_used::AccessMode;
 use crate::tables::geometry::Geometry;
@@ -146,6 +149,38 @@ impl Keyspace {
 
     pub fn access(&self) -> AccessMode {
         self.shared.access.mode()
+    }
+
+    /// Returns whether any database has a key. No partition may be held.
+    pub fn has_keys(&self) -> bool {
+        let has_keys = |number: u16| {
+            let partition = self.lock(number);
+            (0..self.config.databases).any(|db| partition.len(Db(db)) > 0)
+        };
+        (0..self.partition_count() as u16).any(has_keys)
+    }
+
+    /// Sets the keeper that gets references back. To be called before the first value leaves memory.
+    pub fn keep_cold(&self, keeper: &Arc<dyn ColdKeeper>) {
+        let partitions = self.partition_count();
+        for partition in 0..partitions as u16 {
+            let cold = &mut self.lock(partition).store.cold;
+            (cold.keeper, cold.partitions) = (Some(Arc::clone(keeper)), partitions);
+        }
+    }
+
+    /// Sets how prefixes of keys are counted from now on. Called once, before there are keys.
+    pub fn plan_prefixes(&self, settings: PrefixSettings) -> Result<(), PrefixError> {
+        if self.shared.counters.weights.iter().any(|weight| weight.keys.load(Relaxed) > 0) {
+            return Err(PrefixError::HasKeys);
+        }
+        self.shared.counters.attribution.prefixes.plan(settings)
+    }
+
+    /// Returns the keys and memory under the prefixes that have `depth` separators, the one after them
+    /// counted (from 1 to `PREFIX_DEPTH_MAX`). `None` if that is not counted.
+    pub fn prefixes(&self, depth: usize) -> Option<PrefixReport> {
+        self.shared.counters.attribution.prefixes.report(depth)
     }
 
     /// Counts keys that are waited for, and those of them by a client that waits for their removal too.

@@ -415,7 +415,7 @@ impl<'k> Held<'k> {
     /// Lists `waiter` under each of its keys, behind those that wait for it already. Their partitions are
     /// held.
     pub fn wait(&mut self, waiter: &Arc<Waiter>) {
-        self.keyspace.give_turn(waiter);
+        waiter.take_turn(&self.keyspace.shared.next_turn);
         // As many keys as its client has named.
         self.exempt(waiter.keys.len() as u64);
         for key in &waiter.keys {
@@ -456,6 +456,16 @@ impl<'k> Held<'k> {
         }
     }
 
+    /// Slots of a partition, which is held, leave: watchers of their keys fail, and waiters are returned, the
+    /// oldest first, each with one of its slots. A waiter stays listed until it has ended. It visits every
+    /// key of the partition that is watched or waited for.
+    pub fn leave_slots(&mut self, partition: u16, leaves: impl Fn(Slot) -> bool) -> Vec<(Slot, Arc<Waiter>)> {
+        let released = self.numbered(partition).followers.leave_slots(leaves);
+        // As many as clients have named.
+        self.exempt(released.visited as u64);
+        released.waiters
+    }
+
     /// Returns the partitions that are held.
     pub(crate) fn guarded(&self) -> impl Iterator<Item = &Partition> {
         self.guards.iter().map(|(_, guard)| &**guard)
@@ -486,8 +496,7 @@ impl<'k> Held<'k> {
             waited = [waited[0] + counts[0], waited[1] + counts[1]];
         }
         assert_eq!(waited, keyspace.waited_keys());
-        keyspace.check_breakdown(self);
-        self.check_attribution();
+        keyspace.check_reports(self);
         for (arena, objects) in keyspace.arenas.iter().zip(objects) {
             arena.check_invariants();
             assert_eq!(arena.stats().live_objects, objects, "every object is referred to, once");

@@ -5,6 +5,8 @@ use crate::access::lease::Leases;
 use crate::access::shared;
 use crate::access::shared::Config;
 use crate::access::watch::Presence;
+use crate::layout::bundle::BundleAt;
+use crate::layout::cold::ColdRef;
 use crate::layout::entry::EntryBytes;
 use crate::layout::heap::Heap;
 use crate::layout::key::Key;
@@ -324,8 +326,14 @@ impl Partition {
     fn for_each_frozen(&self, table: &Table, place: usize, visit: &mut dyn FnMut(&[u8], &Entry<'_>)) -> bool {
         let mut bundles = table.bundles_from(BundleAddress::first_of(place));
         bundles.all(|(address, bundle)| {
-            self.visit_bundle(&address, bundle, &mut |_, key, entry| visit(key, entry))
+            bundle.visit(&self.store, &address, &mut |_, key, entry| visit(key, entry))
         })
+    }
+
+    /// Returns what names a bundle of a table for others.
+    pub fn bundle_of(&self, db: Db, address: &BundleAddress, reference: ColdRef) -> BundleAt {
+        let spread = self.geometry.spread_of(self.number, address.place());
+        BundleAt { db, slot: Geometry::slot_at(spread), name: address.name(), reference }
     }
 
     pub fn visit_page(&self, page: Handle, now: UnixMs, visit: &mut dyn FnMut(&[u8], &Entry<'_>)) {

@@ -16,8 +16,7 @@
 use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::access::walk::{Walk, WalkRecord};
-use crate::layout::bundle::{self, BundleAt, order_of, print_of};
-use crate::layout::cold::ColdRef;
+use crate::layout::bundle::order_of;
 use crate::layout::directory;
 use crate::layout::kind::Db;
 use crate::layout::record::{Record, advance};
@@ -105,7 +104,7 @@ pub(crate) fn scan(
             if table.frozen.is_some() || is_exact {
                 let from = position.reverse_bits();
                 let piece = Piece { db, place, from, page, page_end: next, may_end, is_naming };
-                let met = partition.visit_piece(&record, piece, now, source, visit);
+                let met = piece.visit(partition, &record, now, source, visit);
                 match source {
                     Source::Disk => is_whole &= !met.is_missing,
                     // Something lies before it, so the cursor is not 0.
@@ -162,6 +161,31 @@ impl Source<'_> {
         }
     }
 
+    /// Visits the keys of a bundle, with their hashes. Returns whether its record could be read.
+    fn visit_bundle(
+        &mut self,
+        partition: &Partition,
+        db: Db,
+        (address, bundle): (&BundleAddress, &Bundle),
+        visit: &mut dyn FnMut(u64, &[u8], &Entry<'_>),
+    ) -> bool {
+        let walk = match self {
+            Source::Disk => return bundle.visit(&partition.store, address, visit),
+            Source::Walk(walk) => walk,
+        };
+        match walk.get(bundle.reference) {
+            Some(WalkRecord::Lost) => return true,
+            Some(WalkRecord::Payload(payload)) if bundle.visit_items(&partition.store, payload, visit) => {
+                return true;
+            }
+            // Another one was written to its place since it was read.
+            Some(WalkRecord::Payload(_)) => _ = walk.take(bundle.reference),
+            None => {}
+        }
+        walk.want(partition.bundle_of(db, address, bundle.reference));
+        false
+    }
+
     /// Returns whether as much was named as is read at a time.
     fn is_full(&self) -> bool {
         match self {
@@ -210,21 +234,21 @@ struct Met {
     has_read: bool,
 }
 
-impl Partition {
+impl Piece {
     /// Visits the keys of a piece, those in its page and those of bundles.
     ///
     /// A key that freezes or thaws between two calls stays at its place in the order, so that it is met in
     /// any case.
-    fn visit_piece(
-        &self,
+    fn visit(
+        self,
+        partition: &Partition,
         record: &Record,
-        piece: Piece,
         now: UnixMs,
         source: &mut Source<'_>,
         visit: &mut dyn FnMut(&[u8], &Entry<'_>),
     ) -> Met {
-        let Piece { db, place, from, page, page_end, may_end, is_naming } = piece;
-        let frozen = self.table(db).and_then(|table| table.frozen.as_ref());
+        let Piece { db, place, from, page, page_end, may_end, is_naming } = self;
+        let frozen = partition.table(db).and_then(|table| table.frozen.as_ref());
         let (around, frozen_end) = frozen.map_or((Vec::new(), 1 << 32), |frozen| frozen.around(place, from));
         let page_end = if page_end == 0 { 1 << 32 } else { u64::from(page_end.reverse_bits()) };
         let end = frozen_end.min(page_end);
@@ -240,7 +264,7 @@ impl Partition {
                 if may_end {
                     return met;
                 }
-                let is_new = walk.want(self.bundle_of(db, address, bundle.reference));
+                let is_new = walk.want(partition.bundle_of(db, address, bundle.reference));
                 met.keys += if is_new { bundle.live() } else { 0 };
             }
             if is_naming || met.is_missing {
@@ -255,78 +279,14 @@ impl Partition {
             }
         };
         if record.pages > 0 {
-            let hasher = self.store.hasher;
-            visit_page(self, record, page, now, &mut |key, entry| take(hasher.hash(key), key, entry));
+            let hasher = partition.store.hasher;
+            visit_page(partition, record, page, now, &mut |key, entry| take(hasher.hash(key), key, entry));
         }
         for (address, bundle) in bundles {
-            let is_shown = match source {
-                Source::Disk => self.visit_bundle(address, bundle, &mut take),
-                Source::Walk(walk) => {
-                    met.has_read = true;
-                    self.visit_read(walk, self.bundle_of(db, address, bundle.reference), bundle, &mut take)
-                }
-            };
-            is_missing |= !is_shown;
+            met.has_read |= matches!(source, Source::Walk(_));
+            is_missing |= !source.visit_bundle(partition, db, (address, bundle), &mut take);
         }
         Met { keys, is_missing, ..met }
-    }
-
-    /// Visits the keys of a bundle whose record the walk has. Else it is wanted.
-    pub(crate) fn visit_read(
-        &self,
-        walk: &mut Walk,
-        at: BundleAt,
-        bundle: &Bundle,
-        visit: &mut dyn FnMut(u64, &[u8], &Entry<'_>),
-    ) -> bool {
-        match walk.get(at.reference) {
-            Some(WalkRecord::Lost) => return true,
-            Some(WalkRecord::Payload(payload)) if self.visit_items(bundle, payload, visit) => return true,
-            // Another one was written to its place since it was read.
-            Some(WalkRecord::Payload(_)) => _ = walk.take(at.reference),
-            None => {}
-        }
-        walk.want(at);
-        false
-    }
-
-    /// Visits the keys of a bundle, with their hashes. Its record is read under the lock. Returns whether it
-    /// could be.
-    pub(crate) fn visit_bundle(
-        &self,
-        address: &BundleAddress,
-        bundle: &Bundle,
-        visit: &mut dyn FnMut(u64, &[u8], &Entry<'_>),
-    ) -> bool {
-        let keeper = self.store.cold.keeper.as_ref().expect("what is frozen has a keeper");
-        let payload = keeper.read(bundle.reference, address.name().as_bytes());
-        payload.is_some_and(|payload| self.visit_items(bundle, &payload, visit))
-    }
-
-    /// Visits the keys of a payload. Returns whether it is this bundle's, as far as that can be seen.
-    fn visit_items(
-        &self,
-        bundle: &Bundle,
-        payload: &[u8],
-        visit: &mut dyn FnMut(u64, &[u8], &Entry<'_>),
-    ) -> bool {
-        let items = bundle::items(payload).filter(|items| items.len() == bundle.prints().len());
-        let Some(items) = items else { return false };
-        let mut live = items.iter().zip(bundle.prints()).filter(|(_, print)| **print != 0);
-        live.all(|(item, print)| {
-            let hash = self.store.hasher.hash(item.key);
-            let is_same = print_of(hash) == *print;
-            if is_same {
-                Entry::of_item(&self.store, item, &mut |entry| visit(hash, item.key, entry));
-            }
-            is_same
-        })
-    }
-
-    /// A bundle of a table by what names it for others.
-    pub(crate) fn bundle_of(&self, db: Db, address: &BundleAddress, reference: ColdRef) -> BundleAt {
-        let spread = self.geometry.spread_of(self.number, address.place());
-        BundleAt { db, slot: Geometry::slot_at(spread), name: address.name(), reference }
     }
 }
 
@@ -395,4 +355,25 @@ pub(crate) fn random_entry(
     let page = indexes.filter_map(|index| directory::get(heap, record, index).0).next();
     let page = page.expect("the slot has entries");
     (page, random(heap.page(page).len() as u64) as usize)
+}
+
+/// A frozen key, each with about the same chance, and when it expires: of a random bundle. None if its record
+/// cannot be had.
+pub(crate) fn random_frozen(
+    partition: &Partition,
+    db: Db,
+    source: &mut Source<'_>,
+    random: &mut dyn FnMut(u64) -> u64,
+) -> Option<(Vec<u8>, Option<UnixMs>)> {
+    let frozen = partition.table(db)?.frozen.as_ref()?;
+    let (address, bundle) = frozen.nth(random(frozen.bundle_count()))?;
+    let mut at = random(bundle.live());
+    let mut found = None;
+    source.visit_bundle(partition, db, (&address, bundle), &mut |_, key, entry| {
+        if at == 0 && found.is_none() {
+            found = Some((key.to_vec(), entry.expiry));
+        }
+        at = at.wrapping_sub(1);
+    });
+    found
 }

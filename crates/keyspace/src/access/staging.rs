@@ -409,39 +409,37 @@ impl Keyspace {
             self.prefetch(db, &intents);
             let mut partition = self.lock(number);
             for (key, entry) in keys.iter().zip(some) {
-                partition.insert_entry(db, key, entry, now)?;
+                insert_entry(&mut partition, db, key, entry, now)?;
             }
         }
         Ok(())
     }
 }
 
-impl Partition {
-    /// Stores an entry whose key is absent.
-    fn insert_entry(
-        &mut self,
-        db: Db,
-        key: &Key<'_>,
-        entry: &NewEntry<'_>,
-        now: UnixMs,
-    ) -> Result<(), BuildError> {
-        let location = self.locate(db, key);
-        if location.as_ref().is_some_and(|location| location.spot.is_some()) {
-            return Err(BuildError::Repeated(key.bytes.to_vec()));
-        }
-        let tail = entry.bytes.tail();
-        let value = match entry.bytes.form() {
-            Form::Int => NewValue::Int(read_int(tail)),
-            Form::Bytes => NewValue::Bytes(tail),
-            form => unreachable!("a {form:?} is not gathered"),
-        };
-        let expiry = entry.bytes.expiry().map_or(Expiry::Clear, Expiry::At);
-        self.set_at(db, location, key, value, expiry, now)?;
-        if let Some(stamp) = entry.access
-            && let Some((page, spot)) = self.find(db, key)
-        {
-            page::set_access(self.store.heap.page_mut(page), spot.index, stamp);
-        }
-        Ok(())
+/// Stores an entry whose key is absent.
+fn insert_entry(
+    partition: &mut Partition,
+    db: Db,
+    key: &Key<'_>,
+    entry: &NewEntry<'_>,
+    now: UnixMs,
+) -> Result<(), BuildError> {
+    let location = partition.locate(db, key);
+    if location.as_ref().is_some_and(|location| location.spot.is_some()) {
+        return Err(BuildError::Repeated(key.bytes.to_vec()));
     }
+    let tail = entry.bytes.tail();
+    let value = match entry.bytes.form() {
+        Form::Int => NewValue::Int(read_int(tail)),
+        Form::Bytes => NewValue::Bytes(tail),
+        form => unreachable!("a {form:?} is not gathered"),
+    };
+    let expiry = entry.bytes.expiry().map_or(Expiry::Clear, Expiry::At);
+    partition.set_at(db, location, key, value, expiry, now)?;
+    if let Some(stamp) = entry.access
+        && let Some((page, spot)) = partition.find(db, key)
+    {
+        page::set_access(partition.store.heap.page_mut(page), spot.index, stamp);
+    }
+    Ok(())
 }

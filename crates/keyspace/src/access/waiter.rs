@@ -162,6 +162,13 @@ impl Waiter {
         self.state.load(Ordering::Acquire) == ANSWERED
     }
 
+    /// Gives the waiter the place behind all that are listed; `last` is the last turn that was given. Its
+    /// keys' partitions are held, so each list stays in order.
+    pub(crate) fn take_turn(&self, last: &AtomicU64) {
+        let turn = last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.turn.store(turn, Ordering::Relaxed);
+    }
+
     pub fn turn(&self) -> u64 {
         self.turn.load(Ordering::Relaxed)
     }
@@ -448,14 +455,5 @@ impl Waiters {
             assert!(!keys.is_empty(), "a database is listed while it has waiters");
             keys.iter().for_each(|(name, list)| list.check_invariants(*db, name));
         }
-    }
-}
-
-impl Keyspace {
-    /// Gives a waiter the place behind all that are listed. Its keys' partitions are held, so each list stays
-    /// in order.
-    pub(crate) fn give_turn(&self, waiter: &Waiter) {
-        let turn = self.shared().next_turn.fetch_add(1, Ordering::Relaxed) + 1;
-        waiter.turn.store(turn, Ordering::Relaxed);
     }
 }

@@ -22,6 +22,7 @@ use crate::accounting::tally::{CLASSES, Class, ClassSums};
 use crate::layout::entry::EntryBytes;
 use crate::layout::kind::{Db, Encoding, Type};
 use crate::layout::page::Page;
+use crate::reports::prefixes;
 use crate::reports::survey::Survey;
 use crate::tables::table::Table;
 use crate::values::object::{Footprint, Object};
@@ -159,8 +160,9 @@ impl Keyspace {
         held.check_invariants();
     }
 
-    /// Asserts that the breakdown is that of what is there.
-    pub(crate) fn check_breakdown(&self, held: &mut Held<'_>) {
+    /// Asserts that what is reported is that of what is there.
+    pub(crate) fn check_reports(&self, held: &mut Held<'_>) {
+        prefixes::check(held);
         let (breakdown, _) = Survey::new(held).breakdown();
         assert_eq!(breakdown.rounding, held.all().map(counted_rounding).sum::<u64>());
         assert_eq!(

@@ -16,8 +16,10 @@
 //! Invariants: `keys` is the sum of the keys that live, `volatile` that of the keys that expire; every bundle
 //! has a key that lives; `levels` counts bundles by level.
 
-use crate::layout::bundle::{BundleName, Expiring, Interval, order_of, print_of};
+use crate::layout::bundle::{self, BundleName, Expiring, Interval, order_of, print_of};
 use crate::layout::cold::ColdRef;
+use crate::values::store::Store;
+use crate::values::value::Entry;
 use isotherm_stdx::UnixMs;
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -79,6 +81,38 @@ impl Bundle {
         let prints: Box<[u16]> = prints.iter().map(|print| u16::from_le_bytes(*print)).collect();
         let live = prints.iter().filter(|print| **print != 0).count() as u16;
         Bundle { reference, version, live, prints }
+    }
+
+    /// Visits the keys, with their hashes. The record is read under the lock. Returns whether it could be.
+    pub fn visit(
+        &self,
+        store: &Store,
+        address: &BundleAddress,
+        visit: &mut dyn FnMut(u64, &[u8], &Entry<'_>),
+    ) -> bool {
+        let keeper = store.cold.keeper.as_ref().expect("what is frozen has a keeper");
+        let payload = keeper.read(self.reference, address.name().as_bytes());
+        payload.is_some_and(|payload| self.visit_items(store, &payload, visit))
+    }
+
+    /// Visits the keys of a payload. Returns whether it is this bundle's, as far as that can be seen.
+    pub fn visit_items(
+        &self,
+        store: &Store,
+        payload: &[u8],
+        visit: &mut dyn FnMut(u64, &[u8], &Entry<'_>),
+    ) -> bool {
+        let items = bundle::items(payload).filter(|items| items.len() == self.prints.len());
+        let Some(items) = items else { return false };
+        let mut live = items.iter().zip(&self.prints).filter(|(_, print)| **print != 0);
+        live.all(|(item, print)| {
+            let hash = store.hasher.hash(item.key);
+            let is_same = print_of(hash) == *print;
+            if is_same {
+                Entry::of_item(store, item, &mut |entry| visit(hash, item.key, entry));
+            }
+            is_same
+        })
     }
 
     pub fn live(&self) -> u64 {

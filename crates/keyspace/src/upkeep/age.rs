@@ -43,56 +43,58 @@ impl AgeHand {
     pub fn partition(&self) -> u16 {
         self.partition
     }
-}
 
-impl Held<'_> {
     /// Ages pages of up to `slots_max` slots of the hand's partition, which is held, until `pages_max` were
     /// looked at.
-    pub fn age_step(&mut self, hand: &mut AgeHand, slots_max: usize, pages_max: u64, now: UnixMs) -> AgeStep {
-        let slots = self.keyspace.geometry.slots_per_partition();
-        let partition_count = self.keyspace.partition_count();
-        let partition = self.numbered(hand.partition);
+    pub(crate) fn step(
+        &mut self,
+        held: &mut Held<'_>,
+        slots_max: usize,
+        pages_max: u64,
+        now: UnixMs,
+    ) -> AgeStep {
+        let slots = held.keyspace.geometry.slots_per_partition();
+        let partition_count = held.keyspace.partition_count();
+        let partition = held.numbered(self.partition);
         let (mut steps, mut done) = (Steps::new(pages_max), AgeStep::default());
-        while hand.slot < slots && done.slots < slots_max && !steps.is_spent() {
-            if partition.age_slot(hand, &mut steps, now) {
-                (hand.slot, hand.db, hand.page) = (hand.slot + 1, 0, 0);
+        while self.slot < slots && done.slots < slots_max && !steps.is_spent() {
+            if self.age_slot(partition, &mut steps, now) {
+                (self.slot, self.db, self.page) = (self.slot + 1, 0, 0);
                 done.slots += 1;
             }
         }
-        if hand.slot == slots {
-            *hand = AgeHand { partition: hand.partition + 1, ..AgeHand::default() };
+        if self.slot == slots {
+            *self = AgeHand { partition: self.partition + 1, ..AgeHand::default() };
         }
-        if usize::from(hand.partition) == partition_count {
-            (*hand, done.is_round) = (AgeHand::default(), true);
+        if usize::from(self.partition) == partition_count {
+            (*self, done.is_round) = (AgeHand::default(), true);
         }
         done
     }
-}
 
-impl Partition {
-    /// Continues with the hand's slot, by a page or a database at least. Returns whether the slot is done.
-    fn age_slot(&mut self, hand: &mut AgeHand, steps: &mut Steps, now: UnixMs) -> bool {
-        while usize::from(hand.db) < self.databases().len() {
-            let table = self.table(Db(hand.db));
-            let record = table.filter(|table| table.sums[hand.slot / table.run_slots()].keys > 0);
-            let record = record.map(|table| table.slot(&self.store.heap, hand.slot).record);
-            while let Some(record) = record.filter(|record| hand.page < record.pages) {
-                if let (Some(page), _) = directory::get(&self.store.heap, &record, hand.page) {
-                    age_page(self.store.heap.page_mut(page), now);
+    /// Continues with the slot, by a page or a database at least. Returns whether the slot is done.
+    fn age_slot(&mut self, partition: &mut Partition, steps: &mut Steps, now: UnixMs) -> bool {
+        while usize::from(self.db) < partition.databases().len() {
+            let table = partition.table(Db(self.db));
+            let record = table.filter(|table| table.sums[self.slot / table.run_slots()].keys > 0);
+            let record = record.map(|table| table.slot(&partition.store.heap, self.slot).record);
+            while let Some(record) = record.filter(|record| self.page < record.pages) {
+                if let (Some(page), _) = directory::get(&partition.store.heap, &record, self.page) {
+                    age_page(partition.store.heap.page_mut(page), now);
                 }
-                hand.page += 1;
+                self.page += 1;
                 steps.look(1);
                 if steps.is_spent() {
                     return false;
                 }
             }
-            (hand.db, hand.page) = (hand.db + 1, 0);
+            (self.db, self.page) = (self.db + 1, 0);
             steps.look(1);
             if steps.is_spent() {
                 break;
             }
         }
-        usize::from(hand.db) == self.databases().len()
+        usize::from(self.db) == partition.databases().len()
     }
 }
 

@@ -34,7 +34,7 @@ impl Keyspace {
         let mut step =
             CompactStep { more: arena.victims(&mut victims, objects_max), ..CompactStep::default() };
         for victim in victims {
-            match self.try_lock(victim.owner).and_then(|mut partition| partition.relocate(&victim)) {
+            match self.try_lock(victim.owner).and_then(|mut partition| relocate(&mut partition, &victim)) {
                 Some(keys) => {
                     step.moved += 1;
                     step.keys += keys;
@@ -60,90 +60,88 @@ impl Keyspace {
     }
 }
 
-impl Partition {
-    /// Moves an object that the arena wants moved; how many keys lie in it. Nothing if it has gone meanwhile,
-    /// or there is no room.
-    fn relocate(&mut self, victim: &Victim) -> Option<u64> {
-        if !self.store.heap.arena().is_still(victim) {
+/// Moves an object that the arena wants moved; how many keys lie in it. Nothing if it has gone meanwhile,
+/// or there is no room.
+fn relocate(partition: &mut Partition, victim: &Victim) -> Option<u64> {
+    if !partition.store.heap.arena().is_still(victim) {
+        return None;
+    }
+    match victim.kind {
+        Kind::Page => {
+            let page = partition.store.heap.page(victim.handle);
+            let keys = if page.owner().is_none() { page.len() as u64 } else { 0 };
+            relocate_page(partition, victim.handle).then_some(keys)
+        }
+        Kind::Blob => relocate_blob(partition, victim.handle).then_some(1),
+        Kind::Index => unreachable!("the arena never asks for these"),
+        Kind::Node => partition.store.relocate_node(victim.handle).then_some(0),
+    }
+}
+
+fn relocate_page(partition: &mut Partition, handle: Handle) -> bool {
+    let (place, hash) = {
+        let page = partition.store.heap.page(handle);
+        if let Some(number) = page.owner() {
+            return partition.store.relocate_page_of(number, handle);
+        }
+        let key = partition.store.key_of(EntryBytes(page.entry(page.spot(0))));
+        (partition.geometry.place_of(Slot::of_key(key)), partition.store.hasher.hash(key))
+    };
+    let Some((db, index)) = find_page(partition, place, hash, handle) else {
+        return relocate_flushed(partition);
+    };
+    let size = partition.store.heap.page(handle).0.len();
+    let Ok((moved, _)) = partition.store.heap.reallocate(handle, size, size) else { return false };
+    if moved == handle {
+        return false;
+    }
+    let (table, store) = partition.table_and_store(db).expect("the page was found in it");
+    let mut slot = table.slot(&store.heap, place);
+    let before = slot.record;
+    directory::set_page(&mut store.heap, &mut slot.record, index, Some(moved));
+    table.store(&mut store.heap, &slot, &before);
+    true
+}
+
+fn relocate_blob(partition: &mut Partition, handle: Handle) -> bool {
+    let head = partition.store.heap.blob_hash(handle);
+    let place = partition.geometry.place_of(slot_of_blob_head(head));
+    let found = partition.used_databases().find_map(|db| {
+        let table = partition.table(db)?;
+        let record = table.slot(&partition.store.heap, place).record;
+        if record.pages == 0 {
             return None;
         }
-        match victim.kind {
-            Kind::Page => {
-                let page = self.store.heap.page(victim.handle);
-                let keys = if page.owner().is_none() { page.len() as u64 } else { 0 };
-                self.relocate_page(victim.handle).then_some(keys)
-            }
-            Kind::Blob => self.relocate_blob(victim.handle).then_some(1),
-            Kind::Index => unreachable!("the arena never asks for these"),
-            Kind::Node => self.store.relocate_node(victim.handle).then_some(0),
+        let page = directory::get(&partition.store.heap, &record, page_index(head, record.pages)).0?;
+        let spot = partition.store.heap.page(page).find(tag_of(head), |entry| refers_to(entry, handle))?;
+        Some((page, spot))
+    });
+    let Some((page, spot)) = found else { return relocate_flushed(partition) };
+    let mut bytes = partition.store.heap.page(page).entry(spot).to_vec();
+    let body = EntryBytes(&bytes).body().expect("it refers to the blob");
+    let size = crate::layout::entry::BLOB_HEAD_BYTES + body.len as usize;
+    let Ok((moved, _)) = partition.store.heap.reallocate(handle, size, size) else { return false };
+    let at = bytes.len() - 8;
+    bytes[at..at + 4].copy_from_slice(&moved.raw().to_le_bytes());
+    crate::layout::page::replace(partition.store.heap.page_mut(page), spot, &bytes);
+    moved != handle
+}
+
+/// The object belongs to a database that was flushed: it goes soon, and stays where it is.
+fn relocate_flushed(partition: &Partition) -> bool {
+    assert!(partition.flushed_tables().next().is_some(), "every object is referred to");
+    false
+}
+
+fn find_page(partition: &Partition, place: usize, hash: u64, handle: Handle) -> Option<(Db, u32)> {
+    partition.used_databases().find_map(|db| {
+        let record = partition.table(db)?.slot(&partition.store.heap, place).record;
+        if record.pages == 0 {
+            return None;
         }
-    }
-
-    fn relocate_page(&mut self, handle: Handle) -> bool {
-        let (place, hash) = {
-            let page = self.store.heap.page(handle);
-            if let Some(number) = page.owner() {
-                return self.store.relocate_page_of(number, handle);
-            }
-            let key = self.store.key_of(EntryBytes(page.entry(page.spot(0))));
-            (self.geometry.place_of(Slot::of_key(key)), self.store.hasher.hash(key))
-        };
-        let Some((db, index)) = self.find_page(place, hash, handle) else {
-            return self.relocate_flushed();
-        };
-        let size = self.store.heap.page(handle).0.len();
-        let Ok((moved, _)) = self.store.heap.reallocate(handle, size, size) else { return false };
-        if moved == handle {
-            return false;
-        }
-        let (table, store) = self.table_and_store(db).expect("the page was found in it");
-        let mut slot = table.slot(&store.heap, place);
-        let before = slot.record;
-        directory::set_page(&mut store.heap, &mut slot.record, index, Some(moved));
-        table.store(&mut store.heap, &slot, &before);
-        true
-    }
-
-    fn relocate_blob(&mut self, handle: Handle) -> bool {
-        let head = self.store.heap.blob_hash(handle);
-        let place = self.geometry.place_of(slot_of_blob_head(head));
-        let found = self.used_databases().find_map(|db| {
-            let table = self.table(db)?;
-            let record = table.slot(&self.store.heap, place).record;
-            if record.pages == 0 {
-                return None;
-            }
-            let page = directory::get(&self.store.heap, &record, page_index(head, record.pages)).0?;
-            let spot = self.store.heap.page(page).find(tag_of(head), |entry| refers_to(entry, handle))?;
-            Some((page, spot))
-        });
-        let Some((page, spot)) = found else { return self.relocate_flushed() };
-        let mut bytes = self.store.heap.page(page).entry(spot).to_vec();
-        let body = EntryBytes(&bytes).body().expect("it refers to the blob");
-        let size = crate::layout::entry::BLOB_HEAD_BYTES + body.len as usize;
-        let Ok((moved, _)) = self.store.heap.reallocate(handle, size, size) else { return false };
-        let at = bytes.len() - 8;
-        bytes[at..at + 4].copy_from_slice(&moved.raw().to_le_bytes());
-        crate::layout::page::replace(self.store.heap.page_mut(page), spot, &bytes);
-        moved != handle
-    }
-
-    /// The object belongs to a database that was flushed: it goes soon, and stays where it is.
-    fn relocate_flushed(&self) -> bool {
-        assert!(self.flushed_tables().next().is_some(), "every object is referred to");
-        false
-    }
-
-    fn find_page(&self, place: usize, hash: u64, handle: Handle) -> Option<(Db, u32)> {
-        self.used_databases().find_map(|db| {
-            let record = self.table(db)?.slot(&self.store.heap, place).record;
-            if record.pages == 0 {
-                return None;
-            }
-            let index = page_index(hash, record.pages);
-            (directory::get(&self.store.heap, &record, index).0 == Some(handle)).then_some((db, index))
-        })
-    }
+        let index = page_index(hash, record.pages);
+        (directory::get(&partition.store.heap, &record, index).0 == Some(handle)).then_some((db, index))
+    })
 }
 
 fn refers_to(entry: &[u8], handle: Handle) -> bool {
@@ -175,9 +173,9 @@ mod tests {
                 let block = keyspace.arenas()[0].allocate(kind, 640, 0).expect("there is room");
                 partition.store.heap.bytes_mut(block.handle, 640).fill(0xff);
                 let victim = Victim { handle: block.handle, kind: listed_as, bytes: block.bytes, owner: 0 };
-                assert_eq!(partition.relocate(&victim), None);
+                assert_eq!(super::relocate(&mut partition, &victim), None);
                 keyspace.arenas()[0].release(block.handle);
-                assert_eq!(partition.relocate(&victim), None);
+                assert_eq!(super::relocate(&mut partition, &victim), None);
             }
         }
     }

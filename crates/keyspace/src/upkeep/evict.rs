@@ -94,63 +94,55 @@ pub enum Evicted {
     Nothing,
 }
 
-impl Keyspace {
-    /// The partition that is to lose a key: chosen by its keys, or volatile keys. `None`: no key may leave.
-    /// With an arena, only partitions whose objects lie there.
-    pub fn partition_to_evict_from(
-        &self,
-        policy: EvictionPolicy,
-        arena: Option<usize>,
-        prng: &mut Prng,
-    ) -> Option<u16> {
-        self.weighted_partition(policy.is_volatile(), arena, prng)
+/// Returns the partition that is to lose a key: chosen by its keys, or volatile keys. `None`: no key may
+/// leave. With an arena, only partitions whose objects lie there.
+pub(super) fn choose_partition(
+    keyspace: &Keyspace,
+    policy: EvictionPolicy,
+    arena: Option<usize>,
+    prng: &mut Prng,
+) -> Option<u16> {
+    let (weights, arenas) = (&keyspace.shared().counters.weights, keyspace.arenas().len());
+    let weight = |at: usize| match arena {
+        Some(arena) if at % arenas != arena => 0,
+        _ => (if policy.is_volatile() { &weights[at].volatile } else { &weights[at].keys }).load(Relaxed),
+    };
+    let total: u64 = (0..weights.len()).map(weight).sum();
+    if total == 0 {
+        return None;
     }
+    let mut at = prng.below(total);
+    for number in 0..weights.len() {
+        let weight = weight(number);
+        if at < weight {
+            return Some(number as u16);
+        }
+        at -= weight;
+    }
+    // The weights changed while they were added up.
+    (0..weights.len()).find(|&number| weight(number) > 0).map(|number| number as u16)
+}
 
-    fn weighted_partition(&self, volatile: bool, arena: Option<usize>, prng: &mut Prng) -> Option<u16> {
-        let (weights, arenas) = (&self.shared().counters.weights, self.arenas().len());
-        let weight = |at: usize| match arena {
-            Some(arena) if at % arenas != arena => 0,
-            _ => (if volatile { &weights[at].volatile } else { &weights[at].keys }).load(Relaxed),
-        };
-        let total: u64 = (0..weights.len()).map(weight).sum();
-        if total == 0 {
-            return None;
-        }
-        let mut at = prng.below(total);
-        for number in 0..weights.len() {
-            let weight = weight(number);
-            if at < weight {
-                return Some(number as u16);
-            }
-            at -= weight;
-        }
-        // The weights changed while they were added up.
-        (0..weights.len()).find(|&number| weight(number) > 0).map(|number| number as u16)
+/// Evicts one key of a partition.
+pub(super) fn evict_one(
+    partition: &mut Partition,
+    (policy, gain): (EvictionPolicy, EvictionGain),
+    now: UnixMs,
+    prng: &mut Prng,
+    sink: &mut dyn EffectSink,
+) -> Evicted {
+    let hasher = partition.store.hasher;
+    let Some(db) = weighted_database(partition, policy.is_volatile(), prng) else {
+        return Evicted::Nothing;
+    };
+    let Some(key) = choose(partition, db, (policy, gain), now, prng) else { return Evicted::NotYet };
+    match evict(partition, db, &hasher.key(&key), now, sink) {
+        true => Evicted::Key(partition.number),
+        false => Evicted::Leased,
     }
 }
 
 impl Held<'_> {
-    /// Evicts one key of a partition that is held.
-    pub fn evict_one(
-        &mut self,
-        number: u16,
-        (policy, gain): (EvictionPolicy, EvictionGain),
-        now: UnixMs,
-        prng: &mut Prng,
-        sink: &mut dyn EffectSink,
-    ) -> Evicted {
-        let hasher = self.keyspace.hasher();
-        let partition = self.numbered(number);
-        let Some(db) = weighted_database(partition, policy.is_volatile(), prng) else {
-            return Evicted::Nothing;
-        };
-        let Some(key) = choose(partition, db, (policy, gain), now, prng) else { return Evicted::NotYet };
-        match evict(partition, db, &hasher.key(&key), now, sink) {
-            true => Evicted::Key(number),
-            false => Evicted::Leased,
-        }
-    }
-
     /// Returns how far the policy would have a key leave rather than others: the idler, or the less used, the
     /// more. `None`: it may not leave, or does not refer to its value there.
     pub fn eviction_score(

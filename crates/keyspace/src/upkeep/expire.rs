@@ -21,7 +21,6 @@
 
 use crate::access::effect::EffectSink;
 use crate::access::followers::ChangeCause;
-use crate::access::lock::Held;
 use crate::access::partition::Partition;
 use crate::layout::directory::{self, Bounded, PAGE_STEPS};
 use crate::layout::entry::EntryBytes;
@@ -55,40 +54,35 @@ struct Step<'a> {
     done: ExpireStep,
 }
 
-impl Held<'_> {
-    /// Removes what is due in a partition that is held, until it has looked at `steps_max` entries, pages or
-    /// hashes.
-    pub fn expire_step(
-        &mut self,
-        partition: u16,
-        now: UnixMs,
-        steps_max: u64,
-        sink: &mut dyn EffectSink,
-    ) -> ExpireStep {
-        let partition = self.numbered(partition);
-        if partition.leases.has_all() {
-            return ExpireStep::default();
-        }
-        let mut step = Step { now, sink, steps: Steps::new(steps_max), done: ExpireStep::default() };
-        // One turn more than databases: that of the fields.
-        let turns = partition.databases().len() + 1;
-        step.done.more = true;
-        while step.done.more && !step.steps.is_spent() {
-            let turn = partition.expiry_turn.at;
-            step.steps.look(1);
-            let is_done = match turn + 1 < turns {
-                true => step.expire_database(partition, Db(turn as u16)),
-                false => step.expire_fields(partition),
-            };
-            partition.expiry_turn.at = (turn + 1) % turns;
-            partition.expiry_turn.done = if is_done { partition.expiry_turn.done + 1 } else { 0 };
-            step.done.more = partition.expiry_turn.done < turns;
-        }
-        if !step.done.more {
-            partition.expiry_turn.done = 0;
-        }
-        step.done
+/// Removes what is due in a partition, until it has looked at `steps_max` entries, pages or hashes.
+pub(super) fn step(
+    partition: &mut Partition,
+    now: UnixMs,
+    steps_max: u64,
+    sink: &mut dyn EffectSink,
+) -> ExpireStep {
+    if partition.leases.has_all() {
+        return ExpireStep::default();
     }
+    let mut step = Step { now, sink, steps: Steps::new(steps_max), done: ExpireStep::default() };
+    // One turn more than databases: that of the fields.
+    let turns = partition.databases().len() + 1;
+    step.done.more = true;
+    while step.done.more && !step.steps.is_spent() {
+        let turn = partition.expiry_turn.at;
+        step.steps.look(1);
+        let is_done = match turn + 1 < turns {
+            true => step.expire_database(partition, Db(turn as u16)),
+            false => step.expire_fields(partition),
+        };
+        partition.expiry_turn.at = (turn + 1) % turns;
+        partition.expiry_turn.done = if is_done { partition.expiry_turn.done + 1 } else { 0 };
+        step.done.more = partition.expiry_turn.done < turns;
+    }
+    if !step.done.more {
+        partition.expiry_turn.done = 0;
+    }
+    step.done
 }
 
 impl Step<'_> {

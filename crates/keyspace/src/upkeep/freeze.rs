@@ -9,17 +9,15 @@
 //! A key that expires soon stays: it would be read again to be removed.
 
 use crate::access::lock::Held;
-use crate::access::partition::Partition;
 use crate::layout::bundle::{
     self, BUNDLE_BYTES_MAX, BUNDLE_KEYS_MAX, BundleName, FORM_OF_BUNDLES, Interval, Item, order_of,
 };
-use crate::layout::cold::ColdRef;
 use crate::layout::directory;
 use crate::layout::entry::{EntryBytes, Place};
 use crate::layout::kind::Db;
 use crate::layout::last_used::{self, AccessMode};
-use crate::tables::frozen::BundleAddress;
 use crate::upkeep::slot_hand::SlotHand;
+use crate::values::store::Store;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, Steps, UnixMs, steps};
 
@@ -66,41 +64,41 @@ struct Candidate<'a> {
     item: Item<'a>,
 }
 
-impl Held<'_> {
-    /// Shows what may freeze of a part of the hand's slot, and moves the hand on.
-    pub fn freeze_step(
+impl SlotHand {
+    /// Shows what may freeze of a part of the slot, and moves on.
+    pub fn show_freezable(
         &mut self,
-        hand: &mut SlotHand,
+        held: &mut Held<'_>,
         limits: FreezeLimits,
         now: UnixMs,
         visit: &mut dyn FnMut(Freezable<'_>),
     ) {
-        let slot = hand.slot();
-        let place = self.keyspace.geometry.place_of(slot);
-        let partition = self.partition(slot);
+        let slot = self.slot();
+        let place = held.keyspace.geometry.place_of(slot);
+        let partition = held.partition(slot);
         // However many databases there may be, those without keys are none of the steps.
         let mut looks = Steps::new(LOOKS_MAX);
-        let Some(db) = partition.next_used_at(hand.db, place, &mut looks) else { return hand.pass_slot() };
-        hand.enter_database(db);
+        let Some(db) = partition.next_used_at(self.db, place, &mut looks) else { return self.pass_slot() };
+        self.enter_database(db);
         let table = partition.table(db).filter(|table| table.keys > 0);
         let record = table.map(|table| table.slot(&partition.store.heap, place).record);
         let Some(record) = record.filter(|record| record.pages > 0) else {
-            hand.pass_database();
+            self.pass_database();
             return;
         };
         let level = (record.pages / PAGES_PER_PART).max(1).ilog2();
-        if hand.step >= 1 << level {
-            hand.pass_database();
+        if self.step >= 1 << level {
+            self.pass_database();
             return;
         }
-        let indexes = (hand.step..record.pages).step_by(1 << level);
+        let indexes = (self.step..record.pages).step_by(1 << level);
         let pages = indexes.filter_map(|index| directory::get(&partition.store.heap, &record, index).0);
         let mut found = Vec::new();
         for page in pages {
-            partition.gather_page(page, limits, now, &mut found);
+            gather_page(&partition.store, page, limits, now, &mut found);
         }
         // The part's pages are those of the hashes that end with its number.
-        let part = Interval { start: hand.step.reverse_bits(), level: level as u8 };
+        let part = Interval { start: self.step.reverse_bits(), level: level as u8 };
         found.sort_unstable_by_key(|candidate| candidate.order);
         let mut payload = Vec::new();
         cut(&found, part, limits.keys_min, &mut |part, candidates| {
@@ -108,20 +106,7 @@ impl Held<'_> {
             let keys = candidates.len();
             visit(Freezable { db, slot, name: part.name(), payload: &payload, keys });
         });
-        hand.step += 1;
-    }
-
-    /// Shows the bundles of a slot, each with its database.
-    pub fn bundles(&mut self, slot: Slot, visit: &mut dyn FnMut(Db, BundleName, ColdRef)) {
-        let place = self.keyspace.geometry.place_of(slot);
-        let partition = self.partition(slot);
-        for db in partition.used_databases() {
-            let table = partition.table(db).expect("it is used");
-            for (address, bundle) in table.bundles_from(BundleAddress::first_of(place)) {
-                steps::note(1);
-                visit(db, address.name(), bundle.reference);
-            }
-        }
+        self.step += 1;
     }
 }
 
@@ -156,33 +141,31 @@ fn cut<'a>(
     cut(&candidates[at..], second, keys_min, take);
 }
 
-impl Partition {
-    fn gather_page<'a>(
-        &'a self,
-        page: Handle,
-        limits: FreezeLimits,
-        now: UnixMs,
-        found: &mut Vec<Candidate<'a>>,
-    ) {
-        if self.awaits_snapshot(page) {
-            return;
-        }
-        let view = self.store.heap.page(page);
-        for spot in view.spots() {
-            steps::note(1);
-            let entry = EntryBytes(view.entry(spot));
-            let is_small = matches!(entry.place(), Place::Inline | Place::Blob);
-            let expiry = entry.expiry();
-            let Some(key) = entry.inline_key().filter(|_| is_small && limits.permit(expiry)) else {
-                continue;
-            };
-            let value = self.store.value_bytes_of(entry);
-            let own = view.access(spot.index, AccessMode::Lru.width());
-            let idle_seconds = u32::from(last_used::idle_seconds(own.unwrap_or(view.stamp()), now));
-            if value.len() <= limits.value_bytes_max && idle_seconds >= limits.idle_seconds_min {
-                let order = order_of(self.store.hasher.hash(key));
-                found.push(Candidate { order, item: Item { form: entry.form(), expiry, key, value } });
-            }
+fn gather_page<'a>(
+    store: &'a Store,
+    page: Handle,
+    limits: FreezeLimits,
+    now: UnixMs,
+    found: &mut Vec<Candidate<'a>>,
+) {
+    if store.awaits_snapshot(page) {
+        return;
+    }
+    let view = store.heap.page(page);
+    for spot in view.spots() {
+        steps::note(1);
+        let entry = EntryBytes(view.entry(spot));
+        let is_small = matches!(entry.place(), Place::Inline | Place::Blob);
+        let expiry = entry.expiry();
+        let Some(key) = entry.inline_key().filter(|_| is_small && limits.permit(expiry)) else {
+            continue;
+        };
+        let value = store.value_bytes_of(entry);
+        let own = view.access(spot.index, AccessMode::Lru.width());
+        let idle_seconds = u32::from(last_used::idle_seconds(own.unwrap_or(view.stamp()), now));
+        if value.len() <= limits.value_bytes_max && idle_seconds >= limits.idle_seconds_min {
+            let order = order_of(store.hasher.hash(key));
+            found.push(Candidate { order, item: Item { form: entry.form(), expiry, key, value } });
         }
     }
 }

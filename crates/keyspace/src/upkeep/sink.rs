@@ -9,7 +9,7 @@
 //! that a snapshot under way has yet to see: those it would have to save, and could no longer read in memory.
 
 use crate::access::lock::Held;
-use crate::access::partition::Partition;
+use crate::access::nodes::HeldNode;
 use crate::layout::entry::{EntryBytes, Place};
 use crate::layout::key::Key;
 use crate::layout::kind::{Db, Form};
@@ -64,7 +64,7 @@ pub struct Payload<'a> {
 pub struct SinkRoom(ImageRoom);
 
 impl<'a> Sinkable<'a> {
-    /// Returns whether the key could leave with its value instead (`freeze_step`).
+    /// Returns whether the key could leave with its value instead (`SlotHand::show_freezable`).
     pub fn may_freeze(&self, limits: FreezeLimits) -> bool {
         let is_small =
             matches!(self.source, Source::Bytes(_, bytes) if bytes.len() <= limits.value_bytes_max);
@@ -120,48 +120,45 @@ pub struct DroppedCopies {
     pub clean: usize,
 }
 
-impl Held<'_> {
+impl DropLimits {
     /// Drops some copies of a partition that is held.
-    pub fn drop_copies(&mut self, number: u16, limits: DropLimits, now: UnixMs) -> DroppedCopies {
-        let DropLimits { lent_bytes_max, count_max, given_ms } = limits;
-        let partition = self.numbered(number);
+    pub fn drop_copies(self, held: &mut Held<'_>, number: u16, now: UnixMs) -> DroppedCopies {
+        let DropLimits { lent_bytes_max, count_max, given_ms } = self;
+        let partition = held.numbered(number);
         let cold = &mut partition.store.cold;
         let lent = (0..count_max).take_while(|_| cold.take_oldest(lent_bytes_max, now).is_some()).count();
         if lent_bytes_max > 0 || !cold.has_clean() {
             return DroppedCopies { lent, clean: 0 };
         }
-        let names = cold.some_clean(count_max, given_ms, now);
-        let clean = names.into_iter().filter(|name| partition.chill_clean_node(*name, now)).count();
+        let names = cold.some_clean(count_max, given_ms, now).into_iter();
+        let clean = names.filter(|name| HeldNode::new(partition, *name).chill_clean(now)).count();
         DroppedCopies { lent, clean }
     }
+}
 
+impl SlotHand {
     /// Shows what may leave of the hand's slot, until about `looks_max` pages and entries were looked at or
     /// the slot is over.
-    pub fn sink_step(
+    pub fn show_sinkable(
         &mut self,
-        hand: &mut SlotHand,
+        held: &mut Held<'_>,
         limits: SinkLimits,
         looks_max: u64,
         now: UnixMs,
         visit: &mut dyn FnMut(Sinkable<'_>),
     ) {
-        let slot = hand.slot();
-        self.walk_pages(hand, Steps::new(looks_max), &mut |partition, db, page, steps| {
-            partition.show_page((db, slot, page), limits, steps, now, visit);
+        let slot = self.slot();
+        self.walk_pages(held, Steps::new(looks_max), &mut |store, db, page, steps| {
+            if store.awaits_snapshot(page) {
+                return;
+            }
+            for spot in store.heap.page(page).spots() {
+                steps.look(1);
+                if let Some(value) = Sinkable::at(store, (db, slot, page), spot, limits, now) {
+                    visit(value);
+                }
+            }
         });
-    }
-
-    /// The value of a key, if it is in memory and may leave it. Its partition is held.
-    pub fn sinkable(
-        &mut self,
-        db: Db,
-        key: &Key<'_>,
-        limits: SinkLimits,
-        now: UnixMs,
-    ) -> Option<Sinkable<'_>> {
-        let partition = self.partition(key.slot);
-        let (page, spot) = partition.find(db, key).filter(|(page, _)| !partition.awaits_snapshot(*page))?;
-        partition.sinkable_at((db, key.slot, page), spot, limits, now)
     }
 }
 
@@ -169,36 +166,31 @@ fn is_due_soon(root: &Root, now: UnixMs) -> bool {
     root.has_fields_due(UnixMs(now.0 - STAYS_BEHIND_MS), UnixMs(now.0 + STAYS_BEFORE_MS))
 }
 
-impl Partition {
-    fn show_page(
-        &self,
-        (db, slot, page): (Db, Slot, Handle),
+impl<'a> Sinkable<'a> {
+    /// Returns the value of a key, if it is in memory and may leave it. Its partition is held.
+    pub fn of(
+        held: &'a mut Held<'_>,
+        db: Db,
+        key: &Key<'_>,
         limits: SinkLimits,
-        steps: &mut Steps,
         now: UnixMs,
-        visit: &mut dyn FnMut(Sinkable<'_>),
-    ) {
-        if self.awaits_snapshot(page) {
-            return;
-        }
-        for spot in self.store.heap.page(page).spots() {
-            steps.look(1);
-            if let Some(value) = self.sinkable_at((db, slot, page), spot, limits, now) {
-                visit(value);
-            }
-        }
+    ) -> Option<Sinkable<'a>> {
+        let partition = held.partition(key.slot);
+        let store = &partition.store;
+        let (page, spot) = partition.find(db, key).filter(|(page, _)| !store.awaits_snapshot(*page))?;
+        Sinkable::at(store, (db, key.slot, page), spot, limits, now)
     }
 
-    fn sinkable_at(
-        &self,
+    fn at(
+        store: &'a Store,
         (db, slot, page): (Db, Slot, Handle),
         spot: Spot,
         limits: SinkLimits,
         now: UnixMs,
-    ) -> Option<Sinkable<'_>> {
-        let view = self.store.heap.page(page);
+    ) -> Option<Sinkable<'a>> {
+        let view = store.heap.page(page);
         let entry = EntryBytes(view.entry(spot));
-        let (key, source) = entry.inline_key().zip(self.source_of(entry, limits.by_nodes))?;
+        let (key, source) = entry.inline_key().zip(Source::of(store, entry, limits.by_nodes))?;
         let bytes = match source {
             Source::Bytes(_, bytes) => bytes.len(),
             // The active cycle would ask for it at once.
@@ -214,26 +206,22 @@ impl Partition {
         let expiry = entry.expiry();
         Some(Sinkable { db, slot, key, expiry, bytes, idle_seconds, frequency, source })
     }
+}
 
-    /// Returns whether a snapshot has yet to see a page.
-    pub(super) fn awaits_snapshot(&self, page: Handle) -> bool {
-        let snapshot = &self.store.snapshot;
-        snapshot.is_active() && self.store.heap.page(page).version() != snapshot.version()
-    }
-
+impl<'a> Source<'a> {
     /// Returns the source from which an entry's value could be written, if it could.
-    fn source_of<'a>(&'a self, entry: EntryBytes<'a>, by_nodes: ByNodes) -> Option<Source<'a>> {
+    fn of(store: &'a Store, entry: EntryBytes<'a>, by_nodes: ByNodes) -> Option<Source<'a>> {
         match entry.place() {
             _ if entry.form() == Form::Int => None,
             Place::Cold => None,
             Place::Object => {
                 let number = entry.parts().object()?;
-                let root = self.store.objects.get(number);
+                let root = store.objects.get(number);
                 let is_whole = image::has_image(root) && !by_nodes.are(root, number);
-                is_whole.then_some(Source::Object(root, &self.store))
+                is_whole.then_some(Source::Object(root, store))
             }
             Place::Inline | Place::Blob | Place::Large => {
-                Some(Source::Bytes(entry.form(), self.store.value_bytes_of(entry)))
+                Some(Source::Bytes(entry.form(), store.value_bytes_of(entry)))
             }
         }
     }

@@ -32,6 +32,70 @@ impl NodeHand {
     pub fn partition(&self) -> u16 {
         self.partition
     }
+
+    /// Shows what may leave of the hand's partition, until about `looks_max` nodes and objects were looked at
+    /// or the partition is over.
+    pub fn show_sinkable(
+        &mut self,
+        held: &mut Held<'_>,
+        which: ByNodes,
+        looks_max: u64,
+        now: UnixMs,
+        visit: &mut dyn FnMut(SinkableNode<'_>),
+    ) {
+        let is_one = |root: &Root, number| which.are(root, number);
+        self.walk(held, looks_max, &is_one, &mut |store, collection, at| {
+            if let Some((bytes, idle_seconds)) = collection.leaving(store, at.name.index(), now) {
+                let is_awaited = store.cold.was_given(at.name, GIVEN_MS, now);
+                let is_clean = store.cold.clean(at.name).is_some();
+                visit(SinkableNode { at, bytes, idle_seconds, is_awaited, is_clean, collection, store });
+            }
+        });
+    }
+
+    /// Shows nodes of the hand's partition that are not in memory, and where they are, until about
+    /// `looks_max` nodes and objects were looked at or the partition is over.
+    pub fn show_away(&mut self, held: &mut Held<'_>, looks_max: u64, visit: &mut dyn FnMut(NodeAt, ColdRef)) {
+        let has_some = |root: &Root, _| root.body.structure().away_nodes() > 0;
+        self.walk(held, looks_max, &has_some, &mut |store, collection, at| {
+            if let Some(reference) = collection.away_at(store, at.name.index()) {
+                visit(at, reference);
+            }
+        });
+    }
+
+    fn walk(
+        &mut self,
+        held: &mut Held<'_>,
+        looks_max: u64,
+        is_one: &dyn Fn(&Root, u32) -> bool,
+        visit: &mut dyn FnMut(&Store, &dyn Nodewise, NodeAt),
+    ) {
+        let partitions = held.keyspace.partition_count() as u16;
+        let store = &held.numbered(self.partition).store;
+        let mut steps = Steps::new(looks_max);
+        while !steps.is_spent() {
+            steps.look(1);
+            if self.object >= store.objects.numbers() {
+                let is_round = self.partition + 1 >= partitions;
+                *self = NodeHand {
+                    partition: if is_round { 0 } else { self.partition + 1 },
+                    rounds: self.rounds + u64::from(is_round),
+                    ..NodeHand::default()
+                };
+                return;
+            }
+            let root = store.objects.find(self.object).filter(|root| is_one(root, self.object));
+            match root.and_then(|root| nodewise(root).zip(Some(slot_of_blob_head(root.home)))) {
+                Some((collection, slot)) if self.index < collection.node_count() => {
+                    let name = NodeName::new(self.object, self.index);
+                    visit(store, collection, NodeAt { slot, name });
+                    self.index += 1;
+                }
+                _ => (self.object, self.index) = (self.object + 1, 0),
+            }
+        }
+    }
 }
 
 /// A part of a collection that could leave memory.
@@ -45,7 +109,7 @@ pub struct SinkableNode<'a> {
     /// True if the node has just come back for a command that may not have run yet: it is to stay a little
     /// longer.
     pub is_awaited: bool,
-    /// True if the node was not changed since it came back: it need not be written (`chill_clean_node`).
+    /// True if the node was not changed since it came back: it need not be written (`HeldNode::chill_clean`).
     pub is_clean: bool,
     collection: &'a dyn Nodewise,
     store: &'a Store,
@@ -72,77 +136,6 @@ pub enum ByNodes {
 impl ByNodes {
     pub(crate) fn are(self, root: &Root, number: u32) -> bool {
         image::goes_by_nodes(root) || self == ByNodes::Some && number.is_multiple_of(2)
-    }
-}
-
-impl Held<'_> {
-    /// Shows what may leave of the hand's partition, until about `looks_max` nodes and objects were looked at
-    /// or the partition is over.
-    pub fn sink_nodes_step(
-        &mut self,
-        hand: &mut NodeHand,
-        which: ByNodes,
-        looks_max: u64,
-        now: UnixMs,
-        visit: &mut dyn FnMut(SinkableNode<'_>),
-    ) {
-        let is_one = |root: &Root, number| which.are(root, number);
-        self.walk_nodes(hand, looks_max, &is_one, &mut |store, collection, at| {
-            if let Some((bytes, idle_seconds)) = collection.leaving(store, at.name.index(), now) {
-                let is_awaited = store.cold.was_given(at.name, GIVEN_MS, now);
-                let is_clean = store.cold.clean(at.name).is_some();
-                visit(SinkableNode { at, bytes, idle_seconds, is_awaited, is_clean, collection, store });
-            }
-        });
-    }
-
-    /// Shows nodes of the hand's partition that are not in memory, and where they are, until about
-    /// `looks_max` nodes and objects were looked at or the partition is over.
-    pub fn away_nodes_step(
-        &mut self,
-        hand: &mut NodeHand,
-        looks_max: u64,
-        visit: &mut dyn FnMut(NodeAt, ColdRef),
-    ) {
-        let has_some = |root: &Root, _| root.body.structure().away_nodes() > 0;
-        self.walk_nodes(hand, looks_max, &has_some, &mut |store, collection, at| {
-            if let Some(reference) = collection.away_at(store, at.name.index()) {
-                visit(at, reference);
-            }
-        });
-    }
-
-    fn walk_nodes(
-        &mut self,
-        hand: &mut NodeHand,
-        looks_max: u64,
-        is_one: &dyn Fn(&Root, u32) -> bool,
-        visit: &mut dyn FnMut(&Store, &dyn Nodewise, NodeAt),
-    ) {
-        let partitions = self.keyspace.partition_count() as u16;
-        let store = &self.numbered(hand.partition).store;
-        let mut steps = Steps::new(looks_max);
-        while !steps.is_spent() {
-            steps.look(1);
-            if hand.object >= store.objects.numbers() {
-                let is_round = hand.partition + 1 >= partitions;
-                *hand = NodeHand {
-                    partition: if is_round { 0 } else { hand.partition + 1 },
-                    rounds: hand.rounds + u64::from(is_round),
-                    ..NodeHand::default()
-                };
-                return;
-            }
-            let root = store.objects.find(hand.object).filter(|root| is_one(root, hand.object));
-            match root.and_then(|root| nodewise(root).zip(Some(slot_of_blob_head(root.home)))) {
-                Some((collection, slot)) if hand.index < collection.node_count() => {
-                    let name = NodeName::new(hand.object, hand.index);
-                    visit(store, collection, NodeAt { slot, name });
-                    hand.index += 1;
-                }
-                _ => (hand.object, hand.index) = (hand.object + 1, 0),
-            }
-        }
     }
 }
 

@@ -4,9 +4,9 @@
 //! round.
 
 use crate::access::lock::Held;
-use crate::access::partition::Partition;
 use crate::layout::directory;
 use crate::layout::kind::Db;
+use crate::values::store::Store;
 use isotherm_arena::Handle;
 use isotherm_stdx::{Slot, Steps};
 
@@ -52,39 +52,37 @@ impl SlotHand {
             ..SlotHand::default()
         };
     }
-}
 
-impl Held<'_> {
-    /// Shows the pages of the hand's slot, until `steps` are spent or the slot is over.
-    pub(crate) fn walk_pages(
+    /// Shows the pages of the slot, until `steps` are spent or the slot is over.
+    pub(super) fn walk_pages(
         &mut self,
-        hand: &mut SlotHand,
+        held: &mut Held<'_>,
         mut steps: Steps,
-        visit: &mut dyn FnMut(&Partition, Db, Handle, &mut Steps),
+        visit: &mut dyn FnMut(&Store, Db, Handle, &mut Steps),
     ) {
-        let slot = hand.slot();
-        let place = self.keyspace.geometry.place_of(slot);
-        let partition = self.partition(slot);
-        while let Some(db) = partition.next_used_at(hand.db, place, &mut steps) {
-            hand.enter_database(db);
+        let slot = self.slot();
+        let place = held.keyspace.geometry.place_of(slot);
+        let partition = held.partition(slot);
+        while let Some(db) = partition.next_used_at(self.db, place, &mut steps) {
+            self.enter_database(db);
             if steps.is_spent() {
                 return;
             }
             let table = partition.table(db).filter(|table| table.keys > 0);
             let record = table.map(|table| table.slot(&partition.store.heap, place).record);
-            if let Some(record) = record.filter(|record| hand.step < record.pages) {
-                if let (Some(page), _) = directory::get(&partition.store.heap, &record, hand.step) {
-                    visit(partition, db, page, &mut steps);
+            if let Some(record) = record.filter(|record| self.step < record.pages) {
+                if let (Some(page), _) = directory::get(&partition.store.heap, &record, self.step) {
+                    visit(&partition.store, db, page, &mut steps);
                 }
-                hand.step += 1;
+                self.step += 1;
             } else {
-                hand.pass_database();
+                self.pass_database();
             }
             steps.look(1);
             if steps.is_spent() {
                 return;
             }
         }
-        hand.pass_slot();
+        self.pass_slot();
     }
 }

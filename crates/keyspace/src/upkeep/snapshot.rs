@@ -192,13 +192,13 @@ impl Keyspace {
     /// Takes the gate for a moment and begins a snapshot of everything as it is then. `None` if one is under
     /// way.
     pub fn snapshot(&self) -> Option<Snapshot<'_>> {
-        Held::new(self).snapshot()
+        Snapshot::begin_in(&mut Held::new(self))
     }
 
     /// Takes the gate for a moment and begins a snapshot of some slots as they are then. `None` if one is
     /// under way.
     pub fn snapshot_of(&self, slots: RangeInclusive<u16>) -> Option<Snapshot<'_>> {
-        Held::new(self).snapshot_of(slots)
+        Snapshot::begin(&mut Held::new(self), slots)
     }
 
     /// Returns whether a snapshot is under way: it may refer to values on disk that no entry has any more.
@@ -240,74 +240,72 @@ impl Keyspace {
     }
 }
 
-impl<'k> Held<'k> {
+/// Unlocks, unless everything is held: then the caller wants no other thread in between.
+fn let_others_in(held: &mut Held<'_>) {
+    if !held.covers(Want::All) || held.keyspace.partition_count() == 1 {
+        held.release();
+    }
+}
+
+/// Lets objects drop what they kept for snapshots that ended early. Returns whether some partition has no
+/// epoch left.
+fn forget_snapshots(held: &mut Held<'_>) -> bool {
+    let mut is_worn = false;
+    for number in 0..held.keyspace.partition_count() as u16 {
+        loop {
+            held.acquire(Want::One(number));
+            let partition = held.numbered(number);
+            let more = partition.store.forget_step(FORGOTTEN_PER_HOLD);
+            is_worn |= partition.store.snapshot.is_worn();
+            if !more {
+                break;
+            }
+            let_others_in(held);
+        }
+    }
+    is_worn
+}
+
+impl<'k> Snapshot<'k> {
     /// Begins a snapshot like `Keyspace::snapshot`, for a thread that may hold partitions already. Afterwards
     /// it holds all.
-    pub fn snapshot(&mut self) -> Option<Snapshot<'k>> {
-        self.snapshot_of(ALL_SLOTS)
+    pub fn begin_in(held: &mut Held<'k>) -> Option<Snapshot<'k>> {
+        Snapshot::begin(held, ALL_SLOTS)
     }
 
-    pub fn snapshot_of(&mut self, slots: RangeInclusive<u16>) -> Option<Snapshot<'k>> {
-        let active = &self.keyspace.shared().snapshot_active;
+    fn begin(held: &mut Held<'k>, slots: RangeInclusive<u16>) -> Option<Snapshot<'k>> {
+        let active = &held.keyspace.shared().snapshot_active;
         if active.swap(true, Ordering::AcqRel) {
             return None;
         }
-        if self.forget_snapshots() {
-            let mut all = self.begin_snapshot(ALL_SLOTS);
-            while all.step_in(self, SILENT_STEP_ITEMS, &mut |_| {}) {
-                self.let_others_in();
+        if forget_snapshots(held) {
+            let mut all = Snapshot::cut(held, ALL_SLOTS);
+            while all.step_in(held, SILENT_STEP_ITEMS, &mut |_| {}) {
+                let_others_in(held);
             }
             std::mem::drop(all);
             if active.swap(true, Ordering::AcqRel) {
                 return None;
             }
         }
-        Some(self.begin_snapshot(slots))
+        Some(Snapshot::cut(held, slots))
     }
 
-    /// Unlocks, unless everything is held: then the caller wants no other thread in between.
-    fn let_others_in(&mut self) {
-        if !self.covers(Want::All) || self.keyspace.partition_count() == 1 {
-            self.release();
-        }
-    }
-
-    /// Lets objects drop what they kept for snapshots that ended early. Returns whether some partition has no
-    /// epoch left.
-    fn forget_snapshots(&mut self) -> bool {
-        let mut is_worn = false;
-        for number in 0..self.keyspace.partition_count() as u16 {
-            loop {
-                self.acquire(Want::One(number));
-                let partition = self.numbered(number);
-                let more = partition.store.forget_step(FORGOTTEN_PER_HOLD);
-                is_worn |= partition.store.snapshot.is_worn();
-                if !more {
-                    break;
-                }
-                self.let_others_in();
-            }
-        }
-        is_worn
-    }
-
-    fn begin_snapshot(&mut self, slots: RangeInclusive<u16>) -> Snapshot<'k> {
-        self.acquire(Want::All);
-        self.keyspace.shared().snapshots_begun.fetch_add(1, Ordering::AcqRel);
-        let geometry = self.keyspace.geometry;
+    fn cut(held: &mut Held<'k>, slots: RangeInclusive<u16>) -> Snapshot<'k> {
+        held.acquire(Want::All);
+        held.keyspace.shared().snapshots_begun.fetch_add(1, Ordering::AcqRel);
+        let geometry = held.keyspace.geometry;
         let mut partitions: Vec<u16> =
             slots.clone().map(|slot| geometry.partition_of(Slot::new(slot))).collect();
         partitions.sort_unstable();
         partitions.dedup();
         for &number in &partitions {
-            self.numbered(number).begin_snapshot((slots != ALL_SLOTS).then(|| slots.clone()));
+            held.numbered(number).begin_snapshot((slots != ALL_SLOTS).then(|| slots.clone()));
         }
         let partitions = partitions.into_iter().map(|number| (number, WalkPlace::default())).collect();
-        Snapshot { keyspace: self.keyspace, partitions, late: Vec::new(), steps_without_saved: 0 }
+        Snapshot { keyspace: held.keyspace, partitions, late: Vec::new(), steps_without_saved: 0 }
     }
-}
 
-impl<'k> Snapshot<'k> {
     /// Walks on over about `items_max` items under one partition's lock. Returns false when all has been
     /// emitted.
     pub fn step(&mut self, items_max: u64, visit: &mut dyn FnMut(SnapshotItem<'_>)) -> bool {
@@ -342,10 +340,10 @@ impl<'k> Snapshot<'k> {
         let mut walk = Walk::new(items_max, visit, &mut self.late);
         let is_done = match saved_only {
             true => {
-                partition.walk_saved(&mut walk);
+                walk.step_over_saved(partition);
                 false
             }
-            false => partition.walk(&mut place, self.keyspace.config().databases, &mut walk),
+            false => walk.step(partition, &mut place, self.keyspace.config().databases),
         };
         let is_in_collection = partition.store.snapshot.collection.is_some();
         self.partitions.pop_front();

@@ -4,8 +4,8 @@ use crate::access::effect::EffectSink;
 use crate::access::keyspace::Keyspace;
 use crate::access::lock::{Held, Want};
 use crate::upkeep::age::{AgeHand, AgeStep};
-use crate::upkeep::evict::{Evicted, EvictionGain, EvictionPolicy};
-use crate::upkeep::expire::ExpireStep;
+use crate::upkeep::evict::{self, Evicted, EvictionGain, EvictionPolicy};
+use crate::upkeep::expire::{self, ExpireStep};
 use isotherm_stdx::{Prng, UnixMs};
 
 impl Keyspace {
@@ -51,12 +51,14 @@ impl Keyspace {
         steps_max: u64,
         sink: &mut dyn EffectSink,
     ) -> Option<ExpireStep> {
-        self.hold_or_pass(partition, rests, |held| held.expire_step(partition, now, steps_max, sink))
+        self.hold_or_pass(partition, rests, |held| {
+            expire::step(held.numbered(partition), now, steps_max, sink)
+        })
     }
 
     /// Frees some of what was removed, in the same way.
     pub fn free_or_pass(&self, partition: u16, rests: &dyn Fn() -> bool, nodes_max: usize) -> Option<bool> {
-        self.hold_or_pass(partition, rests, |held| held.free_step(partition, nodes_max))
+        self.hold_or_pass(partition, rests, |held| held.numbered(partition).free_step(nodes_max))
     }
 
     /// Moves the hand by some slots, in the same way.
@@ -67,7 +69,7 @@ impl Keyspace {
         (slots_max, pages_max): (usize, u64),
         now: UnixMs,
     ) -> Option<AgeStep> {
-        self.hold_or_pass(hand.partition(), rests, |held| held.age_step(hand, slots_max, pages_max, now))
+        self.hold_or_pass(hand.partition(), rests, |held| hand.step(held, slots_max, pages_max, now))
     }
 
     pub fn expire_step(
@@ -77,7 +79,7 @@ impl Keyspace {
         steps_max: u64,
         sink: &mut dyn EffectSink,
     ) -> ExpireStep {
-        self.hold(partition, |held| held.expire_step(partition, now, steps_max, sink))
+        self.hold(partition, |held| expire::step(held.numbered(partition), now, steps_max, sink))
     }
 
     /// Tries to evict one key, with an arena only one that lies there. `Nothing`: no key may leave.
@@ -89,10 +91,12 @@ impl Keyspace {
         prng: &mut Prng,
         sink: &mut dyn EffectSink,
     ) -> Evicted {
-        let Some(partition) = self.partition_to_evict_from(policy, arena, prng) else {
+        let Some(partition) = evict::choose_partition(self, policy, arena, prng) else {
             return Evicted::Nothing;
         };
-        match self.hold(partition, |held| held.evict_one(partition, (policy, gain), now, prng, sink)) {
+        match self.hold(partition, |held| {
+            evict::evict_one(held.numbered(partition), (policy, gain), now, prng, sink)
+        }) {
             // Another thread was faster; as long as there are keys elsewhere the caller continues.
             Evicted::Nothing => Evicted::NotYet,
             evicted => evicted,
@@ -117,7 +121,7 @@ impl Keyspace {
     }
 
     pub fn free_step(&self, partition: u16, nodes_max: usize) -> bool {
-        self.hold(partition, |held| held.free_step(partition, nodes_max))
+        self.hold(partition, |held| held.numbered(partition).free_step(nodes_max))
     }
 
     /// Frees all that was removed and may go.
@@ -128,6 +132,6 @@ impl Keyspace {
     }
 
     pub fn age_step(&self, hand: &mut AgeHand, slots_max: usize, pages_max: u64, now: UnixMs) -> AgeStep {
-        self.hold(hand.partition(), |held| held.age_step(hand, slots_max, pages_max, now))
+        self.hold(hand.partition(), |held| hand.step(held, slots_max, pages_max, now))
     }
 }

@@ -20,6 +20,7 @@ use crate::values::collection::Stored;
 use crate::values::parts::Part;
 use crate::values::receiver::{LongPart, PAGE_WEIGHT_MAX, Receiver, weight_of};
 use crate::values::saved::{Pending, Saved, SavedBundle};
+use crate::values::store::Store;
 use crate::values::stream;
 use crate::values::value::Value;
 use isotherm_arena::Handle;
@@ -186,18 +187,21 @@ impl Receiver for Walk<'_> {
     }
 }
 
-impl Partition {
+impl Walk<'_> {
     /// Walks on until the step is spent. Returns true when all of the partition has been emitted.
-    pub fn walk(&mut self, place: &mut WalkPlace, databases: u16, walk: &mut Walk<'_>) -> bool {
-        while !walk.is_spent() {
+    pub fn step(&mut self, partition: &mut Partition, place: &mut WalkPlace, databases: u16) -> bool {
+        while !self.is_spent() {
             // A collection comes in one piece: what was saved meanwhile waits until it has ended.
-            if self.emit_collection(walk) || self.emit_saved(walk) || self.begin_collection(walk) {
+            if self.emit_collection(partition)
+                || self.emit_saved(partition)
+                || self.begin_collection(partition)
+            {
                 continue;
             }
             if place.db == databases {
                 return true;
             }
-            if !self.emit_next_page(place, walk) {
+            if !self.emit_next_page(partition, place) {
                 *place = WalkPlace { db: place.db + 1, ..WalkPlace::default() };
             }
         }
@@ -205,95 +209,71 @@ impl Partition {
     }
 
     /// Emits only what writers saved, after the current collection.
-    pub fn walk_saved(&mut self, walk: &mut Walk<'_>) {
-        while !walk.is_spent() && (self.emit_collection(walk) || self.emit_saved(walk)) {}
+    pub fn step_over_saved(&mut self, partition: &mut Partition) {
+        while !self.is_spent() && (self.emit_collection(partition) || self.emit_saved(partition)) {}
     }
 
     /// Begins the next of the collections that were met. Returns false if there is none.
-    fn begin_collection(&mut self, walk: &mut Walk<'_>) -> bool {
-        let Some(next) = self.store.snapshot.pending.pop() else { return false };
-        let root = self.store.objects.get(next.number);
+    fn begin_collection(&mut self, partition: &mut Partition) -> bool {
+        let Some(next) = partition.store.snapshot.pending.pop() else { return false };
+        let root = partition.store.objects.get(next.number);
         let outline = root.cut.unwrap_or_else(|| root.outline());
         let Pending { db, ref key, expiry, access, .. } = next;
-        walk.emit(SnapshotItem::Begin { db, key, expiry, access, outline });
-        self.store.snapshot.keeping.push(next.number);
-        self.store.snapshot.collection = Some(next);
+        self.emit(SnapshotItem::Begin { db, key, expiry, access, outline });
+        partition.store.snapshot.keeping.push(next.number);
+        partition.store.snapshot.collection = Some(next);
         true
     }
 
     /// Continues with the current collection. Returns false if there is none.
-    fn emit_collection(&mut self, walk: &mut Walk<'_>) -> bool {
-        let Some(mut pending) = self.store.snapshot.collection.take() else { return false };
+    fn emit_collection(&mut self, partition: &mut Partition) -> bool {
+        let Some(mut pending) = partition.store.snapshot.collection.take() else { return false };
         let number = pending.number;
-        let mut root = self.store.objects.take(number);
+        let mut root = partition.store.objects.take(number);
         let structure = root.body.structure_mut();
         let done = loop {
-            let done = structure.emit_step(&mut self.store, &mut pending.cursor, walk);
-            walk.steps.look(1);
-            if done || walk.is_spent() {
+            let done = structure.emit_step(&mut partition.store, &mut pending.cursor, self);
+            self.steps.look(1);
+            if done || self.is_spent() {
                 break done;
             }
         };
         if done {
             structure.set_saving(false);
-            (root.seen, root.cut) = (self.store.snapshot.version(), None);
-            walk.end();
+            (root.seen, root.cut) = (partition.store.snapshot.version(), None);
+            self.end();
         } else {
-            self.store.snapshot.collection = Some(pending);
+            partition.store.snapshot.collection = Some(pending);
         }
-        self.store.objects.put(number, root);
+        partition.store.objects.put(number, root);
         if done {
-            self.let_go(number);
+            let_go(partition, number);
         }
         true
-    }
-
-    /// An object was emitted: what was kept of it for the snapshot may go, and all of it if it was removed
-    /// meanwhile.
-    fn let_go(&mut self, number: u32) {
-        self.store.note_garbage(number);
-        if self.store.objects.doom_emitted(number) {
-            self.store.note_unfreed();
-        }
     }
 
     /// Emits an entry that was saved. Returns false if there is none.
-    fn emit_saved(&mut self, walk: &mut Walk<'_>) -> bool {
-        if let Some(bundle) = self.store.snapshot.pop_bundle() {
-            walk.bundle(bundle);
+    fn emit_saved(&mut self, partition: &mut Partition) -> bool {
+        if let Some(bundle) = partition.store.snapshot.pop_bundle() {
+            self.bundle(bundle);
             return true;
         }
-        let Some(saved) = self.store.snapshot.pop_saved() else { return false };
-        walk.saved(saved);
+        let Some(saved) = partition.store.snapshot.pop_saved() else { return false };
+        self.saved(saved);
         true
-    }
-
-    /// The next slot from a place on that has keys in a database that was `db` at the cut. It passes the
-    /// partition's slots at most.
-    fn snapshot_next_slot(&self, db: Db, from: usize) -> Option<usize> {
-        let mut from = from;
-        loop {
-            let tables = self.snapshot_tables(db);
-            let at = tables.filter_map(|table| table.next_slot(&self.store.heap, from)).min()?;
-            let spread = self.geometry.spread_of(self.number, at);
-            if self.store.snapshot.covers(|| Geometry::slot_at(spread)) {
-                return Some(at);
-            }
-            from = at + 1;
-        }
     }
 
     /// Emits the page at the walk's place, if it was not seen yet, and moves on. Returns false after the
     /// database's last.
-    fn emit_next_page(&mut self, place: &mut WalkPlace, walk: &mut Walk<'_>) -> bool {
-        walk.steps.look(1);
+    fn emit_next_page(&mut self, partition: &mut Partition, place: &mut WalkPlace) -> bool {
+        self.steps.look(1);
         let db = Db(place.db);
         if !place.is_in_slot {
-            let Some(slot) = self.snapshot_next_slot(db, place.slot) else { return false };
+            let Some(slot) = next_slot(partition, db, place.slot) else { return false };
             *place = WalkPlace { db: place.db, slot, is_in_slot: true, ..WalkPlace::default() };
         }
         let slot = place.slot;
-        let rest = self.snapshot_tables(db).filter(|table| table.number >= place.table);
+        let rest = partition.snapshot_tables(db).filter(|table| table.number >= place.table);
         let Some(table) = rest.min_by_key(|table| table.number) else {
             *place = WalkPlace { db: place.db, slot: slot + 1, ..WalkPlace::default() };
             return true;
@@ -301,20 +281,20 @@ impl Partition {
         if table.number != place.table {
             (place.table, place.page, place.bundle) = (table.number, 0, None);
         }
-        let record = table.slot(&self.store.heap, slot).record;
+        let record = table.slot(&partition.store.heap, slot).record;
         if place.page >= record.pages {
-            match self.emit_next_bundle(db, (table.number, slot), place.bundle, walk) {
+            match self.emit_next_bundle(partition, db, (table.number, slot), place.bundle) {
                 Some(address) => place.bundle = Some(address),
                 None => (place.table, place.page, place.bundle) = (place.table + 1, 0, None),
             }
             return true;
         }
-        let (page, _) = directory::get(&self.store.heap, &record, place.page);
+        let (page, _) = directory::get(&partition.store.heap, &record, place.page);
         place.page += 1;
         if let Some(page) =
-            page.filter(|page| self.store.heap.page(*page).version() != self.store.snapshot.epoch)
+            page.filter(|page| partition.store.heap.page(*page).version() != partition.store.snapshot.epoch)
         {
-            self.emit_page(db, page, walk);
+            self.emit_page(partition, db, page);
         }
         true
     }
@@ -322,14 +302,14 @@ impl Partition {
     /// Emits a bundle that was not seen yet, from an address on. Where it is.
     fn emit_next_bundle(
         &mut self,
+        partition: &mut Partition,
         db: Db,
         (number, place): (u32, usize),
         from: Option<BundleAddress>,
-        walk: &mut Walk<'_>,
     ) -> Option<BundleAddress> {
-        let epoch = self.store.snapshot.version();
-        let slot = Geometry::slot_at(self.geometry.spread_of(self.number, place));
-        let table = self.all_tables_mut().find(|table| table.number == number)?;
+        let epoch = partition.store.snapshot.version();
+        let slot = Geometry::slot_at(partition.geometry.spread_of(partition.number, place));
+        let table = partition.all_tables_mut().find(|table| table.number == number)?;
         let mut bundles = table.bundles_from(from.unwrap_or_else(|| BundleAddress::first_of(place)));
         let (address, bundle) = bundles.find(|(_, bundle)| bundle.version != epoch)?;
         let (name, reference, prints) = (address.name(), bundle.reference, bundle.prints().into());
@@ -337,48 +317,74 @@ impl Partition {
         let frozen = table.frozen.as_mut().expect("it has a bundle");
         frozen.get_mut(&address).expect("it was found").version = epoch;
         let expiring = frozen.expiring(&address);
-        walk.bundle(SavedBundle { db, slot, name, reference, prints, expiring });
+        self.bundle(SavedBundle { db, slot, name, reference, prints, expiring });
         Some(address)
     }
 
-    fn emit_page(&mut self, db: Db, page: Handle, walk: &mut Walk<'_>) {
-        let view = self.store.heap.page(page);
-        let mode = self.store.access;
+    fn emit_page(&mut self, partition: &mut Partition, db: Db, page: Handle) {
+        let view = partition.store.heap.page(page);
+        let mode = partition.store.access;
         let entries = || {
             view.spots()
                 .map(move |spot| (EntryBytes(view.entry(spot)), AccessStamp::of(mode, view, spot.index)))
         };
-        if entries().map(|(entry, _)| self.weight_of(entry)).sum::<u64>() > PAGE_WEIGHT_MAX {
-            walk.steps.look(view.len() as u64);
-            return self.store.save_page(db, page);
+        if entries().map(|(entry, _)| weight_under_lock(&partition.store, entry)).sum::<u64>()
+            > PAGE_WEIGHT_MAX
+        {
+            self.steps.look(view.len() as u64);
+            return partition.store.save_page(db, page);
         }
         let mut objects = Vec::new();
         for (entry, access) in entries() {
             match entry.place() {
                 Place::Object => {
                     let object = entry.body().expect("it is one");
-                    objects.push(Pending::new(db, self.store.key_of(entry), entry, access, object.raw));
+                    objects.push(Pending::new(db, partition.store.key_of(entry), entry, access, object.raw));
                 }
                 // Emitted without the lock: the visitor shares the one, and reads the other.
-                Place::Large | Place::Cold => walk.saved(self.store.saved_entry(db, entry, access)),
+                Place::Large | Place::Cold => self.saved(partition.store.saved_entry(db, entry, access)),
                 _ => {
-                    let (key, expiry) = (self.store.key_of(entry), entry.expiry());
-                    let value = Value::of(&self.store, entry, ALL_TIMES);
-                    walk.steps.look(self.weight_of(entry) - 1);
-                    walk.emit(SnapshotItem::Entry(SnapshotEntry { db, key, value, expiry, access }));
+                    let (key, expiry) = (partition.store.key_of(entry), entry.expiry());
+                    let value = Value::of(&partition.store, entry, ALL_TIMES);
+                    self.steps.look(weight_under_lock(&partition.store, entry) - 1);
+                    self.emit(SnapshotItem::Entry(SnapshotEntry { db, key, value, expiry, access }));
                 }
             }
         }
-        objects.into_iter().for_each(|object| self.store.snapshot.pending.push(object));
-        let epoch = self.store.snapshot.epoch;
-        crate::layout::page::set_version(self.store.heap.page_mut(page), epoch);
+        objects.into_iter().for_each(|object| partition.store.snapshot.pending.push(object));
+        let epoch = partition.store.snapshot.epoch;
+        crate::layout::page::set_version(partition.store.heap.page_mut(page), epoch);
     }
+}
 
-    /// Returns the cost of emitting an entry under the lock.
-    fn weight_of(&self, entry: EntryBytes<'_>) -> u64 {
-        if matches!(entry.place(), Place::Object | Place::Large | Place::Cold) {
-            return 1;
-        }
-        entry_weight(entry.form(), self.store.key_of(entry).len(), self.store.value_bytes_of(entry).len())
+/// An object was emitted: what was kept of it for the snapshot may go, and all of it if it was removed
+/// meanwhile.
+fn let_go(partition: &mut Partition, number: u32) {
+    partition.store.note_garbage(number);
+    if partition.store.objects.doom_emitted(number) {
+        partition.store.note_unfreed();
     }
+}
+
+/// The next slot from a place on that has keys in a database that was `db` at the cut. It passes the
+/// partition's slots at most.
+fn next_slot(partition: &Partition, db: Db, from: usize) -> Option<usize> {
+    let mut from = from;
+    loop {
+        let tables = partition.snapshot_tables(db);
+        let at = tables.filter_map(|table| table.next_slot(&partition.store.heap, from)).min()?;
+        let spread = partition.geometry.spread_of(partition.number, at);
+        if partition.store.snapshot.covers(|| Geometry::slot_at(spread)) {
+            return Some(at);
+        }
+        from = at + 1;
+    }
+}
+
+/// Returns the cost of emitting an entry under the lock.
+fn weight_under_lock(store: &Store, entry: EntryBytes<'_>) -> u64 {
+    if matches!(entry.place(), Place::Object | Place::Large | Place::Cold) {
+        return 1;
+    }
+    entry_weight(entry.form(), store.key_of(entry).len(), store.value_bytes_of(entry).len())
 }

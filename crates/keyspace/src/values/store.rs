@@ -511,6 +511,11 @@ impl Store {
         done
     }
 
+    /// Returns whether a snapshot has yet to see a page.
+    pub fn awaits_snapshot(&self, page: Handle) -> bool {
+        self.snapshot.is_active() && self.heap.page(page).version() != self.snapshot.version()
+    }
+
     /// Moves a node of an object.
     pub fn relocate_node(&mut self, handle: Handle) -> bool {
         let head = self.heap.bytes(handle, 8);

@@ -148,7 +148,7 @@ impl World {
         {
             let mut held = Held::new(&self.keyspace);
             held.acquire(Want::One(self.keyspace.partition_of(self.hand.slot())));
-            held.sink_step(&mut self.hand, LIMITS, 40, UnixMs(self.now), &mut |value| {
+            self.hand.show_sinkable(&mut held, LIMITS, 40, UnixMs(self.now), &mut |value| {
                 assert!(LIMITS.value_bytes_min <= value.bytes);
                 let Payload { form_number, bytes } = value.payload(&mut room);
                 shown.push((value.db, value.key.to_vec(), bytes.to_vec(), form_number, value.expiry));
@@ -283,7 +283,7 @@ impl World {
             let mut held = Held::new(&self.keyspace);
             held.acquire(Want::One(number));
             let limits = DropLimits { lent_bytes_max: 0, count_max: usize::MAX, given_ms: 0 };
-            held.drop_copies(number, limits, later);
+            limits.drop_copies(&mut held, number, later);
         }
         assert_eq!(self.keeper.lent_bytes.load(Relaxed), 0);
         let ColdCounts { lent_values, .. } = Survey::new(&mut Held::new(&self.keyspace)).cold();

@@ -149,7 +149,7 @@ impl Pair {
         {
             let mut held = Held::new(keyspace);
             hold(&mut held);
-            held.sink_step(&mut hand, LIMITS, 1000, now, &mut |value| {
+            hand.show_sinkable(&mut held, LIMITS, 1000, now, &mut |value| {
                 let payload = value.payload(&mut room);
                 shown.push((value.key.to_vec(), payload.bytes.to_vec(), payload.form_number));
             });

@@ -224,7 +224,7 @@ impl Pair {
         let mut held = Held::new(keyspace);
         held.acquire(Want::One(keyspace.partition_of(key.slot)));
         let mut room = SinkRoom::default();
-        let Some(value) = held.sinkable(Db(0), &key, LIMITS, now) else { return };
+        let Some(value) = Sinkable::of(&mut held, Db(0), &key, LIMITS, now) else { return };
         let Payload { form_number, bytes } = value.payload(&mut room);
         let bytes = bytes.to_vec();
         let reference = self.keeper.keep(&bytes);

@@ -86,9 +86,9 @@ impl ColdWorld {
     }
 
     fn give(&mut self, held: &mut Held<'_>, node: NodeAt, keeps: bool) {
-        let Some(from) = held.node_reference(node) else { return };
+        let Some(from) = HeldNode::of(held, node).reference() else { return };
         let payload = self.keeper.read(from);
-        held.give_node(node, Some(&payload), from, keeps, UnixMs(self.now));
+        HeldNode::of(held, node).give(Some(&payload), from, keeps, UnixMs(self.now));
         self.given.push((node, from, payload));
     }
 
@@ -99,7 +99,7 @@ impl ColdWorld {
         held.acquire(Want::All);
         let key = self.keyspace.key(name);
         for rounds in 0.. {
-            let nodes = held.away_nodes(Db(0), &key, need, usize::MAX);
+            let nodes = need.away(&mut held, Db(0), &key, usize::MAX);
             if nodes.is_empty() {
                 return rounds;
             }
@@ -178,7 +178,7 @@ impl ColdWorld {
         let mut held = Held::new(self.keyspace);
         held.acquire(Want::One(self.hand.partition()));
         let now = UnixMs(self.now + 1000);
-        held.sink_nodes_step(&mut self.hand, ByNodes::Some, 80, now, &mut |node| {
+        self.hand.show_sinkable(&mut held, ByNodes::Some, 80, now, &mut |node| {
             assert!(!node.is_awaited, "a second has passed");
             check(&node);
             if node.is_clean {
@@ -196,14 +196,14 @@ impl ColdWorld {
     pub fn chill(&mut self, shown: Shown) {
         for at in shown.clean {
             let mut held = self.holding(at);
-            let has_left = held.chill_clean_node(at, UnixMs(self.now));
+            let has_left = HeldNode::of(&mut held, at).chill_clean(UnixMs(self.now));
             drop(held);
             self.counts.clean += u64::from(has_left);
         }
         for (at, payload) in shown.written {
             let reference = self.keeper.keep(&payload);
             let mut held = self.holding(at);
-            let has_left = held.chill_node(at, &payload, reference, UnixMs(self.now));
+            let has_left = HeldNode::of(&mut held, at).chill(&payload, reference, UnixMs(self.now));
             drop(held);
             self.counts.chilled += u64::from(has_left);
         }
@@ -228,19 +228,19 @@ impl ColdWorld {
             let mut held = Held::new(self.keyspace);
             held.acquire(Want::One(hand.partition()));
             let mut found = Vec::new();
-            held.away_nodes_step(&mut hand, 500, &mut |node, reference| found.push((node, reference)));
+            hand.show_away(&mut held, 500, &mut |node, reference| found.push((node, reference)));
             for (node, reference) in found.into_iter().filter(|_| self.prng.one_in(4)) {
                 let to = self.keeper.keep(&self.keeper.read(reference));
-                assert!(held.move_node(node, reference, to));
+                assert!(HeldNode::of(&mut held, node).move_to(reference, to));
                 self.counts.moved += 1;
             }
         }
         for (node, from, payload) in std::mem::take(&mut self.given) {
             let (is_kept, to) = (self.keeper.has(from), self.keeper.keep(&payload));
             let mut held = self.holding(node);
-            let is_referred = held.refers_to_node(node, from);
+            let is_referred = HeldNode::of(&mut held, node).refers_to(from);
             assert!(is_kept || !is_referred, "what something refers to has not gone back");
-            assert_eq!(held.move_node(node, from, to), is_referred);
+            assert_eq!(HeldNode::of(&mut held, node).move_to(from, to), is_referred);
             self.counts.moved_clean += u64::from(is_referred);
         }
     }

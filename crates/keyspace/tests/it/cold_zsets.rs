@@ -391,12 +391,13 @@ fn a_member_moves_though_other_leaves_cannot_be_read() {
         let key = world.cold.keyspace.key(&name);
         let elements =
             [&moved[..], &world.model[&name].iter().map(|pair| pair.0.clone()).next_back().unwrap()];
-        for at in held.away_nodes(Db(0), &key, NodeNeed::Of { elements: &elements, reshapes: false }, 9) {
-            let from = held.node_reference(at).expect("it is away");
+        let need = NodeNeed::Of { elements: &elements, reshapes: false };
+        for at in need.away(&mut held, Db(0), &key, 9) {
+            let from = HeldNode::of(&mut held, at).reference().expect("it is away");
             let payload = world.cold.keeper.read(from);
-            held.give_node(at, Some(&payload), from, false, UnixMs(world.cold.now));
+            HeldNode::of(&mut held, at).give(Some(&payload), from, false, UnixMs(world.cold.now));
         }
-        assert!(held.away_nodes(Db(0), &key, NodeNeed::All, 99).len() > 5);
+        assert!(NodeNeed::All.away(&mut held, Db(0), &key, 99).len() > 5);
         let aside = std::mem::take(&mut *world.cold.keeper.values.lock().unwrap());
         let mut sink = NoEffects;
         let mut txn = Txn::new(&mut held, conditions(world.cold.now), &mut sink);

@@ -96,7 +96,7 @@ impl World {
         let mut hand = SlotHand::at(slot);
         let mut shown = Vec::new();
         while hand.slot() == slot {
-            self.held(slot).freeze_step(&mut hand, limits, UnixMs(self.now), &mut |it| {
+            hand.show_freezable(&mut self.held(slot), limits, UnixMs(self.now), &mut |it| {
                 assert!(it.keys >= keys_min);
                 shown.push((it.db, it.name, it.payload.to_vec(), it.keys));
             });
@@ -119,7 +119,8 @@ impl World {
     /// The bundles of a slot, with what they hold.
     fn bundles(&self, slot: Slot) -> Vec<(Db, BundleName, ColdRef)> {
         let mut all = Vec::new();
-        self.held(slot).bundles(slot, &mut |db, name, reference| all.push((db, name, reference)));
+        SlotKeys::of(&self.held(slot), slot)
+            .bundles(&mut |db, name, reference| all.push((db, name, reference)));
         all
     }
 
@@ -229,11 +230,11 @@ impl World {
         while self.hand.rounds < end {
             let mut held = Held::new(&self.keyspace);
             held.acquire(Want::One(self.hand.partition()));
-            let found = held.due_step(&mut self.hand, UnixMs(self.now));
+            let found = self.hand.step(&mut held, UnixMs(self.now));
             drop(held);
             for due in found {
                 let payload = self.keeper.read(due.reference);
-                let came = self.held(due.slot).thaw_due(&due, &payload, UnixMs(self.now));
+                let came = thaw_due(&mut self.held(due.slot), &due, &payload, UnixMs(self.now));
                 self.due += came.expect("there is room") as u64;
             }
         }
@@ -338,7 +339,7 @@ impl World {
             of_db().for_each(|((_, key), _)| *slots.entry(Slot::of_key(key)).or_default() += 1);
             for (slot, keys) in slots {
                 held.acquire(Want::One(self.keyspace.partition_of(slot)));
-                assert_eq!(held.slot_keys_of(Db(db), slot), keys);
+                assert_eq!(SlotKeys::of(&held, slot).len_in(Db(db)), keys);
                 held.release();
             }
         }
@@ -444,7 +445,7 @@ impl World {
         let mut hand = SlotHand::at(slot);
         let mut shown = Vec::new();
         while hand.slot() == slot {
-            self.held(slot).freeze_step(&mut hand, limits, UnixMs(self.now), &mut |it| {
+            hand.show_freezable(&mut self.held(slot), limits, UnixMs(self.now), &mut |it| {
                 shown.push((it.db, it.name, it.payload.to_vec()));
             });
         }
@@ -706,7 +707,7 @@ fn databases_without_keys_cost_no_step() {
         FreezeLimits { value_bytes_max: 450, idle_seconds_min: 0, keys_min: 1, expiry_min: UnixMs(0) };
     let (mut hand, mut steps, mut shown) = (SlotHand::at(slot), 0, Vec::new());
     while hand.slot() == slot {
-        held.freeze_step(&mut hand, limits, UnixMs(START), &mut |it| shown.push((it.db, it.keys)));
+        hand.show_freezable(&mut held, limits, UnixMs(START), &mut |it| shown.push((it.db, it.keys)));
         steps += 1;
     }
     assert_eq!(shown, [(Db(0), 1), (Db(15_999), 1)]);
@@ -714,7 +715,7 @@ fn databases_without_keys_cost_no_step() {
     assert!(steps <= 5, "{steps}");
     let limits = SinkLimits { value_bytes_min: 1, value_bytes_max: 450, by_nodes: ByNodes::Large };
     let (mut hand, mut shown) = (SlotHand::at(slot), Vec::new());
-    held.sink_step(&mut hand, limits, 20, UnixMs(START), &mut |it| shown.push(it.db));
+    hand.show_sinkable(&mut held, limits, 20, UnixMs(START), &mut |it| shown.push(it.db));
     assert_eq!(shown, [Db(0), Db(15_999)]);
     assert_ne!(hand.slot(), slot, "in one hold");
     held.check_invariants();

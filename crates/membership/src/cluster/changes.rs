@@ -10,7 +10,7 @@
 
 use isotherm_cluster::topology::{State, Topology};
 use isotherm_cluster::{Slot, SlotSet};
-use isotherm_keyspace::{Held, Want};
+use isotherm_keyspace::{Held, SlotKeys, Want};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -130,7 +130,7 @@ pub fn loaded(node: &'static Node) {
     let mut slots = SlotSet::new();
     for slot in Slot::all() {
         held.acquire(Want::One(node.keyspace.partition_of(slot)));
-        if held.slot_keys(slot) > 0 {
+        if !SlotKeys::of(&held, slot).is_empty() {
             slots.insert(slot);
         }
         held.release();

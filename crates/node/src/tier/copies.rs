@@ -54,7 +54,7 @@ pub fn give_way(node: &Node, tier: &Tier) -> GaveWay {
     for partition in 0..node.keyspace.partition_count() as u16 {
         let mut held = Held::new(&node.keyspace);
         held.acquire(Want::One(partition));
-        let some = held.drop_copies(partition, limits, unix_now());
+        let some = limits.drop_copies(&mut held, partition, unix_now());
         clean += some.clean;
         dropped += some.clean + some.lent;
         are_more |= some.clean == DROPS_PER_HOLD || dropped >= DROPS_PER_ROUND;

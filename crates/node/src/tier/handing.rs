@@ -5,7 +5,7 @@
 //! over thousands.
 
 use isotherm_commands::call::{ColdKey, ColdKeys};
-use isotherm_keyspace::{Held, UnixMs};
+use isotherm_keyspace::{Held, HeldNode, UnixMs};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::state::Tier;
@@ -30,7 +30,8 @@ impl Tier {
         assert!(cold.bundle.is_none(), "what was read for a walk is the walk's");
         if let Some(node) = cold.node {
             let keeps = !self.is_off();
-            return held.give_node(node, fetched.value.as_deref(), fetched.from, keeps, now);
+            let value = fetched.value.as_deref();
+            return HeldNode::of(held, node).give(value, fetched.from, keeps, now);
         }
         let key = held.keyspace().key(&cold.key);
         if fetched.is_bundle {

@@ -2,7 +2,7 @@
 
 use isotherm_commands::call::ColdKey;
 use isotherm_keyspace::{
-    BundleAt, BundleName, ColdRef, Held, Keyspace, NodeName, Slot, WalkRecord, Whereabouts,
+    BundleAt, BundleName, ColdRef, Held, HeldNode, Keyspace, NodeName, Slot, WalkRecord, Whereabouts,
 };
 
 /// Records that are read for one key at most. Of a hundred frozen keys one or so seems to be in another
@@ -31,7 +31,8 @@ impl Target {
     /// The partition of the key is held. `None`: there is nothing to read.
     pub fn find(held: &mut Held<'_>, cold: &ColdKey) -> Option<Found> {
         if let Some(node) = cold.node {
-            let from = held.node_reference(node).filter(|_| !held.is_node_unreadable(node))?;
+            let it = HeldNode::of(held, node);
+            let from = it.reference().filter(|_| !it.is_unreadable())?;
             return Some((Target { from, record: Record::Node(node.name) }, None));
         }
         if let Some(BundleAt { db, slot, name, reference: from }) = cold.bundle {

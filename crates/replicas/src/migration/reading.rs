@@ -10,7 +10,7 @@
 
 use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;
-use isotherm_keyspace::{Db, Held, NodeNeed, Want, Whereabouts};
+use isotherm_keyspace::{Db, Held, HeldNode, NodeNeed, Want, Whereabouts};
 use std::time::Duration;
 
 use isotherm_node::Node;
@@ -50,10 +50,11 @@ pub fn lack(node: &Node, held: &mut Held<'_>, db: Db, name: &[u8]) -> Lack {
             return Lack::Unreadable;
         }
     }
-    let (nodes, mut has_lost) = (held.away_nodes(db, &key, NodeNeed::All, NODES_PER_HOLD), false);
+    let (nodes, mut has_lost) = (NodeNeed::All.away(held, db, &key, NODES_PER_HOLD), false);
     for at in &nodes {
-        if held.is_node_unreadable(*at) {
-            held.forget_node_failure(*at);
+        let mut node = HeldNode::of(held, *at);
+        if node.is_unreadable() {
+            node.forget_failure();
             has_lost = true;
         }
     }

@@ -11,7 +11,7 @@
 use isotherm_commands::Outcome;
 use isotherm_commands::generic::ScanOptions;
 use isotherm_commands::spec::*;
-use isotherm_keyspace::{Conditions, Entry, ExpiryMode, OnCold, Slot, Txn, Want};
+use isotherm_keyspace::{Conditions, Entry, ExpiryMode, OnCold, Slot, SlotKeys, Txn, Want};
 use isotherm_resp::{Reply, errors};
 use isotherm_stdx::number::{I64_BYTES_MAX, write_u64};
 use std::cell::Cell;
@@ -167,7 +167,7 @@ fn walk(
         if *owner_here.get_or_insert(here) != here {
             return (Cursor::Begin(slot), found);
         }
-        if call.exec.held.slot_keys_of(db, slot) > 0 {
+        if SlotKeys::of(&call.exec.held, slot).len_in(db) > 0 {
             if seen.get() >= options.count {
                 return (Cursor::Place(slot, 0), found);
             }

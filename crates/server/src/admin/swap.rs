@@ -9,8 +9,8 @@ use isotherm_commands::call::{ColdKey, ColdKeys, is_word};
 use isotherm_commands::help::write_help;
 use isotherm_commands::spec::*;
 use isotherm_keyspace::{
-    BundleAt, BundleName, ByNodes, Forgotten, LastRead, Lookup, OnCold, SinkLimits, Slot, WalkRecord, Want,
-    Whereabouts,
+    BundleAt, BundleName, ByNodes, Forgotten, LastRead, Lookup, LostRecords, OnCold, SinkLimits, Sinkable,
+    Slot, SlotKeys, WalkRecord, Want, Whereabouts,
 };
 use isotherm_resp::errors::with_bytes;
 use isotherm_resp::{Args, errors};
@@ -215,7 +215,8 @@ fn forget(call: &mut AdminCall<'_>) -> Outcome {
             LastRead::Unknown
         }
     };
-    let Forgotten { keys, is_unknown } = call.exec.held.forget_unreadable(db, &key, call.now, &mut read);
+    let mut lost = LostRecords::of(&mut call.exec.held, key.slot);
+    let Forgotten { keys, is_unknown } = lost.forget_those_of(db, &key, call.now, &mut read);
     if keys > 0 {
         log::warning(format!("swap: {keys} keys of records that cannot be read were given up (SWAP FORGET)"));
     }
@@ -247,7 +248,7 @@ fn forget_record(call: &mut AdminCall<'_>) -> Outcome {
     };
     call.exec.held.acquire(Want::One(call.node.keyspace.partition_of(slot)));
     let mut found = None;
-    call.exec.held.bundles(slot, &mut |db, name, reference| {
+    SlotKeys::of(&call.exec.held, slot).bundles(&mut |db, name, reference| {
         if reference.raw() == address {
             found = Some(BundleAt { db, slot, name, reference });
         }
@@ -261,7 +262,7 @@ fn forget_record(call: &mut AdminCall<'_>) -> Outcome {
         None => return Outcome::Cold(Box::new(ColdKeys { keys: vec![ColdKey::of_bundle(bundle)] })),
         Some(WalkRecord::Payload(_)) => call.reply.error("ERR this record can be read"),
         Some(WalkRecord::Lost) => {
-            let keys = call.exec.held.forget_bundle(&bundle);
+            let keys = LostRecords::of(&mut call.exec.held, bundle.slot).forget(&bundle);
             let (db, slot) = (bundle.db.0, slot.get());
             log::warning(format!("swap: {keys} keys of slot {slot} in DB {db} were given up (SWAP FORGET)"));
             call.reply.integer(keys as i64);
@@ -367,7 +368,7 @@ fn store(call: &mut AdminCall<'_>) -> Outcome {
     let value_bytes_min = call.node.config.swap_min_value_bytes();
     let limits = SinkLimits { value_bytes_min, value_bytes_max: PAYLOAD_BYTES_MAX, by_nodes: ByNodes::Large };
     let key = call.node.keyspace.key(name);
-    let can_leave = call.exec.held.sinkable(db, &key, limits, call.now).is_some();
+    let can_leave = Sinkable::of(&mut call.exec.held, db, &key, limits, call.now).is_some();
     if !can_leave || !tier.state().can_sink() {
         call.reply.error("ERR this value cannot leave memory now: see swap-min-value and INFO swap");
     } else if tier.ask_to_leave(db, name) {

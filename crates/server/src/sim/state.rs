@@ -72,7 +72,7 @@ fn fetch_nodes(node: &Node, held: &mut Held<'_>) {
     let mut nodes = Vec::new();
     let mut hand = NodeHand::default();
     while hand.rounds == 0 {
-        held.away_nodes_step(&mut hand, u64::MAX, &mut |node, _| nodes.push(ColdKey::of_node(node)));
+        hand.show_away(held, u64::MAX, &mut |node, _| nodes.push(ColdKey::of_node(node)));
     }
     tier.fetch_held(held, &ColdKeys { keys: nodes }, true);
 }

@@ -11,7 +11,7 @@
 //! the invariants of the log on disk hold after each step of its thread.
 
 use isotherm_disk::{Call, Damage, Fault, Plan, RandomFault};
-use isotherm_keyspace::{ColdRef, Held, NodeHand, Slot, SlotHand, Want};
+use isotherm_keyspace::{ColdRef, Held, NodeHand, Slot, SlotHand, SlotKeys, Want};
 use isotherm_stdx::Prng;
 use isotherm_tier::HEAD_BYTES;
 use std::sync::atomic::Ordering::Relaxed;
@@ -95,13 +95,13 @@ impl Away {
         held.acquire(Want::All);
         let (mut hand, mut nodes) = (SlotHand::default(), NodeHand::default());
         while hand.rounds == 0 {
-            held.cold_step(&mut hand, u64::MAX, &mut |_, _, reference| away.values.push(reference));
+            hand.show_cold(&mut held, u64::MAX, &mut |_, _, reference| away.values.push(reference));
         }
         while nodes.rounds == 0 {
-            held.away_nodes_step(&mut nodes, u64::MAX, &mut |_, reference| away.parts.push(reference));
+            nodes.show_away(&mut held, u64::MAX, &mut |_, reference| away.parts.push(reference));
         }
         for slot in (0..Slot::COUNT as u16).map(Slot::new) {
-            held.bundles(slot, &mut |_, _, reference| away.bundles.push(reference));
+            SlotKeys::of(&held, slot).bundles(&mut |_, _, reference| away.bundles.push(reference));
         }
         away.clean = held.clean_nodes();
         away

@@ -200,7 +200,7 @@ impl Sinker {
         held.acquire(Want::One(keyspace.partition_of(hand.slot())));
         let _working = holds::working(Work::Eviction);
         let mut found: Vec<(Db, Box<[u8]>, ColdRef)> = Vec::new();
-        held.cold_step(hand, LOOKS_PER_HOLD, &mut |db, key, reference| {
+        hand.show_cold(&mut held, LOOKS_PER_HOLD, &mut |db, key, reference| {
             if Place::from_raw(reference.raw()).segment() == segment {
                 found.push((db, key.into(), reference));
             }

@@ -8,7 +8,7 @@
 //! together. Where the expiry cycle does not remove keys, nothing is read: on a replica the primary's DEL
 //! names them.
 
-use isotherm_keyspace::{BundleAt, DueHand, Held, UnixMs, Want};
+use isotherm_keyspace::{BundleAt, DueHand, Held, UnixMs, Want, thaw_due};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -67,7 +67,7 @@ impl Due {
         let after_ms = if self.is_in_haste() { 0 } else { READ_AFTER_MS };
         let mut held = Held::new(&self.node.keyspace);
         held.acquire(Want::One(self.hand.partition()));
-        held.due_step(&mut self.hand, UnixMs(unix_now().0 - after_ms))
+        self.hand.step(&mut held, UnixMs(unix_now().0 - after_ms))
     }
 
     /// Thaws the due keys of a bundle. A bundle that was moved meanwhile is no longer there, and is met again
@@ -81,7 +81,7 @@ impl Due {
         // SWAPDB may have come between.
         if let Some(db) = held.database_of_bundle((db, slot), name, reference) {
             // Without memory for them they stay until the next round.
-            _ = held.thaw_due(&BundleAt { db, ..due }, &payload, unix_now());
+            _ = thaw_due(&mut held, &BundleAt { db, ..due }, &payload, unix_now());
         }
     }
 }

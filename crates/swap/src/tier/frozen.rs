@@ -58,7 +58,7 @@ pub fn gather(
     let (mut gathered, mut result) = (Gathered::default(), Ok(()));
     let mut held = Held::new(keyspace);
     held.acquire(Want::One(keyspace.partition_of(hand.slot())));
-    held.freeze_step(hand, limits, unix_now(), &mut |bundle| {
+    hand.show_freezable(&mut held, limits, unix_now(), &mut |bundle| {
         if result.is_err() {
             return;
         }

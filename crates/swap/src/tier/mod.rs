@@ -2,7 +2,7 @@
 //! rest of the server asks.
 //!
 //! ```text
-//!   memory is short        sinker (1 thread)   keyspace::sink_step -> tier::Log -> segment files -> keyspace::chill
+//!   memory is short        sinker (1 thread)   keyspace::SlotHand -> tier::Log -> segment files -> keyspace::chill
 //!   a command needs some   its worker          its ring -> record verified -> keyspace::lend or warm; its connection goes on (`fetches`)
 //!                          readers (`reads`)   read for workers without a ring, and try again what does not go well (`errands`)
 //!   disk space is short    sinker              segment -> what lives of it -> other segment -> keyspace::move_cold

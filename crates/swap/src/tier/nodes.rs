@@ -10,7 +10,7 @@
 //! ```
 
 use isotherm_keyspace::{
-    ByNodes, ColdRef, Held, Keyspace, NodeAt, NodeHand, NodeName, SinkableNode, Slot, Want,
+    ByNodes, ColdRef, Held, HeldNode, Keyspace, NodeAt, NodeHand, NodeName, SinkableNode, Slot, Want,
 };
 use isotherm_tier::{Full, Log, Place, Record, Stream};
 
@@ -48,7 +48,7 @@ pub fn gather(
     let (mut gathered, mut result, mut clean) = (Gathered::default(), Ok(()), Vec::new());
     let mut held = Held::new(keyspace);
     held.acquire(Want::One(hand.partition()));
-    held.sink_nodes_step(hand, limits.by_nodes, limits.looks_max, unix_now(), &mut |node| {
+    hand.show_sinkable(&mut held, limits.by_nodes, limits.looks_max, unix_now(), &mut |node| {
         gathered.shown_bytes += node.bytes as u64;
         gathered.has_awaited |= node.is_awaited;
         let is_recent = node.is_awaited || node.idle_seconds < limits.idle_seconds_min;
@@ -73,7 +73,7 @@ pub fn gather(
             Err(full) => result = Err(full),
         }
     });
-    clean.retain(|node| held.chill_clean_node(*node, unix_now()));
+    clean.retain(|node| HeldNode::of(&mut held, *node).chill_clean(unix_now()));
     gathered.clean = clean.len() as u64;
     (gathered, result)
 }
@@ -81,11 +81,11 @@ pub fn gather(
 /// A record is on disk: the node leaves memory, or if the record was moved its stub refers to it. Whether a
 /// node left. The partition of the record's slot is held.
 pub fn flip(held: &mut Held<'_>, record: &Record<'_>, before: Option<Place>, to: Place) -> bool {
-    let (at, to) = (at_of(record), ColdRef::new(to.raw()));
+    let (mut node, to) = (HeldNode::of(held, at_of(record)), ColdRef::new(to.raw()));
     match before {
-        None => held.chill_node(at, record.payload, to, unix_now()),
+        None => node.chill(record.payload, to, unix_now()),
         Some(before) => {
-            held.move_node(at, ColdRef::new(before.raw()), to);
+            node.move_to(ColdRef::new(before.raw()), to);
             false
         }
     }
@@ -95,7 +95,7 @@ pub fn flip(held: &mut Held<'_>, record: &Record<'_>, before: Option<Place>, to:
 pub fn lives(keyspace: &Keyspace, place: Place, record: &Record<'_>) -> bool {
     let mut held = Held::new(keyspace);
     held.acquire(Want::One(keyspace.partition_of(record.slot)));
-    held.refers_to_node(at_of(record), ColdRef::new(place.raw()))
+    HeldNode::of(&mut held, at_of(record)).refers_to(ColdRef::new(place.raw()))
 }
 
 /// Checked by the record's own sum.

@@ -10,7 +10,7 @@
 
 use isotherm_commands::call::ColdKey;
 use isotherm_commands::spec::Need;
-use isotherm_keyspace::{BundleAt, ColdRef, Db, Held, NodeAt, NodeHand, SlotHand, Want};
+use isotherm_keyspace::{BundleAt, ColdRef, Db, Held, HeldNode, NodeAt, NodeHand, SlotHand, SlotKeys, Want};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
@@ -117,7 +117,7 @@ impl Round {
             let mut held = Held::new(&self.node.keyspace);
             held.acquire(Want::One(self.node_hand.partition()));
             let mut show = |node, reference| found.push((node, reference));
-            held.away_nodes_step(&mut self.node_hand, LOOKS_PER_HOLD, &mut show);
+            self.node_hand.show_away(&mut held, LOOKS_PER_HOLD, &mut show);
         }
         for (node, reference) in found {
             match self.verifies {
@@ -139,9 +139,10 @@ impl Round {
             let slot = self.hand.slot();
             let mut held = Held::new(keyspace);
             held.acquire(Want::One(keyspace.partition_of(slot)));
-            held.cold_step(&mut self.hand, LOOKS_PER_HOLD, &mut |db, key, _| found.push((db, key.into())));
+            let mut show = |db, key: &[u8], _| found.push((db, key.into()));
+            self.hand.show_cold(&mut held, LOOKS_PER_HOLD, &mut show);
             if self.hand.slot() != slot {
-                held.bundles(slot, &mut |db, name, reference| {
+                SlotKeys::of(&held, slot).bundles(&mut |db, name, reference| {
                     bundles.push(BundleAt { db, slot, name, reference });
                 });
             }
@@ -192,7 +193,7 @@ impl Round {
         let keyspace = &self.node.keyspace;
         let mut held = Held::new(keyspace);
         held.acquire(Want::One(keyspace.partition_of(node.slot)));
-        if held.node_reference(node) != Some(reference) {
+        if HeldNode::of(&mut held, node).reference() != Some(reference) {
             return;
         }
         self.bytes += reference.value_bytes() as u64;

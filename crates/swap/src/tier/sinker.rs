@@ -385,7 +385,7 @@ impl Sinker {
             let mut held = Held::new(&node.keyspace);
             held.acquire(Want::One(node.keyspace.partition_of(key.slot)));
             // Without room it stays: the hand comes by.
-            if let Some(value) = held.sinkable(db, &key, limits, unix_now()) {
+            if let Some(value) = Sinkable::of(&mut held, db, &key, limits, unix_now()) {
                 _ = append(log, &value, room);
             }
         }
@@ -430,7 +430,7 @@ impl Sinker {
         let mut held = Held::new(&node.keyspace);
         held.acquire(Want::One(node.keyspace.partition_of(hand.slot())));
         let (mut result, mut taken, mut worked) = (Ok(()), 0, 0);
-        held.sink_step(hand, limits, LOOKS_PER_HOLD, unix_now(), &mut |value: Sinkable<'_>| {
+        hand.show_sinkable(&mut held, limits, LOOKS_PER_HOLD, unix_now(), &mut |value: Sinkable<'_>| {
             let bytes = value.bytes as u64;
             if freezes_slot && value.may_freeze(freezes) {
                 return;

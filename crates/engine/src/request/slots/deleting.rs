@@ -7,7 +7,10 @@
 
 use isotherm_cluster::Slot;
 use isotherm_commands::call::ColdKey;
-use isotherm_keyspace::{Conditions, Db, EventClass, ExpiryMode, Held, Txn, UnixMs, Walk, WalkRecord};
+use isotherm_keyspace::{
+    Conditions, Db, EventClass, ExpiryMode, Held, LostRecords, SlotKeys, Txn, UnixMs, Walk, WalkRecord,
+    thaw_slot,
+};
 use isotherm_resp::ArgsBuf;
 use isotherm_stdx::steps;
 use std::time::Duration;
@@ -96,7 +99,7 @@ pub fn delete_some(
         drop_unreadable(held, pump, slot, met.lost);
     }
     let rest = match is_stuck {
-        _ if !held.has_keys_in(slot) => Rest::Nothing,
+        _ if SlotKeys::of(held, slot).is_empty() => Rest::Nothing,
         true if met.leased > 0 => Rest::Leased,
         true if met.undeletable > 0 => Rest::Nothing,
         _ => Rest::Some,
@@ -148,7 +151,7 @@ impl Hold {
     fn delete_of(&mut self, held: &mut Held<'static>, pump: &mut Pump, db: Db) -> bool {
         loop {
             let left = KEYS_PER_HOLD_MAX - self.met.looked;
-            let names = held.slot_names_in_memory(db, self.slot, left);
+            let names = SlotKeys::of(held, self.slot).names_in_memory(db, left);
             self.met.looked += names.len();
             let (mut deleted, mut leased, mut undeletable) = (0, 0, 0);
             for name in &names {
@@ -168,7 +171,7 @@ impl Hold {
             }
             if deleted == 0 {
                 let left = KEYS_PER_HOLD_MAX - self.met.looked;
-                let thawed = held.thaw_slot(db, self.slot, left as u64, self.now);
+                let thawed = thaw_slot(held, db, self.slot, left as u64, self.now);
                 if !thawed.is_any {
                     self.met.lost += thawed.lost;
                     // The records of the next database are asked for in another step.
@@ -202,7 +205,7 @@ impl Hold {
 /// memory. Their names are not known, so the log gets a command that deletes whatever is there.
 fn drop_unreadable(held: &mut Held<'static>, pump: &mut Pump, slot: Slot, count: u64) {
     let looked_before = steps::looked();
-    held.drop_frozen(slot, count);
+    LostRecords::of(held, slot).drop_frozen(slot, count);
     // For each record all keys of the database that are watched.
     held.exempt(steps::looked().wrapping_sub(looked_before));
     if pump.is_logging() {

@@ -6,7 +6,7 @@
 
 use isotherm_cluster::machine::{Answer, Input, Request, RequestId, SlotAction};
 use isotherm_cluster::{NodeId, Slot};
-use isotherm_keyspace::{Held, Want};
+use isotherm_keyspace::{Held, SlotKeys, Want};
 use isotherm_resp::{Args, Reply, errors};
 use isotherm_stdx::parse_i64;
 use std::collections::VecDeque;
@@ -46,7 +46,7 @@ pub fn is_about_all_keys(request: &Request) -> bool {
 fn close_if_empty(node: &'static Node, slot: Slot) -> bool {
     let mut held = Held::new(&node.keyspace);
     held.acquire(Want::One(node.keyspace.partition_of(slot)));
-    let has_keys = held.slot_keys(slot) > 0 || node.runs.is_exclusive();
+    let has_keys = !SlotKeys::of(&held, slot).is_empty() || node.runs.is_exclusive();
     if !has_keys {
         changes::close_held(node, slot);
     }

@@ -1,7 +1,7 @@
 //! The keys of a slot: how many, which, and away with them.
 
 use isotherm_commands::Outcome;
-use isotherm_keyspace::{Conditions, ExpiryMode, OnCold, Slot, Txn, Want};
+use isotherm_keyspace::{Conditions, ExpiryMode, OnCold, Slot, SlotKeys, Txn, Want};
 use isotherm_resp::{Reply, errors};
 use isotherm_stdx::{parse_i64, steps};
 
@@ -37,7 +37,7 @@ pub fn count(call: &mut AdminCall<'_>) -> Outcome {
     let Some(number) = parse_i64(call.args.get(2)) else { return fail(call, errors::NOT_AN_INTEGER) };
     let Some(slot) = slot_of(number) else { return fail(call, "ERR Invalid slot") };
     hold(call, slot);
-    let keys = call.exec.held.slot_keys_of(call.session.db, slot);
+    let keys = SlotKeys::of(&call.exec.held, slot).len_in(call.session.db);
     call.reply.integer(keys as i64);
     Outcome::Done
 }
@@ -93,7 +93,7 @@ pub fn flush(call: &mut AdminCall<'_>) -> Outcome {
         _ => return fail(call, errors::subcommand_syntax(call.args)),
     }
     // Nothing is read while a transaction holds what it does, and nothing is deleted by halves.
-    if call.session.in_exec && call.exec.held.has_frozen_in(slot) {
+    if call.session.in_exec && SlotKeys::of(&call.exec.held, slot).has_frozen() {
         return fail(call, errors::NOT_READ_HERE);
     }
     delete_all(call, slot)
