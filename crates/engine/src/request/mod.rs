@@ -22,6 +22,7 @@ pub mod lock_set;
 pub mod locking;
 pub mod metering;
 pub mod nodes;
+pub mod own_expiry;
 pub mod prefetch;
 pub mod refusal;
 pub mod reply_limits;

@@ -2,7 +2,6 @@
 
 pub mod failover;
 pub mod link_view;
-pub mod own_expiry;
 pub mod own_keys;
 pub mod primary;
 pub mod state;

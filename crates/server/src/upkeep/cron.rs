@@ -30,6 +30,7 @@ use isotherm_durability::persistence::background as persistence;
 use isotherm_durability::persistence::watch::Watch;
 use isotherm_engine::request::eviction;
 use isotherm_engine::request::eviction::{FREED_PER_STEP_MAX, Room};
+use isotherm_engine::request::own_expiry;
 use isotherm_node::Node;
 use isotherm_node::effects::events::Events;
 use isotherm_node::effects::pump::Pump;
@@ -38,7 +39,6 @@ use isotherm_node::mail::tasks::Tasks;
 use isotherm_node::observe::holds;
 use isotherm_node::observe::holds::Work;
 use isotherm_node::observe::latency::monitor::Event;
-use isotherm_node::replication::own_expiry;
 use isotherm_node::session::client_memory;
 use isotherm_runtime::time::unix_now;
 

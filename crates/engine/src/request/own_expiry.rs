@@ -7,10 +7,10 @@ use isotherm_commands::spec::{Spec, key_positions};
 use isotherm_keyspace::{Conditions, Db, ExpiryMode, Held, Lookup, Txn, UnixMs, Want};
 use isotherm_resp::Args;
 
-use super::own_keys::OwnKeys;
-use crate::Node;
-use crate::effects::pump::Pump;
-use crate::mail::tasks::Tasks;
+use isotherm_node::Node;
+use isotherm_node::effects::pump::Pump;
+use isotherm_node::mail::tasks::Tasks;
+use isotherm_node::replication::own_keys::OwnKeys;
 
 /// Expired in one round of the cron: each takes a lock for some microseconds.
 const EXPIRED_MAX: usize = 200;
