@@ -23,10 +23,10 @@ use std::thread::{Builder, JoinHandle};
 use super::applier::{Applier, CommandFailure, Refused};
 use super::staged::Staged;
 use super::thawing;
+use crate::persistence::load::room;
 use isotherm_engine::request::resolve::{Found, Request};
 use isotherm_node::Node;
 use isotherm_node::request::entry::{Entry, Handler};
-use isotherm_node::tier::pace;
 
 /// Bytes of commands, and number of commands, with which a window is full: it stays in the cache from the
 /// reader to the helper.
@@ -130,10 +130,10 @@ impl<'r> Replay<'r> {
             false => self.give(number)?,
         }
         let store = self.applier.node().store();
-        if pace::is_short(store) {
+        if room::is_short(store) {
             self.settle()?;
             self.applier.release();
-            pace::await_sinker(store);
+            room::await_sinker(store);
         }
         Ok(())
     }

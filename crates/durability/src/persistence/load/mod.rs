@@ -13,6 +13,7 @@
 mod cold;
 mod gathering;
 mod portions;
+pub mod room;
 mod texts;
 
 pub use portions::{FilePortions, Portions};
@@ -37,7 +38,6 @@ use isotherm_node::mail::tasks::Tasks;
 use isotherm_node::persistence::Store;
 use isotherm_node::scripting::function_engine::{FunctionEngine, LoadTime};
 use isotherm_node::tier::files::Durable;
-use isotherm_node::tier::pace;
 use isotherm_runtime::log::{self, os_text};
 use isotherm_runtime::time::unix_now;
 use texts::Texts;
@@ -294,11 +294,11 @@ impl Load<'_> {
 
     /// Waits while memory is short: values leave memory as the file is read.
     fn keep_below_limit(&mut self) -> Result<(), LoadFailure> {
-        if self.is_held || !pace::is_short(self.store) {
+        if self.is_held || !room::is_short(self.store) {
             return Ok(());
         }
         self.build()?;
-        pace::await_sinker(self.store);
+        room::await_sinker(self.store);
         Ok(())
     }
 
