@@ -40,6 +40,21 @@ pub struct Defrag {
     pub ignore_bytes: u64,
 }
 
+impl Defrag {
+    /// Returns the share of a CPU that Valkey would spend, in percent; 0 below its thresholds.
+    pub fn percent_of(&self, live_bytes: u64, free_bytes: u64) -> u32 {
+        let fragmented = free_bytes as f64 * 100.0 / live_bytes.max(1) as f64;
+        if fragmented < f64::from(self.threshold_lower) || free_bytes < self.ignore_bytes {
+            return 0;
+        }
+        let (low, high) = (f64::from(self.cycle_min), f64::from(self.cycle_max));
+        // Thresholds in the wrong order are a step.
+        let width = f64::from(self.threshold_upper) - f64::from(self.threshold_lower);
+        let part = if width > 0.0 { (fragmented - f64::from(self.threshold_lower)) / width } else { 1.0 };
+        (low + part * (high - low)).clamp(low.min(high), low.max(high)) as u32
+    }
+}
+
 /// Permission of clients to do something dangerous.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Permission {
@@ -512,6 +527,31 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_ramp_is_valkeys() {
+        let defrag = Defrag {
+            cycle_min: 1,
+            cycle_max: 25,
+            threshold_lower: 10,
+            threshold_upper: 100,
+            ignore_bytes: 100 << 20,
+        };
+        let check = |live_mb: u64, free_mb: u64, expected: u32| {
+            assert_eq!(defrag.percent_of(live_mb << 20, free_mb << 20), expected, "{free_mb} of {live_mb}");
+        };
+        check(1000, 99, 0);
+        check(100, 99, 0);
+        check(1000, 100, 1);
+        check(1000, 550, 13);
+        check(1000, 1000, 25);
+        check(1000, 9000, 25);
+        check(0, 0, 0);
+        let step = Defrag { threshold_upper: 10, ..defrag };
+        assert_eq!(step.percent_of(1000 << 20, 100 << 20), 25);
+        let backwards = Defrag { cycle_min: 50, cycle_max: 20, ..defrag };
+        assert_eq!(backwards.percent_of(1000 << 20, 1000 << 20), 20);
+    }
 
     #[test]
     fn policies_have_the_numbers_of_their_words() {

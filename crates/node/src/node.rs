@@ -216,6 +216,17 @@ impl Node {
 
     // ---- memory ----
 
+    /// Returns the share of a CPU that compaction may take now, in percent.
+    pub fn compaction_share_percent(&self) -> u32 {
+        let always = self.config.compaction_cpu_percent();
+        let Some(defrag) = self.config.defrag() else { return always };
+        let stats = self.keyspace.arenas().iter().map(|arena| arena.stats());
+        let (live, free) = stats.fold((0, 0), |(live, free), stats| {
+            (live + stats.live_bytes, free + stats.partial_free_bytes + stats.tail_bytes)
+        });
+        always.max(defrag.percent_of(live, free))
+    }
+
     /// used_memory.
     #[inline]
     pub fn used_memory_bytes(&self) -> u64 {

@@ -18,7 +18,6 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use isotherm_config::Defrag;
 use isotherm_node::Node;
 use isotherm_node::observe::holds;
 use isotherm_node::observe::holds::Work;
@@ -68,7 +67,7 @@ impl Compaction {
             progress.run_us.store(0, Ordering::Relaxed);
             return None;
         }
-        let percent = share_percent(node);
+        let percent = node.compaction_share_percent();
         progress.percent.store(percent, Ordering::Relaxed);
         progress.run_us.fetch_add((done - counted_at).as_micros() as u64, Ordering::Relaxed);
         let due = done + rest(done - begun, percent);
@@ -111,58 +110,9 @@ fn rest(work: Duration, percent: u32) -> Duration {
     work * (100 - percent) / percent
 }
 
-/// The share that compaction may take now.
-pub fn share_percent(node: &Node) -> u32 {
-    let always = node.config.compaction_cpu_percent();
-    let Some(defrag) = node.config.defrag() else { return always };
-    let stats = node.keyspace.arenas().iter().map(|arena| arena.stats());
-    let (live, free) = stats.fold((0, 0), |(live, free), stats| {
-        (live + stats.live_bytes, free + stats.partial_free_bytes + stats.tail_bytes)
-    });
-    always.max(percent_of(&defrag, live, free))
-}
-
-/// Returns the share of a CPU that Valkey would spend; 0 below its thresholds.
-fn percent_of(defrag: &Defrag, live: u64, free: u64) -> u32 {
-    let fragmented = free as f64 * 100.0 / live.max(1) as f64;
-    if fragmented < f64::from(defrag.threshold_lower) || free < defrag.ignore_bytes {
-        return 0;
-    }
-    let (low, high) = (f64::from(defrag.cycle_min), f64::from(defrag.cycle_max));
-    // Thresholds in the wrong order are a step.
-    let width = f64::from(defrag.threshold_upper) - f64::from(defrag.threshold_lower);
-    let part = if width > 0.0 { (fragmented - f64::from(defrag.threshold_lower)) / width } else { 1.0 };
-    (low + part * (high - low)).clamp(low.min(high), low.max(high)) as u32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_ramp_is_valkeys() {
-        let defrag = Defrag {
-            cycle_min: 1,
-            cycle_max: 25,
-            threshold_lower: 10,
-            threshold_upper: 100,
-            ignore_bytes: 100 << 20,
-        };
-        let check = |live_mb: u64, free_mb: u64, expected: u32| {
-            assert_eq!(percent_of(&defrag, live_mb << 20, free_mb << 20), expected, "{free_mb} of {live_mb}");
-        };
-        check(1000, 99, 0);
-        check(100, 99, 0);
-        check(1000, 100, 1);
-        check(1000, 550, 13);
-        check(1000, 1000, 25);
-        check(1000, 9000, 25);
-        check(0, 0, 0);
-        let step = Defrag { threshold_upper: 10, ..defrag };
-        assert_eq!(percent_of(&step, 1000 << 20, 100 << 20), 25);
-        let backwards = Defrag { cycle_min: 50, cycle_max: 20, ..defrag };
-        assert_eq!(percent_of(&backwards, 1000 << 20, 1000 << 20), 20);
-    }
 
     #[test]
     fn work_has_its_share_of_time() {

@@ -2,7 +2,6 @@
 
 use super::row::{Row, Type, Value, counter, field, gauge, metric, none};
 use super::snapshot::Snapshot;
-use crate::upkeep::compaction::share_percent;
 use isotherm_node::effects::pubsub::Kind;
 use isotherm_node::observe::counter::Counter;
 use isotherm_node::observe::stats::CycleCounters;
@@ -86,7 +85,7 @@ pub const STATS: &[Row] = &[
     gauge("active_defrag_key_misses", "redis_defrag_key_misses", none),
     field("total_active_defrag_time", |s| (s.counts().compaction_run_us / 1000).into()),
     field("current_active_defrag_time", |s| (s.node.memory.compaction.run_us() / 1000).into()),
-    gauge("isotherm_compaction_cpu_percent", "*", |s| share_percent(s.node).into()),
+    gauge("isotherm_compaction_cpu_percent", "*", |s| s.node.compaction_share_percent().into()),
     counter("isotherm_compaction_cpu_milliseconds", "*_total", |s| (s.counts().compaction_us / 1000).into()),
     counter("isotherm_huge_pages_cpu_milliseconds", "*_total", |s| (s.counts().collapse_us / 1000).into()),
     gauge("tracking_total_keys", "redis_*", |s| s.node.trackers.keys().into()),
