@@ -144,7 +144,7 @@ impl Outbox {
     }
 
     /// Replies that have waited since `before`, for more than `reached`, are replaced by `error` each;
-    /// messages and pushes between them leave as they are. How many were replaced.
+    /// messages, pushes and errors between them leave as they are. How many were replaced.
     pub fn refuse_held(
         &mut self,
         reached: LogOffset,
@@ -177,7 +177,8 @@ impl Outbox {
                 .find_end(&bytes[at..to])?
                 .ok_or(BadReply { reason: "a reply without its end" })?;
             match bytes[at] {
-                b'>' => refused.extend_from_slice(&bytes[at..at + len]),
+                // An error stays too: its command has applied nothing.
+                b'>' | b'-' => refused.extend_from_slice(&bytes[at..at + len]),
                 _ => {
                     refused.extend_from_slice(error);
                     count += 1;
