@@ -6,14 +6,17 @@
 //! ```
 //! Levels: `.` debug, `-` verbose, `*` notice, `#` warning. The formats logfmt and json say the same by name:
 //! `{"pid":4711,"role":"primary","timestamp":"...","level":"notice","message":"..."}`. Writing is done by the
-//! thread that logs, one `write` a line, so that lines of several threads never mix.
+//! thread that logs, one `write` a line, so that lines of several threads never mix. Standard output may be a
+//! pipe that is full: lines that it does not take within [`PIPE_PATIENCE`] are dropped and counted, so that
+//! no thread waits for its reader.
 
 use isotherm_stdx::Slot;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::borrow::Cow;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -32,6 +35,13 @@ pub enum Level {
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
 /// Most bytes of the name of a key in a message. Each is up to 4 there, and the text around it is short.
 const KEY_BYTES_MAX: usize = MESSAGE_BYTES_MAX / 4 / 2;
+
+/// Bytes that a pipe takes as a whole once it is reported as writable: PIPE_BUF on Linux.
+const PIPE_BYTES: usize = 4096;
+/// Wait for the reader of a pipe that is full. Afterwards lines do not wait until it has read.
+const PIPE_PATIENCE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// Lines that standard output did not take since it took the last one.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
 
 /// Lines below it are not written.
 static LEVEL: AtomicU8 = AtomicU8::new(Level::Notice as u8);
@@ -223,8 +233,38 @@ fn write(text: &str) {
     let _ = match path.as_ref() {
         // Opened for each line, so that a file moved away by logrotate is made anew.
         Some(path) => open(path).and_then(|mut file| file.write_all(text.as_bytes())),
-        None => io::stdout().lock().write_all(text.as_bytes()),
+        None => write_to_stdout(text),
     };
+}
+
+fn write_to_stdout(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    let dropped = DROPPED.load(Ordering::Relaxed);
+    let patience = if dropped == 0 { PIPE_PATIENCE } else { Timespec::default() };
+    let takes = |stdout: &io::StdoutLock<'_>, patience: &Timespec| {
+        !matches!(poll(&mut [PollFd::new(stdout, PollFlags::OUT)], Some(patience)), Ok(0))
+    };
+    if !takes(&stdout, &patience) {
+        DROPPED.store(dropped + 1, Ordering::Relaxed);
+        return Ok(());
+    }
+    if dropped > 0 {
+        DROPPED.store(0, Ordering::Relaxed);
+        stdout.write_all(
+            format!("... {dropped} lines of the log are missing: the pipe was full\n").as_bytes(),
+        )?;
+        stdout.flush()?;
+    }
+    for piece in text.as_bytes().chunks(PIPE_BYTES) {
+        if !takes(&stdout, &PIPE_PATIENCE) {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+            break;
+        }
+        stdout.write_all(piece)?;
+        // Without it the rest of a line without an end stays in the buffer.
+        stdout.flush()?;
+    }
+    Ok(())
 }
 
 fn open(path: &PathBuf) -> io::Result<File> {

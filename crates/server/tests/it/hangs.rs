@@ -8,10 +8,11 @@
 //!   SHUTDOWN, SIGTERM      .           .            .            .               .         the process ends
 //! ```
 
-use crate::common::{Client, Server, encode, text_field, wait_until};
+use crate::common::{Client, Server, binary, encode, free_port, text_field, wait_until};
 use crate::swap::Folder;
 use crate::swap_faults::{fault, with_cold};
-use std::process::ExitStatus;
+use std::net::TcpStream;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// A reply that takes longer does not come. A tenth of it, on a quiet machine.
@@ -319,4 +320,33 @@ fn each_command_is_answered_beside_each_thing_that_hangs() {
         let failed = runs.into_iter().filter_map(|run| run.join().err()).count();
         assert_eq!(failed, 0);
     });
+}
+
+struct Killed(Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        _ = self.0.kill();
+        _ = self.0.wait();
+    }
+}
+
+/// Standard output is a pipe that is full: lines of the log are dropped, and no client waits for its
+/// reader.
+#[test]
+fn a_log_without_a_reader_holds_up_no_client() {
+    const PIPE_BYTES: usize = 64 << 10;
+    let port = free_port();
+    let mut command = Command::new(binary());
+    command.args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--enable-debug-command", "yes"]);
+    command.args(NO_SAVES).stdout(Stdio::piped()).current_dir(std::env::temp_dir());
+    let mut process = Killed(command.spawn().unwrap());
+    wait_until("it listens", || TcpStream::connect(("127.0.0.1", port)).is_ok());
+    let mut client = Client::over(TcpStream::connect(("127.0.0.1", port)).unwrap());
+    let line = format!("DEBUG LOG {}", "x".repeat(3000));
+    (0..PIPE_BYTES / 2000).for_each(|_| client.check(&line, "+OK\r\n"));
+    Client::over(TcpStream::connect(("127.0.0.1", port)).unwrap()).check("PING", "+PONG\r\n");
+    let pid = process.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    wait_until("it ends", || process.0.try_wait().unwrap().is_some());
 }
