@@ -10,6 +10,11 @@ use isotherm_node::mail::tasks::Tasks;
 use isotherm_node::request::entry::{Entry, Locks};
 use isotherm_node::session::{NO_COMMAND, ReplyMode, Session};
 use isotherm_runtime::log;
+use isotherm_runtime::time::unix_now;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
+
+/// Time after such a line of the log without another.
+const ATTACK_REST_S: u64 = 60;
 
 /// A request is refused with this error; `command` if it names one.
 pub fn refuse(
@@ -106,9 +111,15 @@ pub fn protocol_error(exec: &mut Exec, session: &mut Session, reply: &mut Reply,
     log::verbose(format!("Protocol error ({}) from client: id={}", error.log_text(), session.id()));
 }
 
-/// An HTTP request has come.
+/// Notes that an HTTP request has come, once a minute: every client can send them.
 #[cold]
 pub fn log_attack(addr: &str) {
+    static LAST_S: AtomicI64 = AtomicI64::new(i64::MIN);
+    let (now_s, last_s) = (unix_now().0 / 1000, LAST_S.load(Relaxed));
+    if now_s.saturating_sub(last_s).unsigned_abs() <= ATTACK_REST_S {
+        return;
+    }
+    LAST_S.store(now_s, Relaxed);
     log::warning(format!(
         "Possible SECURITY ATTACK detected. It looks like somebody is sending POST or Host: commands to Isotherm. \
          This is likely due to an attacker attempting to use Cross Protocol Scripting to compromise your Isotherm \
