@@ -49,6 +49,11 @@ pub fn files(node: &Node) -> AofFiles {
 // has all of it.
 /// Returns why `dir`, which was changed, cannot be what it is now.
 pub fn refuse_folder(node: &Node) -> Result<(), &'static str> {
+    // COMPAT(cluster): CONFIG SET dir is refused in a member of a cluster; Valkey writes nodes.conf there
+    // from then on. Why: until it has, the next start would be a new node without slots.
+    if node.cluster.get().is_some() {
+        return Err("nodes.conf is in it, which stays");
+    }
     let Some(_alone) = node.aof.try_switching() else {
         return Err("the append-only file is being switched on or off");
     };
