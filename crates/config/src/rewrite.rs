@@ -86,6 +86,9 @@ impl Config {
         let included = dry::read_included(&before, &file.folder, others.check_user)
             .map_err(|error| no_start(error.reason()))?;
         let text = self.rewritten(&before, all, (others.user_lines)(&included.users), &included);
+        if text.len() as u64 > FILE_BYTES_MAX {
+            return Err(no_start(format!("the file would exceed {} MB", FILE_BYTES_MAX >> 20)));
+        }
         let tried = dry::try_out(&text, file, others.rename, others.check_user)
             .map_err(|error| no_start(error.reason()))?;
         (others.check_users)(&tried).map_err(no_start)?;

@@ -1,7 +1,8 @@
 //! The logs of commands that were slow, of large requests and of large replies: SLOWLOG and COMMANDLOG.
 //!
 //! A worker compares what a command took with plain numbers of its own; only what exceeds one of them comes
-//! here, under a lock. Arguments are cut, so that an entry is at most 32 x 128 B and some words.
+//! here, under a lock. Arguments and the client's name are cut, so that an entry
+//! is at most 33 x 128 B and some words.
 
 use isotherm_resp::Args;
 use std::collections::VecDeque;
@@ -100,7 +101,9 @@ impl CommandLog {
                 value,
                 arguments: kept_arguments(ran.command, ran.args),
                 addr: ran.addr.into(),
-                name: ran.name.into(),
+                // COMPAT(observability): SLOWLOG and COMMANDLOG keep the first 128 bytes of a client's name;
+                // Valkey keeps it whole. Why: a name may have 512 MB, and the log has 128 entries.
+                name: ran.name[..ran.name.floor_char_boundary(ARGUMENT_BYTES_MAX)].into(),
             });
         }
         log.entries.truncate(kind.len_max(config));

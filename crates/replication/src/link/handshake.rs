@@ -137,14 +137,18 @@ pub fn judge_ping(line: &[u8]) -> Result<(), Failure> {
     if is_fine { Ok(()) } else { Err(Failure::Ping(text(line))) }
 }
 
+/// Largest offset at which a primary may begin. A stream of 1 GB a second comes from there to the end of what
+/// files can say, 2^63, in 146 years.
+const OFFSET_MAX: u64 = 1 << 62;
+
 pub enum Answer {
     Full(Position),
     Continue(Option<ReplId>),
 }
 
-// COMPAT(replication): A primary that answers PSYNC with an error is asked again later; Valkey tries SYNC then, and goes on
-// without a history after a +FULLRESYNC that it cannot read. Why: every server since 2.8 knows PSYNC, and a stream without a
-// place in a history cannot be followed after a restart.
+// COMPAT(replication): A primary that answers PSYNC with an error is asked again later; Valkey tries SYNC
+// then, and goes on without a history after a +FULLRESYNC that it cannot read. Why: every server since 2.8
+// knows PSYNC, and a stream without a place in a history cannot be followed after a restart.
 pub fn judge_psync(line: &[u8], asked: Option<Position>) -> Result<Answer, Failure> {
     if let Some(rest) = line.strip_prefix(b"+FULLRESYNC") {
         return full(rest).map(Answer::Full).ok_or_else(|| Failure::BadFull(text(line)));
@@ -171,6 +175,7 @@ pub fn judge_psync(line: &[u8], asked: Option<Position>) -> Result<Answer, Failu
 fn full(rest: &[u8]) -> Option<Position> {
     let rest = rest.strip_prefix(b" ")?;
     let (id, offset) = rest.split_at_checked(ReplId::LEN)?;
-    let offset = parse_i64(offset.strip_prefix(b" ")?)?;
-    Some(Position { id: ReplId::parse(id)?, end: LogOffset(u64::try_from(offset).ok()?) })
+    let offset = parse_i64(offset.strip_prefix(b" ")?).and_then(|offset| u64::try_from(offset).ok());
+    let end = LogOffset(offset.filter(|offset| *offset <= OFFSET_MAX)?);
+    Some(Position { id: ReplId::parse(id)?, end })
 }

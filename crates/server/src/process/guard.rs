@@ -182,12 +182,14 @@ fn progress(node: &Node) -> Progress {
 
 /// Says what a process that hangs has not saved.
 fn final_message(node: &'static Node) -> String {
-    let lost = match node.aof.is_on() && !node.aof.awaits_base.load(SeqCst) {
+    let is_on = node.aof.is_on() || node.process.wish.is_closing();
+    let lost = match is_on && !node.aof.awaits_base.load(SeqCst) {
         true => not_synced(node),
         false => not_in_file(node),
     };
     format!(
-        "The process does not come to its end: a disk does not answer, or a script runs on. Exiting now. {lost}"
+        "The process does not come to its end: a disk does not answer or is full, or a script runs on. Exiting \
+         now. {lost}"
     )
 }
 

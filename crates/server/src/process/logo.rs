@@ -35,8 +35,8 @@ fn picture(mode: &str, port: u16, pid: u32) -> String {
 /// Returns the text of LOLWUT: the lines of the logo, the isotherms of a hot spot. Clients that only know
 /// Valkey or Redis look for its name.
 pub fn lolwut(config: &Config) -> String {
-    // COMPAT(observability): LOLWUT draws one picture, whatever its arguments, and names the version that HELLO
-    // reports. Why: tools read the version from it.
+    // COMPAT(observability): LOLWUT draws one picture, whatever its arguments, and names the version that
+    // HELLO reports. Why: tools read the version from it.
     const LINES: &str = r"
        .-----------.
     .-'  .-------.  '-.

@@ -237,8 +237,9 @@ pub fn find_data(node: &'static Node) -> Result<Option<Data>, String> {
         aof::ended::warn_beside(node);
         return Ok(file.map(Data::Rdb));
     }
-    // COMPAT(persistence): With `appendonly yes`, an RDB file and no append-only file the RDB file is loaded and becomes the first
-    // base; Valkey starts without data, and writes over the RDB file later. Why: the data would be lost by a change of one parameter.
+    // COMPAT(persistence): With `appendonly yes`, an RDB file and no append-only file the RDB file is loaded
+    // and becomes the first base; Valkey starts without data, and writes over the RDB file later. Why: the
+    // data would be lost by a change of one parameter.
     Ok(Some(Data::Aof(file)))
 }
 

@@ -19,10 +19,10 @@ const VARIABLE: &str = "MALLOC_CONF";
 const MARK: &str = "ISOTHERM_MALLOC_CONF";
 
 // COMPAT(server): The parameters `jemalloc-*` (except `jemalloc-bg-thread`), `allocator-stats-at-exit` and
-// `compaction-cpu-percent` are Isotherm's. `jemalloc-narenas` and others that jemalloc reads before `main` make the
-// process execute itself again (`exec`, same process id) with `MALLOC_CONF` in its environment, which the user's own
-// `MALLOC_CONF` overrides. With another allocator they have no effect, which is logged; CONFIG SET of a decay time
-// is an error there. Why: jemalloc cannot change these options later.
+// `compaction-cpu-percent` are Isotherm's. `jemalloc-narenas` and others that jemalloc reads before `main`
+// make the process execute itself again (`exec`, same process id) with `MALLOC_CONF` in its environment,
+// which the user's own `MALLOC_CONF` overrides. With another allocator they have no effect, which is logged;
+// CONFIG SET of a decay time is an error there. Why: jemalloc cannot change these options later.
 /// Parameters and options that are read at start.
 const AT_START: [(Id, &str); 4] = [
     (NARENAS, "narenas"),

@@ -13,11 +13,12 @@ pub const CHANGED: &str = env!("ISOTHERM_CHANGED");
 
 /// Names of files of this program that stand for Valkey's: what starts these reads the version out of its
 /// line.
-const THEIR_NAMES: [&str; 2] = ["valkey-server", "redis-server"];
+const THEIR_NAMES: [&str; 4] = ["valkey-server", "redis-server", "valkey-sentinel", "redis-sentinel"];
 
-// COMPAT(server): `--version` prints Valkey's line where the file of the program is called `valkey-server` or
-// `redis-server`, with `isotherm=` and the own version at its end, and a line of Isotherm's under any other
-// name. Why: scripts and test tools compare that version, and under its own name the program says what it is.
+// COMPAT(server): `--version` prints Valkey's line where the file of the program is called `valkey-server`,
+// `redis-server`, `valkey-sentinel` or `redis-sentinel`, with `isotherm=` and the own version at its end, and
+// a line of Isotherm's under any other name. Why: scripts and test tools compare that version, and under its
+// own name the program says what it is.
 /// Returns the line of `--version`. `program`: as it was called.
 pub fn line(program: &OsStr) -> String {
     let allocator = isotherm_allocator::name();
@@ -45,7 +46,7 @@ mod tests {
 
     #[test]
     fn under_its_names_it_says_what_valkey_says() {
-        for name in ["valkey-server", "redis-server", "/usr/bin/redis-server", "../valkey-server"] {
+        for name in ["valkey-server", "redis-server", "/usr/bin/redis-server", "../valkey-sentinel"] {
             let line = line(name.as_ref());
             let words: Vec<&str> = line.trim_end().split(' ').collect();
             let names: Vec<&str> = words.iter().map(|word| word.split('=').next().unwrap()).collect();
