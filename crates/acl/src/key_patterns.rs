@@ -180,8 +180,9 @@ impl ChannelPatterns {
         }
     }
 
-    // COMPAT(users): The pattern of PSUBSCRIBE has to be one of the user's channel patterns to its last byte; Valkey compares up
-    // to the first NUL. Why: what stands behind it could be anything, and is part of the pattern.
+    // COMPAT(users): The pattern of PSUBSCRIBE has to be one of the user's channel patterns to its last byte;
+    // Valkey compares up to the first NUL. Why: what stands behind it could be anything, and is part of the
+    // pattern.
     /// `is_pattern`: what is asked for is a pattern itself (PSUBSCRIBE), and has to be one of these to the
     /// byte.
     pub fn permit(&self, channel: &[u8], is_pattern: bool) -> bool {

@@ -92,8 +92,8 @@ impl Entry {
     }
 }
 
-// COMPAT(users): Names in ACL LOG are cut after 256 bytes. Valkey keeps them whole. Why: 128 entries with names
-// of 512 MB would fit the protocol, and a client without rights chooses them.
+// COMPAT(users): Names in ACL LOG are cut after 256 bytes. Valkey keeps them whole. Why: 128 entries with
+// names of 512 MB would fit the protocol, and a client without rights chooses them.
 /// Returns a name, or a line, as it is kept.
 fn kept(name: &[u8], bytes_max: usize) -> Vec<u8> {
     match name.split_at_checked(bytes_max) {

@@ -490,9 +490,9 @@ impl Reading {
 /// The environment's word for us: `ISOTHERMCLI_AUTH`, or under the names that machines with Valkey or Redis
 /// have set already.
 pub fn ours_or_theirs(name: &str) -> Option<String> {
-    // COMPAT(tools): Environment variables and files of isotherm-cli have names of their own (`ISOTHERMCLI_AUTH`,
-    // `~/.isothermcli_history`, `~/.isothermclirc`); `VALKEYCLI_*` and `REDISCLI_*` are read too. Messages name
-    // isotherm-cli and Isotherm. Why: both tools can be used on one machine.
+    // COMPAT(tools): Environment variables and files of isotherm-cli have names of their own
+    // (`ISOTHERMCLI_AUTH`, `~/.isothermcli_history`, `~/.isothermclirc`); `VALKEYCLI_*` and `REDISCLI_*` are
+    // read too. Messages name isotherm-cli and Isotherm. Why: both tools can be used on one machine.
     ["ISOTHERMCLI", "VALKEYCLI", "REDISCLI"]
         .iter()
         .find_map(|tool| std::env::var_os(format!("{tool}_{name}")))

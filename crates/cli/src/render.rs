@@ -102,8 +102,8 @@ impl Style {
                     self.raw(out, value);
                 }
             }
-            // COMPAT(tools): isotherm-cli shows big numbers and bulk errors, and omits attributes; valkey-cli gives
-            // up on all three. Why: RESP3 has them.
+            // COMPAT(tools): isotherm-cli shows big numbers and bulk errors, and omits attributes; valkey-cli
+            // gives up on all three. Why: RESP3 has them.
             Value::Attributed(_, value) => self.raw(out, value),
         }
     }

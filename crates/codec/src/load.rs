@@ -188,9 +188,9 @@ fn load_part(
             zset.iter().try_for_each(|(member, score)| new_if(edit.set(member, score)?.is_added()))
         })),
         // COMPAT(transfer): RESTORE and RDB files cut lists and streams into nodes anew, by the current
-        // parameters: OBJECT ENCODING of a list, the tree in XINFO STREAM and what `MAXLEN ~` removes may differ
-        // afterwards if nodes had another size or deleted entries. Why: the bytes of nodes are those of another
-        // format here.
+        // parameters: OBJECT ENCODING of a list, the tree in XINFO STREAM and what `MAXLEN ~` removes may
+        // differ afterwards if nodes had another size or deleted entries. Why: the bytes of nodes are those
+        // of another format here.
         RdbValue::List(texts) => finished(txn.edit_list(db, key, limits, |list| load_list(list, texts))),
         RdbValue::Stream(value) => finished(txn.edit_stream(db, key, limits, |edit| {
             stream::load_blocks(edit, value)?;

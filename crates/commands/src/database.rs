@@ -88,10 +88,11 @@ fn flushdb(call: &mut Call<'_, '_, '_>) -> Outcome {
     flush(call, Some(call.db))
 }
 
-// COMPAT(keys): FLUSHALL and FLUSHDB without SYNC answer when the keys are gone and 50,000 entries, pages and slots
-// are freed; the rest is freed in the background. With SYNC the reply waits until all are freed, and the worker of
-// that client serves no other client until then, while other workers go on. `lazyfree-lazy-user-flush` has no
-// effect. Why: freeing never blocks the other workers, so there is nothing to choose.
+// COMPAT(keys): FLUSHALL and FLUSHDB without SYNC answer when the keys are gone and 50,000 entries, pages and
+// slots are freed; the rest is freed in the background. With SYNC the reply waits until all are freed, and
+// the worker of that client serves no other client until then, while other workers go on.
+// `lazyfree-lazy-user-flush` has no effect. Why: freeing never blocks the other workers, so there is nothing
+// to choose.
 /// Number of entries, pages and slots that are gone through before the answer, without SYNC: some 5 ms. The
 /// rest is freed in the background.
 const FREED_BEFORE_ANSWER_MAX: u64 = 50_000;

@@ -100,10 +100,10 @@ pub const PARAMS: &[Param] = &[
     signed("active-defrag-threshold-lower", 10, 0, 1000).works("With activedefrag: fragmentation in percent from which compaction may use active-defrag-cycle-min."),
     signed("active-defrag-threshold-upper", 100, 0, 1000).works("With activedefrag: fragmentation in percent from which compaction may use active-defrag-cycle-max."),
     signed("active-expire-effort", 1, 1, 10).apply(Apply::Timers).works("CPU share of the active expiry cycle, from 1 (least) to 10."),
-    // COMPAT(memory): Compaction of memory always runs, within `compaction-cpu-percent`, and cannot be switched off
-    // (1 is the least). `activedefrag yes` raises its CPU budget to what Valkey's thresholds and
-    // `active-defrag-cycle-min` and `-max` give, where that is more. Why: memory of deleted keys can only be reused
-    // for other sizes after compaction.
+    // COMPAT(memory): Compaction of memory always runs, within `compaction-cpu-percent`, and cannot be
+    // switched off (1 is the least). `activedefrag yes` raises its CPU budget to what Valkey's thresholds and
+    // `active-defrag-cycle-min` and `-max` give, where that is more. Why: memory of deleted keys can only be
+    // reused for other sizes after compaction.
     flag("activedefrag", false).works("Compaction always runs, within compaction-cpu-percent; yes raises that budget to what Valkey would spend (active-defrag-*)."),
     flag("activerehashing", true).no_effect("there are no hash tables to rehash: pages are split one at a time"),
     flag("allocator-stats-at-exit", false).works("Log the report of MEMORY MALLOC-STATS at shutdown. Isotherm only."),
@@ -171,8 +171,8 @@ pub const PARAMS: &[Param] = &[
     signed("commandlog-request-larger-than", 1 << 20, -1, i64::MAX).works("Log commands whose request has this many bytes or more; -1 disables it."),
     unsigned("commandlog-slow-execution-max-len", 128, 0, i64::MAX).alias("slowlog-max-len").works("Length of the slow log."),
     signed("compaction-cpu-percent", 25, 1, 99).works("CPU budget of compaction while there is memory to reclaim, in percent of one CPU. Isotherm only."),
-    // COMPAT(server): A crash is reported in the format of Rust's panics, without Valkey's crash report. Why: the
-    // report describes Valkey's internals.
+    // COMPAT(server): A crash is reported in the format of Rust's panics, without Valkey's crash report. Why:
+    // the report describes Valkey's internals.
     flag("crash-log-enabled", true).no_effect("a crash prints Rust's own report"),
     flag("crash-memcheck-enabled", true).no_effect("a crash prints Rust's own report"),
     flag("daemonize", false).immutable().works("Run in the background."),
@@ -196,9 +196,9 @@ pub const PARAMS: &[Param] = &[
     signed("hz", 10, 0, INT_MAX).clamp(1, 500).apply(Apply::Timers).works("Frequency of background work per second, clamped to 1..500."),
     text("ignore-warnings", "").no_effect("warnings at start cannot be silenced"),
     flag("import-mode", false).works("Disable active expiry; only clients of CLIENT IMPORT-SOURCE still see expired keys."),
-    // COMPAT(server): `io-threads` is the number of workers, and each worker runs commands itself; in Valkey a main
-    // thread runs all commands. CONFIG SET takes effect at the next start. Why: all cores share one keyspace, so no
-    // thread has to run commands for others.
+    // COMPAT(server): `io-threads` is the number of workers, and each worker runs commands itself; in Valkey
+    // a main thread runs all commands. CONFIG SET takes effect at the next start. Why: all cores share one
+    // keyspace, so no thread has to run commands for others.
     signed("io-threads", WORKERS_BY_CPUS, 1, 256).apply(Apply::Workers).works("Number of workers; the default is the number of CPUs that the process may use. A change takes effect at the next start."),
     flag("io-threads-always-active", false).hidden().no_effect("workers always run"),
     flag("jemalloc-arena-per-worker", false).works("Give each worker an arena of its own. A change takes effect at the next start. Isotherm only."),

@@ -45,8 +45,8 @@ pub struct Dump<'a> {
 
 impl<'a> Dump<'a> {
     pub fn open(payload: &'a [u8], checks: Checks) -> Result<Dump<'a>, DumpError> {
-        // COMPAT(transfer): RESTORE refuses a value that extends into the footer of its payload. Why: version and
-        // checksum are no part of the value.
+        // COMPAT(transfer): RESTORE refuses a value that extends into the footer of its payload. Why: version
+        // and checksum are no part of the value.
         let body = payload.len().checked_sub(FOOTER_BYTES).ok_or(DumpError::VersionOrChecksum)?;
         let (summed, checksum) = payload.split_at(body + VERSION_BYTES);
         let version = u16::from_le_bytes([payload[body], payload[body + 1]]);

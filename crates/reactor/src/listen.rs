@@ -83,7 +83,8 @@ fn unix_socket() -> io::Result<OwnedFd> {
 /// Removes a socket whose process has ended: the bind would fail. A file that is no socket stays, and so does
 /// a socket at which connections are accepted or wait.
 // COMPAT(server): `unixsocket` with the path of another kind of file, or of a socket at which another process
-// listens, is refused; Valkey removes both. Why: the file may be data, and the other server would be out of reach.
+// listens, is refused; Valkey removes both. Why: the file may be data, and the other server would be out of
+// reach.
 fn remove_unused(path: &Path, address: &net::SocketAddrUnix) -> io::Result<()> {
     let kind = match std::fs::symlink_metadata(path) {
         Ok(found) => found.file_type(),

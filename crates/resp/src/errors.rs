@@ -5,13 +5,15 @@
 
 use crate::request::Args;
 
-// --- keys and types ------------------------------------------------------------------------------------------------
+// --- keys and types
+// ------------------------------------------------------------------------------------------------
 pub const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 pub const NO_SUCH_KEY: &str = "ERR no such key";
 pub const SAME_OBJECT: &str = "ERR source and destination objects are the same";
 pub const BUSY_KEY: &str = "BUSYKEY Target key name already exists.";
 
-// --- arguments -----------------------------------------------------------------------------------------------------
+// --- arguments
+// -----------------------------------------------------------------------------------------------------
 pub const SYNTAX: &str = "ERR syntax error";
 pub const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 pub const NOT_A_FLOAT: &str = "ERR value is not a valid float";
@@ -26,7 +28,8 @@ pub const PROTOCOL_NOT_AN_INTEGER: &str = "ERR Protocol version is not an intege
 pub const UNSUPPORTED_PROTOCOL: &str = "NOPROTO unsupported protocol version";
 pub const NO_SUCH_CLIENT: &str = "ERR No such client";
 
-// --- strings -------------------------------------------------------------------------------------------------------
+// --- strings
+// -------------------------------------------------------------------------------------------------------
 pub const STRING_TOO_LONG: &str = "ERR string exceeds maximum allowed size (proto-max-bulk-len)";
 pub const INCREMENT_OVERFLOW: &str = "ERR increment or decrement would overflow";
 pub const DECREMENT_OVERFLOW: &str = "ERR decrement would overflow";
@@ -36,16 +39,19 @@ pub const LCS_LEN_AND_IDX: &str = "ERR If you want both the length and indexes, 
 pub const LCS_OUT_OF_MEMORY: &str =
     "ERR Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len";
 
-// --- expiry --------------------------------------------------------------------------------------------------------
+// --- expiry
+// --------------------------------------------------------------------------------------------------------
 pub const NX_WITH_XX_GT_LT: &str = "ERR NX and XX, GT or LT options at the same time are not compatible";
 pub const GT_WITH_LT: &str = "ERR GT and LT options at the same time are not compatible";
 
-// --- transactions --------------------------------------------------------------------------------------------------
+// --- transactions
+// --------------------------------------------------------------------------------------------------
 pub const EXEC_WITHOUT_MULTI: &str = "ERR EXEC without MULTI";
 pub const DISCARD_WITHOUT_MULTI: &str = "ERR DISCARD without MULTI";
 pub const EXEC_ABORT: &str = "EXECABORT Transaction discarded because of previous errors.";
 
-// --- the state of the server -----------------------------------------------------------------------------------------
+// --- the state of the server
+// -----------------------------------------------------------------------------------------
 pub const OUT_OF_MEMORY: &str = "OOM command not allowed when used memory > 'maxmemory'.";
 /// Ours: of walks over keys on disk.
 pub const NOT_READ_HERE: &str =
@@ -54,10 +60,10 @@ pub const NOT_READ_HERE: &str =
 pub const UNREADABLE: &str = "SWAPERR A value that this command needs cannot be read from disk";
 pub const READ_TOO_SLOW: &str =
     "SWAPERR The disk brought nothing of what this command needs for longer than swap-read-timeout";
-// COMPAT(memory): A write that finds no memory although `maxmemory` is not reached (an arena of 64 GB is full, or
-// the kernel refuses) is answered `OOM command not allowed: no memory available for this key.` With `maxmemory` and
-// an eviction policy, keys are evicted for later writes; without `maxmemory` none are. Why: Valkey has no such
-// limit, and ends when the system refuses memory.
+// COMPAT(memory): A write that finds no memory although `maxmemory` is not reached (an arena of 64 GB is
+// full, or the kernel refuses) is answered `OOM command not allowed: no memory available for this key.` With
+// `maxmemory` and an eviction policy, keys are evicted for later writes; without `maxmemory` none are. Why:
+// Valkey has no such limit, and ends when the system refuses memory.
 /// `maxmemory` is not what was met: the memory for the keys of some slots has ended. Valkey has no such
 /// limit.
 pub const NO_MEMORY_FOR_KEY: &str = "OOM command not allowed: no memory available for this key.";
@@ -100,7 +106,8 @@ pub const LFU_NOT_SELECTED: &str = "ERR An LFU maxmemory policy is not selected,
 pub const LFU_SELECTED: &str = "ERR An LFU maxmemory policy is selected, idle time not tracked. \
     Please note that when switching between policies at runtime LRU and LFU data will take some time to adjust.";
 
-// --- who is asking -------------------------------------------------------------------------------------------------
+// --- who is asking
+// -------------------------------------------------------------------------------------------------
 pub const NO_AUTH: &str = "NOAUTH Authentication required.";
 pub const WRONG_PASS: &str = "WRONGPASS invalid username-password pair or user is disabled.";
 pub const AUTH_WITHOUT_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the default \
@@ -109,10 +116,12 @@ pub const HELLO_NO_AUTH: &str = "NOAUTH HELLO must be called with the client alr
     HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol \
     version at the same time";
 
-// --- a cluster -----------------------------------------------------------------------------------------------------
+// --- a cluster
+// -----------------------------------------------------------------------------------------------------
 pub const CLUSTER_DISABLED: &str = "ERR This instance has cluster support disabled";
 
-// --- texts with parts ------------------------------------------------------------------------------------------------
+// --- texts with parts
+// ------------------------------------------------------------------------------------------------
 
 /// `command` is the full name in lower case, `config|get` for a subcommand.
 pub fn wrong_arity(command: &str) -> String {

@@ -128,8 +128,8 @@ impl Parser {
     pub fn parse(&mut self, buf: &mut [u8], limits: &Limits, spans: &mut Vec<Span>) -> Parsed {
         if self.state == State::Start {
             match buf.first() {
-                // COMPAT(protocol): A request that begins with the byte 0xff is a command of that name; Valkey skips
-                // the byte. Why: the protocol gives this byte no meaning.
+                // COMPAT(protocol): A request that begins with the byte 0xff is a command of that name;
+                // Valkey skips the byte. Why: the protocol gives this byte no meaning.
                 Some(b'*') => return self.parse_fresh(buf, limits, spans),
                 Some(_) => self.state = State::Inline,
                 None => return Parsed::Incomplete { wanted: 1 },

@@ -41,7 +41,8 @@ impl fmt::Display for LoadError {
     }
 }
 
-// COMPAT(scripts): server.log may be called while a library of functions loads. Why: Valkey 9.1.2 ends there by an assertion.
+// COMPAT(scripts): server.log may be called while a library of functions loads. Why: Valkey 9.1.2 ends there
+// by an assertion.
 /// Lua state for functions.
 pub struct FunctionInterpreter(Interpreter);
 

@@ -70,23 +70,27 @@ pub enum Progress {
     Suspended,
 }
 
-// COMPAT(scripts): string.find and its siblings fail with "pattern too complex" where a pattern has more than some 1,000
-// optional or repeated items; Valkey overflows its stack there and ends. Why: one script must not end the server.
+// COMPAT(scripts): string.find and its siblings fail with "pattern too complex" where a pattern has more than
+// some 1,000 optional or repeated items; Valkey overflows its stack there and ends. Why: one script must not
+// end the server.
 //
-// COMPAT(scripts): SCRIPT KILL also ends a script within one call of string.find, string.gsub, table.sort, table.insert or
-// string.rep, in the handler of an xpcall, or in the conversion of its result. Why: in Valkey such a script cannot be ended.
+// COMPAT(scripts): SCRIPT KILL also ends a script within one call of string.find, string.gsub, table.sort,
+// table.insert or string.rep, in the handler of an xpcall, or in the conversion of its result. Why: in Valkey
+// such a script cannot be ended.
 //
-// COMPAT(scripts): collectgarbage changes how garbage is collected for the rest of the script only; Valkey keeps what it has
-// set for all scripts. Why: a script that stops the collector would fill the memory for others.
+// COMPAT(scripts): collectgarbage changes how garbage is collected for the rest of the script only; Valkey
+// keeps what it has set for all scripts. Why: a script that stops the collector would fill the memory for
+// others.
 //
 // COMPAT(scripts): What cjson.encode_sparse_array, decode_max_depth and the like set holds for the rest of
 // the script; in Valkey for all that come after it. Why: a worker has interpreters of its own, so others
 // would have it or not by chance.
 //
-// COMPAT(scripts): pcall() without an argument is an error of the script. Why: Valkey reads past the end of its stack there.
+// COMPAT(scripts): pcall() without an argument is an error of the script. Why: Valkey reads past the end of
+// its stack there.
 //
-// COMPAT(scripts): math.random has a sequence for each interpreter, which begins as Valkey's does after its start. Why: a
-// worker has interpreters of its own.
+// COMPAT(scripts): math.random has a sequence for each interpreter, which begins as Valkey's does after its
+// start. Why: a worker has interpreters of its own.
 
 /// Lua state with the globals of the sandbox and compiled scripts.
 pub struct Interpreter {

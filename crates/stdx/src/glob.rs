@@ -16,9 +16,9 @@
 
 const STARS_MAX: usize = 1000;
 
-// COMPAT(keys): A glob pattern gives up, and matches nothing, once 16 million bytes of it, and 32 for each byte of the text, were compared
-// behind its stars without a match; 4 KB of both never come to that. Why: a star and 100 KB of `a` would keep a worker busy for minutes with
-// a key or a channel of 200 KB.
+// COMPAT(keys): A glob pattern gives up, and matches nothing, once 16 million bytes of it, and 32 for each
+// byte of the text, were compared behind its stars without a match; 4 KB of both never come to that. Why: a
+// star and 100 KB of `a` would keep a worker busy for minutes with a key or a channel of 200 KB.
 const FAILED_BYTES_MAX: usize = 16 << 20;
 const FAILED_BYTES_PER_TEXT_BYTE: usize = 32;
 

@@ -60,7 +60,8 @@ pub fn versions(words: &str) -> Result<Vec<&'static SupportedProtocolVersion>, R
         let version = match word.to_ascii_lowercase().as_str() {
             "tlsv1.2" => &TLS12,
             "tlsv1.3" => &TLS13,
-            // COMPAT(server): `tls-protocols` refuses TLSv1 and TLSv1.1. Why: they are not safe, and the library does not have them.
+            // COMPAT(server): `tls-protocols` refuses TLSv1 and TLSv1.1. Why: they are not safe, and the
+            // library does not have them.
             "tlsv1" | "tlsv1.1" => {
                 return Err(format!("{word} is not supported. Use 'TLSv1.2' and 'TLSv1.3'."));
             }

@@ -45,8 +45,8 @@ pub struct Job<'j> {
     pub swap_dir: Option<&'j Path>,
 }
 
-// COMPAT(tools): isotherm-check-aof counts the lines of each file from 1; valkey-check-aof goes on counting from file to file.
-// Why: the number is to lead to the line.
+// COMPAT(tools): isotherm-check-aof counts the lines of each file from 1; valkey-check-aof goes on counting
+// from file to file. Why: the number is to lead to the line.
 /// State of the reading.
 struct State<'i> {
     input: Input<'i>,
@@ -210,8 +210,8 @@ impl Job<'_> {
         Ok(Some(state.at))
     }
 
-    // COMPAT(tools): isotherm-check-aof checks the sums of commits that isotherm-server writes, and cuts at a torn one.
-    // Why: after a power failure bytes may be missing inside a value, which still parses.
+    // COMPAT(tools): isotherm-check-aof checks the sums of commits that isotherm-server writes, and cuts at a
+    // torn one. Why: after a power failure bytes may be missing inside a value, which still parses.
     /// Reports an open transaction or a damaged commit, once the reading has ended.
     fn finish_reading(
         &self,

@@ -113,8 +113,8 @@ fn is_rdb(report: &mut Report<'_>, path: &OsStr) -> Checked<bool> {
     if open(report, path)?.take(8).read_to_end(&mut head).is_err() {
         return report.fail([b"Cannot read file: ", bytes_of(path)].concat());
     }
-    // COMPAT(tools): isotherm-check-aof recognises bases of RDB version 80, which hold hashes whose fields expire;
-    // valkey-check-aof takes them for damaged commands. Why: both servers write and load them.
+    // COMPAT(tools): isotherm-check-aof recognises bases of RDB version 80, which hold hashes whose fields
+    // expire; valkey-check-aof takes them for damaged commands. Why: both servers write and load them.
     Ok(head.len() == 8 && (head.starts_with(b"REDIS") || begins_as_rdb(&head)))
 }
 

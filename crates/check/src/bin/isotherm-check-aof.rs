@@ -25,8 +25,8 @@ fn main() -> ExitCode {
         Asked::Check(options) => check(&mut report, &options, &mut stdin().lock()),
         Asked::Version => report.line(format!("isotherm-check-aof {VERSION}")),
         Asked::BadTimestamp => report.fail("Invalid timestamp, aborting..."),
-        // COMPAT(tools): isotherm-check-aof has an option more, `--swap-dir`, and names it when it is called wrongly. Why: bases of
-        // Isotherm alone refer to values in such a folder.
+        // COMPAT(tools): isotherm-check-aof has an option more, `--swap-dir`, and names it when it is called
+        // wrongly. Why: bases of Isotherm alone refer to values in such a folder.
         Asked::Usage => report.fail(format!(
             "Usage: {} [--swap-dir $folder] [--fix|--truncate-to-timestamp $timestamp] <file.manifest|file.aof>",
             program.to_string_lossy()

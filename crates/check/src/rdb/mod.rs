@@ -194,8 +194,9 @@ impl<'s> Check<'s> {
                     type_code: Some(code),
                 }));
             }
-            // COMPAT(tools): isotherm-check-rdb counts a collection without elements as a key; valkey-check-rdb reports an
-            // unexpected end of the file. Why: both servers skip such keys when they load the file.
+            // COMPAT(tools): isotherm-check-rdb counts a collection without elements as a key;
+            // valkey-check-rdb reports an unexpected end of the file. Why: both servers skip such keys when
+            // they load the file.
             Ok(Step::Item(Item::Empty(key))) => {
                 self.counts.keys += 1;
                 self.counts.note_expiry(key.expiry_ms, self.now_ms);
@@ -215,8 +216,8 @@ impl<'s> Check<'s> {
                 self.counts.lua_scripts += u64::from(name.eq_ignore_ascii_case(b"lua"));
                 [b"AUX FIELD ", c_string(name), b" = '", c_string(value), b"'"].concat()
             }
-            // COMPAT(tools): isotherm-check-rdb does not compile libraries of functions; it counts them. Why: it
-            // knows formats, and no Lua.
+            // COMPAT(tools): isotherm-check-rdb does not compile libraries of functions; it counts them. Why:
+            // it knows formats, and no Lua.
             Ok(Step::Item(Item::Function(_))) => {
                 self.counts.functions += 1;
                 return Ok(Next::Item);
@@ -319,7 +320,8 @@ impl<'s> Check<'s> {
     }
 
     // COMPAT(tools): isotherm-check-rdb names the offset where the value or field begins that cannot be read;
-    // valkey-check-rdb names where in it reading ended, and a line of its source. Why: the beginning is what a repair needs.
+    // valkey-check-rdb names where in it reading ended, and a line of its source. Why: the beginning is what
+    // a repair needs.
     fn show_fault(&self, report: &mut Report<'_>, fault: &Fault) -> Checked<()> {
         report.line("--- RDB ERROR DETECTED ---")?;
         report.line(format!("[offset {}] {}", fault.offset, fault.text))?;

@@ -5,8 +5,8 @@
 //!              2048 + 11 x 1024 = 13,312 counts x 8 B = 104 KB a worker
 //! ```
 
-// COMPAT(tools): isotherm-benchmark measures latencies to 1 us up to 2 ms (valkey-benchmark: 8 us); at a terminal
-// its progress line has a bar. Why: most commands take less than 8 us of server time.
+// COMPAT(tools): isotherm-benchmark measures latencies to 1 us up to 2 ms (valkey-benchmark: 8 us); at a
+// terminal its progress line has a bar. Why: most commands take less than 8 us of server time.
 /// Longer ones count as this.
 const LATENCY_US_MAX: u64 = 3_000_000;
 

@@ -139,8 +139,8 @@ impl Bench {
             for case in cases(&self.options, &mut data) {
                 if self.options.tests.is_none() && !self.server_knows(&case)? {
                     let name = String::from_utf8_lossy(&case.command[0]);
-                    // COMPAT(tools): isotherm-benchmark without -t reports tests whose command the server does not
-                    // know as skipped. Why: it serves every server of the protocol.
+                    // COMPAT(tools): isotherm-benchmark without -t reports tests whose command the server
+                    // does not know as skipped. Why: it serves every server of the protocol.
                     eprintln!("skipped: {}: the server does not know {name}", case.title);
                     continue;
                 }

@@ -127,8 +127,8 @@ impl Choices {
             "--cluster-only-replicas" => self.only_replicas = true,
             "--cluster-from-askpass" => self.ask_from_password = true,
             "--cluster-use-atomic-slot-migration" => self.atomic = true,
-            // COMPAT(tools): isotherm-cli --cluster rebalance takes --by-bytes and --by-cpu: slots weigh what CLUSTER
-            // SLOT-STATS says. Why: slots of equal number are seldom of equal size.
+            // COMPAT(tools): isotherm-cli --cluster rebalance takes --by-bytes and --by-cpu: slots weigh what
+            // CLUSTER SLOT-STATS says. Why: slots of equal number are seldom of equal size.
             "--by-bytes" | "--cluster-by-bytes" => self.by = By::Bytes,
             "--by-cpu" | "--cluster-by-cpu" => self.by = By::Cpu,
             _ => return false,

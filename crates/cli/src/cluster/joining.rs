@@ -29,9 +29,10 @@ pub fn meet_request(cluster: &Cluster, at: usize) -> Fallible<String> {
     Ok(request)
 }
 
-// COMPAT(tools): isotherm-cli --cluster create and add-node wait until all nodes know each other, look ten times a
-// second, and give up after ten minutes; valkey-cli waits until all agree about slots, looks once a second, for ever.
-// Why: a node that is not known yet can neither be followed nor checked, and a script is to end.
+// COMPAT(tools): isotherm-cli --cluster create and add-node wait until all nodes know each other, look ten
+// times a second, and give up after ten minutes; valkey-cli waits until all agree about slots, looks once a
+// second, for ever. Why: a node that is not known yet can neither be followed nor checked, and a script is to
+// end.
 pub fn wait(cluster: &mut Cluster) -> Fallible {
     say::line("Waiting for the cluster to join");
     let ids: Vec<String> = cluster.members.iter().map(|member| member.node.id.clone()).collect();

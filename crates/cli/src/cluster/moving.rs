@@ -179,8 +179,8 @@ pub fn auth(cluster: &Cluster) -> Vec<Vec<u8>> {
     }
 }
 
-// COMPAT(tools): isotherm-cli --cluster compares keys that both nodes have by DUMP where DEBUG is not allowed;
-// valkey-cli then asks for --cluster-replace. Why: DEBUG is not allowed by default.
+// COMPAT(tools): isotherm-cli --cluster compares keys that both nodes have by DUMP where DEBUG is not
+// allowed; valkey-cli then asks for --cluster-replace. Why: DEBUG is not allowed by default.
 /// Returns those of the keys that both nodes have with different values.
 fn different_keys<'a>(
     cluster: &mut Cluster,

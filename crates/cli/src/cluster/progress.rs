@@ -40,8 +40,9 @@ pub struct Progress {
     stop: Arc<AtomicBool>,
 }
 
-// COMPAT(tools): isotherm-cli --cluster reshard and rebalance show a bar at a terminal, unless --verbose is given, and
-// end behind a slot at Ctrl-C. Why: the lines of valkey-cli say little about the time that is left.
+// COMPAT(tools): isotherm-cli --cluster reshard and rebalance show a bar at a terminal, unless --verbose is
+// given, and end behind a slot at Ctrl-C. Why: the lines of valkey-cli say little about the time that is
+// left.
 impl Progress {
     pub fn new(total: usize, in_pipe: Style, verbose: bool) -> Progress {
         let style = if out_is_terminal() && !verbose { Style::Bar } else { in_pipe };

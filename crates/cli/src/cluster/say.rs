@@ -31,8 +31,8 @@ pub fn line(line: impl AsRef<str>) {
     put(format!("{}\n", line.as_ref()));
 }
 
-// COMPAT(tools): isotherm-cli --cluster colors its lines at a terminal only; valkey-cli wherever TERM names an xterm.
-// Why: a script that compares lines runs in such a shell too.
+// COMPAT(tools): isotherm-cli --cluster colors its lines at a terminal only; valkey-cli wherever TERM names
+// an xterm. Why: a script that compares lines runs in such a shell too.
 fn colored(color: &str, line: &str) {
     if has_color() && out_is_terminal() {
         put(format!("\x1b[{color}{line}\n\x1b[0m"));

@@ -9,8 +9,9 @@ use super::roster::Cluster;
 use super::say;
 use crate::Fallible;
 
-// COMPAT(tools): isotherm-cli --cluster check also names the host or availability zone whose loss stops the cluster,
-// and slots that are too large or hot; none of it changes the exit code. Why: both are found late otherwise.
+// COMPAT(tools): isotherm-cli --cluster check also names the host or availability zone whose loss stops the
+// cluster, and slots that are too large or hot; none of it changes the exit code. Why: both are found late
+// otherwise.
 pub fn say_dangers(cluster: &mut Cluster) -> Fallible {
     say::info(">>> Check hosts, availability zones and slots...");
     let zones = zones(cluster)?;

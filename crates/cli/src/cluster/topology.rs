@@ -16,10 +16,10 @@ use isotherm_stdx::{Prng, Slot};
 
 use crate::address::Address;
 
-// COMPAT(tools): isotherm-cli -c asks for the map of the cluster once MOVED comes a second time, from a random node,
-// and again only after many more redirections and some seconds; commands then go to the right node at once.
-// valkey-cli follows every MOVED and remembers nothing. Why: many clients that ask for the map at once overload its
-// nodes.
+// COMPAT(tools): isotherm-cli -c asks for the map of the cluster once MOVED comes a second time, from a
+// random node, and again only after many more redirections and some seconds; commands then go to the right
+// node at once. valkey-cli follows every MOVED and remembers nothing. Why: many clients that ask for the map
+// at once overload its nodes.
 /// The first MOVED may be the only one: a command from a shell. The second shows that there will be more.
 const MOVED_BEFORE_FIRST_MAP: u32 = 2;
 /// Later, this many since the last map, and ...

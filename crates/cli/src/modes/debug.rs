@@ -68,8 +68,8 @@ pub fn run(session: &mut Session, file: &Path, debug: Debug) -> Fallible<i32> {
 fn begin(session: &mut Session, command: &[Vec<u8>], debug: Debug) -> Fallible<Option<i32>> {
     let mode: &[u8] = if debug == Debug::Sync { b"sync" } else { b"yes" };
     let reply = call(session, &[b"SCRIPT", b"DEBUG", mode, engine(&command[1])])?;
-    // COMPAT(tools): isotherm-cli ends where SCRIPT DEBUG is refused, as it is by Isotherm without --ldb-sync-mode; valkey-cli goes on
-    // without a debugger. Why: the script would change the data, unseen.
+    // COMPAT(tools): isotherm-cli ends where SCRIPT DEBUG is refused, as it is by Isotherm without
+    // --ldb-sync-mode; valkey-cli goes on without a debugger. Why: the script would change the data, unseen.
     if let Some(error) = reply.as_error() {
         eprintln!("{}", String::from_utf8_lossy(error));
         if debug == Debug::Forked {
@@ -164,8 +164,8 @@ fn show(reply: &Value) -> bool {
         put(Style::new(Format::Raw).render(reply));
         return false;
     };
-    // COMPAT(tools): isotherm-cli colors the lines of the debugger at a terminal only; valkey-cli also where another program reads
-    // them. Why: that program would have to take the colors out.
+    // COMPAT(tools): isotherm-cli colors the lines of the debugger at a terminal only; valkey-cli also where
+    // another program reads them. Why: that program would have to take the colors out.
     let has_color = has_color() && out_is_terminal();
     let texts = lines.iter().map(|line| if let Value::Simple(text) = line { text.as_slice() } else { b"" });
     let shown: Vec<Vec<u8>> = texts

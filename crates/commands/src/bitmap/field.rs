@@ -278,8 +278,9 @@ fn write(call: &mut Call<'_, '_, '_>, parts: &[Part]) -> Outcome {
     if changes > 0 {
         changed(call, &key, changes);
     } else if is_longer {
-        // COMPAT(strings): BITFIELD whose writes all fail (OVERFLOW FAIL) lengthens the string and goes to the log and to
-        // replicas; Valkey lengthens its own string only. Why: a replica holds what its primary holds.
+        // COMPAT(strings): BITFIELD whose writes all fail (OVERFLOW FAIL) lengthens the string and goes to
+        // the log and to replicas; Valkey lengthens its own string only. Why: a replica holds what its
+        // primary holds.
         call.record_request();
     }
     Outcome::Done

@@ -130,8 +130,9 @@ pub const MOVE: Command<Handler> = Command::new(
     move_to,
 );
 
-// COMPAT(keys): MOVE has the option REPLACE of Valkey 9.2, built from its sources and not compared with a running server. The log has
-// it as it came, which a replica of 9.1 does not understand. Why: programs for 9.2 run here.
+// COMPAT(keys): MOVE has the option REPLACE of Valkey 9.2, built from its sources and not compared with a
+// running server. The log has it as it came, which a replica of 9.1 does not understand. Why: programs for
+// 9.2 run here.
 fn move_to(call: &mut Call<'_, '_, '_>) -> Outcome {
     let replace = call.args.len() > 3;
     if replace && !(call.args.len() == 4 && is_word(call.args.get(3), "REPLACE")) {

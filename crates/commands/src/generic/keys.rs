@@ -72,8 +72,8 @@ pub(super) fn slot_of_pattern(pattern: &[u8]) -> Option<Slot> {
     let plain = pattern.iter().take_while(|byte| matches_itself(byte)).count();
     let (plain, rest) = pattern.split_at(plain);
     // COMPAT(keys): KEYS and SCAN MATCH with a pattern that has a complete hash tag before its first special
-    // character (`{user}*`) look into one slot only, without a cluster too, so SCAN may end after one call. Why:
-    // keys are stored by slot, so all matches lie there.
+    // character (`{user}*`) look into one slot only, without a cluster too, so SCAN may end after one call.
+    // Why: keys are stored by slot, so all matches lie there.
     let tagged = isotherm_stdx::hash_tag(plain).len() < plain.len();
     (tagged || rest.is_empty()).then(|| Slot::of_key(plain))
 }

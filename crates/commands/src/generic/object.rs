@@ -154,8 +154,8 @@ pub const OBJECT_REFCOUNT: Command<Handler> = Command::new(
 /// A value belongs to its key alone.
 fn refcount(call: &mut Call<'_, '_, '_>) -> Outcome {
     if ask(call, |_| ()).is_some() {
-        // COMPAT(keys): OBJECT REFCOUNT is always 1; in Valkey it may be 2 inside the transaction that wrote the
-        // value. Why: a value belongs to its key alone.
+        // COMPAT(keys): OBJECT REFCOUNT is always 1; in Valkey it may be 2 inside the transaction that wrote
+        // the value. Why: a value belongs to its key alone.
         call.reply.integer(1);
     }
     Outcome::Done

@@ -74,8 +74,8 @@ impl Call<'_, '_, '_> {
 fn fields_at(args: Args<'_>, at: usize, step: usize, mismatch: &'static str) -> Result<usize, &'static str> {
     let count = args.try_get(at).and_then(parse_i64).ok_or(errors::NOT_AN_INTEGER)?;
     let given = args.len() - at - 1;
-    // COMPAT(hashes): HSETEX refuses a `numfields` near -2^63; in Valkey twice that number overflows and may match
-    // the arguments. Why: a negative count matches nothing.
+    // COMPAT(hashes): HSETEX refuses a `numfields` near -2^63; in Valkey twice that number overflows and may
+    // match the arguments. Why: a negative count matches nothing.
     let matches = usize::try_from(count).is_ok_and(|n| n > 0 && n.checked_mul(step) == Some(given));
     if matches { Ok(at + 1) } else { Err(mismatch) }
 }

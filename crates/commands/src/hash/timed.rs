@@ -35,9 +35,9 @@ struct Options {
 impl Options {
     /// `step` arguments a field: HSETEX has values too, HGETEX has not.
     fn parse(args: Args<'_>, step: usize) -> Result<Options, &'static str> {
-        // COMPAT(hashes): HSETEX and HGETEX of a key with the name `fields` fail with an error about `numfields`, in
-        // Valkey with `value is not an integer or out of range`. Why: both take the key for the option FIELDS; the
-        // checks behind it come in another order.
+        // COMPAT(hashes): HSETEX and HGETEX of a key with the name `fields` fail with an error about
+        // `numfields`, in Valkey with `value is not an integer or out of range`. Why: both take the key for
+        // the option FIELDS; the checks behind it come in another order.
         let fields = (0..args.len() - 1).find(|&at| is_word(args.get(at), "FIELDS"));
         let fields = fields.filter(|at| *at >= 2).ok_or(NUM_FIELDS)?;
         let mut options = Options::default();

@@ -42,8 +42,9 @@ fn pfdebug(call: &mut Call<'_, '_, '_>) -> Outcome {
 /// Replies the requested state and changes nothing: there is one code path, and the compiler decides about
 /// its vectors.
 fn simd(call: &mut Call<'_, '_, '_>) -> Outcome {
-    // COMPAT(hyperloglog): PFDEBUG SIMD reports the requested state and changes nothing. A wrong argument gets one
-    // error; Valkey sends the error and a second reply. Why: there is one code path, and a command has one reply.
+    // COMPAT(hyperloglog): PFDEBUG SIMD reports the requested state and changes nothing. A wrong argument
+    // gets one error; Valkey sends the error and a second reply. Why: there is one code path, and a command
+    // has one reply.
     let word = call.args.get(2);
     if is_word(word, "ON") {
         call.reply.simple("enabled");

@@ -221,8 +221,8 @@ fn lset(call: &mut Call<'_, '_, '_>) -> Outcome {
     };
     let edited = call.txn.edit_list(call.db, &key, &call.settings.limits, |list| {
         list.before_growth(std::iter::once(text))?;
-        // COMPAT(lists): LSET refuses an index that does not fit into 32 bits; Valkey uses its low 32 bits. Why: the
-        // element at that index does not exist.
+        // COMPAT(lists): LSET refuses an index that does not fit into 32 bits; Valkey uses its low 32 bits.
+        // Why: the element at that index does not exist.
         match super::absolute(index, list.len()) {
             Some(index) => list.set(index, text).map(|()| true),
             None => Ok(false),

@@ -154,8 +154,8 @@ pub const SISMEMBER: Command<Handler> = Command::new(
     sismember,
 );
 
-// COMPAT(sets): SISMEMBER has the option XX of Valkey 9.2 (-1: the key is not there), built from its sources and not compared with a
-// running server. Why: programs for 9.2 run here.
+// COMPAT(sets): SISMEMBER has the option XX of Valkey 9.2 (-1: the key is not there), built from its sources
+// and not compared with a running server. Why: programs for 9.2 run here.
 fn sismember(call: &mut Call<'_, '_, '_>) -> Outcome {
     let (key, member) = (call.key(1), call.args.get(2));
     let shows_absence = call.args.len() > 3;

@@ -14,8 +14,9 @@ const LIMIT_BY_RANK: &str =
     "ERR syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX";
 const SCORES_BY_LEX: &str = "ERR syntax error, WITHSCORES not supported in combination with BYLEX";
 
-// COMPAT(sorted-sets): ZRANGE and its older sisters have the option XX of Valkey 9.2 (a null array: the key is not there), built from
-// its sources and not compared with a running server. Why: programs for 9.2 run here.
+// COMPAT(sorted-sets): ZRANGE and its older sisters have the option XX of Valkey 9.2 (a null array: the key
+// is not there), built from its sources and not compared with a running server. Why: programs for 9.2 run
+// here.
 const XX: Argument = Argument::pure_token("xx", "XX").since("9.2.0").optional();
 
 pub const ZRANGE: Command<Handler> = Command::new(

@@ -172,8 +172,9 @@ fn allows(
         Condition::Absent => return exists(|exists| !exists),
         Condition::Present => return exists(|exists| exists),
         Condition::Equals(expected) => (true, expected),
-        // COMPAT(strings): `SET k v IFNE other` and DELEX are those of Valkey 9.2, built from its sources and not compared with a
-        // running server. The log has SET without IFNE. Why: programs for 9.2 run here, and replicas of 9.1 do not know the word.
+        // COMPAT(strings): `SET k v IFNE other` and DELEX are those of Valkey 9.2, built from its sources and
+        // not compared with a running server. The log has SET without IFNE. Why: programs for 9.2 run here,
+        // and replicas of 9.1 do not know the word.
         Condition::Differs(other) => (false, other),
     };
     let found = txn.find(db, key, Lookup::Write);
@@ -202,9 +203,9 @@ fn record_set(call: &mut Call<'_, '_, '_>, key: &Key<'_>, options: &Options<'_>,
                     _ if is_option && is_word(word, "GET") => {}
                     // The condition held.
                     _ if is_option && is_word(word, "IFNE") => at += 1,
-                    // COMPAT(strings): The form of `SET k v IFEQ get GET` that is meant for the log and for replicas keeps
-                    // the comparison value; Valkey 9.1 takes the value `get` for the option GET and drops both. Why: a
-                    // replica would have nothing to compare with.
+                    // COMPAT(strings): The form of `SET k v IFEQ get GET` that is meant for the log and for
+                    // replicas keeps the comparison value; Valkey 9.1 takes the value `get` for the option
+                    // GET and drops both. Why: a replica would have nothing to compare with.
                     _ if is_option && is_word(word, "IFEQ") => {
                         words.extend([word, args.get(at)]);
                         at += 1;

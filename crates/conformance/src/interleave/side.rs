@@ -279,8 +279,8 @@ fn state_of(line: &str) -> State {
             *value = if flags.is_empty() { "N".to_string() } else { flags.into_iter().collect() };
         }
     }
-    // COMPAT.md: Valkey counts no commands for a client that has watched keys and is in no MULTI, and those of
-    // a MULTI that will fail until the key has changed.
+    // COMPAT.md: Valkey counts no commands for a client that has watched keys and is in no MULTI, and those
+    // of a MULTI that will fail until the key has changed.
     if watches || !has_flag(&state, 'x') {
         state.retain(|(name, _)| name != "multi");
     }

@@ -38,9 +38,9 @@ use isotherm_runtime::log::{self as report, os_text};
 use isotherm_runtime::routines::{self, Routine, Running};
 use isotherm_runtime::time::{elapsed, instant, unix_now};
 
-// COMPAT(persistence): Under `appendfsync everysec` and `no` a reply may leave before its change is written to the file, usually
-// a millisecond: a process that is killed loses that. Valkey writes first, except under `everysec` while an fsync is under way,
-// when it waits up to two seconds. Why: workers write no files; replies that wait for the write cost CPU (docs/design/durability.md).
+// COMPAT(persistence): Under `appendfsync everysec` and `no` a reply may leave a millisecond before its write
+// to the file: a killed process loses that. Valkey writes first, or waits up to two seconds for an fsync.
+// Why: workers write no files; replies that wait for the write cost CPU (docs/design/durability.md).
 /// Between two writes of a busy log.
 const GATHERING: Duration = Duration::from_millis(1);
 
@@ -574,9 +574,9 @@ impl Driver {
         );
     }
 
-    // COMPAT(persistence): With `aof-timestamp-enabled` a timestamp is that of the write that has the commands behind it, some
-    // milliseconds after they ran. Why: workers do not write the file.
-    /// Returns the current second, unless it stands in the file. A clock that goes back adds nothing.
+    // COMPAT(persistence): With `aof-timestamp-enabled` a timestamp is that of the write that has the
+    // commands behind it, some milliseconds after they ran. Why: workers do not write the file.
+    /// Returns the second, unless it stands in the file. A clock that goes back adds nothing.
     fn next_timestamp(&self) -> Option<i64> {
         let now_seconds = unix_now().0 / 1000;
         (self.state.has_timestamps() && now_seconds > self.stamped_seconds).then_some(now_seconds)

@@ -26,12 +26,14 @@ use isotherm_runtime::log::{self, os_text};
 /// Read at once.
 const PORTION_BYTES: usize = 1 << 20;
 
-// COMPAT(persistence): Commits of the append-only file that cover more than one sector of 512 B begin with a comment line that
-// Valkey skips (`#isotherm commit`, with a checksum); a last file of which zeros or a torn commit are the end is cut there
-// under `aof-load-truncated`, where Valkey refuses it or loads wrong values. Under `aof-prepare-bytes` a file is filled by comments
-// ahead; its end is cut to what was written when it is complete, at a shutdown, and at the next start. Why: a power failure leaves that.
-// COMPAT(persistence): An append-only file whose lines do not end in CR LF, or that has a MULTI in a transaction or an EXEC
-// without one, is refused; Valkey's loader takes it, `valkey-check-aof` does not. Why: no server writes it, so it is damage.
+// COMPAT(persistence): Commits of the append-only file that cover more than one sector of 512 B begin with a
+// comment line that Valkey skips (`#isotherm commit`, with a checksum); a last file of which zeros or a torn
+// commit are the end is cut there under `aof-load-truncated`, where Valkey refuses it or loads wrong values.
+// Under `aof-prepare-bytes` a file is filled by comments ahead; its end is cut to what was written when it is
+// complete, at a shutdown, and at the next start. Why: a power failure leaves that.
+// COMPAT(persistence): An append-only file whose lines do not end in CR LF, or that has a MULTI in a
+// transaction or an EXEC without one, is refused; Valkey's loader takes it, `valkey-check-aof` does not. Why:
+// no server writes it, so it is damage.
 /// Why a log file is not loaded. The lines for the log are Valkey's.
 #[derive(Debug)]
 pub enum LoadError {

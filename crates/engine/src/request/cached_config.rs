@@ -40,11 +40,11 @@ pub const UNAUTHENTICATED_OUTPUT_BYTES_MAX: usize = 1024;
 
 /// Bytes that are answered before they are written, and one reply more, without a limit of the configuration.
 const REPLY_BYTES_MAX: usize = 64 << 10;
-// COMPAT(protocol): Commands of a client that does not read its replies stop running once 16 MB of replies wait, or
-// 1 MB while all clients together use more than 64 MB or 1/16 of `maxmemory`; a larger `client-output-buffer-limit`
-// raises both. Further requests are kept, up to `client-query-buffer-limit`, and run when the client reads. Valkey
-// runs every command and keeps all replies. Why: one client that sends without reading cannot fill the memory of the
-// server.
+// COMPAT(protocol): Commands of a client that does not read its replies stop running once 16 MB of replies
+// wait, or 1 MB while all clients together use more than 64 MB or 1/16 of `maxmemory`; a larger
+// `client-output-buffer-limit` raises both. Further requests are kept, up to `client-query-buffer-limit`, and
+// run when the client reads. Valkey runs every command and keeps all replies. Why: one client that sends
+// without reading cannot fill the memory of the server.
 /// Bytes that a client leaves unread, in addition to those that its socket holds. They are a quarter of a
 /// million times `+OK`, for clients that send a whole load before they read anything.
 const UNSENT_BYTES_MAX: usize = 1 << 20;

@@ -384,9 +384,10 @@ fn loading(asked: &mut Asked<'_, '_>) -> Verdict {
     }
 }
 
-// COMPAT(scripts): While a script takes long, only clients that need one of its keys, or all keys, wait, and get BUSY from
-// `busy-reply-threshold` on; the others are served. With `busy-reply-scope all` all get it, as in Valkey. Several scripts may take long at
-// the same time; SCRIPT KILL ends all that have not written. Why: one slow script need not stop everything.
+// COMPAT(scripts): While a script takes long, only clients that need one of its keys, or all keys, wait, and
+// get BUSY from `busy-reply-threshold` on; the others are served. With `busy-reply-scope all` all get it, as
+// in Valkey. Several scripts may take long at the same time; SCRIPT KILL ends all that have not written. Why:
+// one slow script need not stop everything.
 // COMPAT(scripts): While a script within EXEC takes long, commands that need no key (PING, INFO, SCRIPT KILL)
 // are served also behind `busy-reply-threshold`. A SHUTDOWN or SCRIPT KILL of a new connection reaches it
 // sooner than that. Why: it is suspended, as others are.

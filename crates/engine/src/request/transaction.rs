@@ -302,8 +302,8 @@ const EXEC: Spec = Spec {
 };
 
 /// Everything that the queue touches, all that is watched, and the keys of its conditions are held.
-// COMPAT(keys): EXEC has the conditions IFEQ, IFNE, NX and XX of Valkey 9.2, built from its sources and not compared with a running
-// server. Why: programs for 9.2 run here.
+// COMPAT(keys): EXEC has the conditions IFEQ, IFNE, NX and XX of Valkey 9.2, built from its sources and not
+// compared with a running server. Why: programs for 9.2 run here.
 fn exec(call: &mut AdminCall<'_>) -> Outcome {
     if call.session.multi.is_none() {
         call.reply.error(errors::EXEC_WITHOUT_MULTI);

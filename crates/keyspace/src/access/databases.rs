@@ -243,8 +243,9 @@ impl Txn<'_, '_> {
         from: u64,
         random: &mut dyn FnMut(u64) -> u64,
     ) -> Option<Vec<u8>> {
-        // COMPAT(keys): RANDOMKEY looks at no more than 1,500 pages for a key that has not expired, which matters only under
-        // CLIENT PAUSE; after that it returns an expired one. Why: work under locks has a bound.
+        // COMPAT(keys): RANDOMKEY looks at no more than 1,500 pages for a key that has not expired, which
+        // matters only under CLIENT PAUSE; after that it returns an expired one. Why: work under locks has a
+        // bound.
         const PAGES_MAX: u64 = 1500;
         let now = self.now();
         let scanned = Scanned { db, only: None, now, is_exact: false };

@@ -232,8 +232,8 @@ impl Partition {
         let target = self.locate(to.0, to.1);
         let tight = target.as_ref().is_some_and(|target| target.is_tight(&self.store));
         let root = self.store.objects.get(number);
-        // COMPAT(keys): RENAME and COPY of a large value copy it if the name of a key is longer than 158 bytes;
-        // other large values are moved or shared. Why: such a name lies beside its value.
+        // COMPAT(keys): RENAME and COPY of a large value copy it if the name of a key is longer than 158
+        // bytes; other large values are moved or shared. Why: such a name lies beside its value.
         if root.key.is_some() || Plan::object(to.1.bytes.len(), tight).keyed {
             return Ok(false);
         }

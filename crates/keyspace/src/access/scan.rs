@@ -77,8 +77,8 @@ pub(crate) fn scan(
 ) -> u64 {
     let Scanned { db, only, now, is_exact } = scanned;
     let geometry = held.keyspace.geometry;
-    // COMPAT(keys): SCAN with a cursor near 2^64-1 is at its end; Valkey still returns the keys of its last bucket.
-    // Why: no call of SCAN returns such a cursor.
+    // COMPAT(keys): SCAN with a cursor near 2^64-1 is at its end; Valkey still returns the keys of its last
+    // bucket. Why: no call of SCAN returns such a cursor.
     let mut position = (cursor >> SLOT_BITS) as u32;
     let mut spread = (cursor & SLOT_MASK) as usize;
     if let Some(slot) = only {

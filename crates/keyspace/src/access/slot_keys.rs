@@ -40,8 +40,8 @@ impl<'h> SlotKeys<'h> {
         table.map_or(0, |table| table.slot_len(&self.partition.store.heap, self.place))
     }
 
-    /// Returns whether there are no keys in any database, nor any past their time. Frozen ones are not counted
-    /// for it.
+    /// Returns whether there are no keys in any database, nor any past their time. Frozen ones are not
+    /// counted for it.
     pub fn is_empty(self) -> bool {
         let is_empty = |table: &Table| table.slot(&self.partition.store.heap, self.place).record.keys == 0;
         self.tables().all(|(_, table)| is_empty(table)) && !self.has_frozen()

@@ -27,9 +27,9 @@ impl AccessMode {
     #[inline]
     pub(crate) fn width(self) -> usize {
         match self {
-            // COMPAT(memory): Under `noeviction`, `*-random` and `*-ttl` the keys of a page share one time of last
-            // use, so OBJECT IDLETIME is a lower bound; under the LRU policies each key has its own. Why: a time per
-            // key would cost bytes that only LRU needs.
+            // COMPAT(memory): Under `noeviction`, `*-random` and `*-ttl` the keys of a page share one time of
+            // last use, so OBJECT IDLETIME is a lower bound; under the LRU policies each key has its own.
+            // Why: a time per key would cost bytes that only LRU needs.
             AccessMode::Page => 0,
             AccessMode::Lfu => 1,
             AccessMode::Lru => 2,

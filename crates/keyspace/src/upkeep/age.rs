@@ -13,8 +13,8 @@ use crate::layout::last_used::{AccessMode, IDLE_SECONDS_MAX, idle_seconds, stamp
 use crate::layout::page::{self, Page};
 use isotherm_stdx::{Steps, UnixMs};
 
-// COMPAT(memory): OBJECT IDLETIME stops at some nine hours under an LRU policy. Why: a time of last use takes 2
-// bytes and wraps after 18 hours.
+// COMPAT(memory): OBJECT IDLETIME stops at some nine hours under an LRU policy. Why: a time of last use takes
+// 2 bytes and wraps after 18 hours.
 /// A round of the LRU hand: well below 65536 - 2 x 9 hours.
 pub const LRU_ROUND_SECONDS: u64 = 16_384;
 const _: () = assert!(IDLE_SECONDS_MAX as u64 + LRU_ROUND_SECONDS < 60_000);

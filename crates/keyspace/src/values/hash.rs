@@ -162,8 +162,8 @@ impl<'a> HashView<'a> {
     /// HSCAN: continues at `cursor` until `count` were seen; the next cursor, 0 at the end. A hash that
     /// Valkey would keep in one piece comes in one.
     pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(Element<'a>, Element<'a>)) -> u64 {
-        // COMPAT(hashes): A hash of more than 1 KB that still reports `listpack` returns its fields in the order
-        // of their hashes, not in the order of insertion. Why: it is already stored in pages.
+        // COMPAT(hashes): A hash of more than 1 KB that still reports `listpack` returns its fields in the
+        // order of their hashes, not in the order of insertion. Why: it is already stored in pages.
         self.scan_with_expiry(cursor, count, |field, value, _| visit(field, value))
     }
 

@@ -107,8 +107,8 @@ impl<'a> SetView<'a> {
     /// would keep in one piece comes in one.
     pub fn scan(&self, cursor: u64, count: u64, mut visit: impl FnMut(Element<'a>)) -> u64 {
         match self.stored {
-            // COMPAT(sets): A set of more than 1 KB that still reports `listpack` returns its members in the order
-            // of their hashes, not in the order of insertion. Why: it is already stored in pages.
+            // COMPAT(sets): A set of more than 1 KB that still reports `listpack` returns its members in the
+            // order of their hashes, not in the order of insertion. Why: it is already stored in pages.
             Stored::Object(root, store) if self.encoding() == Encoding::Hashtable => {
                 fields_of(root).scan(store, cursor, count, |field| visit(Element::Bytes(field.name)))
             }

@@ -226,9 +226,9 @@ impl EntryMeta<'_> {
             Form::Raw => Encoding::Raw,
             Form::Bytes => {
                 let (key, value) = (self.store.key_of(entry).len(), self.store.value_len_of(entry));
-                // COMPAT(keys): OBJECT ENCODING of a string of some 100 bytes that had a TTL, or replaced a string
-                // with one, is `embstr`; Valkey may report `raw`. Why: Valkey keeps the room of a removed TTL, here
-                // there is none to keep.
+                // COMPAT(keys): OBJECT ENCODING of a string of some 100 bytes that had a TTL, or replaced a
+                // string with one, is `embstr`; Valkey may report `raw`. Why: Valkey keeps the room of a
+                // removed TTL, here there is none to keep.
                 if is_embstr(key, value, entry.is_volatile()) { Encoding::Embstr } else { Encoding::Raw }
             }
             form => match entry.body() {

@@ -132,8 +132,9 @@ impl Pump {
         let trackers = &self.node.trackers;
         self.stale.extend(trackers.take(key, author));
         if trackers.prefixes() > 0 {
-            // COMPAT(pubsub): CLIENT TRACKING BCAST sends the keys that a batch of commands has changed as one
-            // message; Valkey those of one turn of its event loop. Why: a batch is the unit of work of a worker.
+            // COMPAT(pubsub): CLIENT TRACKING BCAST sends the keys that a batch of commands has changed as
+            // one message; Valkey those of one turn of its event loop. Why: a batch is the unit of work of a
+            // worker.
             self.changes.insert(key.into(), author);
         }
     }
@@ -177,8 +178,8 @@ impl EffectSink for Pump {
                 }
                 self.changed(key, 0);
             }
-            // COMPAT(pubsub): CLIENT TRACKING NOLOOP: a session is notified of a key that expires during one of its
-            // own commands too. Why: the session did not change it.
+            // COMPAT(pubsub): CLIENT TRACKING NOLOOP: a session is notified of a key that expires during one
+            // of its own commands too. Why: the session did not change it.
             Effect::Written { key, .. } => self.changed(key, self.author),
             Effect::Flushed { .. } => self.node.trackers.keys_flushed(&self.node.mail, self.worker),
         }

@@ -79,9 +79,9 @@ pub fn warn(config: &Config) {
              and then reboot or run the command 'sysctl vm.overcommit_memory=1' for this to take effect.",
         );
     }
-    // COMPAT(server): The warning about transparent huge pages at start concerns buffers and large values only, and
-    // LATENCY DOCTOR mentions huge pages only where the system uses them without being asked. Why: the keyspace asks
-    // for huge pages itself where they cost no memory.
+    // COMPAT(server): The warning about transparent huge pages at start concerns buffers and large values
+    // only, and LATENCY DOCTOR mentions huge pages only where the system uses them without being asked. Why:
+    // the keyspace asks for huge pages itself where they cost no memory.
     if read("/sys/kernel/mm/transparent_hugepage/enabled").contains("[always]") {
         log::warning(
             "WARNING You have Transparent Huge Pages (THP) support enabled in your kernel. Keys use them \

@@ -16,9 +16,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-// COMPAT(replication): A writable replica expires the keys by itself that a client's write has left with a TTL, whether that write set
-// the TTL or not, in all databases, up to 65,536 keys of 8 MB; the keys beyond stay hidden when their time is over, until the primary
-// removes them. Valkey remembers the keys whose TTL a client has set, of databases 0 to 63, without a limit. Why: the memory is bounded.
+// COMPAT(replication): A writable replica expires the keys by itself that a client's write has left with a
+// TTL, whether that write set the TTL or not, in all databases, up to 65,536 keys of 8 MB; the keys beyond
+// stay hidden when their time is over, until the primary removes them. Valkey remembers the keys whose TTL a
+// client has set, of databases 0 to 63, without a limit. Why: the memory is bounded.
 const KEYS_MAX: usize = 1 << 16;
 /// Maximum for the bytes of all keys. Each key is kept twice: 16 MB.
 const BYTES_MAX: usize = 8 << 20;

@@ -76,8 +76,8 @@ impl Commands {
     // ---- other names ----
 
     /// Requests reach the command `from` by the name `to` only; by none if that is empty.
-    // COMPAT(server): `rename-command` of a subcommand is an error of the configuration; Valkey ends by an assertion.
-    // Why: subcommands have no names of their own.
+    // COMPAT(server): `rename-command` of a subcommand is an error of the configuration; Valkey ends by an
+    // assertion. Why: subcommands have no names of their own.
     pub fn rename(&mut self, from: &[u8], to: &[u8]) -> Result<(), &'static str> {
         let entry = self.by_name.remove(from.to_ascii_lowercase().as_slice()).ok_or(NO_SUCH_COMMAND)?;
         self.originals.insert(entry.spec.name, entry);
@@ -92,9 +92,9 @@ impl Commands {
     }
 
     /// A command of a log or of a primary: by its name of today, else by the one that it is declared with.
-    // COMPAT(server): Commands that come from an append-only file or from a primary are known by their own names too when
-    // `rename-command` has given them others, or none. Valkey does not start with such a file, and a replica of it loses such a
-    // change. Why: the names are for clients; the data would be lost.
+    // COMPAT(server): Commands that come from an append-only file or from a primary are known by their own
+    // names too when `rename-command` has given them others, or none. Valkey does not start with such a file,
+    // and a replica of it loses such a change. Why: the names are for clients; the data would be lost.
     #[inline]
     pub fn find_logged(&self, name: &[u8]) -> Option<&'static Entry> {
         self.find(name).or_else(|| self.find_original(name))

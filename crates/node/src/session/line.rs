@@ -60,9 +60,10 @@ pub fn push(out: &mut Vec<u8>, node: &Node, client: &ClientShared, now: UnixMs, 
             bytes(&seen.multi_bytes)
         ),
         // No client has a buffer for replies that is there without any.
-        // COMPAT(observability): CLIENT LIST reports the memory that a connection uses, and `maxmemory-clients` uses
-        // the same figure: `tot-mem` of an idle connection is some 500 bytes (Valkey: 1,690 to 17,050). `rbs`, `rbp`
-        // and `obl` are 0. Why: no connection has a reply buffer while it has no replies.
+        // COMPAT(observability): CLIENT LIST reports the memory that a connection uses, and
+        // `maxmemory-clients` uses the same figure: `tot-mem` of an idle connection is some 500 bytes
+        // (Valkey: 1,690 to 17,050). `rbs`, `rbp` and `obl` are 0. Why: no connection has a reply buffer
+        // while it has no replies.
         format!("rbs=0 rbp=0 obl=0 oll={chunks} omem={}", bytes(&seen.output_bytes)),
         format!("tot-mem={}", bytes(&seen.total_bytes) + asking_bytes),
         format!("events=r{}", if chunks > 0 { "w" } else { "" }),

@@ -284,8 +284,9 @@ impl Session {
         !self.shared.is_asked(Attention::KILL)
     }
 
-    // COMPAT(users): A subscriber is closed when it sees that its user may not listen to one of its channels any more. If the
-    // right is given back before that, it stays. Why: each connection belongs to one thread, which looks at its channels.
+    // COMPAT(users): A subscriber is closed when it sees that its user may not listen to one of its channels
+    // any more. If the right is given back before that, it stays. Why: each connection belongs to one thread,
+    // which looks at its channels.
     /// Looks up the user of the session again, because it may have changed. Returns false if the session is
     /// to be closed: there is no such user any more, or the session listens to a channel that the user may
     /// not listen to any more.

@@ -66,7 +66,8 @@ impl TlsState {
         *read = Some(Instant::now());
         let settings = settings::of(config);
         if config.has_dh_params() {
-            // COMPAT(server): `tls-dh-params-file` is accepted and has no effect. Why: there are no suites with DH, only with ECDH.
+            // COMPAT(server): `tls-dh-params-file` is accepted and has no effect. Why: there are no suites
+            // with DH, only with ECDH.
             log::notice("tls-dh-params-file has no effect: no suite with DH is offered");
         }
         match Contexts::load(&settings) {

@@ -208,8 +208,8 @@ pub(super) fn score_text(reader: &mut Reader<'_>) -> Result<f64> {
         255 => Ok(f64::NEG_INFINITY),
         len => {
             let text = reader.take(usize::from(len))?;
-            // COMPAT(transfer): RESTORE refuses a packed score that is not a number. Why: a damaged value must not
-            // become data.
+            // COMPAT(transfer): RESTORE refuses a packed score that is not a number. Why: a damaged value
+            // must not become data.
             isotherm_stdx::parse_f64(text).ok_or(RdbError::Corrupt("a score that is no number"))
         }
     }

@@ -123,8 +123,8 @@ fn entry(master: &Master, elements: &mut Elements<'_>, stream: &mut RdbStream) -
         return Ok(false);
     }
     let id = StreamId { ms, seq };
-    // COMPAT(transfer): RESTORE refuses a stream whose ids do not increase or whose counters are wrong; Valkey
-    // accepts it with another meaning. Why: a damaged value must not become data.
+    // COMPAT(transfer): RESTORE refuses a stream whose ids do not increase or whose counters are wrong;
+    // Valkey accepts it with another meaning. Why: a damaged value must not become data.
     let rises = stream.last_so_far().is_none_or(|last| last < id);
     if fields == 0 || id == StreamId::default() || !rises {
         return Err(RdbError::Corrupt("stream entries out of order"));

@@ -94,8 +94,8 @@ pub fn is_foreign(version: u16) -> bool {
 /// Versions that are read without being asked to try (`rdb-version-check strict`). Valkey refuses 12 as well;
 /// here its types are known, so moving over from there works.
 pub fn is_readable(version: u16) -> bool {
-    // COMPAT(transfer): RESTORE accepts payloads of RDB version 12 too, which Valkey refuses. Why: data can move
-    // over from Redis 7.4 and later.
+    // COMPAT(transfer): RESTORE accepts payloads of RDB version 12 too, which Valkey refuses. Why: data can
+    // move over from Redis 7.4 and later.
     (1..=VERSION_FOREIGN_READ).contains(&version) || version == VERSION_FIELD_EXPIRY
 }
 

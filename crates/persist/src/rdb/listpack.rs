@@ -76,8 +76,8 @@ impl<'a> Elements<'a> {
             return self.at_end().then_some(None).ok_or(CORRUPT);
         }
         let (element, len) = element(&self.bytes[self.at..]).ok_or(CORRUPT)?;
-        // COMPAT(transfer): RESTORE refuses a listpack element with a longer back length than it needs. Why: no
-        // server writes one, so the payload is damaged.
+        // COMPAT(transfer): RESTORE refuses a listpack element with a longer back length than it needs. Why:
+        // no server writes one, so the payload is damaged.
         let end = self.at + len;
         let back = back_bytes(len);
         // The last byte is the end mark, so the next element, or the mark, begins before the end of the

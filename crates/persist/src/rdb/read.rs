@@ -113,8 +113,8 @@ impl<'a> Reader<'a> {
     pub fn number(&mut self) -> Result<u64> {
         match self.prefix()? {
             Prefix::Length(length) => Ok(length),
-            // COMPAT(transfer): RESTORE refuses a count that is marked as a compressed one. Why: only strings can be
-            // compressed.
+            // COMPAT(transfer): RESTORE refuses a count that is marked as a compressed one. Why: only strings
+            // can be compressed.
             Prefix::Special(_) => Err(RdbError::Corrupt("a string where a length belongs")),
         }
     }
@@ -211,8 +211,8 @@ impl<'a> Reader<'a> {
             return Err(RdbError::TooLarge);
         }
         self.unfolded_bytes_left -= unpacked;
-        // COMPAT(transfer): RESTORE refuses a compressed string that does not decompress, also if it claims to be
-        // empty. Why: a damaged value must not become data.
+        // COMPAT(transfer): RESTORE refuses a compressed string that does not decompress, also if it claims
+        // to be empty. Why: a damaged value must not become data.
         if lzf::decompress(packed, out, unpacked as usize) {
             Ok(())
         } else {

@@ -190,8 +190,8 @@ fn converse(
             refusal = Some(line);
         }
     }
-    // COMPAT(transfer): MIGRATE lets a key leave behind `+OK` only; in Valkey behind any line of the target that does not begin with `-`. Why: what
-    // answers may be no server of this protocol.
+    // COMPAT(transfer): MIGRATE lets a key leave behind `+OK` only; in Valkey behind any line of the target
+    // that does not begin with `-`. Why: what answers may be no server of this protocol.
     for asked in &batch.asked {
         let line = target.line(patience).map_err(Fault::Reading)?;
         exchange.answered += 1;

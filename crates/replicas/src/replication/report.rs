@@ -36,8 +36,9 @@ impl Buffers {
         self.log + self.spools - self.backlog
     }
 
-    // COMPAT(observability): `mem_aof_buffer` and `aof.buffer` are 0 while there is a backlog, and with `mem_clients_slaves` the
-    // snapshots on their way to replicas are counted. Why: the append-only file and replicas read the same bytes of the log.
+    // COMPAT(observability): `mem_aof_buffer` and `aof.buffer` are 0 while there is a backlog, and with
+    // `mem_clients_slaves` the snapshots on their way to replicas are counted. Why: the append-only file and
+    // replicas read the same bytes of the log.
     /// The log, where no replica reads it.
     pub fn of_aof(&self, node: &Node) -> u64 {
         node.log.memory_bytes().saturating_sub(self.log)

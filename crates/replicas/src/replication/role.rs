@@ -182,9 +182,10 @@ fn begin_history(node: &'static Node) {
     ));
 }
 
-// COMPAT(replication): A replica that has no memory for a command of the stream takes its link down (`master_refused:memory` in INFO)
-// and tries again; if a part of a transaction was applied, it asks for all data. Valkey ends when the system refuses memory. Why: what
-// it has can be read meanwhile, and is never taken for a state that it is not.
+// COMPAT(replication): A replica that has no memory for a command of the stream takes its link down
+// (`master_refused:memory` in INFO) and tries again; if a part of a transaction was applied, it asks for all
+// data. Valkey ends when the system refuses memory. Why: what it has can be read meanwhile, and is never
+// taken for a state that it is not.
 /// The data is no state of any history now (a part of a transaction is in it, or all is replaced): nothing
 /// continues from here. The changed data is held, so that a snapshot, which holds everything, comes before or
 /// after this.

@@ -139,8 +139,9 @@ impl Receiving {
         Why::GivenUp
     }
 
-    // COMPAT(replication): A snapshot that is received to disk is checked by its checksum before it takes the place of the file and
-    // the data; Valkey finds a damaged one when its data is gone already. Why: the data that there is is better than none.
+    // COMPAT(replication): A snapshot that is received to disk is checked by its checksum before it takes the
+    // place of the file and the data; Valkey finds a damaged one when its data is gone already. Why: the data
+    // that there is is better than none.
     /// Keeps a snapshot once all has come; the last `mark_bytes` are no part of it. The file is `dbfilename`
     /// afterwards, if no save is under way that may replace it.
     pub fn keep(mut self, mark_bytes: usize, position: Position) -> Result<Kept, Why> {
@@ -201,10 +202,10 @@ impl Receiving {
 }
 
 impl Receiving {
-    // COMPAT(replication): A replica that has data does not follow the same primary when that comes back with another history and
-    // without a key (`replica-refuse-empty-primary`, on by default): its link is down until there is data, or REPLICAOF is
-    // repeated. Valkey empties itself. Why: a primary without persistence that is started again soon enough empties all its
-    // replicas.
+    // COMPAT(replication): A replica that has data does not follow the same primary when that comes back with
+    // another history and without a key (`replica-refuse-empty-primary`, on by default): its link is down
+    // until there is data, or REPLICAOF is repeated. Valkey empties itself. Why: a primary without
+    // persistence that is started again soon enough empties all its replicas.
     fn check_keys(&self, position: Position) -> Result<(), Why> {
         if !refuses_empty(self.node, position) {
             return Ok(());

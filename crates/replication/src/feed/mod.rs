@@ -184,8 +184,8 @@ impl Feed {
 
     /// REPLCONF ACK. The log ends at `end`.
     pub fn ack(&mut self, acked: LogOffset, synced: Option<LogOffset>, end: LogOffset, now: Ms) -> Act {
-        // COMPAT(replication): An acknowledgement beyond the end of the log counts for nothing; Valkey believes it. Why: WAIT would
-        // count a replica that has another history.
+        // COMPAT(replication): An acknowledgement beyond the end of the log counts for nothing; Valkey
+        // believes it. Why: WAIT would count a replica that has another history.
         let grown = |before: LogOffset, said: LogOffset| if said <= end { before.max(said) } else { before };
         self.acked = grown(self.acked, acked);
         self.synced = synced.map_or(self.synced, |synced| grown(self.synced, synced));

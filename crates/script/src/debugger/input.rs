@@ -1,8 +1,8 @@
 //! Commands as the client sends them: arrays of bulk strings, read as leniently and within the same bounds as
 //! Valkey's debugger does.
 
-// COMPAT(scripts): Commands that reach the debugger together are all carried out; Valkey carries out the first and drops what came
-// with it. Why: it is what their sender means.
+// COMPAT(scripts): Commands that reach the debugger together are all carried out; Valkey carries out the
+// first and drops what came with it. Why: it is what their sender means.
 
 /// Maximum number of words of a command, and of bytes of a word.
 const WORDS_MAX: i64 = 1024;

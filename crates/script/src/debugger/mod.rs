@@ -19,11 +19,12 @@ mod tests;
 use human::push_reply;
 use input::{Input, Words};
 
-// COMPAT(scripts): What the debugger shows of a value ends behind 1 MB, and what a script logs between two stops behind 4 MB; Valkey
-// goes on. Why: tables within tables, and a loop with redis.debug(), would take all memory.
+// COMPAT(scripts): What the debugger shows of a value ends behind 1 MB, and what a script logs between two
+// stops behind 4 MB; Valkey goes on. Why: tables within tables, and a loop with redis.debug(), would take all
+// memory.
 //
-// COMPAT(scripts): Within a coroutine the debugger's print and trace look at the coroutine; Valkey looks at what has resumed it. Why:
-// that is where the script stands.
+// COMPAT(scripts): Within a coroutine the debugger's print and trace look at the coroutine; Valkey looks at
+// what has resumed it. Why: that is where the script stands.
 /// Maximum length of the log between two answers; the rest is cut off.
 const LOG_BYTES_MAX: usize = 4 << 20;
 /// Output at which the run waits until its client has read some of it.

@@ -348,8 +348,8 @@ fn introduce(call: &mut AdminCall<'_>) {
     let reply = &mut *call.reply;
     reply.map(7 + usize::from(!zone.is_empty()));
     // COMPAT(protocol): HELLO answers `server: valkey` and `version: 9.1.2`, or `redis` and `7.2.4` with
-    // `extended-redis-compatibility yes`, as Valkey does; the name Isotherm is in INFO only. Why: clients decide by
-    // these fields which commands they may send.
+    // `extended-redis-compatibility yes`, as Valkey does; the name Isotherm is in INFO only. Why: clients
+    // decide by these fields which commands they may send.
     reply.bulk(b"server");
     reply.bulk(if as_redis { b"redis" } else { b"valkey" });
     reply.bulk(b"version");
@@ -362,8 +362,8 @@ fn introduce(call: &mut AdminCall<'_>) {
     reply.bulk(config.mode().as_bytes());
     reply.bulk(b"role");
     reply.bulk(if follows { b"replica" } else { b"master" });
-    // COMPAT(protocol): HELLO, INFO and MODULE LIST list no modules; Valkey lists its Lua engine. Why: there are no
-    // modules, and Lua is none here.
+    // COMPAT(protocol): HELLO, INFO and MODULE LIST list no modules; Valkey lists its Lua engine. Why: there
+    // are no modules, and Lua is none here.
     reply.bulk(b"modules");
     reply.array(0);
     if !zone.is_empty() {
@@ -381,8 +381,8 @@ pub fn client_name(name: &[u8]) -> Result<Box<str>, &'static str> {
 
 /// Up to a NUL, as Valkey looks at it; `None` if it holds what would break a line of CLIENT LIST.
 pub fn plain_word(bytes: &[u8]) -> Option<Box<str>> {
-    // COMPAT(protocol): HELLO SETNAME and CLIENT SETNAME end a name at its first NUL byte; Valkey keeps the bytes
-    // behind it, unchecked. Why: they could break a line of CLIENT LIST.
+    // COMPAT(protocol): HELLO SETNAME and CLIENT SETNAME end a name at its first NUL byte; Valkey keeps the
+    // bytes behind it, unchecked. Why: they could break a line of CLIENT LIST.
     let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
     let visible = bytes[..end].iter().all(|byte| (b'!'..=b'~').contains(byte));
     visible.then(|| std::str::from_utf8(&bytes[..end]).expect("ASCII").into())

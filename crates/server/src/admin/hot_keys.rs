@@ -31,9 +31,9 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
     &[Command::new(HOTKEYS_GET, get), Command::new(HOTKEYS_HELP, help), Command::new(HOTKEYS_RESET, reset)],
 )];
 
-// COMPAT(observability): HOTKEYS has the name of a command of Redis 8.6, but it always runs: HOTKEYS GET [COUNT n]
-// reports the most frequently used keys since the start or HOTKEYS RESET, with counts estimated from one of
-// `hotkeys-sample-ratio` commands. Why: sampling is cheap enough to need no start and no end.
+// COMPAT(observability): HOTKEYS has the name of a command of Redis 8.6, but it always runs: HOTKEYS GET
+// [COUNT n] reports the most frequently used keys since the start or HOTKEYS RESET, with counts estimated
+// from one of `hotkeys-sample-ratio` commands. Why: sampling is cheap enough to need no start and no end.
 const KEYS_DEFAULT: usize = 16;
 
 const HOTKEYS_GET: Spec = Spec {

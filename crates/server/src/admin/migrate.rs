@@ -70,11 +70,12 @@ const MIGRATE: Spec = Spec {
     ..Spec::BASE
 };
 
-// COMPAT(transfer): MIGRATE does not stop the server: others are served while its keys are on their way. A key that changes meanwhile is
-// sent again, and the third time who needs it waits. Why: another server, or the way to it, may take as long as it likes.
+// COMPAT(transfer): MIGRATE does not stop the server: others are served while its keys are on their way. A
+// key that changes meanwhile is sent again, and the third time who needs it waits. Why: another server, or
+// the way to it, may take as long as it likes.
 //
-// COMPAT(transfer): MIGRATE of a key that is there is refused in a transaction and in a script. Why: they hold what they have locked, and
-// would do so while another server is waited for.
+// COMPAT(transfer): MIGRATE of a key that is there is refused in a transaction and in a script. Why: they
+// hold what they have locked, and would do so while another server is waited for.
 const NOT_ALONE: &str = "ERR MIGRATE is not allowed inside a transaction or a script";
 
 fn migrate(call: &mut AdminCall<'_>) -> Outcome {

@@ -102,8 +102,8 @@ const LOADEX: Spec = Spec {
     ..Spec::BASE
 };
 
-// COMPAT(server): MODULE LOAD and LOADEX answer as if the file were not there, whatever it is. Why: the C interface of modules is
-// not there.
+// COMPAT(server): MODULE LOAD and LOADEX answer as if the file were not there, whatever it is. Why: the C
+// interface of modules is not there.
 fn load(call: &mut AdminCall<'_>) -> Outcome {
     let path = String::from_utf8_lossy(call.args.get(2));
     log::warning(format!("Module {path} failed to load: there is no interface for modules"));

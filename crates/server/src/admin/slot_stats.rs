@@ -76,11 +76,12 @@ pub fn slot_stats(call: &mut AdminCall<'_>) -> Outcome {
             return Outcome::Done;
         }
     };
-    // COMPAT(observability): CLUSTER SLOT-STATS works without a cluster, for all slots, and reports `memory-bytes`
-    // (also in ORDERBY): the pages of a slot and what its keys have outside of them. A command with keys in several
-    // slots counts for the slot of its first key, a script for that of all its keys, if there is one (in Valkey only a
-    // script that may not cross slots). Of what replicas are sent, MULTI and EXEC are not counted, and of shard channels not
-    // what comes over the cluster bus. Why: storage is organised by slots in any case.
+    // COMPAT(observability): CLUSTER SLOT-STATS works without a cluster, for all slots, and reports
+    // `memory-bytes` (also in ORDERBY): the pages of a slot and what its keys have outside of them. A command
+    // with keys in several slots counts for the slot of its first key, a script for that of all its keys, if
+    // there is one (in Valkey only a script that may not cross slots). Of what replicas are sent, MULTI and
+    // EXEC are not counted, and of shard channels not what comes over the cluster bus. Why: storage is
+    // organised by slots in any case.
     let mut uses = counts.then(|| call.node.stats.slots());
     for used in uses.iter_mut().flatten() {
         used.ticks = call.node.stats.micros(used.ticks);

@@ -27,7 +27,8 @@ use isotherm_runtime::log;
 
 const NO_SWAP: &str = "ERR there are no values on disk: start with swap-mode yes";
 
-// COMPAT(server): SWAP VERIFY, CLEAN, FORGET and STATUS are Isotherm's, about values that are not in memory. Why: operators of `swap-mode` need them.
+// COMPAT(server): SWAP VERIFY, CLEAN, FORGET and STATUS are Isotherm's, about values that are not in memory.
+// Why: operators of `swap-mode` need them.
 const SWAP: Spec = Spec {
     name: "swap",
     summary: "Shows and repairs the files of values that are not in memory.",
@@ -49,8 +50,9 @@ const SUBCOMMAND: Spec = Spec {
     ..Spec::BASE
 };
 
-// COMPAT(keys): LOCATEKEY, STORETOSSDB, DUMPFROMSSDB, REDISKEYS and SSDBKEYS are commands of SWAPDB, with its replies; "ssdb" are the files of
-// `swap-dir`. STORETOSSDB and DUMPFROMSSDB answer before the value has moved, as there. Why: programs for SWAPDB run here.
+// COMPAT(keys): LOCATEKEY, STORETOSSDB, DUMPFROMSSDB, REDISKEYS and SSDBKEYS are commands of SWAPDB, with its
+// replies; "ssdb" are the files of `swap-dir`. STORETOSSDB and DUMPFROMSSDB answer before the value has
+// moved, as there. Why: programs for SWAPDB run here.
 pub const COMMANDS: &[Command<AdminHandler>] = &[
     Command::container(
         SWAP,

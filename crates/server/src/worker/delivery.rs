@@ -24,9 +24,9 @@ use isotherm_node::effects::pubsub::{Frame, Kind, Message, Name};
 use isotherm_node::session::ReplyMode;
 use isotherm_runtime::time::unix_now;
 
-// COMPAT(pubsub): Messages of a session's own commands (PUBLISH to itself, invalidations of its own changes) arrive
-// after the replies to all commands that were read with them from its socket; in Valkey right behind the one
-// command. Why: replies of a batch are written at once, and messages after them.
+// COMPAT(pubsub): Messages of a session's own commands (PUBLISH to itself, invalidations of its own changes)
+// arrive after the replies to all commands that were read with them from its socket; in Valkey right behind
+// the one command. Why: replies of a batch are written at once, and messages after them.
 /// Maximum of message bytes that are handed out before they are written. With more, the outboxes of
 /// connections that read would grow for nothing.
 const SAID_BYTES_MAX: usize = 1 << 20;

@@ -19,9 +19,10 @@ use isotherm_node::request::reply_gate::Part;
 
 /// Interval of the looks for replies that have waited for replicas for too long.
 const HELD_LOOK_INTERVAL: Duration = Duration::from_millis(50);
-// COMPAT(replication): With `repl-ack-quorum` replies wait until so many replicas have acknowledged what they show; after
-// `repl-ack-timeout` each is replaced by the error NOREPLICAS, and the change stays. Valkey has WAIT only, which each client has to
-// call. Why: no answered write is lost with one machine, without a change in any client.
+// COMPAT(replication): With `repl-ack-quorum` replies wait until so many replicas have acknowledged what they
+// show; after `repl-ack-timeout` each is replaced by the error NOREPLICAS, and the change stays. Valkey has
+// WAIT only, which each client has to call. Why: no answered write is lost with one machine, without a change
+// in any client.
 const NOT_ACKNOWLEDGED: &[u8] =
     b"-NOREPLICAS Not enough replicas acknowledged the change in time: applied, not acknowledged\r\n";
 /// Refusal of a node that has become a replica: what its primary does not have is lost.

@@ -31,8 +31,9 @@ impl Inner {
         let slot = self.connections.get_mut(token)?;
         let connection = slot.as_ref().filter(|connection| connection.parked == Some(Parked::Leaving))?;
         if connection.outbox.is_some() {
-            // COMPAT(replication): PSYNC behind requests whose replies are not written yet waits until they are; Valkey refuses it
-            // ("SYNC and PSYNC are invalid with pending output"). Why: nothing needs the refusal here.
+            // COMPAT(replication): PSYNC behind requests whose replies are not written yet waits until they
+            // are; Valkey refuses it ("SYNC and PSYNC are invalid with pending output"). Why: nothing needs
+            // the refusal here.
             self.leaving.push(token);
             return None;
         }

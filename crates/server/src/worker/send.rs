@@ -12,9 +12,9 @@ use isotherm_node::observe::stats::ThreadStats;
 use isotherm_node::session::Session;
 use std::sync::atomic::Ordering;
 
-// COMPAT(persistence): Under `appendfsync always` messages of subscribers, keyspace events and invalidations leave before the
-// change that caused them is durable; Valkey sends them behind its fsync. Why: only replies are held; a client that then reads
-// the key waits.
+// COMPAT(persistence): Under `appendfsync always` messages of subscribers, keyspace events and invalidations
+// leave before the change that caused them is durable; Valkey sends them behind its fsync. Why: only replies
+// are held; a client that then reads the key waits.
 /// Sends a connection its part of the reply buffer, not before the gate is open up to `not_before`. False if
 /// the connection is broken. The only way on which replies leave.
 #[inline]

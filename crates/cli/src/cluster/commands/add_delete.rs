@@ -110,8 +110,9 @@ pub fn delete(choices: &Choices, way: &Way) -> Fallible<bool> {
         if cluster.node(at).primary.as_deref().is_some_and(|primary| primary.eq_ignore_ascii_case(&id)) {
             follow_another(&mut cluster, at, gone)?;
         }
-        // COMPAT(tools): isotherm-cli --cluster del-node goes on where a node has forgotten the other already; valkey-cli
-        // ends with an error. Why: CLUSTER FORGET spreads by the bus, and is sometimes faster than the tool.
+        // COMPAT(tools): isotherm-cli --cluster del-node goes on where a node has forgotten the other
+        // already; valkey-cli ends with an error. Why: CLUSTER FORGET spreads by the bus, and is sometimes
+        // faster than the tool.
         match cluster.ask(at, &format!("CLUSTER FORGET {id}")) {
             Err(trouble) if trouble.text().starts_with("ERR Unknown node") => {}
             outcome => drop(outcome?),

@@ -78,8 +78,8 @@ fn scanned(reply: &Value) -> Option<(Vec<u8>, Vec<Vec<u8>>)> {
     Some((bytes_of(cursor).to_vec(), keys.iter().map(|key| bytes_of(key).to_vec()).collect()))
 }
 
-// COMPAT(tools): isotherm-cli --cluster import moves as many keys with one MIGRATE as --cluster-pipeline says; valkey-cli
-// one. Why: it is several times as fast.
+// COMPAT(tools): isotherm-cli --cluster import moves as many keys with one MIGRATE as --cluster-pipeline
+// says; valkey-cli one. Why: it is several times as fast.
 fn send(cluster: &Cluster, source: &mut Link, owners: &[usize], keys: Vec<Vec<u8>>) -> Result<(), Trouble> {
     let mut by_owner: BTreeMap<usize, Vec<Vec<u8>>> = BTreeMap::new();
     for key in keys {

@@ -50,8 +50,8 @@ pub fn reshard(choices: &Choices, way: &Way, verbose: bool) -> Fallible<bool> {
     apply(&mut cluster, &table, target, &mut progress)
 }
 
-// COMPAT(tools): isotherm-cli --cluster reshard and rebalance exit with 1 when a slot could not be moved, and help with 0;
-// valkey-cli does the opposite. Why: a script sees whether to run fix.
+// COMPAT(tools): isotherm-cli --cluster reshard and rebalance exit with 1 when a slot could not be moved, and
+// help with 0; valkey-cli does the opposite. Why: a script sees whether to run fix.
 /// Moves what the table says. False if it was stopped.
 pub fn apply(cluster: &mut Cluster, table: &[Leaving], to: usize, progress: &mut Progress) -> Fallible<bool> {
     wait_until_ready(cluster, to)?;
@@ -87,8 +87,8 @@ fn apply_all(cluster: &mut Cluster, table: &[Leaving], to: usize, progress: &mut
     Ok(true)
 }
 
-// COMPAT(tools): isotherm-cli --cluster reshard ends when standard input does; valkey-cli goes on asking. Why: no answer
-// will come.
+// COMPAT(tools): isotherm-cli --cluster reshard ends when standard input does; valkey-cli goes on asking.
+// Why: no answer will come.
 fn ask(question: &str) -> Fallible<String> {
     say::answer(question).ok_or_else(|| "\n*** No answer, operation aborted.".to_string())
 }

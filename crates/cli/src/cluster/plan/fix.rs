@@ -93,9 +93,9 @@ pub fn open_slot(slot: u16, claims: &[Claim]) -> Vec<Step> {
             steps.push(Step::Info(format!("Set as {what} in: {names}")));
         }
     }
-    // COMPAT(tools): isotherm-cli --cluster fix goes on with a move that was interrupted between two keys. valkey-cli
-    // makes the node with more keys the owner by DELSLOTS, ADDSLOTS and a new epoch. Why: the slot is served all the
-    // time, and ends where it was to go.
+    // COMPAT(tools): isotherm-cli --cluster fix goes on with a move that was interrupted between two keys.
+    // valkey-cli makes the node with more keys the owner by DELSLOTS, ADDSLOTS and a new epoch. Why: the slot
+    // is served all the time, and ends where it was to go.
     if let Some((from, to)) = move_under_way(claims) {
         steps.push(Step::Info(format!(
             ">>> Case 1: Moving slot {slot} from {} to {}",
@@ -202,8 +202,9 @@ pub fn uncovered(keys: &[u64]) -> Uncovered {
     }
 }
 
-// COMPAT(tools): isotherm-cli --cluster fix gives slots without keys to primaries in runs, those with fewest slots first;
-// valkey-cli draws a node for each slot. Why: scattered slots make CLUSTER SLOTS and NODES large, in every client.
+// COMPAT(tools): isotherm-cli --cluster fix gives slots without keys to primaries in runs, those with fewest
+// slots first; valkey-cli draws a node for each slot. Why: scattered slots make CLUSTER SLOTS and NODES
+// large, in every client.
 /// Chooses a primary for each of `count` slots that no node owns. `sizes` are the numbers of slots that the
 /// primaries have.
 pub fn spread(count: usize, sizes: &[usize]) -> Vec<usize> {

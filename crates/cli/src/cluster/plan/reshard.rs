@@ -13,8 +13,9 @@ pub struct Leaving {
     pub slots: Vec<u16>,
 }
 
-// COMPAT(tools): isotherm-cli --cluster reshard moves as many slots as it was asked for. valkey-cli rounds the share of
-// each source, so that of 9 slots from 5 equal nodes 6 are moved. Why: the number is what was asked for.
+// COMPAT(tools): isotherm-cli --cluster reshard moves as many slots as it was asked for. valkey-cli rounds
+// the share of each source, so that of 9 slots from 5 equal nodes 6 are moved. Why: the number is what was
+// asked for.
 /// The sources with the most slots first; of each the lowest slots.
 pub fn plan(sources: &[Source<'_>], count: usize) -> Vec<Leaving> {
     let mut sizes: Vec<(usize, usize)> =

@@ -217,8 +217,8 @@ fn load(call: &mut Call<'_, '_, '_>, key: &Key<'_>) -> Option<(Texts, bool)> {
             set.for_each(push);
             true
         }
-        // COMPAT(sort): SORT leaves the encoding of a sorted set as it is; Valkey converts it to a skiplist. Why:
-        // reading does not need another form.
+        // COMPAT(sort): SORT leaves the encoding of a sorted set as it is; Valkey converts it to a skiplist.
+        // Why: reading does not need another form.
         Some(Value::Zset(set)) => {
             set.for_each(0, set.len(), true, |member, _| push(member));
             false
@@ -296,10 +296,10 @@ fn arrange_by<'e>(
         return Err(NO_NUMBER);
     }
     // Stored or not, with a locale of "C": only there a NUL ends what is compared, and here nothing does.
-    // COMPAT(sort): SORT ALPHA compares all bytes, those behind a NUL too; Valkey ends the comparison at a NUL.
-    // Elements with equal weights (sets and sorted sets BY a pattern, lists BY a pattern with ALPHA) may come in
-    // another order than in Valkey. Why: elements are bytes without a terminator, and the order of equals is
-    // unspecified.
+    // COMPAT(sort): SORT ALPHA compares all bytes, those behind a NUL too; Valkey ends the comparison at a
+    // NUL. Elements with equal weights (sets and sorted sets BY a pattern, lists BY a pattern with ALPHA) may
+    // come in another order than in Valkey. Why: elements are bytes without a terminator, and the order of
+    // equals is unspecified.
     let by_weight = |a: &(Weight, &'e [u8]), b: &(Weight, &'e [u8])| match (&a.0, &b.0) {
         (Weight::Number(x), Weight::Number(y)) => {
             x.partial_cmp(y).unwrap_or(Ordering::Equal).then_with(|| a.1.cmp(b.1))

@@ -408,11 +408,11 @@ impl Load<'_> {
             Item::Aux { name, value } => {
                 self.history.note_aux(name, value);
                 if self.history.id.is_some() && self.expired == Expired::Dropped {
-                    // COMPAT(persistence): From an RDB file that names a replication history, keys whose time is over are loaded,
-                    // not counted in `rdb_last_load_keys_expired`, and removed by the expiry cycle. Valkey removes and counts
-                    // them while it loads, as DEBUG RELOAD does
-                    // here without replicas and without an append-only file. Why: replicas that go on behind this data have them, and
-                    // lose them by the log only.
+                    // COMPAT(persistence): From an RDB file that names a replication history, keys whose time
+                    // is over are loaded, not counted in `rdb_last_load_keys_expired`, and removed by the
+                    // expiry cycle. Valkey removes and counts them while it loads, as DEBUG RELOAD does here
+                    // without replicas and without an append-only file. Why: replicas that go on behind this
+                    // data have them, and lose them by the log only.
                     self.terms.keeps_from = None;
                 }
                 self.texts.note_aux(name, value);

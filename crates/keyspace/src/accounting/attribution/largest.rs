@@ -25,9 +25,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-// COMPAT(observability): MEMORY TOP (Isotherm only) lists the 128 largest keys of 4 KB and more. When listed keys
-// are deleted, the next largest are unknown until they change; `complete-from-bytes` is the size from which on the
-// list has no gaps. Why: the list is kept with every change instead of by a scan.
+// COMPAT(observability): MEMORY TOP (Isotherm only) lists the 128 largest keys of 4 KB and more. When listed
+// keys are deleted, the next largest are unknown until they change; `complete-from-bytes` is the size from
+// which on the list has no gaps. Why: the list is kept with every change instead of by a scan.
 /// Keys in the list.
 pub const LISTED_MAX: usize = 128;
 /// A key that takes less is not worth a line.

@@ -31,9 +31,10 @@ const TEXT_BYTES_MAX: usize = 46;
 const PREFIX_BYTES_MAX: usize = 256;
 const STATE_BYTES_MAX: usize = 64 << 10;
 
-// COMPAT(observability): MEMORY PREFIXES (Isotherm only) counts one of 16 keys, and every key of 64 KB and more, so
-// each figure comes with its error. A prefix that has grown among very many small ones is listed late, with a larger
-// error. Keys that are only read have no effect. Why: exact counts of all prefixes would cost memory per prefix.
+// COMPAT(observability): MEMORY PREFIXES (Isotherm only) counts one of 16 keys, and every key of 64 KB and
+// more, so each figure comes with its error. A prefix that has grown among very many small ones is listed
+// late, with a larger error. Keys that are only read have no effect. Why: exact counts of all prefixes would
+// cost memory per prefix.
 /// Number of small keys for each one that is counted: those whose tag ends in the bits of `SAMPLE_TAG`.
 const SAMPLE: i64 = 16;
 const SAMPLE_TAG: u8 = 5;

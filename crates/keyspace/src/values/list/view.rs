@@ -371,9 +371,9 @@ impl ListEdit<'_, '_> {
         let limit = Limit::of(self.editing.limits.list_max_listpack_size);
         let EditBody::Object(_, root) = &mut self.editing.body else { return };
         let Object::List(list) = &mut root.body else { unreachable!("a list's entry names a list") };
-        // COMPAT(lists): OBJECT ENCODING of a list that shrinks goes back to `listpack` when the whole list fits
-        // into half of the limit; in Valkey it also depends on how many quicklist nodes are left. Why: there are no
-        // quicklist nodes.
+        // COMPAT(lists): OBJECT ENCODING of a list that shrinks goes back to `listpack` when the whole list
+        // fits into half of the limit; in Valkey it also depends on how many quicklist nodes are left. Why:
+        // there are no quicklist nodes.
         list.quick &= !limit.half().allows(list.listpack_bytes(), list.len());
         self.editing.has_shrunk = is_packed_again(list);
     }

@@ -149,8 +149,9 @@ impl<'a> Source<'a> {
 
     pub fn lex_range(self, start: ZsetBound<'_>, end: ZsetBound<'_>, forward: bool) -> (u64, u64) {
         if matches!(self, Source::Tree(tree, _) if !tree.compact) {
-            // COMPAT(sorted-sets): BYLEX ranges over members with different scores may differ in large sorted sets.
-            // Why: the result is unspecified, and in Valkey depends on the random levels of its skiplist.
+            // COMPAT(sorted-sets): BYLEX ranges over members with different scores may differ in large sorted
+            // sets. Why: the result is unspecified, and in Valkey depends on the random levels of its
+            // skiplist.
             let (start, end) = (self.rank_of(start), self.rank_of(end));
             return (start, end.saturating_sub(start));
         }

@@ -129,8 +129,8 @@ impl Trackers {
         held.acquire_beside_leases();
         let from = stats.now_ticks();
         // A session may have begun meanwhile.
-        // COMPAT(pubsub): When the last session that tracks disconnects, the tracking table is emptied at once. Why:
-        // no session is left to be notified.
+        // COMPAT(pubsub): When the last session that tracks disconnects, the tracking table is emptied at
+        // once. Why: no session is left to be notified.
         if self.sessions() == 0 {
             held.report_changes(false);
             self.table.clear();

@@ -23,8 +23,9 @@ use std::sync::OnceLock;
 
 use crate::observe::counter::Counter;
 
-// COMPAT(observability): Execution times of commands are recorded in nanoseconds; Valkey records whole microseconds.
-// INFO latencystats shows them on the same grid. Why: many commands take less than a microsecond.
+// COMPAT(observability): Execution times of commands are recorded in nanoseconds; Valkey records whole
+// microseconds. INFO latencystats shows them on the same grid. Why: many commands take less than a
+// microsecond.
 const NS_MAX: u64 = 1_000_000_000;
 const CELLS_PER_OCTAVE: usize = 128;
 /// Octaves of nanoseconds.

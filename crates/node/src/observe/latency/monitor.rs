@@ -59,12 +59,14 @@ impl Event {
             Event::AofRename => "aof-rename",
             Event::Fork => "fork",
             Event::RdbUnlinkTempFile => "rdb-unlink-temp-file",
-            // COMPAT(observability): LATENCY has the event `swap-read` (a value was read from disk). Why: with swap-mode it is what takes time.
+            // COMPAT(observability): LATENCY has the event `swap-read` (a value was read from disk). Why:
+            // with swap-mode it is what takes time.
             Event::SwapRead => "swap-read",
-            // COMPAT(observability): LATENCY has the event `lock` (a lock of the keyspace was held longer than the threshold; INFO
-            // locks has the cause), `expire-cycle` includes waits for locks, `active-defrag-cycle` is compaction, `fork` the cut
-            // of a snapshot, and `aof-write` and `aof-fsync-always` are of threads beside the workers. The events of Valkey's
-            // main thread are missing, and `aof-fstat` and `aof-rewrite-diff-write`. Why: nothing like them is done.
+            // COMPAT(observability): LATENCY has the event `lock` (a lock of the keyspace was held longer
+            // than the threshold; INFO locks has the cause), `expire-cycle` includes waits for locks,
+            // `active-defrag-cycle` is compaction, `fork` the cut of a snapshot, and `aof-write` and
+            // `aof-fsync-always` are of threads beside the workers. The events of Valkey's main thread are
+            // missing, and `aof-fstat` and `aof-rewrite-diff-write`. Why: nothing like them is done.
             Event::Lock => "lock",
         }
     }

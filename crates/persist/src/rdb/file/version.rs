@@ -95,8 +95,8 @@ impl FileVersion {
         if self.references > REFERENCES_TO_BUNDLES {
             return false;
         }
-        // COMPAT(persistence): RDB files of versions 12 to 14 are loaded too, as far as they hold nothing that only Redis
-        // knows. Why: data can move over from Redis 7.4 and later.
+        // COMPAT(persistence): RDB files of versions 12 to 14 are loaded too, as far as they hold nothing
+        // that only Redis knows. Why: data can move over from Redis 7.4 and later.
         match self.is_valkey {
             true => self.number >= VALKEY_MIN && (!strict || self.number == VALKEY_MIN),
             false => self.number >= 1 && self.number < VALKEY_MIN && (!strict || self.number <= REDIS_READ),

@@ -26,8 +26,9 @@ pub struct Arrived {
 
 pub fn loads_from_socket(node: &Node, position: Position) -> bool {
     const LOADS: Id = id("repl-diskless-load");
-    // COMPAT(replication): With `repl-diskless-load swapdb` a snapshot is received into a file, while the former data is served, and
-    // then loaded as with `disabled`: clients get -LOADING meanwhile. Why: two data sets need not fit into memory.
+    // COMPAT(replication): With `repl-diskless-load swapdb` a snapshot is received into a file, while the
+    // former data is served, and then loaded as with `disabled`: clients get -LOADING meanwhile. Why: two
+    // data sets need not fit into memory.
     const ON_EMPTY_DB: i64 = 1;
     const FLUSH_BEFORE_LOAD: i64 = 3;
     match node.config.number(LOADS) {

@@ -19,9 +19,9 @@ impl LinkThread {
             || self.stream.unapplied_bytes() >= self.node.config.query_buffer_bytes_max() && self.is_paused()
     }
 
-    // COMPAT(replication): While writes are paused on a replica (CLIENT PAUSE, SHUTDOWN), nothing of its primary's stream is
-    // applied, and of what comes `client-query-buffer-limit` is read; Valkey applies what stands before the first write, and reads
-    // without limit. Why: a pause does not take all memory.
+    // COMPAT(replication): While writes are paused on a replica (CLIENT PAUSE, SHUTDOWN), nothing of its
+    // primary's stream is applied, and of what comes `client-query-buffer-limit` is read; Valkey applies what
+    // stands before the first write, and reads without limit. Why: a pause does not take all memory.
     fn is_paused(&self) -> bool {
         let node = self.node;
         if !node.mail.tasks().has(Tasks::PAUSES) {

@@ -158,9 +158,9 @@ impl Encoder<'_> {
         Ok(())
     }
 
-    // COMPAT(scripts): of two errors in one value, one of them the nesting, cjson.encode may report the other. Why: an array is
-    // read in the order of its keys and written by index; a table that is read behind one that is too deep is not looked into,
-    // for following all tables of a circle would never end.
+    // COMPAT(scripts): of two errors in one value, one of them the nesting, cjson.encode may report the
+    // other. Why: an array is read in the order of its keys and written by index; a table that is read behind
+    // one that is too deep is not looked into, for following all tables of a circle would never end.
 
     /// Returns the depth at which the walker met a table that is too deep.
     fn depth_of_failure(&self) -> usize {

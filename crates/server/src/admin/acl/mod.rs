@@ -147,8 +147,9 @@ fn show_users(call: &mut AdminCall<'_>, show: impl Fn(&User) -> Vec<u8>) -> Outc
     Outcome::Done
 }
 
-// COMPAT(users): ACL DIGEST is a command of Valkey 9.2, made by its description and not compared: the XOR of the SHA-256 of
-// the lines of ACL LIST. The roles of 9.2 (SETROLE and its kin) are missing. Why: there was no server of 9.2 to compare with.
+// COMPAT(users): ACL DIGEST is a command of Valkey 9.2, made by its description and not compared: the XOR of
+// the SHA-256 of the lines of ACL LIST. The roles of 9.2 (SETROLE and its kin) are missing. Why: there was no
+// server of 9.2 to compare with.
 fn digest(call: &mut AdminCall<'_>) -> Outcome {
     call.reply.bulk(call.node.users.digest().as_bytes());
     Outcome::Done

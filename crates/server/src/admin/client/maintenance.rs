@@ -9,9 +9,10 @@ use crate::admin::AdminCall;
 use isotherm_config::{Id, id};
 use isotherm_node::Node;
 
-// COMPAT(server): With `cluster-maint-notifications yes` a member of a cluster knows CLIENT MAINT_NOTIFICATIONS ON|OFF, and sends
-// SMIGRATING and SMIGRATED as Redis Software does. Why: a client that is idle, or rarely uses the slots that move, learns of a move
-// without an error. It is unknown by default, as it is in Valkey, since clients that are busy load the topology more often with it.
+// COMPAT(server): With `cluster-maint-notifications yes` a member of a cluster knows CLIENT
+// MAINT_NOTIFICATIONS ON|OFF, and sends SMIGRATING and SMIGRATED as Redis Software does. Why: a client that
+// is idle, or rarely uses the slots that move, learns of a move without an error. It is unknown by default,
+// as it is in Valkey, since clients that are busy load the topology more often with it.
 pub const CLIENT_MAINT_NOTIFICATIONS: Spec = Spec {
     name: "maint_notifications",
     summary: "Controls whether the connection hears of slots that leave this node of a cluster.",

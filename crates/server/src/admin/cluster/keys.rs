@@ -75,7 +75,8 @@ pub fn names(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-// COMPAT(cluster): CLUSTER FLUSHSLOT goes into the log as a DEL of each key. Why: they leave in steps, between other commands.
+// COMPAT(cluster): CLUSTER FLUSHSLOT goes into the log as a DEL of each key. Why: they leave in steps,
+// between other commands.
 pub fn flush(call: &mut AdminCall<'_>) -> Outcome {
     if call.exec.route.member.is_none() {
         return no_cluster(call);

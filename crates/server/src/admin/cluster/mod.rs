@@ -96,8 +96,9 @@ fn asking(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Done
 }
 
-// COMPAT(observability): Without a cluster, CLUSTER KEYSLOT, SLOT-STATS and HELP answer all the same; the others answer that cluster
-// support is disabled, as in Valkey. Why: storage is organised by slots in any case.
+// COMPAT(observability): Without a cluster, CLUSTER KEYSLOT, SLOT-STATS and HELP answer all the same; the
+// others answer that cluster support is disabled, as in Valkey. Why: storage is organised by slots in any
+// case.
 fn no_cluster(call: &mut AdminCall<'_>) -> Outcome {
     fail(call, errors::CLUSTER_DISABLED)
 }
@@ -124,9 +125,9 @@ fn ask_bus(call: &mut AdminCall<'_>) -> Outcome {
     Outcome::Block(Box::new(wait))
 }
 
-// COMPAT(cluster): CLUSTER subcommands that change the cluster are answered by an error where nodes.conf has not
-// been written within 5 s. What they ask for goes on, and CLUSTER NODES shows its end. Valkey serves no client
-// until the disk answers. Why: a disk that hangs costs those who need it.
+// COMPAT(cluster): CLUSTER subcommands that change the cluster are answered by an error where nodes.conf has
+// not been written within 5 s. What they ask for goes on, and CLUSTER NODES shows its end. Valkey serves no
+// client until the disk answers. Why: a disk that hangs costs those who need it.
 /// Time that a client waits for the bus, and for replicas as long as CLUSTER SETSLOT ... TIMEOUT says.
 fn patience_ms(args: Args<'_>) -> i64 {
     let is_timeout = |at: &usize| args.get(at - 1).eq_ignore_ascii_case(b"timeout");
@@ -134,8 +135,9 @@ fn patience_ms(args: Args<'_>) -> i64 {
     timeout_ms.unwrap_or(0).max(0).saturating_add(errand::PATIENCE.as_millis() as i64)
 }
 
-// COMPAT(cluster): CLUSTER subcommands that change the cluster, COUNT-FAILURE-REPORTS and LINKS work in a transaction only if that has no
-// commands about keys. Why: they answer when all workers obey, which waits for the locks that such a transaction holds.
+// COMPAT(cluster): CLUSTER subcommands that change the cluster, COUNT-FAILURE-REPORTS and LINKS work in a
+// transaction only if that has no commands about keys. Why: they answer when all workers obey, which waits
+// for the locks that such a transaction holds.
 /// Asks the bus from within a transaction, as `valkey-cli --cluster fix` does. The worker blocks until the
 /// answer is there.
 fn ask_within(call: &mut AdminCall<'_>, member: &'static Member) -> Outcome {
@@ -158,8 +160,9 @@ fn ask_within(call: &mut AdminCall<'_>, member: &'static Member) -> Outcome {
     Outcome::Done
 }
 
-// COMPAT(cluster): CLUSTER FAILOVER, MIGRATESLOTS, CANCELSLOTMIGRATIONS and SYNCSLOTS are refused, and GETSLOTMIGRATIONS has nothing to
-// report. Why: manual failover and atomic migration of slots are not there yet.
+// COMPAT(cluster): CLUSTER FAILOVER, MIGRATESLOTS, CANCELSLOTMIGRATIONS and SYNCSLOTS are refused, and
+// GETSLOTMIGRATIONS has nothing to report. Why: manual failover and atomic migration of slots are not there
+// yet.
 fn no_failover(call: &mut AdminCall<'_>) -> Outcome {
     if call.exec.route.member.is_none() {
         return no_cluster(call);

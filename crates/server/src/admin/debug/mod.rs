@@ -57,16 +57,19 @@ const WORDS: &[Word] = &[
     // From now on the wall clock is ahead of the system's by the given milliseconds.
     #[cfg(debug_assertions)]
     word("step-clock", 3..=3, step_clock),
-    // COMPAT(debug): DEBUG SWAP-CHAOS is Isotherm's: whatever may leave memory does, however much there is. Why: tests call it.
+    // COMPAT(debug): DEBUG SWAP-CHAOS is Isotherm's: whatever may leave memory does, however much there is.
+    // Why: tests call it.
     word("swap-chaos", 3..=3, swap::chaos),
-    // COMPAT(debug): DEBUG SWAP-FAULT is Isotherm's: reads, writes or syncs of swap-dir fail or hang. Why: tests call it.
+    // COMPAT(debug): DEBUG SWAP-FAULT is Isotherm's: reads, writes or syncs of swap-dir fail or hang. Why:
+    // tests call it.
     word("swap-fault", 4..=5, swap::fault),
-    // COMPAT(debug): DEBUG SWAP-MACHINE is Isotherm's: the memory that the machine seems to have. Why: tests call it.
+    // COMPAT(debug): DEBUG SWAP-MACHINE is Isotherm's: the memory that the machine seems to have. Why: tests
+    // call it.
     word("swap-machine", 3..=3, swap::machine),
     word("htstats", 3..=usize::MAX, table_stats),
     word("htstats-key", 3..=usize::MAX, table_stats_of_key),
-    // COMPAT(debug): DEBUG CHECK-INVARIANTS is Isotherm's: it checks all data structures and the memory accounting,
-    // and blocks all clients meanwhile. Why: tests call it at their end.
+    // COMPAT(debug): DEBUG CHECK-INVARIANTS is Isotherm's: it checks all data structures and the memory
+    // accounting, and blocks all clients meanwhile. Why: tests call it at their end.
     word("check-invariants", 2..=2, check_invariants),
     word("stringmatch-test", 2..=2, match_globs),
     word("client-eviction", 2..=2, client_eviction),
@@ -85,7 +88,8 @@ const WORDS: &[Word] = &[
     word("clusterlink", 5..=5, cluster::kill_links),
     // Structures that do not exist here.
     // COMPAT(debug): DEBUG subcommands about structures that do not exist here (DICT-RESIZING, REPLYBUFFER,
-    // QUICKLIST-PACKED-THRESHOLD, ...) answer OK and change nothing. Why: Valkey's test suite calls them on the way.
+    // QUICKLIST-PACKED-THRESHOLD, ...) answer OK and change nothing. Why: Valkey's test suite calls them on
+    // the way.
     word("replybuffer", 4..=4, reply_buffer),
     word("quicklist-packed-threshold", 3..=3, ok),
     word("set-disable-deny-scripts", 3..=3, set_disable_deny_scripts),
@@ -256,8 +260,9 @@ fn set_skip_checksum_validation(call: &mut AdminCall<'_>) {
     call.reply.ok();
 }
 
-// COMPAT(debug): DEBUG SET-DISABLE-DENY-SCRIPTS 1 lets scripts call CLIENT LIST, DEBUG PROTOCOL and SLEEP, and none of the other commands that they may not
-// call. Why: it is for tests, and most of those commands need a client.
+// COMPAT(debug): DEBUG SET-DISABLE-DENY-SCRIPTS 1 lets scripts call CLIENT LIST, DEBUG PROTOCOL and SLEEP,
+// and none of the other commands that they may not call. Why: it is for tests, and most of those commands
+// need a client.
 fn set_disable_deny_scripts(call: &mut AdminCall<'_>) {
     call.node.debug.scripts_may_debug.set(is_on(call.args.get(2)));
     call.reply.ok();

@@ -32,8 +32,9 @@ pub fn object(call: &mut AdminCall<'_>) {
     } else {
         format!(" lru:0 lru_seconds_idle:{idle}")
     });
-    // COMPAT(debug): DEBUG OBJECT of a list shows the nodes (`ql_nodes`, `ql_avg_node`, `ql_uncompressed_size`) that a file has of it; those of
-    // Valkey depend on how the list became what it is. Why: a list has no such nodes in memory here.
+    // COMPAT(debug): DEBUG OBJECT of a list shows the nodes (`ql_nodes`, `ql_avg_node`,
+    // `ql_uncompressed_size`) that a file has of it; those of Valkey depend on how the list became what it
+    // is. Why: a list has no such nodes in memory here.
     if let Some(ListNodes { nodes, elements, bytes }) = lengths.list {
         let mean = elements as f64 / nodes as f64;
         let most = limits.list_max_listpack_size;

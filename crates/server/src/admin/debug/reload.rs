@@ -19,8 +19,8 @@ pub fn reload(call: &mut AdminCall<'_>) {
     for word in call.args.from(2).iter() {
         match word.to_ascii_lowercase().as_slice() {
             b"nosave" => saves = false,
-            // COMPAT(debug): DEBUG RELOAD NOFLUSH replaces keys that exist, as with MERGE (but no libraries of functions); Valkey ends on the first one. Why: a
-            // test that means this says MERGE.
+            // COMPAT(debug): DEBUG RELOAD NOFLUSH replaces keys that exist, as with MERGE (but no libraries
+            // of functions); Valkey ends on the first one. Why: a test that means this says MERGE.
             b"noflush" => flushes = false,
             b"merge" => merges = true,
             _ => {
@@ -33,8 +33,9 @@ pub fn reload(call: &mut AdminCall<'_>) {
     if saves {
         match background::save_held(store, &mut call.exec.held, used_memory_bytes) {
             Asked::Started => {}
-            // COMPAT(debug): DEBUG RELOAD is refused while a save or a rewrite of the append-only file is under way; Valkey
-            // writes a second file beside it. Why: one walk through the data at a time, and nothing but tests sends it.
+            // COMPAT(debug): DEBUG RELOAD is refused while a save or a rewrite of the append-only file is
+            // under way; Valkey writes a second file beside it. Why: one walk through the data at a time, and
+            // nothing but tests sends it.
             Asked::Busy => {
                 call.reply.error(BUSY);
                 return;

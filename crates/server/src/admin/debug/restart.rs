@@ -11,7 +11,8 @@ use isotherm_node::process::asked_end::Options;
 
 const FAILED: &str = "ERR failed to restart the server. Check server logs.";
 
-// COMPAT(debug): DEBUG RESTART is refused in a transaction. Why: what the transaction holds is needed for the last file.
+// COMPAT(debug): DEBUG RESTART is refused in a transaction. Why: what the transaction holds is needed for the
+// last file.
 pub fn restart(call: &mut AdminCall<'_>) -> Outcome {
     let Some(delay_ms) = call.args.try_get(2).map_or(Some(0), parse_i64) else {
         call.reply.error(errors::NOT_AN_INTEGER);

@@ -43,8 +43,9 @@ pub const MEMORY_MALLOC_STATS: Spec = Spec {
 
 /// `MEMORY MALLOC-STATS [TEXT | JSON]`; Valkey has the first form only, without a word for it.
 pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
-    // COMPAT(observability): MEMORY MALLOC-STATS takes `TEXT` or `JSON` (its arity is -2), and its text is that of
-    // the allocator of the build. Why: JSON is what programs can read, and there are four allocators to choose from.
+    // COMPAT(observability): MEMORY MALLOC-STATS takes `TEXT` or `JSON` (its arity is -2), and its text is
+    // that of the allocator of the build. Why: JSON is what programs can read, and there are four allocators
+    // to choose from.
     let (word, more) = (call.args.try_get(2).unwrap_or(b"text"), call.args.try_get(3).is_some());
     let format = match word {
         word if word.eq_ignore_ascii_case(b"text") && !more => Format::Text,

@@ -36,8 +36,8 @@ pub const COMMANDS: &[Command<AdminHandler>] = &[Command::container(
         Command::new(doctor::MEMORY_DOCTOR, doctor::doctor),
         Command::new(MEMORY_HELP, help),
         Command::new(malloc::MEMORY_MALLOC_STATS, malloc::stats),
-        // COMPAT(observability): MEMORY MAP, DIFF, PREFIXES, TOP and PROFILE are Isotherm's. Why: Valkey does not
-        // report memory by purpose.
+        // COMPAT(observability): MEMORY MAP, DIFF, PREFIXES, TOP and PROFILE are Isotherm's. Why: Valkey does
+        // not report memory by purpose.
         // COMPAT(users): MEMORY TOP, PREFIXES and DIFF and HOTKEYS GET show a user the keys that its patterns
         // match, and the prefixes all of whose keys they match, in databases that it may use. Sums over keys
         // of everyone (`other`, `without`) are zero without a right to all keys. Why: names of keys are data

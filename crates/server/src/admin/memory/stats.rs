@@ -39,8 +39,8 @@ pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
     let bytes = |bytes: u64| Figure::Integer(bytes as i64);
     let percent = |part: u64, whole: u64| Figure::Double(part as f64 * 100.0 / whole.max(1) as f64);
     let buffers = Buffers::of(call.node);
-    // COMPAT(observability): MEMORY STATS has no `db.N`. Why: there are no tables per database whose overhead could
-    // be reported.
+    // COMPAT(observability): MEMORY STATS has no `db.N`. Why: there are no tables per database whose overhead
+    // could be reported.
     let fields = [
         ("peak.allocated", bytes(peak)),
         ("total.allocated", bytes(used)),
@@ -55,8 +55,8 @@ pub fn stats(call: &mut AdminCall<'_>) -> Outcome {
         ("aof.buffer", bytes(buffers.of_aof(call.node))),
         ("lua.caches", bytes(call.node.scripts.bytes())),
         ("functions.caches", bytes(call.node.libraries.bytes())),
-        // COMPAT(observability): MEMORY STATS has `tier.bytes`, what values on disk take in memory beside their entries (MEMORY MAP has
-        // its parts). Why: with `swap-mode` it is part of what is used.
+        // COMPAT(observability): MEMORY STATS has `tier.bytes`, what values on disk take in memory beside
+        // their entries (MEMORY MAP has its parts). Why: with `swap-mode` it is part of what is used.
         ("tier.bytes", bytes(tier.total())),
         // There are pages instead of tables.
         ("overhead.db.hashtable.lut", bytes(0)),

@@ -106,8 +106,8 @@ fn take_over(call: &mut AdminCall<'_>, name: &[u8]) -> Result<(), String> {
 fn ask(call: &mut AdminCall<'_>) -> Result<(), String> {
     let node = call.node;
     let request = SyncRequest::parse(call.args);
-    // COMPAT(replication): A node that hands over refuses to be handed over to; Valkey becomes a primary first. Why: its writes would
-    // pause until FAILOVER ABORT.
+    // COMPAT(replication): A node that hands over refuses to be handed over to; Valkey becomes a primary
+    // first. Why: its writes would pause until FAILOVER ABORT.
     if node.replication.failover.is_under_way() {
         return Err("NOMASTERLINK Can't SYNC while failing over".into());
     }

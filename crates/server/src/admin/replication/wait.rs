@@ -49,8 +49,8 @@ const IS_REPLICA: &str = "ERR WAIT cannot be used with replica instances. Please
 const IS_REPLICA_TOO: &str = "ERR WAITAOF cannot be used with replica instances. Please also note that writes to replicas are just \
                               local and are not propagated.";
 
-// COMPAT(replication): WAIT waits for the changes that its client has made; Valkey for all that were made when its client last ran a
-// command, a read too. Why: nothing that the client did is missing.
+// COMPAT(replication): WAIT waits for the changes that its client has made; Valkey for all that were made
+// when its client last ran a command, a read too. Why: nothing that the client did is missing.
 pub fn wait(call: &mut AdminCall<'_>) -> Outcome {
     let asked = ask_wait(call);
     run(call, asked)

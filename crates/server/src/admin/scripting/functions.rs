@@ -121,11 +121,11 @@ const FUNCTION_STATS: Spec = Spec {
 
 // ---- what changes the libraries ----
 
-// COMPAT(scripts): What a library of functions keeps in local variables outside of its functions is kept by each worker for
-// itself. Why: a worker has an interpreter of its own.
+// COMPAT(scripts): What a library of functions keeps in local variables outside of its functions is kept by
+// each worker for itself. Why: a worker has an interpreter of its own.
 //
-// COMPAT(scripts): A library from an append-only file or a primary that does not end while it loads is given up when the process
-// is asked to end. Why: Valkey has to be killed there.
+// COMPAT(scripts): A library from an append-only file or a primary that does not end while it loads is given
+// up when the process is asked to end. Why: Valkey has to be killed there.
 fn change(call: &mut AdminCall<'_>) -> Outcome {
     match try_change(call) {
         Ok(Done::Loaded(name)) => call.reply.bulk(&name),

@@ -186,8 +186,8 @@ impl Host for ScriptHost<'_, '_> {
         }
     }
 
-    // COMPAT(scripts): redis.set_repl with REPL_AOF or REPL_REPLICA alone does what REPL_ALL does. Why: the append-only file and
-    // replicas read the same bytes of one log.
+    // COMPAT(scripts): redis.set_repl with REPL_AOF or REPL_REPLICA alone does what REPL_ALL does. Why: the
+    // append-only file and replicas read the same bytes of one log.
     fn set_replication(&mut self, replication: Replication) {
         self.call.exec.pump.log.set_muted(!replication.aof && !replication.replicas);
     }

@@ -48,9 +48,9 @@ fn needs_of(exec: &mut Exec, command: &Entry, words: Args<'_>) -> Needs {
     }
 }
 
-// COMPAT(scripts): A script whose text shows that each key is KEYS[...] runs beside others; should it reach another key all the same,
-// while another script may do so, it gets an error there. No such text is known; INFO counts it as `total_script_keys_refused`. Why: two
-// scripts that meet keys could wait for each other.
+// COMPAT(scripts): A script whose text shows that each key is KEYS[...] runs beside others; should it reach
+// another key all the same, while another script may do so, it gets an error there. No such text is known;
+// INFO counts it as `total_script_keys_refused`. Why: two scripts that meet keys could wait for each other.
 /// Error for a script that reaches a key which its text was shown not to reach, while another script may
 /// reach such keys.
 pub const REFUSED: &str =

@@ -184,11 +184,13 @@ const SCRIPT_SHOW: Spec = Spec {
     ..of_script("show", "Returns the source of the cached script with this SHA1.", "8.0.0", 3)
 };
 
-// COMPAT(scripts): SCRIPT DEBUG YES is refused, and names SYNC. Why: it debugs a copy of the server, and no process is forked here.
+// COMPAT(scripts): SCRIPT DEBUG YES is refused, and names SYNC. Why: it debugs a copy of the server, and no
+// process is forked here.
 //
-// COMPAT(scripts): While a script is debugged (SCRIPT DEBUG SYNC) others go on; who needs one of its keys waits, and gets -BUSY
-// behind `busy-reply-threshold`. SCRIPT KILL ends such a script, also in code that its user evaluates, and CLIENT KILL the session. In Valkey the
-// server stands still, and hears neither. SCRIPT DEBUG may stand in a pipeline; a script within MULTI is not debugged. Why: nothing has to stand still.
+// COMPAT(scripts): While a script is debugged (SCRIPT DEBUG SYNC) others go on; who needs one of its keys
+// waits, and gets -BUSY behind `busy-reply-threshold`. SCRIPT KILL ends such a script, also in code that its
+// user evaluates, and CLIENT KILL the session. In Valkey the server stands still, and hears neither. SCRIPT
+// DEBUG may stand in a pipeline; a script within MULTI is not debugged. Why: nothing has to stand still.
 fn debug(call: &mut AdminCall<'_>) -> Outcome {
     let is = |word: &[u8]| call.args.get(2).eq_ignore_ascii_case(word);
     let engine = call.args.try_get(3).unwrap_or(b"lua");

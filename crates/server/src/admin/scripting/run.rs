@@ -221,8 +221,8 @@ fn refusal(call: &AdminCall<'_>, flags: ScriptFlags, is_ro: bool, is_short: bool
     })
 }
 
-// COMPAT(scripts): EVAL in an append-only file or in the stream of a primary is refused. Why: Valkey, and Redis from 7.0 on, write the
-// effects of scripts only.
+// COMPAT(scripts): EVAL in an append-only file or in the stream of a primary is refused. Why: Valkey, and
+// Redis from 7.0 on, write the effects of scripts only.
 /// Runs a script or a function: to its end, or until it takes long.
 pub fn run_callee(
     call: &mut AdminCall<'_>,

@@ -9,9 +9,10 @@ pub const CLUSTER: &[Row] = &[gauge("cluster_enabled", "redis_*", |s| s.node.clu
 /// Lines of a member of a cluster; elsewhere there are none.
 pub const CLUSTER_INFO: &[Row] = &[
     family("*", topology, &[]),
-    // COMPAT(cluster): CLUSTER INFO and INFO also have `cluster_config_save_status`, `cluster_config_last_save_time`,
-    // `cluster_bus_invalid_packets` and `cluster_bus_cpu_usec`. Why: a disk that does not take nodes.conf, a sender of nonsense, and
-    // what the thread of the bus costs are to be seen.
+    // COMPAT(cluster): CLUSTER INFO and INFO also have `cluster_config_save_status`,
+    // `cluster_config_last_save_time`, `cluster_bus_invalid_packets` and `cluster_bus_cpu_usec`. Why: a disk
+    // that does not take nodes.conf, a sender of nonsense, and what the thread of the bus costs are to be
+    // seen.
     field("cluster_config_save_status", |s| {
         s.member(|member| if member.bus.is_saved() { "ok" } else { "err" })
     }),

@@ -23,7 +23,8 @@ pub const MEMORY: &[Row] = &[
     gauge("used_memory_dataset", "redis_memory_used_dataset_bytes", |s| s.dataset_bytes().into()),
     field("used_memory_dataset_perc", |s| percent(s.dataset_bytes(), s.node.used_memory_bytes())),
     // COMPAT(observability): `allocator_*` in INFO and MEMORY STATS cover the arenas of the keyspace and the
-    // allocator together. Why: most data lies in the arenas, and the ratios would say nothing about it otherwise.
+    // allocator together. Why: most data lies in the arenas, and the ratios would say nothing about it
+    // otherwise.
     gauge("allocator_allocated", "redis_*_bytes", |s| s.allocators().allocated.into()),
     gauge("allocator_active", "redis_*_bytes", |s| s.allocators().active.into()),
     gauge("allocator_resident", "redis_*_bytes", |s| s.allocators().resident.into()),
@@ -81,9 +82,11 @@ pub const MEMORY: &[Row] = &[
     field("mem_allocator", |_| isotherm_allocator::name().into()),
     gauge("mem_overhead_db_hashtable_rehashing", "redis_*_bytes", none),
     gauge("active_defrag_running", "redis_*", |s| s.node.memory.compaction.percent().into()),
-    // COMPAT(observability): `lazyfreed_objects` counts DEL's large collections whatever `lazyfree-lazy-user-del` says, and the keys
-    // of FLUSHALL without SYNC whatever `lazyfree-lazy-user-flush` says; of a stream it looks at the entries, not at their nodes. Why:
-    // these options have no effect: what is large is freed in steps, and of up to 1,000 elements at once in microseconds.
+    // COMPAT(observability): `lazyfreed_objects` counts DEL's large collections whatever
+    // `lazyfree-lazy-user-del` says, and the keys of FLUSHALL without SYNC whatever
+    // `lazyfree-lazy-user-flush` says; of a stream it looks at the entries, not at their nodes. Why: these
+    // options have no effect: what is large is freed in steps, and of up to 1,000 elements at once in
+    // microseconds.
     gauge("lazyfree_pending_objects", "redis_*", |s| s.node.keyspace.lazy_frees().0.into()),
     gauge("lazyfreed_objects", "redis_*", |s| s.node.keyspace.lazy_frees().1.into()),
     gauge("isotherm_arena_live_bytes", "*", |s| s.arenas().live.into()),

@@ -11,8 +11,9 @@ pub const PERSISTENCE: &[Row] = &[
     gauge("loading", "redis_*_dump_file", |s| report::is_loading(s.node.store()).into()),
     gauge("async_loading", "redis_*", none),
     field("current_cow_peak", none),
-    // COMPAT(observability): `current_cow_size` is what is kept for a snapshot of what was written since its cut; `current_cow_peak`
-    // and `current_cow_size_age` are 0. Why: there is no fork, and the size is counted at any time.
+    // COMPAT(observability): `current_cow_size` is what is kept for a snapshot of what was written since its
+    // cut; `current_cow_peak` and `current_cow_size_age` are 0. Why: there is no fork, and the size is
+    // counted at any time.
     field("current_cow_size", |s| s.node.keyspace.kept_bytes().into()),
     field("current_cow_size_age", none),
     counter("snapshot_writer_waits", "isotherm_*_total", |s| {

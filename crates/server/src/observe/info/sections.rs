@@ -44,9 +44,9 @@ pub const SECTIONS: &[Section] = &[
     only_asked(section("cluster_info", "Cluster Info", CLUSTER_INFO)),
     section("scriptingengines", "Scripting Engines", SCRIPTING_ENGINES),
     section("keyspace", "Keyspace", KEYSPACE),
-    // COMPAT(observability): INFO has the section Keysizes of Redis 8, with the bytes that a string is stored in (1
-    // to 8 for an integer), and the sections MemoryMap, Locks and Idletimes of its own. Why: they answer where
-    // memory and time go without a scan.
+    // COMPAT(observability): INFO has the section Keysizes of Redis 8, with the bytes that a string is stored
+    // in (1 to 8 for an integer), and the sections MemoryMap, Locks and Idletimes of its own. Why: they
+    // answer where memory and time go without a scan.
     section("keysizes", "Keysizes", KEY_SIZES),
     only_asked(section("locks", "Locks", LOCKS)),
     // Nor this, for which some hundred pages of each database are read.

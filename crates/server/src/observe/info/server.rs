@@ -15,9 +15,9 @@ use std::sync::atomic::Ordering::Acquire;
 // `io_threaded_total_prefetch_*` and `reply_buffer_*` are missing. Why: they count what does not happen here.
 pub const SERVER: &[Row] = &[
     field("redis_version", |_| REDIS_VERSION.into()),
-    // COMPAT(observability): INFO reports `server_name:isotherm` and adds `isotherm_version`; `redis_version` is
-    // 7.2.4, as in Valkey. Why: tools that look for the server find it, and clients that look for the Redis version
-    // work unchanged.
+    // COMPAT(observability): INFO reports `server_name:isotherm` and adds `isotherm_version`; `redis_version`
+    // is 7.2.4, as in Valkey. Why: tools that look for the server find it, and clients that look for the
+    // Redis version work unchanged.
     field("server_name", |_| "isotherm".into()),
     field("isotherm_version", |_| VERSION.into()),
     field("valkey_version", |_| VALKEY_VERSION.into()),
@@ -132,7 +132,8 @@ pub const CLIENTS: &[Row] = &[
     gauge("tracking_clients", "redis_*", |s| s.node.trackers.sessions().into()),
     gauge("pubsub_clients", "redis_*", |s| s.node.pubsub.sessions.load(Acquire).into()),
     gauge("watching_clients", "redis_*", |s| s.clients().watching.into()),
-    // COMPAT(observability): `clients_in_timeout_table` is always 0. Why: blocked clients are in no such table.
+    // COMPAT(observability): `clients_in_timeout_table` is always 0. Why: blocked clients are in no such
+    // table.
     gauge("clients_in_timeout_table", "redis_*", none),
     gauge("total_watched_keys", "redis_*", |s| s.clients().watched_keys.into()),
     gauge("total_blocking_keys", "redis_*", |s| s.node.keyspace.waited_keys()[0].into()),
@@ -164,7 +165,8 @@ pub const CPU: &[Row] = &[
     counter("used_active_time_main_thread", "redis_active_time_main_thread_seconds_total", |s| {
         seconds(s.facts.control_cpu_seconds())
     }),
-    // Workers are what Valkey calls I/O threads; the first of its threads is the main thread, ours the control thread.
+    // Workers are what Valkey calls I/O threads; the first of its threads is the main thread, ours the
+    // control thread.
     // COMPAT(observability): In INFO cpu the *main thread* is the control thread, and the I/O threads are the
     // workers. Why: these threads come closest to Valkey's.
     family(

@@ -67,8 +67,8 @@ pub const STATS: &[Row] = &[
     gauge("pubsub_channels", "redis_*", |s| s.node.pubsub.count(Kind::Channel).into()),
     gauge("pubsub_patterns", "redis_*", |s| s.node.pubsub.count(Kind::Pattern).into()),
     gauge("pubsubshard_channels", "redis_*", |s| s.node.pubsub.count(Kind::ShardChannel).into()),
-    // COMPAT(observability): `latest_fork_usec` is how long all clients stood still for the last snapshot, and `total_forks` counts
-    // snapshots. Why: there is no fork.
+    // COMPAT(observability): `latest_fork_usec` is how long all clients stood still for the last snapshot,
+    // and `total_forks` counts snapshots. Why: there is no fork.
     field("latest_fork_usec", |s| s.saving().saving.cut_us.into()).seen_as(
         metric("redis_latest_fork_seconds", Type::Gauge, "`latest_fork_usec` of INFO, in seconds.", "")
             .part("", 1e6),
@@ -76,9 +76,9 @@ pub const STATS: &[Row] = &[
     field("total_forks", |s| s.saving().saving.cuts.into()),
     gauge("migrate_cached_sockets", "redis_*_total", |s| s.node.migrations.cached_sockets().into()),
     gauge("slave_expires_tracked_keys", "redis_*", |s| s.node.replication.own_keys.count().into()),
-    // COMPAT(observability): `active_defrag_hits` counts objects that compaction moved, `active_defrag_key_hits` the
-    // keys in them, `active_defrag_misses` objects that could not be moved; `active_defrag_key_misses` is 0. Why:
-    // compaction empties slabs and does not scan keys.
+    // COMPAT(observability): `active_defrag_hits` counts objects that compaction moved,
+    // `active_defrag_key_hits` the keys in them, `active_defrag_misses` objects that could not be moved;
+    // `active_defrag_key_misses` is 0. Why: compaction empties slabs and does not scan keys.
     gauge("active_defrag_hits", "redis_defrag_hits", |s| s.counts().compaction_moved.into()),
     gauge("active_defrag_misses", "redis_defrag_misses", |s| s.counts().compaction_stayed.into()),
     gauge("active_defrag_key_hits", "redis_defrag_key_hits", |s| s.counts().compaction_keys.into()),

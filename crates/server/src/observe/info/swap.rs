@@ -95,9 +95,10 @@ fn mean_us(s: &Snapshot<'_>) -> Value {
     s.swap(|t| load(&t.counters.read_us).checked_div(load(&t.counters.reads)).unwrap_or(0))
 }
 
-// COMPAT(observability): With `swap-mode`, INFO has SWAPDB's section Redis-SSDB and `keyspace_hits_ssdb` (commands that were shown a value
-// from disk). A key is never between memory and disk here, so `keys_loading_from_ssdb`, `keys_transferring_to_ssdb`,
-// `keys_delete_confirming`, `keys_hot_to_be_load` and `keys_may_be_deleted` are 0. Why: monitoring of SWAPDB works.
+// COMPAT(observability): With `swap-mode`, INFO has SWAPDB's section Redis-SSDB and `keyspace_hits_ssdb`
+// (commands that were shown a value from disk). A key is never between memory and disk here, so
+// `keys_loading_from_ssdb`, `keys_transferring_to_ssdb`, `keys_delete_confirming`, `keys_hot_to_be_load` and
+// `keys_may_be_deleted` are 0. Why: monitoring of SWAPDB works.
 /// Lines of SWAPDB, with its names.
 pub const REDIS_SSDB: &[Row] = &[
     field("keys_in_redis_count", |s| s.swap(|_| keys(s).saturating_sub(keys_on_disk(s)))),
