@@ -137,7 +137,7 @@ fn quoted(text: &str) -> String {
 /// Prints the tables, and writes them where `--out` says. A file appears when it is whole.
 pub fn publish(tables: &[Table], options: &Options) -> Fallible {
     for table in tables {
-        println!("{}", table.markdown());
+        println!("{}", wrapped(&table.markdown()));
     }
     let Some(folder) = &options.out else { return Ok(()) };
     fs::create_dir_all(folder).map_err(|why| format!("cannot make {}: {why}", folder.display()))?;

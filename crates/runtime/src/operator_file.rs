@@ -8,7 +8,7 @@
 //! ```
 //! Renamed, it is the old text or the new one whatever happens meanwhile. Written in place, the file next to
 //! it has the new text until the file itself has it too: the state after a crash or a full disk can be mended
-//! by hand.
+//! by hand. A file that is mounted in a read-only folder has none next to it.
 
 use rustix::fs::{Gid, Mode, Uid, fchmod, fchown};
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -38,7 +38,7 @@ pub enum Step {
 /// Writes `text` to the file, durably. An error says which step failed: the file is as it was then, or has
 /// the new text and may not be durable.
 pub fn replace(path: &Path, text: &[u8]) -> Result<(), (Step, io::Error)> {
-    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.into());
+    let path = &fs::canonicalize(path).or_else(|_| end_of_link(path)).unwrap_or_else(|_| path.into());
     let beside = &beside(path);
     let renamed = match write_beside(beside, fs::metadata(path).ok().as_ref(), text) {
         Ok(true) => fs::rename(beside, path).map_err(|error| (Step::Rename, error)),
@@ -48,8 +48,8 @@ pub fn replace(path: &Path, text: &[u8]) -> Result<(), (Step, io::Error)> {
     match renamed {
         Ok(()) => return sync_folder(path).map_err(|error| (Step::SyncFolder, error)),
         // A failure here leaves the file next to it.
-        Err((Step::Rename, error)) if error.kind() == io::ErrorKind::ResourceBusy => {
-            write_in_place(path, text)?;
+        Err((step, error)) if is_mounted_alone(step, &error) => {
+            write_in_place(path, text).map_err(|(_, error)| (step, error))?;
         }
         Err(error) => {
             let _ = fs::remove_file(beside);
@@ -58,6 +58,21 @@ pub fn replace(path: &Path, text: &[u8]) -> Result<(), (Step, io::Error)> {
     }
     let _ = fs::remove_file(beside);
     Ok(())
+}
+
+/// Returns the file that a link names, which is not there yet.
+fn end_of_link(path: &Path) -> io::Result<PathBuf> {
+    let end = fs::read_link(path)?;
+    Ok(path.parent().unwrap_or(Path::new("")).join(end))
+}
+
+/// Returns whether what failed shows that the file is a mount of its own: nothing takes its place.
+fn is_mounted_alone(step: Step, error: &io::Error) -> bool {
+    match step {
+        Step::Open => error.kind() == io::ErrorKind::ReadOnlyFilesystem,
+        Step::Rename => error.kind() == io::ErrorKind::ResourceBusy,
+        _ => false,
+    }
 }
 
 /// Returns a name that no other call uses: two administrators may save at once.
@@ -143,7 +158,12 @@ mod tests {
         replace(&link, b"other").unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&file).unwrap(), b"other");
-        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 2, "nothing is left beside it");
+        let ahead = folder.0.join("ahead");
+        symlink("later", &ahead).unwrap();
+        replace(&ahead, b"first").unwrap();
+        assert_eq!(fs::read(folder.0.join("later")).unwrap(), b"first");
+        assert!(fs::symlink_metadata(&ahead).unwrap().is_symlink());
+        assert_eq!(fs::read_dir(&folder.0).unwrap().count(), 4, "nothing is left beside it");
     }
 
     #[test]

@@ -26,8 +26,8 @@ fn copies_give_way_before_keys_and_writes() {
         let server = folder.start(&["--maxmemory-policy", policy, "--swap-cache", "64mb"]);
         let mut client = server.client();
         set(&mut client, 0..2 * MANY, 0);
-        for _ in 0..2 {
-            check(&mut client, 0..2 * MANY, 0);
+        for read in [2 * MANY, MANY] {
+            check(&mut client, 0..read, 0);
             assert_eq!(set_or_oom(&mut client, 0..1000), 0, "{policy}");
         }
         assert_eq!(evicted(&mut client), 0, "{policy}");
