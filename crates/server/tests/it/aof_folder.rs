@@ -374,10 +374,14 @@ fn under_always_a_full_disk_is_waited_for() {
     let value = "v".repeat(200_000);
     let mut keys = 0;
     let refusal = loop {
-        let reply = client.ask(&format!("SET key{keys} {value}"));
+        let key = format!("key{keys}");
+        client.send([encode(&["SET", &key, &value]), encode(&["LPUSH", &key, "x"])].concat());
+        let replies = [client.read_reply(), client.read_reply()];
+        // An error waits with the reply before it, and has applied nothing.
+        assert!(replies[1].starts_with(b"-WRONGTYPE"), "{:?}", String::from_utf8_lossy(&replies[1]));
         keys += 1;
-        if reply != "+OK\r\n" {
-            break reply;
+        if replies[0] != b"+OK\r\n" {
+            break String::from_utf8_lossy(&replies[0]).into_owned();
         }
     };
     assert_eq!(refusal, "-NOTDURABLE The disk of the append-only file is full: applied, not durable\r\n");

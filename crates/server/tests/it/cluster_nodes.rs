@@ -400,7 +400,7 @@ fn a_node_does_not_start_as_another_beside_its_data() {
 
 #[test]
 fn a_replica_follows_its_primary_and_hears_of_an_open_slot_first() {
-    let nodes = cluster(2, &["--repl-diskless-sync-delay", "0"]);
+    let nodes = cluster(2, &["--repl-diskless-sync-delay", "0", "--enable-protected-configs", "yes"]);
     let replica = Node::start(&["--repl-diskless-sync-delay", "0"]);
     meet(&nodes[0], &replica);
     wait_until("it knows all slots", || nodes.iter().all(|node| known(node) == 3) && replica.is_ok());
@@ -423,6 +423,9 @@ fn a_replica_follows_its_primary_and_hears_of_an_open_slot_first() {
         replica.client().ask("CLUSTER NODES").contains(&mark),
         "it acknowledged that before the answer came"
     );
+    // Its nodes.conf stays where it is.
+    let refused = primary.ask("CONFIG SET dir /tmp");
+    assert!(refused.starts_with("-ERR CONFIG SET failed") && refused.contains("nodes.conf"), "{refused}");
     // The replica does not hear of changes that the primary refuses.
     let refused = primary.ask(&format!("CLUSTER SETSLOT {slot} NODE {}", nodes[1].id));
     assert!(refused.contains("while I still hold keys"), "{refused}");

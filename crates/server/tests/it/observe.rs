@@ -46,6 +46,11 @@ fn slow_commands_are_logged_with_their_client() {
     );
     client.check("CONFIG SET slowlog-max-len 1 slowlog-log-slower-than 1000000", OK);
     client.check("COMMANDLOG LEN slow", ":1\r\n");
+    // Of a long name a part is kept.
+    client.check(&format!("CLIENT SETNAME {}", "n".repeat(200)), OK);
+    client.check("CONFIG SET slowlog-log-slower-than 0", OK);
+    contains(&mut client, "SLOWLOG GET 1", &[&format!("$128\r\n{}\r\n", "n".repeat(128))]);
+    client.check("CONFIG SET slowlog-log-slower-than 1000000", OK);
     client.check("SLOWLOG RESET", OK);
     client.check("SLOWLOG GET", "*0\r\n");
 }
