@@ -37,7 +37,7 @@ pub use cleaning::{Cleaning, Stretch};
 pub use config::LogConfig;
 pub use group::{BLOCK_BYTES, GROUP_BYTES, Group};
 pub use live::Live;
-pub use log::{Full, GROUPS_WAITING_MAX, Log, Stream, Ticket, WaitingMax, Write, Written};
+pub use log::{Full, GROUPS_WAITING_MAX, Log, Stream, Ticket, Write, Written};
 pub use place::{
     ADDRESS_UNIT_BYTES, PAYLOAD_BYTES_MAX, Place, SEGMENT_BYTES, SEGMENT_FILE_SUFFIX, SEGMENTS_MAX,
     SegmentNumber,

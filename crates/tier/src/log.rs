@@ -11,7 +11,7 @@
 
 use crate::cleaning::Cleaning;
 use crate::config::LogConfig;
-use crate::group::{BLOCK_BYTES, GROUP_BYTES, Group};
+use crate::group::{GROUP_BYTES, Group};
 use crate::live::Live;
 use crate::place::{Place, SegmentNumber};
 use crate::record::Record;
@@ -31,21 +31,6 @@ const TAIL_BYTES_MIN: usize = 64 << 10;
 pub enum Stream {
     Fresh = 0,
     Survivors = 1,
-}
-
-/// Limits of the groups in memory.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WaitingMax {
-    /// Sealed groups that are not yet on disk.
-    pub groups: usize,
-    /// Size at which a group is sealed, unless one record is larger.
-    pub group_bytes: usize,
-}
-
-impl Default for WaitingMax {
-    fn default() -> WaitingMax {
-        WaitingMax { groups: GROUPS_WAITING_MAX, group_bytes: GROUP_BYTES }
-    }
 }
 
 /// Why a record cannot be taken now.
@@ -99,7 +84,7 @@ pub struct Log {
     filling: [Option<Filling>; Generation::ALL.len()],
     ready: VecDeque<(Generation, Group)>,
     writing: Vec<(Ticket, Generation, Group)>,
-    waiting: WaitingMax,
+    groups_waiting_max: usize,
     next_ticket: u64,
     /// Bytes of records that came from memory.
     fresh_bytes: u64,
@@ -117,7 +102,7 @@ impl Log {
             filling: [None, None, None],
             ready: VecDeque::new(),
             writing: Vec::new(),
-            waiting: WaitingMax::default(),
+            groups_waiting_max: GROUPS_WAITING_MAX,
             next_ticket: 0,
             fresh_bytes: 0,
             dropping: None,
@@ -204,7 +189,7 @@ impl Log {
     }
 
     fn begin_group(&mut self, generation: Generation, record_bytes: usize) -> Result<(), Full> {
-        if self.ready.len() + self.writing.len() >= self.waiting.groups {
+        if self.ready.len() + self.writing.len() >= self.groups_waiting_max {
             return Err(Full::Writes);
         }
         let needed = Group::bytes_with(record_bytes).max(TAIL_BYTES_MIN) as u64;
@@ -222,8 +207,7 @@ impl Log {
             }
         }
         let filling = self.filling[generation as usize].as_mut().expect("it has room");
-        let room_bytes = (segment_bytes - filling.end).min(self.waiting.group_bytes as u64);
-        filling.group = Some(Group::new(filling.segment, filling.end, room_bytes));
+        filling.group = Some(Group::new(filling.segment, filling.end, segment_bytes - filling.end));
         Ok(())
     }
 
@@ -298,12 +282,10 @@ impl Log {
         self.segments.is_cleaning_due(self.config.reserve_segments(), ahead, cleaning)
     }
 
-    /// Sets how much may wait for the disk from now on. With one group there is always progress.
-    pub fn set_waiting_max(&mut self, waiting: WaitingMax) {
-        self.waiting = WaitingMax {
-            groups: waiting.groups.clamp(1, GROUPS_WAITING_MAX),
-            group_bytes: waiting.group_bytes.clamp(BLOCK_BYTES, GROUP_BYTES),
-        };
+    /// Sets how many groups may wait for the disk, at most [`GROUPS_WAITING_MAX`]. With one there is always
+    /// progress.
+    pub fn set_groups_waiting_max(&mut self, groups: usize) {
+        self.groups_waiting_max = groups.clamp(1, GROUPS_WAITING_MAX);
     }
 
     /// Lets values from memory begin segments, or not, while others need the space of the file system.

@@ -16,7 +16,7 @@
 //! A file system can refuse what it claims to have (a quota, blocks that are reserved). Then it is short
 //! until as much as a group of values was written in addition to the segments, which is tried each second.
 
-use isotherm_tier::{GROUP_BYTES, GROUPS_WAITING_MAX, WaitingMax};
+use isotherm_tier::{GROUP_BYTES, GROUPS_WAITING_MAX};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
@@ -186,7 +186,7 @@ impl Sinker {
 
     /// Bounds what waits for the disk by the limit of memory, as it is at present.
     pub(super) fn bound_groups(&mut self) {
-        self.log.set_waiting_max(waiting_max(self.node.config.memory_target_bytes()));
+        self.log.set_groups_waiting_max(groups_waiting_max(self.node.config.memory_target_bytes()));
     }
 
     /// A file went.
@@ -195,19 +195,14 @@ impl Sinker {
     }
 }
 
-/// Returns how much may wait for the disk: a 64th part of the limit of memory, in at least two groups, of
-/// which one is written while the next waits. 1 GB permits 16 groups of 1 MB; 20 MB permit two of 160 KB.
-fn waiting_max(limit_bytes: u64) -> WaitingMax {
+/// Returns how many groups may wait for the disk: a 64th part of the limit, and at least one beside that
+/// which is written. 1 GB permits 16 MB; 20 MB permit 2 MB.
+fn groups_waiting_max(limit_bytes: u64) -> usize {
     const DIVISOR: u64 = 64;
-    const GROUPS_MIN: u64 = 2;
-    const GROUP_BYTES_MIN: u64 = 64 << 10;
-    if limit_bytes == 0 {
-        return WaitingMax::default();
+    match limit_bytes {
+        0 => GROUPS_WAITING_MAX,
+        limit => (limit / DIVISOR / GROUP_BYTES as u64).clamp(2, GROUPS_WAITING_MAX as u64) as usize,
     }
-    let bytes = limit_bytes / DIVISOR;
-    let group_bytes = (bytes / GROUPS_MIN).clamp(GROUP_BYTES_MIN, GROUP_BYTES as u64);
-    let groups = (bytes / group_bytes).clamp(GROUPS_MIN, GROUPS_WAITING_MAX as u64);
-    WaitingMax { groups: groups as usize, group_bytes: group_bytes as usize }
 }
 
 #[cfg(test)]
@@ -215,16 +210,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_waits_follows_the_limit() {
-        let check = |limit_bytes: u64, groups: usize, group_bytes: usize| {
-            assert_eq!(waiting_max(limit_bytes), WaitingMax { groups, group_bytes }, "{limit_bytes}");
-        };
-        check(0, 16, GROUP_BYTES);
-        check(1, 2, 64 << 10);
-        check(20 << 20, 2, 160 << 10);
-        check(192 << 20, 3, GROUP_BYTES);
-        check(GB, 16, GROUP_BYTES);
-        check(64 * GB, 16, GROUP_BYTES);
+    fn groups_that_wait_follow_the_limit() {
+        let limits = [0, 1, 20 << 20, 192 << 20, GB, 64 * GB];
+        assert_eq!(limits.map(groups_waiting_max), [16, 2, 2, 3, 16, 16]);
     }
 
     const GB: u64 = 1 << 30;
