@@ -194,6 +194,8 @@ fn a_last_save_that_fails_keeps_the_process_until_the_next_signal() {
 #[test]
 fn a_last_save_that_fails_is_tried_again() {
     let mut server = Server::start(&["--shutdown-on-sigterm", "save"]);
+    // Before that a signal ends the process as any.
+    server.wait_for_log("Ready to accept connections");
     let taken = server.folder.join("dump.rdb");
     std::fs::create_dir(&taken).unwrap();
     server.signal("TERM");
