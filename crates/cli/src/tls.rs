@@ -114,7 +114,7 @@ impl Tls {
             Some(name) => name.clone(),
             None => socket.peer_addr()?.ip().into(),
         };
-        let failed = |why: String| io::Error::other(format!("TLS handshake failed: {why}"));
+        let failed = |why: String| io::Error::other(failure(&why));
         let session =
             Session::client(Arc::clone(&self.0.config), name).map_err(|why| failed(why.to_string()))?;
         let mut tls = TlsStream::client(socket, session);
@@ -129,6 +129,14 @@ impl Tls {
                 }
             }
         }
+    }
+}
+
+/// Returns Valkey's words for a handshake that fails, which scripts look for, with the reason of the library.
+fn failure(why: &str) -> String {
+    match why.strip_prefix("invalid peer certificate: ") {
+        Some(why) => format!("SSL_connect failed: certificate verify failed ({why})"),
+        None => format!("SSL_connect failed: {why}"),
     }
 }
 
@@ -211,7 +219,7 @@ mod tests {
             assert_eq!(ask(&[("--tls", ""), ("--cacert", &authority), shown, ("--sni", "some.name")]), pong);
             assert_eq!(ask(&[("--tls", ""), ("--insecure", ""), shown]), pong);
             let refused = ask(&[("--tls", ""), ("--cacert", &other_authority), shown]).unwrap_err();
-            assert!(refused.contains("TLS handshake failed: invalid peer certificate"), "{refused}");
+            assert!(refused.contains("SSL_connect failed: certificate verify failed ("), "{refused}");
             // The server refuses a client that shows nothing, when that has said its part.
             assert!(ask(&[("--tls", ""), ("--cacert", &authority)]).is_err());
         });
