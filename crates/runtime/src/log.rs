@@ -138,14 +138,18 @@ fn cut(message: &str) -> Cow<'_, str> {
 }
 
 fn uncut_line(level: Level, message: &str) {
-    if !is_on(level) {
-        return;
+    if is_on(level) {
+        write(&shown(level, message));
     }
+}
+
+/// Returns the line of a message of this moment.
+fn shown(level: Level, message: &str) -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let (format, timestamp) = format();
     let moment = moment(timestamp, since.as_secs() as i64, since.subsec_millis());
     let who = (std::process::id(), FOLLOWS.load(Ordering::Relaxed));
-    write(&formatted(format, level, &moment, who, message));
+    formatted(format, level, &moment, who, message)
 }
 
 fn moment(format: Timestamp, unix_seconds: i64, millis: u32) -> String {
@@ -250,9 +254,8 @@ fn write_to_stdout(text: &str) -> io::Result<()> {
     }
     if dropped > 0 {
         DROPPED.store(0, Ordering::Relaxed);
-        stdout.write_all(
-            format!("... {dropped} lines of the log are missing: the pipe was full\n").as_bytes(),
-        )?;
+        let message = format!("{dropped} lines of the log are missing: standard output was full");
+        stdout.write_all(shown(Level::Warning, &message).as_bytes())?;
         stdout.flush()?;
     }
     for piece in text.as_bytes().chunks(PIPE_BYTES) {
