@@ -265,23 +265,26 @@ fn unix_ms() -> u64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_millis() as u64)
 }
 
+/// A rewrite may be under way by itself, and is waited for.
+const SAVE: [&str; 2] = ["BGSAVE", "SCHEDULE"];
+
 fn begin_save(deployment: &mut Deployment) -> Fallible {
-    deployment.control().call(&["BGSAVE"]).map(drop)
+    deployment.control().call(&SAVE).map(drop)
 }
 
 /// The save of the shortage has ended, and one after it was well.
 fn saved(control: &mut Wire, was_asked: &mut bool) -> Fallible<Option<String>> {
-    done(control, was_asked, "BGSAVE", "rdb_bgsave_in_progress", "rdb_last_bgsave_status")
+    done(control, was_asked, &SAVE, "rdb_bgsave_in_progress", "rdb_last_bgsave_status")
 }
 
 fn rewritten(control: &mut Wire, was_asked: &mut bool) -> Fallible<Option<String>> {
-    done(control, was_asked, "BGREWRITEAOF", "aof_rewrite_in_progress", "aof_last_bgrewrite_status")
+    done(control, was_asked, &["BGREWRITEAOF"], "aof_rewrite_in_progress", "aof_last_bgrewrite_status")
 }
 
 fn done(
     control: &mut Wire,
     was_asked: &mut bool,
-    command: &str,
+    command: &[&str],
     in_progress: &str,
     status: &str,
 ) -> Fallible<Option<String>> {
@@ -289,15 +292,15 @@ fn done(
         return Err("INFO is no text".to_string());
     };
     if info_field(&text, in_progress).as_deref() != Some("0") {
-        return Ok(Some(format!("{command} is under way")));
+        return Ok(Some(format!("{} is under way", command[0])));
     }
     if !*was_asked {
-        control.call(&[command])?;
+        control.call(command)?;
         *was_asked = true;
-        return Ok(Some(format!("{command} has just begun")));
+        return Ok(Some(format!("{} has just begun", command[0])));
     }
     let status = info_field(&text, status).unwrap_or_default();
-    Ok((status != "ok").then(|| format!("{command} ended as '{status}'")))
+    Ok((status != "ok").then(|| format!("{} ended as '{status}'", command[0])))
 }
 
 fn followed(deployment: &mut Deployment) -> Fallible<Option<String>> {
