@@ -91,6 +91,7 @@ pub use upkeep::sink_nodes::{ByNodes, NodeHand, SinkableNode};
 pub use upkeep::slot_hand::SlotHand;
 pub use upkeep::snapshot::{Snapshot, SnapshotBundle, SnapshotEntry, SnapshotItem, SnapshotNode};
 pub use values::cold::ColdCounts;
+pub use values::cold::GIVEN_MS;
 pub use values::collection::{EditError, Edited, Limits};
 pub use values::hash::{Draws, FieldSet, HashEdit, HashView};
 pub use values::list::{Elements, End, ListEdit, ListView};

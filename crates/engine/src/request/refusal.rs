@@ -10,11 +10,11 @@ use isotherm_node::mail::tasks::Tasks;
 use isotherm_node::request::entry::{Entry, Locks};
 use isotherm_node::session::{NO_COMMAND, ReplyMode, Session};
 use isotherm_runtime::log;
-use isotherm_runtime::time::unix_now;
+use isotherm_runtime::time::steady_now;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 
 /// Time after such a line of the log without another.
-const ATTACK_REST_S: u64 = 60;
+const ATTACK_REST_MS: i64 = 60_000;
 
 /// A request is refused with this error; `command` if it names one.
 pub fn refuse(
@@ -114,12 +114,12 @@ pub fn protocol_error(exec: &mut Exec, session: &mut Session, reply: &mut Reply,
 /// Notes that an HTTP request has come, once a minute: every client can send them.
 #[cold]
 pub fn log_attack(addr: &str) {
-    static LAST_S: AtomicI64 = AtomicI64::new(i64::MIN);
-    let (now_s, last_s) = (unix_now().0 / 1000, LAST_S.load(Relaxed));
-    if now_s.saturating_sub(last_s).unsigned_abs() <= ATTACK_REST_S {
+    static LAST_MS: AtomicI64 = AtomicI64::new(i64::MIN);
+    let now_ms = steady_now().0;
+    if now_ms.saturating_sub(LAST_MS.load(Relaxed)) < ATTACK_REST_MS {
         return;
     }
-    LAST_S.store(now_s, Relaxed);
+    LAST_MS.store(now_ms, Relaxed);
     log::warning(format!(
         "Possible SECURITY ATTACK detected. It looks like somebody is sending POST or Host: commands to Isotherm. \
          This is likely due to an attacker attempting to use Cross Protocol Scripting to compromise your Isotherm \

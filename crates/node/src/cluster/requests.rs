@@ -46,6 +46,8 @@ pub enum BusMessage {
     Order(Request),
     /// A request whose keys were looked at.
     Looked(Looked),
+    /// A request that has waited for another one about its slot.
+    Next(Looked),
     Saved(CommitNumber),
     Applied(CommitNumber),
     /// The keys of these slots, which were lost, are gone.
@@ -165,6 +167,11 @@ impl Bus {
 
     pub fn ask(&self, request: ClusterRequest) {
         self.sender.get().expect("it was asked whether there is one").post(BusMessage::Request(request));
+    }
+
+    /// Sends a message of the bus thread to itself.
+    pub fn post(&self, message: BusMessage) {
+        self.sender.get().expect("the bus is attached while its thread runs").post(message);
     }
 
     /// Sends a request without a client that waits for the answer.

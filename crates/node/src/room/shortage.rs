@@ -42,11 +42,12 @@ pub enum ValueDisk {
     },
 }
 
-/// Result of a round in which copies are dropped, as far as less presses on the limit: lent values never did.
+/// Result of a round in which copies are dropped. Lent values do not press on the limit, nodes do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GaveWay {
+    /// No node was dropped, and there is none to drop.
     Nothing,
-    /// Some copies were dropped, and there are no more.
+    /// Some nodes were dropped, and there are no more.
     All,
     /// Some copies were dropped, and there may be more.
     Some,

@@ -7,7 +7,7 @@
 //! ```
 //! Lent bytes do not press: neither does a value leave for them, nor a key, nor is a command refused.
 
-use isotherm_keyspace::{DropLimits, Held, Want};
+use isotherm_keyspace::{DropLimits, GIVEN_MS, Held, Want};
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::pace;
@@ -20,10 +20,8 @@ use isotherm_runtime::time::unix_now;
 const DROPS_PER_HOLD: usize = 64;
 /// Copies that go in one round: some 500 us.
 const DROPS_PER_ROUND: usize = 1024;
-/// Time for which a node stays that came back for a command: the command is about to run, and others may
-/// want the node.
-const GIVEN_MS: i64 = 500;
-/// Such a time far above the limit: ten times as long as a read from a busy disk takes.
+/// Time for which a node stays that came back for a command, far above the limit: ten times as long as a read
+/// from a busy disk takes. Else it is `GIVEN_MS`.
 const GIVEN_SHORT_MS: i64 = 50;
 /// Rest between two rounds of commands that need memory: what came since is in use.
 const ROUND_MS: u64 = 10;
@@ -65,9 +63,9 @@ pub fn give_way(node: &Node, tier: &Tier) -> GaveWay {
     if dropped == 0 {
         tier.lent.round_ms.store(now_ms, Relaxed);
     }
-    match (clean, are_more) {
-        (0, _) => GaveWay::Nothing,
-        (_, true) => GaveWay::Some,
-        (_, false) => GaveWay::All,
+    match are_more {
+        true => GaveWay::Some,
+        false if clean > 0 => GaveWay::All,
+        false => GaveWay::Nothing,
     }
 }

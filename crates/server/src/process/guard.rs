@@ -22,6 +22,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
+use isotherm_config::{Id, id};
 use isotherm_durability::persistence::save::Target;
 use isotherm_node::Node;
 use isotherm_node::aof::request::Request;
@@ -182,8 +183,12 @@ fn progress(node: &Node) -> Progress {
 
 /// Says what a process that hangs has not saved.
 fn final_message(node: &'static Node) -> String {
-    let is_on = node.aof.is_on() || node.process.wish.is_closing();
-    let lost = match is_on && !node.aof.awaits_base.load(SeqCst) {
+    const APPEND_ONLY: Id = id("appendonly");
+    // While the file is closed its writer is no longer there.
+    let is_closed =
+        node.process.wish.is_closing() && node.config.flag(APPEND_ONLY) && !node.aof.is_suspended();
+    let is_in_log = (node.aof.is_on() || is_closed) && !node.aof.awaits_base.load(SeqCst);
+    let lost = match is_in_log {
         true => not_synced(node),
         false => not_in_file(node),
     };

@@ -29,9 +29,9 @@ const NOT_ACKNOWLEDGED: &[u8] =
 const DEMOTED: &[u8] = b"-NOREPLICAS This node is a replica now: applied, not acknowledged\r\n";
 
 // COMPAT(persistence): Under `appendfsync always`, when the disk has been full for ten seconds, replies that
-// wait for it are replaced by the error NOTDURABLE; reads are answered, writes get MISCONF, and what was
-// applied is written when there is room. Until then a reply may show what a crash takes back. Valkey ends.
-// Why: another start would find no room either, and no client could read.
+// wait for it, but errors, are replaced by the error NOTDURABLE; reads are answered, writes get MISCONF, and
+// what was applied is written when there is room. Until then a reply may show what a crash takes back. Valkey
+// ends. Why: another start would find no room either, and no client could read.
 const NOT_DURABLE: &[u8] = b"-NOTDURABLE The disk of the append-only file is full: applied, not durable\r\n";
 
 impl Inner {

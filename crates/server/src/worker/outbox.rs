@@ -177,7 +177,7 @@ impl Outbox {
                 .find_end(&bytes[at..to])?
                 .ok_or(BadReply { reason: "a reply without its end" })?;
             match bytes[at] {
-                // An error stays too: its command has applied nothing.
+                // An error stays too: it acknowledges nothing.
                 b'>' | b'-' => refused.extend_from_slice(&bytes[at..at + len]),
                 _ => {
                     refused.extend_from_slice(error);

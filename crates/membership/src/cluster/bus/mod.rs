@@ -33,7 +33,7 @@ use isotherm_cluster::topology::Topology;
 use isotherm_cluster::topology::info::Counts;
 use isotherm_cluster::wire::{self, Caps, Defect, Type};
 use isotherm_reactor::{Events, Listener, Mailbox, Ready, Stream, Token};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -93,8 +93,8 @@ pub struct BusThread {
     /// Clients and workers whose requests are under way, each with the slot whose word was closed for the
     /// request.
     askers: BTreeMap<RequestId, (Asker, Option<Slot>)>,
-    /// Slots whose word a look may have closed, each with further requests that are to give it away.
-    closing: BTreeMap<Slot, VecDeque<Looked>>,
+    /// Slots that a request in progress is to give away.
+    closing: BTreeMap<Slot, requests::Closing>,
     hands: hands::Hand,
     replicas_first: std::sync::mpsc::Sender<Looked>,
     saver: std::sync::mpsc::Sender<saver::Job>,
@@ -318,6 +318,7 @@ impl BusThread {
                 self.step(Input::Request { id: RequestId(self.asked), request });
             }
             BusMessage::Looked(looked) => self.looked(looked),
+            BusMessage::Next(looked) => self.begin(looked),
             BusMessage::Saved(number) => self.step(Input::Saved(number)),
             BusMessage::Applied(number) => self.step(Input::Applied(number)),
             BusMessage::Deleted(slots) => self.step(Input::Deleted(slots)),

@@ -16,7 +16,7 @@ use super::settings::BUS_PORT_OFFSET;
 use super::{BusThread, hands, links_reply, replicas_first};
 use crate::cluster::changes;
 use isotherm_node::Node;
-use isotherm_node::cluster::requests::{ClusterRequest, Looked};
+use isotherm_node::cluster::requests::{BusMessage, ClusterRequest, Looked};
 
 /// Looks, under the locks. A slot that is found empty and is to be given away takes no more keys from now on.
 pub fn look(mut looked: Looked, node: &'static Node) -> Looked {
@@ -55,6 +55,14 @@ fn close_if_empty(node: &'static Node, slot: Slot) -> bool {
 
 type Parsed = Result<Request, Vec<u8>>;
 
+/// Requests that are to give one slot away, one after the other.
+#[derive(Default)]
+pub struct Closing {
+    /// A look may have closed the slot's word for the one in progress.
+    is_looked: bool,
+    waiting: VecDeque<Looked>,
+}
+
 impl BusThread {
     /// Begins a request. Of those that give away one slot each waits for the one before: the end of a refused
     /// one would open the slot that the next has closed.
@@ -66,32 +74,35 @@ impl BusThread {
                 let looked = Looked { request, args, asker };
                 let closing = closed_for(&looked.request).and_then(|slot| self.closing.get_mut(&slot));
                 match closing {
-                    Some(waiting) => waiting.push_back(looked),
+                    Some(closing) => closing.waiting.push_back(looked),
                     None => self.begin(looked),
                 }
             }
         }
     }
 
-    fn begin(&mut self, looked: Looked) {
-        if !self.depends_on_keys(&looked.request) {
-            return self.looked(looked);
-        }
+    pub(super) fn begin(&mut self, looked: Looked) {
+        let is_looked = self.depends_on_keys(&looked.request);
         if let Some(slot) = closed_for(&looked.request) {
-            self.closing.insert(slot, VecDeque::new());
+            self.closing.entry(slot).or_default().is_looked = is_looked;
         }
-        self.hand(hands::Work::Look(looked));
+        match is_looked {
+            true => self.hand(hands::Work::Look(looked)),
+            false => self.looked(looked),
+        }
     }
 
-    /// Ends a request for which a look may have closed a slot. The next one's look comes after this.
+    /// Ends a request that was to give a slot away. The next one's look comes after this.
     fn reopen(&mut self, slot: Slot) {
-        self.hand(hands::Work::Restore(slot));
-        let mut waiting = self.closing.remove(&slot).unwrap_or_default();
-        while let Some(next) = waiting.pop_front() {
-            self.begin(next);
-            if let Some(closing) = self.closing.get_mut(&slot) {
-                return closing.append(&mut waiting);
-            }
+        let Some(closing) = self.closing.get_mut(&slot) else { return };
+        let (is_looked, next) = (closing.is_looked, closing.waiting.pop_front());
+        if is_looked {
+            self.hand(hands::Work::Restore(slot));
+        }
+        match next {
+            // In a turn of its own: this one obeys what the machine has decided.
+            Some(next) => self.bus().post(BusMessage::Next(next)),
+            None => _ = self.closing.remove(&slot),
         }
     }
 
@@ -132,7 +143,7 @@ impl BusThread {
     fn ask(&mut self, looked: Looked) {
         self.asked += 1;
         let id = RequestId(self.asked);
-        let closed = closed_for(&looked.request).filter(|slot| self.closing.contains_key(slot));
+        let closed = closed_for(&looked.request);
         self.askers.insert(id, (looked.asker, closed));
         self.step(Input::Request { id, request: looked.request });
     }
